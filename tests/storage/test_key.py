@@ -1,3 +1,5 @@
+"""Keys of artifacts, digests of code, and ids of records."""
+
 import ast
 import math
 
@@ -10,8 +12,13 @@ from prefect_tune.storage.key import (
     canonical_json,
     code_digest,
     content_digest,
+    dataset_record,
     digest,
+    model_record,
+    predictions_record,
     prefix_key,
+    quantity_record,
+    split_record,
 )
 
 LINEAGE = {
@@ -158,3 +165,12 @@ def test_a_parser_that_stumbles_over_another_thread_is_tried_again(monkeypatch) 
 def test_code_that_python_cannot_parse_counts_as_it_is_written() -> None:
     assert code_digest("t", ["def ("]) == code_digest("t", ["def ("])
     assert code_digest("t", ["def ("]) != code_digest("t", ["def (  # comment"])
+
+
+def test_ids_are_those_of_stores_on_disk():
+    key, digest = "ab" * 32, "0123456789abcdef" * 4
+    assert dataset_record(digest) == f"data/{digest}"
+    assert split_record(digest) == f"splits/{digest}"
+    assert predictions_record(key) == f"predictions/ab/{key}"
+    assert quantity_record(key, digest) == f"quantities/ab/{key}/0123456789abcdef"
+    assert model_record("one") == "models/one"

@@ -1,19 +1,29 @@
-"""Artifacts from their making to their loss, through the store."""
+"""Artifacts from their making to their loss, what is evicted for them, and how stores open."""
 
 import logging
 import os
 import shutil
+import stat
 import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
-from contracts.store import entry, made, present, put
+from contracts.store import entry, made, present, put, use
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
 
-from prefect_tune.storage import ArtifactStore, Made, StoreAddress
-from prefect_tune.storage.cache.entry import Entry
-from prefect_tune.storage.inspection import verify
+from prefect_tune.storage import ArtifactStore, Made, StoreAddress, StoreRefused, writer
+from prefect_tune.storage import database as database_module
+from prefect_tune.storage.cache.entry import Entry, Selection
+from prefect_tune.storage.cache.preview import preview
+from prefect_tune.storage.inspection import describe, find_artifacts, stats, verify
 from prefect_tune.storage.key import artifact_folder
+from prefect_tune.storage.matrices import canonical
+from prefect_tune.storage.private_folder import make_private, make_private_file
+from prefect_tune.storage.schema import publication_table
+from prefect_tune.storage.writer import MemoryTier
 
 
 def folder_of(store: ArtifactStore, kept: Entry) -> Path:
@@ -152,3 +162,400 @@ def test_closing_waits_for_uses_that_another_thread_is_writing(store, monkeypatc
     closer.join(10)
     assert closed.is_set()
     assert store.database.engine.pool.checkedout() == 0
+
+
+def test_least_recently_used_goes_first(store) -> None:
+    size = put(store, "a").size_bytes
+    store.set_budget(3 * size)
+    put(store, "b")
+    put(store, "c")
+    store.index.usage.count_hit(store.index.entries(["a".ljust(64, "0")])["a".ljust(64, "0")])
+    put(store, "d")
+    assert present(store) == {"a", "c", "d"}
+    assert store.index.totals().evicted == 1
+    assert not folder_of(store, entry("b")).exists()
+
+
+def test_a_summary_outlives_eviction(store) -> None:
+    kept = put(store, "a")
+    store.prune(0)
+    found = store.index.entries([kept.key])[kept.key]
+    assert not found.is_present
+    assert found.summary == {"rows": 1000}
+    assert store.read(found, ["train"]) is None
+
+
+def test_the_budget_holds_after_each_put(store) -> None:
+    size = put(store, "a").size_bytes
+    store.set_budget(2 * size + 10)
+    for i in range(10):
+        put(store, f"b{i}", n=500 + 100 * (i % 6))
+        on_disk = sum(
+            file.stat().st_size
+            for file in Path(store.files.path("cache")).rglob("*")
+            if file.is_file()
+        )
+        assert store.index.totals().cache_bytes == on_disk <= 2 * size + 10
+
+
+def test_what_is_larger_than_the_whole_budget_is_refused_and_evicts_nobody(store) -> None:
+    size = put(store, "a").size_bytes
+    store.set_budget(size)
+    kept = put(store, "b", n=5000)
+    assert not kept.is_present
+    assert present(store) == {"a"}
+    assert store.index.totals().refused == 1
+    assert store.index.entries([kept.key])[kept.key].summary == {"rows": 5000}
+
+
+def test_writing_a_key_again_counts_its_bytes_once(store) -> None:
+    put(store, "a")
+    kept = put(store, "a")
+    assert store.index.totals().cache_bytes == kept.size_bytes
+
+
+def test_a_smaller_budget_evicts_at_once(store) -> None:
+    size = put(store, "a").size_bytes
+    put(store, "b")
+    store.set_budget(size)
+    assert present(store) == {"b"}
+
+
+def test_a_full_disk_keeps_the_cache_from_growing(store, monkeypatch, caplog) -> None:
+    monkeypatch.setattr(writer, "FREE_BYTES_KEPT", 10**18)
+    kept = put(store, "a")
+    assert not kept.is_present
+    assert "less than 1e+09 GB left" in caplog.text
+    assert stats(store)["refused"] == 1
+
+
+def key_of(name: str) -> str:
+    return entry(name).key
+
+
+def test_entries_are_found_by_key_however_many_are_asked_for(store, monkeypatch) -> None:
+    monkeypatch.setattr(database_module, "_KEYS_PER_QUERY", 2)
+    kept = [put(store, name) for name in ("a", "b", "c", "d", "e")]
+    asked = [*(e.key for e in kept), key_of("f")]
+    found = store.index.entries(asked)
+    assert {key: e.parts for key, e in found.items()} == {e.key: e.parts for e in kept}
+    for study in (kept[0].study, "another"):  # whoever made them
+        assert store.index.bytes_present(asked, study) == sum(e.size_bytes for e in kept)
+    assert store.index.entries([]) == {}
+    assert store.index.bytes_present([], "s") == 0
+
+
+def test_bytes_are_those_in_the_cache(store) -> None:
+    first, second = put(store, "a"), put(store, "b", step="encode")
+    assert store.index.bytes_by_step() == {
+        "rescale": first.size_bytes,
+        "encode": second.size_bytes,
+    }
+    store.forget(first)
+    assert store.index.bytes_by_step() == {"encode": second.size_bytes}
+    assert store.index.bytes_present([first.key, second.key], second.study) == second.size_bytes
+    assert store.index.totals().cache_bytes == second.size_bytes
+
+
+def test_a_study_is_known_by_what_it_made_last(store) -> None:
+    put(store, "a", study="one")
+    put(store, "b", study="one")
+    put(store, "b", study="two")
+    assert store.index.keys_of("one") == [key_of("a")]
+    assert store.index.keys_of("two") == [key_of("b")]
+    assert store.index.keys_of("three") == []
+
+
+def test_of_what_a_study_made_it_is_known_what_is_gone(store) -> None:
+    kept, gone = put(store, "a", study="one"), put(store, "b", study="one")
+    put(store, "c", study="two")
+    store.forget(gone)
+    assert sorted(store.index.made_by("one")) == [
+        ("rescale", "evicted", 1, gone.size_bytes), ("rescale", "present", 1, kept.size_bytes),
+    ]  # fmt: skip
+    assert store.index.made_by("three") == []
+
+
+def test_selections_are_filtered_sorted_and_cut(store) -> None:
+    small = put(store, "a", n=100)
+    large = put(store, "b", n=2000, algorithm="standardize", parent=small.key)
+    put(store, "c", n=500, step="encode")
+
+    def keys(**selection) -> list[str]:
+        return [e.key.rstrip("0") for e in store.index.select(Selection(**selection))]
+
+    assert keys(sort="size") == ["b", "c", "a"]
+    assert keys(sort="size", limit=2) == ["b", "c"]
+    assert keys(step="encode") == ["c"]
+    assert keys(algorithm="standardize") == keys(parent=small.key) == keys(beginning="b") == ["b"]
+    store.forget(large)
+    assert keys(beginning="b") == []
+    assert keys(beginning="b", present_only=False) == ["b"]
+
+
+def test_what_must_be_made_is_noted_as_being_written(store) -> None:
+    kept = put(store, "a")
+
+    def look_up(name: str):
+        with store.database.write() as connection:
+            return store.index.look_up_to_make(connection, key_of(name), f"place-{name}")
+
+    assert look_up("a").parts == kept.parts
+    assert look_up("b") is None
+    store.forget(kept)
+    assert not look_up("a").is_present
+    with store.database.read() as connection:
+        places = set(connection.execute(publication_table.select()).scalars())
+    assert {"place-a", "place-b"} <= places
+
+
+def test_totals_have_what_is_not_written_yet(store) -> None:
+    put(store, "a", seconds=2.0)
+    use(store, "a")
+    store.index.usage.count_miss("rescale")
+    totals = store.index.totals()
+    assert (totals.hits, totals.misses, totals.count) == (1, 1, 1)
+    assert totals.seconds_saved == 2.0
+    assert totals.budget_bytes == store.index.budget_bytes()
+
+
+def test_uses_that_could_not_be_written_are_written_later(store) -> None:
+    kept = put(store, "a")
+    store.index.flush()
+    use(store, "a")
+    store.index.usage.count_miss("rescale")
+
+    def broken_off() -> None:
+        with store.index.changing() as connection:
+            store.index.write_usage(connection)
+            raise RuntimeError("broken off")
+
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="broken off"):
+            broken_off()
+    totals = store.index.totals()
+    assert (totals.hits, totals.misses) == (1, 1)
+    assert store.index.entries([kept.key])[kept.key].hits == 1
+
+
+def frozen(n: int) -> np.ndarray:
+    return canonical(np.zeros(n, dtype=np.int8))
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 60)), max_size=40))
+def test_it_never_holds_more_than_its_budget(puts) -> None:
+    tier = MemoryTier(100)
+    for place, n in puts:
+        tier.put(str(place), "x", frozen(n))
+        held = [tier.get(str(p), "x") for p in range(6)]
+        assert tier.size_bytes == sum(a.nbytes for a in held if a is not None) <= 100
+
+
+def test_the_least_recently_used_goes_first() -> None:
+    tier = MemoryTier(100)
+    tier.put("a", "x", frozen(50))
+    tier.put("b", "x", frozen(50))
+    tier.get("a", "x")
+    tier.put("c", "x", frozen(50))
+    assert tier.get("b", "x") is None
+    assert tier.get("a", "x") is not None
+
+
+def test_what_somebody_could_change_is_not_held() -> None:
+    tier = MemoryTier(10_000)
+    for value in (np.zeros(3), sparse.csr_array(np.eye(3)), [1, 2], "text"):
+        tier.put("a", "x", value)
+        assert tier.get("a", "x") is None
+    tier.put("a", "x", canonical(sparse.csr_array(np.eye(3))))
+    assert tier.get("a", "x") is not None
+
+
+def test_a_second_read_comes_from_memory_and_is_the_same(address) -> None:
+    store = ArtifactStore(address)
+    kept = put(store, "a")
+    store.memory.drop(kept.place)
+    first = store.read(kept, ["train"])["train"]
+    assert store.read(kept, ["train"])["train"] is first
+    assert not first.flags.writeable
+    store.close()
+
+
+def test_what_was_evicted_and_made_again_is_read_anew(address) -> None:
+    store = ArtifactStore(address)
+    former = put(store, "a")
+    store.prune(0)
+    assert store.memory.size_bytes == 0
+    again = store.write(entry("a"), made(7), {})
+    assert len(store.read(again, ["train"])["train"]) == 7
+    assert store.read(former, ["train"]) is None
+    store.close()
+
+
+def test_a_pickle_that_is_held_gives_each_reader_a_value_of_its_own(address) -> None:
+    store = ArtifactStore(address)
+    model = {"weights": np.arange(3.0), 1: "not JSON"}
+    kept = store.write(entry("m"), Made({"model": model}, {}, 1.0, held=("model",)), {})
+    unheld = store.write(entry("n"), Made({"model": model}, {}, 1.0), {})
+    assert store.memory.get(kept.place, "model") is not None
+    assert store.memory.get(unheld.place, "model") is None
+    store.files.delete(artifact_folder(kept.key))
+    one, other = (store.read(kept, ["model"])["model"] for _ in range(2))
+    assert one is not other
+    assert one["weights"].tolist() == other["weights"].tolist() == [0, 1, 2]
+    store.close()
+
+
+def test_an_empty_array_can_be_looked_at() -> None:
+    assert preview(np.empty(0))
+    assert preview(np.arange(3.0))
+
+
+def test_verify_tells_damaged_from_missing_from_orphaned(store) -> None:
+    damaged, missing = put(store, "a"), put(store, "b")
+    put(store, "c")
+    store.records.put("data/x", {"y": np.arange(3)})
+    damage(folder_of(store, damaged) / "train.parquet")
+    (folder_of(store, missing) / "train.parquet").unlink()
+    orphan = Path(store.files.path("cache", "ff", "ff" * 32))
+    orphan.mkdir(parents=True)
+    damage(next(Path(store.files.path("records", "data", "x")).rglob("y.parquet")))
+    found = verify(store)
+    assert found.checked == 4
+    assert found.damaged == [damaged.key, "data/x"]
+    assert found.missing == [missing.key]
+    assert found.orphans == [f"cache/ff/{'ff' * 32}"]
+    assert not found.is_sound
+
+
+def test_provenance_stands_beside_the_data(store) -> None:
+    kept = store.write(entry("a"), made(), {"dataset": "d", "steps": []})
+    document = describe(store, store.index.entries([kept.key])[kept.key])
+    assert document["lineage"] == {"dataset": "d", "steps": []}
+    assert document["facts"] == {"rows": 1000}
+    assert [f["name"] for f in document["files"]] == ["train"]
+    assert Path(document["files"][0]["url"]).exists()
+
+
+def test_an_artifact_is_found_by_the_beginning_of_its_key(store) -> None:
+    put(store, "ab1")
+    put(store, "ab2")
+    assert [e.key[:3] for e in find_artifacts(store, "ab1")] == ["ab1"]
+    assert len(find_artifacts(store, "ab")) == 2
+    assert find_artifacts(store, "zz") == []
+
+
+def test_a_store_opened_twice_is_one_store(address, store) -> None:
+    put(store, "a")
+    other = ArtifactStore(address)
+    assert other.id == store.id
+    assert present(other) == {"a"}
+    other.close()
+
+
+@pytest.mark.usefixtures("store")
+def test_a_store_with_another_index_is_refused(address, tmp_path) -> None:
+    elsewhere = StoreAddress(address.url, f"sqlite:///{tmp_path}/other.sqlite")
+    ArtifactStore(StoreAddress(str(tmp_path / "other"), elsewhere.database)).close()
+    with pytest.raises(StoreRefused, match="do not belong together"):
+        ArtifactStore(elsewhere)
+
+
+@pytest.mark.usefixtures("store")
+def test_a_store_whose_database_is_not_there_gets_no_empty_one(address, tmp_path) -> None:
+    file = tmp_path / "mistyped.sqlite"
+    with pytest.raises(StoreRefused, match=r"mistyped\.sqlite is not there"):
+        ArtifactStore(StoreAddress(address.url, f"sqlite:///{file}"))
+    assert not file.exists()
+
+
+@pytest.mark.usefixtures("store")
+def test_an_index_with_another_store_is_refused(address, tmp_path) -> None:
+    database = f"sqlite:///{address.url}/index.sqlite"
+    with pytest.raises(StoreRefused, match=f"index of the store at {address.url}"):
+        ArtifactStore(StoreAddress(str(tmp_path / "second"), database))
+
+
+@pytest.mark.usefixtures("store")
+def test_a_store_of_a_newer_format_is_refused(address) -> None:
+    path = Path(address.url, "store.json")
+    path.write_text(path.read_text().replace('"format":1', '"format":99'))
+    with pytest.raises(StoreRefused, match=r"format 99.*use a newer version"):
+        ArtifactStore(address)
+
+
+def test_a_store_in_a_file_is_refused(tmp_path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreRefused, match="cannot be written"):
+        ArtifactStore(StoreAddress(str(tmp_path / "file" / "store")))
+
+
+def test_a_remote_store_without_a_database_is_refused() -> None:
+    with pytest.raises(StoreRefused, match="name a PostgreSQL one with --database"):
+        ArtifactStore(StoreAddress("s3://bucket/store"))
+
+
+def mode_of(folder: Path) -> int:
+    return stat.S_IMODE(folder.stat().st_mode)
+
+
+def test_a_new_store_is_closed_to_other_users(tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "store"
+    store = ArtifactStore(StoreAddress(str(folder)))
+    assert mode_of(folder) == 0o700
+    store.close()
+
+
+def test_a_wider_folder_is_left_as_it_is_and_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "store"
+    folder.mkdir()
+    folder.chmod(0o755)
+    with caplog.at_level(logging.WARNING):
+        make_private(folder)
+        make_private(folder)
+    assert mode_of(folder) == 0o755
+    (said,) = caplog.messages
+    assert said == (f"other users can enter {folder} (mode 755); close it with: chmod 700 {folder}")
+
+
+def test_a_closed_folder_is_not_spoken_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    make_private(tmp_path / "new")
+    make_private(tmp_path / "new")
+    assert caplog.messages == []
+
+
+def test_the_index_and_what_sqlite_lays_beside_it_are_closed_to_others(tmp_path: Path) -> None:
+    for address in (
+        StoreAddress(str(tmp_path / "store")),
+        StoreAddress(str(tmp_path / "other"), f"sqlite:///{tmp_path / 'named.sqlite'}"),
+    ):
+        store = ArtifactStore(address)
+        store.index.totals()
+        store.close()
+    (tmp_path / "store").chmod(0o755)
+    files = [*(tmp_path / "store").glob("index.sqlite*"), *tmp_path.glob("named.sqlite*")]
+    assert len(files) >= 2
+    assert {mode_of(file) for file in files} == {0o600}
+
+
+@pytest.mark.parametrize(("around", "n_said"), [(0o755, 1), (0o700, 0)])
+def test_a_wider_file_is_said_once_unless_nobody_gets_to_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, around: int, n_said: int
+) -> None:
+    file = tmp_path / "index.sqlite"
+    file.touch()
+    file.chmod(0o644)
+    tmp_path.chmod(around)
+    with caplog.at_level(logging.WARNING):
+        make_private_file(file)
+        make_private_file(file)
+    said = f"other users can read {file} (mode 644); close it with: chmod 600 {file}"
+    assert caplog.messages == [said] * n_said
+    assert mode_of(file) == 0o644
+
+
+def test_a_file_in_its_place_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(FileExistsError):
+        make_private(tmp_path / "file")

@@ -1,12 +1,22 @@
-"""The spaces as the papers count them."""
+"""The spaces: as the papers count them, with digests that stay, in studies that have started."""
+
+import hashlib
+import json
+from dataclasses import replace
 
 import pytest
 from ConfigSpace.hyperparameters import CategoricalHyperparameter
 
 from prefect_tune.optimizers import Algorithm, UnknownName
+from prefect_tune.optimizers.space.configuration import default_choice
+from prefect_tune.optimizers.space.space import Space, Step
+from prefect_tune.storage.key import prefix_key
+from prefect_tune.tasks.catalogue import spaces
+from prefect_tune.tasks.catalogue.portfolios import PORTFOLIOS, portfolio_of
 from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES, SPACES, space_named
-from prefect_tune.tasks.fitting.memory_estimate import MEMORY_RULES
-from prefect_tune.tasks.fitting.recipe import TRANSFORMS
+from prefect_tune.tasks.fitting.memory_estimate import MEMORY_RULES, MatrixSummary
+from prefect_tune.tasks.fitting.recipe import TRANSFORMS, recipe
+from prefect_tune.tasks.problem import Problem, algorithm_ids
 
 TABLE_5 = {
     "rescale": {
@@ -48,7 +58,10 @@ TABLE_5 = {
         "sgd": (4, 6),
     },
 }
+
+
 """FLASH, Table 5: categorical and continuous (whole numbers included) hyperparameters."""
+
 
 COUNTS = {
     "small": (120, 120, 17),
@@ -68,6 +81,8 @@ COUNTS = {
     "modern_healthcare": (240, 192, 50),
     "modern_regression": (1308, 1236, 52),
 }
+
+
 """Paths, paths that can run, hyperparameters. ADMM's 36 and 92 leave out that of the imputer."""
 
 
@@ -125,3 +140,171 @@ def test_defaults_fit_what_they_are_for() -> None:
 def test_an_unknown_space_is_answered_with_the_nearest() -> None:
     with pytest.raises(UnknownName, match="Did you mean 'healthcare'"):
         space_named("healthcar")
+
+
+DENSE = MatrixSummary(1000, 20, "dense", "float64", n_classes=3)
+
+
+SPARSE = MatrixSummary(300, 5000, "sparse", "float64", 0.01, 0.0, n_classes=2)
+
+
+SPACE_DIGESTS = {
+    "small": "ca31fa430fad610e",
+    "flash": "062e23b73b6e1f28",
+    "healthcare": "e7d6c0f52761ef96",
+    "regression": "4a185b6aa3496578",
+    "admm": "6a42f3fc298e56a3",
+    "admm_large": "0cd85d00e7fe875d",
+    "svm": "46a85c891597e1fe",
+    "svr": "78d41d549e911b03",
+    "random_forest": "3c97088aaf7047bd",
+    "gradient_boosting": "3b9c4d0c97f5453f",
+    "gradient_boosting_regressor": "6c6fdf17f6db6494",
+    "random_forest_regressor": "8a288982f5bc3631",
+    "mlp": "8e3601bfe57f0c07",
+    "modern": "42cfb1acb6b69bdb",
+    "modern_healthcare": "7880f96d0cd10ab9",
+    "modern_regression": "13265ebc1fba1840",
+}
+
+
+RECIPE_DIGESTS = {
+    "small": "6fd1c6851e6af533",
+    "flash": "a04f573325e64edd",
+    "healthcare": "e2b0a5a46dfd6d0f",
+    "regression": "3ff244cca75c16d2",
+    "admm": "fb4ad98a355e0d72",
+    "admm_large": "646fb211c7aca667",
+    "svm": "8d492486a5fa96cf",
+    "svr": "b97cb1e7be102d6a",
+    "random_forest": "cdd9121f567fa462",
+    "gradient_boosting": "1a665d473a882609",
+    "gradient_boosting_regressor": "a50c62480405ef3d",
+    "random_forest_regressor": "04b3ca6fd9dcbad4",
+    "mlp": "3324b4d328957829",
+    "modern": "d2dcdc6a1fd643c3",
+    "modern_healthcare": "e231b301d18b6fd2",
+    "modern_regression": "e54449bd5c934906",
+}
+
+
+PREFIX_KEY = "dd1f8c87423d6c8fd9714212c702836f4508c413fed936954b162963d1edb421"
+
+
+def recipes_digest(name: str) -> str:
+    """Of the default of each algorithm, on dense and sparse data, without library versions."""
+    documents = []
+    for step in SPACES[name].steps:
+        for algorithm in step.algorithms:
+            for summary in (DENSE, SPARSE) if algorithm.estimator else ():
+                for balanced in (False, True):
+                    made = recipe(algorithm, default_choice(algorithm), summary, balanced=balanced)
+                    documents.append(replace(made, library="").to_json(7))
+    return hashlib.sha256(json.dumps(documents, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def test_no_space_is_left_out() -> None:
+    assert set(SPACE_DIGESTS) == set(RECIPE_DIGESTS) == set(SPACES)
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_spaces_keep_their_digests(name) -> None:
+    assert SPACES[name].digest[:16] == SPACE_DIGESTS[name]
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_algorithms_keep_their_effective_values(name) -> None:
+    assert recipes_digest(name) == RECIPE_DIGESTS[name]
+
+
+def test_a_lineage_keeps_its_key() -> None:
+    pca = SPACES["flash"].step("preprocess").algorithm("pca")
+    made = replace(recipe(pca, default_choice(pca), DENSE, balanced=False), library="sklearn 1")
+    steps = [{"step": "preprocess", **made.to_json(7)}]
+    lineage = {"dataset": "d", "split": "s", "fold": 0, "subset": 1.0, "subset_draw": 0}
+    assert prefix_key({**lineage, "steps": steps}) == PREFIX_KEY
+
+
+NAMES = ["modern", "modern_regression"]
+
+
+def test_the_modern_spaces_of_tables_have_one_and_together_they_are_small() -> None:
+    files = {path.stem for path in PORTFOLIOS.glob("*.json")}
+    assert files == {*NAMES, *(f"{name}_without_boosting" for name in NAMES)}
+    assert sum(path.stat().st_size for path in PORTFOLIOS.glob("*.json")) < 100_000
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_has_16_to_32_different_configurations_of_the_space(name) -> None:
+    portfolio = portfolio_of(SPACES[name])
+    assert 16 <= len(portfolio) == len(set(portfolio)) <= 32
+    assert len({c["fit model"].algorithm for c in portfolio}) >= 4
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_without_optional_libraries_there_are_as_many_which_need_none(name) -> None:
+    space = SPACES[name]
+    kept = {s.name: {a.id for a in s.algorithms if not a.requires} for s in space.searched}
+    plain, portfolio = portfolio_of(space.restricted_to(kept)), portfolio_of(space)
+    assert len(plain) == len(portfolio)
+    assert {c["fit model"].algorithm for c in plain} <= kept["fit model"]
+    assert any(c["fit model"].algorithm not in kept["fit model"] for c in portfolio)
+
+
+def test_a_space_of_the_users_that_has_the_name_of_one_has_none() -> None:
+    assert portfolio_of(replace(SPACES["small"], name="modern")) == []
+
+
+def test_other_spaces_have_none() -> None:
+    assert portfolio_of(SPACES["flash"]) == []
+
+
+FLASH = spaces.space_named("flash")
+
+
+PROBLEM = Problem("d", "s", "flash", FLASH.digest, "error", 0, algorithms=algorithm_ids(FLASH))
+
+
+NEW = Algorithm(id="new", estimator="sklearn.naive_bayes.BernoulliNB")
+
+
+def changed(step: str, *algorithms: Algorithm) -> Space:
+    steps = [replace(s, algorithms=algorithms) if s.name == step else s for s in FLASH.steps]
+    return replace(FLASH, steps=tuple(steps))
+
+
+MODELS = FLASH.step("fit model").algorithms
+
+
+GROWN = changed("fit model", NEW, *MODELS)
+
+
+def test_a_problem_survives_json() -> None:
+    assert Problem.from_json(PROBLEM.to_json()) == PROBLEM
+
+
+def test_a_study_keeps_its_space_when_the_catalogue_grows(monkeypatch) -> None:
+    monkeypatch.setitem(spaces.SPACES, "flash", GROWN)
+    found = PROBLEM.find_space()
+    assert GROWN.digest != found.digest == FLASH.digest
+    assert list(found.paths()) == list(FLASH.paths())
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        changed("fit model", replace(MODELS[0], fixed={"tol": 1}), *MODELS[1:]),
+        changed("fit model", *MODELS[1:]),
+        changed("fit model", *MODELS[1:], MODELS[0]),
+        changed("fit model", NEW),
+        replace(FLASH, steps=(Step("more", (NEW, replace(NEW, id="b"))), *FLASH.steps)),
+        replace(FLASH, steps=FLASH.steps[:2] + FLASH.steps[3:]),
+    ],
+    ids=["other", "fewer", "reordered", "all new", "a step more", "a step less"],
+)
+def test_a_space_that_changed_otherwise_shows_it_in_its_digest(space) -> None:
+    assert PROBLEM.as_started(space).digest != FLASH.digest
+
+
+def test_of_a_study_that_kept_no_algorithms_nothing_is_restricted() -> None:
+    assert replace(PROBLEM, algorithms=()).as_started(GROWN) is GROWN

@@ -1,3 +1,5 @@
+"""Constraints and the quantities that they bound."""
+
 import pickle
 import re
 from dataclasses import replace
@@ -19,13 +21,20 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset, import_dataset, load_dataset
 from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.data.split import TEST, Split
 from prefect_tune.tasks.objective.constraint import (
     check_measurable,
     kept_aside,
     parse_constraint,
 )
 from prefect_tune.tasks.objective.metric import Predictions, metric_named
-from prefect_tune.tasks.objective.quantities import HeldOutRows, latency_us, measure_quantity
+from prefect_tune.tasks.objective.quantities import (
+    HeldOutRows,
+    absent_groups,
+    groups_of,
+    latency_us,
+    measure_quantity,
+)
 from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
 from prefect_tune.tasks.problem import open_store
 from prefect_tune.tasks.trial import measuring
@@ -283,3 +292,24 @@ def test_a_function_of_ones_own_gets_checked_predictions(monkeypatch, tmp_path, 
     text = parse_constraint("mine.py:text<=1").quantity
     with pytest.raises(ValueError, match=r"returned '0\.5'; it must return a finite number"):
         measure_quantity(text, found)
+
+
+def test_values_are_groups_and_missing_ones_are_in_none() -> None:
+    column = pd.Series(["b", None, "a", "b"], dtype="category")
+    numbers, names = groups_of(column, ())
+    assert (list(numbers), names) == ([1, -1, 0, 1], ["a", "b"])
+
+
+def test_bins_are_groups_as_far_as_they_hold_rows() -> None:
+    column = pd.Series([19.0, 20, 39, 60, np.nan, 80, 81])
+    numbers, names = groups_of(column, (20, 40, 60, 80))
+    assert names == ["20 to 40", "60 to 80"]
+    assert list(numbers) == [-1, 0, 0, 1, -1, 1, -1]
+
+
+def test_groups_without_a_held_out_row_are_named_by_fold() -> None:
+    column = pd.Series(list("aabbcab"))
+    split = Split(np.array([0, 1, 0, 1, 0, TEST, 2]), 3, 0)
+    absent, fewest = absent_groups(column, (), split)
+    assert absent == {"a": [2], "c": [1, 2]}
+    assert fewest == 1
