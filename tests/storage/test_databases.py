@@ -4,8 +4,8 @@ import gc
 import multiprocessing
 import sqlite3
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from threading import Barrier, Thread
@@ -66,46 +66,46 @@ def test_little_is_done_while_the_row_of_the_store_is_locked(server_store) -> No
     assert not any("FOR UPDATE" in s for s in done)
 
 
-def test_the_same_artifact_put_by_many_at_once_counts_once(server_address, server_store) -> None:
-    others = [ArtifactStore(server_address, memory_bytes=0) for _ in range(4)]
-    start = Barrier(len(others))
-
-    def work(other: ArtifactStore) -> None:
-        start.wait()
-        for number in range(8):
-            assert put(other, f"{number:x}").is_present
-
-    threads = [Thread(target=work, args=(other,)) for other in others]
+@contextmanager
+def side_by_side(
+    address: StoreAddress, work: Callable[[int, ArtifactStore], None]
+) -> Iterator[None]:
+    """Have four threads with stores of their own do something at the same time."""
+    others = [ArtifactStore(address, memory_bytes=0) for _ in range(4)]
+    threads = [Thread(target=work, args=pair) for pair in enumerate(others)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(120)
-    check_totals(server_store)
-    assert server_store.index.totals().count == 8
+    yield
     for other in others:
         other.close()
 
 
+def test_the_same_artifact_put_by_many_at_once_counts_once(server_address, server_store) -> None:
+    start = Barrier(4)
+
+    def work(_: int, other: ArtifactStore) -> None:
+        start.wait()
+        for number in range(8):
+            assert put(other, f"{number:x}").is_present
+
+    with side_by_side(server_address, work):
+        check_totals(server_store)
+        assert server_store.index.totals().count == 8
+
+
 def test_the_budget_holds_when_many_put_at_once(server_address, server_store) -> None:
-    server_store.set_budget(
-        5 * put(server_store, "f").size_bytes + 100
-    )  # sizes differ by some digits
-    others = [ArtifactStore(server_address, memory_bytes=0) for _ in range(4)]
+    server_store.set_budget(5 * put(server_store, "f").size_bytes + 100)  # sizes differ by digits
 
     def work(place: int, other: ArtifactStore) -> None:
         for number in range(8):
             put(other, f"{place:x}{number:x}")
             assert other.index.totals().cache_bytes <= other.index.totals().budget_bytes
 
-    threads = [Thread(target=work, args=pair) for pair in enumerate(others)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-    check_totals(server_store)
-    assert server_store.index.totals().count == 5
-    for other in others:
-        other.close()
+    with side_by_side(server_address, work):
+        check_totals(server_store)
+        assert server_store.index.totals().count == 5
 
 
 def test_a_database_that_nobody_holds_closes_its_connections(tmp_path) -> None:

@@ -66,7 +66,7 @@ def test_true_and_one_are_not_the_same() -> None:
 
 @pytest.mark.parametrize("number", [math.nan, math.inf])
 def test_numbers_that_json_does_not_know_are_refused(number) -> None:
-    with pytest.raises(ValueError, match="not JSON compliant"):
+    with pytest.raises(ValueError, match="JSON compliant"):
         canonical_json({"a": number})
 
 

@@ -1,18 +1,18 @@
 """Leases, their holders, and who waits for them."""
 
 import os
-import signal
 import subprocess
 import sys
 import textwrap
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from time import sleep
 
 import psutil
 import pytest
-from contracts.store import entry, made
+from contracts.store import POSTGRES_IN_FULL, entry, made
 from processes import wait_for
 from sqlalchemy import event, select, update
 
@@ -29,7 +29,6 @@ def book(either_store):
     book.close()
 
 
-@pytest.mark.slow
 def test_a_lease_is_held_by_one_at_a_time(book) -> None:
     assert book.acquire("a")
     assert not book.acquire("a")
@@ -38,7 +37,6 @@ def test_a_lease_is_held_by_one_at_a_time(book) -> None:
     assert book.acquire("a")
 
 
-@pytest.mark.slow
 def test_the_holder_is_known(book) -> None:
     book.acquire("a")
     assert book.holder("a") == Holder.this_process()
@@ -46,7 +44,6 @@ def test_the_holder_is_known(book) -> None:
     assert book.holder("b") is None
 
 
-@pytest.mark.slow
 def test_whoever_waits_gets_its_turn(book) -> None:
     order = []
     book.acquire("a")
@@ -64,7 +61,6 @@ def test_whoever_waits_gets_its_turn(book) -> None:
     assert book.holder("a") is None
 
 
-@pytest.mark.slow
 def test_a_lease_that_is_not_renewed_expires(either_store) -> None:
     short = LeaseBook(either_store.database, lease_seconds=0.3)
     short.close()  # it will not renew
@@ -75,7 +71,6 @@ def test_a_lease_that_is_not_renewed_expires(either_store) -> None:
     other.close()
 
 
-@pytest.mark.slow
 def test_a_lease_that_is_renewed_lasts(either_store) -> None:
     def expires() -> float:
         with either_store.database.read() as connection:
@@ -89,54 +84,14 @@ def test_a_lease_that_is_renewed_lasts(either_store) -> None:
     book.close()
 
 
-@pytest.mark.slow
-def test_a_holder_that_was_killed_here_is_not_waited_for(either_store) -> None:
-    program = textwrap.dedent(f"""
-        import time
-        from prefect_tune.storage.database import Database
-        from prefect_tune.storage.lease import LeaseBook
-        book = LeaseBook(Database({either_store.database.url!r}), lease_seconds=600)
-        print(book.acquire("a"), flush=True)
-        time.sleep(600)
-    """)
-    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
-    assert process.stdout.readline() == "True\n"
-    book = LeaseBook(either_store.database)
-    assert not book.acquire("a")
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    process.stdout.close()
-    assert book.acquire("a")
-    book.close()
-
-
 def set_clock_forward(either_store: ArtifactStore, seconds: float) -> None:
     """Let the database's clock say so much more, by letting all leases end so much earlier."""
     with either_store.database.write() as connection:
         connection.execute(update(lease_table).values(expires=lease_table.c.expires - seconds))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seconds", [3_600, -3_600])
-@pytest.mark.parametrize("how", ["elsewhere", "here"])
-def test_who_lives_keeps_a_lease_whatever_the_clock_says(
-    either_store, holding, how, seconds
-) -> None:
-    book, mine = LeaseBook(either_store.database), LeaseBook(either_store.database)
-    if how == "here":
-        assert mine.acquire("a")
-        holder = Holder.this_process()
-    else:
-        holder = Holder(Holder.this_process().host, holding.pid, process_start(holding.pid))
-    set_clock_forward(either_store, seconds)
-    assert not book.acquire("a")
-    assert book.holder("a") == holder
-    mine.close()
-    book.close()
-
-
 @pytest.fixture
-def holding(either_store, how):
+def holding(either_store) -> Iterator[subprocess.Popen[str]]:
     """A process that holds a lease, and does not renew it soon."""
     program = textwrap.dedent(f"""
         import time
@@ -146,9 +101,6 @@ def holding(either_store, how):
         print(book.acquire("a"), flush=True)
         time.sleep(600)
     """)
-    if how == "here":
-        yield None
-        return
     process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "True\n"
     yield process
@@ -156,7 +108,32 @@ def holding(either_store, how):
     process.communicate()
 
 
+@POSTGRES_IN_FULL
 @pytest.mark.slow
+def test_who_lives_keeps_a_lease_whatever_the_clock_says_until_it_dies(
+    either_store, book, holding
+) -> None:
+    for seconds in (3_600, -7_200):
+        set_clock_forward(either_store, seconds)
+        assert not book.acquire("a")
+    assert book.holder("a") == Holder(
+        Holder.this_process().host, holding.pid, process_start(holding.pid)
+    )
+    holding.kill()  # and nobody has asked yet how it ended
+    while psutil.Process(holding.pid).status() != psutil.STATUS_ZOMBIE:
+        sleep(0.01)
+    assert book.acquire("a")
+
+
+@pytest.mark.parametrize("seconds", [3_600, -3_600])
+def test_so_does_this_process(either_store, book, seconds) -> None:
+    mine = LeaseBook(either_store.database)
+    assert mine.acquire("a")
+    set_clock_forward(either_store, seconds)
+    assert not book.acquire("a")
+    mine.close()
+
+
 def test_a_machine_that_is_renamed_is_the_same() -> None:
     me = Holder.this_process()
     renamed = replace(me, host=f"other/{me.host.partition('/')[2]}")
@@ -165,18 +142,6 @@ def test_a_machine_that_is_renamed_is_the_same() -> None:
     assert not replace(renamed, host="other/ns/boot").is_alive()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("how", ["elsewhere"])
-def test_one_that_ended_and_was_not_waited_for_holds_nothing(either_store, holding) -> None:
-    book = LeaseBook(either_store.database)
-    holding.kill()  # and nobody has asked yet how it ended
-    while psutil.Process(holding.pid).status() != psutil.STATUS_ZOMBIE:
-        sleep(0.01)
-    assert book.acquire("a")
-    book.close()
-
-
-@pytest.mark.slow
 def test_of_a_holder_elsewhere_a_lease_ends_by_the_clock_even_if_that_was_set_back(
     either_store,
 ) -> None:
@@ -194,7 +159,6 @@ def test_of_a_holder_elsewhere_a_lease_ends_by_the_clock_even_if_that_was_set_ba
         sleep(0.05)
 
 
-@pytest.mark.slow
 def test_what_a_live_process_writes_is_not_swept_whatever_the_clock_says(either_store) -> None:
     either_store.index.journal.begin("cache/aa", "place")
     with either_store.database.write() as connection:
@@ -217,6 +181,7 @@ def make_or_wait(url: str, log: str) -> None:
     book.close()
 
 
+@POSTGRES_IN_FULL
 @pytest.mark.slow
 def test_of_several_processes_one_makes_it(either_store, tmp_path) -> None:
     log = tmp_path / "log"
@@ -253,6 +218,7 @@ def test_a_process_of_the_same_id_that_began_earlier_is_another_one() -> None:
     assert not Holder("elsewhere", mine.pid, mine.started - 1).is_dead()
 
 
+@pytest.mark.slow
 def test_processes_begin_one_after_the_other_and_grow_older() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         assert process_start(child.pid) >= process_start(os.getpid())
@@ -265,6 +231,7 @@ def test_processes_begin_one_after_the_other_and_grow_older() -> None:
         process_start(child.pid)
 
 
+@pytest.mark.slow
 def test_the_name_of_a_program_cannot_confuse_it() -> None:
     """Its line in /proc has the name in parentheses, and names have parentheses and blanks."""
     rename = "open('/proc/self/comm', 'w').write(') S 1 (x'); print(flush=True); input()"
@@ -289,7 +256,6 @@ def statements_of(thread: threading.Thread, either_store: ArtifactStore) -> list
     return found
 
 
-@pytest.mark.slow
 def test_who_waits_reads_and_takes_no_lease_for_what_was_made_meanwhile(either_store) -> None:
     going_on, came = threading.Event(), []
 
@@ -316,7 +282,6 @@ def test_who_waits_reads_and_takes_no_lease_for_what_was_made_meanwhile(either_s
     assert not any(s.startswith("DELETE") for s in statements)
 
 
-@pytest.mark.slow
 def test_who_waits_for_one_that_fails_makes_it(either_store) -> None:
     going_on, came = threading.Event(), []
 

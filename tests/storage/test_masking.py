@@ -158,7 +158,7 @@ def test_a_database_that_does_not_answer_is_named_without_it() -> None:
 STREAMED_URL = "postgresql://me:gehéim@host/db"
 
 
-TEXT = f"step 1\n{URL} and ?password=geheim\r100 %"
+TEXT = f"step 1\n{STREAMED_URL} and ?password=geheim\r100 %"
 
 
 def through(stream: MaskedStream, *pieces: bytes) -> bytes:

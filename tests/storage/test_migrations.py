@@ -5,14 +5,12 @@ import os
 import shutil
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from contracts.store import entry, made, present, put, use
+from contracts.store import POSTGRES_IN_FULL, entry, made, present, put, use
 from sqlalchemy import (
     Column,
     Double,
@@ -202,7 +200,8 @@ def open_store(either_address: StoreAddress, barrier, folder: Path) -> None:
     ArtifactStore(either_address).close()
 
 
-@pytest.mark.parametrize("is_new", [False, True])
+@POSTGRES_IN_FULL
+@pytest.mark.parametrize("is_new", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_processes_that_open_it_at_once_upgrade_it_once(
     request, either_address, database, is_new, planted
 ) -> None:
@@ -234,6 +233,8 @@ def open_and_die(either_address: StoreAddress, folder: Path) -> None:
     ArtifactStore(either_address)
 
 
+@POSTGRES_IN_FULL
+@pytest.mark.slow
 def test_who_is_killed_while_it_upgrades_leaves_it_as_it_was(old, database, planted) -> None:
     process = SPAWN.Process(target=open_and_die, args=(old, planted))
     process.start()
@@ -248,17 +249,6 @@ def test_a_newer_one_is_refused_and_left_alone(old, database) -> None:
     with database.write() as connection:
         connection.execute(update(store_table).values(schema=SCHEMA + 1))
         connection.execute(text("ALTER TABLE store RENAME COLUMN budget_bytes TO budget"))
-    with pytest.raises(StoreRefused, match=rf"format {SCHEMA + 1}, .* reads up to {SCHEMA}; use a"):
+    with pytest.raises(StoreRefused, match=rf"format {SCHEMA + 1}"):
         ArtifactStore(old)
     assert state(database)[0] == SCHEMA + 1
-
-
-def test_opening_a_store_of_today_needs_no_alembic(either_address) -> None:
-    ArtifactStore(either_address).close()
-    program = (
-        "import sys; from prefect_tune.storage import ArtifactStore, StoreAddress\n"
-        f"ArtifactStore(StoreAddress({either_address.url!r}, {either_address.database!r})).close()\n"
-        "print('alembic' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    assert done.stdout == b"False\n"

@@ -11,6 +11,7 @@ from threading import Event
 from time import monotonic, sleep
 
 import pytest
+from contracts.store import POSTGRES_IN_FULL
 from processes import wait_for
 from sqlalchemy import create_engine, select, text
 from sqlalchemy.exc import OperationalError
@@ -127,7 +128,7 @@ def warnings(caplog, beginning: str) -> list[str]:
     return [m for m in caplog.messages if m.startswith(beginning)]
 
 
-@pytest.mark.slow
+@POSTGRES_IN_FULL
 def test_leases_are_renewed_again_after_an_outage(either_store, caplog) -> None:
     def expires() -> float:
         with either_store.database.read() as connection:
@@ -137,7 +138,7 @@ def test_leases_are_renewed_again_after_an_outage(either_store, caplog) -> None:
     assert book.acquire("a")
     with caplog.at_level(logging.WARNING):
         rename(either_store, "leases", "away")
-        wait_for(lambda: warnings(caplog, "leases are not renewed, and it is tried again: "))
+        wait_for(lambda: warnings(caplog, "leases are not renewed"))
         rename(either_store, "away", "leases")
         at_its_end = expires()
         wait_for(lambda: expires() > at_its_end)
@@ -145,7 +146,7 @@ def test_leases_are_renewed_again_after_an_outage(either_store, caplog) -> None:
     book.close()
 
 
-@pytest.mark.slow
+@POSTGRES_IN_FULL
 def test_the_time_of_a_session_is_noted_again_after_an_outage(
     either_store, caplog, monkeypatch
 ) -> None:
@@ -155,14 +156,13 @@ def test_the_time_of_a_session_is_noted_again_after_an_outage(
     ledger.create_study("s", {}, {})
     with caplog.at_level(logging.WARNING), StudyClock(ledger, "s", 0.0).running():
         rename(either_store, "sessions", "away")
-        wait_for(lambda: warnings(caplog, "the study's time is not noted, and it is tried again"))
+        wait_for(lambda: warnings(caplog, "the study's time is not noted"))
         rename(either_store, "away", "sessions")
         before = ledger.study("s").seconds
         wait_for(lambda: ledger.study("s").seconds > before)
     assert len(warnings(caplog, "the study's time is not noted")) == 1
 
 
-@pytest.mark.slow
 def test_each_outage_is_said_once(caplog) -> None:
     outcomes = [ValueError("one"), ValueError("two"), None, ValueError("three"), ValueError("four")]
     ended = Event()
@@ -178,8 +178,7 @@ def test_each_outage_is_said_once(caplog) -> None:
         heartbeat.start()
         assert ended.wait(60)
         heartbeat.stop()
-    said = [f"nothing is done, and it is tried again: {which}" for which in ("one", "three")]
-    assert caplog.messages == said
+    assert [message.rpartition(" ")[2] for message in caplog.messages] == ["one", "three"]
 
 
 class Away:
@@ -205,8 +204,9 @@ def test_a_service_that_comes_back_is_waited_for(caplog) -> None:
     service = Away(3)
     assert through_outage(service, is_outage) == "here"
     assert service.n_calls == 4
-    (said,) = caplog.messages  # once, however often it was tried
-    assert said == "waiting at most 300 s: away at postgresql://me:***@here for 2 more"
+    (message,) = caplog.messages  # once, however often it was tried
+    assert "300 s" in message
+    assert "me:***@here" in message
 
 
 def test_one_that_stays_away_ends_in_its_error(monkeypatch) -> None:
@@ -228,7 +228,7 @@ def test_what_was_waited_out_inside_of_a_call_is_not_waited_for_again(monkeypatc
         except ConnectionError as error:
             raise ConnectionError("the store is away") from error
 
-    with pytest.raises(ConnectionError, match="the store is away"):
+    with pytest.raises(ConnectionError, match="store is away"):
         through_outage(outer, is_outage)
     assert outer_calls == [1]
 

@@ -2,9 +2,7 @@
 
 import json
 import logging
-import pickle
 import re
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -17,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 from scipy import sparse
-from sklearn.linear_model import LogisticRegression
 from sqlalchemy import update
 
 from prefect_tune.storage import ArtifactStore, Made, RecordDamaged, StoreRefused
@@ -49,13 +46,6 @@ def local(tmp_path) -> Files:
     return Files(str(tmp_path))
 
 
-@pytest.fixture
-def forgotten_key() -> Iterator[None]:
-    """A process remembers its signing key; the next test must not."""
-    yield
-    signing_key.cache_clear()
-
-
 def publish(files: Files, folder: str = FOLDER, **besides: bytes):
     encoded = files.encode(folder, PARTS)
     return files.publish(folder, new_place(), encoded, besides), encoded
@@ -84,24 +74,9 @@ def test_other_bytes_are_damage(files, change) -> None:
     parts, encoded = publish(files)
     for name, (_, data) in encoded.items():
         files.filesystem.pipe_file(files.path(FOLDER, parts[name].file), change(bytes(data)))
-        with pytest.raises(Damaged, match="its digest differs") as caught:
+        with pytest.raises(Damaged, match="digest differs") as caught:
             files.read(FOLDER, name, parts[name])
         assert not caught.value.is_missing
-
-
-@pytest.mark.usefixtures("forgotten_key")
-def test_a_pickle_is_read_where_it_was_signed_for(files, monkeypatch) -> None:
-    unsigned, _ = publish(files)
-    monkeypatch.setenv(KEY_VARIABLE, "secret")
-    signing_key.cache_clear()
-    with pytest.raises(Damaged, match="is not signed, and is not loaded"):
-        files.read(FOLDER, "estimator", unsigned["estimator"])
-    assert files.read(FOLDER, "train", unsigned["train"])  # no code runs when it is read
-    signed, encoded = publish(files)
-    assert files.read(FOLDER, "estimator", signed["estimator"])
-    moved = files.publish("cache/bb/other", place_of(signed), encoded)
-    with pytest.raises(Damaged, match="not signed with the signing key"):
-        files.read("cache/bb/other", "estimator", moved["estimator"])
 
 
 def test_a_writer_that_fails_leaves_nothing(local, monkeypatch) -> None:
@@ -146,20 +121,13 @@ def test_only_a_disk_can_be_full(files) -> None:
 
 
 def test_an_unknown_kind_of_place_is_refused() -> None:
-    with pytest.raises(StoreRefused, match="the store gopher://hole cannot be opened"):
+    with pytest.raises(StoreRefused, match="gopher://hole"):
         Files("gopher://hole")
 
 
 def again(value):
     encoded = encode(value)
     return decode(encoded.codec, encoded.data)
-
-
-def test_estimators_come_back_able_to_predict() -> None:
-    X, y = np.array([[0.0], [1.0], [2.0], [3.0]]), np.array(["a", "a", "b", "b"])
-    model = LogisticRegression().fit(X, y)
-    assert layout(model) == "pickle"
-    assert (again(model).predict_proba(X) == model.predict_proba(X)).all()
 
 
 def test_a_document_is_json_and_what_json_would_change_is_not() -> None:
@@ -250,17 +218,6 @@ def test_frames_come_back_with_numbers_times_and_sorted_categories() -> None:
     assert list(back.index) == [0, 1, 2]
 
 
-def test_a_canonical_frame_stays_what_it_is() -> None:
-    value = canonical(pd.DataFrame({"x": [1.0, 2.0], "c": ["q", "p"]}))
-    pd.testing.assert_frame_equal(canonical(value), value)
-
-
-def test_canonical_leaves_the_callers_array_writeable() -> None:
-    array = np.zeros((2, 2))
-    canonical(array)[...]
-    array[0, 0] = 1.0
-
-
 def test_any_parquet_reader_reads_a_dense_matrix(tmp_path) -> None:
     path = tmp_path / "matrix.parquet"
     path.write_bytes(encode(canonical(np.arange(6.0).reshape(3, 2))).data)
@@ -273,22 +230,16 @@ def write_half(path: Path) -> None:
     raise ZeroDivisionError
 
 
-def test_a_file_is_replaced_when_all_is_written(tmp_path: Path) -> None:
-    target = tmp_path / "out.txt"
-    target.write_text("former")
-    with atomic_file(target) as path:
-        path.write_text("new")
-        assert target.read_text() == "former"
-    assert target.read_text() == "new"
-    assert list(tmp_path.iterdir()) == [target]
-
-
-def test_a_file_half_written_leaves_the_former_one(tmp_path: Path) -> None:
+def test_a_file_is_replaced_when_all_is_written_and_not_before(tmp_path: Path) -> None:
     target = tmp_path / "out.txt"
     target.write_text("former")
     with pytest.raises(ZeroDivisionError), atomic_file(target) as path:
         write_half(path)
     assert target.read_text() == "former"
+    with atomic_file(target) as path:
+        path.write_text("new")
+        assert target.read_text() == "former"
+    assert target.read_text() == "new"
     assert list(tmp_path.iterdir()) == [target]
 
 
@@ -341,30 +292,18 @@ def keep(store: ArtifactStore, key: str = "a"):
     return store.write(entry(key), Made({"estimator": {1, 2}}, {}, 1.0), {})
 
 
-def enter(store: ArtifactStore, kept, part) -> None:
-    """Change the index as somebody with access to it could."""
-    parts = {"estimator": asdict(part)}
-    with store.database.write() as connection:
-        connection.execute(
-            update(artifact_table).where(artifact_table.c.key == kept.key).values(parts=parts)
-        )
-
-
 def plant(store: ArtifactStore, kept, value: object, signature: str):
     """Put other bytes in place of a pickle, with the right digest in the index."""
     data = encode(value).data
     part = kept.parts["estimator"]
     Path(store.files.path("cache", kept.key[:2], kept.key, part.file)).write_bytes(data)
     planted = replace(part, digest=digest(data), size_bytes=len(data), signature=signature)
-    enter(store, kept, planted)
+    parts = {"estimator": asdict(planted)}
+    with store.database.write() as connection:  # as somebody with access to the index could
+        connection.execute(
+            update(artifact_table).where(artifact_table.c.key == kept.key).values(parts=parts)
+        )
     return store.index.entries([kept.key])[kept.key]
-
-
-def test_with_a_key_what_is_signed_is_read(store, with_key) -> None:
-    with_key("secret")
-    kept = keep(store)
-    assert len(kept.parts["estimator"].signature) == 64
-    assert store.read(kept, ["estimator"]) == {"estimator": {1, 2}}
 
 
 @pytest.mark.parametrize("signature", ["", "0" * 64, "of another artifact", "with another key"])
@@ -402,6 +341,9 @@ def test_what_was_kept_without_a_key_is_made_again_with_one(store, with_key) -> 
     assert kept.parts["estimator"].signature == ""
     with_key("secret")
     assert store.read(kept, ["estimator"]) is None
+    signed = keep(store)
+    assert len(signed.parts["estimator"].signature) == 64
+    assert store.read(signed, ["estimator"]) == {"estimator": {1, 2}}
     matrices = put(store, "b")
     assert store.read(matrices, ["train"]) is not None  # a table runs no code
 
@@ -410,10 +352,5 @@ def test_a_final_model_that_is_not_signed_is_an_error_that_says_so(store, with_k
     with_key(None)
     store.records.put("models/s", {"model": {1, 2}})
     with_key("secret")
-    with pytest.raises(RecordDamaged, match="is not signed, and is not loaded"):
+    with pytest.raises(RecordDamaged, match="not signed"):
         store.records.get("models/s")
-
-
-def test_a_bomb_is_a_bomb(tmp_path) -> None:
-    pickle.loads(pickle.dumps(Bomb(tmp_path / "exploded")))
-    assert (tmp_path / "exploded").exists()

@@ -1,8 +1,5 @@
 """Artifacts from their making to their loss, what is evicted for them, and how stores open."""
 
-import logging
-import os
-import shutil
 import stat
 import threading
 from pathlib import Path
@@ -36,37 +33,6 @@ def damage(path: Path) -> None:
     path.write_bytes(data)
 
 
-def test_what_was_written_is_read_back(store) -> None:
-    kept = put(store, "a")
-    found = store.index.entries([kept.key])[kept.key]
-    assert found.parts == kept.parts
-    assert found.summary == {"rows": 1000}
-    read = store.read(found, ["train"])
-    assert (read["train"] == made().parts["train"]).all()
-
-
-def test_memory_is_a_store_too() -> None:
-    store = ArtifactStore(StoreAddress("memory://test-memory"))
-    kept = put(store, "a")
-    assert (store.read(kept, ["train"])["train"] == made().parts["train"]).all()
-    assert verify(store).is_sound
-
-
-def test_an_artifact_is_made_once_and_then_served(store) -> None:
-    calls = []
-
-    def make() -> Made:
-        calls.append(1)
-        return made()
-
-    first, made_now = store.get_or_make(entry("a"), {}, make)
-    second, served = store.get_or_make(entry("a"), {}, make)
-    assert (len(calls), made_now is not None, served) == (1, True, None)
-    assert second.key == first.key
-    totals = store.index.totals()
-    assert (totals.hits, totals.misses, totals.seconds_saved) == (1, 1, 2.0)
-
-
 def test_an_artifact_whose_record_is_gone_is_made_again(store) -> None:
     store.get_or_make(entry("a"), {}, made)
     _, again = store.get_or_make(entry("a"), {}, made, is_whole=lambda: False)
@@ -81,34 +47,6 @@ def test_what_is_cleared_takes_no_folder_from_those_who_write(store) -> None:
     store.files.clear("cache/aa/b", "never written")
     assert not Path(store.files.path(artifact_folder(kept.key))).exists()
     assert temporary.is_dir()
-
-
-def test_prune_leaves_records_alone(store) -> None:
-    store.records.put("data/x", {"y": np.arange(3)})
-    put(store, "a")
-    assert store.prune(0) == 1
-    assert store.records.get("data/x")["y"].tolist() == [0, 1, 2]
-
-
-@pytest.mark.parametrize("how", [damage, Path.unlink, lambda p: os.truncate(p, 10)])
-def test_a_damaged_artifact_is_a_miss_and_a_warning(store, caplog, how) -> None:
-    kept = put(store, "a")
-    how(folder_of(store, kept) / "train.parquet")
-    with caplog.at_level(logging.WARNING):
-        assert store.read(kept, ["train"]) is None
-    assert "is made again" in caplog.text
-    assert present(store) == set()
-    _, again = store.get_or_make(entry("a"), {}, made)
-    assert again is not None
-    assert verify(store).is_sound
-
-
-def test_a_cache_that_was_deleted_under_us_is_made_again(store) -> None:
-    kept = put(store, "a")
-    shutil.rmtree(store.files.path("cache"))
-    assert store.read(kept, ["train"]) is None
-    put(store, "a")
-    assert verify(store).is_sound
 
 
 def test_while_one_publishes_another_waits_and_is_served(store, address, monkeypatch) -> None:
@@ -164,27 +102,6 @@ def test_closing_waits_for_uses_that_another_thread_is_writing(store, monkeypatc
     assert store.database.engine.pool.checkedout() == 0
 
 
-def test_least_recently_used_goes_first(store) -> None:
-    size = put(store, "a").size_bytes
-    store.set_budget(3 * size)
-    put(store, "b")
-    put(store, "c")
-    store.index.usage.count_hit(store.index.entries(["a".ljust(64, "0")])["a".ljust(64, "0")])
-    put(store, "d")
-    assert present(store) == {"a", "c", "d"}
-    assert store.index.totals().evicted == 1
-    assert not folder_of(store, entry("b")).exists()
-
-
-def test_a_summary_outlives_eviction(store) -> None:
-    kept = put(store, "a")
-    store.prune(0)
-    found = store.index.entries([kept.key])[kept.key]
-    assert not found.is_present
-    assert found.summary == {"rows": 1000}
-    assert store.read(found, ["train"]) is None
-
-
 def test_the_budget_holds_after_each_put(store) -> None:
     size = put(store, "a").size_bytes
     store.set_budget(2 * size + 10)
@@ -212,13 +129,6 @@ def test_writing_a_key_again_counts_its_bytes_once(store) -> None:
     put(store, "a")
     kept = put(store, "a")
     assert store.index.totals().cache_bytes == kept.size_bytes
-
-
-def test_a_smaller_budget_evicts_at_once(store) -> None:
-    size = put(store, "a").size_bytes
-    put(store, "b")
-    store.set_budget(size)
-    assert present(store) == {"b"}
 
 
 def test_a_full_disk_keeps_the_cache_from_growing(store, monkeypatch, caplog) -> None:
@@ -380,17 +290,6 @@ def test_a_second_read_comes_from_memory_and_is_the_same(address) -> None:
     store.close()
 
 
-def test_what_was_evicted_and_made_again_is_read_anew(address) -> None:
-    store = ArtifactStore(address)
-    former = put(store, "a")
-    store.prune(0)
-    assert store.memory.size_bytes == 0
-    again = store.write(entry("a"), made(7), {})
-    assert len(store.read(again, ["train"])["train"]) == 7
-    assert store.read(former, ["train"]) is None
-    store.close()
-
-
 def test_a_pickle_that_is_held_gives_each_reader_a_value_of_its_own(address) -> None:
     store = ArtifactStore(address)
     model = {"weights": np.arange(3.0), 1: "not JSON"}
@@ -444,56 +343,6 @@ def test_an_artifact_is_found_by_the_beginning_of_its_key(store) -> None:
     assert find_artifacts(store, "zz") == []
 
 
-def test_a_store_opened_twice_is_one_store(address, store) -> None:
-    put(store, "a")
-    other = ArtifactStore(address)
-    assert other.id == store.id
-    assert present(other) == {"a"}
-    other.close()
-
-
-@pytest.mark.usefixtures("store")
-def test_a_store_with_another_index_is_refused(address, tmp_path) -> None:
-    elsewhere = StoreAddress(address.url, f"sqlite:///{tmp_path}/other.sqlite")
-    ArtifactStore(StoreAddress(str(tmp_path / "other"), elsewhere.database)).close()
-    with pytest.raises(StoreRefused, match="do not belong together"):
-        ArtifactStore(elsewhere)
-
-
-@pytest.mark.usefixtures("store")
-def test_a_store_whose_database_is_not_there_gets_no_empty_one(address, tmp_path) -> None:
-    file = tmp_path / "mistyped.sqlite"
-    with pytest.raises(StoreRefused, match=r"mistyped\.sqlite is not there"):
-        ArtifactStore(StoreAddress(address.url, f"sqlite:///{file}"))
-    assert not file.exists()
-
-
-@pytest.mark.usefixtures("store")
-def test_an_index_with_another_store_is_refused(address, tmp_path) -> None:
-    database = f"sqlite:///{address.url}/index.sqlite"
-    with pytest.raises(StoreRefused, match=f"index of the store at {address.url}"):
-        ArtifactStore(StoreAddress(str(tmp_path / "second"), database))
-
-
-@pytest.mark.usefixtures("store")
-def test_a_store_of_a_newer_format_is_refused(address) -> None:
-    path = Path(address.url, "store.json")
-    path.write_text(path.read_text().replace('"format":1', '"format":99'))
-    with pytest.raises(StoreRefused, match=r"format 99.*use a newer version"):
-        ArtifactStore(address)
-
-
-def test_a_store_in_a_file_is_refused(tmp_path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StoreRefused, match="cannot be written"):
-        ArtifactStore(StoreAddress(str(tmp_path / "file" / "store")))
-
-
-def test_a_remote_store_without_a_database_is_refused() -> None:
-    with pytest.raises(StoreRefused, match="name a PostgreSQL one with --database"):
-        ArtifactStore(StoreAddress("s3://bucket/store"))
-
-
 def mode_of(folder: Path) -> int:
     return stat.S_IMODE(folder.stat().st_mode)
 
@@ -503,26 +352,6 @@ def test_a_new_store_is_closed_to_other_users(tmp_path: Path) -> None:
     store = ArtifactStore(StoreAddress(str(folder)))
     assert mode_of(folder) == 0o700
     store.close()
-
-
-def test_a_wider_folder_is_left_as_it_is_and_said_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    folder = tmp_path / "store"
-    folder.mkdir()
-    folder.chmod(0o755)
-    with caplog.at_level(logging.WARNING):
-        make_private(folder)
-        make_private(folder)
-    assert mode_of(folder) == 0o755
-    (said,) = caplog.messages
-    assert said == (f"other users can enter {folder} (mode 755); close it with: chmod 700 {folder}")
-
-
-def test_a_closed_folder_is_not_spoken_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    make_private(tmp_path / "new")
-    make_private(tmp_path / "new")
-    assert caplog.messages == []
 
 
 def test_the_index_and_what_sqlite_lays_beside_it_are_closed_to_others(tmp_path: Path) -> None:
@@ -539,23 +368,60 @@ def test_the_index_and_what_sqlite_lays_beside_it_are_closed_to_others(tmp_path:
     assert {mode_of(file) for file in files} == {0o600}
 
 
-@pytest.mark.parametrize(("around", "n_said"), [(0o755, 1), (0o700, 0)])
-def test_a_wider_file_is_said_once_unless_nobody_gets_to_it(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, around: int, n_said: int
+def with_another_index(address: StoreAddress, folder: Path) -> StoreAddress:
+    elsewhere = f"sqlite:///{folder}/other.sqlite"
+    ArtifactStore(StoreAddress(str(folder / "other"), elsewhere)).close()
+    return StoreAddress(address.url, elsewhere)
+
+
+def of_a_newer_format(address: StoreAddress, _: Path) -> StoreAddress:
+    path = Path(address.url, "store.json")
+    path.write_text(path.read_text().replace('"format":1', '"format":99'))
+    return address
+
+
+def in_a_file(_: StoreAddress, folder: Path) -> StoreAddress:
+    (folder / "file").write_text("")
+    return StoreAddress(str(folder / "file" / "store"))
+
+
+@pytest.mark.usefixtures("store")
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (with_another_index, "not belong together"),
+        (lambda a, f: StoreAddress(a.url, f"sqlite:///{f}/mistyped.sqlite"), r"mistyped\.sqlite"),
+        (lambda a, f: StoreAddress(str(f / "2"), f"sqlite:///{a.url}/index.sqlite"), "/store"),
+        (of_a_newer_format, "format 99"),
+        (in_a_file, "cannot be written"),
+        (lambda *_: StoreAddress("s3://bucket/store"), "--database"),
+    ],
+)
+def test_a_store_that_is_not_whole_or_not_ours_is_refused(
+    address, tmp_path, wrong, message
 ) -> None:
-    file = tmp_path / "index.sqlite"
-    file.touch()
-    file.chmod(0o644)
+    with pytest.raises(StoreRefused, match=message):
+        ArtifactStore(wrong(address, tmp_path))
+    assert not (tmp_path / "mistyped.sqlite").exists()
+
+
+@pytest.mark.parametrize(
+    ("make", "modes", "remedy"),
+    [
+        (make_private, (0o755, 0o755), "chmod 700"),
+        (make_private, (0o755, 0o700), ""),
+        (make_private_file, (0o755, 0o644), "chmod 600"),
+        (make_private_file, (0o700, 0o644), ""),
+    ],
+)
+def test_what_others_can_enter_is_left_as_it_is_and_warned_of_once(
+    tmp_path, caplog, make, modes, remedy
+) -> None:
+    (around, mode), path = modes, tmp_path / "path"
+    path.mkdir() if make is make_private else path.touch()
+    path.chmod(mode)
     tmp_path.chmod(around)
-    with caplog.at_level(logging.WARNING):
-        make_private_file(file)
-        make_private_file(file)
-    said = f"other users can read {file} (mode 644); close it with: chmod 600 {file}"
-    assert caplog.messages == [said] * n_said
-    assert mode_of(file) == 0o644
-
-
-def test_a_file_in_its_place_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(FileExistsError):
-        make_private(tmp_path / "file")
+    for _ in range(2):
+        make(path)
+    assert mode_of(path) == mode
+    assert [f"{remedy} {path}" in message for message in caplog.messages] == [True] * bool(remedy)

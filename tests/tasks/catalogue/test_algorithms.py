@@ -1,7 +1,9 @@
 """Every algorithm of every space: it builds, runs, repeats itself, and its flags are true."""
 
+import json
 import re
 import warnings
+from collections.abc import Iterable
 from dataclasses import replace
 from inspect import signature
 from typing import Any
@@ -10,7 +12,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from ConfigSpace import ConfigurationSpace, Float
-from ConfigSpace.hyperparameters import Constant
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils.class_weight import compute_class_weight
@@ -25,7 +26,6 @@ from prefect_tune.tasks.catalogue import admm
 from prefect_tune.tasks.catalogue.construction import CONSTRUCT_FEATURES
 from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
 from prefect_tune.tasks.catalogue.spaces import SPACES
-from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.fitting.fitting import FoldData, fit_model, fit_transformer
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary, MemoryEstimate, WillNotFit
 from prefect_tune.tasks.fitting.recipe import build, recipe
@@ -169,14 +169,12 @@ def draws(algorithm: Algorithm, n: int) -> list[Choice]:
     return [quick(sample_choice(algorithm, rng)) for _ in range(n)]
 
 
-@every
-def test_it_runs_with_its_defaults_at_both_ends_of_its_ranges_and_with_draws(case) -> None:
+def check_runs(case: Case, choices: Iterable[Choice], data: FoldData) -> None:
+    """Every choice runs, or fails by the values for a reason of the algorithm."""
     kind, algorithm = case
-    ends = [quick(extreme(algorithm, u)) for u in (0.0, 1.0)]
-    alone = one_by_one(algorithm)
-    for choice in dict.fromkeys([default(algorithm), *ends, *alone, *draws(algorithm, 3)]):
+    for choice in dict.fromkeys(choices):
         try:
-            came = run(case, choice, fold(kind))
+            came = run(case, choice, data)
         except (ValueError, np.linalg.LinAlgError) as error:
             if re.search(FAILURES.get(algorithm.id, "(?!)"), str(error)):
                 continue
@@ -186,31 +184,51 @@ def test_it_runs_with_its_defaults_at_both_ends_of_its_ranges_and_with_draws(cas
 
 
 @every
-def test_it_repeats_itself_under_a_seed(case) -> None:
+def test_it_runs_at_both_ends_of_its_ranges_and_repeats_itself_under_its_seed(case) -> None:
     kind, algorithm = case
     choice, data = default(algorithm), fold(kind)
-    assert bytes_of(kind, run(case, choice, data)) == bytes_of(kind, run(case, choice, data))
+    check_runs(case, [quick(extreme(algorithm, u)) for u in (0.0, 1.0)], data)
+    first, again = (run(case, choice, data) for _ in range(2))
+    assert bytes_of(kind, first) == bytes_of(kind, again)
+    if kind.startswith("transform"):
+        expected = "sparse" if algorithm.flags.output == "sparse" else "dense"
+        assert first.summary["layout"] == expected
+
+
+@pytest.mark.full
+@every
+def test_it_runs_with_each_choice_and_with_draws(case) -> None:
+    kind, algorithm = case
+    check_runs(case, [*one_by_one(algorithm), *draws(algorithm, 3)], fold(kind))
 
 
 @every
-def test_it_can_be_cloned(case) -> None:
-    _, algorithm = case
-    how = recipe(algorithm, default(algorithm), MatrixSummary.of(SIGNED), balanced=True)
+def test_it_is_built_as_its_recipe_and_its_flags_say(case) -> None:
+    kind, algorithm = case
+    how = recipe(algorithm, default(algorithm), MatrixSummary.of(SIGNED), balanced=False)
     estimator = build(how, 3)
     assert repr(clone(estimator)) == repr(estimator)
-
-
-@every
-def test_it_takes_a_seed_exactly_if_its_flag_says_so(case) -> None:
-    _, algorithm = case
-    how = recipe(algorithm, default(algorithm), MatrixSummary.of(SIGNED), balanced=False)
-    seeds = {v for k, v in build(how, 3).get_params().items() if k.endswith("random_state")}
+    assert json.loads(json.dumps(how.to_json(3))) == how.to_json(3)
+    assert (how.to_json(3) != how.to_json(4)) == algorithm.flags.stochastic
+    seeds = {v for k, v in estimator.get_params().items() if k.endswith("random_state")}
     assert (3 in seeds) == algorithm.flags.stochastic
     if not algorithm.flags.stochastic and None in seeds:  # takes one and makes no use of it
         assert algorithm.id in {"pca", "kernel_svm", "svm", "lasso", "logistic_regression"} | {
             "elastic_net",
             "select_percentile",
         }
+    if kind != "classes":
+        assert kind != "numbers" or algorithm.flags.weights == "none"
+        return
+    last = estimator[-1] if how.repairs else estimator
+    can = {
+        "class_weight": any(k.endswith("class_weight") for k in estimator.get_params()),
+        "sample_weight": "sample_weight" in signature(last.fit).parameters,
+    }
+    if algorithm.flags.weights == "none":
+        assert algorithm.id == "mlp" or not any(can.values())  # mlp: not before scikit-learn 1.7
+    else:
+        assert can[algorithm.flags.weights]
 
 
 @every
@@ -225,21 +243,7 @@ def test_it_takes_sparse_data_exactly_if_its_flag_says_so(case) -> None:
     if kind.startswith("transform"):
         layout = {"same": "sparse"}.get(algorithm.flags.output, algorithm.flags.output)
         assert came.summary["layout"] == layout
-    for choice in [*one_by_one(algorithm), *draws(algorithm, 2)]:
-        try:
-            run(case, choice, data)
-        except ValueError as error:
-            if not re.search(FAILURES.get(algorithm.id, "(?!)"), str(error)):
-                raise
-
-
-@every
-def test_it_hands_on_dense_data_for_dense_data(case) -> None:
-    kind, algorithm = case
-    if kind.startswith("transform"):
-        made = run(case, default(algorithm), fold(kind))
-        expected = "sparse" if algorithm.flags.output == "sparse" else "dense"
-        assert made.summary["layout"] == expected
+    check_runs(case, draws(algorithm, 2), data)
 
 
 @every
@@ -265,26 +269,6 @@ def test_it_needs_nonnegative_data_exactly_if_its_flag_says_so(case) -> None:
     bare = build(how, 0)[-1]
     with pytest.raises(ValueError, match="egative"):
         bare.fit(data.train, data.y)
-
-
-@every_model
-def test_class_weights_reach_it_exactly_if_its_flag_says_so(case) -> None:
-    kind, algorithm = case
-    if kind == "numbers":
-        assert algorithm.flags.weights == "none"
-        return
-    how = recipe(algorithm, default(algorithm), MatrixSummary.of(SIGNED), balanced=False)
-    estimator = build(how, 0)
-    parameters = {k.rsplit("__", 1)[-1] for k in estimator.get_params()}
-    last = estimator[-1] if how.repairs else estimator
-    can = {
-        "class_weight": "class_weight" in parameters,
-        "sample_weight": "sample_weight" in signature(last.fit).parameters,
-    }
-    if algorithm.flags.weights == "none":
-        assert algorithm.id == "mlp" or not any(can.values())  # mlp: not before scikit-learn 1.7
-    else:
-        assert can[algorithm.flags.weights]
 
 
 @every_model
@@ -344,12 +328,6 @@ def test_balancing_reaches_the_model_inside_a_selection(case) -> None:
         assert np.allclose(learned, expected) == is_same
 
 
-def test_constants_are_no_hyperparameters() -> None:
-    best = CASES["admm_large: select: select_best"][1]
-    assert [type(h) for h in best.hyperparameters.values()] == [Constant]
-    assert best.n_hyperparameters == 0
-
-
 GAPS = pd.DataFrame({"a": [1.0, np.nan, 5.0, 5.0], "b": ["x", None, "y", "x"], "c": [np.nan] * 4})
 
 
@@ -357,15 +335,6 @@ WHOLE = pd.DataFrame({"a": [1.0, 2.0, 5.0, 5.0], "b": ["x", "z", "y", "x"]})
 
 
 TWO_CLASSES = np.array(["n", "y"])
-
-
-def two_patients() -> EventRows:
-    day = pd.Timestamp(2020, 1, 1)
-    events = pd.DataFrame(
-        [(1, day, "A", 10.0), (1, day, "B", 4.0), (2, day, "A", np.nan)],
-        columns=["subject_id", "time", "code", "value"],
-    )
-    return EventRows.build(events, pd.DataFrame({"subject_id": [1, 2], "prediction_time": day}))
 
 
 def transformed(algorithm: Algorithm, choice: Choice, X):
@@ -408,25 +377,6 @@ def test_an_encoder_makes_a_dense_matrix_with_a_column_per_category() -> None:
     assert made.parts["train"].tolist() == [[1, 1, 0, 0], [2, 0, 0, 1], [5, 0, 1, 0], [5, 1, 0, 0]]
 
 
-@pytest.mark.parametrize("frequency", [2, 5])
-@pytest.mark.parametrize("aggregation", ["binary", "count", "sum", "average"])
-def test_events_become_a_sparse_matrix_or_no_code_is_frequent_enough(
-    frequency, aggregation
-) -> None:
-    algorithm = CONSTRUCT_FEATURES.algorithms[0]
-    choice = Choice(algorithm.id, (("aggregation", aggregation), ("min_frequency", frequency)))
-    if frequency == 5:  # the example has two patients
-        with pytest.raises(ValueError, match="no code occurs in 5 patients"):
-            transformed(algorithm, choice, two_patients())
-        return
-    made, again = (transformed(algorithm, choice, two_patients()) for _ in range(2))
-    assert made.summary["layout"] == algorithm.flags.output == "sparse"
-    train = made.parts["train"]
-    assert sparse.issparse(train)
-    assert train.shape == (2, 1)
-    assert train.toarray().tolist() == again.parts["train"].toarray().tolist()
-
-
 def neighbours(value: float, data: MatrixSummary) -> int:
     return max(1, round(value * data.rows))
 
@@ -464,14 +414,8 @@ def test_its_effective_values_reach_estimator_and_keys() -> None:
 
 def test_its_memory_is_estimated_before_it_starts() -> None:
     data = FoldData(X, X, Y, np.unique(Y), memory_limit_bytes=7000)
-    with pytest.raises(WillNotFit, match="3 neighbours takes at least"):
+    with pytest.raises(WillNotFit, match="3 neighbours"):
         fit_model(toy_recipe(0.1), 0, data)
-
-
-def test_its_description_names_its_rules_and_not_its_memory() -> None:
-    described = TOY.describe()
-    assert described["transforms"]["n_neighbors"].endswith(".neighbours")
-    assert "memory" not in described
 
 
 def test_a_users_algorithm_has_the_estimate_of_the_catalogue_for_its_estimator() -> None:
@@ -483,5 +427,5 @@ def test_a_users_algorithm_has_the_estimate_of_the_catalogue_for_its_estimator()
 
 def test_a_rule_of_memory_that_does_not_exist_is_answered_with_the_nearest() -> None:
     wrong = Algorithm(id="mine", estimator="sklearn.decomposition.PCA", memory="pcs")
-    with pytest.raises(UnknownName, match="Did you mean 'pca'"):
+    with pytest.raises(UnknownName, match="'pca'"):
         recipe(wrong, Choice("mine"), MatrixSummary.of(X), balanced=False)

@@ -1,7 +1,9 @@
 """Patient events in any format: what they are taken for, and which events a label sees."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import date
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -38,6 +40,132 @@ def events_of(dataset: Dataset, row: int) -> list[tuple[str, str, float | None]]
     ]
 
 
+def written_to(frame: pd.DataFrame, path: Path) -> str:
+    if path.suffix == ".parquet":
+        frame.to_parquet(path, index=False)
+    else:
+        frame.to_csv(path, index=False)
+    return str(path)
+
+
+def stream() -> pd.DataFrame:
+    """Events of ten patients, each with a date: birth, a condition, a drug, and five deaths."""
+    rows: list[tuple] = []
+    for patient in range(1, 11):
+        rows += [(patient, "1950-03-04", "MEDS_BIRTH", None), (patient, "2020-01-05", "7", None)]
+        rows += [(patient, f"2020-02-{patient:02}", "9", patient / 2)]
+        rows += [(patient, "2021-06-01", "MEDS_DEATH", None)] * (patient % 2)
+    return pd.DataFrame(rows, columns=["patient", "date", "code", "value"])
+
+
+def split_by_code(folder: Path, tables: dict[str, tuple[str, dict[str, str]]], write) -> None:
+    """Write the events of each code as a table with columns of other names."""
+    for code, (name, columns) in tables.items():
+        part = stream()[stream()["code"] == code]
+        write(part[list(columns)].rename(columns=columns), folder / name)
+
+
+def as_omop(folder: Path, suffix: str = "csv", *, capitals: bool = False) -> None:
+    drug = {"patient": "person_id", "date": "drug_exposure_start_date", "code": "drug_concept_id"}
+    condition = {name: column.replace("drug", "condition") for name, column in drug.items()}
+    condition["date"] = "condition_start_date"
+    tables = {
+        "7": ("condition_occurrence", condition),
+        "9": ("drug_exposure", {**drug, "value": "quantity"}),
+        "MEDS_DEATH": ("death", {"patient": "person_id", "date": "death_date"}),
+    }
+
+    def write(frame: pd.DataFrame, path: Path) -> None:
+        if capitals:
+            frame, path = frame.rename(columns=str.upper), path.with_name(path.name.upper())
+        written_to(frame, path.with_name(f"{path.name}.{suffix}"))
+
+    split_by_code(folder, tables, write)
+    born = {"year_of_birth": 1950, "month_of_birth": 3, "day_of_birth": 4}
+    write(pd.DataFrame({"person_id": range(1, 11), **born}), folder / "person")
+
+
+def as_synthea(folder: Path) -> None:
+    event = {"patient": "PATIENT", "date": "START", "code": "CODE"}
+    tables = {"7": ("conditions", event), "9": ("medications", {**event, "value": "DISPENSES"})}
+    split_by_code(folder, tables, lambda frame, path: written_to(frame, path.with_suffix(".csv")))
+    log = stream()
+    died = log[log["code"] == "MEDS_DEATH"].set_index("patient")["date"]
+    patients = pd.DataFrame({"Id": range(1, 11), "BIRTHDATE": "1950-03-04"})
+    written_to(patients.assign(DEATHDATE=patients["Id"].map(died)), folder / "patients.csv")
+
+
+def named_and_timed() -> pd.DataFrame:
+    """The stream with codes and times as they are once it is read."""
+    log = stream()
+    kinds = {"7": "CONDITION//7", "9": "DRUG//9"}
+    times = pd.to_datetime(log["date"]) + pd.Timedelta(86_400_000_000 - 1, "us")
+    is_birth = log["code"] == "MEDS_BIRTH"
+    times = times.where(~is_birth, pd.to_datetime(log["date"]))
+    return log.assign(code=log["code"].replace(kinds), date=times.astype("datetime64[us]"))
+
+
+def as_meds(folder: Path) -> None:
+    (folder / "data").mkdir()
+    names = {"patient": "subject_id", "date": "time", "value": "numeric_value"}
+    log = named_and_timed().rename(columns=names)
+    for shard in (0, 1):
+        part = log[(log["subject_id"] > 5) == shard]
+        part.to_parquet(folder / "data" / f"{shard}.parquet", index=False)
+
+
+def as_table(folder: Path, suffix: str) -> None:
+    log = named_and_timed()
+    if suffix == "csv":  # a date among times, in any order
+        times = log["date"].dt.strftime("%Y-%m-%dT%H:%M:%S.%f")
+        log["date"] = times.mask(log["code"] == "CONDITION//7", stream()["date"])
+        log = log.sample(frac=1, random_state=0)
+    written_to(log.rename(columns={"patient": "Patient_ID"}), folder / f"log.{suffix}")
+
+
+STREAMS = {
+    "MEDS": as_meds,
+    "OMOP": as_omop,
+    "OMOP in capitals": lambda folder: as_omop(folder, "csv.gz", capitals=True),
+    "OMOP as Parquet": lambda folder: as_omop(folder, "parquet"),
+    "Synthea": as_synthea,
+    "CSV": lambda folder: as_table(folder, "csv"),
+    "Parquet": lambda folder: as_table(folder, "parquet"),
+}
+
+
+@pytest.fixture(scope="module")
+def stream_digest(tmp_path_factory) -> str:
+    folder = tmp_path_factory.mktemp("stream")
+    as_meds(folder)
+    labels = pd.DataFrame({"patient": range(1, 11), "date": "2021-01-01", "label": [0, 1] * 5})
+    return read(folder, labels=written_to(labels, folder / "labels.csv")).digest()
+
+
+@pytest.mark.parametrize(("as_text", "suffix"), [(False, "csv"), (True, "csv"), (True, "parquet")])
+@pytest.mark.parametrize("name", STREAMS)
+def test_one_stream_is_the_same_data_in_every_format(
+    tmp_path, stream_digest, name, as_text, suffix
+) -> None:
+    STREAMS[name](tmp_path)
+    labels = pd.DataFrame({"patient": range(1, 11), "Date": "2021-01-01", "LABEL": [0, 1] * 5})
+    path = written_to(
+        labels.astype({"patient": str if as_text else int}), tmp_path / f"labels.{suffix}"
+    )
+    is_table = name in ("CSV", "Parquet")
+    data = tmp_path / f"log.{name.lower()}" if is_table else tmp_path
+    dataset = read(data, labels=path)
+    assert dataset.digest() == stream_digest
+    assert dataset.format == ("events" if is_table else name.split()[0].lower())
+    assert events_of(dataset, 2) == [
+        ("1950-03-04T00:00:00", "MEDS_BIRTH", None),
+        ("2020-01-05T23:59:59.999999", "CONDITION//7", None),
+        ("2020-02-03T23:59:59.999999", "DRUG//9", 1.5),
+    ]
+    again = read_features(str(data), path, dataset)
+    assert again.events.equals(dataset.X.events)
+
+
 def test_omop_tables_become_events_of_concepts(tmp_path) -> None:
     dataset = read(write_omop(tmp_path / "cdm"))
     assert dataset.format == "omop"
@@ -60,15 +188,6 @@ def test_omop_tables_become_events_of_concepts(tmp_path) -> None:
     ]
 
 
-def test_omop_tables_are_the_same_data_in_any_kind_of_file_and_letters(tmp_path) -> None:
-    digests = {
-        read(write_omop(tmp_path / f"{suffix}{capitals}", suffix, capitals=capitals)).digest()
-        for suffix in ("csv", "csv.gz", "parquet")
-        for capitals in (False, True)
-    }
-    assert len(digests) == 1
-
-
 def test_synthea_tables_become_events_of_codes(tmp_path) -> None:
     dataset = read(write_synthea(tmp_path / "synthea"))
     assert dataset.format == "synthea"
@@ -87,15 +206,6 @@ def test_synthea_tables_become_events_of_codes(tmp_path) -> None:
         "OBSERVATION//72166-2//Never smoker",
         "MEDS_DEATH",
     ]
-
-
-@pytest.mark.parametrize("write", [write_omop, write_synthea])
-def test_a_model_takes_the_same_format_to_predict(tmp_path, write) -> None:
-    folder = write(tmp_path / "data")
-    dataset = read(folder)
-    X = read_features(str(folder), "labels.csv", dataset)
-    assert isinstance(X, EventRows)
-    assert X.events.equals(dataset.X.events)
 
 
 def test_what_data_is_taken_for(tmp_path) -> None:
@@ -150,104 +260,85 @@ def test_meds_of_earlier_versions_and_without_values_is_read(tmp_path) -> None:
     assert read(folder, labels="labels/task").X.events["value"].isna().all()
 
 
-@pytest.mark.parametrize("suffix", ["csv", "parquet"])
-@pytest.mark.parametrize("as_text", [False, True])
-def test_large_ids_survive_whatever_their_type_in_the_labels(tmp_path, suffix, as_text) -> None:
-    log, labels = events()
-    log["subject_id"] += BIG
-    labels["subject_id"] += BIG
-    if as_text:
-        labels["subject_id"] = labels["subject_id"].astype(str)
-    for frame, name in ((log, "log"), (labels, "labels")):
-        path = tmp_path / f"{name}.{suffix}"
-        frame.to_csv(path, index=False) if suffix == "csv" else frame.to_parquet(path)
-    dataset = read(tmp_path / f"log.{suffix}", labels=str(tmp_path / f"labels.{suffix}"))
-    assert dataset.X.rows["subject_id"].tolist() == labels["subject_id"].astype(int).tolist()
+def omop_with(name: str, **columns: Any) -> Callable[[Path], Path]:
+    """Writer of OMOP tables of which one has other columns; `...` is for none."""
+
+    def write(folder: Path) -> Path:
+        write_omop(folder)
+        frame = omop_tables()[name]
+        gone = [column for column, value in columns.items() if value is ...]
+        changed = {column: value for column, value in columns.items() if value is not ...}
+        written_to(frame.drop(columns=gone).assign(**changed), folder / f"{name}.csv")
+        return folder
+
+    return write
 
 
-def test_ids_that_lost_digits_are_refused(tmp_path) -> None:
-    log, labels = events()
-    log["subject_id"] = log["subject_id"] + float(BIG)
-    log.to_parquet(tmp_path / "log.parquet")
-    labels.to_parquet(tmp_path / "labels.parquet")
-    with pytest.raises(BadInput, match="patient ids as floats"):
-        read(tmp_path / "log.parquet", labels=str(tmp_path / "labels.parquet"))
+def omop_labelled(time: str) -> Callable[[Path], Path]:
+    def write(folder: Path) -> Path:
+        text = f"subject_id,prediction_time,label\n{BIG},{time},0\n{BIG + 1},2022-01-01,1\n"
+        (write_omop(folder) / "labels.csv").write_text(text)
+        return folder
+
+    return write
 
 
-def test_a_label_before_the_first_event_with_a_time_is_refused(tmp_path) -> None:
-    folder = write_omop(tmp_path / "cdm")
-    (folder / "labels.csv").write_text(
-        f"subject_id,prediction_time,label\n{BIG},1949-01-01,0\n{BIG + 1},2022-01-01,1\n"
-    )
-    with pytest.raises(BadInput, match=f"1 of 2 labels .* patient {BIG}; drop"):
-        read(folder)
+def with_file(write: Callable[[Path], Path], name: str, text: str = "x") -> Callable[[Path], Path]:
+    """Writer of a folder in which one file has another text."""
+
+    def written(folder: Path) -> Path:
+        (write(folder) / name).write_text(text)
+        return folder
+
+    return written
+
+
+def log_with(column: str, change: Callable[[pd.Series], Any]) -> Callable[[Path], Path]:
+    def write(folder: Path) -> Path:
+        folder.mkdir()
+        frame, labels = events()
+        frame[column] = change(frame[column])
+        written_to(labels, folder / "labels.csv")
+        return Path(written_to(frame, folder / "log.parquet"))
+
+    return write
+
+
+CONDITIONS = "conditions.csv"
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "message"),
+    ("write", "options", "message"),
     [
-        ("measurement", lambda f: f.drop(columns="person_id"), "no column 'person_id'"),
-        ("drug_exposure", lambda f: f.drop(columns="drug_concept_id"), "no column 'drug_concept"),
-        ("measurement", lambda f: f.drop(columns="measurement_date"), "no column 'measurement_da"),
-        ("measurement", lambda f: f.assign(measurement_date="soon"), "do not parse.*'soon'"),
-        ("measurement", lambda f: f.assign(measurement_date=None), "2 rows without measurement_d"),
-        ("condition_occurrence", lambda f: f.assign(condition_concept_id="x"), "'x' in its column"),
-        (
-            "person",
-            lambda f: f.assign(year_of_birth="unknown"),
-            "person.csv has 'unknown' in its c",
-        ),
-        ("person", lambda f: f.assign(year_of_birth=1950.5), "'1950.5' in its column 'year_of_b"),
+        (omop_with("measurement", person_id=...), {}, "'person_id'"),
+        (omop_with("drug_exposure", drug_concept_id=...), {}, "'drug_concept_id'"),
+        (omop_with("measurement", measurement_date=...), {}, "'measurement_date'"),
+        (omop_with("measurement", measurement_date="soon"), {}, "'soon'"),
+        (omop_with("measurement", measurement_date=None), {}, "without measurement_date"),
+        (omop_with("condition_occurrence", condition_concept_id="x"), {}, "'x'"),
+        (omop_with("person", year_of_birth="unknown"), {}, "'unknown'"),
+        (omop_with("person", year_of_birth=1950.5), {}, "1950.5"),
+        (omop_labelled("1949-01-01"), {}, f"patient {BIG}"),
+        (omop_labelled("1980-01-01"), {}, "birth aside"),
+        (omop_labelled(""), {"test": "labels.csv"}, "without a time"),
+        (write_omop, {"group": "site"}, "--group"),
+        (write_omop, {"drop": ("site",)}, "--drop"),
+        (with_file(write_omop, "PERSON.parquet"), {}, "table person"),
+        (with_file(write_synthea, "CONDITIONS.parquet"), {}, "table conditions"),
+        (with_file(write_synthea, CONDITIONS, "START,CODE\n2020-01-01,1\n"), {}, "'patient'"),
+        (with_file(write_synthea, CONDITIONS, "PATIENT,CODE\na-1,1\n"), {}, "'start'"),
+        (with_file(write_synthea, CONDITIONS, "START,PATIENT,CODE\n,a-1,1\n"), {}, "without start"),
+        (with_file(write_synthea, "patients.csv", "Id\na-1\n"), {}, "'birthdate'"),
+        (log_with("subject_id", lambda ids: ids + float(BIG)), {}, "ids as floats"),
+        (log_with("time", lambda times: ["01/02/2020"] * len(times)), {}, "8601"),
     ],
-)
-def test_omop_tables_that_cannot_be_used_are_refused_by_name(
-    tmp_path, name, change, message
+)  # fmt: skip
+def test_events_in_a_format_that_cannot_be_used_are_refused_by_name(
+    tmp_path, write, options, message
 ) -> None:
-    folder = write_omop(tmp_path / "cdm")
-    change(omop_tables()[name]).to_csv(folder / f"{name}.csv", index=False)
+    data = write(tmp_path / "data")
     with pytest.raises(BadInput, match=message):
-        read(folder)
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        ("conditions", "START,CODE\n2020-01-01,1\n", "no column 'patient'"),
-        ("conditions", "PATIENT,CODE\na-1,1\n", "no column 'start'"),
-        ("conditions", "START,PATIENT,CODE\n,a-1,1\n", "1 rows without start"),
-        ("patients", "Id\na-1\n", "no column 'birthdate'"),
-    ],
-)
-def test_synthea_tables_that_cannot_be_used_are_refused_by_name(
-    tmp_path, name, text, message
-) -> None:
-    folder = write_synthea(tmp_path / "synthea")
-    (folder / f"{name}.csv").write_text(text)
-    with pytest.raises(BadInput, match=message):
-        read(folder)
-
-
-@pytest.mark.parametrize("time", ["01/02/2020", "2020", "2020-05", "next week"])
-def test_times_that_could_mean_two_things_are_refused(tmp_path, time) -> None:
-    log, labels = events()
-    log["time"] = log["time"].astype(str).replace("NaT", None)
-    log.loc[5, "time"] = time
-    log.to_parquet(tmp_path / "log.parquet")
-    labels.to_parquet(tmp_path / "labels.parquet")
-    with pytest.raises(BadInput, match=r"1 times that do not parse .* ISO 8601"):
-        read(tmp_path / "log.parquet", labels=str(tmp_path / "labels.parquet"))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"group": "site"}, "--group names a column of a table.*stay in one fold"),
-        ({"drop": ("site",)}, "--drop names a column of a table"),
-    ],
-)
-def test_options_of_tables_are_refused_for_events(tmp_path, options, message) -> None:
-    with pytest.raises(BadInput, match=message):
-        read(write_omop(tmp_path / "cdm"), **options)
+        read(data, labels=str(tmp_path / "data" / "labels.csv"), **options)
 
 
 @pytest.mark.parametrize("name", ["digits", "iris", "wine", "breast_cancer", "diabetes"])
@@ -255,15 +346,6 @@ def test_the_sets_of_scikit_learn_are_tables(name) -> None:
     dataset = read_source(Source(f"sklearn:{name}"))
     assert dataset.kind == dataset.format == "table"
     assert "target" not in dataset.X
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [("sklearn:linnerud", "three targets"), ("sklearn:irs", "Did you mean 'iris'")],
-)
-def test_other_sets_of_scikit_learn_are_refused(data, message) -> None:
-    with pytest.raises(ValueError, match=message):
-        read_source(Source(data))
 
 
 def written_parts(folder, name: str, *parts: pd.DataFrame) -> None:
@@ -333,14 +415,6 @@ def test_files_that_are_no_tables_are_passed_over(tmp_path, write) -> None:
     assert read(folder).digest() == before
 
 
-@pytest.mark.parametrize(("write", "name"), [(write_omop, "person"), (write_synthea, "conditions")])
-def test_two_files_of_the_same_table_are_refused_by_name(tmp_path, write, name) -> None:
-    folder = write(tmp_path / "data")
-    (folder / f"{name.upper()}.parquet").write_text("x")
-    with pytest.raises(BadInput, match=rf"{name}\..* are both the table {name}; remove one"):
-        read(folder)
-
-
 @pytest.mark.parametrize("name", ["m[1]", "what?", "a*b"])
 @pytest.mark.parametrize("suffix", [".parquet", ".pq"])
 def test_a_folder_may_have_any_name(tmp_path, name, suffix) -> None:
@@ -348,31 +422,6 @@ def test_a_folder_may_have_any_name(tmp_path, name, suffix) -> None:
     for path in list(folder.rglob("*.parquet")):
         path.rename(path.with_suffix(suffix))
     assert len(read(folder, labels=str(folder / "labels" / "task"))) == 80
-
-
-def test_a_label_after_birth_and_before_all_else_is_refused(tmp_path) -> None:
-    folder = write_omop(tmp_path / "cdm")
-    (folder / "labels.csv").write_text(
-        f"subject_id,prediction_time,label\n{BIG},1980-01-01,0\n{BIG + 1},2022-01-01,1\n"
-    )
-    with pytest.raises(BadInput, match=rf"1 of 2 labels .*birth aside.* patient {BIG}; drop"):
-        read(folder)
-
-
-@pytest.mark.parametrize("name", ["Label", "LABEL", "Boolean_Value"])
-def test_columns_of_labels_are_known_in_letters_of_any_size(tmp_path, name) -> None:
-    folder = write_omop(tmp_path / "cdm")
-    labels = pd.read_csv(folder / "labels.csv").rename(columns={"label": name})
-    labels.to_csv(folder / "labels.csv", index=False)
-    assert read(folder).classes == (0, 1)
-
-
-def test_a_label_without_a_class_is_refused_where_it_is(tmp_path) -> None:
-    folder = write_omop(tmp_path / "cdm")
-    text = (folder / "labels.csv").read_text()
-    (folder / "test.csv").write_text(text.replace(",0\n", ",\n"))
-    with pytest.raises(BadInput, match=r"1 of 2 rows of .*test.csv have no 'label'"):
-        read(folder, test="test.csv")
 
 
 TOY = Format(
@@ -386,17 +435,13 @@ TOY = Format(
 )
 
 
-@pytest.fixture(autouse=True)
-def toy() -> Iterator[None]:
-    register_format(TOY)
-    yield
-    del registry._FORMATS["toy"]
-
-
 @pytest.fixture
-def toys(tmp_path) -> str:
+def toys(tmp_path) -> Iterator[str]:
+    """A table in a format that is known as long as the test runs."""
+    register_format(TOY)
     table().to_csv(tmp_path / "data.toy", sep=";", index=False)
-    return str(tmp_path / "data.toy")
+    yield str(tmp_path / "data.toy")
+    del registry._FORMATS["toy"]
 
 
 def test_a_registered_format_is_recognised_and_read_for_training_test_and_prediction(toys) -> None:
@@ -405,8 +450,11 @@ def test_a_registered_format_is_recognised_and_read_for_training_test_and_predic
     assert read_source(Source(toys, "target", format="toy")).digest() == dataset.digest()
     assert len(read_source(Source(toys, "target", test=toys))) == 2 * len(dataset)
     assert len(read_features(toys, None, dataset)) == len(dataset)
+    with pytest.raises(ValueError, match="toy"):
+        register_format(TOY)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("server")
 def test_a_study_runs_on_a_registered_format(toys, tmp_path) -> None:
     run = CommandLine(tmp_path / "home")
@@ -419,30 +467,6 @@ def test_a_study_runs_on_a_registered_format(toys, tmp_path) -> None:
     assert run("predict", "s", toys, "--out", tmp_path / "out.csv").exit_code == 0
 
 
-def test_a_format_asked_for_first_may_claim_what_a_general_one_would_take(tmp_path) -> None:
-    table().to_csv(tmp_path / "data.csv")
-    given = Given(Location.at(str(tmp_path / "data.csv")), "target")
-    assert recognise(given).name == "table"
-    greedy = Format(
-        name="greedy",
-        description="anything",
-        kind="table",
-        recognises=lambda _: True,
-        read=TOY.read,
-    )
-    register_format(greedy)
-    try:
-        assert recognise(given).name == "greedy"
-        assert recognise(given, "table").name == "table"
-    finally:
-        del registry._FORMATS["greedy"]
-
-
-def test_two_formats_of_one_name_are_refused() -> None:
-    with pytest.raises(ValueError, match="a format 'toy' already"):
-        register_format(TOY)
-
-
 def test_a_folder_that_no_format_knows_is_told_what_each_would_hold(tmp_path) -> None:
     with pytest.raises(BadInput) as error:
         recognise(Given(Location.at(str(tmp_path))))
@@ -450,11 +474,6 @@ def test_a_folder_that_no_format_knows_is_told_what_each_would_hold(tmp_path) ->
 
 
 LOOKALIKES = (["02139", "2139", "10001"], ["1.50", "1.5", "2.25"], ["TRUE", "FALSE", "TRUE"])
-
-
-def written_to(frame: pd.DataFrame, path) -> str:
-    frame.to_csv(path, index=False) if path.suffix == ".csv" else frame.to_parquet(path)
-    return str(path)
 
 
 def log(codes=("042", "42", "250.00"), ids="{}") -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -500,42 +519,12 @@ def test_a_number_as_category_is_known_with_and_without_its_zero(
     assert set(made.dropna()) <= set(dataset.X["site"].cat.categories)
 
 
-def test_the_same_events_as_csv_and_as_parquet_have_the_same_digest(tmp_path) -> None:
-    events, labels = log()
-    named = written_to(labels, tmp_path / "labels.csv")
-    first, second = (
-        read_source(Source(written_to(events, tmp_path / name), labels=named))
-        for name in ("log.csv", "log.parquet")
-    )
-    assert first.X.codes == second.X.codes == ["042", "250.00", "42"]
-    assert first.digest() == second.digest()
-
-
-@pytest.mark.parametrize("ids", ["{:05d}", "{}", "1{:018d}", "-1{}", "P{}"])
-@pytest.mark.parametrize("kinds", [("csv", "parquet"), ("parquet", "csv")])
-def test_ids_are_the_same_patients_in_any_file(tmp_path, ids, kinds) -> None:
-    events, labels = log(ids=ids)
-    paths = [
-        written_to(frame, tmp_path / f"{name}.{kind}")
-        for frame, name, kind in zip((events, labels), ("log", "labels"), kinds, strict=True)
-    ]
-    dataset = read_source(Source(paths[0], labels=paths[1]))
-    assert dataset.X.rows["subject_id"].astype(str).tolist() == labels["patient"].tolist()
-
-
 def test_ids_with_and_without_leading_zeros_are_different_patients(tmp_path) -> None:
     events, labels = log()
     labels.loc[3, "patient"] = "003"
     paths = written_to(events, tmp_path / "e.parquet"), written_to(labels, tmp_path / "l.csv")
-    with pytest.raises(BadInput, match=r"1 labels are of patients .* for instance patient 003"):
+    with pytest.raises(BadInput, match="patient 003"):
         read_source(Source(paths[0], labels=paths[1]))
-
-
-def test_ids_that_a_gap_made_floats_are_the_same_patients(tmp_path) -> None:
-    events, labels = log()
-    labels["patient"] = labels["patient"].astype(float)
-    paths = written_to(events, tmp_path / "e.parquet"), written_to(labels, tmp_path / "l.csv")
-    assert len(read_source(Source(paths[0], labels=paths[1]))) == 20
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
@@ -572,7 +561,7 @@ def test_a_gap_is_spelled_alike_in_every_kind_of_file(tmp_path, gap) -> None:
 def test_a_code_that_is_spelled_like_a_gap_is_refused_with_the_reason(tmp_path) -> None:
     events, labels = log(codes=("NA", "K", "CL"))
     paths = written_to(events, tmp_path / "e.csv"), written_to(labels, tmp_path / "l.csv")
-    with pytest.raises(BadInput, match=r"20 events without code .*NA, .* count as missing"):
+    with pytest.raises(BadInput, match="20 events without"):
         read_source(Source(paths[0], labels=paths[1]))
 
 
@@ -609,7 +598,7 @@ def written_log(folder, times, *, suffix="parquet") -> Source:
 
 @pytest.mark.parametrize("text", REFUSED)
 def test_other_spellings_of_dates_are_refused(text) -> None:
-    with pytest.raises(BadInput, match=r"1 times that do not parse .* ISO 8601"):
+    with pytest.raises(BadInput, match="ISO 8601"):
         utc_times(column("2024-05-01", text), "log", at_end_of_day=True)
 
 
@@ -642,41 +631,37 @@ def test_any_date_ends_before_the_next_one_starts(day, pattern) -> None:
     assert end + pd.Timedelta(1, "us") == pd.Timestamp(day) + pd.Timedelta(days=1)
 
 
+DAYS = ("2024-05-01", "2024-05-02")
+MIDNIGHTS = tuple(f"{day}T00:00:00" for day in DAYS)
+
+
 @pytest.mark.parametrize(
-    "times",
+    ("times", "suffix", "is_noted"),
     [
-        ("2024-05-01", "2024-05-02"),
-        (20240501, 20240502),
-        (" 2024-05-01", " 2024-05-02"),
-        ("2024-05-01T00:00:00", "2024-05-02T00:00:00"),
+        (DAYS, "csv", False),
+        ((20240501, 20240502), "csv", False),
+        ((" 2024-05-01", " 2024-05-02"), "csv", False),
+        (MIDNIGHTS, "csv", True),
+        ((date(2024, 5, 1), date(2024, 5, 2)), "parquet", False),
+        *((pd.to_datetime(DAYS).tz_localize(z), "parquet", True)
+          for z in (None, "UTC", "Europe/Berlin")),
     ],
-)
-def test_an_event_of_the_day_of_its_label_is_not_seen(tmp_path, times) -> None:
-    dataset = read_source(written_log(tmp_path, times, suffix="csv"))
-    assert [codes_of(dataset.X, row) for row in (0, 1)] == [["before"], ["before"]]
-
-
-@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin"])
-def test_times_that_are_all_at_midnight_are_dates_which_is_said(tmp_path, zone, caplog) -> None:
-    times = pd.to_datetime(["2024-05-01", "2024-05-02"]).tz_localize(zone)
-    source = written_log(tmp_path, times)
+)  # fmt: skip
+def test_an_event_of_the_day_of_its_label_is_not_seen(
+    tmp_path, caplog, times, suffix, is_noted
+) -> None:
+    """Times that are all at midnight are dates, which is noted."""
+    source = written_log(tmp_path, times, suffix=suffix)
     dataset = read_source(source)
     assert [codes_of(dataset.X, row) for row in (0, 1)] == [["before"], ["before"]]
-    [note] = dataset.notes
-    assert "are at midnight, so each counts as the end of its day" in note
+    assert ["midnight" in note for note in dataset.notes] == [True] * is_noted
     read_features(source.data, source.labels, dataset)
-    assert note in caplog.text
-
-
-def test_dates_of_parquet_are_dates_and_need_no_word(tmp_path) -> None:
-    dataset = read_source(written_log(tmp_path, [date(2024, 5, 1), date(2024, 5, 2)]))
-    assert codes_of(dataset.X, 0) == ["before"]
-    assert dataset.notes == ()
+    assert ("midnight" in caplog.text) == is_noted
 
 
 def test_midnight_among_other_times_is_midnight(tmp_path) -> None:
-    source = written_log(tmp_path, pd.to_datetime(["2024-05-01T10:00", "2024-05-02T00:00"]))
-    dataset = read_source(source)
+    times = pd.to_datetime(["2024-05-01T10:00", "2024-05-02T00:00"])
+    dataset = read_source(written_log(tmp_path, times))
     assert codes_of(dataset.X, 0) == ["before", "leak"]
     assert dataset.notes == ()
 
@@ -707,11 +692,3 @@ def test_midnight_is_that_of_where_it_was_noted() -> None:
     assert Times.of(pd.Series(local, name="time"), "log").is_midnight.tolist() == [True, False]
     texts = column("2024-05-01T00:00:00+02:00", "2024-05-01T02:00:00+02:00")
     assert Times.of(texts, "log").is_midnight.tolist() == [True, False]
-
-
-def test_events_that_are_not_there_are_said_to_be_missing_before_labels_are_asked_for(
-    tmp_path,
-) -> None:
-    dataset = read_source(written_log(tmp_path, [date(2024, 5, 1), date(2024, 5, 2)]))
-    with pytest.raises(BadInput, match="no file or folder"):
-        read_features(str(tmp_path / "missing.csv"), None, dataset)
