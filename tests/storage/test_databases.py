@@ -237,8 +237,6 @@ def _and(url: str) -> str:
 
 
 MANY = 70_000
-
-
 """More than SQLite (32,766 as it comes, 250,000 as some build it) or PostgreSQL (65,535) takes."""
 
 

@@ -54,8 +54,6 @@ def upgrade() -> None:
     op.create_table("planted", Column("id", Integer, primary_key=True))
     op.add_column("studies", Column("loss", Double, nullable=True))
 """
-
-
 """A later revision, as it is written in the folder of versions."""
 
 

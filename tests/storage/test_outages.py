@@ -290,12 +290,6 @@ def test_a_wait_is_known_while_it_lasts() -> None:
     assert twice > same == once > 0.0
 
 
-def test_nothing_is_counted_where_nobody_asks() -> None:
-    with waiting():
-        sleep(0.05)
-    assert begin().own_seconds() < 0.05
-
-
 def test_the_longest_outage_is_five_minutes_or_the_users_choice(monkeypatch) -> None:
     monkeypatch.delenv(OUTAGE_VARIABLE, raising=False)
     assert outage_seconds() == 300
@@ -346,18 +340,6 @@ def test_a_transaction_that_is_interrupted_is_committed_and_then_the_interrupt_i
         assert connection.execute(text("SELECT x FROM t")).scalar_one() == 1
     for opened in (database, other):
         opened.close()
-
-
-def test_an_interrupt_outside_is_raised_where_it_comes() -> None:
-    went_on = []
-
-    def body() -> None:
-        send()
-        went_on.append(True)
-
-    with pytest.raises(Interrupted):
-        body()
-    assert not went_on
 
 
 def test_the_outermost_body_is_ended_first() -> None:

@@ -125,12 +125,6 @@ def test_what_is_larger_than_the_whole_budget_is_refused_and_evicts_nobody(store
     assert store.index.entries([kept.key])[kept.key].summary == {"rows": 5000}
 
 
-def test_writing_a_key_again_counts_its_bytes_once(store) -> None:
-    put(store, "a")
-    kept = put(store, "a")
-    assert store.index.totals().cache_bytes == kept.size_bytes
-
-
 def test_a_full_disk_keeps_the_cache_from_growing(store, monkeypatch, caplog) -> None:
     monkeypatch.setattr(writer, "FREE_BYTES_KEPT", 10**18)
     kept = put(store, "a")

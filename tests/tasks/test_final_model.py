@@ -98,13 +98,6 @@ def test_the_model_is_the_weighted_mean_of_its_members(context, members) -> None
     assert about["trial"] == 4
 
 
-def test_a_trial_that_is_no_member_is_fitted_to_be_scored_alone(context, members) -> None:
-    keep_model(context, members[:2], plainly)
-    alone = replace(context, study="alone")
-    keep_model(alone, [replace(members[2], weight=1.0)], plainly)
-    assert lost(context, members[2]) == lost(alone)
-
-
 def test_what_members_were_made_of_is_served_when_the_model_is_put_together(
     context, members, monkeypatch
 ) -> None:
@@ -247,9 +240,3 @@ def test_a_model_that_trains_in_epochs(tmp_path: Path, model) -> None:
     context = without_test_rows(epoch_context(tmp_path))
     query = configured(context, rescale="standardize", fit_model=model)
     check_refit(context, to_epoch(query, EPOCHS // 2))
-
-
-def test_numbers(tmp_path: Path) -> None:
-    context = without_test_rows(epoch_context(tmp_path, numbers=True))
-    query = configured(context, rescale="standardize", fit_model="growing")
-    check_refit(context, to_epoch(query, 2))

@@ -56,8 +56,6 @@ FAILURES = {
     "quadratic_discriminant": "covariance matrix of class|not positive definite|singular",
     "fast_ica": "makes values that are not finite|infs or NaNs",
 }
-
-
 """The only failures that depend on values, and their reasons."""
 
 

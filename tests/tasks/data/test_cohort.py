@@ -122,17 +122,6 @@ def test_the_code_after_the_prediction_time_changes_no_feature() -> None:
     assert (made[0] != made[1]).nnz == 0
 
 
-def test_every_case_has_the_leak_after_its_prediction_time_and_no_control() -> None:
-    cohort = generate(CohortSpec(n_patients=300))
-    leak = orders(cohort, LEAK)
-    assert leak["is_case"].all()
-    assert leak["patient_id"].nunique() == 150
-    assert (
-        leak["timestamp"] > cohort.labels["prediction_time"].to_numpy()[leak["patient_id"]]
-    ).all()
-    assert orders(generate(CohortSpec(n_patients=300, leak=False)), LEAK).empty
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_rates_are_those_of_the_paper_whatever_is_planted(family) -> None:
     """FLASH, Table 3, train rows; within 5 %."""
@@ -146,11 +135,6 @@ def test_rates_are_those_of_the_paper_whatever_is_planted(family) -> None:
         assert rate[False] == pytest.approx(control, rel=0.05)
 
 
-def test_the_cohort_of_the_paper_has_its_size() -> None:
-    spec = cohort_named("paper")
-    assert spec.n_patients == 18_581 + 18_582 + 2 * 4_646
-
-
 def test_each_rare_code_of_the_signal_is_had_by_so_many_patients_of_one_class() -> None:
     spec = CohortSpec(n_patients=2000, rare_cover=1.5, rare_frequency=6, rare_purity=0.9)
     found = orders(generate(spec), "RARE//S").groupby("code")
@@ -161,15 +145,6 @@ def test_each_rare_code_of_the_signal_is_had_by_so_many_patients_of_one_class() 
     assert abs(of_cases[1::2].mean() - 0.1) < 0.03
 
 
-def test_noise_codes_have_one_to_four_orders_and_none_is_left_at_threshold_5() -> None:
-    cohort = generate(CohortSpec(n_patients=2000, noise_codes=4000))
-    counts = orders(cohort, "RARE//").groupby("code").size()
-    assert len(counts) == 4000
-    assert np.allclose(np.bincount(counts)[1:] / 4000, [0.55, 0.25, 0.12, 0.08], atol=0.03)
-    codes = EventAggregation(5).fit(rows_of(cohort)[0]).codes_
-    assert not [code for code in codes if code.startswith("RARE//")]
-
-
 def test_of_an_xor_pair_only_both_together_tell_the_class() -> None:
     cohort = generate(CohortSpec(n_patients=4000, xor=1.0))
     is_case = (cohort.labels["label"] == "case").to_numpy()
@@ -178,21 +153,6 @@ def test_of_an_xor_pair_only_both_together_tell_the_class() -> None:
         has[i, orders(cohort, f"XOR//{i}")["patient_id"]] = True
         assert abs(has[i][is_case].mean() - has[i][~is_case].mean()) < 0.06
     assert ((has[0] ^ has[1]) == is_case).all()
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_codes_are_as_many_as_asked_for(family) -> None:
-    cohort = generate(CohortSpec(n_patients=300, family=family, main_codes=3, decoys=2))
-    assert cohort.truth["main_codes"] == [f"MAIN//{family}{i}" for i in range(3)]
-    decoys = orders(cohort, "DECOY//")["code"].unique()
-    assert len(decoys) == 6
-    assert not [code for code in decoys if family in code]
-
-
-def test_without_strength_nothing_is_planted() -> None:
-    main = orders(generate(CohortSpec(n_patients=4000, family="binary", strength=0)), "MAIN//")
-    assert abs(main["is_case"].mean() - 0.5) < 0.03
-    assert generate(CohortSpec(n_patients=300, strength=0)).truth["aggregation"] is None
 
 
 def test_a_cohort_is_the_same_for_the_same_seed_only() -> None:
@@ -252,18 +212,3 @@ def test_a_cohort_written_as_meds_is_the_same_data(tmp_path) -> None:
     assert cases.classes == (False, True)
     assert ((cases.y == 1) == (there.y == 0)).all()
     assert json.loads((tmp_path / "truth.json").read_text()) == cohort.truth
-
-
-def test_a_written_cohort_keeps_to_the_standard(tmp_path) -> None:
-    """Shards hold patients whole and in order of time; every code is described."""
-    write_meds(generate(CohortSpec(n_patients=300)), "test", tmp_path)
-    splits = pd.read_parquet(tmp_path / "metadata" / "subject_splits.parquet")
-    assert dict(splits["split"].value_counts()) == {"train": 240, "held_out": 60}
-    codes = set(pd.read_parquet(tmp_path / "metadata" / "codes.parquet")["code"])
-    for part, patients in splits.groupby("split")["subject_id"]:
-        data = pd.read_parquet(tmp_path / "data" / part / "0.parquet")
-        assert list(data.columns) == ["subject_id", "time", "code", "numeric_value"]
-        assert data["numeric_value"].dtype == np.float32
-        assert set(data["subject_id"]) == set(patients)
-        assert set(data["code"]) <= codes
-        pd.testing.assert_frame_equal(data, data.sort_values(["subject_id", "time"], kind="stable"))

@@ -22,8 +22,6 @@ from prefect_tune.tasks.data.formats.registry import FORMATS, recognise, registe
 from prefect_tune.tasks.data.location import Location
 from prefect_tune.tasks.data.reading import read_features, read_source
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.data.table import like_training
-from prefect_tune.tasks.data.table_files import GAPS
 from prefect_tune.tasks.data.timestamps import Times, utc_times
 
 
@@ -105,12 +103,14 @@ def named_and_timed() -> pd.DataFrame:
     return log.assign(code=log["code"].replace(kinds), date=times.astype("datetime64[us]"))
 
 
-def as_meds(folder: Path) -> None:
+def as_meds(folder: Path, *, is_older: bool = False) -> None:
     (folder / "data").mkdir()
     names = {"patient": "subject_id", "date": "time", "value": "numeric_value"}
-    log = named_and_timed().rename(columns=names)
+    if is_older:  # versions before 0.3
+        names["patient"] = "patient_id"
+    log = named_and_timed().rename(columns=names).assign(text_value="x", hadm_id=1)
     for shard in (0, 1):
-        part = log[(log["subject_id"] > 5) == shard]
+        part = log[(log[names["patient"]] > 5) == shard]
         part.to_parquet(folder / "data" / f"{shard}.parquet", index=False)
 
 
@@ -125,6 +125,7 @@ def as_table(folder: Path, suffix: str) -> None:
 
 STREAMS = {
     "MEDS": as_meds,
+    "MEDS of old": lambda folder: as_meds(folder, is_older=True),
     "OMOP": as_omop,
     "OMOP in capitals": lambda folder: as_omop(folder, "csv.gz", capitals=True),
     "OMOP as Parquet": lambda folder: as_omop(folder, "parquet"),
@@ -232,32 +233,6 @@ def test_what_data_is_taken_for(tmp_path) -> None:
     log_csv, table_csv = (Location.at(str(tmp_path / name)) for name in ("log.csv", "table.csv"))
     assert recognise(Given(log_csv, target="code")).name == "table"
     assert recognise(Given(table_csv, labels="labels.csv")).name == "events"
-
-
-def test_a_folder_of_parts_is_one_table(tmp_path) -> None:
-    frame = table()
-    (tmp_path / "parts").mkdir()
-    frame[:70].to_parquet(tmp_path / "parts" / "0.parquet", index=False)
-    frame[70:].to_parquet(tmp_path / "parts" / "1.parquet", index=False)
-    frame.to_csv(tmp_path / "whole.csv", index=False)
-    parts, whole = (
-        read_source(Source(str(tmp_path / n), "target")) for n in ("parts", "whole.csv")
-    )
-    assert parts.digest() == whole.digest()
-
-
-def test_meds_of_earlier_versions_and_without_values_is_read(tmp_path) -> None:
-    """Version 0.3 has all columns, 0.4 may leave values out; older ones have patient_id."""
-    folder = write_meds(tmp_path / "meds")
-    again = write_meds(tmp_path / "older")
-    for path in (again / "data" / "train").glob("*.parquet"):
-        frame = pd.read_parquet(path).rename(columns={"subject_id": "patient_id"})
-        frame.assign(text_value="x", hadm_id=1).to_parquet(path, index=False)
-    first, second = (read(f, labels="labels/task") for f in (folder, again))
-    assert first.digest() == second.digest()
-    for path in (folder / "data" / "train").glob("*.parquet"):
-        pd.read_parquet(path).drop(columns="numeric_value").to_parquet(path, index=False)
-    assert read(folder, labels="labels/task").X.events["value"].isna().all()
 
 
 def omop_with(name: str, **columns: Any) -> Callable[[Path], Path]:
@@ -473,9 +448,6 @@ def test_a_folder_that_no_format_knows_is_told_what_each_would_hold(tmp_path) ->
     assert all(f.folder_holds in str(error.value) for f in FORMATS.values())
 
 
-LOOKALIKES = (["02139", "2139", "10001"], ["1.50", "1.5", "2.25"], ["TRUE", "FALSE", "TRUE"])
-
-
 def log(codes=("042", "42", "250.00"), ids="{}") -> tuple[pd.DataFrame, pd.DataFrame]:
     patients = [ids.format(i) for i in range(20)]
     events = pd.DataFrame(
@@ -488,35 +460,6 @@ def log(codes=("042", "42", "250.00"), ids="{}") -> tuple[pd.DataFrame, pd.DataF
     )
     labels = pd.DataFrame({"patient": patients, "date": "2021-01-01", "Label": [0, 1] * 10})
     return events, labels
-
-
-@pytest.mark.parametrize("values", LOOKALIKES)
-def test_categories_that_look_like_numbers_stay_texts_everywhere(tmp_path, values) -> None:
-    frame = table().assign(place=values * 50)
-    train = written_to(frame, tmp_path / "t.csv")
-    other = written_to(frame, tmp_path / "test.csv")
-    dataset = read_source(Source(train, "target", categorical=("place",), test=other))
-    assert set(dataset.X["place"]) == set(values)
-    assert dataset.X["place"].tolist() == values * 100
-    new = like_training(read_features(other, None, dataset), dataset.X)
-    assert new["place"].tolist() == values * 50
-
-
-@pytest.mark.parametrize(
-    ("trained", "new"), [([1, 2, 3], [1.0, 2.0, None]), ([1.5, 2.0, 3.0], [2.0, 3.0, None])]
-)
-@pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_a_number_as_category_is_known_with_and_without_its_zero(
-    tmp_path, trained, new, suffix
-) -> None:
-    frame = table().assign(site=trained * 50)
-    dataset = read_source(
-        Source(written_to(frame, tmp_path / f"t.{suffix}"), "target", categorical=("site",))
-    )
-    path = written_to(frame.head(3).assign(site=new), tmp_path / "new.parquet")
-    made = like_training(read_features(path, None, dataset), dataset.X)["site"]
-    assert made.isna().tolist() == [False, False, True]
-    assert set(made.dropna()) <= set(dataset.X["site"].cat.categories)
 
 
 def test_ids_with_and_without_leading_zeros_are_different_patients(tmp_path) -> None:
@@ -541,21 +484,6 @@ def test_source_codes_of_omop_stay_as_they_are(tmp_path, suffix) -> None:
     labels = written_to(log()[1], tmp_path / "labels.csv")
     codes = read_source(Source(str(tmp_path), labels=labels)).X.codes
     assert codes == ["CONDITION//SOURCE//042", "CONDITION//SOURCE//42"]
-
-
-@pytest.mark.parametrize("gap", GAPS)
-def test_a_gap_is_spelled_alike_in_every_kind_of_file(tmp_path, gap) -> None:
-    values = ["None", gap, "Gd"] * 50
-    frame = table().assign(contrast=values, kept=pd.Categorical(values))
-    first, second = (
-        read_source(Source(written_to(frame, tmp_path / name), "target"))
-        for name in ("t.csv", "t.parquet")
-    )
-    for dataset in (first, second):
-        for name in ("contrast", "kept"):
-            assert dataset.X[name].isna().sum() == 50
-            assert list(dataset.X[name].cat.categories) == ["Gd", "None"]
-    assert first.digest() == second.digest()
 
 
 def test_a_code_that_is_spelled_like_a_gap_is_refused_with_the_reason(tmp_path) -> None:

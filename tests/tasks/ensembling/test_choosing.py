@@ -14,10 +14,8 @@ from sklearn.metrics import roc_auc_score
 from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.tasks.ensembling.choosing import (
     KINDS,
-    MOST_MEMBERS,
     FitLimit,
     agnostic_weights,
-    bootstraps_for,
     choose,
     greedy_picks,
     predict_held_out,
@@ -25,8 +23,7 @@ from prefect_tune.tasks.ensembling.choosing import (
 )
 from prefect_tune.tasks.ensembling.held_out import HeldOut, blend, shares
 from prefect_tune.tasks.ensembling.nested import best_kind, deal, nested_losses
-from prefect_tune.tasks.objective.metric import Predictions, metric_named
-from prefect_tune.tasks.objective.risk import Resampling
+from prefect_tune.tasks.objective.metric import Predictions
 
 BOOTSTRAPS = Bootstraps(200, 0.5)
 
@@ -64,21 +61,6 @@ def test_greedy_selection_that_is_no_better_ends_in_the_best_alone() -> None:
         "single", {2: 1.0},
     )  # fmt: skip
     assert chosen("agnostic", held_out).kind == "agnostic"  # whatever its loss
-
-
-def test_greedy_selection_picks_as_many_as_it_may() -> None:
-    held_out = voters(skill=0.6)
-    few, many = chosen("greedy", held_out, 3), chosen("greedy", held_out)
-    assert len(few.losses) <= 3 < len(many.losses)
-    assert few.losses == many.losses[: len(few.losses)]
-    best = int(held_out.losses.argmin())
-    assert next(iter(many.weights)) == best
-
-
-def test_an_agnostic_ensemble_has_the_heaviest_first() -> None:
-    weights = list(chosen("agnostic", voters()).weights.values())
-    assert weights == sorted(weights, reverse=True)
-    assert len(weights) > 5
 
 
 @pytest.mark.parametrize("kind", ["greedy", "agnostic"])
@@ -120,8 +102,6 @@ def test_rows_that_are_left_out_play_no_part() -> None:
 
 
 WRONG = np.array([[0, 1, 0, 1], [1, 0, 0, 0], [0, 0, 1, 1]])
-
-
 """Which of four rows each of three models gets wrong (the sheet, 5.1)."""
 
 
@@ -206,19 +186,6 @@ def test_the_unit_of_the_target_changes_nothing(seed: int, slope: float, shift: 
     assert agnostic_weights_of(after, 50) == pytest.approx(agnostic_weights_of(before, 50))
 
 
-def test_the_order_of_the_rows_changes_nothing() -> None:
-    rng = np.random.default_rng(0)
-    y, score = np.arange(30) % 2, rng.random(30)
-    counts, order = rng.integers(0, 3, (50, 30)).astype(np.uint16), rng.permutation(30)
-    risks = [
-        Resampling(metric_named("auroc"), 2, (y[rows],), (counts[:, rows],)).risks(
-            [Predictions(y[rows], np.stack([1 - score, score], axis=1)[rows])]
-        )
-        for rows in (np.arange(30), order)
-    ]
-    np.testing.assert_allclose(*risks)
-
-
 @given(st.integers(0, 1000))
 def test_a_twin_halves_the_weight_and_changes_no_prediction(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -233,20 +200,6 @@ def test_a_twin_halves_the_weight_and_changes_no_prediction(seed: int) -> None:
     np.testing.assert_allclose(twins.blended(with_twin)[0].label, blended)
 
 
-def test_without_draws_the_best_model_has_all_weight() -> None:
-    y, predicted = noisy_classes(20, 101, 0.7, np.random.default_rng(0))
-    held_out = held_out_of(y, predicted, "error")
-    assert agnostic_weights_of(held_out, 500, 0.0).argmax() == held_out.losses.argmin()
-    assert agnostic_weights_of(held_out, 500, 0.0).max() == 1.0
-
-
-def test_few_members_are_kept_and_weigh_1() -> None:
-    y, predicted = noisy_classes(200, 40, 0.7, np.random.default_rng(0))
-    weights = agnostic_weights_of(held_out_of(y, predicted, "error"), 500, 0.5)
-    assert np.count_nonzero(weights) == MOST_MEMBERS
-    assert weights.sum() == pytest.approx(1)
-
-
 def test_copies_of_the_best_model_are_not_crowded_out() -> None:
     """A search comes back to its best model; each of its copies is light."""
     y, predicted = noisy_classes(40, 200, 0.7, np.random.default_rng(0))
@@ -259,11 +212,6 @@ def test_copies_of_the_best_model_are_not_crowded_out() -> None:
     assert 0.2 < alone < 0.8
 
 
-def test_fewer_bootstraps_are_drawn_where_each_takes_a_loop() -> None:
-    assert bootstraps_for(metric_named("error")).n == 500
-    assert bootstraps_for(metric_named("average_precision")).n < 500
-
-
 def test_models_without_probabilities_vote() -> None:
     label = np.array([0, 1, 1], dtype=np.int32)
     votes = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
@@ -273,20 +221,6 @@ def test_models_without_probabilities_vote() -> None:
     chances = np.array([[0.9, 0.1], [0.4, 0.6], [0.3, 0.7]])
     assert (shares(Predictions(label, chances), 2) == chances).all()
     assert (blend(chances, 2).label == label).all()
-
-
-def test_numbers_are_blended_as_they_are() -> None:
-    numbers = Predictions(np.array([1.0, 2.0]))
-    assert blend(shares(numbers, 0), 0).label.tolist() == [1.0, 2.0]
-
-
-def test_the_vote_of_the_sheet() -> None:
-    """Predictions of three models with weights 1/6, 2/3 and 1/6 (the sheet, 5.3)."""
-    labels, weights = [[0, 1, 1], [1, 1, 0], [1, 0, 1]], [1 / 6, 2 / 3, 1 / 6]
-    votes = [shares(Predictions(np.array(label)), 2) for label in labels]
-    mean = np.average(votes, axis=0, weights=weights)
-    np.testing.assert_allclose(mean[:, 1], [0.8333, 0.8333, 0.3333], atol=1e-4)
-    assert blend(mean, 2).label.tolist() == [1, 1, 0]
 
 
 def test_of_classes_with_equal_weight_the_lowest_is_predicted() -> None:
@@ -313,12 +247,6 @@ def test_a_member_is_fitted_once_however_often_it_is_picked() -> None:
     limit = FitLimit(np.array([2.0, 1.0, 1.5]), 3.2)
     assert limit.may_join([0, 0, 0]).tolist() == [True, True, False]
     assert limit.may_join([0, 1]).tolist() == [True, True, False]
-
-
-def test_of_some_candidates_it_is_the_same_in_their_order() -> None:
-    limit = FitLimit(np.array([1.0, 2.0, 4.0]), 5.0).of([2, 0])
-    assert limit.seconds.tolist() == [4.0, 1.0]
-    assert limit.most == 5.0
 
 
 Y = np.array([1.0, 0.0, 1.0, 0.0])
@@ -421,12 +349,6 @@ def test_choosing_among_noise_flatters_nobody() -> None:
     assert (np.mean(on_own_rows, axis=0) < 42).all()  # what judging on the same rows would say
 
 
-def test_estimates_are_of_the_seed_alone() -> None:
-    held_out, size = with_two_whose_errors_cancel()
-    assert estimated(held_out, size) == estimated(held_out, size)
-    assert estimated(held_out, size) != estimated(held_out, size, seed=1)
-
-
 def test_a_part_without_a_class_counts_for_no_kind() -> None:
     rng = np.random.default_rng(0)
     y, fold = np.zeros(90, dtype=int), np.arange(90) % 3
@@ -435,14 +357,6 @@ def test_a_part_without_a_class_counts_for_no_kind() -> None:
     held_out = held_out_of(y, np.stack([1 - score, score], axis=2), "auroc", fold=fold)
     assert set(estimated(held_out)) == set(KINDS)
     assert all(0 <= loss <= 1 for loss in estimated(held_out).values())
-
-
-def test_too_few_rows_give_no_estimate() -> None:
-    y, fold = np.zeros(30, dtype=int), np.arange(30) % 3
-    y[:3] = 1  # one in each fold
-    score = np.random.default_rng(0).random((4, 30))
-    held_out = held_out_of(y, np.stack([1 - score, score], axis=2), "auroc", fold=fold)
-    assert estimated(held_out) == {}
 
 
 @given(st.integers(0, 99), st.integers(3, 60), st.integers(1, 4), st.integers(2, 5))

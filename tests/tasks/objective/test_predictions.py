@@ -51,8 +51,6 @@ KINDS = {
     "truth values": np.array([False, True]),
     "two texts": np.array(["no", "yes"]),
 }
-
-
 """Classes as the data may have them."""
 
 
@@ -82,13 +80,6 @@ def test_labels_and_scores_are_those_of_the_plain_model(name, kind) -> None:
     assert found.label.dtype == np.int32
     np.testing.assert_array_equal(found.label, plain.label)
     np.testing.assert_array_equal(found.score, inner.predict_proba(X))
-
-
-@pytest.mark.parametrize("kind", ["whole numbers", "truth values"])
-def test_a_sparse_column_of_labels_is_flattened(kind) -> None:
-    model = fitted(models.SparseColumn, KINDS[kind])
-    found = predicted_labels(model, X, KINDS[kind])
-    assert (KINDS[kind][found] == model.inner_.predict(X)).all()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -293,18 +284,6 @@ def test_what_is_no_number_is_none_also_where_it_can_be_converted(answer) -> Non
         predictions_of(model, X, np.empty(0))
 
 
-def test_frames_keep_their_rows() -> None:
-    frame = pd.DataFrame(X, columns=list("abc"), index=np.arange(100)[::-1])
-    classes = KINDS["two texts"]
-
-    class Indexed(models.Plain):
-        def predict(self, X):
-            return pd.Series(super().predict(X), index=X.index)
-
-    model = Indexed().fit(frame, target(classes))
-    assert (classes[predicted_labels(model, frame, classes)] == model.inner_.predict(frame)).all()
-
-
 def test_scores_that_are_no_probabilities_say_why() -> None:
     label = np.zeros(2, dtype=np.int32)
     assert Predictions(label, np.array([[0.2, 0.8], [0.5, 0.5]])).are_probabilities
@@ -407,15 +386,6 @@ def test_scores_that_are_no_probabilities_are_taken_for_none(tmp_path, model, n_
     needy = own_outcome(own_context(tmp_path, model, n_classes, "neg_log_loss"))
     assert isinstance(needy, Failure)
     assert "needs probabilities" in needy.message
-
-
-@pytest.mark.parametrize("model", ["Number", "NumberColumn", "NumberList", "NumberSeries"])
-def test_numbers_in_any_form_have_the_loss_of_the_plain_ones(tmp_path, model) -> None:
-    found = own_outcome(context := own_context(tmp_path, model, 0, "r2"))
-    assert isinstance(found, Evaluation), found.message
-    check_written(context, found)
-    plain = own_outcome(own_context(tmp_path, "Number", 0, "r2"))
-    assert found.fold_losses == plain.fold_losses
 
 
 @pytest.mark.parametrize(

@@ -129,19 +129,6 @@ def test_a_stretch_says_its_own_seconds_and_those_of_earlier_ones_apart(tmp_path
 
 
 @pytest.mark.parametrize("model", ["sgd", "boosting"])
-def test_an_evicted_checkpoint_is_trained_again_at_its_true_cost(tmp_path, model) -> None:
-    context = epoch_context(tmp_path)
-    evaluate(context, query_of(context, model, 6))
-    for entry in checkpoints(context):
-        store_of(context).forget(entry)
-    ended = evaluate(context, query_of(context, model))
-    assert results(ended) == results(straight(tmp_path, model))
-    assert ended.resumed_from == 0
-    kept = {e.key: e.cost_seconds for e in checkpoints(context)}
-    assert all(step.seconds == kept[step.key] for step in models_of(ended))
-
-
-@pytest.mark.parametrize("model", ["sgd", "boosting"])
 def test_one_evicted_fold_is_trained_again_and_the_others_wait(tmp_path, model) -> None:
     context = epoch_context(tmp_path)
     for epochs in (3, 6):
@@ -241,16 +228,6 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path) -> None:
     ended = evaluate(context, query_of(context, "sgd"))
     assert results(ended) == results(straight(tmp_path, "sgd"))
     assert ended.resumed_from == 3
-
-
-def test_the_worker_that_made_a_checkpoint_holds_it_in_memory(tmp_path) -> None:
-    context = epoch_context(tmp_path)
-    begun = evaluate(context, query_of(context, "mlp", 6))
-    for key in (step.key for step in models_of(begun)):
-        shutil.rmtree(store_of(context).files.path("cache", key[:2], key))
-    ended = evaluate(context, query_of(context, "mlp"))
-    assert ended.resumed_from == 6
-    assert results(ended) == results(straight(tmp_path, "mlp"))
 
 
 def train_until_killed(context: StudyContext, model: str) -> None:
@@ -366,20 +343,6 @@ def test_more_epochs_than_a_full_training_has_are_refused(tmp_path, epochs, has)
     came = outcome(context, query_of(context, "sgd", EPOCHS + 1))
     assert isinstance(came, Failure)
     assert f"a query of 11 epochs: a full training of the study {has}" in came.message
-
-
-def test_fewer_folds_first_give_the_same_in_the_end(tmp_path) -> None:
-    context = epoch_context(tmp_path)
-    for model in ("sgd", "boosting"):
-        query = query_of(context, model)
-        first = PathRun(context, to_epoch(query, 7), [0])
-        for position in range(len(first.steps)):
-            first.run(position)
-        assert first.learning is not None
-        assert len(first.learning.folds) == 1
-        ended = evaluate(context, query)
-        (tmp_path / model).mkdir()
-        assert results(ended) == results(straight(tmp_path / model, model))
 
 
 @pytest.mark.parametrize("model", ITERATIVE)

@@ -49,13 +49,6 @@ def context(tmp_path) -> StudyContext:
 
 
 @pytest.mark.slow
-def test_a_cache_that_is_deleted_between_trials_is_made_again(context) -> None:
-    first = evaluate(context, draw(context, 3))
-    shutil.rmtree(store_of(context).files.path("cache"))
-    assert result(evaluate(context, draw(context, 3))) == result(first) == expected(context)
-
-
-@pytest.mark.slow
 def test_a_cache_that_cannot_be_written_changes_nothing(context, caplog) -> None:
     cache = Path(store_of(context).files.path("cache"))
     cache.write_text("in the way")
@@ -127,8 +120,6 @@ def test_a_disk_that_fills_while_writing_changes_nothing(context) -> None:
 
 
 LOCKED_SECONDS = 7.0
-
-
 """Longer than the five seconds after which SQLite's driver gives up by itself."""
 
 

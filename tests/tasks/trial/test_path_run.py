@@ -26,11 +26,10 @@ from prefect_tune.storage.records import Records
 from prefect_tune.storage.writer import MemoryTier
 from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
 from prefect_tune.tasks.data.split import REFIT, import_split, load_split
-from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
 from prefect_tune.tasks.objective import metric
 from prefect_tune.tasks.objective.predictions import Predictions
 from prefect_tune.tasks.objective.quantity import Quantity
-from prefect_tune.tasks.problem import Problem, StudyContext, algorithm_ids
+from prefect_tune.tasks.problem import Problem, StudyContext
 from prefect_tune.tasks.trial import epochs, measuring, node
 from prefect_tune.tasks.trial import evaluate as evaluate_module
 from prefect_tune.tasks.trial.measuring import study_resampling
@@ -47,9 +46,6 @@ KNN = ("k_nearest", {"n_neighbors": 3, "weights": "uniform", "p": 2})
 
 
 PCA = ("pca", {"n_components": 0.9, "whiten": False})
-
-
-SELECT = ("select_percentile", {"percentile": 60, "score": "f_classif"})
 
 
 def results(evaluation: Evaluation) -> tuple:
@@ -153,19 +149,6 @@ def test_another_study_seed_shares_what_is_not_random(tmp_path) -> None:
     evaluate(context, query)
     missed = {s.step for s in evaluate(other, query).steps if not s.hit}
     assert missed == {"fit model"}
-
-
-def test_a_subset_trains_on_fewer_rows_and_holds_out_the_same(tmp_path) -> None:
-    context = context_of(tmp_path)
-    query = draw(context, 0)
-    subset = Query(query.configuration, subset=0.5)
-    full, half = PathRun(context, query), PathRun(context, subset)
-    full.run(0)
-    half.run(0)
-    assert half.nodes(0)[0].summary == MatrixSummary(40, 5, "frame")
-    assert full.nodes(0)[0].summary == MatrixSummary(80, 5, "frame")
-    assert (full.nodes(0)[0].fold.held_out == half.nodes(0)[0].fold.held_out).all()
-    assert full.nodes(0)[0].key != half.nodes(0)[0].key
 
 
 def test_an_evicted_prefix_is_not_made_again_when_a_later_one_is_there(tmp_path) -> None:
@@ -329,31 +312,6 @@ def test_all_folds_are_not_asked_for_by_their_number(tmp_path) -> None:
         PathRun(context, replace(draw(context, 1), folds=3))
 
 
-def test_a_subset_of_patients_begins_with_the_features_that_are_constructed(tmp_path) -> None:
-    context = context_of(tmp_path, events=True)
-    query = draw(context, 1)
-    part = replace(query, subset=0.25)
-    half, other = PathRun(context, part), PathRun(context, replace(part, subset_draw=1))
-    whole = PathRun(context, query)
-    for path_run in (half, other, whole):
-        path_run.run(0)
-    constructed = [p.nodes(0)[0] for p in (half, other, whole)]
-    assert len({n.key for n in constructed}) == 3
-    folds = [n.fold for n in constructed]
-    n_rows = [len(f.training) for f in folds]
-    assert n_rows[0] < n_rows[2] / 2
-    assert [n.summary and n.summary.rows for n in constructed] == n_rows
-    patients = half.dataset.groups
-    assert patients is not None
-    for fold in folds[:2]:
-        left = np.setdiff1d(folds[2].training, fold.training)
-        assert not set(patients[fold.training]) & set(patients[left])
-        assert (fold.held_out == folds[2].held_out).all()
-    evaluated = evaluate(context, part)
-    assert evaluated.cost_seconds > 0
-    assert {s.step for s in evaluated.steps if s.hit} == {"construct features"}
-
-
 def test_test_rows_have_no_part_in_the_search(tmp_path) -> None:
     context = context_of(tmp_path)
     store = store_of(context)
@@ -379,16 +337,6 @@ def test_a_loss_that_is_no_number_is_a_failure(tmp_path, monkeypatch) -> None:
     came = outcome(context, draw(context, 0))
     assert isinstance(came, Failure)
     assert "error is nan on 40 held-out rows" in came.message
-
-
-def test_the_refit_trains_on_all_training_rows_and_holds_out_the_test(tmp_path) -> None:
-    context = context_of(tmp_path)
-    path_run = PathRun(context, draw(context, 1), folds=[REFIT])
-    for position in range(len(path_run.steps)):
-        path_run.run(position)
-    model = path_run.nodes(REFIT)[-1]
-    assert len(model.fold.training) == 120
-    assert len(model.predictions().label) == 30
 
 
 def test_data_that_is_gone_ends_the_run_with_the_reason(tmp_path) -> None:
@@ -435,17 +383,6 @@ def test_predictions_that_were_dropped_are_made_again_by_the_same_model(tmp_path
     assert verify(store_of(context)).is_sound
 
 
-def test_predictions_whose_model_is_gone_too_are_made_again(tmp_path) -> None:
-    context = context_of(tmp_path)
-    query = draw(context, 3)
-    first = evaluate(context, query)
-    drop_predictions(context, first)
-    forget_models(context)
-    again = evaluate(context, query)
-    assert results(again) == results(first)
-    assert {step.step for step in again.steps if not step.hit} == {"fit model"}
-
-
 def node_predictions(context: StudyContext, key: str) -> tuple:
     parts = store_of(context).records.get(predictions_record(key))
     return parts["label"], parts.get("score")
@@ -461,27 +398,6 @@ FOREST = (
 
 
 BAYES = "gaussian_nb"
-
-
-NEEDS_ROWS = """
-from prefect_tune import Algorithm, Space, Step
-from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
-
-FEW = "sklearn.neighbors.KNeighborsClassifier"
-PARTS = "sklearn.decomposition.PCA"
-FIVE = {"n_components": 5, "random_state": 0}
-reduce = Step(
-    "reduce", (Algorithm(id="none"), Algorithm(id="parts", estimator=PARTS, fixed=FIVE))
-)
-models = Step(
-    "fit model",
-    (
-        Algorithm(id="bayes", estimator="sklearn.naive_bayes.GaussianNB"),
-        Algorithm(id="neighbours", estimator=FEW, fixed={"n_neighbors": 30}),
-    ),
-)
-space = Space("needs rows", (IMPUTE, ENCODE, reduce, models))
-"""
 
 
 def query_of(context: StudyContext, model: object, subset: float = 1.0, draw: int = 0) -> Query:
@@ -508,14 +424,6 @@ def test_each_draw_has_prefixes_of_its_own_and_trials_of_one_draw_share_them(tmp
     assert len({first.fold_losses, other.fold_losses}) == 2
 
 
-def test_of_all_rows_there_is_one_family(tmp_path) -> None:
-    context = context_of(tmp_path)
-    first = evaluate(context, query_of(context, FOREST))
-    again = evaluate(context, query_of(context, FOREST, draw=3))
-    assert keys(first) == keys(again)
-    assert all(step.hit for step in again.steps)
-
-
 def test_a_model_of_a_subset_is_held_against_all_held_out_rows(tmp_path) -> None:
     context = context_of(tmp_path)
     store = store_of(context)
@@ -531,46 +439,7 @@ def test_a_model_of_a_subset_is_held_against_all_held_out_rows(tmp_path) -> None
             assert evaluation.fold_losses[fold] == pytest.approx(missed)
 
 
-def test_the_same_subset_in_another_store_gives_the_same_loss(tmp_path: Path) -> None:
-    losses = []
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        context = context_of(tmp_path / name)
-        losses.append(evaluate(context, query_of(context, FOREST, 0.25, draw=2)).fold_losses)
-    assert losses[0] == losses[1]
-
-
-@pytest.mark.parametrize(
-    ("path", "step"),
-    [
-        ({"reduce": "none", "fit_model": "neighbours"}, "fit model"),
-        ({"reduce": "parts", "fit_model": "bayes"}, "reduce"),
-    ],
-)
-def test_what_needs_more_rows_fails_in_its_step_and_not_on_all_of_them(
-    tmp_path, path: dict[str, str], step: str
-) -> None:
-    context = context_of(tmp_path)
-    space = load_user_space(NEEDS_ROWS, "space.py:space")
-    problem = replace(
-        context.problem,
-        space="space.py:space",
-        space_digest=space.digest,
-        space_code=NEEDS_ROWS,
-        algorithms=algorithm_ids(space),
-    )
-    context = replace(context, problem=problem)
-    whole = configured(context, **path)
-    failed = outcome(context, replace(whole, subset=1 / 64))
-    assert isinstance(failed, Failure)
-    assert (failed.kind, failed.step, failed.fold) == ("error", step, 0)
-    assert failed.cost_seconds > 0
-    evaluate(context, whole)
-
-
 JUDGED = {"quantities": (Quantity("false_positive_rate"),), "bootstraps": Bootstraps(3, 0.5)}
-
-
 """All that reads predictions besides the loss."""
 
 
@@ -747,15 +616,6 @@ def test_space_and_metric_are_resolved_once(tmp_path, monkeypatch, trains_in_epo
     state = evaluate_module.evaluate.fn(0, query, context, "trial")
     assert state.is_completed()
     assert count == {"space": 1, "metric": 1}
-
-
-def test_bootstraps_are_drawn_once_for_all_trials_of_a_scorer(tmp_path) -> None:
-    context = judged_context(tmp_path)
-    context = replace(context, problem=replace(context.problem, metric="f1_macro"))
-    study_resampling.cache_clear()
-    for model in ("gaussian_nb", KNN):
-        evaluate(context, judged_query(context, model))
-    assert study_resampling.cache_info().misses == 1
 
 
 @pytest.mark.parametrize("trains_in_epochs", [True, False])

@@ -147,23 +147,6 @@ def test_a_full_disk_stops_no_text_and_lets_no_file_be_made(tmp_path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_where_no_block_can_be_had_no_file_is_left(tmp_path) -> None:
-    script = (
-        "import resource, sys; from pathlib import Path\n"
-        "from prefect_tune.tasks.worker.trial_note import NoteFile, PLACE_BYTES\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (PLACE_BYTES, PLACE_BYTES))\n"
-        "NoteFile(Path(sys.argv[1]))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path / "note")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "File too large" in done.stderr
-    assert not (tmp_path / "note").exists()
-
-
 def lines(count: int) -> bytes:
     return b"".join(b"line %06d\n" % i for i in range(count))
 
@@ -195,14 +178,6 @@ def test_what_fits_is_whole(tmp_path: Path) -> None:
     assert read_tail(tmp_path / "none") == (b"", False)
 
 
-def test_a_line_without_end_is_kept(tmp_path: Path) -> None:
-    file = TailFile(tmp_path / "tail")
-    for _ in range(30):
-        file.write(b"." * 100_000)
-    file.write(b"\n")
-    assert len(read_tail(tmp_path / "tail")[0]) == KEPT_BYTES
-
-
 def test_readers_see_whether_more_may_come(tmp_path: Path) -> None:
     path = tmp_path / "tail"
     assert not is_being_written(path)
@@ -224,12 +199,6 @@ def test_old_files_are_swept_unless_they_are_written(tmp_path: Path) -> None:
         os.utime(path, (0, 0))
     sweep_tails(tmp_path, "*.output*")
     assert {p.name for p in tmp_path.iterdir()} == {"open.output", "new.output"}
-
-
-def test_a_note_lies_beside_the_folder_of_its_worker(tmp_path) -> None:
-    path = note_path(str(tmp_path / "worker-1"), 17)
-    assert path.parent == tmp_path
-    assert "17" in path.name
 
 
 SERVED = StepCost("impute", 2, 30.0, 0.25, hit=True, key="a" * 64)
@@ -255,12 +224,6 @@ def test_a_note_that_is_not_there_or_taken_back_is_empty(tmp_path) -> None:
     assert read_note(file.path) == {"trial": "t"}
     trial_note._take_back(file)
     assert read_note(file.path) == {}
-
-
-def test_outside_a_worker_nothing_is_noted() -> None:
-    with trial_noted():
-        note_step("rescale", 0)
-        assert trial_note._NOTED.get() is None
 
 
 class Run:

@@ -39,8 +39,6 @@ def print_by_all_ways():
 
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-
-
 """That of most users: Python and C hold back what they print."""
 
 
@@ -84,19 +82,6 @@ libc.puts(b"c after")
 
 
 @pytest.mark.slow
-def test_what_is_printed_last_is_in_the_file_of_its_trial(tmp_path) -> None:
-    code = """
-for number in range(100):
-    with trial_captured(worker, "t") as taken:
-        os.write(1, b"%d" % (number % 10) * 60_000)
-    assert len(taken[0].data) == 60_000, number
-    assert set(taken[0].data.decode()) == {str(number % 10)}
-"""
-    done = run(code, tmp_path)
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.slow
 def test_what_was_printed_is_left_when_the_process_is_killed(tmp_path) -> None:
     code = """
 with trial_captured(worker, "t", ["my secret"]) as taken:
@@ -114,25 +99,6 @@ with trial_captured(worker, "t", ["my secret"]) as taken:
     assert "***: postgresql://me:***@host/db" in taken
     assert all(part in taken for part in ("python\n", "child\n", "descriptor\n"))
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.slow
-def test_much_is_bounded_while_it_is_printed(tmp_path) -> None:
-    code = """
-from pathlib import Path
-with trial_captured(worker, "t") as taken:
-    for number in range(200_000):
-        print(f"line {number:06} of very many lines that are all quite long, a hundred bytes or so")
-        if number % 1000 == 0:
-            size = sum(path.stat().st_size for path in Path(folder).iterdir())
-            assert size <= 2_000_000, size
-assert taken[0].is_cut
-assert taken[0].data.startswith(b"line "), taken[0].data[:99]
-assert b"line 199999" in taken[0].data
-assert 990_000 < len(taken[0].data) <= 1_000_000
-"""
-    done = run(code, tmp_path)
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
