@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Barrier, Thread
 
 import pytest
-from contracts.store import made, put
+from contracts.store import POSTGRES_IN_FULL, made, put
 from hammering import hammer
 from processes import wait_for
 from services import Postgres
@@ -192,6 +192,7 @@ def test_threads_of_a_process_share_one_connection(small_address, lookout) -> No
     wait_for(lambda: lookout.n_connections() == 0)  # its server's process takes a moment
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_processes_wait_for_a_connection_when_all_are_taken(
     small_server, small_address, lookout, tmp_path
@@ -243,6 +244,7 @@ MANY = 70_000
 KEYS = [f"{number:064x}" for number in range(MANY)]
 
 
+@pytest.mark.full
 def test_records_of_a_large_study_go_and_those_of_others_stay(either_store) -> None:
     shared = KEYS[:10]
     part = {"digest": "", "size_bytes": 1, "codec": "json", "signature": ""}
@@ -261,6 +263,7 @@ def test_records_of_a_large_study_go_and_those_of_others_stay(either_store) -> N
     assert either_store.index.journal.under_way() == []
 
 
+@pytest.mark.full
 def test_records_are_linked_and_released_by_name(either_store) -> None:
     either_store.records.link(KEYS, "large")
     assert either_store.records.used_by("large") == KEYS
@@ -268,6 +271,8 @@ def test_records_are_linked_and_released_by_name(either_store) -> None:
     assert either_store.records.used_by("large") == KEYS[:1]
 
 
+@POSTGRES_IN_FULL
+@pytest.mark.slow
 def test_keys_are_looked_up_pinned_and_released(either_store) -> None:
     assert either_store.index.entries(KEYS) == {}
     assert either_store.index.bytes_present(KEYS, "s") == 0
@@ -276,6 +281,7 @@ def test_keys_are_looked_up_pinned_and_released(either_store) -> None:
     either_store.index.pins.release("large")
 
 
+@pytest.mark.full
 def test_publications_are_finished(either_store) -> None:
     rows = [{"place": key, "folder": "cache", "holder": "{}"} for key in KEYS]
     with either_store.database.write() as connection:

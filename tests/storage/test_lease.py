@@ -7,7 +7,6 @@ import textwrap
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from time import sleep
 
 import psutil
@@ -17,7 +16,6 @@ from processes import wait_for
 from sqlalchemy import event, select, update
 
 from prefect_tune.storage import ArtifactStore
-from prefect_tune.storage.database import Database
 from prefect_tune.storage.lease import Holder, LeaseBook, _holder, process_age, process_start
 from prefect_tune.storage.schema import lease_table, publication_table
 
@@ -171,14 +169,21 @@ def test_what_a_live_process_writes_is_not_swept_whatever_the_clock_says(either_
     assert either_store.index.journal.abandoned() == [("cache/aa", "place")]
 
 
-def make_or_wait(url: str, log: str) -> None:
-    book = LeaseBook(Database(url))
-    with book.turn("made", lambda _: None):
-        made = Path(log).read_text()
-        if not made:
-            sleep(0.2)
-            Path(log).write_text(made + f"{os.getpid()}\n")
-    book.close()
+MAKE_OR_WAIT = """
+import os, sys
+from pathlib import Path
+from time import sleep
+from prefect_tune.storage.database import Database
+from prefect_tune.storage.lease import LeaseBook
+book = LeaseBook(Database(sys.argv[1]))
+log = Path(sys.argv[2])
+with book.turn("made", lambda _: None):
+    made = log.read_text()
+    if not made:
+        sleep(0.2)
+        log.write_text(made + f"{os.getpid()}\\n")
+book.close()
+"""
 
 
 @POSTGRES_IN_FULL
@@ -186,14 +191,9 @@ def make_or_wait(url: str, log: str) -> None:
 def test_of_several_processes_one_makes_it(either_store, tmp_path) -> None:
     log = tmp_path / "log"
     log.touch()
-    program = textwrap.dedent(f"""
-        import sys
-        sys.path[:0] = {[str(folder) for folder in Path(__file__).parents[:2]]!r}
-        from test_lease import make_or_wait
-        make_or_wait({either_store.database.url!r}, {str(log)!r})
-    """)
-    processes = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(4)]
-    assert [p.wait(timeout=60) for p in processes] == [0] * 4
+    command = [sys.executable, "-c", MAKE_OR_WAIT, either_store.database.url, str(log)]
+    processes = [subprocess.Popen(command) for _ in range(3)]
+    assert [p.wait(timeout=60) for p in processes] == [0] * 3
     assert len(log.read_text().splitlines()) == 1
 
 

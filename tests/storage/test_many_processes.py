@@ -45,16 +45,16 @@ def test_under_load_nothing_is_torn_and_the_budget_holds(either_address, tmp_pat
     store = ArtifactStore(either_address)
     size = store.write(entry("a"), made(0), {}).size_bytes
     store.set_budget(8 * size)
-    logs = [tmp_path / f"{i}" for i in range(4)]
+    logs = [tmp_path / f"{i}" for i in range(3)]
     processes = [
-        SPAWN.Process(target=hammer, args=(either_address, i, 2.0, str(log)))
+        SPAWN.Process(target=hammer, args=(either_address, i, 1.0, str(log)))
         for i, log in enumerate(logs)
     ]
     for process in processes:
         process.start()
     for process in processes:
         process.join(120)
-    assert [p.exitcode for p in processes] == [0] * 4
+    assert [p.exitcode for p in processes] == [0] * 3
     made_in_all = sum(int(log.read_text()) for log in logs)
     totals = store.index.totals()
     # Each key is made once per residence: every making but the last few led to an eviction.
@@ -199,5 +199,5 @@ def test_looking_imports_nothing_heavy(tmp_path: Path) -> None:
     assert heavy.isdisjoint(looked.stdout.split())
 
 
-TestStoreAgainstModel = StoreAgainstModel.TestCase
-TestStoreAgainstModel.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+TestStoreAgainstModel = pytest.mark.slow(StoreAgainstModel.TestCase)
+TestStoreAgainstModel.settings = settings(max_examples=10, stateful_step_count=25, deadline=None)

@@ -199,21 +199,22 @@ def open_store(either_address: StoreAddress, barrier, folder: Path) -> None:
 
 
 @POSTGRES_IN_FULL
+@pytest.mark.slow
 @pytest.mark.parametrize("is_new", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_processes_that_open_it_at_once_upgrade_it_once(
     request, either_address, database, is_new, planted
 ) -> None:
     if not is_new:
         request.getfixturevalue("old")
-    barrier = SPAWN.Barrier(4)
+    barrier = SPAWN.Barrier(2)
     processes = [
-        SPAWN.Process(target=open_store, args=(either_address, barrier, planted)) for _ in range(4)
+        SPAWN.Process(target=open_store, args=(either_address, barrier, planted)) for _ in range(2)
     ]
     for process in processes:
         process.start()
     for process in processes:
         process.join(120)
-    assert [p.exitcode for p in processes] == [0] * 4
+    assert [p.exitcode for p in processes] == [0] * 2
     assert state(database)[0] == 4
     with database.read() as connection:
         assert connection.execute(text("SELECT count(*) FROM store")).scalar_one() == 1

@@ -49,7 +49,10 @@ def orders(cohort: Cohort, prefix: str) -> pd.DataFrame:
     return found.assign(is_case=is_case[found["patient_id"]], code=found["event_id"].astype(str))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family",
+    ["count", *(pytest.param(f, marks=pytest.mark.full) for f in FAMILIES if f != "count")],
+)
 def test_an_exhaustive_search_finds_the_planted_aggregation(family) -> None:
     """It is 3 to 12 points better than any other; an error of 1500 rows is sure to 1 point."""
     cohort = generate(CohortSpec(family=family, seed=3))
@@ -66,6 +69,7 @@ def test_an_exhaustive_search_finds_the_planted_aggregation(family) -> None:
     assert planted + 2 < min(best.values()), errors
 
 
+@pytest.mark.full
 def test_a_rare_signal_is_seen_at_the_lowest_threshold_in_a_dense_matrix() -> None:
     """Errors are about 20, 28, 36 and 38 %; the best linear one is 24 %."""
     spec = CohortSpec(family="binary", strength=0.6, rare_cover=1.2, seed=5)
@@ -80,6 +84,7 @@ def test_a_rare_signal_is_seen_at_the_lowest_threshold_in_a_dense_matrix() -> No
     assert dense[0] + 2 < min(*dense[1:], sparse)
 
 
+@pytest.mark.full
 def test_no_error_is_below_that_of_the_best_possible_model() -> None:
     """Only the number of orders, and of how many there is a second class event, tell the class.
 
@@ -122,7 +127,10 @@ def test_the_code_after_the_prediction_time_changes_no_feature() -> None:
     assert (made[0] != made[1]).nnz == 0
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family",
+    ["count", *(pytest.param(f, marks=pytest.mark.full) for f in FAMILIES if f != "count")],
+)
 def test_rates_are_those_of_the_paper_whatever_is_planted(family) -> None:
     """FLASH, Table 3, train rows; within 5 %."""
     spec = CohortSpec(n_patients=10_000, family=family, rare_cover=0.2, noise_codes=9000, xor=0.5)

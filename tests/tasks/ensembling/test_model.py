@@ -34,7 +34,11 @@ def name_of(check) -> str:
 @pytest.mark.parametrize(
     ("estimator", "check"),
     [
-        pytest.param(*pair, id=f"{position} {name_of(pair[1])}")
+        pytest.param(
+            *pair,
+            id=f"{position} {name_of(pair[1])}",
+            marks=pytest.mark.full if position else (),
+        )
         for position, ensemble in enumerate(CHECKED)
         for pair in estimator_checks_generator(ensemble, mark=None)
         if name_of(pair[1]) != UNCHECKED

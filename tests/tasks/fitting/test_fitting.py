@@ -302,12 +302,14 @@ def run_fresh(script: str, *arguments: str, **variables: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_library_that_was_imported_since_has_one_thread_too() -> None:
     run_fresh(LATE, OPENBLAS_NUM_THREADS="2")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")
-@pytest.mark.parametrize("way", ["native", "estimator"])
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["native", pytest.param("estimator", marks=pytest.mark.full)])
 def test_lightgbm_works_with_one_thread_where_it_is_loaded_late(way) -> None:
     run_fresh(LIGHTGBM, way)
 

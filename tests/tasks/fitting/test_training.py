@@ -67,7 +67,12 @@ VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
 
 
 CASES = [
-    pytest.param(path, arguments, id=f"{path.rsplit('.', 1)[1]}-{number}")
+    pytest.param(
+        path,
+        arguments,
+        id=f"{path.rsplit('.', 1)[1]}-{number}",
+        marks=pytest.mark.full if number or "Regressor" in path else (),
+    )
     for path in ITERATIVE
     for number, arguments in enumerate(VARIANTS.get(path.rsplit(".", 1)[1], ({},)))
 ]

@@ -29,7 +29,11 @@ from prefect_tune.tasks.trial.measuring import measure
 from prefect_tune.tasks.trial.node import Node
 from prefect_tune.tasks.trial.path_run import PathRun
 
-ITERATIVE = ("mlp", "sgd", "boosting", "histograms", "forest")
+ITERATIVE = (
+    "mlp",
+    "boosting",
+    *(pytest.param(m, marks=pytest.mark.full) for m in ("sgd", "histograms", "forest")),
+)
 
 
 def query_of(context: StudyContext, model: str, epochs: int | None = None) -> Query:
@@ -128,7 +132,7 @@ def test_a_stretch_says_its_own_seconds_and_those_of_earlier_ones_apart(tmp_path
     assert [s.seconds for s in models_of(served)] == [kept[s.key] for s in models_of(served)]
 
 
-@pytest.mark.parametrize("model", ["sgd", "boosting"])
+@pytest.mark.parametrize("model", ["sgd", pytest.param("boosting", marks=pytest.mark.full)])
 def test_one_evicted_fold_is_trained_again_and_the_others_wait(tmp_path, model) -> None:
     context = epoch_context(tmp_path)
     for epochs in (3, 6):
@@ -140,14 +144,16 @@ def test_one_evicted_fold_is_trained_again_and_the_others_wait(tmp_path, model) 
     assert ended.resumed_from == 3
 
 
-@pytest.mark.parametrize("model", ["sgd", "mlp", "boosting", "forest"])
+@pytest.mark.parametrize("model", ITERATIVE)
 def test_predictions_that_are_lost_are_made_again(tmp_path, model) -> None:
     context = epoch_context(tmp_path)
     first = evaluate(context, query_of(context, model))
     lose_predictions(context, first)
     again = evaluate(context, query_of(context, model))
     assert results(again) == results(first)
-    assert all(step.hit for step in models_of(again)) == (model in ("boosting", "forest"))
+    assert all(step.hit for step in models_of(again)) == (
+        model in ("boosting", "histograms", "forest")
+    )
     assert verify(store_of(context)).is_sound
 
 
@@ -244,6 +250,7 @@ def train_until_killed(context: StudyContext, model: str) -> None:
     evaluate(context, query_of(context, model))
 
 
+@pytest.mark.slow
 def test_after_a_worker_was_killed_the_next_one_goes_on_from_its_last_checkpoint(tmp_path) -> None:
     context, model = epoch_context(tmp_path), "mlp"
     process = multiprocessing.get_context("spawn").Process(
@@ -316,7 +323,7 @@ def test_quantities_are_measured_of_the_model_at_hand_once(tmp_path) -> None:
     assert later.constraints["model_size_bytes"] == pytest.approx(sizes[1], rel=0.01)
 
 
-@pytest.mark.parametrize("model", ["neighbours", "lbfgs"])
+@pytest.mark.parametrize("model", [pytest.param("neighbours", marks=pytest.mark.full), "lbfgs"])
 def test_a_model_without_epochs_is_fitted_at_once_whatever_is_asked(tmp_path, model) -> None:
     context = epoch_context(tmp_path)
     part = evaluate(context, query_of(context, model, 3))

@@ -145,6 +145,7 @@ def test_a_database_that_is_locked_for_a_while_is_waited_for(context) -> None:
     assert result(came) == expected(context)
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_a_postgres_that_is_restarted_is_waited_for(tmp_path, monkeypatch) -> None:
     server = Postgres(tmp_path / "postgres")
@@ -177,6 +178,7 @@ def test_records_that_cannot_be_written_end_the_run(context) -> None:
         outcome(context, draw(context, 3))
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_a_bucket_that_refuses_or_dawdles_changes_nothing(tmp_path, caplog) -> None:
     with faulty_bucket() as proxy:
@@ -263,7 +265,7 @@ def test_records_leave_the_last_gigabyte_and_the_study_can_go_on_later(
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(records, "FREE_BYTES_KEPT", shutil.disk_usage("/").total * 10)
-        with pytest.raises(DiskFull, match=r"has .* GB left, .* artifacts prune.* study rm"):
+        with pytest.raises(DiskFull, match=r"GB left.* prune"):
             evaluate(context, draw(context, 3))  # and not a failed trial
     assert store_of(context).records.used_by("test") == []
     assert store_of(context).index.journal.under_way() == []
@@ -271,6 +273,7 @@ def test_records_leave_the_last_gigabyte_and_the_study_can_go_on_later(
     assert verify(store_of(context)).is_sound
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_records_that_cannot_be_deleted_are_left_to_a_sweep(tmp_path, caplog) -> None:
     with faulty_bucket() as proxy:

@@ -130,7 +130,10 @@ assert taken[0].data == b"next\\n"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("closed", ["<&- >&- 2>&-", ">&-", "2>&-"])
+@pytest.mark.parametrize(
+    "closed",
+    ["<&- >&- 2>&-", *(pytest.param(c, marks=pytest.mark.full) for c in (">&-", "2>&-"))],
+)
 def test_closed_streams_take_no_harm(tmp_path, closed) -> None:
     code = """
 from pathlib import Path
@@ -264,7 +267,7 @@ def state(pid: int) -> str:
         return psutil.STATUS_DEAD
 
 
-@pytest.fixture(params=["lists of Linux", "all processes"])
+@pytest.fixture(params=["lists of Linux", pytest.param("all processes", marks=pytest.mark.full)])
 def lists(request, monkeypatch) -> None:
     """Where the system lists children, and where it does not."""
     if request.param == "all processes":
