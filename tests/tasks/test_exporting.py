@@ -101,6 +101,12 @@ def test_clipping_of_dense_matrices_is_numpys_and_of_sparse_ones_stays_ours() ->
     assert ours_in(plain(clipped)) == ["ClipNegatives"]
 
 
+def test_a_selection_that_would_have_left_nothing_stays_ours() -> None:
+    nothing = estimators.SelectByModel(LogisticRegression(), threshold=1e9)
+    model = fitted_plain(*(make() for make in PREPARED), nothing, LogisticRegression())
+    assert ours_in(plain(model)) == ["SelectByModel"]
+
+
 def test_members_of_an_ensemble_are_looked_at_too() -> None:
     members = [
         fitted_plain(*(make() for make in PREPARED), BEHIND[name], LogisticRegression())

@@ -133,7 +133,7 @@ def check_final_model(context: StudyContext, query: Query) -> None:
         assert np.isfinite(predicted).all()
 
 
-@pytest.mark.parametrize(("name", "path"), combinations())
+@pytest.mark.parametrize(("name", "path"), list(combinations()))
 def test_a_pipeline_is_fitted_kept_and_predicts_what_was_never_seen(contexts, name, path) -> None:
     query = with_algorithms(SPACES[name], **path)
     if SPACES[name].is_feasible(query.configuration.path):
