@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 from command_line import CommandLine
-from inputs import QUICK, write_table
 from studies import configured, context_of, evaluate, store_of
 
 from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.flows.tuning import tune
 from prefect_tune.optimizers import Algorithm, Choice, UnknownName
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.bad_input import BadInput
@@ -453,26 +451,3 @@ def test_steps_run_and_are_kept_in_their_order(made) -> None:
     # What comes first in this order is what a pipeline without the other step makes.
     plain = evaluate(made, ordered_query(made, "rescale_before_project", rescale="none"))
     assert {s.step: s.hit for s in plain.steps}["project"]
-
-
-@pytest.mark.full
-@pytest.mark.usefixtures("server")
-def test_a_study_over_orders_ends_in_a_model_that_runs_in_its_order(tmp_path) -> None:
-    (tmp_path / "my_space.py").write_text(ORDERED_SPACE)
-    summary = tune(
-        data=str(write_table(tmp_path)),
-        target="target",
-        trials=7,
-        workers=1,
-        study="ordered",
-        store=str(tmp_path / "store"),
-        **{**QUICK, "space": f"{tmp_path / 'my_space.py'}:space", "method": "admm"},
-    )
-    configuration = summary["incumbent"]["configuration"]
-    order = configuration["order"]["algorithm"].split("_before_")
-    idle = {s for s, c in configuration.items() if c["algorithm"] == "none"}
-    command = CommandLine(tmp_path)
-    file = tmp_path / "model.pkl"
-    assert command("export", "ordered", file, "--store", tmp_path / "store").exit_code == 0
-    steps = [name for name, _ in pickle.loads(file.read_bytes()).steps]
-    assert [s for s in steps if s in order] == [s for s in order if s not in idle]

@@ -346,25 +346,3 @@ def test_variables_come_back_when_the_last_thread_leaves(monkeypatch) -> None:
     assert os.environ["OMP_NUM_THREADS"] == "1"
     second.__exit__(None, None, None)
     assert os.environ["OMP_NUM_THREADS"] == "7"
-
-
-def test_libraries_are_looked_for_again_only_when_modules_were_imported(monkeypatch) -> None:
-    found = []
-
-    class Looked(threads.ThreadpoolController):
-        def __init__(self) -> None:
-            found.append(len(sys.modules))
-            super().__init__()
-
-    monkeypatch.setattr(threads, "ThreadpoolController", Looked)
-    threads._controller.cache_clear()
-    for _ in range(3):
-        with one_thread():
-            pass
-    assert len(found) == 1
-    monkeypatch.setitem(sys.modules, "a_module_with_a_library", pytest)
-    for _ in range(3):
-        with one_thread():
-            pass
-    assert len(found) == 2
-    threads._controller.cache_clear()

@@ -1,6 +1,5 @@
 """Constraints and the quantities that they bound."""
 
-import pickle
 import re
 from dataclasses import replace
 
@@ -214,22 +213,6 @@ def test_a_quantity_asked_for_later_is_measured_of_what_was_kept(tmp_path) -> No
     later = evaluate(replace(plain, quantities=(LATENCY,)), query)
     assert all(step.hit for step in later.steps)
     assert later.constraints["latency_us"] > 0
-
-
-def test_a_function_of_ones_own_sees_the_fitted_pipeline_and_the_held_out_rows(
-    tmp_path, monkeypatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text(
-        "def n_steps(model, X, y):\n    assert len(model.predict(X)) == len(y)\n"
-        "    return len(model.steps)\n"
-    )
-    quantity = parse_constraint("mine.py:n_steps<=2").quantity
-    context = replace(context_of(tmp_path), quantities=(pickle.loads(pickle.dumps(quantity)),))
-    found = evaluate(context, draw(context, 0)).constraints["mine.py:n_steps"]
-    assert found >= 3
-    with pytest.raises(BadInput, match="'other'"):
-        parse_constraint("mine.py:other<=2")
 
 
 def test_a_dropped_column_still_gives_the_groups(tmp_path) -> None:

@@ -29,6 +29,8 @@ from prefect_tune.tasks.trial.measuring import measure
 from prefect_tune.tasks.trial.node import Node
 from prefect_tune.tasks.trial.path_run import PathRun
 
+pytestmark = pytest.mark.slow
+
 ITERATIVE = (
     "mlp",
     "boosting",
@@ -250,7 +252,6 @@ def train_until_killed(context: StudyContext, model: str) -> None:
     evaluate(context, query_of(context, model))
 
 
-@pytest.mark.slow
 def test_after_a_worker_was_killed_the_next_one_goes_on_from_its_last_checkpoint(tmp_path) -> None:
     context, model = epoch_context(tmp_path), "mlp"
     process = multiprocessing.get_context("spawn").Process(

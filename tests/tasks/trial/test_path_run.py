@@ -25,13 +25,12 @@ from prefect_tune.storage.matrices import canonical
 from prefect_tune.storage.records import Records
 from prefect_tune.storage.writer import MemoryTier
 from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
-from prefect_tune.tasks.data.split import REFIT, import_split, load_split
+from prefect_tune.tasks.data.split import REFIT, load_split
 from prefect_tune.tasks.objective import metric
-from prefect_tune.tasks.objective.predictions import Predictions
 from prefect_tune.tasks.objective.quantity import Quantity
 from prefect_tune.tasks.problem import Problem, StudyContext
-from prefect_tune.tasks.trial import epochs, measuring, node
 from prefect_tune.tasks.trial import evaluate as evaluate_module
+from prefect_tune.tasks.trial import measuring
 from prefect_tune.tasks.trial.measuring import study_resampling
 from prefect_tune.tasks.trial.path_run import PathRun
 from prefect_tune.tasks.user_space import load_user_space
@@ -60,15 +59,23 @@ def forget_models(context: StudyContext) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("events", [False, True], ids=["table", "events"])
+@pytest.mark.parametrize(
+    ("events", "n"),
+    [
+        (False, 5),
+        (True, 2),
+        pytest.param(False, 20, marks=pytest.mark.full),
+        pytest.param(True, 8, marks=pytest.mark.full),
+    ],
+)
 def test_cache_on_off_hit_and_missed_give_the_same_evaluation_to_the_last_bit(
-    tmp_path, events
+    tmp_path, events, n
 ) -> None:
     cached = context_of(tmp_path, events=events)
     store_of(cached).memory = MemoryTier(0)
     uncached = replace(cached, use_cache=False)
     predictions = {}
-    for seed in range(4 if events else 8):
+    for seed in range(n):
         query = draw(cached, seed)
         missed = outcome(cached, query)
         whole = outcome(cached, query)
@@ -85,7 +92,7 @@ def test_cache_on_off_hit_and_missed_give_the_same_evaluation_to_the_last_bit(
         assert {step.step for step in hit.steps if not step.hit} == {"fit model"}
         assert not any(step.hit for step in off.steps)
         predictions[seed] = missed.predictions
-    assert len(predictions) > 2
+    assert len(predictions) >= n // 2
     assert verify(store_of(cached)).is_sound
 
 
@@ -243,31 +250,6 @@ def test_a_failure_says_what_failed_where_and_keeps_what_was_made_before(tmp_pat
     assert isinstance(again, Failure)
     assert [(s.step, s.fold, s.hit) for s in again.steps] == [(*e[:2], True) for e in ended]
     assert [s.seconds for s in again.steps] == [s.seconds for s in came.steps]
-
-
-def test_a_failure_in_a_later_fold_keeps_what_the_step_took_in_those_before(
-    tmp_path, monkeypatch
-) -> None:
-    context = context_of(tmp_path)
-    made = node.fit_model
-
-    def fit_model(how, seed, data):
-        if data.train.shape[0] != made_of:
-            raise ValueError("not these rows")
-        return made(how, seed, data)
-
-    query = draw(context, 1)
-    made_of = len(PathRun(context, query).split.training(0, np.zeros(150, dtype=np.int32)))
-    monkeypatch.setattr(node, "fit_model", fit_model)
-    split = PathRun(context, query).split
-    uneven = split.fold.copy()
-    uneven[np.flatnonzero(uneven == 1)[0]] = 2
-    other = import_split(replace(split, fold=uneven), store_of(context))
-    came = outcome(replace(context, problem=replace(context.problem, split=other)), query)
-    assert isinstance(came, Failure)
-    assert (came.step, came.fold) == ("fit model", 1)
-    assert [s.fold for s in came.steps if s.step == "fit model"] == [0]
-    assert came.cost_seconds >= sum(s.seconds for s in came.steps)
 
 
 def test_the_first_folds_are_served_when_all_are_asked_for(tmp_path) -> None:
@@ -539,25 +521,6 @@ def test_predictions_of_a_model_that_was_fitted_are_not_read_back(
     assert +records_read == (kept if use_cache else {})
 
 
-def test_predictions_written_in_passing_are_neither_read_nor_written_again(
-    tmp_path, monkeypatch, records_read
-) -> None:
-    monkeypatch.setattr(epochs, "CHECKPOINT_SECONDS", 0.0)
-    context = judged_context(tmp_path, trains_in_epochs=True)
-    written: Counter[str] = Counter()
-    put = Records.put
-
-    def count_put(records, record, *given, **named):
-        written[record] += 1
-        put(records, record, *given, **named)
-
-    monkeypatch.setattr(Records, "put", count_put)
-    evaluation = evaluate(context, judged_query(context))
-    assert evaluation.best_epoch < EPOCHS  # it was written in passing, and is the best at the end
-    assert [written[predictions_record(key)] for key in evaluation.predictions] == [1, 1, 1]
-    assert sum(records_read.values()) == 0
-
-
 def test_predictions_at_hand_are_those_that_a_reader_gets(tmp_path) -> None:
     context = context_of(tmp_path)
     path_run = PathRun(context, judged_query(context))
@@ -570,17 +533,6 @@ def test_predictions_at_hand_are_those_that_a_reader_gets(tmp_path) -> None:
             assert array.dtype == kept[name].dtype
             assert array.tobytes() == kept[name].tobytes()
             assert not array.flags.writeable
-
-
-def test_predictions_at_hand_outlive_an_array_that_a_model_uses_again(tmp_path) -> None:
-    context = context_of(tmp_path)
-    model = PathRun(context, judged_query(context)).node_at(0, 0)
-    label, score = np.zeros(3, dtype=np.int32), np.full((3, 2), 0.5)
-    model._record(Predictions(label, score))
-    label[:], score[:] = 1, 0.0
-    held = model.predictions()
-    assert held.label.tolist() == [0, 0, 0]
-    assert held.score.tolist() == [[0.5, 0.5]] * 3
 
 
 def test_a_quantity_that_fails_tells_of_its_own_error_alone(tmp_path, monkeypatch) -> None:
