@@ -8,6 +8,8 @@ import shutil
 import signal
 import sqlite3
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic, sleep
@@ -15,7 +17,7 @@ from uuid import uuid4
 
 import pytest
 from services import Postgres
-from services.faulty_bucket import faulty_bucket
+from services.faulty_bucket import FaultyProxy, faulty_bucket
 from studies import context_of, draw, evaluate, outcome, store_of
 
 from prefect_tune.optimizers import Evaluation
@@ -26,6 +28,8 @@ from prefect_tune.storage.waiting.outage import OUTAGE_VARIABLE, DiskFull
 from prefect_tune.storage.writer import MemoryTier
 from prefect_tune.tasks.problem import StudyContext, open_store
 from prefect_tune.tasks.trial.evaluate import evaluate as evaluate_task
+
+pytestmark = pytest.mark.slow
 
 AWAY_SECONDS = 6.0
 
@@ -48,7 +52,18 @@ def context(tmp_path) -> StudyContext:
     return context
 
 
-@pytest.mark.slow
+@contextmanager
+def in_bucket(folder: Path) -> Iterator[tuple[FaultyProxy, StudyContext]]:
+    """A study whose store is in a bucket, and what lies before that."""
+    with faulty_bucket() as proxy:
+        address = StoreAddress(f"s3://bucket/{uuid4().hex}", f"sqlite:///{folder}/index.sqlite")
+        context = context_of(folder, address=address)
+        store_of(context).memory = MemoryTier(0)
+        yield proxy, context
+        open_store(address).close()
+        open_store.cache_clear()
+
+
 def test_a_cache_that_cannot_be_written_changes_nothing(context, caplog) -> None:
     cache = Path(store_of(context).files.path("cache"))
     cache.write_text("in the way")
@@ -59,7 +74,6 @@ def test_a_cache_that_cannot_be_written_changes_nothing(context, caplog) -> None
     assert verify(store_of(context)).is_sound
 
 
-@pytest.mark.slow
 def test_a_cache_that_is_replaced_by_a_file_while_it_is_read_changes_nothing(context) -> None:
     evaluate(context, draw(context, 3))
     cache = Path(store_of(context).files.path("cache"))
@@ -68,7 +82,6 @@ def test_a_cache_that_is_replaced_by_a_file_while_it_is_read_changes_nothing(con
     assert result(evaluate(context, draw(context, 3))) == expected(context)
 
 
-@pytest.mark.slow
 def test_a_clock_that_is_set_back_keeps_the_order_of_use(context, monkeypatch) -> None:
     from prefect_tune.storage.cache import usage as usage_buffer
 
@@ -106,7 +119,6 @@ def evaluate_with_a_full_disk(context: StudyContext, out) -> None:
     out.put((result(came), store_of(context).index.totals().count))
 
 
-@pytest.mark.slow
 def test_a_disk_that_fills_while_writing_changes_nothing(context) -> None:
     out = SPAWN.Queue()
     process = SPAWN.Process(target=evaluate_with_a_full_disk, args=(context, out))
@@ -123,7 +135,6 @@ LOCKED_SECONDS = 7.0
 """Longer than the five seconds after which SQLite's driver gives up by itself."""
 
 
-@pytest.mark.slow
 def test_a_database_that_is_locked_for_a_while_is_waited_for(context) -> None:
     assert BUSY_SECONDS > 30
     path = store_of(context).database.url.removeprefix("sqlite:///")
@@ -146,7 +157,6 @@ def test_a_database_that_is_locked_for_a_while_is_waited_for(context) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.slow
 def test_a_postgres_that_is_restarted_is_waited_for(tmp_path, monkeypatch) -> None:
     server = Postgres(tmp_path / "postgres")
     address = StoreAddress(str(tmp_path / "store"), server.new_database())
@@ -169,7 +179,6 @@ def test_a_postgres_that_is_restarted_is_waited_for(tmp_path, monkeypatch) -> No
     server.stop()
 
 
-@pytest.mark.slow
 def test_records_that_cannot_be_written_end_the_run(context) -> None:
     records = Path(store_of(context).files.path("records"))
     records.rename(records.with_name("moved"))
@@ -179,13 +188,8 @@ def test_records_that_cannot_be_written_end_the_run(context) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.slow
 def test_a_bucket_that_refuses_or_dawdles_changes_nothing(tmp_path, caplog) -> None:
-    with faulty_bucket() as proxy:
-        database = f"sqlite:///{tmp_path}/index.sqlite"
-        address = StoreAddress(f"s3://bucket/{uuid4().hex}", database)
-        context = context_of(tmp_path, address=address)
-        store_of(context).memory = MemoryTier(0)
+    with in_bucket(tmp_path) as (proxy, context):
         unhurt = expected(context)
         assert result(evaluate(context, draw(context, 3))) == unhurt
         proxy.fault = "slow"
@@ -200,17 +204,10 @@ def test_a_bucket_that_refuses_or_dawdles_changes_nothing(tmp_path, caplog) -> N
         assert other == expected(context, 4)
         found = verify(store_of(context))
         assert not found.damaged
-        open_store(address).close()
-        open_store.cache_clear()
 
 
-@pytest.mark.slow
 def test_a_bucket_that_is_away_for_a_while_is_waited_for_and_no_trial_is_charged(tmp_path) -> None:
-    with faulty_bucket() as proxy:
-        database = f"sqlite:///{tmp_path}/index.sqlite"
-        address = StoreAddress(f"s3://bucket/{uuid4().hex}", database)
-        context = context_of(tmp_path, address=address)
-        store_of(context).memory = MemoryTier(0)
+    with in_bucket(tmp_path) as (proxy, context):
         unhurt = expected(context)
         seconds = evaluate(context, draw(context, 4)).cost_seconds
         proxy.fault = "away"
@@ -222,11 +219,8 @@ def test_a_bucket_that_is_away_for_a_while_is_waited_for_and_no_trial_is_charged
         assert result(came) == unhurt
         assert came.cost_seconds < seconds + AWAY_SECONDS / 2
         assert verify(store_of(context)).is_sound
-        open_store(address).close()
-        open_store.cache_clear()
 
 
-@pytest.mark.slow
 def test_a_worker_that_cannot_reach_the_store_has_no_verdict_on_its_trial(
     tmp_path, monkeypatch
 ) -> None:
@@ -245,7 +239,6 @@ def test_a_worker_that_cannot_reach_the_store_has_no_verdict_on_its_trial(
     open_store.cache_clear()
 
 
-@pytest.mark.slow
 def test_a_store_that_refuses_for_good_is_not_waited_for(tmp_path) -> None:
     context = context_of(tmp_path)
     query = draw(context, 3)
@@ -259,7 +252,6 @@ def test_a_store_that_refuses_for_good_is_not_waited_for(tmp_path) -> None:
     open_store.cache_clear()
 
 
-@pytest.mark.slow
 def test_records_leave_the_last_gigabyte_and_the_study_can_go_on_later(
     context, monkeypatch
 ) -> None:
@@ -274,11 +266,9 @@ def test_records_leave_the_last_gigabyte_and_the_study_can_go_on_later(
 
 
 @pytest.mark.full
-@pytest.mark.slow
 def test_records_that_cannot_be_deleted_are_left_to_a_sweep(tmp_path, caplog) -> None:
-    with faulty_bucket() as proxy:
-        address = StoreAddress(f"s3://bucket/{uuid4().hex}", f"sqlite:///{tmp_path}/index.sqlite")
-        store = open_store(address)
+    with in_bucket(tmp_path) as (proxy, context):
+        store = store_of(context)
         for name in ("a", "b"):
             store.records.put(name, {"label": [1]}, "s")
         proxy.fault = "undeletable"
@@ -288,5 +278,3 @@ def test_records_that_cannot_be_deleted_are_left_to_a_sweep(tmp_path, caplog) ->
         assert len([m for m in caplog.messages if "could not be deleted" in m]) == 1
         assert store.records.get("a") == {"label": [2]}
         assert len(store.index.journal.under_way()) == 2
-        store.close()
-        open_store.cache_clear()

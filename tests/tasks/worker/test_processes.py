@@ -19,6 +19,8 @@ from prefect_tune.tasks.worker.printed_output import Printed, take_printed
 from prefect_tune.tasks.worker.process_tree import ProcessTree
 from prefect_tune.tasks.worker.quick_imports import quick_imports
 
+pytestmark = pytest.mark.slow
+
 PREPARED = """
 import ctypes, os, signal, subprocess, sys
 from types import SimpleNamespace
@@ -58,7 +60,6 @@ def printed(folder: Path, trial: str = "t") -> Printed:
     return asyncio.run(take_printed(trial, SimpleNamespace(local_directory=str(folder))))
 
 
-@pytest.mark.slow
 def test_all_that_a_trial_prints_is_taken_and_nothing_else(tmp_path) -> None:
     code = """
 print("before")
@@ -81,7 +82,6 @@ libc.puts(b"c after")
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.slow
 def test_what_was_printed_is_left_when_the_process_is_killed(tmp_path) -> None:
     code = """
 with trial_captured(worker, "t", ["my secret"]) as taken:
@@ -101,7 +101,6 @@ with trial_captured(worker, "t", ["my secret"]) as taken:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.slow
 def test_a_killed_keeper_is_replaced_and_the_trial_goes_on(tmp_path) -> None:
     code = """
 import psutil
@@ -129,7 +128,6 @@ assert taken[0].data == b"next\\n"
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "closed",
     ["<&- >&- 2>&-", *(pytest.param(c, marks=pytest.mark.full) for c in (">&-", "2>&-"))],
@@ -150,7 +148,6 @@ Path(folder, "taken").write_bytes(taken[0].data)
     assert (tmp_path / "taken").read_text() == "python\nc\ndescriptor\n"
 
 
-@pytest.mark.slow
 def test_no_keeper_outlives_its_worker(tmp_path) -> None:
     code = """
 import time
@@ -180,7 +177,6 @@ def keepers_of(path: Path) -> list[psutil.Process]:
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("start", ["", "printed_output.dask_setup(worker)\n"])
 def test_a_trial_that_closes_or_replaces_its_streams_leaves_the_next_ones_theirs(
     tmp_path, start
@@ -276,7 +272,6 @@ def lists(request, monkeypatch) -> None:
         pytest.skip("this system has none")
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("lists")
 def test_a_process_ends_with_all_that_it_has_started(tmp_path) -> None:
     with running(FAMILY, tmp_path) as pid:
@@ -287,7 +282,6 @@ def test_a_process_ends_with_all_that_it_has_started(tmp_path) -> None:
         wait_for(lambda: all(state(p) in gone for p in (pid, *members.values())), 10)
 
 
-@pytest.mark.slow
 def test_what_a_dead_process_has_left_is_ended_and_others_stay(tmp_path) -> None:
     with running(FAMILY, tmp_path) as pid:
         tree = ProcessTree(pid)
@@ -297,7 +291,6 @@ def test_what_a_dead_process_has_left_is_ended_and_others_stay(tmp_path) -> None
         wait_for(lambda: not any(psutil.pid_exists(p) for p in noted(tmp_path).values()), 10)
 
 
-@pytest.mark.slow
 def test_a_frozen_tree_stands_still_until_it_is_thawed(tmp_path) -> None:
     with running(FAMILY, tmp_path) as pid:
         tree = ProcessTree(pid)
@@ -308,7 +301,6 @@ def test_a_frozen_tree_stands_still_until_it_is_thawed(tmp_path) -> None:
         wait_for(lambda: psutil.STATUS_STOPPED not in {state(p) for p in members}, 10)
 
 
-@pytest.mark.slow
 def test_below_a_process_all_but_some_is_ended(tmp_path) -> None:
     with running(FAMILY, tmp_path) as pid:
         tree, members = ProcessTree(pid), noted(tmp_path)
@@ -318,7 +310,6 @@ def test_below_a_process_all_but_some_is_ended(tmp_path) -> None:
         assert state(pid) != psutil.STATUS_ZOMBIE
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("own", "low", "high"), [("shared", 150, 300), ("own", 350, 500)])
 def test_memory_that_forks_share_counts_once_and_their_own_besides(
     tmp_path, own, low, high
@@ -344,12 +335,6 @@ def test_nothing_is_collected_while_importing_and_nothing_imported_is_looked_thr
     assert gc.isenabled()
     assert gc.get_freeze_count() > 0
     assert not any(one is made[0] for one in gc.get_objects())
-
-
-def test_an_import_that_fails_ends_it_too() -> None:
-    with pytest.raises(ImportError), quick_imports():
-        raise ImportError("no such library")
-    assert gc.isenabled()
 
 
 def test_who_collects_nothing_goes_on_so() -> None:
