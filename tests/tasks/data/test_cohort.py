@@ -20,6 +20,8 @@ from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source
 
+pytestmark = pytest.mark.slow
+
 FAMILIES = ("binary", "count", "sum", "average")
 
 

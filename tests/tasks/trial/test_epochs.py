@@ -26,7 +26,6 @@ from prefect_tune.tasks.trial import evaluate as evaluate_module
 from prefect_tune.tasks.trial import path_run
 from prefect_tune.tasks.trial.epochs import IterativeNode
 from prefect_tune.tasks.trial.measuring import measure
-from prefect_tune.tasks.trial.node import Node
 from prefect_tune.tasks.trial.path_run import PathRun
 
 pytestmark = pytest.mark.slow
@@ -197,17 +196,6 @@ def test_a_checkpoint_that_was_evicted_after_the_plan_is_trained_again_and_told_
         assert step.seconds == kept[step.key]
 
 
-def test_a_model_that_is_served_is_read_without_its_rows(tmp_path, monkeypatch) -> None:
-    context = epoch_context(tmp_path)
-    evaluate(context, query_of(context, "sgd"))
-    read: list[str] = []
-    part = Node.part
-    monkeypatch.setattr(Node, "part", lambda node, name: read.append(name) or part(node, name))
-    measured = replace(context, quantities=(Quantity("model_size_bytes"),))
-    assert all(step.hit for step in models_of(evaluate(measured, query_of(context, "sgd"))))
-    assert set(read) == {"estimator"}
-
-
 def test_the_note_of_a_trial_names_the_fold_that_is_trained(tmp_path, monkeypatch) -> None:
     noted: list[tuple[str, int]] = []
     monkeypatch.setattr(path_run, "note_step", lambda step, fold, _: noted.append((step, fold)))
@@ -314,14 +302,6 @@ def test_quantities_are_measured_of_the_model_at_hand_once(tmp_path) -> None:
         assert again.constraints == first.constraints
         sizes.append(first.constraints["model_size_bytes"])
     assert sizes[1] > 1.5 * sizes[0]
-    plain = epoch_context(tmp_path)
-    served = evaluate(replace(plain, quantities=quantities[:1]), query_of(plain, "boosting"))
-    assert served.constraints["model_size_bytes"] == sizes[1]
-    shutil.rmtree(store_of(context).files.path("records", "quantities"))
-    for entry in checkpoints(context):
-        store_of(context).forget(entry)
-    later = evaluate(context, query_of(context, "boosting"))
-    assert later.constraints["model_size_bytes"] == pytest.approx(sizes[1], rel=0.01)
 
 
 @pytest.mark.parametrize("model", [pytest.param("neighbours", marks=pytest.mark.full), "lbfgs"])
