@@ -288,7 +288,7 @@ def test_what_must_be_trusted_and_installed_is_named() -> None:
 def test_a_users_class_is_refused_by_its_step_and_trial() -> None:
     mine = load_user_code(MY_MODEL, "mine.py").Mine()
     model = ClassEnsemble.of_fitted([prepared(LogisticRegression()), prepared(mine)])
-    with pytest.raises(BadInput, match=r"'mine'.* trial 7 "):
+    with pytest.raises(BadInput, match=r"'mine'.* trial 7"):
         skops_file(model, [4, 7])
 
 

@@ -129,32 +129,19 @@ def test_labels_come_from_predict_where_it_disagrees_with_the_probabilities() ->
     assert (found.label != found.score.argmax(axis=1)).any()
 
 
-WRONG = [
-    ("Abstains", "-1 in 3 of 100 rows; the classes are"),
-    ("Codes", " in 100 of 100 rows; the classes are"),
-    ("Short", "99 of 100 rows"),
-    ("NotANumber", "nan in 1 of 100 rows"),
-    ("Missing", "<NA> in 1 of 100 rows"),
-    ("TwoColumns", "shape (100, 2)"),
-    (
-        "ProbabilitiesAsLabels",
-        "shape (100, {n}); expected one label for each row",
-    ),
-    ("Reordered", "in another order"),
-    ("OnlyOne", "for 100 rows"),
-    ("NanScores", "predict_proba returned nan in 1 of 100 rows"),
-    ("InfiniteDecision", "decision_function returned -inf in 1 of 100 rows"),
-    ("OneProbability", "predict_proba returned shape (100,); expected a column for each of {n}"),
-    ("OneProbabilityColumn", "predict_proba returned shape (100, 1); expected a column for each"),
-    ("ShortScores", "predict_proba returned 99 of 100 rows"),
-    ("MoreColumns", "expected a column for each of {n} classes"),
-    ("TextScores", "which is no number"),
-    ("ReversedWithoutClasses", "has no classes_, and the columns of predict_proba disagree"),
-]
+WRONG = {
+    "Abstains": "3 of 100", "Codes": "100 of 100", "Short": "99 of 100", "NotANumber": "nan in 1",
+    "Missing": "<NA> in 1", "TwoColumns": "(100, 2)", "ProbabilitiesAsLabels": "(100, {n})",
+    "Reordered": "another order", "OnlyOne": "100 rows", "NanScores": "predict_proba returned nan",
+    "InfiniteDecision": "decision_function returned -inf", "OneProbability": "(100,)",
+    "OneProbabilityColumn": "(100, 1)", "ShortScores": "99 of 100", "MoreColumns": "{n} classes",
+    "TextScores": "no number", "ReversedWithoutClasses": "no classes_",
+}  # fmt: skip
+"""By the name of a model: what the error has of what is wrong."""
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("name", "message"), WRONG)
+@pytest.mark.parametrize(("name", "message"), WRONG.items())
 def test_anything_else_is_an_error_that_names_the_model_and_the_value(name, message, kind) -> None:
     classes = KINDS[kind]
     model = fitted(getattr(models, name), classes)
@@ -193,11 +180,11 @@ def test_numbers_are_those_of_the_plain_model(name) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("NumberNan", "nan in 1 of 100 rows"),
-        ("NumberInfinite", "inf in 1 of 100 rows"),
-        ("NumberMissing", "nan in 1 of 100 rows"),
-        ("NumberText", "which is no number"),
-        ("NumberColumns", r"shape \(100, 2\)"),
+        ("NumberNan", "nan in 1"),
+        ("NumberInfinite", "inf in 1"),
+        ("NumberMissing", "nan in 1"),
+        ("NumberText", "no number"),
+        ("NumberColumns", r"\(100, 2\)"),
     ],
 )
 def test_numbers_that_are_none_are_named(name, message) -> None:
@@ -391,13 +378,13 @@ def test_scores_that_are_no_probabilities_are_taken_for_none(tmp_path, model, n_
 @pytest.mark.parametrize(
     ("model", "n_classes", "value"),
     [
-        ("Abstains", 3, "-1 in 3 of 32 rows"),
-        ("Abstains", 2, "-1 in 3 of 32 rows"),
-        ("Short", 2, "31 of 32 rows"),
-        ("NanScores", 3, "nan in 1 of 32 rows"),
-        ("OneProbabilityColumn", 2, "shape (32, 1)"),
-        ("NumberNan", 0, "nan in 1 of 32 rows"),
-        ("NumberColumns", 0, "shape (32, 2)"),
+        ("Abstains", 3, "-1 in 3"),
+        ("Abstains", 2, "-1 in 3"),
+        ("Short", 2, "31 of 32"),
+        ("NanScores", 3, "nan in 1"),
+        ("OneProbabilityColumn", 2, "(32, 1)"),
+        ("NumberNan", 0, "nan in 1"),
+        ("NumberColumns", 0, "(32, 2)"),
     ],
 )
 def test_a_trial_fails_with_the_value_that_is_no_prediction(

@@ -240,7 +240,7 @@ def test_a_failure_says_what_failed_where_and_keeps_what_was_made_before(tmp_pat
     came = outcome(context, query)
     assert isinstance(came, Failure)
     assert (came.kind, came.step, came.fold) == ("error", "rescale", 0)
-    assert came.message == "ValueError: standardize makes values that are not finite"
+    assert came.message.startswith("ValueError: standardize")
     assert "fit_transformer" in came.traceback
     assert came.cost_seconds > 0
     assert store_of(context).index.totals().count == 6
