@@ -15,11 +15,10 @@ from prefect_tune.storage import ArtifactStore, Made, StoreAddress, StoreRefused
 from prefect_tune.storage import database as database_module
 from prefect_tune.storage.cache.entry import Entry, Selection
 from prefect_tune.storage.cache.preview import preview
-from prefect_tune.storage.inspection import describe, find_artifacts, stats, verify
+from prefect_tune.storage.inspection import describe, stats, verify
 from prefect_tune.storage.key import artifact_folder
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.storage.private_folder import make_private, make_private_file
-from prefect_tune.storage.schema import publication_table
 from prefect_tune.storage.writer import MemoryTier
 
 
@@ -197,22 +196,6 @@ def test_selections_are_filtered_sorted_and_cut(store) -> None:
     assert keys(beginning="b", present_only=False) == ["b"]
 
 
-def test_what_must_be_made_is_noted_as_being_written(store) -> None:
-    kept = put(store, "a")
-
-    def look_up(name: str):
-        with store.database.write() as connection:
-            return store.index.look_up_to_make(connection, key_of(name), f"place-{name}")
-
-    assert look_up("a").parts == kept.parts
-    assert look_up("b") is None
-    store.forget(kept)
-    assert not look_up("a").is_present
-    with store.database.read() as connection:
-        places = set(connection.execute(publication_table.select()).scalars())
-    assert {"place-a", "place-b"} <= places
-
-
 def test_totals_have_what_is_not_written_yet(store) -> None:
     put(store, "a", seconds=2.0)
     use(store, "a")
@@ -327,14 +310,6 @@ def test_provenance_stands_beside_the_data(store) -> None:
     assert document["facts"] == {"rows": 1000}
     assert [f["name"] for f in document["files"]] == ["train"]
     assert Path(document["files"][0]["url"]).exists()
-
-
-def test_an_artifact_is_found_by_the_beginning_of_its_key(store) -> None:
-    put(store, "ab1")
-    put(store, "ab2")
-    assert [e.key[:3] for e in find_artifacts(store, "ab1")] == ["ab1"]
-    assert len(find_artifacts(store, "ab")) == 2
-    assert find_artifacts(store, "zz") == []
 
 
 def mode_of(folder: Path) -> int:

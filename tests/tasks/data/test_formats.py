@@ -209,30 +209,14 @@ def test_synthea_tables_become_events_of_codes(tmp_path) -> None:
     ]
 
 
-def test_what_data_is_taken_for(tmp_path) -> None:
-    log, labels = events()
-    log.to_csv(tmp_path / "log.csv", index=False)
-    log.rename(columns={"subject_id": "patient_id"}).to_parquet(tmp_path / "log.parquet")
-    table().to_csv(tmp_path / "table.csv", index=False)
-    labels.to_csv(tmp_path / "labels.csv", index=False)
-    (tmp_path / "parts").mkdir()
-    log.to_parquet(tmp_path / "parts" / "0.parquet")
-    seen = {
-        "log.csv": "events",
-        "log.parquet": "events",
-        "table.csv": "table",
-        "parts": "events",
-        str(write_meds(tmp_path / "meds")): "meds",
-        str(write_omop(tmp_path / "omop")): "omop",
-        str(write_synthea(tmp_path / "synthea")): "synthea",
-    }
-    for name, kind in seen.items():
-        given = Given(Location.at(str(tmp_path / name)))
-        assert recognise(given).name == kind
-        assert recognise(given, "events").name == "events"
-    log_csv, table_csv = (Location.at(str(tmp_path / name)) for name in ("log.csv", "table.csv"))
-    assert recognise(Given(log_csv, target="code")).name == "table"
-    assert recognise(Given(table_csv, labels="labels.csv")).name == "events"
+def test_what_a_file_is_taken_for_follows_from_the_options(tmp_path) -> None:
+    log, table_ = (Location.at(written_to(frame, tmp_path / name)) for frame, name in (
+        (events()[0], "log.csv"), (table(), "table.csv")))  # fmt: skip
+    assert recognise(Given(log)).name == "events"
+    assert recognise(Given(log, target="code")).name == "table"
+    assert recognise(Given(table_)).name == "table"
+    assert recognise(Given(table_, labels="labels.csv")).name == "events"
+    assert recognise(Given(table_), "events").name == "events"
 
 
 def omop_with(name: str, **columns: Any) -> Callable[[Path], Path]:

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,6 +46,12 @@ KNN = ("k_nearest", {"n_neighbors": 3, "weights": "uniform", "p": 2})
 
 
 PCA = ("pca", {"n_components": 0.9, "whiten": False})
+
+
+def path(context: StudyContext, **changes: Any) -> Query:
+    """A query of a path that has all steps but balancing, with some of them changed."""
+    usual = {"rescale": "standardize", "balance": "none", "preprocess": PCA, "fit_model": TREE}
+    return configured(context, **{**usual, **changes})
 
 
 def results(evaluation: Evaluation) -> tuple:
@@ -98,12 +105,8 @@ def test_cache_on_off_hit_and_missed_give_the_same_evaluation_to_the_last_bit(
 
 def test_a_prefix_is_made_once_for_all_that_begin_with_it(tmp_path) -> None:
     context = context_of(tmp_path)
-    first = configured(
-        context, rescale="standardize", balance="none", preprocess=PCA, fit_model=TREE
-    )
-    second = configured(
-        context, rescale="standardize", balance="none", preprocess=PCA, fit_model="gaussian_nb"
-    )
+    first = path(context)
+    second = path(context, fit_model="gaussian_nb")
     evaluate(context, first)
     steps = evaluate(context, second).steps
     assert [s.step for s in steps if not s.hit] == ["fit model"] * 3
@@ -113,9 +116,7 @@ def test_a_prefix_is_made_once_for_all_that_begin_with_it(tmp_path) -> None:
 
 def test_steps_that_hand_on_what_they_got_make_no_artifact(tmp_path) -> None:
     context = context_of(tmp_path)
-    query = configured(
-        context, rescale="none", balance="none", preprocess="none", fit_model="gaussian_nb"
-    )
+    query = path(context, fit_model="gaussian_nb", rescale="none", preprocess="none")
     assert {s.step for s in evaluate(context, query).steps} == {"impute", "encode", "fit model"}
 
 
@@ -124,9 +125,7 @@ def test_balancing_enters_the_keys_of_those_that_use_weights_and_of_no_others(tm
     keys = {}
     for balance in ("none", "weighting"):
         for model in (TREE, KNN):
-            query = configured(
-                context, rescale="minmax", balance=balance, preprocess=PCA, fit_model=model
-            )
+            query = path(context, fit_model=model, rescale="minmax", balance=balance)
             steps = evaluate(context, query).steps
             keys[balance, str(model)] = {s.step: s.key for s in steps if s.fold == 0}
     for model in (str(TREE), str(KNN)):
@@ -140,9 +139,7 @@ def test_values_that_the_data_clips_to_the_same_share_a_key(tmp_path) -> None:
     keys = []
     for n_neighbors in (85, 99):
         knn = ("k_nearest", {"n_neighbors": n_neighbors, "weights": "uniform", "p": 2})
-        query = configured(
-            context, rescale="none", balance="none", preprocess="none", fit_model=knn
-        )
+        query = path(context, fit_model=knn, rescale="none", preprocess="none")
         keys.append(evaluate(context, query).predictions)
     assert keys[0] == keys[1]  # 80 rows to train on
 
@@ -150,9 +147,7 @@ def test_values_that_the_data_clips_to_the_same_share_a_key(tmp_path) -> None:
 def test_another_study_seed_shares_what_is_not_random(tmp_path) -> None:
     context = context_of(tmp_path)
     other = replace(context, problem=replace(context.problem, seed=1))
-    query = configured(
-        context, rescale="standardize", balance="none", preprocess=PCA, fit_model=TREE
-    )
+    query = path(context)
     evaluate(context, query)
     missed = {s.step for s in evaluate(other, query).steps if not s.hit}
     assert missed == {"fit model"}
@@ -161,9 +156,7 @@ def test_another_study_seed_shares_what_is_not_random(tmp_path) -> None:
 def test_an_evicted_prefix_is_not_made_again_when_a_later_one_is_there(tmp_path) -> None:
     context = context_of(tmp_path)
     store = store_of(context)
-    query = configured(
-        context, rescale="standardize", balance="none", preprocess=PCA, fit_model=TREE
-    )
+    query = path(context)
     steps = evaluate(context, query).steps
     gone = [s.key for s in steps if s.step in ("impute", "encode", "rescale")]
     for entry in store.index.entries(gone).values():
@@ -179,14 +172,12 @@ def test_a_damaged_prefix_is_made_again_with_a_warning(tmp_path, caplog, step, p
     context = context_of(tmp_path)
     store = store_of(context)
     store.memory = MemoryTier(0)
-    first = configured(context, rescale="minmax", balance="none", preprocess=PCA, fit_model=TREE)
-    second = configured(
-        context, rescale="minmax", balance="none", preprocess=PCA, fit_model="gaussian_nb"
-    )
+    first = path(context, rescale="minmax")
+    second = path(context, fit_model="gaussian_nb", rescale="minmax")
     expected = results(evaluate(replace(context, use_cache=False), second))
     for key in {s.key for s in evaluate(context, first).steps if s.step == step}:
-        path = next(Path(store.files.path("cache", key[:2], key)).rglob(part))
-        path.write_bytes(path.read_bytes()[:-4] + b"oops")
+        file = next(Path(store.files.path("cache", key[:2], key)).rglob(part))
+        file.write_bytes(file.read_bytes()[:-4] + b"oops")
     with caplog.at_level(logging.WARNING):
         came = evaluate(context, second)
     assert results(came) == expected
@@ -234,9 +225,7 @@ def test_a_failure_says_what_failed_where_and_keeps_what_was_made_before(tmp_pat
     too_large = tmp_path / "too_large.csv"
     table().assign(c=np.linspace(-1e300, 1e300, 150)).to_csv(too_large, index=False)
     context = context_of(tmp_path, data=too_large)
-    query = configured(
-        context, rescale="standardize", balance="none", preprocess=PCA, fit_model=TREE
-    )
+    query = path(context)
     came = outcome(context, query)
     assert isinstance(came, Failure)
     assert (came.kind, came.step, came.fold) == ("error", "rescale", 0)
@@ -383,9 +372,7 @@ BAYES = "gaussian_nb"
 
 
 def query_of(context: StudyContext, model: object, subset: float = 1.0, draw: int = 0) -> Query:
-    whole = configured(
-        context, rescale="standardize", balance="none", preprocess="none", fit_model=model
-    )
+    whole = path(context, fit_model=model, preprocess="none")
     return replace(whole, subset=subset, subset_draw=draw)
 
 
@@ -441,9 +428,7 @@ def judged_context(folder: Path, *, trains_in_epochs: bool = False, **changes) -
 def judged_query(context: StudyContext, model: str | tuple = "gaussian_nb") -> Query:
     if context.epochs:
         return configured(context, rescale="standardize", fit_model="sgd")
-    return configured(
-        context, rescale="standardize", balance="none", preprocess="none", fit_model=model
-    )
+    return path(context, fit_model=model, preprocess="none")
 
 
 @pytest.fixture
