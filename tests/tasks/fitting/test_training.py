@@ -192,6 +192,7 @@ def test_repairs_are_fitted_once_and_stay_in_front_of_the_model() -> None:
     assert whole.curve[-1] == loss.loss(y, Predictions(label), 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "weights"),
     [
@@ -259,6 +260,7 @@ def fails_after(epochs: int, error: Exception) -> Any:
     return loss
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ITERATIVE)
 def test_a_loss_that_is_not_finite_ends_a_training_unless_it_is_the_first(path) -> None:
     how = recipe_of(path, {})

@@ -166,6 +166,7 @@ def test_an_evicted_prefix_is_not_made_again_when_a_later_one_is_there(tmp_path)
     assert not any(e.is_present for e in store.index.entries(gone).values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["train.parquet", "held_out.parquet"])
 @pytest.mark.parametrize("step", ["encode", "preprocess"])
 def test_a_damaged_prefix_is_made_again_with_a_warning(tmp_path, caplog, step, part) -> None:
@@ -198,6 +199,7 @@ def test_lost_predictions_are_made_again(tmp_path) -> None:
     assert verify(store_of(context)).is_sound
 
 
+@pytest.mark.slow
 def test_a_cache_too_small_for_anything_changes_nothing(tmp_path) -> None:
     context = context_of(tmp_path)
     query = draw(context, 5)
@@ -209,6 +211,7 @@ def test_a_cache_too_small_for_anything_changes_nothing(tmp_path) -> None:
     assert store_of(context).index.totals().refused > 0
 
 
+@pytest.mark.slow
 def test_costs_say_what_was_spent_and_what_it_would_have_been(tmp_path) -> None:
     context = context_of(tmp_path)
     query = draw(context, 1)
@@ -241,6 +244,7 @@ def test_a_failure_says_what_failed_where_and_keeps_what_was_made_before(tmp_pat
     assert [s.seconds for s in again.steps] == [s.seconds for s in came.steps]
 
 
+@pytest.mark.slow
 def test_the_first_folds_are_served_when_all_are_asked_for(tmp_path) -> None:
     context = context_of(tmp_path)
     query = draw(context, 1)
@@ -259,6 +263,7 @@ def test_the_first_folds_are_served_when_all_are_asked_for(tmp_path) -> None:
     assert {s.fold for s in first.steps} == {0}
 
 
+@pytest.mark.slow
 def test_quantities_are_measured_over_the_folds_evaluated(tmp_path) -> None:
     size = Quantity("model_size_bytes")
     context = replace(context_of(tmp_path), quantities=(size,))
@@ -283,6 +288,7 @@ def test_all_folds_are_not_asked_for_by_their_number(tmp_path) -> None:
         PathRun(context, replace(draw(context, 1), folds=3))
 
 
+@pytest.mark.slow
 def test_test_rows_have_no_part_in_the_search(tmp_path) -> None:
     context = context_of(tmp_path)
     store = store_of(context)
@@ -337,6 +343,7 @@ def drop_predictions(context: StudyContext, evaluation: Evaluation) -> None:
     assert not records.exists(predictions_record(evaluation.predictions[0]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 3])
 def test_predictions_that_were_dropped_are_made_again_by_the_same_model(tmp_path, seed) -> None:
     context = context_of(tmp_path)
@@ -380,6 +387,7 @@ def keys(evaluation: Evaluation) -> set[str]:
     return {step.key for step in evaluation.steps}
 
 
+@pytest.mark.slow
 def test_each_draw_has_prefixes_of_its_own_and_trials_of_one_draw_share_them(tmp_path) -> None:
     context = context_of(tmp_path)
     first = evaluate(context, query_of(context, BAYES, 0.5))
@@ -393,6 +401,7 @@ def test_each_draw_has_prefixes_of_its_own_and_trials_of_one_draw_share_them(tmp
     assert len({first.fold_losses, other.fold_losses}) == 2
 
 
+@pytest.mark.slow
 def test_a_model_of_a_subset_is_held_against_all_held_out_rows(tmp_path) -> None:
     context = context_of(tmp_path)
     store = store_of(context)
@@ -491,6 +500,7 @@ def test_a_missed_key_is_looked_up_when_it_is_planned_and_under_its_lease(
     assert {looked_up[step.key] for step in served.steps} == {1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use_cache", [True, False])
 @pytest.mark.parametrize("trains_in_epochs", [True, False])
 def test_predictions_of_a_model_that_was_fitted_are_not_read_back(
@@ -532,6 +542,7 @@ def test_a_quantity_that_fails_tells_of_its_own_error_alone(tmp_path, monkeypatc
     assert "RecordDamaged" not in failure.traceback
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trains_in_epochs", [True, False])
 def test_space_and_metric_are_resolved_once(tmp_path, monkeypatch, trains_in_epochs) -> None:
     context = judged_context(tmp_path, trains_in_epochs=trains_in_epochs)
@@ -555,6 +566,7 @@ def test_space_and_metric_are_resolved_once(tmp_path, monkeypatch, trains_in_epo
     assert count == {"space": 1, "metric": 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trains_in_epochs", [True, False])
 def test_a_record_is_linked_once_whether_it_is_written_or_served(
     tmp_path, linked, trains_in_epochs
@@ -568,6 +580,7 @@ def test_a_record_is_linked_once_whether_it_is_written_or_served(
         assert store_of(context).records.used_by(study) == sorted(records)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("serves_prefix", "most"), [(True, 30), (False, 28)])
 def test_a_missed_step_passes_through_few_files_before_it_is_fitted(
     tmp_path, serves_prefix, most
