@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from contracts.store import entry, put
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 from scipy import sparse
@@ -158,6 +158,7 @@ DTYPES = [np.float64, np.float32, np.int64, np.int32, np.int8, np.bool_]
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @given(data=st.data())
+@settings(max_examples=25)
 def test_dense_matrices_and_vectors_come_back_bit_by_bit(dtype, data) -> None:
     shapes = st_numpy.array_shapes(min_dims=1, max_dims=2, min_side=1, max_side=7)
     value = canonical(data.draw(st_numpy.arrays(dtype, shapes)))

@@ -271,6 +271,7 @@ def test_a_file_that_is_not_there_and_a_name_that_is_not_in_it_are_named(tmp_pat
         find_space(argument.replace(":space", ":Power"))
 
 
+@pytest.mark.slow
 def test_every_algorithm_of_the_catalogue_may_be_in_a_space_of_ones_own(tmp_path) -> None:
     (tmp_path / "own.py").write_text(
         "from dataclasses import replace\n"

@@ -181,6 +181,7 @@ def check_runs(case: Case, choices: Iterable[Choice], data: FoldData) -> None:
             assert came[1].score.shape == (12, 3)
 
 
+@pytest.mark.slow
 @every
 def test_it_runs_at_both_ends_of_its_ranges_and_repeats_itself_under_its_seed(case) -> None:
     kind, algorithm = case
@@ -229,6 +230,7 @@ def test_it_is_built_as_its_recipe_and_its_flags_say(case) -> None:
         assert can[algorithm.flags.weights]
 
 
+@pytest.mark.slow
 @every
 def test_it_takes_sparse_data_exactly_if_its_flag_says_so(case) -> None:
     kind, algorithm = case

@@ -193,6 +193,7 @@ def on_rows(
     return metric.loss(y[rows], Predictions(predicted.label[rows], score), n_classes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("name", [*WEIGHTED_OF_CLASSES, *LOOPED])
 def test_a_risk_is_the_metric_of_the_rows_drawn(name: str, n_classes: int) -> None:
@@ -211,6 +212,7 @@ def test_so_it_is_of_numbers(name: str) -> None:
     assert resampling.risks([predicted]) == pytest.approx(np.array(expected))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [n for n in WEIGHTED_OF_CLASSES if n not in MEANS and n not in ("auroc", "roc_auc")]
 )
@@ -287,6 +289,7 @@ def test_many_rows_are_weighed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None
     assert resampling.risks([predicted]) == pytest.approx(at_once)
 
 
+@pytest.mark.slow
 def test_an_evaluation_has_the_risks_that_the_method_asks_for(tmp_path: Path) -> None:
     context = replace(context_of(tmp_path), bootstraps=Bootstraps(400, 1.0))
     query = draw(context, 1)
@@ -313,6 +316,7 @@ def test_bootstraps_come_from_the_seed_of_the_study(tmp_path: Path) -> None:
     assert np.array_equal(first.counts[0], again.counts[0])
 
 
+@pytest.mark.slow
 def test_a_stretch_has_no_risks_and_the_full_training_those_of_its_best_epoch(
     tmp_path: Path,
 ) -> None:
