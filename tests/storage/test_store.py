@@ -38,6 +38,12 @@ def test_an_artifact_whose_record_is_gone_is_made_again(store) -> None:
     assert again is not None
 
 
+def test_what_was_made_before_the_lease_was_taken_is_served(store) -> None:
+    put(store, "a")
+    _, again = store.get_or_make(entry("a"), {}, made, is_missed=True)
+    assert again is None
+
+
 def test_what_is_cleared_takes_no_folder_from_those_who_write(store) -> None:
     kept = put(store, "a")
     temporary = Path(store.files.path("tmp"))
