@@ -265,6 +265,7 @@ def prepared(*steps: object) -> Pipeline:
     return make_pipeline(make_imputer(), make_encoder(), *steps).fit(X, y)
 
 
+@pytest.mark.slow
 def test_a_plain_pipeline_needs_no_type_of_ours() -> None:
     model = prepared(LogisticRegression())
     found = skops_file(model, [4])

@@ -313,6 +313,7 @@ def check_all(y: np.ndarray, predictions: Predictions, n_classes: int) -> None:
             assert metric.loss(y, predictions, n_classes) == pytest.approx(expected), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("target", "algorithm"), unique_models())
 def test_every_metric_of_a_model_of_the_catalogue_is_scikit_learns(target, algorithm) -> None:
     for n_classes, labels in LABELS.items() if target == "classes" else [(0, None)]:

@@ -241,7 +241,7 @@ def worker(tmp_path, monkeypatch) -> SimpleNamespace:
     monkeypatch.setattr(trial_note, "this_worker", lambda: worker)
     monkeypatch.setattr(trial_note, "TaskRunContext", context)
     monkeypatch.setattr(trial_note, "lead_group", lambda: None)
-    trial_note._trial_note.cache_clear()
+    trial_note._note_file.cache_clear()
     return worker
 
 
