@@ -317,6 +317,7 @@ def with_many_that_are_alike() -> tuple[HeldOut, int]:
     return held_out_of(y, y + rng.normal(size=(60, 120)), "r2", fold=np.arange(120) % 3), 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("world", "best"),
     [
@@ -335,6 +336,7 @@ def test_of_equals_the_simplest_is_chosen() -> None:
     assert best_kind({"single": 0.1 + 0.2, "greedy": 0.3, "agnostic": 0.3}) == "single"
 
 
+@pytest.mark.slow
 def test_choosing_among_noise_flatters_nobody() -> None:
     """The mean of 12 estimates has a standard error of 50/sqrt(12*150) = 1.2 percent."""
     nested, on_own_rows = [], []
