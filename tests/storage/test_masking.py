@@ -42,6 +42,7 @@ FORMER_USER = re.compile(
 PARTS = ["://", "Ab", *":@/?#a1_.+-\u017f '\""]
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(PARTS), max_size=24).map("".join))
 @example("1a://b:c@d").via("no scheme")
 @example("a.1://b:c@d a://b:1/c://d:e@@f@g")

@@ -73,6 +73,7 @@ def is_same(model: Pipeline, other: Pipeline, rows: pd.DataFrame = X) -> bool:
     return np.array_equal(model.predict_proba(rows), other.predict_proba(rows))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BEHIND)
 def test_what_only_guards_its_parent_becomes_that_parent(name) -> None:
     model = fitted_plain(*(make() for make in PREPARED), BEHIND[name], LogisticRegression())
@@ -319,6 +320,7 @@ def code(estimator: Any) -> str:
     return code_of(TrialPipeline(Pipeline([("fit model", estimator)]), "", ()), ["One step."])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "layout", ["dense", *(pytest.param(w, marks=pytest.mark.full) for w in ("sparse", "frame"))]
 )

@@ -117,6 +117,7 @@ def test_a_class_of_the_file_and_one_of_another_library_are_run_and_cached(tmp_p
     assert again.fold_losses == first.fold_losses
 
 
+@pytest.mark.slow
 def test_another_text_is_another_key(tmp_path) -> None:
     made = context(tmp_path)
     first = evaluate(made, query(made))
@@ -127,6 +128,7 @@ def test_another_text_is_another_key(tmp_path) -> None:
     assert {s.key for s in first.steps} & {s.key for s in second.steps}
 
 
+@pytest.mark.slow
 def test_an_edited_docstring_or_comment_finds_what_is_cached(tmp_path) -> None:
     made = context(tmp_path)
     evaluate(made, query(made))
@@ -440,6 +442,7 @@ def ordered_query(context, order, rescale="standardize"):
     )
 
 
+@pytest.mark.slow
 def test_steps_run_and_are_kept_in_their_order(made) -> None:
     one = evaluate(made, ordered_query(made, "rescale_before_project"))
     other = evaluate(made, ordered_query(made, "project_before_rescale"))

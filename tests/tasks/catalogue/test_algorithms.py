@@ -271,6 +271,7 @@ def test_it_needs_nonnegative_data_exactly_if_its_flag_says_so(case) -> None:
         bare.fit(data.train, data.y)
 
 
+@pytest.mark.slow
 @every_model
 def test_balancing_is_training_with_weights_of_inverse_frequency(case) -> None:
     """As scikit-learn itself fits it with the weight of each training row's class."""

@@ -481,6 +481,7 @@ FEW = settings(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(COLUMNS, min_size=1, max_size=4))
 @FEW
 def test_the_same_values_as_csv_and_as_parquet_have_the_same_digest(tmp_path, columns) -> None:

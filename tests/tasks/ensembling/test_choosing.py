@@ -166,6 +166,7 @@ def test_folds_count_alike_in_each_bootstrap() -> None:
     assert np.abs(alike - exact).max() > 0.1  # were each row to count alike
 
 
+@pytest.mark.slow
 def test_areas_are_resampled_within_the_classes() -> None:
     y = np.array([0, 0, 0, 1, 1])
     scores = np.array(
@@ -178,6 +179,7 @@ def test_areas_are_resampled_within_the_classes() -> None:
     assert exact.min() > 0.05
 
 
+@pytest.mark.slow
 @given(st.integers(0, 1000), st.floats(0.1, 10), st.floats(-10, 10))
 def test_the_unit_of_the_target_changes_nothing(seed: int, slope: float, shift: float) -> None:
     y, errors = np.arange(12.0), np.random.default_rng(seed).normal(size=(4, 12))
@@ -186,6 +188,7 @@ def test_the_unit_of_the_target_changes_nothing(seed: int, slope: float, shift: 
     assert agnostic_weights_of(after, 50) == pytest.approx(agnostic_weights_of(before, 50))
 
 
+@pytest.mark.slow
 @given(st.integers(0, 1000))
 def test_a_twin_halves_the_weight_and_changes_no_prediction(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -336,6 +339,7 @@ def test_of_equals_the_simplest_is_chosen() -> None:
     assert best_kind({"single": 0.1 + 0.2, "greedy": 0.3, "agnostic": 0.3}) == "single"
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_choosing_among_noise_flatters_nobody() -> None:
     """The mean of 12 estimates has a standard error of 50/sqrt(12*150) = 1.2 percent."""
@@ -351,6 +355,7 @@ def test_choosing_among_noise_flatters_nobody() -> None:
     assert (np.mean(on_own_rows, axis=0) < 42).all()  # what judging on the same rows would say
 
 
+@pytest.mark.slow
 def test_a_part_without_a_class_counts_for_no_kind() -> None:
     rng = np.random.default_rng(0)
     y, fold = np.zeros(90, dtype=int), np.arange(90) % 3

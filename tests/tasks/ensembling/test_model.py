@@ -31,6 +31,7 @@ def name_of(check) -> str:
     return check.func.__name__
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("estimator", "check"),
     [

@@ -121,6 +121,7 @@ def held_out(training: EpochTraining) -> bytes:
     return found.label.tobytes() + (b"" if found.score is None else found.score.tobytes())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("path", "arguments"), CASES)
 def test_training_that_is_gone_on_with_ends_as_if_never_interrupted(path, arguments) -> None:
     how = recipe_of(path, arguments)
@@ -132,6 +133,7 @@ def test_training_that_is_gone_on_with_ends_as_if_never_interrupted(path, argume
     assert pickle.dumps(trained(how, 10).estimator) == pickle.dumps(whole.estimator)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("path", "arguments"), CASES)
 def test_the_curve_is_the_loss_of_the_predictions_of_each_epoch(path, arguments) -> None:
     how = recipe_of(path, arguments)
@@ -151,6 +153,7 @@ def test_the_curve_is_the_loss_of_the_predictions_of_each_epoch(path, arguments)
             assert alone.score is None or again.score.tobytes() == alone.score.tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ITERATIVE)
 def test_a_full_training_has_exactly_the_rounds_that_are_configured(path) -> None:
     counted = ITERATIVE[path].rounds

@@ -194,6 +194,7 @@ def test_what_cannot_be_measured_on_the_data_is_refused(text, message) -> None:
         check_measurable(quantity, dataset(X, 3))
 
 
+@pytest.mark.slow
 def test_quantities_of_a_trial_are_measured_once_and_kept(tmp_path) -> None:
     limited = replace(context_of(tmp_path), quantities=(LATENCY, Quantity("model_size_bytes")))
     query = draw(limited, 0)
@@ -206,6 +207,7 @@ def test_quantities_of_a_trial_are_measured_once_and_kept(tmp_path) -> None:
     assert records.exists(quantity_record(key, LATENCY.digest))
 
 
+@pytest.mark.slow
 def test_a_quantity_asked_for_later_is_measured_of_what_was_kept(tmp_path) -> None:
     plain = context_of(tmp_path)
     query = draw(plain, 0)

@@ -194,7 +194,7 @@ def on_rows(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("n_classes", [2, pytest.param(3, marks=pytest.mark.full)])
 @pytest.mark.parametrize("name", [*WEIGHTED_OF_CLASSES, *LOOPED])
 def test_a_risk_is_the_metric_of_the_rows_drawn(name: str, n_classes: int) -> None:
     n_classes = 2 if name in OF_ONE_CLASS else n_classes

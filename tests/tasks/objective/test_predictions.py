@@ -295,7 +295,15 @@ def unique_models():
         for algorithm in space.steps[-1].algorithms:
             key = (space.target, algorithm.import_path, str(dict(algorithm.fixed)))
             found.setdefault(key, (space.target, algorithm))
-    return [pytest.param(*pair, id=f"{pair[1].id}-{key[1]}") for key, pair in found.items()]
+    usual = {"gaussian_nb", "kernel_svm", "k_nearest", "ridge"}
+    return [
+        pytest.param(
+            *pair,
+            id=f"{pair[1].id}-{key[1]}",
+            marks=() if pair[1].id in usual else pytest.mark.full,
+        )
+        for key, pair in found.items()
+    ]
 
 
 def check_all(y: np.ndarray, predictions: Predictions, n_classes: int) -> None:
@@ -348,10 +356,15 @@ def check_written(context, evaluation: Evaluation) -> None:
     check_all(*folds[0], n_classes)
 
 
-HARMLESS = ("Column", "ListOfLabels", "SeriesOfLabels", "FrameOfLabels", "ObjectLabels",
-            "ReversedClasses", "NoClasses", "EncodedClasses", "FloatLabels")  # fmt: skip
+HARMLESS = ["Column", "ReversedClasses", "NoClasses"]
+HARMLESS += [
+    pytest.param(name, marks=pytest.mark.full)
+    for name in ("ListOfLabels", "SeriesOfLabels", "FrameOfLabels", "ObjectLabels",
+                 "EncodedClasses", "FloatLabels")
+]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_classes", [pytest.param(2, marks=pytest.mark.full), 3])
 @pytest.mark.parametrize("model", HARMLESS)
 def test_a_model_that_answers_oddly_has_the_loss_of_the_plain_one(
@@ -365,6 +378,7 @@ def test_a_model_that_answers_oddly_has_the_loss_of_the_plain_one(
     assert found.fold_losses == plain.fold_losses
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["DuckTyped", "Decides", "ReversedDecision", "OneVsOne"])
 @pytest.mark.parametrize("n_classes", [pytest.param(2, marks=pytest.mark.full), 3])
 def test_scores_that_are_no_probabilities_are_taken_for_none(tmp_path, model, n_classes) -> None:
@@ -376,6 +390,7 @@ def test_scores_that_are_no_probabilities_are_taken_for_none(tmp_path, model, n_
     assert "needs probabilities" in needy.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "n_classes", "value"),
     [

@@ -69,7 +69,7 @@ def forget_models(context: StudyContext) -> None:
 @pytest.mark.parametrize(
     ("events", "n"),
     [
-        (False, 5),
+        (False, 3),
         (True, 2),
         pytest.param(False, 20, marks=pytest.mark.full),
         pytest.param(True, 8, marks=pytest.mark.full),
@@ -120,6 +120,7 @@ def test_steps_that_hand_on_what_they_got_make_no_artifact(tmp_path) -> None:
     assert {s.step for s in evaluate(context, query).steps} == {"impute", "encode", "fit model"}
 
 
+@pytest.mark.slow
 def test_balancing_enters_the_keys_of_those_that_use_weights_and_of_no_others(tmp_path) -> None:
     context = context_of(tmp_path)
     keys = {}
@@ -144,6 +145,7 @@ def test_values_that_the_data_clips_to_the_same_share_a_key(tmp_path) -> None:
     assert keys[0] == keys[1]  # 80 rows to train on
 
 
+@pytest.mark.slow
 def test_another_study_seed_shares_what_is_not_random(tmp_path) -> None:
     context = context_of(tmp_path)
     other = replace(context, problem=replace(context.problem, seed=1))
@@ -167,8 +169,14 @@ def test_an_evicted_prefix_is_not_made_again_when_a_later_one_is_there(tmp_path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", ["train.parquet", "held_out.parquet"])
-@pytest.mark.parametrize("step", ["encode", "preprocess"])
+@pytest.mark.parametrize(
+    ("step", "part"),
+    [
+        ("preprocess", "train.parquet"),
+        pytest.param("preprocess", "held_out.parquet", marks=pytest.mark.full),
+        pytest.param("encode", "train.parquet", marks=pytest.mark.full),
+    ],
+)
 def test_a_damaged_prefix_is_made_again_with_a_warning(tmp_path, caplog, step, part) -> None:
     context = context_of(tmp_path)
     store = store_of(context)
@@ -344,7 +352,7 @@ def drop_predictions(context: StudyContext, evaluation: Evaluation) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 3])
+@pytest.mark.parametrize("seed", [1, pytest.param(3, marks=pytest.mark.full)])
 def test_predictions_that_were_dropped_are_made_again_by_the_same_model(tmp_path, seed) -> None:
     context = context_of(tmp_path)
     query = draw(context, seed)
@@ -487,6 +495,7 @@ def linked(monkeypatch) -> Counter:
     return count
 
 
+@pytest.mark.slow
 def test_a_missed_key_is_looked_up_when_it_is_planned_and_under_its_lease(
     tmp_path, looked_up
 ) -> None:
@@ -501,8 +510,15 @@ def test_a_missed_key_is_looked_up_when_it_is_planned_and_under_its_lease(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("use_cache", [True, False])
-@pytest.mark.parametrize("trains_in_epochs", [True, False])
+@pytest.mark.parametrize(
+    ("trains_in_epochs", "use_cache"),
+    [
+        (False, True),
+        pytest.param(False, False, marks=pytest.mark.full),
+        (True, True),
+        pytest.param(True, False, marks=pytest.mark.full),
+    ],
+)
 def test_predictions_of_a_model_that_was_fitted_are_not_read_back(
     tmp_path, records_read, trains_in_epochs, use_cache
 ) -> None:
@@ -581,7 +597,9 @@ def test_a_record_is_linked_once_whether_it_is_written_or_served(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("serves_prefix", "most"), [(True, 30), (False, 28)])
+@pytest.mark.parametrize(
+    ("serves_prefix", "most"), [pytest.param(True, 30, marks=pytest.mark.full), (False, 28)]
+)
 def test_a_missed_step_passes_through_few_files_before_it_is_fitted(
     tmp_path, serves_prefix, most
 ) -> None:

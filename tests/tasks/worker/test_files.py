@@ -96,9 +96,9 @@ def test_files_of_writers_that_were_killed_long_ago_are_swept_and_no_others(tmp_
     note = NoteFile(of_living)
     make = "import os, sys; from pathlib import Path\n"
     make += "from prefect_tune.tasks.worker.trial_note import NoteFile\n"
-    make += "NoteFile(Path(sys.argv[1])); os._exit(0)"
-    for path in (of_killed, fresh):
-        subprocess.run([sys.executable, "-c", make, str(path)], check=True)
+    make += "notes = [NoteFile(Path(path)) for path in sys.argv[1:]]; os._exit(0)"
+    command = [sys.executable, "-c", make, str(of_killed), str(fresh)]
+    subprocess.run(command, check=True)
     for path in (of_living, of_killed):
         os.utime(path, (0, 0))
     trial_note.sweep(tmp_path, "*.note")
