@@ -139,6 +139,7 @@ def test_an_edited_docstring_or_comment_finds_what_is_cached(tmp_path) -> None:
     assert all(step.hit for step in evaluate(other, query(other)).steps)
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_a_process_that_never_saw_the_file_reads_what_it_made(tmp_path) -> None:
     made = context(tmp_path)

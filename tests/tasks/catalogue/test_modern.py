@@ -101,6 +101,7 @@ def combinations() -> Iterator[Any]:
         paths += [{"construct": c, "fit_model": t} for c in constructed for t in trees]
         for path in paths:
             is_usual = name == "modern" and path.keys() == {"fit_model"}
+            is_usual = is_usual and path["fit_model"] in (*trees, "logistic_regression")
             label = " ".join((name, *path.values()))
             yield pytest.param(name, path, id=label, marks=() if is_usual else pytest.mark.full)
 
@@ -268,6 +269,7 @@ print(json.dumps([missing_libraries("modern"), missing_libraries("flash"), space
 """
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_models_of_libraries_that_are_not_installed_are_left_out() -> None:
     program = WITHOUT.format(missing=["lightgbm", "catboost"])

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from command_line import CommandLine
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from inputs import BIG, codes_of, events, omop_tables, table, write_meds, write_omop, write_synthea
 
@@ -536,6 +536,7 @@ def test_a_time_is_taken_as_it_is(text, utc) -> None:
     assert utc_times(column(text), "log", at_end_of_day=True)[0] == pd.Timestamp(utc)
 
 
+@settings(max_examples=30)
 @given(st.dates(date(1900, 1, 1), date(2200, 1, 1)), st.sampled_from(["%Y-%m-%d", "%Y%m%d"]))
 def test_any_date_ends_before_the_next_one_starts(day, pattern) -> None:
     text = column(day.strftime(pattern))

@@ -285,6 +285,7 @@ def test_draws_are_independent_families() -> None:
     assert len(set.union(*drawn)) > 1950
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_another_process_takes_the_same_rows() -> None:
     code = (

@@ -70,7 +70,6 @@ def forget_models(context: StudyContext) -> None:
     ("events", "n"),
     [
         (False, 3),
-        (True, 2),
         pytest.param(False, 20, marks=pytest.mark.full),
         pytest.param(True, 8, marks=pytest.mark.full),
     ],
