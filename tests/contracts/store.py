@@ -21,6 +21,13 @@ from prefect_tune.storage.lease import Holder
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.storage.schema import publication_table
 
+POSTGRES_IN_FULL = pytest.mark.parametrize(
+    "either_address",
+    ["sqlite", pytest.param("postgresql", marks=[pytest.mark.slow, pytest.mark.full])],
+    indirect=True,
+)
+"""For tests with `either_address` or `either_store` whose mechanism does not differ by database."""
+
 
 def entry(key: str, **values: Any) -> Entry:
     plain = {"parent": None, "study": "s", "step": "rescale", "algorithm": "minmax", "fold": 0}

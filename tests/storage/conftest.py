@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,21 @@ def address(tmp_path: Path) -> StoreAddress:
 @pytest.fixture
 def store(address: StoreAddress) -> Iterator[ArtifactStore]:
     opened = ArtifactStore(address, memory_bytes=0)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def either_address(request: pytest.FixtureRequest, address: StoreAddress) -> StoreAddress:
+    """An empty store whose index is in its folder, or on a server."""
+    if request.param == "sqlite":
+        return address
+    return replace(address, database=request.getfixturevalue("postgres").new_database())
+
+
+@pytest.fixture
+def either_store(either_address: StoreAddress) -> Iterator[ArtifactStore]:
+    opened = ArtifactStore(either_address, memory_bytes=0)
     yield opened
     opened.close()
 

@@ -99,7 +99,10 @@ def _hear_earlier_warnings() -> None:
         pass
 
 
-@pytest.fixture(params=["moved", "empty", "a file", "another store", "copied"])
+OTHER_KINDS = ("empty", "a file", "another store", "copied")
+
+
+@pytest.fixture(params=["moved", *(pytest.param(k, marks=pytest.mark.full) for k in OTHER_KINDS)])
 def folder(request, tmp_path) -> Folder:
     return Folder(tmp_path / "store", request.param)
 

@@ -1,35 +1,28 @@
+"""Leases, their holders, and who waits for them."""
+
 import os
-import signal
 import subprocess
 import sys
 import textwrap
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from time import sleep
 
 import psutil
 import pytest
+from contracts.store import POSTGRES_IN_FULL, entry, made
 from processes import wait_for
-from sqlalchemy import select, update
+from sqlalchemy import event, select, update
 
 from prefect_tune.storage import ArtifactStore
-from prefect_tune.storage.database import Database
-from prefect_tune.storage.lease import Holder, LeaseBook, process_start
+from prefect_tune.storage.lease import Holder, LeaseBook, _holder, process_age, process_start
 from prefect_tune.storage.schema import lease_table, publication_table
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def store(request, address, postgres):
-    database = postgres.new_database() if request.param == "postgresql" else ""
-    opened = ArtifactStore(replace(address, database=database))
-    yield opened
-    opened.close()
-
-
 @pytest.fixture
-def book(store):
-    book = LeaseBook(store.database)
+def book(either_store):
+    book = LeaseBook(either_store.database)
     yield book
     book.close()
 
@@ -66,22 +59,22 @@ def test_whoever_waits_gets_its_turn(book) -> None:
     assert book.holder("a") is None
 
 
-def test_a_lease_that_is_not_renewed_expires(store) -> None:
-    short = LeaseBook(store.database, lease_seconds=0.3)
+def test_a_lease_that_is_not_renewed_expires(either_store) -> None:
+    short = LeaseBook(either_store.database, lease_seconds=0.3)
     short.close()  # it will not renew
     assert short.acquire("a")
-    other = LeaseBook(store.database)
+    other = LeaseBook(either_store.database)
     while not other.acquire("a"):
         sleep(0.05)
     other.close()
 
 
-def test_a_lease_that_is_renewed_lasts(store) -> None:
+def test_a_lease_that_is_renewed_lasts(either_store) -> None:
     def expires() -> float:
-        with store.database.read() as connection:
+        with either_store.database.read() as connection:
             return connection.execute(select(lease_table.c.expires)).scalar_one()
 
-    book = LeaseBook(store.database, lease_seconds=0.3)
+    book = LeaseBook(either_store.database, lease_seconds=0.3)
     assert book.acquire("a")
     for _ in range(2):
         before = expires()
@@ -89,67 +82,54 @@ def test_a_lease_that_is_renewed_lasts(store) -> None:
     book.close()
 
 
-def test_a_holder_that_was_killed_here_is_not_waited_for(store) -> None:
-    program = textwrap.dedent(f"""
-        import time
-        from prefect_tune.storage.database import Database
-        from prefect_tune.storage.lease import LeaseBook
-        book = LeaseBook(Database({store.database.url!r}), lease_seconds=600)
-        print(book.acquire("a"), flush=True)
-        time.sleep(600)
-    """)
-    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
-    assert process.stdout.readline() == "True\n"
-    book = LeaseBook(store.database)
-    assert not book.acquire("a")
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    process.stdout.close()
-    assert book.acquire("a")
-    book.close()
-
-
-def set_clock_forward(store: ArtifactStore, seconds: float) -> None:
+def set_clock_forward(either_store: ArtifactStore, seconds: float) -> None:
     """Let the database's clock say so much more, by letting all leases end so much earlier."""
-    with store.database.write() as connection:
+    with either_store.database.write() as connection:
         connection.execute(update(lease_table).values(expires=lease_table.c.expires - seconds))
 
 
-@pytest.mark.parametrize("seconds", [3_600, -3_600])
-@pytest.mark.parametrize("how", ["elsewhere", "here"])
-def test_who_lives_keeps_a_lease_whatever_the_clock_says(store, holding, how, seconds) -> None:
-    book, mine = LeaseBook(store.database), LeaseBook(store.database)
-    if how == "here":
-        assert mine.acquire("a")
-        holder = Holder.this_process()
-    else:
-        holder = Holder(Holder.this_process().host, holding.pid, process_start(holding.pid))
-    set_clock_forward(store, seconds)
-    assert not book.acquire("a")
-    assert book.holder("a") == holder
-    mine.close()
-    book.close()
-
-
 @pytest.fixture
-def holding(store, how):
+def holding(either_store) -> Iterator[subprocess.Popen[str]]:
     """A process that holds a lease, and does not renew it soon."""
     program = textwrap.dedent(f"""
         import time
         from prefect_tune.storage.database import Database
         from prefect_tune.storage.lease import LeaseBook
-        book = LeaseBook(Database({store.database.url!r}), lease_seconds=600)
+        book = LeaseBook(Database({either_store.database.url!r}), lease_seconds=600)
         print(book.acquire("a"), flush=True)
         time.sleep(600)
     """)
-    if how == "here":
-        yield None
-        return
     process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "True\n"
     yield process
     process.kill()
     process.communicate()
+
+
+@POSTGRES_IN_FULL
+@pytest.mark.slow
+def test_who_lives_keeps_a_lease_whatever_the_clock_says_until_it_dies(
+    either_store, book, holding
+) -> None:
+    for seconds in (3_600, -7_200):
+        set_clock_forward(either_store, seconds)
+        assert not book.acquire("a")
+    assert book.holder("a") == Holder(
+        Holder.this_process().host, holding.pid, process_start(holding.pid)
+    )
+    holding.kill()  # and nobody has asked yet how it ended
+    while psutil.Process(holding.pid).status() != psutil.STATUS_ZOMBIE:
+        sleep(0.01)
+    assert book.acquire("a")
+
+
+@pytest.mark.parametrize("seconds", [3_600, -3_600])
+def test_so_does_this_process(either_store, book, seconds) -> None:
+    mine = LeaseBook(either_store.database)
+    assert mine.acquire("a")
+    set_clock_forward(either_store, seconds)
+    assert not book.acquire("a")
+    mine.close()
 
 
 def test_a_machine_that_is_renamed_is_the_same() -> None:
@@ -160,62 +140,169 @@ def test_a_machine_that_is_renamed_is_the_same() -> None:
     assert not replace(renamed, host="other/ns/boot").is_alive()
 
 
-@pytest.mark.parametrize("how", ["elsewhere"])
-def test_one_that_ended_and_was_not_waited_for_holds_nothing(store, holding) -> None:
-    book = LeaseBook(store.database)
-    holding.kill()  # and nobody has asked yet how it ended
-    while psutil.Process(holding.pid).status() != psutil.STATUS_ZOMBIE:
-        sleep(0.01)
-    assert book.acquire("a")
-    book.close()
-
-
-def test_of_a_holder_elsewhere_a_lease_ends_by_the_clock_even_if_that_was_set_back(store) -> None:
+def test_of_a_holder_elsewhere_a_lease_ends_by_the_clock_even_if_that_was_set_back(
+    either_store,
+) -> None:
     elsewhere = Holder("another/machine", 1, 1.0)
     assert not elsewhere.is_dead()
     assert not elsewhere.is_alive()
-    book = LeaseBook(store.database, lease_seconds=0.5)
+    book = LeaseBook(either_store.database, lease_seconds=0.5)
     book.close()  # it will not renew
     assert book.acquire("a")
-    with store.database.write() as connection:
+    with either_store.database.write() as connection:
         connection.execute(update(lease_table).values(holder=elsewhere.to_text()))
-    set_clock_forward(store, -3_600)
+    set_clock_forward(either_store, -3_600)
     assert not book.acquire("a")
     while not book.acquire("a"):
         sleep(0.05)
 
 
-def test_what_a_live_process_writes_is_not_swept_whatever_the_clock_says(store) -> None:
-    store.index.journal.begin("cache/aa", "place")
-    with store.database.write() as connection:
+def test_what_a_live_process_writes_is_not_swept_whatever_the_clock_says(either_store) -> None:
+    either_store.index.journal.begin("cache/aa", "place")
+    with either_store.database.write() as connection:
         started = publication_table.c.started
         connection.execute(update(publication_table).values(started=started - 100 * 86_400))
-    assert store.index.journal.abandoned() == []
+    assert either_store.index.journal.abandoned() == []
     elsewhere = Holder("another/machine", 1, 1.0).to_text()
-    with store.database.write() as connection:
+    with either_store.database.write() as connection:
         connection.execute(update(publication_table).values(holder=elsewhere))
-    assert store.index.journal.abandoned() == [("cache/aa", "place")]
+    assert either_store.index.journal.abandoned() == [("cache/aa", "place")]
 
 
-def make_or_wait(url: str, log: str) -> None:
-    book = LeaseBook(Database(url))
-    with book.turn("made", lambda _: None):
-        made = Path(log).read_text()
-        if not made:
-            sleep(0.2)
-            Path(log).write_text(made + f"{os.getpid()}\n")
-    book.close()
+MAKE_OR_WAIT = """
+import os, sys
+from pathlib import Path
+from time import sleep
+from prefect_tune.storage.database import Database
+from prefect_tune.storage.lease import LeaseBook
+book = LeaseBook(Database(sys.argv[1]))
+log = Path(sys.argv[2])
+with book.turn("made", lambda _: None):
+    made = log.read_text()
+    if not made:
+        sleep(0.2)
+        log.write_text(made + f"{os.getpid()}\\n")
+book.close()
+"""
 
 
-def test_of_several_processes_one_makes_it(store, tmp_path) -> None:
+@POSTGRES_IN_FULL
+@pytest.mark.slow
+def test_of_several_processes_one_makes_it(either_store, tmp_path) -> None:
     log = tmp_path / "log"
     log.touch()
-    program = textwrap.dedent(f"""
-        import sys
-        sys.path[:0] = {[str(folder) for folder in Path(__file__).parents[:2]]!r}
-        from test_lease import make_or_wait
-        make_or_wait({store.database.url!r}, {str(log)!r})
-    """)
-    processes = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(4)]
-    assert [p.wait(timeout=60) for p in processes] == [0] * 4
+    command = [sys.executable, "-c", MAKE_OR_WAIT, either_store.database.url, str(log)]
+    processes = [subprocess.Popen(command) for _ in range(3)]
+    assert [p.wait(timeout=60) for p in processes] == [0] * 3
     assert len(log.read_text().splitlines()) == 1
+
+
+@pytest.fixture
+def moved_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a step of the clock by an hour does to what psutil says of every process."""
+    create_time = psutil.Process.create_time
+    monkeypatch.setattr(psutil.Process, "create_time", lambda self: create_time(self) + 3600)
+
+
+@pytest.mark.usefixtures("moved_clock")
+def test_a_live_process_is_alive_whatever_the_clock_says() -> None:
+    before = Holder.from_text(Holder.this_process().to_text())
+    _holder.cache_clear()
+    assert not before.is_dead()
+    assert Holder.this_process() == before
+
+
+def test_a_process_of_the_same_id_that_began_earlier_is_another_one() -> None:
+    mine = Holder.this_process()
+    assert Holder(mine.host, mine.pid, mine.started - 1).is_dead()
+    assert not Holder("elsewhere", mine.pid, mine.started - 1).is_dead()
+
+
+@pytest.mark.slow
+def test_processes_begin_one_after_the_other_and_grow_older() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        assert process_start(child.pid) >= process_start(os.getpid())
+        assert process_start(child.pid) == process_start(child.pid)
+        young = process_age(child.pid)
+        sleep(0.05)
+        assert young < process_age(child.pid) < process_age(os.getpid())
+        child.communicate(b"\n")
+    with pytest.raises(psutil.NoSuchProcess):
+        process_start(child.pid)
+
+
+@pytest.mark.slow
+def test_the_name_of_a_program_cannot_confuse_it() -> None:
+    """Its line in /proc has the name in parentheses, and names have parentheses and blanks."""
+    rename = "open('/proc/self/comm', 'w').write(') S 1 (x'); print(flush=True); input()"
+    command = [sys.executable, "-c", rename]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        start = process_start(child.pid)
+        assert child.stdout is not None
+        child.stdout.readline()
+        assert process_start(child.pid) == start
+        child.communicate(b"\n")
+
+
+def statements_of(thread: threading.Thread, either_store: ArtifactStore) -> list[str]:
+    """What a thread has the database do from now on."""
+    found: list[str] = []
+
+    def note(*about: object) -> None:
+        if threading.current_thread() is thread:
+            found.append(str(about[2]))
+
+    event.listen(either_store.database.engine, "before_cursor_execute", note)
+    return found
+
+
+def test_who_waits_reads_and_takes_no_lease_for_what_was_made_meanwhile(either_store) -> None:
+    going_on, came = threading.Event(), []
+
+    def make():
+        going_on.wait()
+        return made()
+
+    maker = threading.Thread(target=lambda: either_store.get_or_make(entry("a"), {}, make))
+    waiter = threading.Thread(
+        target=lambda: came.append(either_store.get_or_make(entry("a"), {}, made))
+    )
+    maker.start()
+    wait_for(lambda: either_store.leases.holder(f"artifact {entry('a').key}"))
+    statements = statements_of(waiter, either_store)
+    waiter.start()
+    wait_for(lambda: sum("FROM leases" in s for s in statements) > 5)  # it waits
+    going_on.set()
+    for thread in (maker, waiter):
+        thread.join(60)
+    ((kept, fresh),) = came
+    assert kept.is_present
+    assert fresh is None
+    assert sum("INTO leases" in s for s in statements) == 1  # its first attempt
+    assert not any(s.startswith("DELETE") for s in statements)
+
+
+def test_who_waits_for_one_that_fails_makes_it(either_store) -> None:
+    going_on, came = threading.Event(), []
+
+    def fail():
+        going_on.wait()
+        raise ValueError("no luck")
+
+    def try_it() -> None:
+        with pytest.raises(ValueError, match="no luck"):
+            either_store.get_or_make(entry("a"), {}, fail)
+
+    maker = threading.Thread(target=try_it)
+    waiter = threading.Thread(
+        target=lambda: came.append(either_store.get_or_make(entry("a"), {}, made))
+    )
+    maker.start()
+    wait_for(lambda: either_store.leases.holder(f"artifact {entry('a').key}"))
+    waiter.start()
+    going_on.set()
+    for thread in (maker, waiter):
+        thread.join(60)
+    ((kept, fresh),) = came
+    assert kept.is_present
+    assert fresh is not None

@@ -1,10 +1,17 @@
+"""Records: who uses them, and how they are written to a bucket."""
+
 import threading
 from pathlib import Path
+from threading import Barrier
+from uuid import uuid4
 
 import numpy as np
 import pytest
+from contracts.store import entry
+from services.faulty_bucket import faulty_bucket
 
-from prefect_tune.storage import ArtifactStore, RecordDamaged, StoreAddress
+from prefect_tune.storage import ArtifactStore, Made, RecordDamaged, StoreAddress
+from prefect_tune.storage.inspection import verify
 from prefect_tune.storage.records import _linked, _released
 
 
@@ -14,13 +21,6 @@ def test_a_record_is_read_back_whole_or_in_part(store) -> None:
     assert list(store.records.get("data/x", ["y"])) == ["y"]
     assert store.records.exists("data/x")
     assert store.records.is_whole("data/x")
-
-
-def test_a_record_put_again_replaces_the_first(store) -> None:
-    store.records.put("models/s", {"m": 1})
-    store.records.put("models/s", {"m": 2})
-    assert store.records.get("models/s") == {"m": 2}
-    assert len(store.records.ids()) == 1
 
 
 def test_a_damaged_record_is_an_error_that_names_it(store) -> None:
@@ -45,27 +45,31 @@ def test_a_record_goes_with_the_last_study_that_uses_it(store) -> None:
     assert not Path(store.files.path("records", "data", "shared")).exists()
 
 
-def test_bytes_of_records_are_not_bytes_of_the_cache(store) -> None:
-    store.records.put("data/x", {"y": np.zeros(1000)})
-    assert store.records.size_bytes() > 0
-    assert store.index.totals().cache_bytes == 0
-
-
-def test_of_two_that_release_a_record_at_once_the_last_one_takes_it_away(
-    tmp_path, postgres
+@pytest.mark.parametrize(
+    ("users", "first_change", "gone"),
+    [
+        (["one", "two"], lambda c: _released("one", ["data/x"], None, c), ["data/x"]),
+        (["two"], lambda c: _linked(["data/x"], "one", c), []),
+    ],
+    ids=["who releases last takes it away", "who is about to use it keeps it"],
+)
+def test_of_two_that_change_the_users_of_a_record_one_waits(
+    tmp_path, postgres, users, first_change, gone
 ) -> None:
     address = StoreAddress(str(tmp_path / "store"), postgres.new_database())
     first, second = ArtifactStore(address), ArtifactStore(address)
-    first.records.put("data/x", {"v": 1}, "one")
-    first.records.link(["data/x"], "two")
+    first.records.put("data/x", {"v": 1})
+    for user in users:
+        first.records.link(["data/x"], user)
+    released: list[str] = []
     with first.database.write() as connection:
-        assert _released("one", ["data/x"], None, connection) == {}
-        gone: list[str] = []
-        other = threading.Thread(target=lambda: gone.extend(second.records.release("two")))
+        first_change(connection)
+        other = threading.Thread(target=lambda: released.extend(second.records.release("two")))
         other.start()
         other.join(0.5)  # it waits, or has looked already
     other.join()
-    assert gone == ["data/x"]
+    assert released == gone
+    assert first.records.exists("data/x") == (not gone)
     for store in (first, second):
         store.close()
 
@@ -94,18 +98,38 @@ def test_a_record_is_linked_before_it_is_put(store) -> None:
     assert store.records.release("s") == ["predictions/a"]
 
 
-def test_who_releases_a_record_sees_that_another_is_about_to_use_it(tmp_path, postgres) -> None:
-    address = StoreAddress(str(tmp_path / "store"), postgres.new_database())
-    first, second = ArtifactStore(address), ArtifactStore(address)
-    first.records.put("data/x", {"v": 1}, "one")
-    with first.database.write() as connection:
-        _linked(["data/x"], "two", connection)
-        gone: list[str] = []
-        other = threading.Thread(target=lambda: gone.extend(second.records.release("one")))
-        other.start()
-        other.join(0.5)  # it waits, or has looked already
-    other.join()
-    assert gone == []
-    assert first.records.get("data/x") == {"v": 1}
-    for store in (first, second):
+PARTS = {"train": {"a": 1}, "held_out": {"b": 2}, "estimator": {"c": 3}}
+
+
+@pytest.mark.slow
+def test_all_files_are_written_at_the_same_time_and_then_the_index(tmp_path: Path) -> None:
+    with faulty_bucket() as proxy:
+        address = StoreAddress(f"s3://bucket/{uuid4().hex}", f"sqlite:///{tmp_path}/index.sqlite")
+        store, known = ArtifactStore(address, memory_bytes=0), []
+
+        def look() -> None:
+            known.append(store.index.entries([entry("a").key]))
+
+        proxy.meeting = Barrier(len(PARTS) + 1, action=look, timeout=60)  # and its provenance
+        kept = store.write(entry("a"), Made(PARTS, {}, 1.0), {})
+        assert known
+        assert not any(known)
+        proxy.meeting = None
+        assert store.read(kept, list(PARTS)) == PARTS
+        assert verify(store).is_sound
+        store.close()
+
+
+@pytest.mark.slow
+def test_many_records_go_with_few_requests(tmp_path: Path) -> None:
+    with faulty_bucket() as proxy:
+        address = StoreAddress(f"s3://bucket/{uuid4().hex}", f"sqlite:///{tmp_path}/index.sqlite")
+        store = ArtifactStore(address, memory_bytes=0)
+        for number in range(20):
+            store.records.put(f"predictions/{number}", {"label": [1], "score": [2]}, "s")
+        before = proxy.n_requests
+        assert len(store.records.release("s")) == 20
+        assert proxy.n_requests - before < 5
+        assert store.files.filesystem.find(store.files.path("records")) == []
+        assert store.index.journal.under_way() == []
         store.close()

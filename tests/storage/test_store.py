@@ -1,19 +1,25 @@
-"""Artifacts from their making to their loss, through the store."""
+"""Artifacts from their making to their loss, what is evicted for them, and how stores open."""
 
-import logging
-import os
-import shutil
+import stat
 import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
-from contracts.store import entry, made, present, put
+from contracts.store import entry, made, present, put, use
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
 
-from prefect_tune.storage import ArtifactStore, Made, StoreAddress
-from prefect_tune.storage.cache.entry import Entry
-from prefect_tune.storage.inspection import verify
+from prefect_tune.storage import ArtifactStore, Made, StoreAddress, StoreRefused, writer
+from prefect_tune.storage import database as database_module
+from prefect_tune.storage.cache.entry import Entry, Selection
+from prefect_tune.storage.cache.preview import preview
+from prefect_tune.storage.inspection import describe, stats, verify
 from prefect_tune.storage.key import artifact_folder
+from prefect_tune.storage.matrices import canonical
+from prefect_tune.storage.private_folder import make_private, make_private_file
+from prefect_tune.storage.writer import MemoryTier
 
 
 def folder_of(store: ArtifactStore, kept: Entry) -> Path:
@@ -26,41 +32,16 @@ def damage(path: Path) -> None:
     path.write_bytes(data)
 
 
-def test_what_was_written_is_read_back(store) -> None:
-    kept = put(store, "a")
-    found = store.index.entries([kept.key])[kept.key]
-    assert found.parts == kept.parts
-    assert found.summary == {"rows": 1000}
-    read = store.read(found, ["train"])
-    assert (read["train"] == made().parts["train"]).all()
-
-
-def test_memory_is_a_store_too() -> None:
-    store = ArtifactStore(StoreAddress("memory://test-memory"))
-    kept = put(store, "a")
-    assert (store.read(kept, ["train"])["train"] == made().parts["train"]).all()
-    assert verify(store).is_sound
-
-
-def test_an_artifact_is_made_once_and_then_served(store) -> None:
-    calls = []
-
-    def make() -> Made:
-        calls.append(1)
-        return made()
-
-    first, made_now = store.get_or_make(entry("a"), {}, make)
-    second, served = store.get_or_make(entry("a"), {}, make)
-    assert (len(calls), made_now is not None, served) == (1, True, None)
-    assert second.key == first.key
-    totals = store.index.totals()
-    assert (totals.hits, totals.misses, totals.seconds_saved) == (1, 1, 2.0)
-
-
 def test_an_artifact_whose_record_is_gone_is_made_again(store) -> None:
     store.get_or_make(entry("a"), {}, made)
     _, again = store.get_or_make(entry("a"), {}, made, is_whole=lambda: False)
     assert again is not None
+
+
+def test_what_was_made_before_the_lease_was_taken_is_served(store) -> None:
+    put(store, "a")
+    _, again = store.get_or_make(entry("a"), {}, made, is_missed=True)
+    assert again is None
 
 
 def test_what_is_cleared_takes_no_folder_from_those_who_write(store) -> None:
@@ -71,34 +52,6 @@ def test_what_is_cleared_takes_no_folder_from_those_who_write(store) -> None:
     store.files.clear("cache/aa/b", "never written")
     assert not Path(store.files.path(artifact_folder(kept.key))).exists()
     assert temporary.is_dir()
-
-
-def test_prune_leaves_records_alone(store) -> None:
-    store.records.put("data/x", {"y": np.arange(3)})
-    put(store, "a")
-    assert store.prune(0) == 1
-    assert store.records.get("data/x")["y"].tolist() == [0, 1, 2]
-
-
-@pytest.mark.parametrize("how", [damage, Path.unlink, lambda p: os.truncate(p, 10)])
-def test_a_damaged_artifact_is_a_miss_and_a_warning(store, caplog, how) -> None:
-    kept = put(store, "a")
-    how(folder_of(store, kept) / "train.parquet")
-    with caplog.at_level(logging.WARNING):
-        assert store.read(kept, ["train"]) is None
-    assert "is made again" in caplog.text
-    assert present(store) == set()
-    _, again = store.get_or_make(entry("a"), {}, made)
-    assert again is not None
-    assert verify(store).is_sound
-
-
-def test_a_cache_that_was_deleted_under_us_is_made_again(store) -> None:
-    kept = put(store, "a")
-    shutil.rmtree(store.files.path("cache"))
-    assert store.read(kept, ["train"]) is None
-    put(store, "a")
-    assert verify(store).is_sound
 
 
 def test_while_one_publishes_another_waits_and_is_served(store, address, monkeypatch) -> None:
@@ -152,3 +105,298 @@ def test_closing_waits_for_uses_that_another_thread_is_writing(store, monkeypatc
     closer.join(10)
     assert closed.is_set()
     assert store.database.engine.pool.checkedout() == 0
+
+
+def test_the_budget_holds_after_each_put(store) -> None:
+    size = put(store, "a").size_bytes
+    store.set_budget(2 * size + 10)
+    for i in range(10):
+        put(store, f"b{i}", n=500 + 100 * (i % 6))
+        on_disk = sum(
+            file.stat().st_size
+            for file in Path(store.files.path("cache")).rglob("*")
+            if file.is_file()
+        )
+        assert store.index.totals().cache_bytes == on_disk <= 2 * size + 10
+
+
+def test_what_is_larger_than_the_whole_budget_is_refused_and_evicts_nobody(store) -> None:
+    size = put(store, "a").size_bytes
+    store.set_budget(size)
+    kept = put(store, "b", n=5000)
+    assert not kept.is_present
+    assert present(store) == {"a"}
+    assert store.index.totals().refused == 1
+    assert store.index.entries([kept.key])[kept.key].summary == {"rows": 5000}
+
+
+def test_a_full_disk_keeps_the_cache_from_growing(store, monkeypatch, caplog) -> None:
+    monkeypatch.setattr(writer, "FREE_BYTES_KEPT", 10**18)
+    kept = put(store, "a")
+    assert not kept.is_present
+    assert "less than 1e+09 GB left" in caplog.text
+    assert stats(store)["refused"] == 1
+
+
+def key_of(name: str) -> str:
+    return entry(name).key
+
+
+def test_entries_are_found_by_key_however_many_are_asked_for(store, monkeypatch) -> None:
+    monkeypatch.setattr(database_module, "_KEYS_PER_QUERY", 2)
+    kept = [put(store, name) for name in ("a", "b", "c", "d", "e")]
+    asked = [*(e.key for e in kept), key_of("f")]
+    found = store.index.entries(asked)
+    assert {key: e.parts for key, e in found.items()} == {e.key: e.parts for e in kept}
+    for study in (kept[0].study, "another"):  # whoever made them
+        assert store.index.bytes_present(asked, study) == sum(e.size_bytes for e in kept)
+    assert store.index.entries([]) == {}
+    assert store.index.bytes_present([], "s") == 0
+
+
+def test_bytes_are_those_in_the_cache(store) -> None:
+    first, second = put(store, "a"), put(store, "b", step="encode")
+    assert store.index.bytes_by_step() == {
+        "rescale": first.size_bytes,
+        "encode": second.size_bytes,
+    }
+    store.forget(first)
+    assert store.index.bytes_by_step() == {"encode": second.size_bytes}
+    assert store.index.bytes_present([first.key, second.key], second.study) == second.size_bytes
+    assert store.index.totals().cache_bytes == second.size_bytes
+
+
+def test_a_study_is_known_by_what_it_made_last(store) -> None:
+    put(store, "a", study="one")
+    put(store, "b", study="one")
+    put(store, "b", study="two")
+    assert store.index.keys_of("one") == [key_of("a")]
+    assert store.index.keys_of("two") == [key_of("b")]
+    assert store.index.keys_of("three") == []
+
+
+def test_of_what_a_study_made_it_is_known_what_is_gone(store) -> None:
+    kept, gone = put(store, "a", study="one"), put(store, "b", study="one")
+    put(store, "c", study="two")
+    store.forget(gone)
+    assert sorted(store.index.made_by("one")) == [
+        ("rescale", "evicted", 1, gone.size_bytes), ("rescale", "present", 1, kept.size_bytes),
+    ]  # fmt: skip
+    assert store.index.made_by("three") == []
+
+
+def test_selections_are_filtered_sorted_and_cut(store) -> None:
+    small = put(store, "a", n=100)
+    large = put(store, "b", n=2000, algorithm="standardize", parent=small.key)
+    put(store, "c", n=500, step="encode")
+
+    def keys(**selection) -> list[str]:
+        return [e.key.rstrip("0") for e in store.index.select(Selection(**selection))]
+
+    assert keys(sort="size") == ["b", "c", "a"]
+    assert keys(sort="size", limit=2) == ["b", "c"]
+    assert keys(step="encode") == ["c"]
+    assert keys(algorithm="standardize") == keys(parent=small.key) == keys(beginning="b") == ["b"]
+    store.forget(large)
+    assert keys(beginning="b") == []
+    assert keys(beginning="b", present_only=False) == ["b"]
+
+
+def test_totals_have_what_is_not_written_yet(store) -> None:
+    put(store, "a", seconds=2.0)
+    use(store, "a")
+    store.index.usage.count_miss("rescale")
+    totals = store.index.totals()
+    assert (totals.hits, totals.misses, totals.count) == (1, 1, 1)
+    assert totals.seconds_saved == 2.0
+    assert totals.budget_bytes == store.index.budget_bytes()
+
+
+def test_uses_that_could_not_be_written_are_written_later(store) -> None:
+    kept = put(store, "a")
+    store.index.flush()
+    use(store, "a")
+    store.index.usage.count_miss("rescale")
+
+    def broken_off() -> None:
+        with store.index.changing() as connection:
+            store.index.write_usage(connection)
+            raise RuntimeError("broken off")
+
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="broken off"):
+            broken_off()
+    totals = store.index.totals()
+    assert (totals.hits, totals.misses) == (1, 1)
+    assert store.index.entries([kept.key])[kept.key].hits == 1
+
+
+def frozen(n: int) -> np.ndarray:
+    return canonical(np.zeros(n, dtype=np.int8))
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 60)), max_size=40))
+def test_it_never_holds_more_than_its_budget(puts) -> None:
+    tier = MemoryTier(100)
+    for place, n in puts:
+        tier.put(str(place), "x", frozen(n))
+        held = [tier.get(str(p), "x") for p in range(6)]
+        assert tier.size_bytes == sum(a.nbytes for a in held if a is not None) <= 100
+
+
+def test_the_least_recently_used_goes_first() -> None:
+    tier = MemoryTier(100)
+    tier.put("a", "x", frozen(50))
+    tier.put("b", "x", frozen(50))
+    tier.get("a", "x")
+    tier.put("c", "x", frozen(50))
+    assert tier.get("b", "x") is None
+    assert tier.get("a", "x") is not None
+
+
+def test_what_somebody_could_change_is_not_held() -> None:
+    tier = MemoryTier(10_000)
+    for value in (np.zeros(3), sparse.csr_array(np.eye(3)), [1, 2], "text"):
+        tier.put("a", "x", value)
+        assert tier.get("a", "x") is None
+    tier.put("a", "x", canonical(sparse.csr_array(np.eye(3))))
+    assert tier.get("a", "x") is not None
+
+
+def test_a_second_read_comes_from_memory_and_is_the_same(address) -> None:
+    store = ArtifactStore(address)
+    kept = put(store, "a")
+    store.memory.drop(kept.place)
+    first = store.read(kept, ["train"])["train"]
+    assert store.read(kept, ["train"])["train"] is first
+    assert not first.flags.writeable
+    store.close()
+
+
+def test_a_pickle_that_is_held_gives_each_reader_a_value_of_its_own(address) -> None:
+    store = ArtifactStore(address)
+    model = {"weights": np.arange(3.0), 1: "not JSON"}
+    kept = store.write(entry("m"), Made({"model": model}, {}, 1.0, held=("model",)), {})
+    unheld = store.write(entry("n"), Made({"model": model}, {}, 1.0), {})
+    assert store.memory.get(kept.place, "model") is not None
+    assert store.memory.get(unheld.place, "model") is None
+    store.files.delete(artifact_folder(kept.key))
+    one, other = (store.read(kept, ["model"])["model"] for _ in range(2))
+    assert one is not other
+    assert one["weights"].tolist() == other["weights"].tolist() == [0, 1, 2]
+    store.close()
+
+
+def test_an_empty_array_can_be_looked_at() -> None:
+    assert preview(np.empty(0))
+    assert preview(np.arange(3.0))
+
+
+def test_verify_tells_damaged_from_missing_from_orphaned(store) -> None:
+    damaged, missing = put(store, "a"), put(store, "b")
+    put(store, "c")
+    store.records.put("data/x", {"y": np.arange(3)})
+    damage(folder_of(store, damaged) / "train.parquet")
+    (folder_of(store, missing) / "train.parquet").unlink()
+    orphan = Path(store.files.path("cache", "ff", "ff" * 32))
+    orphan.mkdir(parents=True)
+    damage(next(Path(store.files.path("records", "data", "x")).rglob("y.parquet")))
+    found = verify(store)
+    assert found.checked == 4
+    assert found.damaged == [damaged.key, "data/x"]
+    assert found.missing == [missing.key]
+    assert found.orphans == [f"cache/ff/{'ff' * 32}"]
+    assert not found.is_sound
+
+
+def test_provenance_stands_beside_the_data(store) -> None:
+    kept = store.write(entry("a"), made(), {"dataset": "d", "steps": []})
+    document = describe(store, store.index.entries([kept.key])[kept.key])
+    assert document["lineage"] == {"dataset": "d", "steps": []}
+    assert document["facts"] == {"rows": 1000}
+    assert [f["name"] for f in document["files"]] == ["train"]
+    assert Path(document["files"][0]["url"]).exists()
+
+
+def mode_of(folder: Path) -> int:
+    return stat.S_IMODE(folder.stat().st_mode)
+
+
+def test_a_new_store_is_closed_to_other_users(tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "store"
+    store = ArtifactStore(StoreAddress(str(folder)))
+    assert mode_of(folder) == 0o700
+    store.close()
+
+
+def test_the_index_and_what_sqlite_lays_beside_it_are_closed_to_others(tmp_path: Path) -> None:
+    for address in (
+        StoreAddress(str(tmp_path / "store")),
+        StoreAddress(str(tmp_path / "other"), f"sqlite:///{tmp_path / 'named.sqlite'}"),
+    ):
+        store = ArtifactStore(address)
+        store.index.totals()
+        store.close()
+    (tmp_path / "store").chmod(0o755)
+    files = [*(tmp_path / "store").glob("index.sqlite*"), *tmp_path.glob("named.sqlite*")]
+    assert len(files) >= 2
+    assert {mode_of(file) for file in files} == {0o600}
+
+
+def with_another_index(address: StoreAddress, folder: Path) -> StoreAddress:
+    elsewhere = f"sqlite:///{folder}/other.sqlite"
+    ArtifactStore(StoreAddress(str(folder / "other"), elsewhere)).close()
+    return StoreAddress(address.url, elsewhere)
+
+
+def of_a_newer_format(address: StoreAddress, _: Path) -> StoreAddress:
+    path = Path(address.url, "store.json")
+    path.write_text(path.read_text().replace('"format":1', '"format":99'))
+    return address
+
+
+def in_a_file(_: StoreAddress, folder: Path) -> StoreAddress:
+    (folder / "file").write_text("")
+    return StoreAddress(str(folder / "file" / "store"))
+
+
+@pytest.mark.usefixtures("store")
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (with_another_index, "not belong together"),
+        (lambda a, f: StoreAddress(a.url, f"sqlite:///{f}/mistyped.sqlite"), r"mistyped\.sqlite"),
+        (lambda a, f: StoreAddress(str(f / "2"), f"sqlite:///{a.url}/index.sqlite"), "/store"),
+        (of_a_newer_format, "format 99"),
+        (in_a_file, "cannot be written"),
+        (lambda *_: StoreAddress("s3://bucket/store"), "--database"),
+    ],
+)
+def test_a_store_that_is_not_whole_or_not_ours_is_refused(
+    address, tmp_path, wrong, message
+) -> None:
+    with pytest.raises(StoreRefused, match=message):
+        ArtifactStore(wrong(address, tmp_path))
+    assert not (tmp_path / "mistyped.sqlite").exists()
+
+
+@pytest.mark.parametrize(
+    ("make", "modes", "remedy"),
+    [
+        (make_private, (0o755, 0o755), "chmod 700"),
+        (make_private, (0o755, 0o700), ""),
+        (make_private_file, (0o755, 0o644), "chmod 600"),
+        (make_private_file, (0o700, 0o644), ""),
+    ],
+)
+def test_what_others_can_enter_is_left_as_it_is_and_warned_of_once(
+    tmp_path, caplog, make, modes, remedy
+) -> None:
+    (around, mode), path = modes, tmp_path / "path"
+    path.mkdir() if make is make_private else path.touch()
+    path.chmod(mode)
+    tmp_path.chmod(around)
+    for _ in range(2):
+        make(path)
+    assert mode_of(path) == mode
+    assert [f"{remedy} {path}" in message for message in caplog.messages] == [True] * bool(remedy)

@@ -1,27 +1,34 @@
-"""The modern spaces on a table with gaps, categories, a constant column and unseen values."""
+"""The modern spaces on a rough table, and features constructed of tables and events."""
 
 import json
 import pickle
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from subprocess import run as run_process
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from inputs import write_meds
 from studies import evaluate, problem_of, store_of
 
-from prefect_tune.optimizers import Configuration, Query, Space
+from prefect_tune.optimizers import Query, Space
 from prefect_tune.optimizers.paths.table import PathTable, design_order
 from prefect_tune.optimizers.space.configuration import default_choice, default_configuration
 from prefect_tune.storage import StoreAddress
 from prefect_tune.storage.key import model_record
+from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.combinations import ArithmeticCombinations, CategoryInteractions
+from prefect_tune.tasks.catalogue.construction import EventAggregation
 from prefect_tune.tasks.catalogue.gaps_and_categories import imputer_with_indicators, target_encoder
 from prefect_tune.tasks.catalogue.spaces import SPACES, space_named
 from prefect_tune.tasks.data.dataset import load_dataset
+from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.table import like_training
 from prefect_tune.tasks.final_model import Member, keep_model
@@ -32,6 +39,8 @@ from prefect_tune.tasks.problem import StudyContext, open_store
 from prefect_tune.tasks.repairs import BoundCategories
 
 N = 120
+
+
 TABLES = ("modern", "modern_regression")
 
 
@@ -73,14 +82,28 @@ def with_algorithms(space: Space, **chosen: str) -> Query:
     return Query(default_configuration(space, space.settled(path)))
 
 
-MODELS = [(n, a.id) for n in TABLES for a in SPACES[n].steps[-1].algorithms]
-PREPARED = [
-    (n, step.name, a.id)
-    for n in TABLES
-    for step in SPACES[n].steps[:-1]
-    for a in step.algorithms
-    if not a.only_ignored
-]
+def combinations() -> Iterator[Any]:
+    """Every model, every choice before two plain ones, and constructed columns before trees."""
+    behind = {"modern": ("logistic_regression", "random_forest"),
+              "modern_regression": ("ridge", "extra_trees")}  # fmt: skip
+    for name in TABLES:
+        *before, last = SPACES[name].steps
+        paths = [{"fit_model": model.id} for model in last.algorithms]
+        paths += [
+            {step.name: algorithm.id, "fit_model": model}
+            for model in behind[name]
+            for step in before
+            for algorithm in step.algorithms
+            if not algorithm.only_ignored
+        ]
+        trees = [a.id for a in last.algorithms if len(a.ignores) > 1]
+        constructed = ("arithmetic", "interactions") if name == "modern" else ()
+        paths += [{"construct": c, "fit_model": t} for c in constructed for t in trees]
+        for path in paths:
+            is_usual = name == "modern" and path.keys() == {"fit_model"}
+            is_usual = is_usual and path["fit_model"] in (*trees, "logistic_regression")
+            label = " ".join((name, *path.values()))
+            yield pytest.param(name, path, id=label, marks=() if is_usual else pytest.mark.full)
 
 
 def plainly(path_run, position, _):
@@ -111,47 +134,16 @@ def check_final_model(context: StudyContext, query: Query) -> None:
         assert np.isfinite(predicted).all()
 
 
-@pytest.mark.parametrize(("name", "model"), MODELS)
-def test_every_model_is_fitted_kept_and_predicts_what_was_never_seen(contexts, name, model) -> None:
-    context = contexts[name]
-    query = with_algorithms(SPACES[name], fit_model=model)
-    came = evaluate(context, query)
-    assert np.isfinite(came.loss)
-    check_final_model(context, query)
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "path"), list(combinations()))
+def test_a_pipeline_is_fitted_kept_and_predicts_what_was_never_seen(contexts, name, path) -> None:
+    query = with_algorithms(SPACES[name], **path)
+    if SPACES[name].is_feasible(query.configuration.path):
+        assert np.isfinite(evaluate(contexts[name], query).loss)
+        check_final_model(contexts[name], query)
 
 
-@pytest.mark.parametrize("model", ["logistic_regression", "random_forest"])
-@pytest.mark.parametrize(("step", "algorithm"), [p[1:] for p in PREPARED if p[0] == "modern"])
-def test_every_choice_before_a_classifier_is_fitted(contexts, step, algorithm, model) -> None:
-    space = SPACES["modern"]
-    query = with_algorithms(space, **{step: algorithm, "fit_model": model})
-    if space.is_feasible(query.configuration.path):
-        assert np.isfinite(evaluate(contexts["modern"], query).loss)
-        check_final_model(contexts["modern"], query)
-
-
-@pytest.mark.parametrize("model", ["ridge", "extra_trees"])
-@pytest.mark.parametrize(
-    ("step", "algorithm"), [p[1:] for p in PREPARED if p[0] == "modern_regression"]
-)
-def test_every_choice_before_a_regressor_is_fitted(contexts, step, algorithm, model) -> None:
-    space = SPACES["modern_regression"]
-    query = with_algorithms(space, **{step: algorithm, "fit_model": model})
-    if space.is_feasible(query.configuration.path):
-        assert np.isfinite(evaluate(contexts["modern_regression"], query).loss)
-        check_final_model(contexts["modern_regression"], query)
-
-
-@pytest.mark.parametrize(
-    "model", [a.id for a in SPACES["modern"].steps[-1].algorithms if len(a.ignores) > 1]
-)
-@pytest.mark.parametrize("construct", ["arithmetic", "interactions"])
-def test_boosted_trees_take_what_was_constructed(contexts, construct, model) -> None:
-    query = with_algorithms(SPACES["modern"], construct=construct, fit_model=model)
-    assert np.isfinite(evaluate(contexts["modern"], query).loss)
-    check_final_model(contexts["modern"], query)
-
-
+@pytest.mark.full
 @pytest.mark.parametrize("model", [a.id for a in SPACES["modern_healthcare"].steps[-1].algorithms])
 def test_every_model_is_fitted_to_events(events_context, model) -> None:
     space = SPACES["modern_healthcare"]
@@ -166,28 +158,6 @@ def events_context(tmp_path_factory) -> StudyContext:
     source = Source(str(write_meds(folder / "meds")), labels="labels/task")
     space = space_named("modern_healthcare")
     return StudyContext("test", problem_of(source, open_store(address), space), address)
-
-
-def test_paths_that_differ_in_what_a_model_ignores_are_one_trial(contexts) -> None:
-    space, context = SPACES["modern"], contexts["modern"]
-    first = {
-        "construct": {"algorithm": "none"},
-        "impute": {"algorithm": "median"},
-        "encode": {"algorithm": "one_hot", "hyperparameters": {"min_frequency": 3}},
-        "rescale": {"algorithm": "power"},
-        "balance": {"algorithm": "weighting"},
-        "preprocess": {"algorithm": "none"},
-        "fit model": with_algorithms(space, fit_model="extra_trees").configuration.to_json()[
-            "fit model"
-        ],
-    }
-    second = {**first, "rescale": {"algorithm": "minmax"}}
-    queries = [Query(Configuration.from_json(d, space)) for d in (first, second)]
-    assert queries[0] == queries[1]
-    evaluate(context, queries[0])
-    again = evaluate(context, queries[1])
-    assert all(step.hit for step in again.steps)
-    assert {step.step for step in again.steps} == {"impute", "encode", "fit model"}
 
 
 def test_what_only_the_last_model_ignores_is_served_to_it(contexts) -> None:
@@ -299,6 +269,8 @@ print(json.dumps([missing_libraries("modern"), missing_libraries("flash"), space
 """
 
 
+@pytest.mark.full
+@pytest.mark.slow
 def test_models_of_libraries_that_are_not_installed_are_left_out() -> None:
     program = WITHOUT.format(missing=["lightgbm", "catboost"])
     ran = run_process([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -317,3 +289,71 @@ def test_versions_of_required_libraries_are_in_keys() -> None:
         )
         assert f"{name} " in how.library
         assert "prefect_tune " in how.library
+
+
+AGGREGATIONS = ("binary", "count", "sum", "average")
+
+
+def oracle(X: EventRows, min_frequency: int, aggregation: str) -> tuple[list[str], list[list]]:
+    """The same in plain Python: events of each row one after the other."""
+    events = list(X.events.itertuples(index=False))
+    of_row = [
+        [e for e in events if e.subject_id == r.subject_id and not e.time > r.prediction_time]
+        for r in X.rows.itertuples(index=False)
+    ]
+    patients: dict[str, set] = {}
+    for row in of_row:
+        for event in row:
+            patients.setdefault(event.code, set()).add(event.subject_id)
+    codes = sorted(code for code, having in patients.items() if len(having) >= min_frequency)
+
+    def cell(row: list, code: str) -> float:
+        mine = [e for e in row if e.code == code]
+        values = [e.value for e in mine if not np.isnan(e.value)]
+        if not mine or any(pd.isna(e.time) for e in mine) or aggregation == "binary":
+            return float(bool(mine))
+        if aggregation == "count":
+            return float(len(mine))
+        if aggregation == "sum":
+            return float(sum(values) + len(mine) - len(values))
+        return sum(values) / len(values) if values else 1.0
+
+    return codes, [[cell(row, code) for code in codes] for row in of_row]
+
+
+EVENTS = st.lists(
+    st.tuples(
+        st.integers(1, 4),
+        st.sampled_from([pd.NaT, *(pd.Timestamp(2020, 1, day) for day in range(1, 6))]),
+        st.sampled_from("ABCD"),
+        st.sampled_from([np.nan, -2.0, 0.0, 1.0, 3.5]),
+    ),
+    min_size=1,
+    max_size=30,
+)
+
+
+LABELS = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 6)), min_size=1, max_size=8)
+
+
+@settings(max_examples=40)
+@given(EVENTS, LABELS, st.integers(1, 3), st.sampled_from(AGGREGATIONS))
+def test_matrices_are_those_of_plain_python(events, labels, min_frequency, aggregation) -> None:
+    frame = pd.DataFrame(events, columns=["subject_id", "time", "code", "value"])
+    frame["time"] = frame["time"].astype("datetime64[us]")
+    rows = pd.DataFrame(labels, columns=["subject_id", "day"])
+    rows["prediction_time"] = pd.Timestamp(2019, 12, 31) + pd.to_timedelta(rows["day"], unit="D")
+    try:
+        X = EventRows.build(frame, rows.drop(columns="day"))
+    except BadInput:  # labels of patients without events before them
+        return
+    codes, expected = oracle(X, min_frequency, aggregation)
+    construct = EventAggregation(min_frequency, aggregation)
+    if not codes:
+        with pytest.raises(ValueError, match="no code"):
+            construct.fit(X)
+        return
+    assert construct.fit(X).codes_ == codes
+    made = construct.transform(X)
+    np.testing.assert_allclose(made.toarray(), expected, rtol=1e-12)
+    assert made.indices.dtype == made.indptr.dtype == np.int32  # as trees take it

@@ -1,12 +1,22 @@
-"""The spaces as the papers count them."""
+"""The spaces: as the papers count them, with digests that stay, in studies that have started."""
+
+import hashlib
+import json
+from dataclasses import replace
 
 import pytest
 from ConfigSpace.hyperparameters import CategoricalHyperparameter
 
 from prefect_tune.optimizers import Algorithm, UnknownName
+from prefect_tune.optimizers.space.configuration import default_choice
+from prefect_tune.optimizers.space.space import Space, Step
+from prefect_tune.storage.key import prefix_key
+from prefect_tune.tasks.catalogue import spaces
+from prefect_tune.tasks.catalogue.portfolios import PORTFOLIOS, portfolio_of
 from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES, SPACES, space_named
-from prefect_tune.tasks.fitting.memory_estimate import MEMORY_RULES
-from prefect_tune.tasks.fitting.recipe import TRANSFORMS
+from prefect_tune.tasks.fitting.memory_estimate import MEMORY_RULES, MatrixSummary
+from prefect_tune.tasks.fitting.recipe import TRANSFORMS, recipe
+from prefect_tune.tasks.problem import Problem, algorithm_ids
 
 TABLE_5 = {
     "rescale": {
@@ -50,25 +60,30 @@ TABLE_5 = {
 }
 """FLASH, Table 5: categorical and continuous (whole numbers included) hyperparameters."""
 
-COUNTS = {
-    "small": (120, 120, 17),
-    "flash": (1456, 1456, 102),
-    "healthcare": (2912, 2544, 104),
-    "regression": (728, 728, 98),
-    "admm": (108, 108, 37),
-    "admm_large": (6776, 6776, 93),
-    "svm": (1, 1, 2),
-    "svr": (1, 1, 3),
-    "random_forest": (1, 1, 3),
-    "gradient_boosting": (1, 1, 3),
-    "gradient_boosting_regressor": (1, 1, 3),
-    "random_forest_regressor": (1, 1, 3),
-    "mlp": (1, 1, 5),
-    "modern": (2040, 1896, 53),
-    "modern_healthcare": (240, 192, 50),
-    "modern_regression": (1308, 1236, 52),
+
+PINNED = {
+    "small": (120, 120, 17, "ca31fa430fad610e", "6fd1c6851e6af533"),
+    "flash": (1456, 1456, 102, "062e23b73b6e1f28", "a04f573325e64edd"),
+    "healthcare": (2912, 2544, 104, "e7d6c0f52761ef96", "e2b0a5a46dfd6d0f"),
+    "regression": (728, 728, 98, "4a185b6aa3496578", "3ff244cca75c16d2"),
+    "admm": (108, 108, 37, "6a42f3fc298e56a3", "fb4ad98a355e0d72"),
+    "admm_large": (6776, 6776, 93, "0cd85d00e7fe875d", "646fb211c7aca667"),
+    "svm": (1, 1, 2, "46a85c891597e1fe", "8d492486a5fa96cf"),
+    "svr": (1, 1, 3, "78d41d549e911b03", "b97cb1e7be102d6a"),
+    "random_forest": (1, 1, 3, "3c97088aaf7047bd", "cdd9121f567fa462"),
+    "gradient_boosting": (1, 1, 3, "3b9c4d0c97f5453f", "1a665d473a882609"),
+    "gradient_boosting_regressor": (1, 1, 3, "6c6fdf17f6db6494", "a50c62480405ef3d"),
+    "random_forest_regressor": (1, 1, 3, "8a288982f5bc3631", "04b3ca6fd9dcbad4"),
+    "mlp": (1, 1, 5, "8e3601bfe57f0c07", "3324b4d328957829"),
+    "modern": (2040, 1896, 53, "42cfb1acb6b69bdb", "d2dcdc6a1fd643c3"),
+    "modern_healthcare": (240, 192, 50, "7880f96d0cd10ab9", "e231b301d18b6fd2"),
+    "modern_regression": (1308, 1236, 52, "13265ebc1fba1840", "e54449bd5c934906"),
 }
-"""Paths, paths that can run, hyperparameters. ADMM's 36 and 92 leave out that of the imputer."""
+"""Paths, paths that can run, hyperparameters (ADMM's 36 and 92 leave out that of the imputer).
+
+Then digests: of the space, by which studies on disk name it, and of the effective values of its
+algorithms, by which artifacts are found.
+"""
 
 
 def kinds(algorithm: Algorithm) -> tuple[int, int]:
@@ -81,24 +96,6 @@ def test_every_row_of_flash_is_that_of_table_5() -> None:
     rows = {s.name: {a.id: kinds(a) for a in s.algorithms} for s in SPACES["flash"].searched}
     assert rows == TABLE_5
     assert [list(step) for step in rows.values()] == [list(step) for step in TABLE_5.values()]
-
-
-def test_totals_of_flash() -> None:
-    rows = [row for step in TABLE_5.values() for row in step.values()]
-    assert len(rows) == 33
-    assert [sum(column) for column in zip(*rows, strict=True)] == [30, 72]
-
-
-@pytest.mark.parametrize("name", SPACES)
-def test_counts_of_the_spaces(name) -> None:
-    space = SPACES[name]
-    assert (space.n_paths, space.n_feasible_paths, space.n_hyperparameters) == COUNTS[name]
-
-
-def test_healthcare_is_flash_behind_two_steps() -> None:
-    construct, densify, *rest = SPACES["healthcare"].steps
-    assert rest == list(SPACES["flash"].searched)
-    assert (construct.algorithms[0].n_hyperparameters, len(densify.algorithms)) == (2, 2)
 
 
 def test_what_is_kept_sparse_never_meets_a_dense_only_algorithm() -> None:
@@ -123,5 +120,119 @@ def test_defaults_fit_what_they_are_for() -> None:
 
 
 def test_an_unknown_space_is_answered_with_the_nearest() -> None:
-    with pytest.raises(UnknownName, match="Did you mean 'healthcare'"):
+    with pytest.raises(UnknownName, match="'healthcare'"):
         space_named("healthcar")
+
+
+DENSE = MatrixSummary(1000, 20, "dense", "float64", n_classes=3)
+
+
+SPARSE = MatrixSummary(300, 5000, "sparse", "float64", 0.01, 0.0, n_classes=2)
+
+
+PREFIX_KEY = "dd1f8c87423d6c8fd9714212c702836f4508c413fed936954b162963d1edb421"
+
+
+def recipes_digest(name: str) -> str:
+    """Of the default of each algorithm, on dense and sparse data, without library versions."""
+    documents = []
+    for step in SPACES[name].steps:
+        for algorithm in step.algorithms:
+            for summary in (DENSE, SPARSE) if algorithm.estimator else ():
+                for balanced in (False, True):
+                    made = recipe(algorithm, default_choice(algorithm), summary, balanced=balanced)
+                    documents.append(replace(made, library="").to_json(7))
+    return hashlib.sha256(json.dumps(documents, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_a_space_keeps_its_counts_and_digests(name) -> None:
+    space = SPACES[name]
+    counts = (space.n_paths, space.n_feasible_paths, space.n_hyperparameters)
+    assert (*counts, space.digest[:16], recipes_digest(name)) == PINNED[name]
+
+
+def test_a_lineage_keeps_its_key() -> None:
+    pca = SPACES["flash"].step("preprocess").algorithm("pca")
+    made = replace(recipe(pca, default_choice(pca), DENSE, balanced=False), library="sklearn 1")
+    steps = [{"step": "preprocess", **made.to_json(7)}]
+    lineage = {"dataset": "d", "split": "s", "fold": 0, "subset": 1.0, "subset_draw": 0}
+    assert prefix_key({**lineage, "steps": steps}) == PREFIX_KEY
+
+
+NAMES = ["modern", "modern_regression"]
+
+
+def test_the_modern_spaces_of_tables_have_one_and_together_they_are_small() -> None:
+    files = {path.stem for path in PORTFOLIOS.glob("*.json")}
+    assert files == {*NAMES, *(f"{name}_without_boosting" for name in NAMES)}
+    assert sum(path.stat().st_size for path in PORTFOLIOS.glob("*.json")) < 100_000
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_has_16_to_32_different_configurations_of_the_space(name) -> None:
+    portfolio = portfolio_of(SPACES[name])
+    assert 16 <= len(portfolio) == len(set(portfolio)) <= 32
+    assert len({c["fit model"].algorithm for c in portfolio}) >= 4
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_without_optional_libraries_there_are_as_many_which_need_none(name) -> None:
+    space = SPACES[name]
+    kept = {s.name: {a.id for a in s.algorithms if not a.requires} for s in space.searched}
+    plain, portfolio = portfolio_of(space.restricted_to(kept)), portfolio_of(space)
+    assert len(plain) == len(portfolio)
+    assert {c["fit model"].algorithm for c in plain} <= kept["fit model"]
+    assert any(c["fit model"].algorithm not in kept["fit model"] for c in portfolio)
+
+
+def test_other_spaces_have_none() -> None:
+    assert portfolio_of(SPACES["flash"]) == []
+    assert portfolio_of(replace(SPACES["small"], name="modern")) == []  # a user's own
+
+
+FLASH = spaces.space_named("flash")
+
+
+PROBLEM = Problem("d", "s", "flash", FLASH.digest, "error", 0, algorithms=algorithm_ids(FLASH))
+
+
+NEW = Algorithm(id="new", estimator="sklearn.naive_bayes.BernoulliNB")
+
+
+def changed(step: str, *algorithms: Algorithm) -> Space:
+    steps = [replace(s, algorithms=algorithms) if s.name == step else s for s in FLASH.steps]
+    return replace(FLASH, steps=tuple(steps))
+
+
+MODELS = FLASH.step("fit model").algorithms
+
+
+GROWN = changed("fit model", NEW, *MODELS)
+
+
+def test_a_study_keeps_its_space_when_the_catalogue_grows(monkeypatch) -> None:
+    monkeypatch.setitem(spaces.SPACES, "flash", GROWN)
+    found = PROBLEM.find_space()
+    assert GROWN.digest != found.digest == FLASH.digest
+    assert list(found.paths()) == list(FLASH.paths())
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        changed("fit model", replace(MODELS[0], fixed={"tol": 1}), *MODELS[1:]),
+        changed("fit model", *MODELS[1:]),
+        changed("fit model", *MODELS[1:], MODELS[0]),
+        changed("fit model", NEW),
+        replace(FLASH, steps=(Step("more", (NEW, replace(NEW, id="b"))), *FLASH.steps)),
+        replace(FLASH, steps=FLASH.steps[:2] + FLASH.steps[3:]),
+    ],
+    ids=["other", "fewer", "reordered", "all new", "a step more", "a step less"],
+)
+def test_a_space_that_changed_otherwise_shows_it_in_its_digest(space) -> None:
+    assert PROBLEM.as_started(space).digest != FLASH.digest
+
+
+def test_of_a_study_that_kept_no_algorithms_nothing_is_restricted() -> None:
+    assert replace(PROBLEM, algorithms=()).as_started(GROWN) is GROWN

@@ -1,11 +1,18 @@
+"""Splits of rows into folds and a test part, and nested subsets of a fold."""
+
+import subprocess
+import sys
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
+from prefect_tune.optimizers.space.configuration import ROWS_PER_CLASS
 from prefect_tune.storage import ArtifactStore, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
@@ -16,6 +23,7 @@ from prefect_tune.tasks.data.split import (
     import_split,
     load_split,
     make_split,
+    nested_subset,
     split_again,
 )
 
@@ -52,12 +60,6 @@ def test_rows_of_one_group_never_stand_in_two_folds(seed) -> None:
         assert len(set(split.fold[data.groups == group])) == 1
 
 
-@pytest.mark.parametrize("test_size", [0.1, 0.2, 0.25, 0.3, 0.4, 0.5])
-def test_the_test_part_of_groups_is_as_large_as_asked(test_size) -> None:
-    split = make_split(dataset(1200, per_group=4), 3, test_size, 0)
-    assert (split.fold == TEST).mean() == pytest.approx(test_size, abs=0.02)
-
-
 def test_a_split_comes_back_as_it_was(tmp_path) -> None:
     store = ArtifactStore(StoreAddress(str(tmp_path)))
     split = make_split(dataset(), 3, 0.2, 5)
@@ -72,38 +74,61 @@ def test_another_seed_is_another_split() -> None:
     assert len(digests) == 5
 
 
+def of_classes(*rows: int) -> Dataset:
+    """A data set with so many rows of each class."""
+    y = np.repeat(np.arange(len(rows)), rows).astype(np.int32)
+    return Dataset(
+        "d", "table", pd.DataFrame({"x": np.zeros(len(y))}), y, tuple("abcdefghij"[: len(rows)])
+    )
+
+
+def with_test_rows(data: Dataset, is_test: np.ndarray) -> Dataset:
+    return replace(data, is_test=is_test)
+
+
 @pytest.mark.parametrize(
-    ("n_folds", "test_size", "message"),
+    ("data", "options", "message"),
     [
-        (1, 0.2, "--folds 1: cross-validation takes 2 to 100"),
-        (3, -0.1, "--test-size -0.1: the share of test rows"),
-        (3, 0.7, "--test-size 0.7"),
-        (60, 0.2, "fewer than the 60 folds and the test part need"),
+        (dataset(), (1, 0.2, 0), "--folds 1"),
+        (dataset(), (3, -0.1, 0), "--test-size -0.1"),
+        (dataset(), (3, 0.7, 0), "--test-size 0.7"),
+        (dataset(), (60, 0.2, 0), "60 folds"),
+        (dataset(), (None, 0.2, 0, 0.0), "--holdout 0.0"),
+        (dataset(), (None, 0.2, 0, 0.9), "--holdout 0.9"),
+        (dataset(), (3, 0.2, 0, 0.2), "only one"),
+        (dataset(), (None, 0.2, 0, None), "only one"),
+        (of_classes(30, 4), (3, 0.5, 0), "class 'b'|cannot be split"),
+        (of_classes(*[4] * 10), (3, 0.2, 0), "3 folds"),
+        (of_classes(118, 2), (5, 0.2, 0), "class 'b'"),
+        (of_classes(57, 3), (3, 0.2, 0), "3 rows"),
+        (
+            with_test_rows(dataset(), (np.arange(120) >= 60) & (dataset().y == 0)),
+            (3, None, 0),
+            "one class",
+        ),
+        (with_test_rows(dataset(), dataset().y == 1), (3, None, 0), "class 'b'"),
     ],
 )
-def test_a_split_that_cannot_be_made_is_refused(n_folds, test_size, message) -> None:
+def test_a_split_that_cannot_be_made_is_refused(data, options, message) -> None:
     with pytest.raises(BadInput, match=message):
-        make_split(dataset(), n_folds, test_size, 0)
+        make_split(data, *options)
 
 
-def test_a_class_that_a_part_would_lack_is_named() -> None:
-    y = np.array([0] * 30 + [1] * 4, dtype=np.int32)
-    data = Dataset("d", "table", pd.DataFrame({"x": np.zeros(34)}), y, ("a", "b"))
-    with pytest.raises(BadInput, match=r"class 'b' has too few rows|cannot be split"):
-        make_split(data, 3, 0.5, 0)
+def test_without_a_test_part_a_class_needs_a_row_a_fold() -> None:
+    assert make_split(of_classes(57, 3), 3, 0, 0).n_folds == 3
 
 
-def test_more_classes_than_test_rows_are_refused() -> None:
-    y = np.repeat(np.arange(10), 4).astype(np.int32)
-    data = Dataset("d", "table", pd.DataFrame({"x": np.zeros(40)}), y, tuple(range(10)))
-    with pytest.raises(BadInput, match="cannot be split into 3 folds"):
-        make_split(data, 3, 0.2, 0)
-
-
-def test_a_class_that_is_too_rare_is_named() -> None:
-    data = dataset(share=0.02)
-    with pytest.raises(BadInput, match=r"class 'b' has \d rows, fewer than"):
-        make_split(data, 5, 0.2, 0)
+@pytest.mark.parametrize(
+    ("data", "fold", "message"),
+    [
+        (replace(of_classes(120), groups=np.repeat(np.arange(3), 40)), 40, "one way only"),
+        (of_classes(11, 1), 4, "class 'b'"),
+    ],
+)
+def test_another_split_that_cannot_be_made_is_refused(data, fold, message) -> None:
+    former = Split((np.arange(len(data)) // fold).astype(np.int16), 3, 0)
+    with pytest.raises(BadInput, match=message):
+        split_again(data, former)
 
 
 @pytest.mark.parametrize("per_group", [0, 4])
@@ -131,45 +156,11 @@ def test_given_test_rows_are_the_test_part(holdout) -> None:
     assert not set(split.training(0, data.y)) & set(np.flatnonzero(is_test))
 
 
-def test_given_test_rows_of_one_class_are_refused() -> None:
-    data = dataset()
-    is_test = (np.arange(120) >= 60) & (data.y == 0)
-    with pytest.raises(BadInput, match="all of one class"):
-        make_split(replace(data, is_test=is_test), 3, None, 0)
-
-
-def test_a_class_that_only_the_test_rows_have_is_named() -> None:
-    data = dataset()
-    with pytest.raises(BadInput, match="class 'b' has 0 rows, fewer than the 3 folds need"):
-        make_split(replace(data, is_test=data.y == 1), 3, None, 0)
-
-
-@pytest.mark.parametrize(
-    ("n_folds", "holdout", "message"),
-    [
-        (None, 0.0, "--holdout 0.0: the share of held-out rows"),
-        (None, 0.9, "--holdout 0.9"),
-        (3, 0.2, "use only one of them"),
-        (None, None, "use only one of them"),
-    ],
-)
-def test_a_hold_out_that_cannot_be_made_is_refused(n_folds, holdout, message) -> None:
-    with pytest.raises(BadInput, match=message):
-        make_split(dataset(), n_folds, 0.2, 0, holdout)
-
-
 def test_without_a_test_part_every_row_is_held_out_by_a_fold() -> None:
     split = make_split(dataset(60), 3, 0, 0)
     assert sorted(np.unique(split.fold)) == [0, 1, 2]
     assert len(split.held_out(REFIT)) == 0
     assert len(split.training(REFIT, np.zeros(60, dtype=np.int32))) == 60
-
-
-def test_without_a_test_part_a_class_needs_a_row_a_fold() -> None:
-    few = replace(dataset(60), y=np.r_[np.zeros(57), np.ones(3)].astype(np.int32))
-    assert make_split(few, 3, 0, 0).n_folds == 3
-    with pytest.raises(BadInput, match=r"3 rows, fewer than the 3 folds and the test part need"):
-        make_split(few, 3, 0.2, 0)
 
 
 @pytest.mark.parametrize("per_group", [0, 4])
@@ -215,14 +206,96 @@ def test_groups_are_dealt_with_their_classes_spread_as_evenly_as_some_draws_allo
     assert max(shares) - min(shares) < 0.3
 
 
-def test_groups_that_can_be_dealt_in_one_way_only_are_refused() -> None:
-    groups = np.repeat(np.arange(3), 40)
-    data = replace(dataset(120), groups=groups)
-    with pytest.raises(BadInput, match="the groups can be dealt to the folds in one way only"):
-        split_again(data, Split(groups.astype(np.int16), 3, 0))
+SHARES = st.floats(0.001, 1.0)
 
 
-def test_another_split_in_which_a_part_lacks_a_class_is_refused() -> None:
-    data = replace(dataset(12), y=np.array([0] * 11 + [1], dtype=np.int32))
-    with pytest.raises(BadInput, match="class 'b' has too few rows"):
-        split_again(data, Split(np.arange(12, dtype=np.int16) % 3, 3, 0))
+@st.composite
+def datasets(draw: st.DrawFn, *, is_pure: bool = False) -> Dataset:
+    """Rows by themselves or in groups of up to five; pure groups have rows of one class."""
+    n = draw(st.integers(60, 150))
+    rng = np.random.default_rng(draw(st.integers(0, 9)))
+    y = np.sort(rng.choice(3, n, p=(0.7, 0.2, 0.1)).astype(np.int32))
+    y[-12:], y[-24:-12] = 2, 1  # enough for the folds
+    groups = np.arange(n, dtype=np.int64) // draw(st.integers(1, 5))
+    if is_pure:
+        groups = groups * 3 + y
+    order = rng.permutation(n)
+    frame = pd.DataFrame({"x": np.arange(n)})
+    kept = draw(st.sampled_from((groups, None)))
+    y = np.sort(y)[order]
+    return Dataset("d", "table", frame, y, ("a", "b", "c"), None if kept is None else kept[order])
+
+
+def taken(
+    split: Split, data: Dataset, share: float, draw: int = 0, fold: int = 0
+) -> NDArray[np.intp]:
+    return split.training(fold, data.strata, share, draw, data.groups)
+
+
+def split_of(data: Dataset) -> Split:
+    return Split(np.arange(len(data)).astype(np.int16) % 3, 3, 0)
+
+
+@given(datasets(), SHARES, SHARES, st.integers(0, 3))
+def test_a_smaller_one_lies_in_a_larger_and_that_in_the_fold(data, first, second, draw) -> None:
+    small, large = sorted((first, second))
+    split = split_of(data)
+    inner, outer = taken(split, data, small, draw), taken(split, data, large, draw)
+    assert set(inner) <= set(outer) <= set(taken(split, data, 1.0))
+    assert (np.diff(inner) > 0).all()
+
+
+@given(datasets(is_pure=True), SHARES)
+def test_each_class_is_within_a_row_or_a_group_of_its_share(data, share) -> None:
+    split = split_of(data)
+    n = np.bincount(data.y[taken(split, data, share)], minlength=3)
+    of = np.bincount(data.y[taken(split, data, 1.0)], minlength=3)
+    largest = 1 if data.groups is None else np.unique(data.groups, return_counts=True)[1].max()
+    wanted = np.maximum(share * of, np.minimum(of, ROWS_PER_CLASS))
+    assert (np.abs(n - wanted) <= largest - 0.5).all()
+
+
+@given(datasets(), SHARES)
+def test_groups_are_whole(data, share) -> None:
+    split = split_of(data)
+    inner, whole = taken(split, data, share), taken(split, data, 1.0)
+    if data.groups is not None:
+        left = np.setdiff1d(whole, inner)
+        assert not set(data.groups[inner]) & set(data.groups[left])
+
+
+@given(st.integers(0, 50))
+def test_numbers_are_taken_from_all_of_their_range(seed) -> None:
+    y = np.random.default_rng(seed).normal(size=200)
+    data = Dataset("d", "table", pd.DataFrame({"x": y}), y, ())
+    split = make_split(data, 3, 0.2, 0)
+    n = np.bincount(data.strata[taken(split, data, 0.01)])
+    assert n.tolist() == [ROWS_PER_CLASS] * 10
+
+
+def test_draws_are_independent_families() -> None:
+    """Two of them share as many rows as chance has it, and each row is in some."""
+    data = Dataset(
+        "d", "table", pd.DataFrame({"x": range(3000)}), np.zeros(3000, dtype=np.int32), ("a",)
+    )
+    split = split_of(data)
+    drawn = [set(taken(split, data, 0.1, draw)) for draw in range(40)]
+    common = [len(a & b) for a, b in pairwise(drawn)]
+    assert abs(np.mean(common) - 20) < 2  # of 200 rows of 2,000, a tenth
+    assert len(set.union(*drawn)) > 1950
+
+
+@pytest.mark.full
+@pytest.mark.slow
+def test_another_process_takes_the_same_rows() -> None:
+    code = (
+        "import numpy as np\n"
+        "from prefect_tune.tasks.data.split import nested_subset\n"
+        "strata, groups = np.arange(90) % 3, np.arange(90) // 4\n"
+        "print(nested_subset(strata, groups, 0.2, np.random.default_rng(5)).tolist())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    strata, groups = np.arange(90) % 3, np.arange(90) // 4
+    here = nested_subset(strata, groups, 0.2, np.random.default_rng(5)).tolist()
+    assert done.stdout == f"{here}\n"
+    assert len(here) > 8

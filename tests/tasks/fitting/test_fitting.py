@@ -1,16 +1,37 @@
+"""How a step is fitted: effective values, seeds, versions, memory and threads."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from ConfigSpace import ConfigurationSpace, Float, Integer
+import scipy
+import sklearn
+from ConfigSpace import ConfigurationSpace, Float
 from scipy import sparse
+from sklearn.ensemble import BaggingClassifier, RandomForestClassifier
+from sklearn.preprocessing import PolynomialFeatures
 
 from prefect_tune.optimizers import Algorithm, Choice
-from prefect_tune.optimizers.space.configuration import default_choice
-from prefect_tune.tasks.catalogue import admm, classification, preprocessing
-from prefect_tune.tasks.fitting.fitting import FoldData, fit_model, fit_transformer
-from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
-from prefect_tune.tasks.fitting.recipe import effective_value, recipe, step_seed
+from prefect_tune.tasks import threads
+from prefect_tune.tasks.catalogue import admm, preprocessing
+from prefect_tune.tasks.catalogue.preprocessing import POLYNOMIAL
+from prefect_tune.tasks.fitting import versions as own_code
+from prefect_tune.tasks.fitting.fitting import FoldData, fit_transformer
+from prefect_tune.tasks.fitting.memory_estimate import (
+    MEMORY_RULES,
+    MatrixSummary,
+    WillNotFit,
+    check_memory,
+)
+from prefect_tune.tasks.fitting.recipe import effective_value, recipe
+from prefect_tune.tasks.fitting.versions import digest_of_own, library_of
+from prefect_tune.tasks.threads import one_thread, with_one_thread
+from prefect_tune.tasks.user_code import ProgramExit, exits_as_errors
 
 SUMMARY = MatrixSummary(100, 20, "dense", "float64")
 
@@ -41,31 +62,11 @@ def test_values_are_fitted_to_the_size_of_the_data(rule, value, effective) -> No
     assert with_rule(rule, value) == effective
 
 
-def test_values_that_are_fitted_to_the_same_are_the_same_recipe() -> None:
-    algorithm = Algorithm(
-        id="knn",
-        estimator="sklearn.neighbors.KNeighborsClassifier",
-        hyperparameters=ConfigurationSpace(space=[Integer("n_neighbors", (1, 1000))]),
-        transforms={"n_neighbors": "clip_n"},
-    )
-    first, second = (
-        recipe(algorithm, Choice("knn", (("n_neighbors", k),)), SUMMARY, balanced=False).to_json(1)
-        for k in (200, 300)
-    )
-    assert first == second
-
-
 def test_only_what_can_change_a_result_is_in_a_recipe() -> None:
     algorithm = Algorithm(id="pca", estimator="sklearn.decomposition.PCA")
     plain = recipe(algorithm, Choice("pca"), SUMMARY, balanced=False)
     assert plain.to_json(1) == plain.to_json(2)  # it takes no seed
     assert plain == recipe(algorithm, Choice("pca"), SUMMARY, balanced=True)  # nor weights
-
-
-def test_the_seed_of_a_step_depends_on_study_step_and_fold() -> None:
-    seeds = {step_seed(s, step, fold) for s in (0, 1) for step in ("a", "b") for fold in (0, 1)}
-    assert len(seeds) == 8
-    assert step_seed(0, "fit model", 2) == step_seed(0, "fit model", 2)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,7 @@ def test_the_seed_of_a_step_depends_on_study_step_and_fold() -> None:
             "sklearn.preprocessing.FunctionTransformer",
             {},
             np.array([[1.0, np.inf]] * 9),
-            "a makes values that are not finite",
+            "not finite",
         ),
     ],
 )
@@ -100,18 +101,6 @@ def test_the_number_of_classes_fits_a_value_and_is_not_kept_with_a_matrix() -> N
     assert effective_value("two_class_loss", "exponential", two) == "exponential"
     assert effective_value("two_class_loss", "exponential", three) == "log_loss"
     assert MatrixSummary(**three.to_json()) == SUMMARY
-
-
-@pytest.mark.parametrize("algorithm", [classification.SGD, classification.PASSIVE_AGGRESSIVE])
-def test_training_with_balanced_classes_can_go_on(algorithm) -> None:
-    matrix = np.random.default_rng(0).random((30, 2))
-    y = np.array(list("aaabaaaaac") * 3)
-    choice, summary = default_choice(algorithm), MatrixSummary.of(matrix)
-    data = FoldData(matrix, matrix, y, np.array(list("abc")))
-    made, _ = fit_model(recipe(algorithm, choice, summary, balanced=True), 0, data)
-    estimator = made.parts["estimator"]
-    before = estimator.coef_.copy()
-    assert not np.array_equal(estimator.partial_fit(matrix, y).coef_, before)
 
 
 SELECTIONS = [
@@ -136,3 +125,224 @@ def test_a_selection_that_no_column_passes_keeps_the_best_one(algorithm, values,
     kept = made.parts["train"]
     dense = kept.toarray() if sparse.issparse(kept) else kept
     assert dense.tolist() == matrix[:, [2]].tolist()
+
+
+SOLVERS = [f"numpy {np.__version__}", f"scipy {scipy.__version__}"]
+
+
+OWN = "prefect_tune.tasks.catalogue.preparation.make_imputer"
+
+
+REPAIRS = "prefect_tune.tasks.repairs.REPAIRS"
+
+
+def test_versions_of_numpy_and_scipy_are_in_keys_of_scikit_learns_steps() -> None:
+    library = library_of("sklearn.linear_model.LogisticRegression", lambda: None)
+    assert library.split(", ") == [f"sklearn {sklearn.__version__}", *SOLVERS]
+
+
+def test_a_step_of_ours_enters_by_its_text_and_the_versions_below_it() -> None:
+    library = library_of(OWN, lambda: None).split(", ")
+    assert library == [
+        f"prefect_tune {digest_of_own(OWN)}", *SOLVERS, f"sklearn {sklearn.__version__}"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "changed",
+    ["prefect_tune.tasks.repairs", "prefect_tune.tasks.catalogue.construction"],
+)
+def test_the_digest_changes_with_the_code_of_the_module_and_of_what_it_imports(
+    monkeypatch, changed
+) -> None:
+    before, of_others = digest_of_own(REPAIRS), digest_of_own(OWN)
+    text = own_code._text
+
+    def edited(module: str) -> str:
+        return text(module) + ("\nedited = 1" if module == changed else "")
+
+    digest_of_own.cache_clear()
+    monkeypatch.setattr(own_code, "_text", edited)
+    assert digest_of_own(REPAIRS) != before
+    assert digest_of_own(OWN) == of_others
+
+
+def estimated(algorithm, summary: MatrixSummary, **values: object) -> float:
+    how = recipe(algorithm, Choice(algorithm.id, tuple(values.items())), summary, balanced=False)
+    return how.memory(how.arguments, summary).size_bytes if how.memory else 0.0
+
+
+@pytest.mark.parametrize("degree", [2, 3])
+@pytest.mark.parametrize("interaction_only", [0, 1])
+@pytest.mark.parametrize("p", [1, 2, 7])
+def test_a_polynomial_is_estimated_to_the_column(degree, interaction_only, p) -> None:
+    made = PolynomialFeatures(
+        degree, interaction_only=bool(interaction_only), include_bias=False
+    ).fit_transform(np.ones((5, p)))
+    summary = MatrixSummary(5, p, "dense", "float64")
+    needed = estimated(POLYNOMIAL, summary, degree=degree, interaction_only=interaction_only)
+    assert needed == made.nbytes
+
+
+def test_a_sparse_polynomial_is_estimated_by_what_is_stored() -> None:
+    X = sparse.random_array((200, 50), density=0.1, rng=np.random.default_rng(0), format="csr")
+    made = PolynomialFeatures(2, include_bias=False).fit_transform(X)
+    needed = estimated(POLYNOMIAL, MatrixSummary.of(X), degree=2, interaction_only=0)
+    assert 0.5 * made.nnz * 12 < needed <= made.nnz * 12
+
+
+def test_what_will_not_fit_is_refused_with_the_figures_before_it_starts() -> None:
+    X = np.ones((30, 40))
+    summary = MatrixSummary.of(X)
+    choice = Choice("polynomial", (("degree", 3), ("interaction_only", 0)))
+    how = recipe(POLYNOMIAL, choice, summary, balanced=False)
+    y = np.array(["a", "b"] * 15)
+    data = FoldData(X, X, y, np.unique(y), memory_limit_bytes=1_000_000)
+    with pytest.raises(WillNotFit, match="12,340 columns"):
+        fit_transformer(how, 0, data)
+
+
+def test_the_limit_is_the_machines_memory_when_none_is_given() -> None:
+    summary = MatrixSummary(10**7, 10, "dense")
+    with pytest.raises(WillNotFit, match=r"1,600,000\.0 GB"):
+        check_memory("KernelPCA", MEMORY_RULES["kernel_matrix"], {}, summary)
+
+
+def test_writing_out_a_sparse_matrix_counts() -> None:
+    summary = MatrixSummary(10**6, 10**6, "sparse", "float64", 1e-6)
+    check_memory("SVC", None, {}, summary)
+    with pytest.raises(WillNotFit, match="1,000,000 columns"):
+        check_memory("SVC", None, {}, summary, repairs=["write_out"])
+
+
+ENDS = [SystemExit("I quit"), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit()]
+
+
+def raised(error: BaseException) -> None:
+    with exits_as_errors():
+        raise error
+
+
+@pytest.mark.parametrize("error", ENDS)
+def test_what_ends_programs_is_an_error_in_a_thread(error) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(raised, error).exception()
+    assert isinstance(found, ProgramExit)
+    assert f"raised {type(error).__name__}" in str(found)
+
+
+def test_in_the_main_thread_signals_stay_what_they_are() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        raised(KeyboardInterrupt())
+    with pytest.raises(ProgramExit, match="SystemExit: I quit"):
+        raised(SystemExit("I quit"))
+    with pytest.raises(ValueError, match="as it is"):
+        raised(ValueError("as it is"))
+
+
+LATE = """
+from threadpoolctl import threadpool_info
+from prefect_tune.tasks.threads import one_thread
+
+with one_thread():
+    assert threadpool_info() == []
+import numpy
+
+def counts():
+    return {library["num_threads"] for library in threadpool_info()}
+
+before = counts()
+assert before
+with one_thread():
+    assert counts() == {1}
+assert counts() == before
+"""
+
+
+LIGHTGBM = """
+import os, sys
+import numpy as np
+from sklearn.base import BaseEstimator
+from prefect_tune.tasks.threads import one_thread, with_one_thread
+
+X = np.random.default_rng(0).normal(size=(20_000, 20))
+y = X[:, 0] > 0
+
+class Own:
+    def fit(self, X, y):
+        import lightgbm
+        lightgbm.train({"verbose": -1}, lightgbm.Dataset(X, y), 20)
+
+def threads():
+    return len(os.listdir("/proc/self/task"))
+
+with one_thread():
+    if sys.argv[1] == "native":
+        estimator = Own()
+    else:
+        from lightgbm import LGBMClassifier
+        estimator = LGBMClassifier(n_estimators=20, verbose=-1)
+    before = threads()
+    with_one_thread(estimator).fit(X, y)
+    assert threads() == before, (before, threads())
+assert "OMP_NUM_THREADS" not in os.environ
+"""
+
+
+def run_fresh(script: str, *arguments: str, **variables: str) -> None:
+    """Run a script in a process whose environment says nothing of threads."""
+    environment = {k: v for k, v in os.environ.items() if k not in threads.THREAD_VARIABLES}
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        env={**environment, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_a_library_that_was_imported_since_has_one_thread_too() -> None:
+    run_fresh(LATE, OPENBLAS_NUM_THREADS="2")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["native", pytest.param("estimator", marks=pytest.mark.full)])
+def test_lightgbm_works_with_one_thread_where_it_is_loaded_late(way) -> None:
+    run_fresh(LIGHTGBM, way)
+
+
+class TellsWhatWasSet:
+    """An estimator as CatBoost's are."""
+
+    def __init__(self, depth=None, thread_count=None) -> None:
+        self.set = {"depth": depth} | ({"thread_count": thread_count} if thread_count else {})
+
+    def get_params(self, deep):  # noqa: ARG002
+        return self.set
+
+    def set_params(self, **parameters):
+        self.set |= parameters
+        return self
+
+
+def test_a_number_of_threads_that_was_left_open_is_one_and_others_stay() -> None:
+    inner = RandomForestClassifier()
+    outer = with_one_thread(BaggingClassifier(inner, n_jobs=2))
+    assert (outer.n_jobs, inner.n_jobs) == (2, 1)
+    assert with_one_thread(TellsWhatWasSet()).set == {"depth": None, "thread_count": 1}
+    assert with_one_thread(TellsWhatWasSet(thread_count=3)).set["thread_count"] == 3
+    assert with_one_thread("no estimator") == "no estimator"
+
+
+def test_variables_come_back_when_the_last_thread_leaves(monkeypatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    first, second = one_thread(), one_thread()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert os.environ["OMP_NUM_THREADS"] == "1"
+    second.__exit__(None, None, None)
+    assert os.environ["OMP_NUM_THREADS"] == "7"

@@ -1,14 +1,27 @@
+"""Losses: of held-out rows, of test rows, and in bootstraps."""
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import make_classification, make_regression
-from sklearn.linear_model import LinearRegression, LogisticRegression, Perceptron
-from sklearn.metrics import get_scorer, roc_auc_score
+from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LinearRegression, Perceptron
+from sklearn.metrics import f1_score, get_scorer, recall_score, roc_auc_score
+from studies import context_of, draw, epoch_context, evaluate, store_of, to_epoch
 
-from prefect_tune.optimizers import UnknownName
-from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.objective.metric import Predictions, metric_named
+from prefect_tune.optimizers.trials.objective import Bootstraps
+from prefect_tune.tasks.data.dataset import Dataset
+from prefect_tune.tasks.fitting.final_scoring import LossOnTest, loss_on_test
+from prefect_tune.tasks.objective.metric import Metric, Predictions, metric_named
 from prefect_tune.tasks.objective.predictions import predictions_of
-from prefect_tune.tasks.objective.scorers import OF_CLASSES
+from prefect_tune.tasks.objective.risk import Resampling
+from prefect_tune.tasks.objective.weighted import MEANS, WEIGHTED, weighted_areas
+from prefect_tune.tasks.trial.measuring import study_resampling
 
 RNG = np.random.default_rng(0)
 
@@ -28,48 +41,11 @@ def test_error_of_chance_is_that_of_the_largest_class() -> None:
     )
 
 
-def test_auroc_of_two_classes_is_scikit_learns() -> None:
-    y, p = RNG.integers(0, 2, 50), RNG.random(50)
-    score = np.column_stack([1 - p, p])
-    loss = metric_named("auroc").loss(y, Predictions(np.zeros(50, dtype=np.int32), score), 2)
-    assert loss == pytest.approx(1 - roc_auc_score(y, p))
-
-
-def test_auroc_of_several_classes_is_one_against_the_rest_weighted() -> None:
-    y, score = RNG.integers(0, 3, 60), RNG.dirichlet(np.ones(3), 60)
-    loss = metric_named("auroc").loss(y, Predictions(np.zeros(60, dtype=np.int32), score), 3)
-    expected = roc_auc_score(y, score, multi_class="ovr", average="weighted")
-    assert loss == pytest.approx(1 - expected)
-
-
-def test_auroc_of_labels_alone_is_that_of_their_ranks() -> None:
-    y = np.array([0, 0, 1, 1])
-    loss = metric_named("auroc").loss(y, Predictions(np.array([0, 1, 1, 1], dtype=np.int32)), 2)
-    assert loss == pytest.approx(0.25)
-
-
-def test_an_unknown_metric_is_answered_with_the_nearest() -> None:
-    with pytest.raises(UnknownName, match="Did you mean 'auroc'"):
-        metric_named("auc")
-
-
 OF_TWO = ("accuracy", "f1", "precision", "recall", "average_precision", "neg_log_loss",
           "neg_brier_score", "matthews_corrcoef", "balanced_accuracy", "roc_auc")  # fmt: skip
-OF_THREE = ("accuracy", "f1_macro", "f1_weighted", "neg_log_loss", "roc_auc_ovr", "top_k_accuracy")
+
+
 OF_NUMBERS = ("r2", "neg_mean_absolute_error", "neg_root_mean_squared_error", "explained_variance")
-
-
-@pytest.mark.parametrize(
-    ("name", "n_classes"), [*((n, 2) for n in OF_TWO), *((n, 3) for n in OF_THREE)]
-)
-def test_scorers_of_classes_are_scikit_learns(name, n_classes) -> None:
-    X, y = make_classification(
-        200, n_informative=5, n_classes=n_classes, flip_y=0.3, random_state=0
-    )
-    model = LogisticRegression().fit(X, y)
-    loss = metric_named(name).loss(y, predictions_of(model, X, np.unique(y)), n_classes)
-    score = get_scorer(name)(model, X, y)
-    assert loss == pytest.approx(-score if name.startswith("neg_") else 1 - score)
 
 
 @pytest.mark.parametrize("name", OF_NUMBERS)
@@ -109,32 +85,245 @@ def test_a_scorer_that_needs_probabilities_says_so() -> None:
         metric_named("neg_log_loss").loss(y, said, 2)
 
 
-def test_a_metric_of_two_classes_is_refused_for_three() -> None:
-    with pytest.raises(BadInput, match="--metric f1 is not defined for these 3 classes"):
-        metric_named("f1").objective(np.array([0, 1, 2, 2]), 3)
+@pytest.mark.parametrize("name", ["roc_auc_ovr", "roc_auc_ovo_weighted", "auroc", "d2_brier_score"])
+def test_a_score_that_one_class_leaves_undefined_is_no_number(name) -> None:
+    score = np.random.default_rng(0).dirichlet(np.ones(3), 40)
+    with pytest.raises(ValueError, match=name):
+        metric_named(name).loss(np.zeros(40, int), Predictions(score.argmax(axis=1), score), 3)
 
 
-def test_a_metric_that_all_models_win_is_refused() -> None:
-    with pytest.raises(
-        BadInput, match="--metric top_k_accuracy is not defined for these 2 classes"
+class LastRows:
+    """A split whose test rows are the last ten."""
+
+    def held_out(self, _: int) -> np.ndarray:
+        return np.arange(20, 30)
+
+
+class FirstColumn(DummyClassifier):
+    """Predicts the first column."""
+
+    def predict(self, X: Any) -> Any:
+        return self.classes_[np.asarray(X)[:, 0].astype(int)]
+
+
+def scored(name: str, test: list[int], predicted: list[int], classes: Any) -> LossOnTest:
+    y = np.array([*np.arange(20) % len(classes), *test])
+    X = pd.DataFrame({"a": [*y[:20], *predicted]})
+    model = FirstColumn(strategy="uniform", random_state=0).fit(X, np.array(classes)[y])
+    dataset = Dataset("d", "table", X, y.astype(np.int32), tuple(classes))
+    return loss_on_test(model, dataset, LastRows(), metric_named(name))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "name", ["recall", "average_precision", "roc_auc", "auroc", "d2_log_loss_score"]
+)
+def test_without_a_row_of_the_positive_class_it_is_undefined(name) -> None:
+    found = scored(name, [0] * 10, [0, 1] * 5, ["no", "yes"])
+    assert found.loss is None
+    assert "the test rows have no row of class yes" in found.undefined
+    assert name in found.undefined
+
+
+def test_without_a_true_or_predicted_positive_f1_is_undefined_and_with_one_it_is_0() -> None:
+    assert scored("f1", [0] * 10, [0] * 10, ["no", "yes"]).loss is None
+    y, predicted = [0] * 10, [0, 1] * 5
+    expected = 1 - f1_score(y, predicted)
+    assert scored("f1", y, predicted, ["no", "yes"]) == LossOnTest(expected)
+
+
+def test_a_class_without_rows_is_no_part_of_a_mean() -> None:
+    y, predicted = [0, 2] * 5, [0, 1, 2, 2, 0] * 2
+    found = scored("recall_macro", y, predicted, ["a", "b", "c"])
+    assert "no row of class b; recall_macro" in found.undefined
+    weighted = recall_score(y, predicted, average="weighted", zero_division=0)
+    assert scored("recall_weighted", y, predicted, ["a", "b", "c"]).loss == 1 - weighted
+
+
+WEIGHTED_OF_NUMBERS = tuple(n for n in WEIGHTED if metric_named(n).target == "numbers")
+
+
+WEIGHTED_OF_CLASSES = tuple(n for n in WEIGHTED if n not in WEIGHTED_OF_NUMBERS)
+
+
+OF_ONE_CLASS = ("f1", "jaccard", "precision", "recall", "roc_auc")
+
+
+LOOPED = ("d2_log_loss_score", "roc_auc_ovr")
+
+
+LOOPED_NUMBERS = ("explained_variance", "neg_median_absolute_error")
+
+
+def drawn(
+    metric: Metric,
+    y: np.ndarray,
+    n_classes: int,
+    bootstraps: Bootstraps = Bootstraps(20, 0.5),  # noqa: B008 - it is frozen
+    n_folds: int = 1,
+) -> Resampling:
+    """Bootstraps of rows that are dealt into folds in turn."""
+    held_out = [np.arange(fold, len(y), n_folds) for fold in range(n_folds)]
+    dataset: Any = SimpleNamespace(y=y, classes=tuple(range(n_classes)))
+    split: Any = SimpleNamespace(n_folds=n_folds, held_out=held_out.__getitem__)
+    return Resampling.of(dataset, split, metric, bootstraps, np.random.default_rng(0))
+
+
+def classes(n: int, n_classes: int, seed: int = 0) -> tuple[np.ndarray, Predictions]:
+    """True classes, and probabilities in hundredths, so that some are equal."""
+    rng = np.random.default_rng(seed)
+    y = np.append(np.arange(n_classes), rng.integers(0, n_classes, n - n_classes)).astype(np.int32)
+    score = rng.dirichlet(np.ones(n_classes), n)
+    score[np.arange(n), y] += 0.4
+    score = np.round(score / score.sum(axis=1, keepdims=True), 2)
+    score[:, -1] = 1 - score[:, :-1].sum(axis=1)
+    return y, Predictions(score.argmax(axis=1).astype(np.int32), np.clip(score, 0, 1))
+
+
+def numbers(n: int, seed: int = 0) -> tuple[np.ndarray, Predictions]:
+    rng = np.random.default_rng(seed)
+    y = rng.exponential(2.0, n)
+    return y, Predictions(np.abs(y + rng.normal(0, 0.5, n)))
+
+
+def on_rows(
+    metric: Metric, y: np.ndarray, predicted: Predictions, counts: np.ndarray, n_classes: int
+) -> float:
+    rows = np.repeat(np.arange(len(y)), counts)
+    score = None if predicted.score is None else predicted.score[rows]
+    return metric.loss(y[rows], Predictions(predicted.label[rows], score), n_classes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_classes", [2, pytest.param(3, marks=pytest.mark.full)])
+@pytest.mark.parametrize("name", [*WEIGHTED_OF_CLASSES, *LOOPED])
+def test_a_risk_is_the_metric_of_the_rows_drawn(name: str, n_classes: int) -> None:
+    n_classes = 2 if name in OF_ONE_CLASS else n_classes
+    metric, (y, predicted) = metric_named(name), classes(80, n_classes)
+    resampling = drawn(metric, y, n_classes)
+    expected = [on_rows(metric, y, predicted, c, n_classes) for c in resampling.counts[0]]
+    assert resampling.risks([predicted]) == pytest.approx(np.array(expected))
+
+
+@pytest.mark.parametrize("name", [*WEIGHTED_OF_NUMBERS, *LOOPED_NUMBERS])
+def test_so_it_is_of_numbers(name: str) -> None:
+    metric, (y, predicted) = metric_named(name), numbers(60)
+    resampling = drawn(metric, y, 0)
+    expected = [on_rows(metric, y, predicted, c, 0) for c in resampling.counts[0]]
+    assert resampling.risks([predicted]) == pytest.approx(np.array(expected))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", [n for n in WEIGHTED_OF_CLASSES if n not in MEANS and n not in ("auroc", "roc_auc")]
+)
+def test_classes_that_nobody_predicts_or_nobody_has(name: str) -> None:
+    n_classes = 2 if name in OF_ONE_CLASS else 4
+    y = np.arange(40, dtype=np.int32) % min(n_classes, 3)  # of four classes, one has no rows
+    y[:30] = 0
+    for predicted in (
+        Predictions(np.zeros(40, dtype=np.int32)),
+        Predictions(np.arange(40, dtype=np.int32)[::-1] % n_classes),
     ):
-        metric_named("top_k_accuracy").objective(np.array([0, 1, 1]), 2)
-    assert metric_named("top_k_accuracy").objective(np.array([0, 1, 2]), 3).chance > 0
+        metric = metric_named(name)
+        resampling = drawn(metric, y, n_classes, Bootstraps(20, 0.2))
+        expected = [on_rows(metric, y, predicted, c, n_classes) for c in resampling.counts[0]]
+        assert resampling.risks([predicted]) == pytest.approx(np.array(expected))
 
 
-@pytest.mark.parametrize("name", ["error", "auroc", *OF_CLASSES])
-def test_losses_of_classes_keep_their_bounds(name) -> None:
-    metric = metric_named(name)
-    rng = np.random.default_rng(1)
-    n_classes = 2
-    for _ in range(20):
-        y = np.concatenate([[0, 1], rng.integers(0, n_classes, 20)])
-        score = rng.dirichlet(np.full(n_classes, 0.3), len(y))
-        said = Predictions(score.argmax(axis=1).astype(np.int32), score)
-        assert metric.lower <= metric.loss(y, said, n_classes) <= metric.upper
+def test_areas_of_the_worked_example() -> None:
+    score = np.array([0.1, 0.4, 0.35, 0.8, 0.4, 0.7])
+    y = np.array([0, 0, 1, 1, 1, 0])
+    counts = np.array([[1, 1, 1, 1, 1, 1], [2, 0, 1, 1, 1, 1], [1, 2, 0, 1, 2, 0]])
+    areas = weighted_areas(score, y == 1, counts / counts.sum(axis=1, keepdims=True))
+    assert areas == pytest.approx([0.611111, 0.777778, 0.777778], abs=1e-6)
+    repeated = [roc_auc_score(np.repeat(y, c), np.repeat(score, c)) for c in counts]
+    assert areas == pytest.approx(repeated)
 
 
-@pytest.mark.parametrize("name", ["adjusted_rand_score", "positive_likelihood_ratio", "f1_samples"])
-def test_scorers_that_are_no_measure_of_predictions_are_unknown(name) -> None:
-    with pytest.raises(UnknownName, match=f"unknown metric '{name}'"):
-        metric_named(name)
+def test_without_draws_the_risk_is_the_loss_with_folds_counting_alike() -> None:
+    y, predicted = classes(50, 3)
+    metric = metric_named("error")
+    resampling = drawn(metric, y, 3, Bootstraps(1, 0.0), n_folds=3)
+    by_fold = [
+        Predictions(predicted.label[rows], None)
+        for rows in (np.arange(fold, 50, 3) for fold in range(3))
+    ]
+    losses = [
+        metric.loss(y[rows], p, 3)
+        for rows, p in zip((np.arange(f, 50, 3) for f in range(3)), by_fold, strict=True)
+    ]
+    assert resampling.risks(by_fold) == pytest.approx(np.mean(losses))
+
+
+@pytest.mark.parametrize(("share", "n_draws"), [(0.5, (12, 12)), (1.0, (25, 24))])
+def test_each_fold_has_its_share_of_draws(share: float, n_draws: tuple[int, int]) -> None:
+    y, _ = classes(49, 2)
+    resampling = drawn(metric_named("error"), y, 2, Bootstraps(7, share), n_folds=2)
+    for counts, n in zip(resampling.counts, n_draws, strict=True):
+        assert (counts.sum(axis=1) == n).all()
+    assert len({c.tobytes() for c in resampling.counts[0]}) == 7
+
+
+def test_a_mean_is_drawn_from_all_rows_and_any_other_metric_within_each_class() -> None:
+    y = np.array([1] * 2 + [0] * 58)
+    by_error = drawn(metric_named("error"), y, 2, Bootstraps(200, 0.5)).counts[0]
+    by_area = drawn(metric_named("auroc"), y, 2, Bootstraps(200, 0.5)).counts[0]
+    assert (by_error[:, :2].sum(axis=1) == 0).any()
+    assert (by_area[:, :2].sum(axis=1) == 1).all()
+    assert (by_area[:, 2:].sum(axis=1) == 29).all()
+
+
+def test_where_a_bootstrap_has_no_value_that_of_the_fold_stands_for_it() -> None:
+    y = np.array([1.0, 5.0])
+    predicted = Predictions(np.array([1.5, 4.0]))
+    metric = metric_named("r2")
+    resampling = drawn(metric, y, 0, Bootstraps(40, 0.5))  # of one draw each
+    assert resampling.risks([predicted]) == pytest.approx(metric.loss(y, predicted, 0))
+
+
+def test_many_rows_are_weighed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    y, predicted = classes(60, 2)
+    resampling = drawn(metric_named("auroc"), y, 2)
+    at_once = resampling.risks([predicted])
+    monkeypatch.setattr("prefect_tune.tasks.objective.risk._MOST_WEIGHTS", 3 * 60)
+    assert resampling.risks([predicted]) == pytest.approx(at_once)
+
+
+@pytest.mark.slow
+def test_an_evaluation_has_the_risks_that_the_method_asks_for(tmp_path: Path) -> None:
+    context = replace(context_of(tmp_path), bootstraps=Bootstraps(400, 1.0))
+    query = draw(context, 1)
+    told = evaluate(context, query)
+    assert len(told.risks) == 400
+    # Errors of 40 held-out rows in each of three folds: a deviation of 3 and a mean near the loss.
+    assert np.mean(told.risks) == pytest.approx(told.loss, abs=1.0)
+    assert 1 < np.std(told.risks) < 8
+    again = evaluate(context, query)
+    assert again.risks == told.risks
+    assert evaluate(replace(context, bootstraps=None), query).risks == ()
+    whole = evaluate(replace(context, bootstraps=Bootstraps(1, 0.0)), query)
+    assert whole.risks == pytest.approx((told.loss,))
+
+
+def test_bootstraps_come_from_the_seed_of_the_study(tmp_path: Path) -> None:
+    context = context_of(tmp_path)
+    store, few, metric = store_of(context), Bootstraps(3, 0.5), context.problem.find_metric()
+    first = study_resampling(context.problem, metric, store, few)
+    other = study_resampling(replace(context.problem, seed=1), metric, store, few)
+    assert not np.array_equal(first.counts[0], other.counts[0])
+    study_resampling.cache_clear()
+    again = study_resampling(context.problem, metric, store, few)
+    assert np.array_equal(first.counts[0], again.counts[0])
+
+
+@pytest.mark.slow
+def test_a_stretch_has_no_risks_and_the_full_training_those_of_its_best_epoch(
+    tmp_path: Path,
+) -> None:
+    context = epoch_context(tmp_path, bootstraps=Bootstraps(1, 0.0))
+    query = next(
+        q for q in (draw(context, seed) for seed in range(50)) if q.configuration.path[-1] == "sgd"
+    )
+    assert evaluate(context, to_epoch(query, 3)).risks == ()
+    full = evaluate(context, query)
+    assert full.risks == pytest.approx((full.loss,))

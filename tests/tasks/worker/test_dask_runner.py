@@ -65,7 +65,7 @@ def run_trials() -> tuple[UUID, list[str]]:
     return study()
 
 
-@pytest.mark.parametrize("way", ["lean", "stock"])
+@pytest.mark.parametrize("way", ["lean", pytest.param("stock", marks=pytest.mark.full)])
 def test_every_task_run_is_recorded_with_its_times(way, monkeypatch) -> None:
     if way == "stock":
         monkeypatch.setattr(dask_runner, "is_supported", lambda: False)

@@ -1,0 +1,171 @@
+"""Passwords in texts and in printed bytes."""
+
+import json
+import re
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from prefect_tune.storage import StoreAddress, StoreLost, StoreRefused
+from prefect_tune.storage.database import Database, DatabaseLost, DatabaseRefused
+from prefect_tune.storage.migrations.upgrade import bring_up_to_date
+from prefect_tune.storage.privacy.masking import (
+    MaskedStream,
+    has_password,
+    masked,
+    masked_values,
+    passwords_in,
+)
+from prefect_tune.tasks.bad_input import BadInput
+
+URL = "postgresql+psycopg://ann:se:cret@db.example:5432/tune"
+
+
+LETTERS = st.characters(categories=("Lu", "Ll", "Nd"), include_characters="-_.!$:@/+=")
+
+
+# `80/x@` may be a port with a path: such a password is taken for one.
+@given(st.text(LETTERS, min_size=1).filter(lambda word: not re.match(r"\d{1,5}/", word)))
+def test_a_password_is_never_shown(word: str) -> None:
+    shown = masked(f"at x://ann:{word}@db.example/tune now")
+    assert shown == "at x://ann:***@db.example/tune now"
+
+
+FORMER_USER = re.compile(
+    r"""(?P<before>\b[a-z][a-z0-9+.-]*://[^\s:/@"']*:)(?!\d{1,5}[/?#])(?P<password>[^\s"']+)(?=@)""",
+    re.IGNORECASE,
+)
+"""What finds users' passwords in one pattern, in a time that grows with the square of a word."""
+
+
+PARTS = ["://", "Ab", *":@/?#a1_.+-\u017f '\""]
+
+
+@pytest.mark.slow
+@given(st.lists(st.sampled_from(PARTS), max_size=24).map("".join))
+@example("1a://b:c@d").via("no scheme")
+@example("a.1://b:c@d a://b:1/c://d:e@@f@g")
+@settings(max_examples=300)
+def test_users_passwords_are_those_of_one_pattern(text: str) -> None:
+    assert masked(text) == FORMER_USER.sub(r"\g<before>***", text)
+    assert has_password(f"{text} ") >= (FORMER_USER.search(text) is not None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["a.", "a", "a://", "a://u:", "x:1@", "http://", "?a", "&a.", "@"])
+def test_long_words_take_no_longer_than_others(part: str) -> None:
+    """Where it grew with the square of their length, 2 MB would take hours."""
+    text = part * (2_000_000 // len(part))
+    assert len(masked(text)) <= len(text) + 3
+    assert has_password(text) in (True, False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the store s3://bucket/store cannot be read",
+        "postgresql+psycopg://ann@db.example:5432/tune",
+        "http://127.0.0.1:4200/api and a@b.example",
+        "sqlite:////data/store/index.sqlite",
+        "http://127.0.0.1:4200/runs/a@b",
+        "s3://bucket/store?endpoint=here&part=2",
+        "ridge (alpha=1.0, secretion=2, token=none)",
+    ],
+)
+def test_what_has_no_password_is_shown_as_it_is(text: str) -> None:
+    assert masked(text) == text
+    assert not has_password(text)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://AKIA:wJal/rXU+tnF=EMI@bucket/store",
+        "postgresql+psycopg://ann:hid/den@db/tune",
+        "postgresql+psycopg:///tune?user=ann&password=hidden",
+        "postgresql+psycopg://ann@db/tune?sslmode=require&sslpassword=hidden",
+        "https://acc.blob.core.windows.net/c/d.parquet?sv=2024&sig=hidden%3D",
+        "https://b.s3.amazonaws.com/d.csv?X-Amz-Credential=hidden&X-Amz-Signature=hidden",
+        "abfs://c@acc/d?account_key=hidden",
+        "s3://bucket/d?aws_secret_access_key=hidden",
+    ],
+)
+def test_keys_among_the_parameters_of_a_url_are_passwords_too(url: str) -> None:
+    assert has_password(url)
+    for shown in (masked(url), masked(f"{{'url': '{url}', 'mail': 'a@b'}} failed")):
+        assert "hid" not in shown
+        assert "wJal" not in shown
+        assert "EMI" not in shown
+    assert masked(json.dumps({"url": url, "mail": "a@b"})).endswith('"mail": "a@b"}')
+
+
+def test_all_texts_of_a_document_are_masked() -> None:
+    document = {"a": [URL, 1, None, {"b": (URL,)}]}
+    assert "cret" not in json.dumps(masked_values(document))
+    assert masked_values(document)["a"][1:3] == [1, None]
+
+
+def test_addresses_and_errors_do_not_show_it() -> None:
+    shown = [
+        repr(StoreAddress("ftp://ann:se:cret@files.example/store", URL)),
+        *(
+            str(error(f"no {URL}"))
+            for error in (StoreRefused, StoreLost, DatabaseRefused, BadInput)
+        ),
+        str(BadInput("cannot be used", option="database", value=URL)),
+    ]
+    for text in shown:
+        assert "cret" not in text
+        assert "ann:***@" in text
+
+
+def test_a_database_that_does_not_answer_is_named_without_it() -> None:
+    database = Database("postgresql+psycopg://ann:se:cret@127.0.0.1:1/tune")
+    with pytest.raises(DatabaseLost) as refused:
+        bring_up_to_date(database)
+    assert "cret" not in str(refused.value)
+    assert "ann:***@127.0.0.1" in str(refused.value)
+
+
+STREAMED_URL = "postgresql://me:gehéim@host/db"
+
+
+TEXT = f"step 1\n{STREAMED_URL} and ?password=geheim\r100 %"
+
+
+def through(stream: MaskedStream, *pieces: bytes) -> bytes:
+    return b"".join(map(stream.feed, pieces)) + stream.finish()
+
+
+def test_a_password_is_masked_wherever_the_stream_is_cut() -> None:
+    data, expected = TEXT.encode(), masked(TEXT).encode()
+    assert b"geh" not in expected
+    for cut in range(len(data)):
+        assert through(MaskedStream(), data[:cut], data[cut:]) == expected
+    assert through(MaskedStream(), *(bytes([byte]) for byte in data)) == expected
+
+
+def test_nothing_of_a_password_is_shown_before_its_end_is_known() -> None:
+    stream = MaskedStream()
+    assert stream.feed(b"to postgresql://me:geh") == b"to "
+    assert stream.finish() == b"postgresql://me:***"  # its writer was killed
+
+
+def test_a_known_password_is_masked_outside_urls() -> None:
+    secrets = list(passwords_in("postgresql://me:p%40ss%2Fword@host/db?password=other"))
+    data = b"I know p@ss/word, p%40ss%2Fword and other"
+    assert through(MaskedStream(secrets), data[:10], data[10:]) == b"I know ***, *** and ***"
+    assert not list(passwords_in("postgresql://me:abc@host/db"))  # too many words would go
+
+
+@pytest.mark.parametrize("data", [bytes(range(128, 256)), b"\xff\xfe\n\x00", "é".encode() * 3])
+def test_bytes_that_are_no_text_pass_unchanged(data) -> None:
+    assert through(MaskedStream(), data[:1], data[1:]) == data
+
+
+def test_a_word_without_end_is_not_withheld_for_ever() -> None:
+    stream, data = MaskedStream(), b"x" * 1000
+    shown = sum(len(stream.feed(data)) for _ in range(1000))
+    assert shown > 900_000
+    assert shown + len(stream.finish()) == 1_000_000

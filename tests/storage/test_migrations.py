@@ -1,0 +1,253 @@
+"""An older database is upgraded as it is opened: once, and to the end or not at all."""
+
+import multiprocessing
+import os
+import shutil
+import signal
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from contracts.store import POSTGRES_IN_FULL, entry, made, present, put, use
+from sqlalchemy import (
+    Column,
+    Double,
+    Index,
+    MetaData,
+    String,
+    event,
+    insert,
+    inspect,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.engine import Engine
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress, StoreRefused, opening
+from prefect_tune.storage.database import Database
+from prefect_tune.storage.key import digest
+from prefect_tune.storage.migrations import running, upgrade
+from prefect_tune.storage.schema import SCHEMA, artifact_table, metadata, store_table
+
+SPAWN = multiprocessing.get_context("spawn")
+
+
+@pytest.fixture
+def database(either_address) -> Iterator[Database]:
+    """That of the store."""
+    database = Database(either_address.database or f"sqlite:///{either_address.url}/index.sqlite")
+    yield database
+    database.close()
+
+
+NEXT = """
+from alembic import op
+from sqlalchemy import Column, Double, Integer
+
+revision, down_revision = "4", "3"
+
+def upgrade() -> None:
+    op.create_table("planted", Column("id", Integer, primary_key=True))
+    op.add_column("studies", Column("loss", Double, nullable=True))
+"""
+"""A later revision, as it is written in the folder of versions."""
+
+
+def plant(folder: Path) -> None:
+    """Let this process be of the version that brings the next revision."""
+    shutil.copytree(running.FOLDER / "versions", folder / "versions", dirs_exist_ok=True)
+    (folder / "versions" / "r4_planted.py").write_text(NEXT)
+    running.FOLDER, upgrade.SCHEMA, opening.SCHEMA = folder, 4, 4
+
+
+@pytest.fixture
+def planted(tmp_path, monkeypatch) -> Path:
+    """The folder of migrations of the next version, which this process is of."""
+    for module in (upgrade, opening):
+        monkeypatch.setattr(module, "SCHEMA", SCHEMA)
+    monkeypatch.setattr(running, "FOLDER", running.FOLDER)
+    plant(tmp_path / "migrations")
+    return tmp_path / "migrations"
+
+
+@pytest.fixture
+def old(either_address) -> StoreAddress:
+    """A store of this version with a study in it."""
+    store = ArtifactStore(either_address)
+    Ledger(store.database).create_study("s", {"metric": "error"}, {})
+    store.close()
+    return either_address
+
+
+def state(database: Database) -> tuple[int, set[str]]:
+    """The number of its schema, and the names of its tables."""
+    with database.read() as connection:
+        number = connection.execute(select(store_table.c.schema)).scalar_one()
+        return number, set(inspect(connection).get_table_names())
+
+
+def test_tables_change_only_with_the_number_of_the_schema() -> None:
+    tables = [str(CreateTable(t)) for t in metadata.sorted_tables]
+    indexes = sorted(str(CreateIndex(i)) for t in metadata.sorted_tables for i in t.indexes)
+    assert (SCHEMA, digest("".join([*tables, *indexes]).encode())[:16]) == (3, "9f42768425c4b5eb")
+
+
+def test_an_older_store_is_upgraded_and_has_what_it_had(
+    old,
+    database,
+    planted,  # noqa: ARG001 - after the store was made
+) -> None:
+    assert state(database)[0] == SCHEMA
+    store = ArtifactStore(old)
+    assert state(database) == (4, {*metadata.tables, "planted"})
+    assert Ledger(store.database).study("s").problem == {"metric": "error"}
+    with database.read() as connection:
+        assert connection.execute(text("SELECT loss FROM studies")).scalar_one() is None
+        noted = connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one()
+        assert noted == "4"
+    store.close()
+
+
+def return_to_schema_2(database: Database, policy: str) -> None:
+    """Give a store the tables that it had in schema 2."""
+    before = MetaData()
+    stores, artifacts = store_table.to_metadata(before), artifact_table.to_metadata(before)
+    stores.append_column(Column("policy", String, nullable=False))
+    stores.append_column(Column("clock", Double, nullable=False))
+    artifacts.append_column(Column("priority", Double, nullable=False))
+    artifacts.indexes = {index for index in artifacts.indexes if index.name != "artifacts_by_use"}
+    order = ("is_present", "is_cheap", "priority", "key")
+    Index("artifacts_by_priority", *(artifacts.c[name] for name in order))
+    with database.write() as connection:
+        for table, former, more in (
+            (store_table, stores, {"schema": 2, "policy": policy, "clock": 0.5}),
+            (artifact_table, artifacts, {"priority": 0.5}),
+        ):
+            rows = connection.execute(select(table)).mappings().all()
+            table.drop(connection)
+            former.create(connection)
+            connection.execute(insert(former), [{**row, **more} for row in rows])
+        connection.execute(text("UPDATE alembic_version SET version_num = '2'"))
+
+
+def columns_and_indexes(database: Database) -> dict[str, tuple[list[Any], list[Any]]]:
+    """Names, types and nullability of columns, and the columns of indexes, by table."""
+    with database.read() as connection:
+        seen = inspect(connection)
+        return {
+            name: (
+                sorted((c["name"], str(c["type"]), c["nullable"]) for c in seen.get_columns(name)),
+                sorted((i["name"], i["column_names"]) for i in seen.get_indexes(name)),
+            )
+            for name in ("store", "artifacts")
+        }
+
+
+@pytest.mark.parametrize(
+    ("policy", "sqlite_version"),
+    [("lru", sqlite3.sqlite_version_info), ("gdsf", sqlite3.sqlite_version_info),
+     ("gdsf", (3, 34, 1))],
+)  # fmt: skip
+def test_a_store_of_schema_2_keeps_its_artifacts_and_says_if_its_eviction_changed(
+    either_address, database, caplog, monkeypatch, *, policy, sqlite_version
+) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", sqlite_version)
+    store = ArtifactStore(either_address, memory_bytes=0)
+    size = put(store, "a").size_bytes
+    put(store, "b")
+    use(store, "a")
+    store.close()
+    new = columns_and_indexes(database)
+    return_to_schema_2(database, policy)
+    assert columns_and_indexes(database) != new
+    for _ in range(2):  # the second time, nothing is upgraded
+        store = ArtifactStore(either_address, memory_bytes=0)
+        assert store.get_or_make(entry("a"), {}, made)[1] is None
+        store.close()
+    assert columns_and_indexes(database) == new
+    assert caplog.text.count("evicts the least recently used") == (policy == "gdsf")
+    store = ArtifactStore(either_address, 2 * size)
+    put(store, "c")
+    assert present(store) == {"a", "c"}
+    store.close()
+
+
+@pytest.mark.parametrize("is_noted", [False, True])
+def test_a_store_from_before_the_first_schema_is_refused_and_left_alone(
+    old, database, is_noted
+) -> None:
+    with database.write() as connection:
+        connection.execute(update(store_table).values(schema=1))
+        change = "UPDATE alembic_version SET version_num = '1'"
+        connection.execute(text(change if is_noted else "DROP TABLE alembic_version"))
+    before = state(database)
+    with pytest.raises(StoreRefused) as refused:
+        ArtifactStore(old)
+    for part in (old.url, "schema 1", "--store"):
+        assert part in str(refused.value)
+    assert state(database) == before
+
+
+def open_store(either_address: StoreAddress, barrier, folder: Path) -> None:
+    plant(folder)
+    barrier.wait(60)
+    ArtifactStore(either_address).close()
+
+
+@POSTGRES_IN_FULL
+@pytest.mark.slow
+@pytest.mark.parametrize("is_new", [False, pytest.param(True, marks=pytest.mark.full)])
+def test_processes_that_open_it_at_once_upgrade_it_once(
+    request, either_address, database, is_new, planted
+) -> None:
+    if not is_new:
+        request.getfixturevalue("old")
+    barrier = SPAWN.Barrier(2)
+    processes = [
+        SPAWN.Process(target=open_store, args=(either_address, barrier, planted)) for _ in range(2)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+    assert [p.exitcode for p in processes] == [0] * 2
+    assert state(database)[0] == 4
+    with database.read() as connection:
+        assert connection.execute(text("SELECT count(*) FROM store")).scalar_one() == 1
+
+
+def open_and_die(either_address: StoreAddress, folder: Path) -> None:
+    """Open a store, and be killed when half of its migration is done."""
+
+    def die(*about: object) -> None:
+        if "CREATE TABLE planted" in str(about[2]):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    plant(folder)
+    event.listen(Engine, "after_cursor_execute", die)
+    ArtifactStore(either_address)
+
+
+@POSTGRES_IN_FULL
+@pytest.mark.slow
+def test_who_is_killed_while_it_upgrades_leaves_it_as_it_was(old, database, planted) -> None:
+    process = SPAWN.Process(target=open_and_die, args=(old, planted))
+    process.start()
+    process.join(120)
+    assert process.exitcode == -signal.SIGKILL
+    assert state(database) == (SCHEMA, set(metadata.tables))
+    ArtifactStore(old).close()
+    assert state(database)[0] == 4
+
+
+def test_a_newer_one_is_refused_and_left_alone(old, database) -> None:
+    with database.write() as connection:
+        connection.execute(update(store_table).values(schema=SCHEMA + 1))
+        connection.execute(text("ALTER TABLE store RENAME COLUMN budget_bytes TO budget"))
+    with pytest.raises(StoreRefused, match=rf"format {SCHEMA + 1}"):
+        ArtifactStore(old)
+    assert state(database)[0] == SCHEMA + 1

@@ -1,0 +1,403 @@
+"""Outages of stores and databases: whose fault they are, and how they are waited for."""
+
+import errno
+import logging
+import os
+import signal
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from threading import Event
+from time import monotonic, sleep
+
+import pytest
+from contracts.store import POSTGRES_IN_FULL
+from processes import wait_for
+from sqlalchemy import create_engine, select, text
+from sqlalchemy.exc import OperationalError
+
+from prefect_tune.flows.study import lease as lease_module
+from prefect_tune.flows.study.lease import StudyClock
+from prefect_tune.storage import ArtifactStore, Ledger
+from prefect_tune.storage.database import Database
+from prefect_tune.storage.lease import LeaseBook
+from prefect_tune.storage.schema import lease_table
+from prefect_tune.storage.waiting.heartbeat import Heartbeat
+from prefect_tune.storage.waiting.outage import (
+    OUTAGE_VARIABLE,
+    Cause,
+    Waits,
+    begin,
+    cause_of,
+    interruptible,
+    is_put_off,
+    outage_seconds,
+    through_outage,
+    uninterrupted,
+    waiting,
+    waits_counted,
+)
+
+
+@pytest.mark.parametrize(
+    ("names", "cause"),
+    [
+        (["EIO", "ESTALE", "ENOTCONN", "EHOSTDOWN", "ETIMEDOUT"], Cause.AWAY),
+        (["ECONNREFUSED", "ECONNRESET", "ENETRESET", "ENOLINK", "EAGAIN"], Cause.AWAY),
+        (["ENOSPC", "EDQUOT"], Cause.FULL),
+        (["EROFS", "EACCES", "EPERM"], Cause.FORBIDDEN),
+        (["EMFILE", "ENFILE", "ENOMEM"], Cause.PROCESS),
+        (["ENOENT", "ENOTDIR", "EEXIST", "EFBIG"], None),
+    ],
+)
+def test_an_errno_tells_the_store_from_the_process(names, cause) -> None:
+    for name in names:
+        number = getattr(errno, name)
+        assert cause_of(OSError(number, os.strerror(number))) == cause
+
+
+def sqlite_error(*statements: str, path: str = ":memory:", **options: bool) -> sqlite3.Error:
+    connection = None
+    try:
+        connection = sqlite3.connect(path, **options)
+        for statement in statements:
+            connection.execute(statement)
+    except sqlite3.Error as error:
+        return error
+    finally:
+        if connection is not None:
+            connection.close()
+    raise AssertionError("there was no error")
+
+
+def test_a_database_that_is_full_forbidden_or_not_there(tmp_path) -> None:
+    filled = sqlite_error(
+        "PRAGMA max_page_count=2", "CREATE TABLE a (b)", "INSERT INTO a VALUES (zeroblob(100000))"
+    )
+    assert cause_of(filled) == Cause.FULL
+    path = tmp_path / "a.sqlite"
+    sqlite3.connect(path).close()
+    read_only = sqlite_error("CREATE TABLE a (b)", path=f"file:{path}?mode=ro", uri=True)
+    assert cause_of(read_only) == Cause.FORBIDDEN
+    gone = sqlite_error("CREATE TABLE a (b)", path=str(tmp_path / "gone" / "a.sqlite"))
+    assert cause_of(gone) == Cause.AWAY
+    assert cause_of(sqlite_error("SELECT * FROM nothing")) is None
+
+
+def test_the_drivers_error_counts_behind_that_of_sqlalchemy(tmp_path) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path}/gone/a.sqlite")
+    with pytest.raises(OperationalError) as caught, engine.connect() as connection:
+        connection.execute(text("SELECT 1"))
+    assert cause_of(caught.value) == Cause.AWAY
+
+
+class RefusalError(Exception):
+    """An answer of an object store, as the clients of its kinds describe it."""
+
+    def __init__(self, **about: object) -> None:
+        super().__init__("refused")
+        vars(self).update(about)
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"response": {"Error": {"Code": "QuotaExceeded"}}},
+        {"response": {"Error": {"Code": "X"}, "ResponseMetadata": {"HTTPStatusCode": 507}}},
+        {"status": 507},
+        {"status_code": 507},
+        {"sqlstate": "53100"},
+    ],
+)
+def test_a_server_without_room_is_full_also_behind_the_error_of_fsspec(about) -> None:
+    refusal = RefusalError(**about)
+    assert cause_of(refusal) == Cause.FULL
+    wrapped = OSError(errno.EIO, "refused")
+    wrapped.__cause__ = refusal
+    assert cause_of(wrapped) == Cause.FULL
+    assert cause_of(RefusalError(status=503, code="SlowDown")) is None
+
+
+def rename(either_store: ArtifactStore, table: str, to: str) -> None:
+    """Take a table away, or bring it back: all that uses it fails meanwhile."""
+    with either_store.database.write() as connection:
+        connection.execute(text(f"ALTER TABLE {table} RENAME TO {to}"))
+
+
+def warnings(caplog, beginning: str) -> list[str]:
+    return [m for m in caplog.messages if m.startswith(beginning)]
+
+
+@POSTGRES_IN_FULL
+def test_leases_are_renewed_again_after_an_outage(either_store, caplog) -> None:
+    def expires() -> float:
+        with either_store.database.read() as connection:
+            return connection.execute(select(lease_table.c.expires)).scalar_one()
+
+    book = LeaseBook(either_store.database, lease_seconds=0.2)
+    assert book.acquire("a")
+    with caplog.at_level(logging.WARNING):
+        rename(either_store, "leases", "away")
+        wait_for(lambda: warnings(caplog, "leases are not renewed"))
+        rename(either_store, "away", "leases")
+        at_its_end = expires()
+        wait_for(lambda: expires() > at_its_end)
+    assert len(warnings(caplog, "leases are not renewed")) == 1
+    book.close()
+
+
+@POSTGRES_IN_FULL
+def test_the_time_of_a_session_is_noted_again_after_an_outage(
+    either_store, caplog, monkeypatch
+) -> None:
+    monkeypatch.setattr(lease_module, "_BEAT_SECONDS", 0.02)
+    monkeypatch.setenv(OUTAGE_VARIABLE, "0.1")  # it lasts longer than a beat waits for it
+    ledger = Ledger(either_store.database)
+    ledger.create_study("s", {}, {})
+    with caplog.at_level(logging.WARNING), StudyClock(ledger, "s", 0.0).running():
+        rename(either_store, "sessions", "away")
+        wait_for(lambda: warnings(caplog, "the study's time is not noted"))
+        rename(either_store, "away", "sessions")
+        before = ledger.study("s").seconds
+        wait_for(lambda: ledger.study("s").seconds > before)
+    assert len(warnings(caplog, "the study's time is not noted")) == 1
+
+
+def test_each_outage_is_said_once(caplog) -> None:
+    outcomes = [ValueError("one"), ValueError("two"), None, ValueError("three"), ValueError("four")]
+    ended = Event()
+
+    def beat() -> None:
+        if not outcomes:
+            ended.set()
+        elif error := outcomes.pop(0):
+            raise error
+
+    heartbeat = Heartbeat("test", beat, 0.001, "nothing is done")
+    with caplog.at_level(logging.WARNING):
+        heartbeat.start()
+        assert ended.wait(60)
+        heartbeat.stop()
+    assert [message.rpartition(" ")[2] for message in caplog.messages] == ["one", "three"]
+
+
+class Away:
+    """A service that is away for some calls, each of which takes a moment."""
+
+    def __init__(self, n_calls: int, seconds: float = 0.05) -> None:
+        self.n_left, self.n_calls, self.seconds = n_calls, 0, seconds
+
+    def __call__(self) -> str:
+        self.n_calls += 1
+        sleep(self.seconds)
+        if self.n_left:
+            self.n_left -= 1
+            raise ConnectionError(f"away at postgresql://me:secret@here for {self.n_left} more")
+        return "here"
+
+
+def is_outage(error: BaseException) -> bool:
+    return isinstance(error, ConnectionError)
+
+
+def test_a_service_that_comes_back_is_waited_for(caplog) -> None:
+    service = Away(3)
+    assert through_outage(service, is_outage) == "here"
+    assert service.n_calls == 4
+    (message,) = caplog.messages  # once, however often it was tried
+    assert "300 s" in message
+    assert "me:***@here" in message
+
+
+def test_one_that_stays_away_ends_in_its_error(monkeypatch) -> None:
+    monkeypatch.setenv(OUTAGE_VARIABLE, "0.5")
+    service = Away(1_000_000)
+    with pytest.raises(ConnectionError):
+        through_outage(service, is_outage)
+    assert service.n_calls > 1
+
+
+def test_what_was_waited_out_inside_of_a_call_is_not_waited_for_again(monkeypatch) -> None:
+    monkeypatch.setenv(OUTAGE_VARIABLE, "0.3")
+    outer_calls = []
+
+    def outer() -> None:
+        outer_calls.append(1)
+        try:
+            through_outage(Away(1_000_000), is_outage)
+        except ConnectionError as error:
+            raise ConnectionError("the store is away") from error
+
+    with pytest.raises(ConnectionError, match="store is away"):
+        through_outage(outer, is_outage)
+    assert outer_calls == [1]
+
+
+def test_other_errors_are_raised_at_once() -> None:
+    calls = []
+
+    def broken() -> None:
+        calls.append(1)
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        through_outage(broken, is_outage)
+    assert calls == [1]
+
+
+def test_what_was_in_vain_counts_as_waiting_and_the_last_call_does_not() -> None:
+    service = Away(2, seconds=0.2)
+    with waits_counted():
+        begun = begin()
+        started = monotonic()
+        through_outage(service, is_outage)
+        elapsed = monotonic() - started
+        own = begun.own_seconds()
+    assert own == pytest.approx(0.2, abs=0.15)  # of at least 0.6 s and the pauses
+    assert elapsed > own + 0.4
+
+
+def test_a_wait_inside_of_a_call_in_vain_counts_once() -> None:
+    n_calls = 0
+
+    def waits() -> None:
+        nonlocal n_calls
+        n_calls += 1
+        with waiting():
+            sleep(0.2)
+        if n_calls == 1:
+            raise ConnectionError
+
+    with waits_counted():
+        begun = begin()
+        through_outage(waits, is_outage)
+        assert -0.01 < begun.own_seconds() < 0.2
+
+
+def test_a_wait_is_known_while_it_lasts() -> None:
+    heard = []
+
+    def note(waits: Waits) -> None:
+        heard.append((waits.seconds, waits.since))
+
+    with waits_counted(note):
+        for _ in range(2):
+            with waiting(), waiting():
+                sleep(0.01)
+    (first, began), (once, ended), (same, _), (twice, _) = heard
+    assert (first, ended) == (0.0, None)
+    assert began is not None
+    assert twice > same == once > 0.0
+
+
+def test_the_longest_outage_is_five_minutes_or_the_users_choice(monkeypatch) -> None:
+    monkeypatch.delenv(OUTAGE_VARIABLE, raising=False)
+    assert outage_seconds() == 300
+    monkeypatch.setenv(OUTAGE_VARIABLE, "12")
+    assert outage_seconds() == 12
+
+
+class Interrupted(BaseException):
+    pass
+
+
+def interrupt() -> None:
+    raise Interrupted
+
+
+@pytest.fixture(autouse=True)
+def handled() -> Iterator[None]:
+    """Signals raise `Interrupted` as soon as they may."""
+
+    def handle(*_: object) -> None:
+        if not is_put_off(interrupt):
+            interrupt()
+
+    former = signal.signal(signal.SIGTERM, handle)
+    yield
+    signal.signal(signal.SIGTERM, former)
+
+
+def send() -> None:
+    signal.raise_signal(signal.SIGTERM)
+
+
+def test_a_transaction_that_is_interrupted_is_committed_and_then_the_interrupt_is_raised(
+    tmp_path,
+) -> None:
+    database = Database(f"sqlite:///{tmp_path}/x.sqlite")
+
+    def change() -> None:
+        with database.write() as connection:
+            connection.execute(text("CREATE TABLE t (x INTEGER)"))
+            send()
+            connection.execute(text("INSERT INTO t VALUES (1)"))
+
+    with pytest.raises(Interrupted):
+        change()
+    other = Database(database.url)
+    with other.write() as connection:  # nobody holds the lock
+        assert connection.execute(text("SELECT x FROM t")).scalar_one() == 1
+    for opened in (database, other):
+        opened.close()
+
+
+def test_the_outermost_body_is_ended_first() -> None:
+    done = []
+
+    def body() -> None:
+        with uninterrupted():
+            with uninterrupted():
+                send()
+            done.append(True)
+
+    with pytest.raises(Interrupted):
+        body()
+    assert done
+    with uninterrupted():  # and it is raised once
+        pass
+
+
+def waiting_inside() -> None:
+    with uninterrupted(), interruptible():
+        send()
+        pytest.fail("it went on")
+
+
+def waiting_later() -> None:
+    with uninterrupted():
+        send()
+        with interruptible():
+            pytest.fail("it went on")
+
+
+def waiting_for_a_service() -> None:
+    def call() -> None:
+        send()
+        raise ConnectionError
+
+    with uninterrupted():
+        through_outage(call, lambda error: isinstance(error, ConnectionError))
+
+
+@pytest.mark.parametrize("wait", [waiting_inside, waiting_later, waiting_for_a_service])
+def test_a_wait_is_broken_off(wait: Callable[[], None]) -> None:
+    with pytest.raises(Interrupted):
+        wait()
+
+
+def test_other_threads_put_nothing_off() -> None:
+    inside, may_end = threading.Event(), threading.Event()
+
+    def work() -> None:
+        with uninterrupted():
+            inside.set()
+            may_end.wait(60)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    inside.wait(60)
+    with pytest.raises(Interrupted):
+        send()
+    may_end.set()
+    thread.join()

@@ -1,0 +1,358 @@
+"""Models outside of prefect-tune: as plain scikit-learn, pickled, in skops' format, as code."""
+
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from finished.programs import built_from, parameters, run_without_prefect_tune
+from inputs import table, write_meds
+from scipy import sparse
+from sklearn.base import BaseEstimator, clone
+from sklearn.compose import make_column_selector, make_column_transformer
+from sklearn.ensemble import BaggingClassifier, HistGradientBoostingClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.naive_bayes import MultinomialNB
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.svm import SVC
+
+from prefect_tune.optimizers.space.configuration import default_choice
+from prefect_tune.optimizers.space.sampling import sample_choice
+from prefect_tune.storage.matrices import canonical
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.catalogue import estimators, gaps_and_categories
+from prefect_tune.tasks.catalogue.boosting import cat_boost, light_gbm, xg_boost
+from prefect_tune.tasks.catalogue.combinations import ArithmeticCombinations, CategoryInteractions
+from prefect_tune.tasks.catalogue.construction import EventAggregation, ToDense
+from prefect_tune.tasks.catalogue.preparation import make_encoder, make_imputer
+from prefect_tune.tasks.catalogue.spaces import SPACES
+from prefect_tune.tasks.data.reading import read_source
+from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.ensembling.model import ClassEnsemble, NumberEnsemble
+from prefect_tune.tasks.exporting.plain import estimator_classes, plain, without_idle_bounds
+from prefect_tune.tasks.exporting.portable import is_ours, portable
+from prefect_tune.tasks.exporting.skops_file import skops_file
+from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
+from prefect_tune.tasks.fitting.recipe import build, recipe
+from prefect_tune.tasks.repairs import BoundCategories, ClipNegatives
+from prefect_tune.tasks.trial_code import TrialPipeline, code_of
+from prefect_tune.tasks.user_code import load_user_code
+
+FRAME = canonical(table())
+
+
+X, y = FRAME.drop(columns="target"), np.asarray(FRAME["target"].astype(str))
+
+
+PREPARED = (make_imputer, make_encoder)
+
+
+BEHIND = {
+    "Polynomial": estimators.Polynomial(),
+    "SelectByModel": estimators.select_by_extra_trees(n_estimators=5, random_state=0),
+    "SelectByPercentile": estimators.select_percentile(percentile=50),
+    "SelectByScore": estimators.select_univariate(param=0.5, mode=0, score="f_classif"),
+}
+
+
+def fitted_plain(*steps: object) -> Pipeline:
+    return make_pipeline(*steps).fit(X, y)
+
+
+def ours_in(model: object) -> list[str]:
+    return [kind.__name__ for kind in estimator_classes(model) if is_ours(kind.__module__)]
+
+
+def is_same(model: Pipeline, other: Pipeline, rows: pd.DataFrame = X) -> bool:
+    return np.array_equal(model.predict_proba(rows), other.predict_proba(rows))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BEHIND)
+def test_what_only_guards_its_parent_becomes_that_parent(name) -> None:
+    model = fitted_plain(*(make() for make in PREPARED), BEHIND[name], LogisticRegression())
+    assert ours_in(model) == [name]
+    made = plain(model)
+    assert ours_in(made) == []
+    assert ours_in(model) == [name]
+    assert is_same(model, made)
+    assert is_same(clone(model).fit(X, y), clone(made).fit(X, y))
+
+
+def test_target_encoding_and_discriminants_are_scikit_learns_too() -> None:
+    encoder = gaps_and_categories.target_encoder(smooth=3.0, random_state=0)
+    model = fitted_plain(make_imputer(), encoder, estimators.QuadraticDiscriminant(0.1))
+    assert ours_in(model) == ["OutOfFoldEncoder", "QuadraticDiscriminant"]
+    assert ours_in(plain(model)) == []
+    assert is_same(model, plain(model))
+
+
+def test_clipping_of_dense_matrices_is_numpys_and_of_sparse_ones_stays_ours() -> None:
+    dense = fitted_plain(*(make() for make in PREPARED), ClipNegatives(), MultinomialNB())
+    assert ours_in(plain(dense)) == []
+    assert is_same(dense, plain(dense))
+    counts = sparse.csr_array(np.eye(len(X))[:, :4] - 0.5)
+    clipped = make_pipeline(ClipNegatives(), MultinomialNB()).fit(counts, y)
+    assert ours_in(plain(clipped)) == ["ClipNegatives"]
+
+
+def test_a_selection_that_would_have_left_nothing_stays_ours() -> None:
+    nothing = estimators.SelectByModel(LogisticRegression(), threshold=1e9)
+    model = fitted_plain(*(make() for make in PREPARED), nothing, LogisticRegression())
+    assert ours_in(plain(model)) == ["SelectByModel"]
+
+
+def test_members_of_an_ensemble_are_looked_at_too() -> None:
+    members = [
+        fitted_plain(*(make() for make in PREPARED), BEHIND[name], LogisticRegression())
+        for name in ("Polynomial", "SelectByScore")
+    ]
+    ensemble = ClassEnsemble.of_fitted(members, [0.3, 0.7])
+    made = plain(ensemble)
+    assert ours_in(made) == ["ClassEnsemble"]
+    assert made.members[0] is made.members_[0]
+    assert np.array_equal(ensemble.predict_proba(X), made.predict_proba(X))
+
+
+def bounded(kept: pd.DataFrame) -> Pipeline:
+    trees = HistGradientBoostingClassifier(categorical_features="from_dtype", max_iter=5)
+    steps = [("bound_categories", BoundCategories()), ("estimator", trees)]
+    return make_pipeline(Pipeline(steps)).fit(kept, y)
+
+
+def test_bounds_that_held_nothing_back_go_and_predictions_stay_also_of_unseen_texts() -> None:
+    model = bounded(X)
+    made = without_idle_bounds(model)
+    assert ours_in(made) == []
+    rows = table(40, seed=7).drop(columns="target")
+    rows.loc[:5, "colour"] = "mauve"
+    for new in (rows, rows.astype({"colour": object}), rows.astype({"colour": "category"})):
+        assert is_same(model, made, new)
+
+
+def test_bounds_that_held_categories_back_stay() -> None:
+    names = [f"name {i}" for i in range(300)]
+    many = pd.concat([X] * 2, ignore_index=True).assign(name=pd.Categorical(names))
+    trees = HistGradientBoostingClassifier(categorical_features="from_dtype", max_iter=5)
+    steps = [("bound_categories", BoundCategories()), ("estimator", trees)]
+    model = make_pipeline(Pipeline(steps)).fit(many, np.tile(y, 2))
+    assert ours_in(without_idle_bounds(model)) == ["BoundCategories"]
+
+
+MINE = """
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+
+
+def bent(X, exponent):
+    return np.sign(X) * np.abs(X) ** exponent
+
+
+class Power(TransformerMixin, BaseEstimator):
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        return bent(X, 0.5)
+"""
+
+
+READS = """
+import pickle, sys
+import numpy as np
+
+with open(sys.argv[1], "rb") as file:
+    models = pickle.load(file)
+for name, (model, rows, expected) in models.items():
+    predict = getattr(model, "predict_proba", model.predict)
+    print(name, np.array_equal(predict(rows), expected))
+"""
+
+
+def prepare() -> tuple[Any, Any]:
+    return make_imputer(), make_encoder()
+
+
+def models() -> dict[str, Any]:
+    """By name, models that hold all of our classes, fitted to the test table."""
+    none = estimators.SelectByModel(LogisticRegression(), threshold=1e9)
+    trees = HistGradientBoostingClassifier(categorical_features="from_dtype", max_iter=5)
+    bound = Pipeline([("bound_categories", BoundCategories()), ("estimator", trees)])
+    mine = load_user_code(MINE, "mine.py").Power()
+    made = {
+        "combinations": make_pipeline(
+            ArithmeticCombinations(4), CategoryInteractions(2), *prepare(), LogisticRegression()
+        ),
+        "fallback": make_pipeline(*prepare(), none, LogisticRegression()),
+        "clipped": make_pipeline(*prepare(), ClipNegatives(), MultinomialNB()),
+        "layers": make_pipeline(*prepare(), estimators.LayerwiseMLP((2,), (0.1, 0.1), max_iter=9)),
+        "bounded": make_pipeline(bound),
+        "mine": make_pipeline(*prepare(), mine, LogisticRegression()),
+        "lightgbm": make_pipeline(light_gbm.classifier(n_estimators=4, random_state=0)),
+        "xgboost": make_pipeline(xg_boost.classifier(n_estimators=4, random_state=0)),
+        "catboost": make_pipeline(cat_boost.classifier(iterations=4, random_state=0)),
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {name: model.fit(X, y) for name, model in made.items()}
+
+
+@pytest.fixture(scope="module")
+def fitted() -> dict[str, Any]:
+    return models()
+
+
+@pytest.mark.slow
+def test_models_predict_the_same_where_prefect_tune_cannot_be_imported(
+    tmp_path: Path, fitted: dict[str, Any]
+) -> None:
+    found = fitted
+    members = [found[name] for name in ("combinations", "bounded", "lightgbm")]
+    ensemble = ClassEnsemble.of_fitted(members, [0.2, 0.3, 0.5])
+    numbers = make_pipeline(*prepare(), Ridge()).fit(X, np.arange(len(X)))
+    average = NumberEnsemble.of_fitted([numbers, numbers], [0.4, 0.6])
+    events = read_source(Source(str(write_meds(tmp_path / "meds")), labels="labels/task"))
+    of_events = make_pipeline(EventAggregation(), ToDense(), LogisticRegression())
+    of_events.fit(events.X, events.labels)
+    cases = {
+        **{name: (model, X, model.predict_proba(X)) for name, model in found.items()},
+        "ensemble": (ensemble, X, ensemble.predict_proba(X)),
+        "average": (average, X, average.predict(X)),
+        "events": (of_events, events.X, of_events.predict_proba(events.X)),
+    }
+    (tmp_path / "models.pkl").write_bytes(portable(cases).data)
+    (tmp_path / "reads.py").write_text(READS)
+    said = run_without_prefect_tune(tmp_path / "reads.py", tmp_path / "models.pkl")
+    assert said.split() == [word for name in cases for word in (name, "True")]
+
+
+@pytest.mark.parametrize("name", ["bounded", "combinations", "lightgbm", "xgboost", "catboost"])
+def test_columns_in_another_order_or_besides_are_refused_not_mistaken(fitted, name) -> None:
+    model = fitted[name]
+    assert list(model.feature_names_in_) == list(X)
+    for other in (X[X.columns[::-1]], X.assign(more=1.0)):
+        with pytest.raises(ValueError, match="feature names"):
+            model.predict(other)
+
+
+def test_reading_says_which_packages_it_takes() -> None:
+    plain = make_pipeline(*prepare(), LogisticRegression()).fit(X, y)
+    pickled = portable(plain)
+    assert set(pickled.packages) <= {"numpy", "pandas", "scipy", "sklearn"}
+    assert not pickled.carries_code
+    assert np.array_equal(pickled.model.predict_proba(X), plain.predict_proba(X))
+    pickled = portable(make_pipeline(light_gbm.classifier(n_estimators=2)).fit(X, y))
+    assert pickled.carries_code
+    assert {"cloudpickle", "lightgbm", "pandas", "sklearn"} <= set(pickled.packages)
+    assert "prefect_tune" not in pickled.packages
+
+
+MY_MODEL = """
+from sklearn.linear_model import LogisticRegression
+
+
+class Mine(LogisticRegression):
+    pass
+"""
+
+
+def prepared(*steps: object) -> Pipeline:
+    return make_pipeline(make_imputer(), make_encoder(), *steps).fit(X, y)
+
+
+@pytest.mark.slow
+def test_a_plain_pipeline_needs_no_type_of_ours() -> None:
+    model = prepared(LogisticRegression())
+    found = skops_file(model, [4])
+    assert np.array_equal(found.model.predict_proba(X), model.predict_proba(X))
+    assert "prefect_tune" not in found.packages
+    assert set(found.trusted) <= {
+        "numpy.dtype",
+        "sklearn.compose._column_transformer.make_column_selector",
+    }
+
+
+def test_what_must_be_trusted_and_installed_is_named() -> None:
+    boosted = make_pipeline(light_gbm.classifier(n_estimators=3)).fit(X, y)
+    model = ClassEnsemble.of_fitted([boosted, prepared(LogisticRegression())], [0.4, 0.6])
+    found = skops_file(model, [4, 7])
+    assert np.array_equal(found.model.predict_proba(X), model.predict_proba(X))
+    assert {"lightgbm", "prefect_tune", "skops"} <= set(found.packages)
+    assert "prefect_tune.tasks.ensembling.model.ClassEnsemble" in found.trusted
+
+
+def test_a_users_class_is_refused_by_its_step_and_trial() -> None:
+    mine = load_user_code(MY_MODEL, "mine.py").Mine()
+    model = ClassEnsemble.of_fitted([prepared(LogisticRegression()), prepared(mine)])
+    with pytest.raises(BadInput, match=r"'mine'.* trial 7"):
+        skops_file(model, [4, 7])
+
+
+def test_what_skops_fails_on_is_refused_by_its_step() -> None:
+    unnamed = FunctionTransformer(lambda matrix: matrix)
+    with pytest.raises(BadInput, match="'functiontransformer'"):
+        skops_file(prepared(unnamed, LogisticRegression()), [4])
+
+
+def test_without_skops_the_way_to_get_it_is_named(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "skops", None)
+    monkeypatch.setitem(sys.modules, "skops.io", None)
+    with pytest.raises(BadInput, match=r"pip install 'prefect-tune\[skops\]'"):
+        skops_file(prepared(LogisticRegression()), [4])
+
+
+ALGORITHMS = {
+    f"{step.name}: {algorithm.id} {algorithm.import_path}": algorithm
+    for space in SPACES.values()
+    for step in space.steps
+    for algorithm in step.algorithms
+    if not algorithm.is_passthrough
+}
+
+
+def code(estimator: Any) -> str:
+    return code_of(TrialPipeline(Pipeline([("fit model", estimator)]), "", ()), ["One step."])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "layout", ["dense", *(pytest.param(w, marks=pytest.mark.full) for w in ("sparse", "frame"))]
+)
+@pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
+def test_the_code_of_every_algorithm_builds_it_as_it_was_built(algorithm, layout) -> None:
+    summary = MatrixSummary(100, 8, layout, n_classes=3)
+    rng = np.random.default_rng(0)
+    for choice in [default_choice(algorithm), *(sample_choice(algorithm, rng) for _ in range(4))]:
+        estimator = build(recipe(algorithm, choice, summary, balanced=True), seed=3)
+        text = code(estimator)
+        assert parameters(built_from(text)[0]) == parameters(estimator), text
+
+
+VALUES: list[BaseEstimator] = [
+    SVC(C=np.float64(0.1), gamma=np.inf, class_weight={"no": 1.5, "yes": 2}),
+    BaggingClassifier(Pipeline([("it's", FunctionTransformer(np.log1p)), ("svc", SVC())])),
+    make_pipeline(SimpleImputer(missing_values=np.nan).set_output(transform="pandas"), SVC()),
+    make_column_transformer(("drop", make_column_selector("a.*", dtype_include="number"))),
+    GridSearchCV(SVC(), {"C": (1,)}, cv=KFold(3, shuffle=True, random_state=0)),
+]
+
+
+@pytest.mark.parametrize("estimator", VALUES)
+def test_values_and_helpers_of_scikit_learn_are_written(estimator) -> None:
+    text = code(estimator)
+    found, expected = parameters(built_from(text)[0]), parameters(estimator)
+    found.pop("cv", None), expected.pop("cv", None)
+    assert found == expected, text
+
+
+def test_a_value_without_code_is_refused_by_name() -> None:
+    with pytest.raises(BadInput, match="object object"):
+        code(SVC(C=object()))
+    with pytest.raises(BadInput, match="lambda"):
+        code(FunctionTransformer(lambda X: X))

@@ -1,0 +1,69 @@
+"""What studies store as JSON comes back equal."""
+
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from prefect_tune.optimizers import Evaluation, Failure, Query
+from prefect_tune.optimizers.space.sampling import sample_configuration
+from prefect_tune.optimizers.trials.outcome import StepCost
+from prefect_tune.storage.lease import Holder
+from prefect_tune.tasks.catalogue.spaces import SPACES
+from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
+from prefect_tune.tasks.objective.constraint import parse_constraint
+from prefect_tune.tasks.objective.quantity import QuantityBound
+from prefect_tune.tasks.problem import Problem, algorithm_ids
+
+Case = tuple[Any, Callable[[Any], Any]]
+STEPS = (StepCost("impute", 2, 30.0, 0.25, hit=True, key="a" * 64),)
+BOUNDS = ("latency_us<=10", "false_positive_rate<=0",
+          "disparate_impact(age, bins=20:30:40, metric=auroc)<=0.07")  # fmt: skip
+
+
+def query_of(name: str) -> Query:
+    configuration = sample_configuration(SPACES[name], np.random.default_rng(0))
+    return Query(configuration, folds=1, subset=0.1 + 0.2, subset_draw=1, epochs=3)
+
+
+def problem_of(name: str) -> Problem:
+    space = SPACES[name]
+    ids = algorithm_ids(space)
+    return Problem("d", "s", name, space.digest, "auroc", 3, positive=0, algorithms=ids)
+
+
+def cases() -> dict[str, Case]:
+    """What is stored, and how it is read."""
+    evaluation = Evaluation(
+        0.1 + 0.2, (0.1, 0.5), 1.5, 2.5, STEPS, {"latency_us": 1.5}, (0.5, 0.25),
+        ((0.5,), (0.25,)), 2, 1, ("key",), "no epoch 3", (0.25, 0.5),
+    )  # fmt: skip
+    failure = Failure("error", "ValueError: é", "line 1", "fit model", 1, 2.5, STEPS, "printed")
+    source = Source("t.csv", "target", group="a", drop=("b", "c"), aside=("b",), predicts="classes")
+    summary = MatrixSummary(300, 5000, "sparse", "float64", 0.01, 0.25)
+    found: dict[str, Case] = {
+        "evaluation": (evaluation, Evaluation.from_json),
+        "failure": (failure, Failure.from_json),
+        "source": (source, Source.from_json),
+        "matrix": (summary, lambda document: MatrixSummary(**document)),
+        "holder": (Holder.this_process(), Holder.from_text),
+    }
+    found |= {text: (parse_constraint(text), QuantityBound.from_json) for text in BOUNDS}
+    for name, space in SPACES.items():
+        found[f"problem of {name}"] = problem_of(name), Problem.from_json
+        found[f"query of {name}"] = query_of(name), partial(Query.from_json, space=space)
+    return found
+
+
+CASES = cases()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_stored_comes_back_equal(name) -> None:
+    value, read = CASES[name]
+    document = value.to_text() if isinstance(value, Holder) else value.to_json()
+    assert read(json.loads(json.dumps(document, allow_nan=False))) == value

@@ -1,0 +1,626 @@
+"""Evaluating queries with the prefix cache on, off, hit and missed, on all rows and on some."""
+
+import logging
+import shutil
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+from inputs import table
+from studies import ITERATIVE_SPACES, configured, context_of, draw, evaluate, outcome, store_of
+
+import prefect_tune.tasks
+from prefect_tune.optimizers import Evaluation, Failure, Query
+from prefect_tune.optimizers.trials.objective import Bootstraps
+from prefect_tune.storage import StoreLost
+from prefect_tune.storage.cache.entry import Selection
+from prefect_tune.storage.cache.index import ArtifactIndex
+from prefect_tune.storage.inspection import verify
+from prefect_tune.storage.key import PREDICTIONS, predictions_record, quantity_record
+from prefect_tune.storage.matrices import canonical
+from prefect_tune.storage.records import Records
+from prefect_tune.storage.writer import MemoryTier
+from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
+from prefect_tune.tasks.data.split import REFIT, load_split
+from prefect_tune.tasks.objective import metric
+from prefect_tune.tasks.objective.quantity import Quantity
+from prefect_tune.tasks.problem import Problem, StudyContext
+from prefect_tune.tasks.trial import evaluate as evaluate_module
+from prefect_tune.tasks.trial import measuring
+from prefect_tune.tasks.trial.measuring import study_resampling
+from prefect_tune.tasks.trial.path_run import PathRun
+from prefect_tune.tasks.user_space import load_user_space
+
+TREE = (
+    "decision_tree",
+    {"criterion": "gini", "max_depth": 0.5, "min_samples_split": 2, "min_samples_leaf": 1},
+)
+
+
+KNN = ("k_nearest", {"n_neighbors": 3, "weights": "uniform", "p": 2})
+
+
+PCA = ("pca", {"n_components": 0.9, "whiten": False})
+
+
+def path(context: StudyContext, **changes: Any) -> Query:
+    """A query of a path that has all steps but balancing, with some of them changed."""
+    usual = {"rescale": "standardize", "balance": "none", "preprocess": PCA, "fit_model": TREE}
+    return configured(context, **{**usual, **changes})
+
+
+def results(evaluation: Evaluation) -> tuple:
+    """What must not depend on the cache."""
+    return evaluation.fold_losses, evaluation.predictions, [s.key for s in evaluation.steps]
+
+
+def forget_models(context: StudyContext) -> None:
+    store = store_of(context)
+    for entry in store.index.select(Selection(step="fit model")):
+        store.forget(entry)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("events", "n"),
+    [
+        (False, 3),
+        pytest.param(False, 20, marks=pytest.mark.full),
+        pytest.param(True, 8, marks=pytest.mark.full),
+    ],
+)
+def test_cache_on_off_hit_and_missed_give_the_same_evaluation_to_the_last_bit(
+    tmp_path, events, n
+) -> None:
+    cached = context_of(tmp_path, events=events)
+    store_of(cached).memory = MemoryTier(0)
+    uncached = replace(cached, use_cache=False)
+    predictions = {}
+    for seed in range(n):
+        query = draw(cached, seed)
+        missed = outcome(cached, query)
+        whole = outcome(cached, query)
+        forget_models(cached)  # so that what is before them is read
+        hit, off = outcome(cached, query), outcome(uncached, query)
+        if isinstance(missed, Failure):
+            assert isinstance(whole, Failure)
+            assert isinstance(hit, Failure)
+            assert isinstance(off, Failure)
+            assert missed.message == hit.message == off.message
+            continue
+        assert results(missed) == results(whole) == results(hit) == results(off)
+        assert all(step.hit for step in whole.steps)
+        assert {step.step for step in hit.steps if not step.hit} == {"fit model"}
+        assert not any(step.hit for step in off.steps)
+        predictions[seed] = missed.predictions
+    assert len(predictions) >= n // 2
+    assert verify(store_of(cached)).is_sound
+
+
+def test_a_prefix_is_made_once_for_all_that_begin_with_it(tmp_path) -> None:
+    context = context_of(tmp_path)
+    first = path(context)
+    second = path(context, fit_model="gaussian_nb")
+    evaluate(context, first)
+    steps = evaluate(context, second).steps
+    assert [s.step for s in steps if not s.hit] == ["fit model"] * 3
+    assert {s.step for s in steps} == {"impute", "encode", "rescale", "preprocess", "fit model"}
+    assert store_of(context).index.totals().hits == 12
+
+
+def test_steps_that_hand_on_what_they_got_make_no_artifact(tmp_path) -> None:
+    context = context_of(tmp_path)
+    query = path(context, fit_model="gaussian_nb", rescale="none", preprocess="none")
+    assert {s.step for s in evaluate(context, query).steps} == {"impute", "encode", "fit model"}
+
+
+@pytest.mark.slow
+def test_balancing_enters_the_keys_of_those_that_use_weights_and_of_no_others(tmp_path) -> None:
+    context = context_of(tmp_path)
+    keys = {}
+    for balance in ("none", "weighting"):
+        for model in (TREE, KNN):
+            query = path(context, fit_model=model, rescale="minmax", balance=balance)
+            steps = evaluate(context, query).steps
+            keys[balance, str(model)] = {s.step: s.key for s in steps if s.fold == 0}
+    for model in (str(TREE), str(KNN)):
+        assert keys["none", model]["preprocess"] == keys["weighting", model]["preprocess"]
+    assert keys["none", str(KNN)] == keys["weighting", str(KNN)]
+    assert keys["none", str(TREE)]["fit model"] != keys["weighting", str(TREE)]["fit model"]
+
+
+def test_values_that_the_data_clips_to_the_same_share_a_key(tmp_path) -> None:
+    context = context_of(tmp_path)
+    keys = []
+    for n_neighbors in (85, 99):
+        knn = ("k_nearest", {"n_neighbors": n_neighbors, "weights": "uniform", "p": 2})
+        query = path(context, fit_model=knn, rescale="none", preprocess="none")
+        keys.append(evaluate(context, query).predictions)
+    assert keys[0] == keys[1]  # 80 rows to train on
+
+
+@pytest.mark.slow
+def test_another_study_seed_shares_what_is_not_random(tmp_path) -> None:
+    context = context_of(tmp_path)
+    other = replace(context, problem=replace(context.problem, seed=1))
+    query = path(context)
+    evaluate(context, query)
+    missed = {s.step for s in evaluate(other, query).steps if not s.hit}
+    assert missed == {"fit model"}
+
+
+def test_an_evicted_prefix_is_not_made_again_when_a_later_one_is_there(tmp_path) -> None:
+    context = context_of(tmp_path)
+    store = store_of(context)
+    query = path(context)
+    steps = evaluate(context, query).steps
+    gone = [s.key for s in steps if s.step in ("impute", "encode", "rescale")]
+    for entry in store.index.entries(gone).values():
+        store.cache.forget(entry)
+    again = evaluate(context, query)
+    assert all(s.hit for s in again.steps)
+    assert not any(e.is_present for e in store.index.entries(gone).values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("step", "part"),
+    [
+        ("preprocess", "train.parquet"),
+        pytest.param("preprocess", "held_out.parquet", marks=pytest.mark.full),
+        pytest.param("encode", "train.parquet", marks=pytest.mark.full),
+    ],
+)
+def test_a_damaged_prefix_is_made_again_with_a_warning(tmp_path, caplog, step, part) -> None:
+    context = context_of(tmp_path)
+    store = store_of(context)
+    store.memory = MemoryTier(0)
+    first = path(context, rescale="minmax")
+    second = path(context, fit_model="gaussian_nb", rescale="minmax")
+    expected = results(evaluate(replace(context, use_cache=False), second))
+    for key in {s.key for s in evaluate(context, first).steps if s.step == step}:
+        file = next(Path(store.files.path("cache", key[:2], key)).rglob(part))
+        file.write_bytes(file.read_bytes()[:-4] + b"oops")
+    with caplog.at_level(logging.WARNING):
+        came = evaluate(context, second)
+    assert results(came) == expected
+    assert ("is made again" in caplog.text) == (step == "preprocess")
+    if step == "preprocess":
+        assert {s.step for s in came.steps if not s.hit} == {"preprocess", "fit model"}
+        assert all(s.hit for s in evaluate(context, first).steps)  # it was put back
+
+
+def test_lost_predictions_are_made_again(tmp_path) -> None:
+    context = context_of(tmp_path)
+    query = draw(context, 3)
+    first = evaluate(context, query)
+    key = first.predictions[0]
+    folder = Path(store_of(context).files.path("records", "predictions", key[:2], key))
+    shutil.rmtree(folder)
+    assert results(evaluate(context, query)) == results(first)
+    assert verify(store_of(context)).is_sound
+
+
+@pytest.mark.slow
+def test_a_cache_too_small_for_anything_changes_nothing(tmp_path) -> None:
+    context = context_of(tmp_path)
+    query = draw(context, 5)
+    expected = results(evaluate(replace(context, use_cache=False), query))
+    store_of(context).set_budget(1)
+    came = evaluate(context, query)
+    assert results(came) == expected
+    assert store_of(context).index.totals().cache_bytes == 0
+    assert store_of(context).index.totals().refused > 0
+
+
+@pytest.mark.slow
+def test_costs_say_what_was_spent_and_what_it_would_have_been(tmp_path) -> None:
+    context = context_of(tmp_path)
+    query = draw(context, 1)
+    missed, hit = evaluate(context, query), evaluate(context, query)
+    assert missed.cost_uncached_seconds == missed.cost_seconds
+    made = sum(s.seconds for s in missed.steps)
+    assert hit.cost_uncached_seconds == pytest.approx(hit.cost_seconds + made)
+    assert [s.seconds for s in hit.steps] == [s.seconds for s in missed.steps]
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+@pytest.mark.filterwarnings("ignore:invalid value encountered")
+def test_a_failure_says_what_failed_where_and_keeps_what_was_made_before(tmp_path) -> None:
+    too_large = tmp_path / "too_large.csv"
+    table().assign(c=np.linspace(-1e300, 1e300, 150)).to_csv(too_large, index=False)
+    context = context_of(tmp_path, data=too_large)
+    query = path(context)
+    came = outcome(context, query)
+    assert isinstance(came, Failure)
+    assert (came.kind, came.step, came.fold) == ("error", "rescale", 0)
+    assert came.message.startswith("ValueError: standardize")
+    assert "fit_transformer" in came.traceback
+    assert came.cost_seconds > 0
+    assert store_of(context).index.totals().count == 6
+    ended = [("impute", f, False) for f in range(3)] + [("encode", f, False) for f in range(3)]
+    assert [(s.step, s.fold, s.hit) for s in came.steps] == ended
+    again = outcome(context, query)
+    assert isinstance(again, Failure)
+    assert [(s.step, s.fold, s.hit) for s in again.steps] == [(*e[:2], True) for e in ended]
+    assert [s.seconds for s in again.steps] == [s.seconds for s in came.steps]
+
+
+@pytest.mark.slow
+def test_the_first_folds_are_served_when_all_are_asked_for(tmp_path) -> None:
+    context = context_of(tmp_path)
+    query = draw(context, 1)
+    first = evaluate(context, replace(query, folds=1))
+    second = evaluate(context, replace(query, folds=2))
+    full = evaluate(context, query)
+    fresh = evaluate(replace(context, use_cache=False), query)
+    assert [e.resumed_from for e in (first, second, full, fresh)] == [0, 1, 2, 0]
+    assert [len(e.fold_losses) for e in (first, second, full)] == [1, 2, 3]
+    assert first.fold_losses == full.fold_losses[:1] == fresh.fold_losses[:1]
+    assert second.predictions == full.predictions[:2]
+    assert first.loss == first.fold_losses[0]
+    assert second.loss == np.mean(full.fold_losses[:2])
+    assert results(full) == results(fresh)
+    assert {(s.step, s.fold) for s in full.steps if not s.hit} == {(s.step, 2) for s in full.steps}
+    assert {s.fold for s in first.steps} == {0}
+
+
+@pytest.mark.slow
+def test_quantities_are_measured_over_the_folds_evaluated(tmp_path) -> None:
+    size = Quantity("model_size_bytes")
+    context = replace(context_of(tmp_path), quantities=(size,))
+    query = draw(context, 1)
+    records = store_of(context).records
+
+    def measured(evaluation: Evaluation) -> list[float]:
+        """The record of each fold."""
+        keys = [quantity_record(key, size.digest) for key in evaluation.predictions]
+        return [records.get(key)["measured"]["value"] for key in keys]
+
+    first = evaluate(context, replace(query, folds=1))
+    full = evaluate(context, query)
+    assert first.constraints[size.text] == measured(first)[0]
+    assert full.constraints[size.text] == np.mean(measured(full))
+    assert measured(full)[:1] == measured(first)
+
+
+def test_all_folds_are_not_asked_for_by_their_number(tmp_path) -> None:
+    context = context_of(tmp_path)
+    with pytest.raises(ValueError, match="3 of 3"):
+        PathRun(context, replace(draw(context, 1), folds=3))
+
+
+@pytest.mark.slow
+def test_test_rows_have_no_part_in_the_search(tmp_path) -> None:
+    context = context_of(tmp_path)
+    store = store_of(context)
+    dataset = load_dataset(store, context.problem.dataset)
+    test = load_split(store, context.problem.split).held_out(REFIT)
+    X, y = dataset.X.copy(), dataset.y.copy()
+    X.loc[test, ["a", "b", "c", "count"]] = 1e6
+    X.loc[test, "colour"] = X["colour"].iloc[0]
+    y[test] = 1 - y[test]
+    scrambled = replace(dataset, X=canonical(X), y=y)
+    other = replace(
+        context, problem=replace(context.problem, dataset=import_dataset(scrambled, store))
+    )
+    for seed in range(4):
+        query = draw(context, seed)
+        assert evaluate(context, query).fold_losses == evaluate(other, query).fold_losses
+
+
+def test_a_loss_that_is_no_number_is_a_failure(tmp_path, monkeypatch) -> None:
+    context = context_of(tmp_path)
+    broken = replace(metric.metric_named("error"), compute=lambda *_: float("nan"))
+    monkeypatch.setattr(metric, "_ERROR", broken)
+    came = outcome(context, draw(context, 0))
+    assert isinstance(came, Failure)
+    assert "error is nan on 40 held-out rows" in came.message
+
+
+def test_data_that_is_gone_ends_the_run_with_the_reason(tmp_path) -> None:
+    context = context_of(tmp_path)
+    lost = replace(context, problem=replace(context.problem, dataset="0" * 64))
+    with pytest.raises(StoreLost, match="data/0000"):
+        outcome(lost, draw(context, 0))
+
+
+def test_two_trials_of_one_prefix_at_once_make_it_once(tmp_path) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    context = context_of(tmp_path)
+    queries = [draw(context, s, ("standardize", "none", "pca", "gaussian_nb")) for s in (1, 1, 1)]
+    with ThreadPoolExecutor(3) as pool:
+        came = list(pool.map(lambda q: evaluate(context, q), queries))
+    assert len({results(e)[0] for e in came}) == 1
+    made = [s.key for e in came for s in e.steps if not s.hit]
+    assert len(made) == len(set(made)) == 15
+    assert np.isfinite(came[0].loss)
+
+
+def drop_predictions(context: StudyContext, evaluation: Evaluation) -> None:
+    """Drop them as a study does that does not need them any more."""
+    records = store_of(context).records
+    records.release(context.study, [predictions_record(key) for key in evaluation.predictions])
+    assert not records.exists(predictions_record(evaluation.predictions[0]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, pytest.param(3, marks=pytest.mark.full)])
+def test_predictions_that_were_dropped_are_made_again_by_the_same_model(tmp_path, seed) -> None:
+    context = context_of(tmp_path)
+    query = draw(context, seed)
+    first = evaluate(context, query)
+    kept = [node_predictions(context, key) for key in first.predictions]
+    drop_predictions(context, first)
+    again = evaluate(context, query)
+    assert results(again) == results(first)
+    assert all(step.hit for step in again.steps)  # nothing was fitted
+    for key, (label, score) in zip(first.predictions, kept, strict=True):
+        same_label, same_score = node_predictions(context, key)
+        assert (same_label == label).all()
+        assert (same_score is None and score is None) or (same_score == score).all()
+    assert verify(store_of(context)).is_sound
+
+
+def node_predictions(context: StudyContext, key: str) -> tuple:
+    parts = store_of(context).records.get(predictions_record(key))
+    return parts["label"], parts.get("score")
+
+
+FOREST = (
+    "extra_trees",
+    {
+        "bootstrap": False, "criterion": "gini", "max_features": 1.0, "min_samples_leaf": 1,
+        "min_samples_split": 2,
+    },
+)  # fmt: skip
+
+
+BAYES = "gaussian_nb"
+
+
+def query_of(context: StudyContext, model: object, subset: float = 1.0, draw: int = 0) -> Query:
+    whole = path(context, fit_model=model, preprocess="none")
+    return replace(whole, subset=subset, subset_draw=draw)
+
+
+def keys(evaluation: Evaluation) -> set[str]:
+    return {step.key for step in evaluation.steps}
+
+
+@pytest.mark.slow
+def test_each_draw_has_prefixes_of_its_own_and_trials_of_one_draw_share_them(tmp_path) -> None:
+    context = context_of(tmp_path)
+    first = evaluate(context, query_of(context, BAYES, 0.5))
+    other = evaluate(context, query_of(context, BAYES, 0.5, draw=1))
+    assert not keys(first) & keys(other)
+    assert not any(step.hit for step in other.steps)
+    shared = evaluate(context, query_of(context, FOREST, 0.5, draw=1))
+    assert {s.key for s in shared.steps if s.hit} == {
+        s.key for s in other.steps if s.step != "fit model"
+    }
+    assert len({first.fold_losses, other.fold_losses}) == 2
+
+
+@pytest.mark.slow
+def test_a_model_of_a_subset_is_held_against_all_held_out_rows(tmp_path) -> None:
+    context = context_of(tmp_path)
+    store = store_of(context)
+    dataset = load_dataset(store, context.problem.dataset)
+    split = load_split(store, context.problem.split)
+    for family in (0, 1):
+        evaluation = evaluate(context, query_of(context, BAYES, 1 / 8, family))
+        for fold, key in enumerate(evaluation.predictions):
+            labels = store.records.get(predictions_record(key))["label"]
+            rows = split.held_out(fold)
+            assert len(labels) == len(rows)
+            missed = 100 * np.mean(labels != dataset.y[rows])
+            assert evaluation.fold_losses[fold] == pytest.approx(missed)
+
+
+JUDGED = {"quantities": (Quantity("false_positive_rate"),), "bootstraps": Bootstraps(3, 0.5)}
+"""All that reads predictions besides the loss."""
+
+
+EPOCHS = 6
+
+
+def judged_context(folder: Path, *, trains_in_epochs: bool = False, **changes) -> StudyContext:
+    context = replace(context_of(folder), **JUDGED, **changes)
+    if not trains_in_epochs:
+        return context
+    space = load_user_space(ITERATIVE_SPACES, "own.py:classes")
+    own = {"space": "own.py:classes", "space_code": ITERATIVE_SPACES, "algorithms": ()}
+    problem = replace(context.problem, **own, space_digest=space.digest)
+    return replace(context, problem=problem, epochs=EPOCHS)
+
+
+def judged_query(context: StudyContext, model: str | tuple = "gaussian_nb") -> Query:
+    if context.epochs:
+        return configured(context, rescale="standardize", fit_model="sgd")
+    return path(context, fit_model=model, preprocess="none")
+
+
+@pytest.fixture
+def looked_up(monkeypatch) -> Counter:
+    """How often each key was looked up in the index."""
+    count: Counter[str] = Counter()
+    entries, look_up_to_make = ArtifactIndex.entries, ArtifactIndex.look_up_to_make
+
+    def count_entries(index, keys):
+        count.update(keys)
+        return entries(index, keys)
+
+    def count_look_up(index, connection, key, place):
+        count[key] += 1
+        return look_up_to_make(index, connection, key, place)
+
+    monkeypatch.setattr(ArtifactIndex, "entries", count_entries)
+    monkeypatch.setattr(ArtifactIndex, "look_up_to_make", count_look_up)
+    return count
+
+
+@pytest.fixture
+def records_read(monkeypatch) -> Counter:
+    """How often the predictions of each model were read."""
+    count: Counter[str] = Counter()
+    get = Records.get
+
+    def count_get(records, record, names=None):
+        count[record] += record.startswith(PREDICTIONS)
+        return get(records, record, names)
+
+    monkeypatch.setattr(Records, "get", count_get)
+    return count
+
+
+@pytest.fixture
+def linked(monkeypatch) -> Counter:
+    """How often each record was linked to a study."""
+    count: Counter[tuple[str, str]] = Counter()
+    link = Records.link
+
+    def count_link(records, ids, study):
+        count.update((record, study) for record in ids)
+        link(records, ids, study)
+
+    monkeypatch.setattr(Records, "link", count_link)
+    return count
+
+
+@pytest.mark.slow
+def test_a_missed_key_is_looked_up_when_it_is_planned_and_under_its_lease(
+    tmp_path, looked_up
+) -> None:
+    context = context_of(tmp_path)
+    evaluation = evaluate(context, judged_query(context))
+    assert not any(step.hit for step in evaluation.steps)
+    assert {looked_up[step.key] for step in evaluation.steps} == {2}
+    looked_up.clear()
+    served = evaluate(context, judged_query(context))
+    assert all(step.hit for step in served.steps)
+    assert {looked_up[step.key] for step in served.steps} == {1}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("trains_in_epochs", "use_cache"),
+    [
+        (False, True),
+        pytest.param(False, False, marks=pytest.mark.full),
+        (True, True),
+        pytest.param(True, False, marks=pytest.mark.full),
+    ],
+)
+def test_predictions_of_a_model_that_was_fitted_are_not_read_back(
+    tmp_path, records_read, trains_in_epochs, use_cache
+) -> None:
+    context = judged_context(tmp_path, trains_in_epochs=trains_in_epochs, use_cache=use_cache)
+    fitted = evaluate(context, judged_query(context))
+    assert len(fitted.risks) == 3
+    assert sum(records_read.values()) == 0
+    again = evaluate(context, judged_query(context))
+    assert (again.fold_losses, again.risks) == (fitted.fold_losses, fitted.risks)
+    kept = {predictions_record(key): 1 for key in fitted.predictions}
+    assert +records_read == (kept if use_cache else {})
+
+
+def test_predictions_at_hand_are_those_that_a_reader_gets(tmp_path) -> None:
+    context = context_of(tmp_path)
+    path_run = PathRun(context, judged_query(context))
+    for position in range(len(path_run.steps)):
+        path_run.run(position)
+    for fold in path_run.folds:
+        model = path_run.nodes(fold)[-1]
+        kept, held = store_of(context).records.get(model.record), model.predictions()
+        for name, array in (("label", held.label), ("score", held.score)):
+            assert array.dtype == kept[name].dtype
+            assert array.tobytes() == kept[name].tobytes()
+            assert not array.flags.writeable
+
+
+def test_a_quantity_that_fails_tells_of_its_own_error_alone(tmp_path, monkeypatch) -> None:
+    def fail(*_: object) -> float:
+        raise ZeroDivisionError("no rows in a second")
+
+    monkeypatch.setattr(measuring, "measure_quantity", fail)
+    context = replace(context_of(tmp_path), quantities=(Quantity("latency_us"),))
+    state = evaluate_module.evaluate.fn(0, judged_query(context).to_json(), context, "trial")
+    failure = state.data.failure
+    assert "no rows in a second" in failure.message
+    assert "RecordDamaged" not in failure.traceback
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trains_in_epochs", [True, False])
+def test_space_and_metric_are_resolved_once(tmp_path, monkeypatch, trains_in_epochs) -> None:
+    context = judged_context(tmp_path, trains_in_epochs=trains_in_epochs)
+    query = judged_query(context).to_json()
+    study_resampling.cache_clear()
+    count: Counter[str] = Counter()
+    find_space, find_metric = Problem.find_space, Problem.find_metric
+
+    def count_space(problem):
+        count["space"] += 1
+        return find_space(problem)
+
+    def count_metric(problem):
+        count["metric"] += 1
+        return find_metric(problem)
+
+    monkeypatch.setattr(Problem, "find_space", count_space)
+    monkeypatch.setattr(Problem, "find_metric", count_metric)
+    state = evaluate_module.evaluate.fn(0, query, context, "trial")
+    assert state.is_completed()
+    assert count == {"space": 1, "metric": 1}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trains_in_epochs", [True, False])
+def test_a_record_is_linked_once_whether_it_is_written_or_served(
+    tmp_path, linked, trains_in_epochs
+) -> None:
+    context = judged_context(tmp_path, trains_in_epochs=trains_in_epochs)
+    for study in ("first", "second"):
+        linked.clear()
+        evaluation = evaluate(replace(context, study=study), judged_query(context))
+        records = [predictions_record(key) for key in evaluation.predictions]
+        assert linked == dict.fromkeys(((record, study) for record in records), 1)
+        assert store_of(context).records.used_by(study) == sorted(records)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("serves_prefix", "most"), [pytest.param(True, 30, marks=pytest.mark.full), (False, 28)]
+)
+def test_a_missed_step_passes_through_few_files_before_it_is_fitted(
+    tmp_path, serves_prefix, most
+) -> None:
+    context = context_of(tmp_path)
+    evaluate(context, judged_query(context, KNN))  # now data and prefix are there
+    if not serves_prefix:
+        context = replace(context, cache_area="another")
+    query, passed, before_fit = judged_query(context).to_json(), set(), []
+    ours = str(Path(prefect_tune.tasks.__file__).parents[1])
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        file = frame.f_code.co_filename
+        if event == "call" and file.startswith(ours):
+            passed.add(file)
+        elif event == "call" and "/sklearn/" in file and frame.f_code.co_name == "fit":
+            before_fit.append(len(passed))
+
+    former = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        state = evaluate_module.evaluate.fn(0, query, context, "trial")
+    finally:
+        sys.setprofile(former)
+    assert state.is_completed()
+    assert 20 < before_fit[0] <= most
