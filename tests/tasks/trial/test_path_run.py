@@ -26,12 +26,12 @@ from prefect_tune.storage.matrices import canonical
 from prefect_tune.storage.records import Records
 from prefect_tune.storage.writer import MemoryTier
 from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
-from prefect_tune.tasks.data.split import REFIT, load_split
+from prefect_tune.tasks.data.split import REFIT, import_split, load_split
 from prefect_tune.tasks.objective import metric
 from prefect_tune.tasks.objective.quantity import Quantity
 from prefect_tune.tasks.problem import Problem, StudyContext
 from prefect_tune.tasks.trial import evaluate as evaluate_module
-from prefect_tune.tasks.trial import measuring
+from prefect_tune.tasks.trial import measuring, node
 from prefect_tune.tasks.trial.measuring import study_resampling
 from prefect_tune.tasks.trial.path_run import PathRun
 from prefect_tune.tasks.user_space import load_user_space
@@ -249,6 +249,31 @@ def test_a_failure_says_what_failed_where_and_keeps_what_was_made_before(tmp_pat
     assert isinstance(again, Failure)
     assert [(s.step, s.fold, s.hit) for s in again.steps] == [(*e[:2], True) for e in ended]
     assert [s.seconds for s in again.steps] == [s.seconds for s in came.steps]
+
+
+def test_a_failure_in_a_later_fold_keeps_what_the_step_took_in_those_before(
+    tmp_path, monkeypatch
+) -> None:
+    context = context_of(tmp_path)
+    made = node.fit_model
+
+    def fit_model(how, seed, data):
+        if data.train.shape[0] != made_of:
+            raise ValueError("not these rows")
+        return made(how, seed, data)
+
+    query = draw(context, 1)
+    made_of = len(PathRun(context, query).split.training(0, np.zeros(150, dtype=np.int32)))
+    monkeypatch.setattr(node, "fit_model", fit_model)
+    split = PathRun(context, query).split
+    uneven = split.fold.copy()
+    uneven[np.flatnonzero(uneven == 1)[0]] = 2
+    other = import_split(replace(split, fold=uneven), store_of(context))
+    came = outcome(replace(context, problem=replace(context.problem, split=other)), query)
+    assert isinstance(came, Failure)
+    assert (came.step, came.fold) == ("fit model", 1)
+    assert [s.fold for s in came.steps if s.step == "fit model"] == [0]
+    assert came.cost_seconds >= sum(s.seconds for s in came.steps)
 
 
 @pytest.mark.slow
