@@ -1,6 +1,7 @@
 """Standard output is the result of a command, whatever algorithms, spaces and libraries print."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -9,8 +10,9 @@ from typing import Any
 
 import pytest
 from external_clusters import cluster
-from inputs import write_table
+from inputs import QUICK_OPTIONS, table, write_table
 from processes import environment, run, run_json
+from terminals import on_terminal
 
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 
@@ -82,7 +84,11 @@ others = [Algorithm(id=c.__name__.lower(), estimator=c) for c in (Fails, Dies, H
 space = Space("shouting", (IMPUTE, ENCODE, Step("fit model", (silent, shouts, *others))))
 shouting = Space("shouting", (IMPUTE, ENCODE, Step("fit model", (shouts,))))
 """
+
+
 OURS = ("IMPORTED", "FITTING", "PREDICTING", "EXITING", "HANGING", "LAST WORDS", "step 999")
+
+
 ALGORITHMS = ("silent", "shouts", "fails", "dies", "hangs")
 
 
@@ -124,6 +130,7 @@ def studied(server, tmp_path_factory) -> Studied:
     return Studied(tmp_path_factory.mktemp("shouting"), server, "--workers", 2)
 
 
+@pytest.mark.slow
 def test_a_run_prints_its_result_and_nothing_else(studied) -> None:
     assert studied.lines.returncode == 0, studied.lines.stderr
     assert studied.whole.returncode == 0, studied.whole.stderr
@@ -133,12 +140,14 @@ def test_a_run_prints_its_result_and_nothing_else(studied) -> None:
     assert set(studied.trials) == set(ALGORITHMS)
 
 
+@pytest.mark.slow
 def test_of_trials_nothing_reaches_the_terminal(studied) -> None:
     said = studied.lines.stderr + studied.whole.stderr
     assert "IMPORTED" in said  # by the command itself, as is said to who wrote the space
     assert not [word for word in OURS[1:3] + OURS[4:] if word in said]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [
@@ -160,6 +169,7 @@ def test_other_commands_do_too(studied, tmp_path, command) -> None:
     json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_a_comparison_prints_its_result_and_nothing_else(studied, tmp_path) -> None:
     done = run(
         "compare", studied.data, "--target", "target", "--methods", "random,tpe", "--trials", 2,
@@ -171,10 +181,12 @@ def test_a_comparison_prints_its_result_and_nothing_else(studied, tmp_path) -> N
     json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_help_is_a_result(studied) -> None:
     assert "--output" in studied.run("show", "--help").stdout
 
 
+@pytest.mark.slow
 def test_the_output_of_a_trial_is_kept_and_shown(studied) -> None:
     shown = studied.output("shouts")
     lines = shown.splitlines()
@@ -192,6 +204,7 @@ def test_the_output_of_a_trial_is_kept_and_shown(studied) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "last"), [("fails", "step 999"), ("dies", "LAST WORDS"), ("hangs", "HANGING")]
 )
@@ -205,6 +218,7 @@ def test_a_failure_quotes_the_last_lines(studied, algorithm, last) -> None:
     assert last in studied.run("trials", "s", "--failed").stdout
 
 
+@pytest.mark.slow
 def test_without_an_output_the_reason_is_told(studied) -> None:
     number = studied.trials["silent"]["number"]
     done = studied.run("show", "s", "--trial", number, "--output")
@@ -216,6 +230,7 @@ def test_without_an_output_the_reason_is_told(studied) -> None:
     assert "--trial" in refused.stderr
 
 
+@pytest.mark.slow
 def test_outputs_are_private_files_that_go_with_their_study(studied, tmp_path) -> None:
     home = tmp_path / "home"
     shutil.copytree(studied.home, home)
@@ -227,6 +242,7 @@ def test_outputs_are_private_files_that_go_with_their_study(studied, tmp_path) -
     assert not [path for path in files if path.exists()]
 
 
+@pytest.mark.slow
 def test_an_older_study_has_no_outputs(studied, tmp_path) -> None:
     from sqlalchemy import update
 
@@ -248,6 +264,7 @@ def test_an_older_study_has_no_outputs(studied, tmp_path) -> None:
     assert document["output"] is None
 
 
+@pytest.mark.slow
 def test_a_retry_leaves_the_output_of_the_last_attempt(studied, tmp_path) -> None:
     home = tmp_path / "home"
     shutil.copytree(studied.home, home)
@@ -260,6 +277,7 @@ def test_a_retry_leaves_the_output_of_the_last_attempt(studied, tmp_path) -> Non
     assert output.count("HANGING") == 1
 
 
+@pytest.mark.slow
 def test_workers_of_others_send_what_their_trials_print(server, tmp_path) -> None:
     with cluster(tmp_path / "dask", n_workers=2) as address:
         studied = Studied(tmp_path, server, "--dask", address)
@@ -269,6 +287,7 @@ def test_workers_of_others_send_what_their_trials_print(server, tmp_path) -> Non
         assert studied.output("hangs").splitlines()[-1] == "HANGING"
 
 
+@pytest.mark.slow
 def test_a_program_that_calls_a_command_has_its_standard_output_back(studied) -> None:
     program = """
 import os
@@ -290,3 +309,31 @@ os.write(1, b"mine")
     document, end = done.stdout.split("end 0\n")
     assert json.loads(document)["study"] == "s"
     assert end == "mine"
+
+
+RUNNING = re.compile(r"^trial +\d+  [a-z ]+ +[\d.]+m?s?\d*s?  [█░]{8}", re.MULTILINE)
+
+
+def test_running_trials_are_seen_in_the_room_there_is_and_nothing_of_them_is_left(
+    server, tmp_path
+) -> None:
+    data = tmp_path / "slow.parquet"
+    table(4_000).to_parquet(data, index=False)
+    command = ("run", data, *QUICK_OPTIONS, "--target", "target", "--study", "s", "--trials", 6)
+    size = {"columns": 60, "lines": 14}
+    with on_terminal(
+        *command, "--workers", 2, home=tmp_path / "home", server=server, NO_COLOR="1", **size
+    ) as terminal:
+        terminal.wait_for(RUNNING.search)
+        assert terminal.end() == 0
+    seen = [line for screen in terminal.screens for line in screen]
+    running = [line for line in seen if RUNNING.match(line)]
+    assert any(step in line for line in running for step in ("impute", "encode", "fit model"))
+    assert any(line.startswith("done in about") and line.endswith("random") for line in seen)
+    left = "\n".join(terminal.scrolled())
+    assert "best: trial" in left
+    assert not RUNNING.search(left)
+    assert "6/6 trials" not in left
+    styles = re.findall(rb"\x1b\[([\d;]*)m", terminal.written)
+    assert styles
+    assert not [s for s in styles if set(s.split(b";")) - {b"", b"0", b"1", b"2"}]  # bold or dim

@@ -1,5 +1,6 @@
-"""Other tools beside ours: splits, scores, what is run again, and what the report says of it."""
+"""Other tools beside ours: splits, scores, portfolios, and what is run again."""
 
+import json
 import os
 import re
 import signal
@@ -8,14 +9,14 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
-from runpy import run_path
 from time import monotonic, sleep
 
 import numpy as np
 import pandas as pd
 import psutil
 import pytest
-from peer_tools import adapters
+from peer_tools import adapters, portfolios
+from peer_tools.portfolios import LOSSES, Losses, picked, related, start_without
 from peer_tools.report import at_stages, goals, mean_ranks, medians, ratio, report
 from peer_tools.rows import RECORDED, Rows
 from peer_tools.runs import Run, RunFailed, Tool, run_all, run_one
@@ -25,8 +26,16 @@ from peer_tools.tables import TableFile
 from peer_tools.task import Incumbents, Task
 from processes import command_line
 
+from prefect_tune.optimizers import Configuration
+from prefect_tune.tasks.catalogue.portfolios import portfolio_of
+from prefect_tune.tasks.catalogue.spaces import space_named
+
 FILES = sorted(Path(adapters.__file__).parent.glob("*.py"))
+
+
 LIBRARIES = ("flaml", "optuna", "smac", "autogluon", "prefect", "prefect_tune", "pandas")
+
+
 TOOLS = "stub_tools.guessing,stub_tools.knowing"
 
 
@@ -50,6 +59,7 @@ def runs_of(tables: list[TableFile], tmp_path: Path, tools: str = TOOLS) -> list
     ]
 
 
+@pytest.mark.slow
 def test_a_split_is_drawn_by_name_and_number_and_keeps_classes_and_gaps(tables, tmp_path) -> None:
     signs, sizes = tables
     files = signs.split(0, tmp_path / "one")
@@ -66,11 +76,13 @@ def test_a_split_is_drawn_by_name_and_number_and_keeps_classes_and_gaps(tables, 
     assert (sizes.name, sizes.split(0, tmp_path / "one").kind) == ("sizes.size", "numbers")
 
 
+@pytest.mark.slow
 def test_a_table_without_the_column_is_named(tables) -> None:
     with pytest.raises(ValueError, match="no column 'colour2'; name it as TABLE:TARGET"):
         TableFile(tables[0].path, "colour2").split(0, tables[0].path.parent)
 
 
+@pytest.mark.slow
 def test_the_loss_is_the_error_in_percent_or_one_less_r2() -> None:
     assert loss_of_test("classes", ["c1", "c0", "c1", "c0"], ["c1", "c1", "c1", "c0"]) == 25
     truth = np.array([1.0, 2.0, 3.0, 6.0])
@@ -81,6 +93,7 @@ def test_the_loss_is_the_error_in_percent_or_one_less_r2() -> None:
         loss_of_test("classes", truth, truth[:3])
 
 
+@pytest.mark.slow
 def test_what_led_at_a_time_is_the_least_of_what_had_ended() -> None:
     found = Incumbents()
     for seconds, loss in ((1.0, None), (2.0, 9.0), (5.0, 4.0), (7.0, 6.0), (9.0, 1.0)):
@@ -128,6 +141,7 @@ def test_a_run_that_fails_says_why_and_is_tried_again(tables, tmp_path) -> None:
     assert not rows.has(run.key)
 
 
+@pytest.mark.slow
 def test_options_of_a_tool_are_read() -> None:
     tool = Tool.of("ours:space=modern:ensemble=auto")
     assert (tool.name, tool.options) == ("ours", {"space": "modern", "ensemble": "auto"})
@@ -135,6 +149,7 @@ def test_options_of_a_tool_are_read() -> None:
         Tool.of("ours:modern")
 
 
+@pytest.mark.slow
 def test_of_several_spaces_a_table_gets_the_one_that_fits() -> None:
     def space(written: str, kind: str) -> str | None:
         options = {"space": written} if written else {}
@@ -155,6 +170,7 @@ def answer(tool, table, split, stage, loss, *, model="answer") -> dict[str, obje
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_ranks_are_of_tools_that_have_answers_before_the_end(capsys) -> None:
     rows = []
     for table, ours, flaml, gluon in (("a", 1.0, 2.0, 2.0), ("b", 4.0, 3.0, 1.0)):
@@ -192,6 +208,7 @@ def test_ranks_are_of_tools_that_have_answers_before_the_end(capsys) -> None:
         reached.end()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["README.md", "deployments/docs/pages/using/comparing.md"])
 def test_the_figures_of_a_page_are_those_of_the_recorded_runs(page) -> None:
     frame = pd.read_parquet(RECORDED)
@@ -214,24 +231,7 @@ def test_the_figures_of_a_page_are_those_of_the_recorded_runs(page) -> None:
             assert name.split()[1] == by_tool[tool]["version"].iloc[0]
 
 
-def test_the_recorded_runs_are_reported_by_the_command(capsys) -> None:
-    program = Path(adapters.__file__).parents[2] / "flows" / "peers.py"
-    run_path(str(program))["main"](["--recorded"])
-    assert "ours answer / autogluon answer: 0.945" in capsys.readouterr().out
-
-
-def test_half_a_row_in_error_is_added_to_errors() -> None:
-    rows = pd.DataFrame([answer("x", "a", 0, 8.0, 0.0), answer("y", "a", 0, 8.0, 1.0)])
-    rows["kind"] = "classes"
-    found, _, _ = ratio(rows[rows["tool"] == "x"], rows[rows["tool"] == "y"])
-    assert found == pytest.approx(1 / 2)
-
-
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_an_adapter_is_short(file) -> None:
-    assert len(file.read_text().splitlines()) < 100
-
-
+@pytest.mark.slow
 def test_adapters_are_imported_without_their_libraries() -> None:
     names = [file.stem for file in FILES if file.stem != "__init__"]
     assert names == ["autogluon", "flaml", "optuna", "ours", "smac"]
@@ -246,6 +246,7 @@ def test_adapters_are_imported_without_their_libraries() -> None:
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.slow
 def test_optuna_and_smac_propose_configurations_of_our_spaces() -> None:
     import optuna
 
@@ -309,3 +310,66 @@ def test_configurations_are_evaluated_without_cache_and_within_limits(tables, tm
     truth = pd.read_parquet(files.test)["target"]
     assert loss_of_test("classes", truth, predicted) < 50
     assert set(predicted) <= {"c0", "c1"}
+
+
+def rows(losses: dict[str, list[float]], seconds: dict[str, float] | None = None) -> pd.DataFrame:
+    """Losses of candidates on tables t0, t1, ..., each in a second unless given."""
+    return pd.DataFrame(
+        [
+            {"configuration": name, "table": f"t{t}", "loss": loss, "seconds": taken}
+            for name, of_tables in losses.items()
+            for taken in [(seconds or {}).get(name, 1.0)]
+            for t, loss in enumerate(of_tables)
+        ]
+    )
+
+
+def test_regret_is_0_for_the_best_of_a_table_and_1_for_the_median_and_what_failed() -> None:
+    found = Losses.regrets(rows({"a": [1.0, 4.0], "b": [2.0, 3.0], "c": [3.0, np.nan]}))
+    assert found["t0"].tolist() == [0.0, 1.0, 1.0]
+    assert found["t1"].tolist() == [1.0, 0.0, 1.0]
+
+
+def test_the_next_one_serves_tables_that_those_before_do_not(monkeypatch) -> None:
+    monkeypatch.setattr(portfolios, "_SHARE_OF_AVERAGE", 0.0)
+    losses = {
+        "most": [0.0, 0.0, 0.0, 9.0], "alike": [0.1, 0.1, 0.1, 9.0], "other": [9.0, 9.0, 9.0, 0.0],
+        "bad": [5.0, 5.0, 5.0, 5.0], "worse": [5.0, 5.0, 5.0, 5.0],
+    }  # fmt: skip
+    assert picked(rows(losses), 2) == ["most", "other"]
+
+
+def test_of_what_serves_alike_the_cheap_one_comes_first() -> None:
+    losses = {"dear": [0.0, 0.0], "cheap": [0.0, 0.0], "bad": [5.0, 5.0], "worse": [5.0, 6.0]}
+    assert picked(rows(losses, {"dear": 8.0}), 2)[0] == "cheap"
+    assert picked(rows(losses, {"cheap": 8.0}), 2)[0] == "dear"
+    assert len(picked(rows(losses), 9)) == 4
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ("cal_housing", "cal_housing_reg", True),
+        ("wind", "wind.RPT", True),
+        ("optdigits_10c", "optdigits", True),
+        ("cpu_small", "cal_housing", False),
+        ("wind", "wine", False),
+    ],
+)
+def test_versions_of_a_table_are_related(one, other, expected) -> None:
+    assert related(one, other) is related(other, one) is expected
+
+
+def test_a_search_on_a_table_begins_with_what_others_say_of_its_space(tmp_path) -> None:
+    assert LOSSES.stat().st_size < 100_000
+
+    def begun_with(table: str) -> list[Configuration]:
+        train = str(tmp_path / f"{table}-0-train.parquet")
+        task = Task(train, "", "target", "classes", 1.0, 0, 0.0, str(tmp_path))
+        documents = json.loads(Path(start_without(task, None)).read_text())
+        return [Configuration.from_json(document, space_named("modern")) for document in documents]
+
+    assert begun_with("unknown") == portfolio_of(space_named("modern"))
+    assert begun_with("madelon") != portfolio_of(space_named("modern"))
+    task = Task("", "", "target", "classes", 1.0, 0, 0.0, str(tmp_path))
+    assert start_without(task, "flash") is None

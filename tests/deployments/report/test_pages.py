@@ -1,20 +1,29 @@
-"""Pages of studies, as HTML that is parsed and never run."""
+"""Pages of studies and comparisons, as HTML that is parsed and never run."""
 
 import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import pairwise
 
 import pytest
 from reports import made_up as made_up_reports
+from reports.compared import replicate, report_of
 from reports.made_up import NASTY, SUMMARY, beyond_limits, empty, failed, full
 
+from prefect_tune.deployments.report.comparison_page import comparison_page
 from prefect_tune.deployments.report.html import page_html, plotly_bundle
 from prefect_tune.deployments.report.page import Command
+from prefect_tune.deployments.report.plots import shortened, thinned
+from prefect_tune.deployments.report.sections.importance import input_names
 from prefect_tune.deployments.report.study_page import study_page
+from prefect_tune.flows.reporting.comparison_report import ComparisonReport
 from prefect_tune.flows.reporting.paths import StepUse
 from prefect_tune.flows.reporting.progress import Lead
 from prefect_tune.flows.reporting.study_report import StudyReport
+from prefect_tune.optimizers.importance.effects import inputs_of
+from prefect_tune.optimizers.space.candidate_space import CandidateSpace
+from prefect_tune.tasks.catalogue.spaces import space_named
 
 
 class Parsed(HTMLParser):
@@ -277,3 +286,77 @@ def test_a_failed_study_shows_no_loss_and_all_reasons() -> None:
     folds = [part for part in section.parts if part.kind == "fold"]
     assert len(folds[0].text) > 10_000
     assert NASTY[:8] in folds[0].text
+
+
+@pytest.fixture
+def report() -> ComparisonReport:
+    tests = {"a": [3.0, 1.0], "b": [2.5, 2.5], "c": [9.0, 8.0]}
+    return report_of(
+        replicate(method, repeat, [9.0, loss], loss)
+        for method, losses in tests.items()
+        for repeat, loss in enumerate(losses)
+    )
+
+
+def test_it_has_one_ranking_a_curve_a_table_of_pairs_and_one_of_work(report) -> None:
+    page = comparison_page(report)
+    assert [section.id for section in page.sections] == ["ranks", "curves", "pairs", "work"]
+    ranking, curves, pairs, work = (section.parts[0] for section in page.sections)
+    leader = report.standings["methods"][0]["method"]
+    assert page.answers[0].headline == ranking.rows[0][1] == leader
+    assert ranking.rows[0][0] == "100 %"
+    assert {trace["name"] for trace in curves.plot["data"]} == {"a", "b", "c"}
+    assert len(pairs.rows) == 6
+    assert [row[1] for row in work.rows] == ["4", "4", "4"]
+    assert len(page_html(page)) < 3_000_000
+
+
+def test_one_method_has_no_pairs() -> None:
+    page = comparison_page(report_of(replicate("a", k, [3.0], 3.0) for k in range(2)))
+    assert page.alert == ""
+    assert [section.id for section in page.sections] == ["ranks", "curves", "work"]
+    assert "significantly behind" not in page.sections[0].finding
+
+
+@pytest.mark.parametrize("space", ["flash", "healthcare", "regression", "small"])
+def test_each_choice_of_a_space_has_a_name_of_its_own(space) -> None:
+    inputs = inputs_of(CandidateSpace(space_named(space)))
+    names = input_names(inputs)
+    assert len(names) == len(inputs)
+    assert len(set(names.values())) == len(inputs)
+    assert len(set(shortened(list(names.values())))) == len(inputs)
+
+
+def test_the_step_is_named_only_where_the_rest_is_not_enough() -> None:
+    names = input_names(inputs_of(CandidateSpace(space_named("flash"))))
+    of_svms = {name for name in names.values() if name.startswith("C of linear_svm")}
+    assert len(of_svms) == 2
+    assert all(name.endswith(")") for name in of_svms)
+    assert any("(" not in name for name in names.values())
+
+
+def test_long_texts_that_differ_in_the_middle_stay_apart() -> None:
+    a, b = (f"{'x' * 30}{middle}{'y' * 30}" for middle in "ab")
+    labels = shortened([a, b, a, "short"])
+    assert labels[0] == labels[2] != labels[1]
+    assert max(map(len, labels)) < 50
+    assert labels[3] == "short"
+
+
+def test_few_points_are_all_shown_but_for_those_without_a_value() -> None:
+    assert thinned([3.0, None, 1.0, float("nan"), 2.0]) == [0, 2, 4]
+
+
+def test_of_many_the_extremes_and_what_is_to_be_kept_are_shown() -> None:
+    values = [50.0] * 10_001
+    values[4_321], values[8_765] = 1.0, 99.0
+    shown = thinned(values, keep={1_234, 20_000}, most=100)
+    assert {1_234, 4_321, 8_765} <= set(shown)
+    assert 100 <= len(shown) <= 103
+    assert shown == sorted(shown)
+
+
+def test_the_others_are_evenly_chosen() -> None:
+    shown = thinned([float(n % 7) for n in range(1_000)], most=10)
+    gaps = [b - a for a, b in pairwise(shown)]
+    assert max(gaps) == 100

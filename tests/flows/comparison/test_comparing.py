@@ -151,45 +151,8 @@ def test_a_finished_comparison_starts_nothing_and_says_the_same(compared, monkey
     assert compare(**again) == compared.outcome
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"methods": "random"}, "two methods or more"),
-        ({"methods": "random,random"}, "random is there twice"),
-        ({"methods": "random,tpe:x"}, "write METHOD:NAME=VALUE"),
-        ({"repeats": 0}, "--repeats 0: must be at least 1"),
-        ({"trials": None}, "name --budget, for instance --budget 2m"),
-        ({"budget": "1m"}, "and not both"),
-        ({"name": "a b"}, "--name 'a b"),
-        ({"out": "/nowhere/x.parquet"}, "--out /nowhere/x.parquet: cannot be written"),
-    ],
-)
-def test_bad_input_is_named_before_any_work(tmp_path, changes, message) -> None:
-    parameters = {
-        "data": str(write_table(tmp_path)), "target": "target", "methods": "random,tpe",
-        "trials": 1, "store": str(tmp_path / "store"), "name": "bad",
-        "out": str(tmp_path / "x.parquet"),
-    }  # fmt: skip
-    with pytest.raises(BadInput, match=message):
-        compare(**{**parameters, **changes})
-    if (tmp_path / "store").exists():
-        store = ArtifactStore(StoreAddress(parameters["store"]))
-        assert Ledger(store.database).study_names() == []
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"trial_timeout": "7s"}, "has --trial-timeout its default, and cannot be continued with"),
-        ({"no_cache": True}, "the comparison has a cache"),
-        ({"folds": 5}, "has --folds 3, and cannot be continued with 5"),
-        ({"seed": 3}, "has --seed 0"),
-        ({"drop": ["a"]}, "was made with other data .*; choose another --name"),
-    ],
-)
-def test_what_would_make_runs_unequal_cannot_change(compared, changes, message) -> None:
-    with pytest.raises(BadInput, match=message):
-        compare(**{**compared.parameters, **changes})
 
 
 BUDGET_SECONDS = 6.0
@@ -226,23 +189,6 @@ def test_a_comparison_is_extended_by_methods_and_repeats(timed) -> None:
     assert wider["budget_seconds"] == BUDGET_SECONDS
 
 
-def test_an_incumbent_that_could_not_be_scored_is_scored_later(tmp_path, monkeypatch) -> None:
-    parameters = {
-        "data": str(write_table(tmp_path)), "target": "target", "methods": "random,tpe",
-        "repeats": 1, "trials": 1, "space": "small", "name": "u", "workers": 1,
-        "store": str(tmp_path / "store"), "out": str(tmp_path / "x.parquet"),
-    }  # fmt: skip
-
-    def no_worker(*_: Any, **__: Any) -> None:
-        raise RuntimeError("no worker came back")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(DaskTrials, "run", no_worker)
-        unscored = compare(**parameters)
-    assert [m["median_test_loss"] for m in unscored["methods"]] == [None, None]
-    assert all(m["median_loss"] is not None for m in unscored["methods"])
-    scored = compare(**parameters)
-    assert all(m["median_test_loss"] < 60 for m in scored["methods"])
 
 
 def test_a_run_whose_worker_cannot_go_on_takes_another(tmp_path, monkeypatch) -> None:
@@ -271,23 +217,6 @@ def test_a_run_whose_worker_cannot_go_on_takes_another(tmp_path, monkeypatch) ->
         assert [t["state"] for t in ledger.trials(study)] == ["complete"] * 2
 
 
-def test_a_comparison_ends_when_no_worker_can_go_on(tmp_path, monkeypatch) -> None:
-    collect = DaskTrials.collect
-
-    def collect_lost(running: DaskTrials, seconds: float) -> list[Ended]:
-        ended = collect(running, seconds)
-        return [
-            replace(e, outcome=TrialOutcome(None, None, 1, "the store is away", e.outcome.worker))
-            for e in ended
-        ]
-
-    monkeypatch.setattr(DaskTrials, "collect", collect_lost)
-    with pytest.raises(NoWorkers, match=r"the store is away|no worker can go on"):
-        compare(
-            data=str(write_table(tmp_path)), target="target", methods="random,tpe", trials=2,
-            repeats=1, space="small", name="l", store=str(tmp_path / "store"), workers=2,
-            out=str(tmp_path / "x.parquet"),
-        )  # fmt: skip
 
 
 def test_a_comparison_without_a_completed_trial_fails(tmp_path, monkeypatch) -> None:
@@ -305,9 +234,3 @@ def test_a_comparison_without_a_completed_trial_fails(tmp_path, monkeypatch) -> 
         )  # fmt: skip
 
 
-def test_an_unknown_option_of_a_method_is_named(tmp_path) -> None:
-    with pytest.raises(UnknownName, match="option of method 'random'"):
-        compare(
-            data=str(write_table(tmp_path)), target="target", methods="tpe,random:x=1", trials=1,
-            store=str(tmp_path / "store"), out=str(tmp_path / "x.parquet"),
-        )  # fmt: skip

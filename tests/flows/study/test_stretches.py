@@ -5,15 +5,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from contracts.store import entry, present, put
 from studies import context_of, draw, evaluate, store_of
+from worlds import evaluation
 
 from prefect_tune.flows.comparison.curves import curve_of
+from prefect_tune.flows.study import retention as stretch_pins
 from prefect_tune.flows.study.documents import TrialDocument
 from prefect_tune.flows.study.ensemble import choose_ensemble
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.study.summary import summarize
-from prefect_tune.optimizers import Budget, Optimizer, Query, Trial
+from prefect_tune.optimizers import Budget, Optimizer, Query, StepCost, Trial
 from prefect_tune.storage import Ledger
 from prefect_tune.storage.cache.index import pinned_keys
 from prefect_tune.tasks.data.source import Source
@@ -21,6 +24,8 @@ from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
 from prefect_tune.tasks.problem import StudyContext
 
 NAME = "stretches"
+
+
 SIZE = QuantityBound(Quantity("model_size_bytes"), 1e9)
 
 
@@ -162,3 +167,102 @@ def test_a_stopped_trial_that_is_preferred_to_full_ones_is_the_answer_everywhere
     curve = curve_of(study.ledger, study.ledger.study(name))
     assert curve["incumbent"].tolist()[1:] == [0, 0]
     assert curve["incumbent_loss"].isna().all()
+
+
+PINNED = "kept"
+
+
+@pytest.fixture
+def pinned_context(tmp_path: Path) -> StudyContext:
+    return replace(context_of(tmp_path), study=PINNED)
+
+
+@pytest.fixture
+def halving(pinned_context: StudyContext) -> Iterator[Study]:
+    """One of successive halving over folds."""
+    plan = StudyPlan(
+        source=Source("table.csv", target="target"), data_name="table", problem=pinned_context.problem,
+        folds=3, holdout=None, test_size=0.2, positive=None, chance_loss=40.0, method="halving",
+        options={"fidelity": "folds"},
+    )  # fmt: skip
+    store = store_of(pinned_context)
+    Ledger(store.database).create_study(PINNED, plan.problem.to_json(), plan.to_json())
+    with Study.opened(store, PINNED, plan) as halving:
+        yield halving
+
+
+def tell_model(halving: Study, query: Query, model: str, loss: float = 1.0) -> None:
+    """Tell a trial of that query, whose model is the artifact of a name."""
+    halving.optimizer._propose = lambda *_: query  # type: ignore[method-assign]
+    steps = tuple(
+        StepCost(name, 0, 1.0, 0.0, False, entry(key).key)
+        for name, key in ((halving.optimizer.space.steps[-1].name, model), ("before", "x" + model))
+    )
+    trial = halving.start(halving.ask(Budget()))
+    halving.tell(trial.ended(replace(evaluation(loss), steps=steps)))
+
+
+def pinned(halving: Study) -> set[str]:
+    with halving.store.database.read() as connection:
+        return set(connection.execute(pinned_keys()).scalars())
+
+
+def test_what_may_be_gone_on_from_survives_pressure_until_the_session_ends(
+    halving, pinned_context
+) -> None:
+    size = put(halving.store, "a", seconds=0.5).size_bytes
+    part, other = (replace(draw(pinned_context, seed), folds=1) for seed in (1, 7))
+    with halving.session():
+        tell_model(halving, other, "z", loss=0.5)  # the choice, which is kept anyway
+        tell_model(halving, part, "a", loss=2.0)
+        halving.store.set_budget(halving.store.index.totals().cache_bytes + size)
+        for name in "bcd":
+            put(halving.store, name, seconds=100.0)
+        assert "a" in present(halving.store)
+    put(halving.store, "e", seconds=100.0)
+    assert "a" not in present(halving.store)
+
+
+def test_of_each_configuration_the_newest_stretch_is_kept_until_it_is_complete(
+    halving, pinned_context
+) -> None:
+    first, second, other = (draw(pinned_context, seed) for seed in (1, 7, 4))
+    a, b, c, d = (entry(name).key for name in "abcd")
+    with halving.session():
+        tell_model(halving, replace(other, folds=1), "d", loss=0.1)
+        tell_model(halving, replace(first, folds=1), "a")
+        tell_model(halving, replace(second, folds=1), "b")
+        assert {a, b, d} <= pinned(halving)
+        tell_model(halving, replace(first, folds=2), "c")
+        assert pinned(halving) >= {b, c, d}
+        assert a not in pinned(halving)
+        tell_model(halving, second, "e", loss=3.0)
+        tell_model(halving, other, "f", loss=0.2)
+        assert pinned(halving) & {b, c, d} == {c}
+    assert not pinned(halving)
+    with halving.session():
+        assert pinned(halving) & {a, b, c, d} == {c}
+
+
+def test_of_many_configurations_the_newest_are_kept(halving, pinned_context, monkeypatch) -> None:
+    monkeypatch.setattr(stretch_pins, "_MOST_CONFIGURATIONS", 2)
+    queries = [replace(draw(pinned_context, seed), folds=1) for seed in (1, 7, 4, 9)]
+    with halving.session():
+        for query, name, loss in zip(queries, "abcd", (4.0, 3.0, 2.0, 1.0), strict=True):
+            tell_model(halving, query, name, loss)
+        kept = {name for name in "abcd" if entry(name).key in pinned(halving)}
+    assert kept == {"c", "d"}
+
+
+def test_models_of_subsets_are_not_kept_for_nothing_goes_on_from_them(
+    halving, pinned_context
+) -> None:
+    first, second, other = (draw(pinned_context, seed) for seed in (1, 7, 4))
+    with halving.session():
+        tell_model(
+            halving, replace(other, folds=1), "d", loss=0.1
+        )  # the choice, which is kept anyway
+        tell_model(halving, replace(first, subset=0.25, folds=1), "a", loss=1.0)
+        tell_model(halving, replace(second, subset=0.25, epochs=3, folds=1), "b", loss=2.0)
+        kept = {name for name in "abd" if entry(name).key in pinned(halving)}
+    assert kept == {"b", "d"}

@@ -277,26 +277,6 @@ def test_a_session_counts_time_and_keeps_what_the_incumbent_is_made_of(
         assert again.seconds() >= spent > 0.1
 
 
-def test_why_there_is_no_model_is_said_in_a_line(store, enter) -> None:
-    name = enter(bounds=(SIZE,))
-    with Study.opened(store, name) as study:
-        assert most_frequent_failure(study).startswith("no trial was finished")
-        assert nearest_miss(study) == ""
-        run(study, None, None)
-        trial = study.start(study.ask(Budget()))
-        study.tell(trial.failed(replace(PICKY, message="took 4 of 8 columns")))
-        trial = study.start(study.ask(Budget()))
-        study.tell(trial.failed(Failure(FailureKind.TIMEOUT, "took more than 3 s")))
-        assert most_frequent_failure(study) == (
-            "4 trials failed, 3 of them with: fit model: took 3 of 9 columns; retry runs them again"
-        )
-        run(study, 5.0)
-        study.measure(4, {"model_size_bytes": 250.0})
-        assert nearest_miss(study).endswith(
-            "trial 4 is nearest, with model_size_bytes 250 where 100 is allowed"
-        )
-        study.measure(4, {"model_size_bytes": 99.0})
-        assert nearest_miss(study) == ""
 
 
 def test_the_choice_of_the_method_is_noted_where_it_is_another_than_the_best_trial(

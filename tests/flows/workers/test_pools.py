@@ -1,0 +1,419 @@
+"""Pools of real worker processes and the jobs on them: deaths, time, preferences, the bench."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from time import sleep
+from typing import Any
+from uuid import uuid4
+
+import distributed
+import pytest
+from distributed.core import Status
+from pools import client_of, die, die_unless, meet, pause, pool_of, started_child, worker_of
+from prefect.client.schemas.objects import State
+from prefect.states import Completed, Failed
+from processes import is_alive, wait_for
+
+from prefect_tune.flows.workers import jobs, worker_pool
+from prefect_tune.flows.workers.fork_server import end_stopped_fork_server
+from prefect_tune.flows.workers.jobs import Job, run_jobs
+from prefect_tune.flows.workers.local_workers import local_cluster, local_settings
+from prefect_tune.flows.workers.nanny_reports import NannyReports
+from prefect_tune.flows.workers.roster import NoWorkers
+from prefect_tune.flows.workers.worker_pool import WorkerPool
+from prefect_tune.tasks.worker.dask_runner import WorkerFault, end_worker
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[distributed.Client]:
+    with client_of(2) as client:
+        yield client
+
+
+def nothing() -> None:
+    """Called while a pool is waited for."""
+
+
+def processes_of(pool: WorkerPool) -> set[int]:
+    """The processes that some tasks ran in."""
+    return {pool.submit(os.getpid, {}).wrapped_future.result() for _ in range(4)}
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_leaving_takes_no_task_though_the_scheduler_still_lists_it(client) -> None:
+    pool = pool_of(client)
+    assert (pool.count_slots(), pool.is_short) == (2, False)
+    assert pool_of(client, 1).count_slots() == 1
+    address, pid = next(iter(client.run(os.getpid).items()))
+    os.kill(pid, signal.SIGSTOP)
+    pool.note_death(address)
+    assert address in client.processing()
+    assert (pool.count_slots(), pool.is_short) == (1, True)
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: pool.count_slots() == 2)
+    assert not pool.is_short
+    assert address not in client.processing()
+
+
+@pytest.mark.slow
+def test_a_task_is_ended_with_its_process_and_no_other(client) -> None:
+    pool = pool_of(client)
+    ended, other = (pool.submit(pause, {"seconds": 1000}) for _ in range(2))
+    (_, pid), (_, other_pid) = worker_of(client, ended), worker_of(client, other)
+    pool.end([ended])
+    assert ended.wrapped_future.cancelled()
+    assert pool.is_short
+    wait_for(lambda: not is_alive(pid))
+    wait_for(lambda: pool.count_slots() == 2)
+    assert not other.wrapped_future.done()
+    assert other_pid in client.run(os.getpid).values()
+    pool.end([other])
+
+
+@pytest.mark.slow
+def test_a_task_goes_to_the_worker_that_it_prefers_if_that_is_free(client) -> None:
+    pool = pool_of(client)
+    pids = client.run(os.getpid)
+    for address, pid in [*pids.items()] * 3:
+        assert pool.submit(os.getpid, {}, address).wrapped_future.result() == pid
+    busy = pool.submit(pause, {"seconds": 1000})
+    address, pid = worker_of(client, busy)
+    (other,) = set(pids.values()) - {pid}
+    assert pool.submit(os.getpid, {}, address).wrapped_future.result(timeout=10) == other
+    pool.end([busy])
+    pool.wait_for_worker(nothing)  # the one that it prefers is gone by then
+    assert pool.submit(os.getpid, {}, address).wrapped_future.result(timeout=10) != pid
+
+
+@pytest.mark.slow
+def test_a_task_waits_for_no_worker_that_died_while_it_preferred_it(client) -> None:
+    pool = pool_of(client)
+    address, pid = next(iter(client.run(os.getpid).items()))
+    lost = pool.submit(pause, {"seconds": 1000}, address)
+    assert worker_of(client, lost) == (address, pid)
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(distributed.scheduler.KilledWorker):
+        lost.wrapped_future.result(timeout=30)  # whether it starts again is the search's decision
+
+
+@pytest.mark.slow
+def test_workers_are_handed_out_to_one_pool_each(client) -> None:
+    pool = pool_of(client)
+    pool.prepare(nothing)
+    with ThreadPoolExecutor(1) as thread, pool.reserved() as one:
+        with pool.reserved() as other:
+            assert one.is_short  # until its worker is known
+            assert [wait_for(p.count_slots) for p in (one, other)] == [1, 1]
+            (pid,), (other_pid,) = processes_of(one), processes_of(other)
+            assert pid != other_pid
+            third = thread.submit(pool.reserved().__enter__)
+            with pytest.raises(TimeoutError):
+                third.result(timeout=0.2)
+        assert third.result(timeout=10).n_slots == 1
+
+
+@pytest.mark.slow
+def test_a_task_whose_only_worker_is_gone_is_cancelled(client) -> None:
+    pool = pool_of(client)
+    pool.prepare(nothing)
+    with pool.reserved() as mine, pool.reserved() as other:
+        assert (wait_for(mine.count_slots), wait_for(other.count_slots)) == (1, 1)
+        running = mine.submit(pause, {"seconds": 1000})
+        address, pid = worker_of(client, running)
+        mine.cancel_stranded(running)
+        assert not running.wrapped_future.done()
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: address not in client.processing())
+        stranded = mine.submit(os.getpid, {})  # to the worker that it has known
+        mine.cancel_stranded(stranded)
+        assert stranded.wrapped_future.cancelled()
+        mine.note_death()
+        wait_for(lambda: mine.count_slots() == 1)
+        assert not other.is_short
+
+
+@pytest.mark.slow
+def test_a_worker_that_comes_back_is_waited_for(client) -> None:
+    pool = pool_of(client)
+    ended = pool.submit(pause, {"seconds": 1000})
+    address, _ = worker_of(client, ended)
+    pool.end([ended])
+    pool.wait_for_worker(nothing)
+    assert address not in client.processing()
+    assert pool.submit(os.getpid, {}).wrapped_future.result() in client.run(os.getpid).values()
+
+
+@pytest.mark.slow
+def test_workers_that_do_not_come_back_are_not_waited_for_without_end(client, monkeypatch) -> None:
+    monkeypatch.setattr(worker_pool, "_RETURN_SECONDS", 0.1)
+    pool = pool_of(client, nanny="tcp://nobody")
+    with pytest.raises(RuntimeError, match=r"no worker came back within 0.1 s"):
+        pool.wait_for_worker(nothing)
+
+
+@pytest.mark.slow
+def test_what_is_called_while_a_pool_waits_may_end_it(client) -> None:
+    def interrupt() -> None:
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        pool_of(client, nanny="tcp://nobody").wait_for_worker(interrupt)
+
+
+@pytest.mark.slow
+def test_a_benched_worker_is_used_no_more_nor_the_one_that_takes_its_place(client) -> None:
+    pool = pool_of(client)
+    (address, pid), (other, other_pid) = client.run(os.getpid).items()
+    assert pool.bench(address) == 1
+    assert pool.count_slots() == 1
+    assert processes_of(pool) == {other_pid}
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: address not in client.processing() and len(client.processing()) == 2)
+    assert pool.count_slots() == 1
+    assert processes_of(pool) == {other_pid}
+    assert pool.bench(other) == 0
+
+
+@pytest.mark.slow
+def test_a_pool_of_one_worker_has_none_when_that_is_benched(client) -> None:
+    pool = pool_of(client)
+    pool.prepare(nothing)
+    with pool.reserved() as one:
+        one.wait_for_worker(nothing)
+        (pid,) = processes_of(one)
+        address = next(a for a, p in client.run(os.getpid).items() if p == pid)
+        assert one.bench(address) == 0
+    assert pool.n_reserved == 1
+    with pool.reserved() as other:
+        other.wait_for_worker(nothing)
+        assert pid not in processes_of(other)
+        waiting = pool.reserved()
+        with ThreadPoolExecutor(1) as thread:
+            third = thread.submit(waiting.__enter__)  # which may get it
+            other.bench(next(iter(other._find_workers())))
+            with pytest.raises(NoWorkers, match="no worker can go on"):
+                third.result(timeout=60)
+
+
+@pytest.fixture(scope="module")
+def alone(server: str) -> Iterator[distributed.Client]:  # noqa: ARG001 - it is asked for task runs
+    with client_of(1) as alone:
+        yield alone
+
+
+@pytest.fixture(scope="module")
+def two(server: str) -> Iterator[distributed.Client]:  # noqa: ARG001 - it is asked for task runs
+    with client_of(2) as alone:
+        yield alone
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "_CHECK_SECONDS", 0.05)
+
+
+def run(alone: distributed.Client, task: Any, **options: Any) -> Any:
+    job = Job(task, options.pop("parameters", {}))
+    (result,) = run_jobs(pool_of(alone, 1), uuid4(), [job], reports=NannyReports(), **options)
+    return result
+
+
+def run_all(alone: distributed.Client, *jobs: Job, **options: Any) -> list[Any]:
+    return run_jobs(pool_of(alone), uuid4(), jobs, reports=NannyReports(), **options)
+
+
+def pids(alone: distributed.Client) -> set[int]:
+    """The processes of the workers that are there."""
+    return set(alone.run(os.getpid, on_error="ignore").values())
+
+
+@pytest.mark.slow
+def test_the_result_is_returned(alone) -> None:
+    def task(number: int) -> State[int]:
+        return Completed(data=number)
+
+    assert run(alone, task, parameters={"number": 7}) == 7
+
+
+@pytest.mark.slow
+def test_what_the_task_raises_is_raised(alone) -> None:
+    def task() -> State[None]:
+        return Failed(data=ValueError("not today"))
+
+    with pytest.raises(ValueError, match="not today"):
+        run(alone, task)
+
+
+@pytest.mark.slow
+def test_a_job_whose_worker_died_is_run_once_more(alone, tmp_path) -> None:
+    assert run(alone, die_unless, parameters={"path": tmp_path / "was-here"}) == "alive"
+
+
+@pytest.mark.slow
+def test_a_job_whose_worker_dies_again_fails_by_its_name(alone) -> None:
+    with pytest.raises(RuntimeError, match=r"^refit of trial 7: .*2 attempts"):
+        run_all(alone, Job(die, {}, "refit of trial 7"))
+
+
+@pytest.mark.slow
+def test_a_job_that_workers_cannot_begin_fails_with_their_reason(alone) -> None:
+    def begin() -> None:
+        raise WorkerFault("tcp://worker", "OSError: no space left")
+
+    with pytest.raises(RuntimeError, match=r"^OSError: no space left$"):
+        run(alone, begin)
+
+
+@pytest.mark.slow
+def test_a_job_over_its_time_is_ended_with_its_process(alone) -> None:
+    (pid,) = wait_for(lambda: pids(alone))
+    with pytest.raises(TimeoutError, match=r"took more than 0.2 s"):
+        run(alone, pause, parameters={"seconds": 1000}, limit_seconds=0.2)
+    wait_for(lambda: pid not in pids(alone))
+
+
+@pytest.mark.slow
+def test_a_job_is_ended_by_what_is_called_while_it_runs(alone) -> None:
+    def check() -> None:
+        if any(alone.processing().values()):
+            raise InterruptedError("enough")
+
+    (pid,) = wait_for(lambda: pids(alone))
+    with pytest.raises(InterruptedError, match="enough"):
+        run(alone, pause, parameters={"seconds": 1000}, check=check)
+    wait_for(lambda: pid not in pids(alone))
+
+
+@pytest.mark.slow
+def test_jobs_run_side_by_side_and_their_results_come_in_their_order(two, tmp_path) -> None:
+    jobs = [Job(meet, {"folder": tmp_path, "number": i, "n": min(i + 1, 2)}) for i in (1, 0, 2)]
+    assert run_all(two, *jobs) == [1, 0, 2]
+
+
+@pytest.mark.slow
+def test_never_more_of_them_are_under_way_than_there_are_slots(two, tmp_path) -> None:
+    def count(number: int) -> State[int]:
+        here = tmp_path / f"under-way-{number}"
+        here.touch()
+        sleep(0.05)
+        n = len(list(tmp_path.glob("under-way-*")))
+        here.unlink()
+        return Completed(data=n)
+
+    found = run_all(two, *(Job(count, {"number": i}) for i in range(8)))
+    assert max(found) == 2
+
+
+@pytest.mark.slow
+def test_of_several_only_the_job_whose_worker_died_is_run_once_more(two, tmp_path) -> None:
+    def once(name: str) -> State[str]:
+        with (tmp_path / name).open("a") as file:
+            file.write("x")
+        if name == "dies" and (tmp_path / name).read_text() == "x":
+            die()
+        return Completed(data=(tmp_path / name).read_text())
+
+    jobs = [Job(once, {"name": name}) for name in ("dies", "a", "b", "c")]
+    assert run_all(two, *jobs) == ["xx", "x", "x", "x"]
+
+
+@pytest.mark.slow
+def test_with_the_first_that_fails_the_others_are_ended(two) -> None:
+    def fail() -> State[None]:
+        return Failed(data=ValueError("not today"))
+
+    before = wait_for(lambda: found if len(found := pids(two)) == 2 else None)
+    with pytest.raises(ValueError, match="not today"):
+        run_all(two, Job(pause, {"seconds": 1000}), Job(fail, {}), Job(pause, {"seconds": 1000}))
+    wait_for(lambda: len(before & pids(two)) == 1)  # that of the first went, and its job with it
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere workers are spawned")
+def test_a_worker_that_comes_back_is_forked_like_the_first() -> None:
+    with local_settings(), local_cluster(1) as cluster, distributed.Client(cluster) as client:
+        (pid,), (parent,) = client.run(os.getpid).values(), client.run(os.getppid).values()
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: pid not in client.run(os.getpid, on_error="ignore").values())
+        client.wait_for_workers(1, timeout=60)
+        assert list(client.run(os.getppid).values()) == [parent]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere workers are spawned")
+def test_a_stopped_fork_server_is_replaced_and_does_not_hold_up_the_end() -> None:
+    with local_settings(), local_cluster(1) as cluster, distributed.Client(cluster) as client:
+        assert not end_stopped_fork_server()  # as it runs
+        (pid,), (parent,) = client.run(os.getpid).values(), client.run(os.getppid).values()
+        os.kill(parent, signal.SIGSTOP)
+        os.kill(pid, signal.SIGKILL)
+        wait_for(end_stopped_fork_server)
+        wait_for(lambda: pid not in client.run(os.getpid, on_error="ignore").values())
+        client.wait_for_workers(1, timeout=60)
+        (other,) = client.run(os.getppid).values()
+        assert other != parent
+        os.kill(other, signal.SIGSTOP)
+    assert not is_alive(other)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere processes have all cores")
+def test_there_are_as_many_workers_as_cores_that_the_process_may_use() -> None:
+    program = (
+        "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+        "from prefect_tune.flows.workers.local_workers import local_cluster\n"
+        "if __name__ == '__main__':\n"
+        "    with local_cluster(None) as cluster: print(len(cluster.workers))"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
+    assert done.stdout == "1\n"
+
+
+@pytest.mark.slow
+def test_a_worker_is_ended_with_all_it_started_and_one_that_took_its_place_is_left_alone() -> None:
+    with local_settings(), local_cluster(1) as cluster, distributed.Client(cluster) as client:
+        ((address, pid),) = client.run(os.getpid).items()
+        child = client.submit(started_child, pure=False).result()
+        busy = client.submit(sleep, 1000, pure=False)
+        wait_for(lambda: client.processing()[address])
+        busy.cancel(force=True)
+        client.run(end_worker, address, workers=[address], nanny=True)
+        wait_for(lambda: address not in client.processing())
+        wait_for(lambda: not is_alive(child), 30)
+        client.wait_for_workers(1, timeout=60)
+        ((other_address, other_pid),) = client.run(os.getpid).items()
+        assert other_pid != pid
+        client.run(end_worker, address, workers=[other_address], nanny=True)
+        assert client.run(os.getpid) == {other_address: other_pid}
+
+
+@pytest.mark.slow
+def test_a_worker_that_its_nanny_has_not_heard_of_yet_is_ended_once_it_has() -> None:
+    async def unheard(dask_worker: Any) -> None:
+        process = dask_worker.process
+        process.status = Status.starting
+        process.running.clear()
+
+        def hear() -> None:
+            process.status = Status.running
+            process.running.set()
+
+        asyncio.get_running_loop().call_later(0.3, hear)
+
+    with local_settings(), local_cluster(1) as cluster, distributed.Client(cluster) as client:
+        ((address, pid),) = client.run(os.getpid).items()
+        client.run(unheard, nanny=True)
+        client.run(end_worker, address, workers=[address], nanny=True)
+        wait_for(lambda: pid not in client.run(os.getpid, on_error="ignore").values(), 30)
+
+
+@pytest.mark.slow
+def test_the_scheduler_gives_no_worker_up_because_the_clock_was_set() -> None:
+    with local_settings(), local_cluster(1) as cluster:
+        assert cluster.scheduler.worker_ttl is None
