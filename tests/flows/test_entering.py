@@ -9,27 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from observing import Heard
 
 from prefect_tune.flows.event_loop import apart_from_loop
 from prefect_tune.flows.preparation.handover import Handover
 from prefect_tune.flows.progress import current_observer, observed_by
-
-
-class Recorder:
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-    def warn(self, text: str) -> None:
-        self.note(text)
-
-    def ended(self, trial: Any, progress: Any) -> None:
-        self.notes.append(f"ended {trial} {progress}")
-
-    def tick(self, progress: Any) -> None:
-        self.notes.append(f"tick {progress}")
 
 
 def in_loop(work: Callable[[], Any]) -> Any:
@@ -56,7 +40,7 @@ def test_errors_come_back() -> None:
 
 
 def test_the_observer_follows() -> None:
-    recorder = Recorder()
+    recorder: Any = Heard()
 
     def work() -> None:
         current_observer().note("a")
@@ -65,7 +49,7 @@ def test_the_observer_follows() -> None:
 
     with observed_by(recorder):
         in_loop(work)
-    assert recorder.notes == ["a", "ended b c", "tick d"]
+    assert (recorder.notes, recorder.trials, recorder.ticks) == (["a"], ["b"], ["d"])
 
 
 @pytest.mark.timeout(60)
@@ -91,7 +75,7 @@ def test_an_interrupt_ends_the_work_at_its_next_look() -> None:
         finally:
             signal.signal(signal.SIGINT, loop_handler)
 
-    with observed_by(Recorder()), pytest.raises(KeyboardInterrupt):
+    with observed_by(Heard()), pytest.raises(KeyboardInterrupt):
         asyncio.run(called())
     assert ended == ["trials are put back"]
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from observing import Heard
 from worlds import mixed_space
 
-from prefect_tune.flows.progress import CurvePoint, IncumbentCurve, Progress, RunningTrial
+from prefect_tune.flows.progress import CurvePoint, IncumbentCurve, RunningTrial
 from prefect_tune.flows.search import search
 from prefect_tune.flows.study.plan import StopRule
 from prefect_tune.flows.study.replayed import StudyTrials
@@ -204,28 +205,6 @@ def _ended(trial: Trial, fate: str) -> Ended:
         return Ended(trial, None, Failure(FailureKind.TIMEOUT, "took more than 1 s"))
     assert fate == "dies"
     return Ended(trial, None, CRASHED)
-
-
-@dataclass
-class Heard:
-    """An observer that remembers."""
-
-    notes: list[str] = field(default_factory=list)
-    trials: list[Trial] = field(default_factory=list)
-    ticks: list[Progress] = field(default_factory=list)
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-    def warn(self, text: str) -> None:
-        self.note(text)
-
-    def ended(self, trial: Trial, progress: Progress) -> None:
-        assert progress.n_trials > 0
-        self.trials.append(trial)
-
-    def tick(self, progress: Progress) -> None:
-        self.ticks.append(progress)
 
 
 class Pace:

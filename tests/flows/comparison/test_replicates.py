@@ -7,8 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from flow_studies import entered, tell
 from inputs import table
-from studies import context_of, store_of
+from observing import Heard
+from studies import context_of
 from worlds import evaluation
 
 from prefect_tune.flows.comparison.comparison import Comparison, Entrant, Replicate, parse_methods
@@ -17,15 +19,13 @@ from prefect_tune.flows.comparison.replicate import _score, replicate_context
 from prefect_tune.flows.preparation.options import COMPARE_OPTIONS
 from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.study.lease import held_study
-from prefect_tune.flows.study.plan import StopRule, StudyPlan
+from prefect_tune.flows.study.plan import StopRule
 from prefect_tune.flows.study.study import Study
-from prefect_tune.optimizers import Budget, Optimizer, Trial
+from prefect_tune.optimizers import Optimizer, Trial
 from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.optimizers.trials.objective import Bootstraps
-from prefect_tune.storage import Ledger
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.fitting.final_scoring import LossOnTest
 
 
@@ -72,26 +72,45 @@ def test_what_a_comparison_has_stays_part_of_it_and_can_be_extended(compared) ->
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "named"),
     [
-        ({"seed": 4}, "the comparison has --seed 0, and cannot be continued with 4"),
-        ({"metric": "auroc"}, "the comparison has --metric error"),
-        ({"trial_timeout": "9s"}, "the comparison has --trial-timeout its default"),
-        ({"no_cache": True}, "the comparison has a cache"),
-        ({"race": True}, "'c-0-random' was begun without --race, and cannot be continued with it"),
+        ({"seed": 4}, ("--seed 0", "4")),
+        ({"metric": "auroc"}, ("--metric error",)),
+        ({"folds": 5}, ("--folds 3", "5")),
+        ({"trial_timeout": "9s"}, ("--trial-timeout",)),
+        ({"no_cache": True}, ("cache",)),
+        ({"race": True}, ("c-0-random", "--race")),
+        ({"drop": ["a"]}, ("other data",)),
     ],
 )
-def test_what_replicates_share_cannot_change(compared, options, message) -> None:
+def test_what_replicates_share_cannot_change(compared, options, named) -> None:
     compared(methods="random,tpe", repeats=1, trials=3, name="c")
-    with pytest.raises(BadInput, match=message) as refused:
+    with pytest.raises(BadInput) as refused:
         compared(name="c", **options)
+    assert all(part in str(refused.value) for part in named)
     assert "choose another --name" in refused.value.remedy
     assert "--study" not in str(refused.value)
 
 
-def test_test_rows_are_needed(compared) -> None:
-    with pytest.raises(BadInput, match="--test-size 0: methods are compared by test rows"):
-        compared(methods="random,tpe", repeats=1, trials=3, test_size=0)
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"methods": "random"}, "two methods"),
+        ({"methods": "random,random"}, "random"),
+        ({"methods": "random,tpe:x"}, "METHOD:NAME=VALUE"),
+        ({"methods": "tpe,random:x=1"}, "method 'random'"),
+        ({"repeats": 0}, "--repeats 0"),
+        ({"trials": None}, "--budget"),
+        ({"budget": "1m"}, "not both"),
+        ({"name": "a b"}, "--name 'a b"),
+        ({"out": "/nowhere/x.parquet"}, "--out /nowhere/x.parquet"),
+        ({"test_size": 0}, "--test-size 0"),
+    ],
+)
+def test_what_cannot_be_compared_is_named(compared, options, named) -> None:
+    with pytest.raises((BadInput, UnknownName)) as refused:
+        compared(**{"methods": "random,tpe", "repeats": 1, "trials": 1, **options})
+    assert named in str(refused.value)
 
 
 def test_a_replicate_that_another_process_runs_is_named_with_the_ways_out(compared) -> None:
@@ -153,7 +172,7 @@ def test_variants_of_one_method_are_told_apart() -> None:
     assert other.suffix == "flash-variant-paper-r-5-design-random"
 
 
-OBSERVER: Any = SimpleNamespace(note=lambda _: None, check=lambda: None)
+OBSERVER: Any = Heard()
 
 
 CHOSEN = (0, 1, 1, 0)
@@ -191,15 +210,7 @@ def chosen(optimizer: Optimizer) -> Trial | None:
 @pytest.fixture
 def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Study]:
     """Full trials, of which the method comes back to the first, which ran on a subset."""
-    context = context_of(tmp_path)
-    plan = StudyPlan(
-        source=Source(str(tmp_path / "table.csv"), target="target"), data_name="table",
-        problem=context.problem, folds=3, holdout=None, test_size=0.2, positive=None,
-        chance_loss=40.0, method="random", stop_rule=StopRule(trials=8),
-    )  # fmt: skip
-    store = store_of(context)
-    Ledger(store.database).create_study("c-0-random", plan.problem.to_json(), plan.to_json())
-    with Study.opened(store, "c-0-random", plan) as study:
+    with entered(context_of(tmp_path), "c-0-random", stop_rule=StopRule(trials=8)) as study:
         monkeypatch.setattr(type(study.optimizer), "incumbent", property(chosen))
         propose = study.optimizer._propose
         monkeypatch.setattr(
@@ -208,7 +219,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Study]:
             lambda *of: replace(propose(*of), subset=1.0 if study.trials else 0.5),
         )
         for loss in (4.0, 3.0, 2.0, 1.0):
-            study.tell(study.start(study.ask(Budget())).ended(evaluation(loss)))
+            tell(study, evaluation(loss))
         yield study
 
 
@@ -248,29 +259,22 @@ def test_a_loss_that_the_test_rows_leave_undefined_is_not_computed_again(study: 
     assert workers.fitted == []
 
 
-@pytest.mark.parametrize("epochs", [None, 10])
-def test_workers_know_of_how_many_epochs_a_full_training_is(study: Study, epochs) -> None:
-    plan = replace(study.plan, epochs=epochs)
-    prepared = PreparedStudy(study.name, plan, study.store)
-    context = replicate_context(Replicate(Entrant("random", "random"), 0, prepared))
-    assert context.epochs == epochs
-
-
 @pytest.mark.parametrize(
-    ("method", "options", "bootstraps"),
+    ("method", "options", "epochs", "bootstraps"),
     [
-        ("random", {}, None),
-        ("ers", {}, Bootstraps(30, 0.5)),
-        ("esmbo", {"n_histories": 7, "share": 1.0}, Bootstraps(7, 1.0)),
+        ("random", {}, None, None),
+        ("random", {}, 10, None),
+        ("ers", {}, None, Bootstraps(30, 0.5)),
+        ("esmbo", {"n_histories": 7, "share": 1.0}, None, Bootstraps(7, 1.0)),
     ],
 )
-def test_workers_know_of_the_bootstraps_that_the_method_needs(
-    study: Study, method: str, options: dict[str, Any], bootstraps: Bootstraps | None
+def test_workers_know_of_epochs_and_of_the_bootstraps_that_the_method_needs(
+    study: Study, method, options, epochs, bootstraps
 ) -> None:
-    plan = replace(study.plan, method=method, options=options)
+    plan = replace(study.plan, method=method, options=options, epochs=epochs)
     prepared = PreparedStudy(study.name, plan, study.store)
     context = replicate_context(Replicate(Entrant(method, method), 0, prepared))
-    assert context.bootstraps == bootstraps
+    assert (context.epochs, context.bootstraps) == (epochs, bootstraps)
 
 
 def test_the_method_says_of_how_many_epochs_its_final_model_is(study: Study, monkeypatch) -> None:

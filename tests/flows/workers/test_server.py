@@ -4,6 +4,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from observing import Heard
 from open_runs import OpenRuns
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import StateType
@@ -17,21 +18,11 @@ from prefect_tune.flows.workers.server_pace import ServerPace
 from prefect_tune.tasks.trial.evaluate import evaluate
 
 
-class Notes:
-    """An observer that remembers."""
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-
 class Counted(ServerPace):
     """The pace of a server that has recorded so many task runs, or does not answer."""
 
     def __init__(self, task_runs: Any = "auto") -> None:
-        self.observer: Any = Notes()
+        self.observer: Any = Heard()
         super().__init__(task_runs, uuid4(), self.observer)
         self.recorded: int | None = 0
         self.n_looks = 0
@@ -71,10 +62,9 @@ def test_auto_reports_less_while_the_server_is_behind_and_more_when_it_is_not() 
     assert pace.report == "misses"
     assert pace.may_submit(900)
     assert pace.report == "trial"
-    assert [note.split(":")[0] for note in pace.observer.notes] == [
-        "the Prefect server is 600 task runs behind",
-        "the Prefect server is 900 task runs behind",
-    ]
+    assert [n in note for n, note in zip(("600", "900"), pace.observer.notes, strict=True)] == [
+        True, True
+    ]  # fmt: skip
     pace.recorded = 1_000
     assert pace.may_submit(1_150)
     assert pace.report == "misses"
@@ -97,9 +87,7 @@ def test_a_server_that_does_not_answer_holds_up_nothing_and_is_told_of_once() ->
     assert pace.may_submit(5_000)
     assert pace.may_submit(6_000)
     assert pace.wait_until_recorded(6_000) == 0
-    assert pace.observer.notes == [
-        "the Prefect server does not answer (nobody is there); the study goes on"
-    ]
+    assert ["nobody is there" in note for note in pace.observer.notes] == [True]
 
 
 def test_the_end_waits_as_long_as_the_server_gets_on_with_it(monkeypatch) -> None:
@@ -155,19 +143,13 @@ def test_at_the_end_missing_task_runs_are_noted_and_open_ones_ended() -> None:
         def wait_until_recorded(self, n_reported: int) -> int:
             return n_reported - 5
 
-    class Observer:
-        def note(self, text: str) -> None:
-            notes.append(text)
-
-    notes: list[str] = []
-    runs = OpenRuns()
+    runs, observer = OpenRuns(), Heard()
     pace: Any = Pace()
-    observer: Any = Observer()
     settle_task_runs(pace, runs.flow_run_id, 7, observer)
-    assert notes == ["the Prefect server has not recorded 2 task runs"]
+    assert ["2 task runs" in note for note in observer.notes] == [True]
     assert states(task_runs(runs.flow_run_id)) == {"Crashed": 4, "Completed": 1}
     settle_task_runs(pace, runs.flow_run_id, 5, observer)
-    assert len(notes) == 1
+    assert len(observer.notes) == 1
 
 
 CRASHED = Crashed(message="its process is gone")
