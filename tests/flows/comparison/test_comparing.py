@@ -16,10 +16,7 @@ from prefect_tune.flows.comparison import replicate
 from prefect_tune.flows.comparison.standings import CURVE_COLUMNS
 from prefect_tune.flows.study.study import Study, StudyFailed
 from prefect_tune.flows.workers.dask_trials import DaskTrials, Ended
-from prefect_tune.flows.workers.roster import NoWorkers
-from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
-from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.trial.evaluate import TrialOutcome
 from prefect_tune.tasks.worker.dask_runner import LeanDaskTaskRunner
 
@@ -151,10 +148,6 @@ def test_a_finished_comparison_starts_nothing_and_says_the_same(compared, monkey
     assert compare(**again) == compared.outcome
 
 
-
-
-
-
 BUDGET_SECONDS = 6.0
 
 
@@ -189,8 +182,6 @@ def test_a_comparison_is_extended_by_methods_and_repeats(timed) -> None:
     assert wider["budget_seconds"] == BUDGET_SECONDS
 
 
-
-
 def test_a_run_whose_worker_cannot_go_on_takes_another(tmp_path, monkeypatch) -> None:
     collect, unfit = DaskTrials.collect, []
 
@@ -217,8 +208,6 @@ def test_a_run_whose_worker_cannot_go_on_takes_another(tmp_path, monkeypatch) ->
         assert [t["state"] for t in ledger.trials(study)] == ["complete"] * 2
 
 
-
-
 def test_a_comparison_without_a_completed_trial_fails(tmp_path, monkeypatch) -> None:
     submit = LeanDaskTaskRunner.submit_lean
 
@@ -232,5 +221,3 @@ def test_a_comparison_without_a_completed_trial_fails(tmp_path, monkeypatch) -> 
             repeats=1, space="small", store=str(tmp_path / "store"), workers=1,
             out=str(tmp_path / "x.parquet"),
         )  # fmt: skip
-
-

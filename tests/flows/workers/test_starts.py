@@ -313,7 +313,7 @@ def pool_of(pool_starts: WorkerStarts, *nannies: str, **options: Any) -> WorkerP
     """A pool whose scheduler lists a worker for each of some nannies."""
     workers = {f"{nanny}-worker": {"nanny": nanny} for nanny in nannies}
     client = SimpleNamespace(scheduler_info=lambda **_: {"workers": workers})
-    return WorkerPool(SimpleNamespace(client=client), 2, pool_starts=pool_starts, **options)  # type: ignore[arg-type]
+    return WorkerPool(SimpleNamespace(client=client), 2, starts=pool_starts, **options)  # type: ignore[arg-type]
 
 
 def test_a_pool_without_workers_waits_until_there_is_no_hope(pool_starts, time) -> None:

@@ -1,4 +1,6 @@
-from collections.abc import Callable
+"""Studies that are prepared in folders of their own, and workers that flows of a file share."""
+
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -25,3 +27,12 @@ def prepared(tmp_path, monkeypatch) -> Callable[..., PreparedStudy]:
         return prepare(TuneSettings.parse({**dict.fromkeys(OPTIONS), "data": data, **options}))
 
     return enter
+
+
+@pytest.fixture(scope="module")
+def workers(server) -> Iterator[None]:  # noqa: ARG001 - flows go there
+    """Two workers, on which all flows of the test process run that are called meanwhile."""
+    from prefect_tune.flows.workers.clusters import workers_started_early
+
+    with workers_started_early(2, None):
+        yield
