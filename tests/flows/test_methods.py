@@ -246,7 +246,7 @@ def test_on_many_rows_a_race_looks_at_a_part_of_them_first(tmp_path) -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(31_000, 3)).astype(np.float32)
     frame = pd.DataFrame(x, columns=list("abc")).assign(target=np.where(x[:, 0] > 0, "p", "q"))
-    summary, study = raced(tmp_path, data=frame, trials=4, test_size=0.0)
+    summary, study = raced(tmp_path, data=frame, trials=4, test_size=0.0, workers=1)
     history = study.optimizer.history
     assert [t.query.subset for t in history][:4] == [0.5] * 4
     best = min(history.stopped, key=lambda t: t.loss)

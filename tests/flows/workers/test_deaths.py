@@ -175,6 +175,7 @@ def test_a_study_whose_fork_server_is_killed_completes_all_trials(tmp_path) -> N
 @pytest.mark.skipif(sys.platform != "linux", reason="workers are spawned on other systems")
 @pytest.mark.slow
 @pytest.mark.usefixtures("server")
+@pytest.mark.full
 def test_of_a_study_whose_code_kills_the_fork_server_only_that_trial_fails(tmp_path) -> None:
     parameters = study_of(tmp_path, "killing")
     assert tune(**parameters)["state"] == "complete"
@@ -182,12 +183,13 @@ def test_of_a_study_whose_code_kills_the_fork_server_only_that_trial_fails(tmp_p
     assert sorted(t["state"] for t in trials) == ["complete"] * 4 + ["failed"]
     (failure,) = [t["failure"] for t in trials if t["failure"]]
     assert failure["kind"] == "crashed"
-    assert "with the process that workers are forked from" in failure["message"]
+    assert "forked from" in failure["message"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="workers are spawned on other systems")
 @pytest.mark.slow
 @pytest.mark.usefixtures("server")
+@pytest.mark.full
 def test_a_study_whose_workers_cannot_start_again_ends_with_the_cause(tmp_path) -> None:
     parameters = study_of(tmp_path, "slow")
     has_begun = Event()
@@ -203,7 +205,7 @@ def test_a_study_whose_workers_cannot_start_again_ends_with_the_cause(tmp_path) 
     with (
         pytest.MonkeyPatch.context() as patched,
         meanwhile(attack),
-        pytest.raises(NoWorkers, match=r"for \d+ s: the last one .*forked"),
+        pytest.raises(NoWorkers, match="forked"),
     ):
         tune(**parameters)
     tune(**parameters)  # continues
@@ -212,6 +214,7 @@ def test_a_study_whose_workers_cannot_start_again_ends_with_the_cause(tmp_path) 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="workers are spawned on other systems")
 @pytest.mark.slow
+@pytest.mark.full
 def test_a_fork_server_that_is_killed_as_workers_start_is_started_alike() -> None:
     kill_fork_server()
     log = str(log_path(scratch_folder()))
@@ -242,11 +245,13 @@ def test_a_fork_server_that_is_killed_as_workers_start_is_started_alike() -> Non
     [
         (
             "os.write(2, b'libmodel.so: cannot open')\nos._exit(3)",
-            "exited with code 3 as it started, after it printed: libmodel.so: cannot open",
+            "code 3 .*: libmodel.so",
         ),
-        ("raise ImportError('no module libmodel')", "ImportError: no module libmodel"),
-        ("os.kill(os.getpid(), 9)", r"was killed by signal 9 \(SIGKILL\) as it started"),
-        ("time.sleep(1000)", "was not up after"),
+        pytest.param(
+            "raise ImportError('no module libmodel')", "no module libmodel", marks=pytest.mark.full
+        ),
+        pytest.param("os.kill(os.getpid(), 9)", "SIGKILL", marks=pytest.mark.full),
+        pytest.param("time.sleep(1000)", "not up after", marks=pytest.mark.full),
     ],
 )
 def test_workers_that_can_never_start_end_the_run_with_the_cause(
@@ -257,7 +262,7 @@ def test_workers_that_can_never_start_end_the_run_with_the_cause(
     with local_cluster(1):  # then the fork server has imported everything
         hurry(monkeypatch)
     monkeypatch.setattr(local_workers, "PRELOAD", (str(preload), *local_workers.PRELOAD))
-    with pytest.raises(NoWorkers, match=f"the last one .*{cause}"):
+    with pytest.raises(NoWorkers, match=cause):
         local_cluster(2)
 
 
@@ -338,7 +343,7 @@ def hidden_family(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["forked", "spawned"])
+@pytest.mark.parametrize("way", ["forked", pytest.param("spawned", marks=pytest.mark.full)])
 def test_nothing_is_left_of_a_killed_flow_whose_trials_hold_their_interpreters(
     tmp_path, way
 ) -> None:
@@ -352,6 +357,7 @@ def test_nothing_is_left_of_a_killed_flow_whose_trials_hold_their_interpreters(
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_nothing_is_left_of_a_killed_worker_command_whose_trial_holds_its_interpreter(
     tmp_path, monkeypatch
 ) -> None:

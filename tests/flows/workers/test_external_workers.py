@@ -17,9 +17,9 @@ import distributed
 import psutil
 import pytest
 from external_clusters import ExternalCluster, cluster, external_cluster
-from inputs import QUICK, QUICK_OPTIONS, table, write_table
-from pools import PlainRunner, noted_death, pause
-from processes import runs_trial, started, wait_for
+from inputs import QUICK, table, write_table
+from pools import SLEEPING, PlainRunner, noted_death, pause
+from processes import at_a_trial, runs_trial, started, wait_for
 from studies import context_of
 
 from prefect_tune.flows.study.study import StudyFailed
@@ -30,7 +30,6 @@ from prefect_tune.flows.workers.external_workers import WorkerCheck, _check_envi
 from prefect_tune.flows.workers.nanny_reports import limits_kept
 from prefect_tune.flows.workers.roster import NoWorkers, Roster
 from prefect_tune.flows.workers.worker_pool import WorkerPool
-from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.problem import StudyContext, TrialLimits
 from prefect_tune.tasks.worker.readiness import INDEX_MACHINE, worker_environment
@@ -45,8 +44,15 @@ opening._database = refused
 """
 
 
+GATED = SLEEPING.replace(
+    "sleep({seconds})",
+    "while not os.path.exists({gate!r}):\n            sleep(0.05)",
+)
+
+
 @pytest.mark.usefixtures("server")
 @pytest.mark.slow
+@pytest.mark.full
 def test_an_external_cluster_evaluates_the_trials(tmp_path) -> None:
     with cluster(tmp_path / "dask", "--nanny", "--nthreads", "1") as address:
         summary = tune(
@@ -63,6 +69,7 @@ def test_an_external_cluster_evaluates_the_trials(tmp_path) -> None:
 
 @pytest.mark.usefixtures("server")
 @pytest.mark.slow
+@pytest.mark.full
 def test_work_of_others_on_a_shared_cluster_is_left_alone(tmp_path) -> None:
     starts, end = tmp_path / "starts", tmp_path / "end"
 
@@ -104,18 +111,18 @@ def test_work_of_others_on_a_shared_cluster_is_left_alone(tmp_path) -> None:
         (
             ("--no-nanny", "--nthreads", "1"),
             {},
-            r"worker tcp://.* has no nanny.*start it with --nanny",
+            r"no nanny.*--nanny",
         ),
-        (("--nanny", "--nthreads", "2"), {}, r"worker tcp://.* has 2 threads.*--nthreads 1"),
+        (("--nanny", "--nthreads", "2"), {}, r"2 threads.*--nthreads 1"),
         (
             ("--nanny", "--nthreads", "1"),
             {"PREFECT_TUNE_SIGNING_KEY": "another"},
-            "has signing key with the fingerprint .+, the flow has",
+            "signing key",
         ),
         (
             ("--nanny", "--nthreads", "1", "--preload", "no_database"),
             {},
-            "cannot run this study: the database .* here it cannot be reached",
+            "cannot be reached",
         ),
     ],
 )
@@ -136,38 +143,28 @@ def test_a_worker_that_cannot_work_for_us_is_named(tmp_path, options, variables,
 
 
 @pytest.mark.usefixtures("server")
-@pytest.mark.slow
 def test_a_study_goes_on_with_who_joins_when_its_worker_leaves(tmp_path, server) -> None:
-    data = tmp_path / "slow.parquet"
-    table(10_000).to_parquet(data, index=False)
-    options = (*QUICK_OPTIONS, "--target", "target", "--study", "s", "--trials", 40)
-    home = tmp_path / "home"
-    environment = {"PREFECT_TUNE_HOME": str(home)}
-    with external_cluster(tmp_path / "dask", **environment) as external:
+    gate, home = tmp_path / "gate", tmp_path / "home"
+    (tmp_path / "space.py").write_text(GATED.format(gate=str(gate)))
+    options = ("--target", "target", "--study", "s", "--trials", 4, "--method", "random")
+    command = ("run", write_table(tmp_path), *options, "--space", f"{tmp_path}/space.py:space")
+    with external_cluster(tmp_path / "dask", PREFECT_TUNE_HOME=str(home)) as external:
         first = external.start_worker()
-        command = ("run", data, *options, "--dask", external.address, "--json")
-        with started(*command, home=home, server=server) as process:
-            wait_for(lambda: n_told(home) >= 1)
+        where = ("--dask", external.address, "--json")
+        with started(*command, *where, home=home, server=server) as process:
+            wait_for(at_a_trial)
             external.start_worker("--nanny", "--nthreads", "2")
             external.start_worker()
-            assert process.stderr is not None
-            said = read_until(process.stderr, "has joined; 2 workers in all")
+            said = read_until(process.stderr, "has joined")
             external.stop_worker(first)
+            said += read_until(process.stderr, "waits again")
+            gate.touch()
             printed, rest = process.communicate(timeout=240)
     said += rest
     assert process.returncode == 0, said
     summary = json.loads(printed)
-    assert (summary["state"], summary["n_trials"], summary["n_failed"]) == ("complete", 40, 0)
+    assert (summary["state"], summary["n_trials"], summary["n_failed"]) == ("complete", 4, 0)
     assert said.count("has 2 threads") == 1
-    assert "left; the trial waits again" in said
-
-
-def n_told(home: Path) -> int:
-    """Trials of the study that have ended."""
-    if not (home / "store").exists():
-        return 0
-    ledger = Ledger(ArtifactStore(StoreAddress(str(home / "store"))).database)
-    return sum(t["state"] in ("complete", "failed") for t in ledger.trials("s"))
 
 
 def read_until(stream: IO[str], text: str) -> str:
@@ -186,7 +183,7 @@ def test_a_worker_with_less_memory_than_a_trial_may_take_is_named() -> None:
     worker = {"nanny": "tcp://n", "nthreads": 1, "memory_limit": 10**9}
     with pytest.raises(
         BadInput,
-        match=r"worker tcp://w has a memory limit of 1 GB, below --trial-memory 2 GB; start",
+        match="below --trial-memory 2 GB",
     ):
         external_workers._check_process("tcp://w", worker, TrialLimits(60, 2 * 10**9))
 
@@ -201,7 +198,7 @@ def test_a_worker_that_goes_away_while_it_is_asked_is_named(monkeypatch) -> None
 
     monkeypatch.setattr(external_workers, "_LISTED_SECONDS", 0.0)
     assert external_workers._describe(Client(), ["tcp://here"]) == {"tcp://here": {}}
-    with pytest.raises(BadInput, match="worker tcp://gone disconnected while it was checked"):
+    with pytest.raises(BadInput, match="tcp://gone"):
         external_workers._describe(Client(), ["tcp://here", "tcp://gone"])
 
 
@@ -248,6 +245,7 @@ def pids_of(pool: WorkerPool, n: int) -> set[int]:
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_who_joins_is_checked_and_used_and_who_cannot_work_is_named_once(external, joined) -> None:
     pool, notes = joined()
     assert (pool.count_slots(), pool.n_slots) == (1, 1)
@@ -272,6 +270,7 @@ def test_who_joins_is_checked_and_used_and_who_cannot_work_is_named_once(externa
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_who_did_not_pass_is_checked_again_and_its_reason_said_once(
     external, joined, monkeypatch
 ) -> None:
@@ -296,6 +295,7 @@ def test_who_did_not_pass_is_checked_again_and_its_reason_said_once(
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_a_pool_of_one_worker_ends_when_that_has_left(external, joined, monkeypatch) -> None:
     pool, _ = joined()
     external.start_worker()
@@ -315,6 +315,7 @@ def test_a_pool_of_one_worker_ends_when_that_has_left(external, joined, monkeypa
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_a_worker_that_is_benched_is_used_no_more(external, joined) -> None:
     pool, _ = joined()
     external.start_worker()
@@ -327,6 +328,7 @@ def test_a_worker_that_is_benched_is_used_no_more(external, joined) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_slots_grow_no_further_than_was_asked_for(external, joined) -> None:
     pool, notes = joined(1)
     external.start_worker()
@@ -335,6 +337,7 @@ def test_slots_grow_no_further_than_was_asked_for(external, joined) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_who_leaves_is_noticed_and_without_workers_it_is_waited_but_not_for_ever(
     external, joined, monkeypatch
 ) -> None:
@@ -351,12 +354,13 @@ def test_who_leaves_is_noticed_and_without_workers_it_is_waited_but_not_for_ever
     (worker,) = external.processes[1:]
     external.stop_worker(worker)
     monkeypatch.setattr(module, "_WAIT_SECONDS", 0.5)
-    with pytest.raises(NoWorkers, match=r"has had no worker .* the same command continues"):
+    with pytest.raises(NoWorkers, match="no worker"):
         wait_for(lambda: pool.count_slots() < 0, 60)
     assert len([note for note in notes if "it waits for one" in note]) == 2
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_a_task_whose_worker_dies_by_it_is_not_started_again_by_dask(
     external, joined, tmp_path
 ) -> None:
@@ -440,6 +444,7 @@ def marks(client: distributed.Client) -> set[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_what_a_killed_flow_has_left_goes_with_its_trial(external_of_all, client) -> None:
     (pid,) = client.run(os.getpid).values()
     with killed_flow(external_of_all, client):
@@ -449,6 +454,7 @@ def test_what_a_killed_flow_has_left_goes_with_its_trial(external_of_all, client
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_the_next_flow_takes_back_what_a_killed_one_has_left(external_of_all, client) -> None:
     with killed_flow(external_of_all, client):
         (left,) = marks(client)
@@ -497,7 +503,7 @@ def test_a_worker_of_another_machine_is_refused_where_the_index_is_a_file(tmp_pa
     there, here = environment_elsewhere(context, tmp_path), worker_environment(context)
     with pytest.raises(
         BadInput,
-        match=r"worker tcp://w:1 runs on elsewhere, .* a SQLite file, .* --database postgresql\+",
+        match="elsewhere, .* SQLite",
     ):
         _check_environment("tcp://w:1", there, here)
     _check_environment("tcp://w:1", worker_environment(context), here)

@@ -28,9 +28,11 @@ from prefect_tune.flows.workers.roster import NoWorkers
 from prefect_tune.flows.workers.worker_pool import WorkerPool
 from prefect_tune.tasks.worker.dask_runner import WorkerFault, end_worker
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[distributed.Client]:
+def client(server) -> Iterator[distributed.Client]:  # noqa: ARG001 - it is asked for task runs
     with client_of(2) as client:
         yield client
 
@@ -44,7 +46,6 @@ def processes_of(pool: WorkerPool) -> set[int]:
     return {pool.submit(os.getpid, {}).wrapped_future.result() for _ in range(4)}
 
 
-@pytest.mark.slow
 def test_a_worker_that_is_leaving_takes_no_task_though_the_scheduler_still_lists_it(client) -> None:
     pool = pool_of(client)
     assert (pool.count_slots(), pool.is_short) == (2, False)
@@ -60,7 +61,6 @@ def test_a_worker_that_is_leaving_takes_no_task_though_the_scheduler_still_lists
     assert address not in client.processing()
 
 
-@pytest.mark.slow
 def test_a_task_is_ended_with_its_process_and_no_other(client) -> None:
     pool = pool_of(client)
     ended, other = (pool.submit(pause, {"seconds": 1000}) for _ in range(2))
@@ -75,7 +75,6 @@ def test_a_task_is_ended_with_its_process_and_no_other(client) -> None:
     pool.end([other])
 
 
-@pytest.mark.slow
 def test_a_task_goes_to_the_worker_that_it_prefers_if_that_is_free(client) -> None:
     pool = pool_of(client)
     pids = client.run(os.getpid)
@@ -90,7 +89,6 @@ def test_a_task_goes_to_the_worker_that_it_prefers_if_that_is_free(client) -> No
     assert pool.submit(os.getpid, {}, address).wrapped_future.result(timeout=10) != pid
 
 
-@pytest.mark.slow
 def test_a_task_waits_for_no_worker_that_died_while_it_preferred_it(client) -> None:
     pool = pool_of(client)
     address, pid = next(iter(client.run(os.getpid).items()))
@@ -101,7 +99,6 @@ def test_a_task_waits_for_no_worker_that_died_while_it_preferred_it(client) -> N
         lost.wrapped_future.result(timeout=30)  # whether it starts again is the search's decision
 
 
-@pytest.mark.slow
 def test_workers_are_handed_out_to_one_pool_each(client) -> None:
     pool = pool_of(client)
     pool.prepare(nothing)
@@ -117,7 +114,6 @@ def test_workers_are_handed_out_to_one_pool_each(client) -> None:
         assert third.result(timeout=10).n_slots == 1
 
 
-@pytest.mark.slow
 def test_a_task_whose_only_worker_is_gone_is_cancelled(client) -> None:
     pool = pool_of(client)
     pool.prepare(nothing)
@@ -137,7 +133,6 @@ def test_a_task_whose_only_worker_is_gone_is_cancelled(client) -> None:
         assert not other.is_short
 
 
-@pytest.mark.slow
 def test_a_worker_that_comes_back_is_waited_for(client) -> None:
     pool = pool_of(client)
     ended = pool.submit(pause, {"seconds": 1000})
@@ -148,15 +143,13 @@ def test_a_worker_that_comes_back_is_waited_for(client) -> None:
     assert pool.submit(os.getpid, {}).wrapped_future.result() in client.run(os.getpid).values()
 
 
-@pytest.mark.slow
 def test_workers_that_do_not_come_back_are_not_waited_for_without_end(client, monkeypatch) -> None:
     monkeypatch.setattr(worker_pool, "_RETURN_SECONDS", 0.1)
     pool = pool_of(client, nanny="tcp://nobody")
-    with pytest.raises(RuntimeError, match=r"no worker came back within 0.1 s"):
+    with pytest.raises(RuntimeError, match=r"within 0\.1 s"):
         pool.wait_for_worker(nothing)
 
 
-@pytest.mark.slow
 def test_what_is_called_while_a_pool_waits_may_end_it(client) -> None:
     def interrupt() -> None:
         raise InterruptedError
@@ -165,7 +158,6 @@ def test_what_is_called_while_a_pool_waits_may_end_it(client) -> None:
         pool_of(client, nanny="tcp://nobody").wait_for_worker(interrupt)
 
 
-@pytest.mark.slow
 def test_a_benched_worker_is_used_no_more_nor_the_one_that_takes_its_place(client) -> None:
     pool = pool_of(client)
     (address, pid), (other, other_pid) = client.run(os.getpid).items()
@@ -179,7 +171,6 @@ def test_a_benched_worker_is_used_no_more_nor_the_one_that_takes_its_place(clien
     assert pool.bench(other) == 0
 
 
-@pytest.mark.slow
 def test_a_pool_of_one_worker_has_none_when_that_is_benched(client) -> None:
     pool = pool_of(client)
     pool.prepare(nothing)
@@ -196,20 +187,8 @@ def test_a_pool_of_one_worker_has_none_when_that_is_benched(client) -> None:
         with ThreadPoolExecutor(1) as thread:
             third = thread.submit(waiting.__enter__)  # which may get it
             other.bench(next(iter(other._find_workers())))
-            with pytest.raises(NoWorkers, match="no worker can go on"):
+            with pytest.raises(NoWorkers, match="can go on"):
                 third.result(timeout=60)
-
-
-@pytest.fixture(scope="module")
-def alone(server: str) -> Iterator[distributed.Client]:  # noqa: ARG001 - it is asked for task runs
-    with client_of(1) as alone:
-        yield alone
-
-
-@pytest.fixture(scope="module")
-def two(server: str) -> Iterator[distributed.Client]:  # noqa: ARG001 - it is asked for task runs
-    with client_of(2) as alone:
-        yield alone
 
 
 @pytest.fixture(autouse=True)
@@ -217,86 +196,72 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "_CHECK_SECONDS", 0.05)
 
 
-def run(alone: distributed.Client, task: Any, **options: Any) -> Any:
+def run(client: distributed.Client, task: Any, **options: Any) -> Any:
     job = Job(task, options.pop("parameters", {}))
-    (result,) = run_jobs(pool_of(alone, 1), uuid4(), [job], reports=NannyReports(), **options)
+    (result,) = run_jobs(pool_of(client, 1), uuid4(), [job], reports=NannyReports(), **options)
     return result
 
 
-def run_all(alone: distributed.Client, *jobs: Job, **options: Any) -> list[Any]:
-    return run_jobs(pool_of(alone), uuid4(), jobs, reports=NannyReports(), **options)
+def run_all(client: distributed.Client, *jobs: Job, **options: Any) -> list[Any]:
+    return run_jobs(pool_of(client), uuid4(), jobs, reports=NannyReports(), **options)
 
 
-def pids(alone: distributed.Client) -> set[int]:
+def fail() -> State[None]:
+    return Failed(data=ValueError("not today"))
+
+
+def pids(client: distributed.Client) -> set[int]:
     """The processes of the workers that are there."""
-    return set(alone.run(os.getpid, on_error="ignore").values())
+    return set(client.run(os.getpid, on_error="ignore").values())
 
 
-@pytest.mark.slow
-def test_the_result_is_returned(alone) -> None:
-    def task(number: int) -> State[int]:
-        return Completed(data=number)
-
-    assert run(alone, task, parameters={"number": 7}) == 7
-
-
-@pytest.mark.slow
-def test_what_the_task_raises_is_raised(alone) -> None:
-    def task() -> State[None]:
-        return Failed(data=ValueError("not today"))
-
+def test_what_the_task_raises_is_raised(client) -> None:
     with pytest.raises(ValueError, match="not today"):
-        run(alone, task)
+        run(client, fail)
 
 
-@pytest.mark.slow
-def test_a_job_whose_worker_died_is_run_once_more(alone, tmp_path) -> None:
-    assert run(alone, die_unless, parameters={"path": tmp_path / "was-here"}) == "alive"
+def test_a_job_whose_worker_died_is_run_once_more(client, tmp_path) -> None:
+    assert run(client, die_unless, parameters={"path": tmp_path / "was-here"}) == "alive"
 
 
-@pytest.mark.slow
-def test_a_job_whose_worker_dies_again_fails_by_its_name(alone) -> None:
+def test_a_job_whose_worker_dies_again_fails_by_its_name(client) -> None:
     with pytest.raises(RuntimeError, match=r"^refit of trial 7: .*2 attempts"):
-        run_all(alone, Job(die, {}, "refit of trial 7"))
+        run_all(client, Job(die, {}, "refit of trial 7"))
 
 
-@pytest.mark.slow
-def test_a_job_that_workers_cannot_begin_fails_with_their_reason(alone) -> None:
+def test_a_job_that_workers_cannot_begin_fails_with_their_reason(client) -> None:
     def begin() -> None:
         raise WorkerFault("tcp://worker", "OSError: no space left")
 
-    with pytest.raises(RuntimeError, match=r"^OSError: no space left$"):
-        run(alone, begin)
+    with pytest.raises(RuntimeError, match="no space left"):
+        run(client, begin)
 
 
-@pytest.mark.slow
-def test_a_job_over_its_time_is_ended_with_its_process(alone) -> None:
-    (pid,) = wait_for(lambda: pids(alone))
-    with pytest.raises(TimeoutError, match=r"took more than 0.2 s"):
-        run(alone, pause, parameters={"seconds": 1000}, limit_seconds=0.2)
-    wait_for(lambda: pid not in pids(alone))
+def test_a_job_over_its_time_is_ended_with_its_process(client) -> None:
+    before = pids(client)
+    with pytest.raises(TimeoutError, match=r"0\.2 s"):
+        run(client, pause, parameters={"seconds": 1000}, limit_seconds=0.2)
+    wait_for(lambda: len(before & pids(client)) == 1)
 
 
-@pytest.mark.slow
-def test_a_job_is_ended_by_what_is_called_while_it_runs(alone) -> None:
+def test_a_job_is_ended_by_what_is_called_while_it_runs(client) -> None:
     def check() -> None:
-        if any(alone.processing().values()):
+        if any(client.processing().values()):
             raise InterruptedError("enough")
 
-    (pid,) = wait_for(lambda: pids(alone))
+    before = wait_for(lambda: found if len(found := pids(client)) == 2 else None)
     with pytest.raises(InterruptedError, match="enough"):
-        run(alone, pause, parameters={"seconds": 1000}, check=check)
-    wait_for(lambda: pid not in pids(alone))
+        run(client, pause, parameters={"seconds": 1000}, check=check)
+    wait_for(lambda: len(before & pids(client)) == 1)
 
 
-@pytest.mark.slow
-def test_jobs_run_side_by_side_and_their_results_come_in_their_order(two, tmp_path) -> None:
+def test_jobs_run_side_by_side_and_their_results_come_in_their_order(client, tmp_path) -> None:
     jobs = [Job(meet, {"folder": tmp_path, "number": i, "n": min(i + 1, 2)}) for i in (1, 0, 2)]
-    assert run_all(two, *jobs) == [1, 0, 2]
+    assert run_all(client, *jobs) == [1, 0, 2]
 
 
-@pytest.mark.slow
-def test_never_more_of_them_are_under_way_than_there_are_slots(two, tmp_path) -> None:
+@pytest.mark.full
+def test_never_more_of_them_are_under_way_than_there_are_slots(client, tmp_path) -> None:
     def count(number: int) -> State[int]:
         here = tmp_path / f"under-way-{number}"
         here.touch()
@@ -305,12 +270,11 @@ def test_never_more_of_them_are_under_way_than_there_are_slots(two, tmp_path) ->
         here.unlink()
         return Completed(data=n)
 
-    found = run_all(two, *(Job(count, {"number": i}) for i in range(8)))
+    found = run_all(client, *(Job(count, {"number": i}) for i in range(8)))
     assert max(found) == 2
 
 
-@pytest.mark.slow
-def test_of_several_only_the_job_whose_worker_died_is_run_once_more(two, tmp_path) -> None:
+def test_of_several_only_the_job_whose_worker_died_is_run_once_more(client, tmp_path) -> None:
     def once(name: str) -> State[str]:
         with (tmp_path / name).open("a") as file:
             file.write("x")
@@ -319,32 +283,27 @@ def test_of_several_only_the_job_whose_worker_died_is_run_once_more(two, tmp_pat
         return Completed(data=(tmp_path / name).read_text())
 
     jobs = [Job(once, {"name": name}) for name in ("dies", "a", "b", "c")]
-    assert run_all(two, *jobs) == ["xx", "x", "x", "x"]
+    assert run_all(client, *jobs) == ["xx", "x", "x", "x"]
 
 
-@pytest.mark.slow
-def test_with_the_first_that_fails_the_others_are_ended(two) -> None:
-    def fail() -> State[None]:
-        return Failed(data=ValueError("not today"))
-
-    before = wait_for(lambda: found if len(found := pids(two)) == 2 else None)
+def test_with_the_first_that_fails_the_others_are_ended(client) -> None:
+    before = wait_for(lambda: found if len(found := pids(client)) == 2 else None)
+    jobs = (Job(pause, {"seconds": 1000}), Job(fail, {}), Job(pause, {"seconds": 1000}))
     with pytest.raises(ValueError, match="not today"):
-        run_all(two, Job(pause, {"seconds": 1000}), Job(fail, {}), Job(pause, {"seconds": 1000}))
-    wait_for(lambda: len(before & pids(two)) == 1)  # that of the first went, and its job with it
+        run_all(client, *jobs)
+    wait_for(lambda: len(before & pids(client)) == 1)  # that of the first went, and its job with it
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere workers are spawned")
-def test_a_worker_that_comes_back_is_forked_like_the_first() -> None:
-    with local_settings(), local_cluster(1) as cluster, distributed.Client(cluster) as client:
-        (pid,), (parent,) = client.run(os.getpid).values(), client.run(os.getppid).values()
-        os.kill(pid, signal.SIGKILL)
-        wait_for(lambda: pid not in client.run(os.getpid, on_error="ignore").values())
-        client.wait_for_workers(1, timeout=60)
-        assert list(client.run(os.getppid).values()) == [parent]
+def test_a_worker_that_comes_back_is_forked_like_the_first(client) -> None:
+    before = wait_for(lambda: found if len(found := pids(client)) == 2 else None)
+    (parent,) = set(client.run(os.getppid).values())
+    os.kill(min(before), signal.SIGKILL)
+    wait_for(lambda: len(before & pids(client)) == 1 and len(pids(client)) == 2)
+    assert set(client.run(os.getppid).values()) == {parent}
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere workers are spawned")
 def test_a_stopped_fork_server_is_replaced_and_does_not_hold_up_the_end() -> None:
     with local_settings(), local_cluster(1) as cluster, distributed.Client(cluster) as client:
@@ -361,7 +320,7 @@ def test_a_stopped_fork_server_is_replaced_and_does_not_hold_up_the_end() -> Non
     assert not is_alive(other)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere processes have all cores")
 def test_there_are_as_many_workers_as_cores_that_the_process_may_use() -> None:
     program = (
@@ -375,25 +334,26 @@ def test_there_are_as_many_workers_as_cores_that_the_process_may_use() -> None:
     assert done.stdout == "1\n"
 
 
-@pytest.mark.slow
-def test_a_worker_is_ended_with_all_it_started_and_one_that_took_its_place_is_left_alone() -> None:
-    with local_settings(), local_cluster(1) as cluster, distributed.Client(cluster) as client:
-        ((address, pid),) = client.run(os.getpid).items()
-        child = client.submit(started_child, pure=False).result()
-        busy = client.submit(sleep, 1000, pure=False)
-        wait_for(lambda: client.processing()[address])
-        busy.cancel(force=True)
-        client.run(end_worker, address, workers=[address], nanny=True)
-        wait_for(lambda: address not in client.processing())
-        wait_for(lambda: not is_alive(child), 30)
-        client.wait_for_workers(1, timeout=60)
-        ((other_address, other_pid),) = client.run(os.getpid).items()
-        assert other_pid != pid
-        client.run(end_worker, address, workers=[other_address], nanny=True)
-        assert client.run(os.getpid) == {other_address: other_pid}
+def test_a_worker_is_ended_with_all_it_started_and_one_that_took_its_place_is_left_alone(
+    client,
+) -> None:
+    pool_of(client)
+    (address, pid), *_ = client.run(os.getpid).items()
+    child = client.submit(started_child, workers=[address], pure=False).result()
+    busy = client.submit(pause, 1000, workers=[address], pure=False)
+    wait_for(lambda: client.processing()[address])
+    busy.cancel(force=True)
+    client.run(end_worker, address, workers=[address], nanny=True)
+    wait_for(lambda: address not in client.processing())
+    wait_for(lambda: not is_alive(child), 30)
+    wait_for(lambda: len(pids(client)) == 2)
+    others = client.run(os.getpid)
+    assert pid not in others.values()
+    client.run(end_worker, address, workers=list(others), nanny=True)
+    assert client.run(os.getpid) == others
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_worker_that_its_nanny_has_not_heard_of_yet_is_ended_once_it_has() -> None:
     async def unheard(dask_worker: Any) -> None:
         process = dask_worker.process
@@ -413,7 +373,5 @@ def test_a_worker_that_its_nanny_has_not_heard_of_yet_is_ended_once_it_has() -> 
         wait_for(lambda: pid not in client.run(os.getpid, on_error="ignore").values(), 30)
 
 
-@pytest.mark.slow
-def test_the_scheduler_gives_no_worker_up_because_the_clock_was_set() -> None:
-    with local_settings(), local_cluster(1) as cluster:
-        assert cluster.scheduler.worker_ttl is None
+def test_the_scheduler_gives_no_worker_up_because_the_clock_was_set(client) -> None:
+    assert client.cluster.scheduler.worker_ttl is None
