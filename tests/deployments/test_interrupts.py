@@ -13,7 +13,9 @@ from typing import Any
 
 import psutil
 import pytest
-from inputs import QUICK_OPTIONS, table, write_table
+from command_line import CommandLine
+from inputs import write_table
+from pools import SLEEPING
 from prefect_api import flow_runs, states, task_runs
 from processes import (
     COMMAND,
@@ -33,12 +35,13 @@ from processes import (
 
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 
-OPTIONS = (*QUICK_OPTIONS, "--target", "target", "--trials", 40, "--workers", 2)
+pytestmark = pytest.mark.slow
+
+OPTIONS = ("--target", "target", "--method", "random", "--trials", 40, "--workers", 2)
 
 
 @pytest.fixture
 def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator["Scene"]:
-    table(3_000).to_parquet(tmp_path / "slow.parquet", index=False)
     with TemporaryDirectory() as temporary:  # names of sockets in there must not be long
         monkeypatch.setenv("TMPDIR", temporary)
         monkeypatch.setattr("tempfile.tempdir", None)
@@ -50,19 +53,22 @@ class Scene:
 
     def __init__(self, folder: Path, temporary: Path) -> None:
         self.home, self.temporary = folder / "home", temporary
-        self.data = folder / "slow.parquet"
+        self.data, self.space = write_table(folder), f"{folder}/slow.py:space"
+        (folder / "slow.py").write_text(SLEEPING.format(seconds=0.3))
 
     def command(self, name: str = "run", study: str = "s") -> tuple[object, ...]:
-        return (name, self.data, *OPTIONS, "--study", study)
+        return (name, self.data, *OPTIONS, "--space", self.space, "--study", study)
 
     def ledger(self) -> Ledger:
         return Ledger(ArtifactStore(StoreAddress(str(self.home / "store"))).database)
 
-    def n_told(self, study: str = "s") -> int:
+    def trials(self, study: str = "s") -> list[dict[str, Any]]:
         if not (self.home / "store" / "index.sqlite").exists():
-            return 0
-        trials = self.ledger().trials(study)
-        return sum(t["state"] in ("complete", "failed") for t in trials)
+            return []
+        return [dict(trial) for trial in self.ledger().trials(study)]
+
+    def n_told(self, study: str = "s") -> int:
+        return sum(t["state"] in ("complete", "failed") for t in self.trials(study))
 
     def family(self, pid: int) -> list[psutil.Process]:
         """A command and all that was started for it."""
@@ -85,7 +91,6 @@ class Scene:
         assert "running" not in {t["state"] for t in ledger.trials(study)}
 
 
-@pytest.mark.slow
 def test_a_signal_ends_the_study_and_all_that_was_started_for_it(scene) -> None:
     with started(*scene.command(), home=scene.home) as process:
         wait_for(lambda: scene.n_told() >= 1)
@@ -93,7 +98,8 @@ def test_a_signal_ends_the_study_and_all_that_was_started_for_it(scene) -> None:
         process.terminate()
         _, said = process.communicate(timeout=90)
     assert process.returncode == 143
-    assert said.endswith("the same command with --study s continues it\ninterrupted\n")
+    assert "--study s" in said
+    assert said.endswith("interrupted\n")
     assert "Traceback" not in said
     scene.assert_nothing_left(family)
     scene.assert_can_go_on()
@@ -101,7 +107,7 @@ def test_a_signal_ends_the_study_and_all_that_was_started_for_it(scene) -> None:
     assert summary["state"] == "complete"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_service_manager_that_tells_each_process_ends_it_as_well(scene) -> None:
     with started(*scene.command(), home=scene.home) as process:
         wait_for(lambda: scene.n_told() >= 1)
@@ -115,7 +121,7 @@ def test_a_service_manager_that_tells_each_process_ends_it_as_well(scene) -> Non
     scene.assert_can_go_on()
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("how", ["closed", "ctrl-c"])
 def test_a_terminal_ends_it(scene, how) -> None:
     """A real terminal, whose signals reach all processes of the command at once."""
@@ -155,13 +161,13 @@ def test_a_terminal_ends_it(scene, how) -> None:
     if how != "closed":
         read()
         os.close(terminal)
-        assert b"--study s continues it" in said
+        assert b"--study s" in said
     assert b"Traceback" not in said
     scene.assert_nothing_left(family)
     scene.assert_can_go_on()
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_second_signal_ends_it_at_once_and_the_next_command_goes_on(scene) -> None:
     with started(*scene.command(), home=scene.home) as process:
         wait_for(lambda: scene.n_told() >= 1)
@@ -185,7 +191,7 @@ def test_a_second_signal_ends_it_at_once_and_the_next_command_goes_on(scene) -> 
     scene.assert_nothing_left([])
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_after_a_kill_the_server_ends_by_itself_and_the_next_command_sweeps(scene) -> None:
     with started(*scene.command(), home=scene.home) as process:
         wait_for(lambda: scene.n_told() >= 1)
@@ -200,7 +206,7 @@ def test_after_a_kill_the_server_ends_by_itself_and_the_next_command_sweeps(scen
     scene.assert_nothing_left([])
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_server_that_is_to_be_kept_survives_signals_and_kills(scene) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
         with started(*scene.command(), "--keep-server", home=scene.home) as process:
@@ -214,7 +220,7 @@ def test_a_server_that_is_to_be_kept_survives_signals_and_kills(scene) -> None:
     assert server_of(scene.home) is None
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_python_program_that_is_ended_leaves_no_server(scene) -> None:
     program = (
         "import time\nfrom prefect_tune import local_server\n"
@@ -235,7 +241,7 @@ def test_a_python_program_that_is_ended_leaves_no_server(scene) -> None:
     assert not server.is_running()
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_serving_ends_with_its_server(scene) -> None:
     with started("serve", home=scene.home) as process:
         wait_for(lambda: "prefect deployment run" in process.stderr.readline())
@@ -249,19 +255,19 @@ def test_serving_ends_with_its_server(scene) -> None:
 
 
 def compared(scene: Scene) -> tuple[tuple[object, ...], Callable[[], bool]]:
-    options = ("--methods", "random,tpe", "--space", "small", "--repeats", 1, "--workers", 2)
+    options = ("--methods", "random,tpe", "--space", scene.space, "--repeats", 1, "--workers", 2)
     command = ("compare", scene.data, "--target", "target", *options, "--trials", 40)
     return (*command, "--name", "c"), lambda: bool(at_a_trial())
 
 
 def retried(scene: Scene) -> tuple[tuple[object, ...], Callable[[], bool]]:
-    options = ("--study", "s", "--trials", 4, "--trial-timeout", "0.2s", "--workers", 2)
-    done = run("run", scene.data, *QUICK_OPTIONS, "--target", "target", *options, home=scene.home)
+    options = ("--trials", 4, "--trial-timeout", "0.2s")
+    done = run(*scene.command(), *options, home=scene.home)
     assert "failed" in done.stderr
     return ("retry", "s", "--trial-timeout", "5m"), lambda: bool(at_a_trial())
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("scenario", [compared, retried])
 def test_comparisons_and_retries_end_like_runs(scene, scenario) -> None:
     command, is_at_work = scenario(scene)
@@ -276,7 +282,7 @@ def test_comparisons_and_retries_end_like_runs(scene, scenario) -> None:
     scene.assert_nothing_left(family)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_signal_that_comes_while_an_object_is_let_go_is_not_lost() -> None:
     program = """
 import os, signal, time
@@ -298,7 +304,7 @@ except EndedBySignal as ended:
     assert done.stderr == ""
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_command_under_nohup_outlives_its_terminal() -> None:
     program = """
 import os, signal
@@ -312,142 +318,78 @@ with interrupts_taken(lambda: None):
     assert done.stdout == b"goes on\n"
 
 
-def ledger_of(home: Path) -> Ledger:
-    return Ledger(ArtifactStore(StoreAddress(str(home / "store"))).database)
-
-
-def trials_of(home: Path, study: str) -> list[dict[str, Any]]:
-    return [dict(t) for t in ledger_of(home).trials(study)] if (home / "store").exists() else []
-
-
-def slow_table(folder: Path) -> Path:
-    """One that a trial needs half a second or more for."""
-    path = folder / "slow.parquet"
-    table(3_000).to_parquet(path, index=False)
-    return path
-
-
 def busy_worker(process: subprocess.Popen[str]) -> psutil.Process | None:
     """A worker that is in the middle of a trial."""
     return next((w for w in workers_of(process) if runs_trial(w.pid)), None)
 
 
-def n_told(home: Path, study: str) -> int:
-    return sum(t["state"] in ("complete", "failed") for t in trials_of(home, study))
-
-
-@pytest.mark.slow
-def test_a_killed_worker_costs_one_start_of_one_trial(tmp_path) -> None:
-    home = tmp_path / "home"
-    options = (*QUICK_OPTIONS, "--target", "target", "--study", "s", "--trials", 6, "--workers", 2)
-    with started("run", slow_table(tmp_path), *options, "--keep-server", home=home) as process:
-        wait_for(lambda: n_told(home, "s") >= 1)
-        url = server_of(home)["url"]
+@pytest.mark.full
+def test_a_killed_worker_costs_one_start_of_one_trial(scene, server) -> None:
+    with started(*scene.command(), "--trials", 6, home=scene.home, server=server) as process:
+        wait_for(lambda: scene.n_told() >= 1)
         kill(wait_for(lambda: busy_worker(process)).pid)
         _, said = process.communicate(timeout=240)
     assert process.returncode == 0, said
-    trials = trials_of(home, "s")
+    trials = scene.trials()
     assert {t["state"] for t in trials} == {"complete"}
     assert sorted(t["attempts"] for t in trials) == [1, 1, 1, 1, 1, 2]
-    assert "the trial is started again" in said
-
-    by_state = states(task_runs(flow_runs(url)[0].id, url))
-    stop_server(home)
-    assert by_state["Crashed"] >= 1
-    assert not {"Running", "Pending"} & set(by_state)
 
 
-@pytest.mark.slow
-def test_a_killed_flow_goes_on_as_if_it_had_never_stopped(server, tmp_path) -> None:
-    home, unbroken = tmp_path / "home", tmp_path / "unbroken"
-    data = slow_table(tmp_path)
-    options = (*QUICK_OPTIONS, "--target", "target", "--study", "s", "--trials", 6)
-    command = ("run", data, *options, "--workers", 1)
-    with started(*command, home=home) as process:
-        wait_for(lambda: n_told(home, "s") >= 2)
+def test_a_killed_flow_goes_on_as_if_it_had_never_stopped(scene, server, tmp_path) -> None:
+    command = (*scene.command(), "--workers", 1, "--trials", 5)
+    with started(*command, home=scene.home, server=server) as process:
+        wait_for(lambda: scene.n_told() >= 2)
         workers = workers_of(process)
         kill(process.pid)
         process.wait()
     wait_for(lambda: not any(w.is_running() for w in workers))
-    finished = [t for t in trials_of(home, "s") if t["state"] == "complete"]
-
-    with started(*command, "--keep-server", home=home) as process:
-        _, said = process.communicate(timeout=120)
-    assert process.returncode == 0, said
-    assert "continues study s" in said
-    trials = trials_of(home, "s")
-    assert [t["number"] for t in trials] == list(range(6))
+    finished = [t for t in scene.trials() if t["state"] == "complete"]
+    again, unbroken = CommandLine(scene.home), CommandLine(tmp_path / "unbroken")
+    done = again(*command)
+    assert done.exit_code == 0, done.stderr
+    assert "study s" in done.stderr
+    trials = scene.trials()
+    assert [t["number"] for t in trials] == list(range(5))
     assert {t["state"] for t in trials} == {"complete"}
     assert trials[: len(finished)] == finished  # not run again
 
-    whole = run(*command, home=unbroken, server=server)
-    assert whole.returncode == 0, whole.stderr
-    assert [t["query"] for t in trials] == [t["query"] for t in trials_of(unbroken, "s")]
-    assert [t["evaluation"]["loss"] for t in trials] == [
-        t["evaluation"]["loss"] for t in trials_of(unbroken, "s")
-    ]
-
-    url = server_of(home)["url"]
-    by_created = sorted(flow_runs(url), key=lambda r: r.created)
-    assert [r.state_name for r in by_created] == ["Crashed", "Completed"]
-    for flow_run in by_created:
-        assert not {"Running", "Pending"} & set(states(task_runs(flow_run.id, url)))
-    stop_server(home)
-    assert server_of(home) is None
+    assert unbroken(*command).exit_code == 0
+    whole = unbroken.json("trials", "s")
+    for field in (lambda t: t["query"], lambda t: t["evaluation"]["loss"]):
+        assert list(map(field, trials)) == list(map(field, whole))
+    runs = sorted((r for r in flow_runs() if r.name == "s (random)"), key=lambda r: r.created)
+    assert [r.state_name for r in runs[-3:]] == ["Crashed", "Completed", "Completed"]
+    for flow_run in runs[-3:]:
+        assert not {"Running", "Pending"} & set(states(task_runs(flow_run.id)))
 
 
-@pytest.mark.slow
-def test_a_killed_server_ends_no_study(tmp_path) -> None:
-    home = tmp_path / "home"
-    options = (*QUICK_OPTIONS, "--target", "target", "--study", "s", "--trials", 4, "--workers", 2)
-    with started("run", slow_table(tmp_path), *options, home=home) as process:
-        wait_for(lambda: n_told(home, "s") >= 1)
-        former = server_of(home)
+def test_a_killed_server_ends_no_study(scene) -> None:
+    with started(*scene.command(), "--trials", 6, home=scene.home) as process:
+        wait_for(lambda: scene.n_told() >= 1)
+        former = server_of(scene.home)
         kill(former["pid"])
-        again = wait_for(lambda: (s := server_of(home)) and s["pid"] != former["pid"] and s)
+        again = wait_for(lambda: (s := server_of(scene.home)) and s["pid"] != former["pid"] and s)
         assert again["url"] == former["url"]
         said_to_users, said = process.communicate(timeout=120)
-    assert {t["state"] for t in trials_of(home, "s")} == {"complete"}
-    assert ledger_of(home).study("s").state == "complete"
+    assert {t["state"] for t in scene.trials()} == {"complete"}
+    assert scene.ledger().study("s").state == "complete"
     assert process.returncode == 0, said
     assert "best: trial" in said_to_users
     assert "Traceback" not in said
 
 
-@pytest.mark.slow
-def test_two_runs_of_one_home_at_once_share_one_server(tmp_path) -> None:
-    home = tmp_path / "home"
-    data = write_table(tmp_path)
-    command = ("run", data, *QUICK_OPTIONS, "--target", "target", "--trials", 3, "--workers", 1)
+@pytest.mark.full
+def test_two_runs_of_one_home_at_once_share_one_server(scene) -> None:
+    options = ("--trials", 3, "--workers", 1)
     with (
-        started(*command, "--study", "one", home=home) as one,
-        started(*command, "--study", "two", "--seed", 1, home=home) as two,
+        started(*scene.command(study="one"), *options, home=scene.home) as one,
+        started(*scene.command(study="two"), *options, "--seed", 1, home=scene.home) as two,
     ):
-        server = wait_for(lambda: server_of(home))
+        server = wait_for(lambda: server_of(scene.home))
         outputs = [p.communicate(timeout=150) for p in (one, two)]
     assert [one.returncode, two.returncode] == [0, 0], outputs
     assert all(server["url"].removesuffix("/api") in said for _, said in outputs)
-    assert server_of(home) is None
+    assert server_of(scene.home) is None
     assert not is_alive(server["pid"])
     for study in ("one", "two"):
-        assert [t["state"] for t in trials_of(home, study)] == ["complete"] * 3
-
-
-@pytest.mark.slow
-def test_an_interrupted_run_leaves_its_trials_waiting_and_goes_on(server, tmp_path) -> None:
-    home = tmp_path / "home"
-    options = (*QUICK_OPTIONS, "--target", "target", "--study", "s", "--trials", 5)
-    command = ("run", slow_table(tmp_path), *options)
-    with started(*command, home=home, server=server) as process:
-        wait_for(lambda: n_told(home, "s") >= 1)
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "the same command with --study s continues it" in said
-    assert "Traceback" not in said
-    assert server_of(home) is None
-    states_left = {t["state"] for t in trials_of(home, "s")}
-    assert "running" not in states_left
-    assert ledger_of(home).study("s").state == "interrupted"
-    summary = run_json(*command, home=home, server=server)
-    assert (summary["state"], summary["n_trials"]) == ("complete", 5)
+        assert [t["state"] for t in scene.trials(study)] == ["complete"] * 3

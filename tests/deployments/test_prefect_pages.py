@@ -48,7 +48,7 @@ space = Space("half", (IMPUTE, ENCODE, Step("fit model", (works, fails))))
 """
 STUDY = "seen"
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.full]
 
 
 @pytest.fixture(scope="module")

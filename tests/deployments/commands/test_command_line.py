@@ -6,7 +6,6 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
-from subprocess import run as run_process
 
 import click
 import pytest
@@ -22,29 +21,11 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import SPACES
 
 TOPICS = [
-    (),
-    ("run",),
-    ("show",),
-    ("report",),
-    ("trials",),
-    ("retry",),
-    ("compare",),
-    ("standings",),
-    ("artifacts",),
-    ("artifacts", "ls"),
-    ("artifacts", "show"),
-    ("artifacts", "stats"),
-    ("artifacts", "verify"),
-    ("artifacts", "prune"),
-    ("study",),
-    ("study", "rm"),
-    ("study", "ls"),
-    ("predict",),
-    ("export",),
-    ("cohort",),
-    ("serve",),
-    ("completion",),
-]
+    (), ("run",), ("show",), ("report",), ("trials",), ("retry",), ("compare",), ("standings",),
+    ("artifacts",), ("artifacts", "ls"), ("artifacts", "show"), ("artifacts", "stats"),
+    ("artifacts", "verify"), ("artifacts", "prune"), ("study",), ("study", "rm"), ("study", "ls"),
+    ("predict",), ("export",), ("cohort",), ("serve",), ("completion",),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("topic", TOPICS, ids=" ".join)
@@ -61,18 +42,15 @@ def test_spaces_are_listed_with_stable_fields(run) -> None:
     rows = {row["name"]: row for row in run.json("spaces")}
     assert list(rows) == list(SPACES)
     flash = rows["flash"]
-    assert (flash["n_paths"], flash["n_feasible_paths"], flash["n_hyperparameters"]) == (
-        1456,
-        1456,
-        102,
-    )
-    assert [step["name"] for step in flash["steps"]] == [
-        "rescale",
-        "balance",
-        "preprocess",
-        "fit model",
-    ]
-    assert [len(step["algorithms"]) for step in flash["steps"]] == [4, 2, 13, 14]
+    assert [flash[f"n_{what}"] for what in ("paths", "feasible_paths", "hyperparameters")] == [
+        1456, 1456, 102
+    ]  # fmt: skip
+    steps = {step["name"]: len(step["algorithms"]) for step in flash["steps"]}
+    assert steps == {"rescale": 4, "balance": 2, "preprocess": 13, "fit model": 14}
+    lines = run("spaces").stdout.splitlines()
+    assert len(lines) == len(SPACES) + 1
+    shown = next(line.split() for line in lines if line.startswith("flash "))
+    assert shown[:6] == ["flash", "table", "classes", "1456", "1456", "102"]
 
 
 def test_a_space_is_shown_in_full(run) -> None:
@@ -85,22 +63,16 @@ def test_a_space_is_shown_in_full(run) -> None:
         "min_samples_leaf": [1, 20],
     }
     text = run("spaces", "flash").stdout
-    assert "1,456 paths, of which 1,456 can run, and 102 hyperparameters" in text
-    assert "    C                       0.03125 to 32768 (log)  [default: 1.0]" in text
+    assert "1,456 paths" in text
+    assert "0.03125 to 32768 (log)  [default: 1.0]" in text
 
 
-def test_spaces_are_listed_for_people(run) -> None:
-    lines = run("spaces").stdout.splitlines()
-    assert len(lines) == len(SPACES) + 1
-    assert any(
-        line.split()[:6] == ["flash", "table", "classes", "1456", "1456", "102"] for line in lines
-    )
-
-
-def test_an_unknown_space_is_a_mistake_with_the_nearest_name(run) -> None:
-    result = run("spaces", "flahs")
+@pytest.mark.parametrize("of", ["spaces", "methods"])
+def test_an_unknown_name_is_a_mistake_with_the_nearest_one(run, of) -> None:
+    result = run(of, "flahs")
     assert result.exit_code == 2
-    assert "unknown space 'flahs'. Did you mean 'flash'?" in result.stderr
+    assert "'flahs'" in result.stderr
+    assert "'flash'" in result.stderr
 
 
 def test_methods_are_listed_with_what_they_are_for(run) -> None:
@@ -120,24 +92,6 @@ def test_every_option_of_a_method_is_explained(run, name) -> None:
     for option in shown["options"]:
         assert f"--option {option['name']}=" in text
         assert option["meaning"] in text
-
-
-def test_an_unknown_method_is_a_mistake_with_the_nearest_name(run) -> None:
-    result = run("methods", "flahs")
-    assert result.exit_code == 2
-    assert "unknown method 'flahs'. Did you mean 'flash'?" in result.stderr
-
-
-@pytest.mark.slow
-def test_they_need_neither_prefect_nor_a_server() -> None:
-    script = (
-        "import sys; from prefect_tune.deployments.command import main\n"
-        "main(['spaces', '--json'], standalone_mode=False)\n"
-        "assert not {'prefect', 'dask', 'distributed'} & set(sys.modules)\n"
-    )
-    command = [sys.executable, "-W", "ignore", "-c", script]
-    done = run_process(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 BIN = Path(sys.executable).parent
@@ -177,6 +131,7 @@ def completed(home: Path, line: str, incomplete: str) -> list[str]:
     return [f"file {i.value}" if i.type == "file" else i.value for i in items]
 
 
+@pytest.mark.slow
 def test_a_real_bash_completes_names_of_studies(home) -> None:
     done = subprocess.run(
         ["bash", "-c", ASK_BASH, "bash", "prefect-tune show", "res"],
@@ -190,13 +145,8 @@ def test_a_real_bash_completes_names_of_studies(home) -> None:
     assert candidates == ["responders"]
 
 
-def test_help_has_one_command_a_line(home) -> None:
-    lines = CommandLine(home)("completion", "--help").stdout.splitlines()
-    assert "  prefect-tune completion bash >> ~/.bashrc" in lines
-    assert "  prefect-tune completion zsh >> ~/.zshrc" in lines
-
-
-@pytest.mark.parametrize("shell", ["zsh", "fish"])
+@pytest.mark.slow
+@pytest.mark.parametrize("shell", ["zsh", pytest.param("fish", marks=pytest.mark.full)])
 def test_other_shells_get_methods_with_their_purpose(home, shell) -> None:
     script = CommandLine(home)("completion", shell).stdout
     if shutil.which(shell):
@@ -206,12 +156,9 @@ def test_other_shells_get_methods_with_their_purpose(home, shell) -> None:
     at = "fab" if shell == "fish" else "2"
     asking = {"COMP_WORDS": "prefect-tune methods fab", "COMP_CWORD": at}
     done = subprocess.run(
-        [BIN / "prefect-tune"],
-        env=environment(home) | asking | dict([variable.split("=")]),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+        [BIN / "prefect-tune"], env=environment(home) | asking | dict([variable.split("=")]),
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
     assert "fabolas" in done.stdout
     assert "for many rows" in done.stdout
 
@@ -300,34 +247,28 @@ def test_choices_that_are_heavy_to_load_are_all_named(name) -> None:
     assert sorted(HEAVY[name]) == sorted(OPTIONS[name].known)
 
 
-@pytest.mark.parametrize(
-    ("line", "word"),
-    [
-        ("show", ""),
-        *((f"run data.csv {OPTIONS[name].flag}", "") for name in
-          ("format", "space", "metric", "method", "ensemble", "task_runs", "start")),
-        ("run data.csv --method flash --option", ""),
-    ],
-)  # fmt: skip
-def test_completing_imports_nothing_heavy(line, word) -> None:
+@pytest.mark.slow
+def test_completing_imports_nothing_heavy() -> None:
+    named = ("format", "space", "metric", "method", "ensemble", "task_runs", "start")
+    lines = ["show", *(f"run data.csv {OPTIONS[name].flag}" for name in named)]
+    lines.append("run data.csv --method flash --option")
     program = (
-        "import sys; from prefect_tune.deployments.command import main\n"
-        "try: main([], prog_name='prefect-tune')\nexcept SystemExit: pass\n"
+        "import os, sys; from prefect_tune.deployments.command import main\n"
+        f"for line in {lines!r}:\n"
+        "    words = len(line.split())\n"
+        "    os.environ.update(COMP_WORDS=f'prefect-tune {line} ', COMP_CWORD=str(1 + words))\n"
+        "    try: main([], prog_name='prefect-tune')\n    except SystemExit: pass\n"
         "print(sorted({'prefect', 'numpy', 'sklearn', 'dask', 'pandas'} & set(sys.modules)))"
     )
-    words = f"prefect-tune {line} {word}"
-    asking = {"_PREFECT_TUNE_COMPLETE": "bash_complete", "COMP_WORDS": words}
     done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, **asking, "COMP_CWORD": str(1 + len(line.split()))},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True,
+        env={**os.environ, "_PREFECT_TUNE_COMPLETE": "bash_complete"},
+    )  # fmt: skip
+    assert "responders" not in done.stdout
+    assert "flash" in done.stdout
     assert done.stdout.endswith("[]\n")
 
 
-@pytest.mark.usefixtures("server")
 def test_a_cohort_is_written_once_and_can_be_tuned_on(run, tmp_path) -> None:
     out = tmp_path / "new" / "meds"
     name = "demo?n_patients=60&noise_codes=0"
@@ -338,10 +279,10 @@ def test_a_cohort_is_written_once_and_can_be_tuned_on(run, tmp_path) -> None:
     assert (out / written["labels"]).is_dir()
     again = run("cohort", name, "--out", out)
     assert again.exit_code == 2
-    assert "already exists; choose an empty or new folder" in again.stderr
+    assert str(out) in again.stderr
     unknown = run("cohort", "demo?famly=sum", "--out", tmp_path / "other")
     assert unknown.exit_code == 2
-    assert "Did you mean 'family'" in unknown.stderr
+    assert "'family'" in unknown.stderr
     assert not (tmp_path / "other").exists()
 
 

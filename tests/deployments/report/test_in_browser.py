@@ -37,7 +37,7 @@ def dark(page) -> Iterator[None]:
     switch.click()
 
 
-def test_the_report_of_a_real_study_answers_on_its_first_screen(reported) -> None:
+def test_the_report_of_a_study_answers_on_its_first_screen(reported) -> None:
     page = reported.page
     answers = page.locator(".answer")
     assert answers.count() == 5
@@ -52,6 +52,7 @@ def test_the_report_of_a_real_study_answers_on_its_first_screen(reported) -> Non
     assert reported.asked_for == [page.url]
 
 
+@pytest.mark.full
 def test_pointing_at_a_bar_shows_its_value(made_up) -> None:
     figure = made_up.page.locator("#figure-time-steps")
     figure.scroll_into_view_if_needed()
@@ -62,6 +63,7 @@ def test_pointing_at_a_bar_shows_its_value(made_up) -> None:
     assert "fit model: made 9 times in 50s" in shown.text_content()
 
 
+@pytest.mark.full
 def test_the_legend_hides_a_trace_and_shows_it_again(made_up) -> None:
     figure = made_up.page.locator("#figure-time-steps")
     legend = figure.locator(".legend button", has_text="saved by the cache")
@@ -74,6 +76,7 @@ def test_the_legend_hides_a_trace_and_shows_it_again(made_up) -> None:
     assert bars.count() == 2
 
 
+@pytest.mark.full
 def test_light_and_dark_are_those_of_the_system_until_the_reader_chooses(made_up) -> None:
     page = made_up.page
     switch = page.get_by_role("button", name="Dark mode")
@@ -102,6 +105,7 @@ def test_light_and_dark_are_those_of_the_system_until_the_reader_chooses(made_up
     assert seen() == light
 
 
+@pytest.mark.full
 def test_a_command_is_copied(made_up) -> None:
     from playwright.sync_api import expect
 
@@ -115,6 +119,7 @@ def test_a_command_is_copied(made_up) -> None:
     expect(first).to_have_text("Copy")
 
 
+@pytest.mark.full
 def test_axe_finds_no_violation_in_light_and_dark(made_up, reported) -> None:
     assert violations(reported.page) == []
     page = made_up.page
@@ -128,6 +133,7 @@ def test_axe_finds_no_violation_in_light_and_dark(made_up, reported) -> None:
     page.evaluate(unfold, False)
 
 
+@pytest.mark.full
 def test_the_keyboard_reaches_every_control(made_up) -> None:
     page = made_up.page
     expected = page.locator(CONTROLS).count()
@@ -144,6 +150,7 @@ def test_the_keyboard_reaches_every_control(made_up) -> None:
     assert page.evaluate("window.reached.size") >= expected
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("which", ["made_up", "reported"])
 def test_a_phone_needs_no_scrolling_sideways(which, request) -> None:
     page = request.getfixturevalue(which).page
@@ -154,6 +161,7 @@ def test_a_phone_needs_no_scrolling_sideways(which, request) -> None:
     page.set_viewport_size(before)
 
 
+@pytest.mark.full
 def test_paper_has_all_figures_in_its_width_and_in_light(made_up) -> None:
     page = made_up.page
     page.evaluate(
@@ -173,6 +181,7 @@ def test_paper_has_all_figures_in_its_width_and_in_light(made_up) -> None:
     assert len(re.findall(rb"/Type\s*/Page\b", pdf)) >= 5
 
 
+@pytest.mark.full
 def test_nothing_of_a_nasty_name_was_run_nor_asked_for(made_up) -> None:
     made_up.page.mouse.wheel(0, 20_000)
     made_up.page.wait_for_timeout(100)

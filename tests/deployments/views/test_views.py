@@ -45,69 +45,58 @@ def test_the_next_commands_name_a_store_that_is_not_the_default_one(shown) -> No
     assert lines[-1].strip() == "prefect-tune export s model.pkl --store '/my store'"
 
 
-def test_a_study_without_a_model_says_why_and_offers_no_export(shown) -> None:
-    reason = "study 's' ended without a model: 3 refits failed"
-    lines = shown(state="failed", no_model=reason).splitlines()
-    assert f"  {reason}" in lines
-    assert "export" not in lines[-1]
-
-
-def test_a_model_that_is_another_trial_is_shown_with_its_pipeline(shown) -> None:
-    chosen = {"fit model": {"algorithm": "stump", "hyperparameters": {"depth": 1}}}
-    model = {**SUMMARY["incumbent"], "trial": 2, "configuration": chosen}
-    assert "stump" in shown(model_trial=model)
-    assert "stump" not in shown()
-
-
-def test_an_ensemble_says_by_which_losses_it_was_preferred(shown) -> None:
-    members = [{"trial": 1, "weight": 0.6}, {"trial": 2, "weight": 0.4}]
-    nested = {"single": 12.9, "greedy": 12.0, "agnostic": 12.1}
-    ensemble = {"kind": "greedy", "members": members, "losses": [12.5, 11.5], "nested": nested}
-    decided = "on held-out rows that it was not built on: error 12 %, the best trial alone 12.9 %"
-    assert decided in " ".join(shown(ensemble=ensemble).split())
-    assert "not built on" not in shown(ensemble={**ensemble, "nested": {}})
+def holds(text: str, *parts: str) -> bool:
+    """Whether a text has these parts, in this order."""
+    for part in parts:
+        _, found, text = text.partition(part)
+        if not found:
+            return False
+    return True
 
 
 def test_trials_best_pipeline_constraints_and_cache_are_shown(shown) -> None:
     said = shown()
     assert "s (random, complete)" in said
-    assert "3 trials, 1 failed, in 1m15s (1m10s of evaluating); 2 more waiting to run" in said
-    assert "best: trial 1, cross-validated error 12.5 %; on the test rows 13 %" in said
-    assert "(guessing: 50 %)" in said
+    assert holds(said, "3 trials", "1 failed", "1m15s", "1m10s", "2 more")
+    assert holds(said, "best: trial 1", "error 12.5 %", "13 %", "guessing: 50 %")
     assert "fit model  tree (depth=3)" in said
-    assert "latency_us: 7 of at most 10" in said
-    assert "cache: 3 of 4 steps served, 4.0s saved, 2.0KB" in said
+    assert holds(said, "latency_us", "7", "10")
+    assert holds(said, "cache: 3 of 4", "4.0s", "2.0KB")
     assert "export s model.pkl" in said
+    failed = shown(state="failed", no_model="3 refits failed", method="bygone")
+    assert "3 refits failed" in failed
+    assert "export" not in failed
+    chosen = {"fit model": {"algorithm": "stump", "hyperparameters": {"depth": 1}}}
+    assert "stump" in shown(model_trial={**SUMMARY["incumbent"], "configuration": chosen})
+    cache = {"hits": 0, "misses": 0, "size_bytes": 0, "seconds_saved": 0.0}
+    assert "cache:" not in shown(incumbent=None, n_trials=0, cache=cache)
 
 
 def test_stretches_are_told_apart_from_the_configurations_begun(shown) -> None:
     incumbent = {**SUMMARY["incumbent"], "fidelity": "subset 1/9"}
-    said = shown(n_trials=31, n_stopped=24, n_begun=8, incumbent=incumbent)
-    assert "8 configurations in 31 trials: 6 in full, 24 in part, 1 failed, in 1m15s" in said
-    assert "best: trial 1 (subset 1/9), cross-validated error" in said
+    race = {"race": {"begun": 12, "stopped": 7}}
+    said = shown(n_trials=31, n_stopped=24, n_begun=8, incumbent=incumbent, decisions=race)
+    assert holds(said, "8 configurations", "31 trials", "6 in full", "24 in part", "1 failed")
+    assert "trial 1 (subset 1/9)" in said
+    assert holds(said, "race", "12", "7")
 
 
 @pytest.mark.parametrize(
-    ("looks", "said"),
+    ("looks", "figures"),
     [
-        ([(1, 12.5, 13.5), (4, 12.6, 14.4)], "best 2 on another split: trial 1 has the least"),
-        ([(1, 12.5, 13.5), (4, 12.6, 14.4)], "error over both, 13 %"),
-        (
-            [(4, 12.0, 14.0), (1, 12.5, 12.5), (5, 12.5, None)],
-            "trial 1 has the least error over both, 12.5 % (trial 4: 13 %)",
-        ),
+        ([(1, 12.5, 13.5), (4, 12.6, 14.4)], ("best 2", "trial 1", "13 %")),
+        ([(4, 12.0, 14.0), (1, 12.5, 12.5), (5, 12.5, None)], ("trial 1", "12.5 %", "trial 4: 13")),
         ([(1, 12.5, None), (4, 12.6, 14.4)], None),
         ([(4, 12.0, 12.0), (5, 12.0, 12.1)], None),
     ],
-    ids=["the first", "its loss", "another", "failed again", "of another time"],
+    ids=["the first", "another", "failed again", "of another time"],
 )
-def test_what_a_second_look_came_to_is_shown(shown, looks, said) -> None:
+def test_what_a_second_look_came_to_is_shown(shown, looks, figures) -> None:
     keys = ("trial", "loss", "again")
     text = " ".join(shown(finalists=[dict(zip(keys, look, strict=True)) for look in looks]).split())
-    if said is None:
-        assert "looked again" not in text
-    else:
-        assert said in text
+    _, looked, rest = text.partition("looked again")
+    assert bool(looked) == (figures is not None)
+    assert holds(rest, *(figures or ()))
 
 
 def test_without_an_incumbent_the_nearest_trial_is_named(shown) -> None:
@@ -116,45 +105,22 @@ def test_without_an_incumbent_the_nearest_trial_is_named(shown) -> None:
         incumbent=None, nearest_infeasible=nearest, test_loss=None, single_best_test_loss=None
     )
     assert "best:" not in said
-    assert "latency_us: 30 of at most 10 in trial 1, the nearest" in said
+    assert holds(said, "latency_us", "30", "10", "trial 1")
     assert "export" not in said
-
-
-def test_before_any_trial_nothing_is_made_up(shown) -> None:
-    cache = {"hits": 0, "misses": 0, "size_bytes": 0, "seconds_saved": 0.0}
-    said = shown(incumbent=None, n_trials=0, cache=cache)
-    assert "latency_us: not measured of at most 10" in said
-    assert "cache:" not in said
 
 
 def test_an_ensemble_is_shown_with_its_losses_and_members_beside_the_best_trial(shown) -> None:
     members = [{"trial": n, "weight": w} for n, w in ((7, 0.125), (1, 0.5), (2, 0.375))]
-    ensemble = {"kind": "greedy", "members": members, "losses": [12.5, 11.0]}
+    nested = {"single": 12.9, "greedy": 12.0, "agnostic": 12.1}
+    ensemble = {"kind": "greedy", "members": members, "losses": [12.5, 11.0], "nested": nested}
     said = shown(ensemble=ensemble, test_loss=12.0)
-    lines = [line.strip() for line in said.splitlines()]
-    model = "model: greedy ensemble of 3 trials, error on the held-out rows 11 %; on the test rows"
-    assert f"{model} 12 %" in lines
-    assert "trial 1 50.0%, trial 2 37.5%, trial 7 12.5%" in lines
-    best = "best single trial 1, cross-validated error 12.5 %; on the test rows 13 % (guessing:"
-    assert f"{best} 50 %)" in lines
+    assert holds(said, "greedy ensemble of 3 trials", "11 %", "12 %")
+    assert holds(said, "trial 1 50.0%, trial 2 37.5%, trial 7 12.5%")
+    assert holds(said, "best single trial 1", "12.5 %", "13 %", "50 %")
+    assert holds(said, "12 %", "12.9 %")
     assert "best: trial" not in said
-
-
-def test_members_of_a_large_ensemble_take_several_lines(shown) -> None:
-    members = [{"trial": n, "weight": 1 / 12} for n in range(12)]
-    said = shown(ensemble={"kind": "agnostic", "members": members})
-    lines = [line.strip() for line in said.splitlines() if line.strip().startswith("trial")]
-    assert [line.count("%") for line in lines] == [5, 5, 2]
-    assert "model: agnostic ensemble of 12 trials, error on the test rows 13 %" in said
-
-
-def test_a_trial_that_was_preferred_to_an_ensemble_is_said_to_be(shown) -> None:
-    ensemble = {"kind": "single", "members": [{"trial": 1, "weight": 1.0}]}
-    assert "model: trial 1 alone, as no ensemble was found to be better" in shown(ensemble=ensemble)
-
-
-def test_a_method_that_is_not_known_any_more_is_shown_without_its_decisions(shown) -> None:
-    assert "s (bygone, complete)" in shown(method="bygone", decisions={"kept": 3})
+    single = {"kind": "single", "members": [{"trial": 1, "weight": 1.0}]}
+    assert holds(shown(ensemble=single), "trial 1 alone", "ensemble")
 
 
 def test_studies_are_a_line_each(capsys) -> None:
@@ -167,11 +133,6 @@ def test_studies_are_a_line_each(capsys) -> None:
     assert "(" not in lines[1]
     print_studies([])
     assert capsys.readouterr().out == "no studies\n"
-
-
-def test_a_race_says_how_many_ended_early(shown) -> None:
-    said = shown(decisions={"race": {"begun": 12, "stopped": 7}})
-    assert "race: of 12 configurations 7 ended early, clearly behind" in said
 
 
 def test_notes_of_the_method_are_shown_where_no_run_has_said_them(shown) -> None:
@@ -225,15 +186,17 @@ def explained(capsys):
 
 
 def test_losses_stand_beside_those_of_the_best_trial(explained) -> None:
-    lines = explained()
-    assert lines[0] == "trial 4 of s: complete, error 12.5 %; best: trial 2, 11 %"
-    assert "took 1.2s (3.5s without the cache)" in lines[1]
+    lines = explained(reason={"phase": "tuning", "text": "best [EI]"})
+    assert holds(lines[0], "trial 4 of s", "12.5 %", "trial 2", "11 %")
+    assert holds(lines[1], "1.2s", "3.5s")
     assert "trial 4 12.5 10 15" in lines
     assert "trial 2 (best) 11 12 10" in lines
     assert "difference +1.5 -2 +5" in lines
     assert "guessing 50" in lines
+    assert "impute 1/2 (0.50) 0.75 0.25 0.00" in lines
+    assert any(holds(line, "flash", "tuning", "best [EI]") for line in lines)
     same = {"trial": 4, "loss": 12.5, "fold_losses": [10.0, 15.0]}
-    assert explained(incumbent=same, in_model=True)[0].endswith("the best one; in the final model")
+    assert holds(explained(incumbent=same, in_model=True)[0], "best one", "final model")
 
 
 def test_values_stand_beside_defaults_and_ranges_and_others_are_marked(explained) -> None:
@@ -248,19 +211,6 @@ def test_values_stand_beside_defaults_and_ranges_and_others_are_marked(explained
     assert "* not the default" not in lines
 
 
-def test_steps_say_what_was_served_and_what_it_took(explained) -> None:
-    assert "impute 1/2 (0.50) 0.75 0.25 0.00" in explained()
-
-
-def test_why_it_was_asked_for_and_its_task_run_are_said(explained) -> None:
-    lines = explained(
-        "http://server/runs/task-run/x", reason={"phase": "tuning", "text": "best [EI]"}
-    )
-    assert "asked for by flash, tuning: best [EI]" in lines
-    assert "in Prefect: http://server/runs/task-run/x" in lines
-    assert "asked for by flash, design" in explained(reason={"phase": "design", "text": ""})
-
-
 def test_constraints_stretches_and_curves_are_shown_where_there_are_any(explained) -> None:
     lines = explained(
         constraints=[{"quantity": "latency_us", "value": 60.0, "bound": 50.0, "is_met": False}],
@@ -271,8 +221,8 @@ def test_constraints_stretches_and_curves_are_shown_where_there_are_any(explaine
     assert "3 stopped folds 1 of 2 10" in lines
     assert "4 (this one) complete all 12.5" in lines
     assert "█▁▅" in lines
-    assert "error 4 after epoch 1, 3 after epoch 3; 2 after epoch 2, the best one" in lines
-    assert "went on from epoch 1, where an earlier trial had stopped" in lines
+    assert any(holds(line, "4 after epoch 1", "2 after epoch 2") for line in lines)
+    assert any("from epoch 1," in line for line in lines)
 
 
 def test_a_failure_says_where_why_how_to_retry_and_its_traceback(explained) -> None:
@@ -283,20 +233,11 @@ def test_a_failure_says_where_why_how_to_retry_and_its_traceback(explained) -> N
     lines = explained(
         state="failed", loss=None, fold_losses=[], failure=failure, cost_uncached_seconds=None
     )
-    assert lines[0] == "trial 4 of s: failed; best: trial 2, 11 %"
-    assert "failed (timeout): fit model, fold 1: took more than 30 s" in lines
-    assert "retry it: prefect-tune retry s --trial 4" in lines
+    assert holds(lines[0], "failed", "trial 2", "11 %")
+    assert any(holds(line, "timeout", "fit model, fold 1", "30 s") for line in lines)
+    assert any("prefect-tune retry s --trial 4" in line for line in lines)
     assert lines[lines.index("traceback") + 2] == "File [x]"
     assert "losses" not in lines
-
-
-def test_a_trial_that_waits_has_its_pipeline_alone(explained) -> None:
-    lines = explained(
-        state="waiting", loss=None, fold_losses=[], steps=[], incumbent=None, asked_at=None,
-        cost_seconds=None, cost_uncached_seconds=None,
-    )  # fmt: skip
-    assert lines[0] == "trial 4 of s: waiting"
-    assert lines[2] == "pipeline"
 
 
 def test_the_last_lines_of_a_failed_trial_are_quoted_with_the_command_that_prints_all(
@@ -307,7 +248,8 @@ def test_the_last_lines_of_a_failed_trial_are_quoted_with_the_command_that_print
         "retry": "prefect-tune retry s --trial 4", "output": "step 1\n\x1b[31mstep 2",
     }  # fmt: skip
     lines = explained(failure=failure, output_bytes=1234)
-    at = lines.index("output: 1,234 bytes; prefect-tune show s --trial 4 --output")
+    at = next(n for n, line in enumerate(lines) if line.startswith("output: 1,234"))
+    assert "show s --trial 4 --output" in lines[at]
     assert lines[at + 1 : at + 3] == ["step 1", r"\x1b[31mstep 2"]
     assert not [line for line in explained() if line.startswith("output")]
 
@@ -350,22 +292,6 @@ def test_a_trial_that_is_not_the_whole_evaluation_says_of_what_it_is(capsys) -> 
     assert "in part  subset 1/27, draw 1, folds 1 of 3, epochs 10 of 50  12.5" in line
 
 
-def test_a_failed_trial_says_where_and_why(capsys) -> None:
-    failure = {"step": "fit model", "fold": 2, "message": "no convergence", "cost_seconds": 0.5}
-    print_trials([{**WAITING, "state": "failed", "failure": failure}])
-    assert "fit model, fold 2: no convergence" in capsys.readouterr().out
-
-
-def test_a_trial_whose_training_could_not_go_on_says_why(capsys) -> None:
-    trouble = "no epoch 7 in fold 1: ValueError: the predictions after epoch 7 are not finite"
-    evaluation = {
-        "loss": 1.0, "cost_seconds": 2.0, "constraints": {}, "steps": [], "trouble": trouble
-    }  # fmt: skip
-    print_trials([{**WAITING, "state": "complete", "evaluation": evaluation}])
-    said = " ".join(capsys.readouterr().out.split())
-    assert said.endswith(trouble)
-
-
 def test_a_trial_that_goes_on_with_a_configuration_says_with_which(capsys) -> None:
     other = {"rescale": {"algorithm": "none", "hyperparameters": {}}}
     rows = [
@@ -380,18 +306,6 @@ def test_a_trial_that_goes_on_with_a_configuration_says_with_which(capsys) -> No
     assert first.split()[:2] == ["0", "waiting"]
     assert second.split()[:2] == ["1", "waiting"]
     assert third.split()[:4] == ["2", "from", "0", "waiting"]
-
-
-def test_a_failed_trial_says_where_prefect_shows_it(capsys) -> None:
-    failure = {"step": None, "fold": None, "message": "it died", "cost_seconds": 0.5}
-    url = "http://server/runs/task-run/" + "a" * 36
-    print_trials([{**WAITING, "state": "failed", "failure": failure}], links={0: url})
-    assert url in capsys.readouterr().out.split()
-
-
-def test_no_trials_are_said(capsys) -> None:
-    print_trials([])
-    assert capsys.readouterr().out == "no trials\n"
 
 
 def row(method: str, rank: float) -> dict[str, Any]:
@@ -427,21 +341,11 @@ def said(capsys, shown: dict[str, Any]) -> tuple[list[list[str]], str]:
 def test_of_one_data_set_the_probability_is_that_of_its_repeats(capsys) -> None:
     lines, meaning = said(capsys, document([0.875]))
     assert lines == [["a", "1.25"], ["b", "1.75", "0.75", "0.312", "0.875"]]
-    assert "How often each loses to a (a tie is half)" in meaning
-    assert "sign test over 4 repeats" in meaning
-    assert "a is better on this data set" in meaning
+    assert holds(meaning, "4 repeats", "this data set")
 
 
 def test_of_several_data_sets_it_is_that_of_the_poisson_binomial_test(capsys) -> None:
     data_sets = [{"data": name, "methods": [row("a", 1.0)]} for name in ("one", "two")]
     lines, meaning = said(capsys, document([0.875, 0.5], data_sets=data_sets))
     assert lines == [["a", "1.25"], ["b", "1.75", "0.75", "0.312", "0.625"]]
-    assert "sign test over 2 data sets" in meaning
-    assert "more than half of such data sets (Poisson-binomial test)" in meaning
-
-
-def test_one_method_alone_has_no_pairs(capsys) -> None:
-    alone = [row("a", 1.0)]
-    shown = document([], methods=alone, fractions=[{"fraction": 1.0, "methods": alone}], pairs=[])
-    print_comparison(shown)
-    assert "expected rank" not in capsys.readouterr().out
+    assert holds(meaning, "2 data sets", "Poisson-binomial")
