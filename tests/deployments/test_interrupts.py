@@ -21,11 +21,9 @@ from processes import (
     COMMAND,
     at_a_trial,
     environment,
-    is_alive,
     kill,
     run,
     run_json,
-    runs_trial,
     server_of,
     started,
     stop_server,
@@ -105,20 +103,6 @@ def test_a_signal_ends_the_study_and_all_that_was_started_for_it(scene) -> None:
     scene.assert_can_go_on()
     summary = run_json(*scene.command()[:-2], "--study", "s", "--trials", 3, home=scene.home)
     assert summary["state"] == "complete"
-
-
-@pytest.mark.full
-def test_a_service_manager_that_tells_each_process_ends_it_as_well(scene) -> None:
-    with started(*scene.command(), home=scene.home) as process:
-        wait_for(lambda: scene.n_told() >= 1)
-        family = scene.family(process.pid)
-        for member in family:
-            member.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=90)
-    assert process.returncode == 143, said
-    assert "Traceback" not in said
-    scene.assert_nothing_left(family)
-    scene.assert_can_go_on()
 
 
 @pytest.mark.full
@@ -241,19 +225,6 @@ def test_a_python_program_that_is_ended_leaves_no_server(scene) -> None:
     assert not server.is_running()
 
 
-@pytest.mark.full
-def test_serving_ends_with_its_server(scene) -> None:
-    with started("serve", home=scene.home) as process:
-        wait_for(lambda: "prefect deployment run" in process.stderr.readline())
-        family = scene.family(process.pid)
-        process.terminate()
-        _, said = process.communicate(timeout=90)
-    assert process.returncode == 143
-    assert "Traceback" not in said
-    assert said.endswith("interrupted\n")
-    scene.assert_nothing_left(family)
-
-
 def compared(scene: Scene) -> tuple[tuple[object, ...], Callable[[], bool]]:
     options = ("--methods", "random,tpe", "--space", scene.space, "--repeats", 1, "--workers", 2)
     command = ("compare", scene.data, "--target", "target", *options, "--trials", 40)
@@ -318,23 +289,6 @@ with interrupts_taken(lambda: None):
     assert done.stdout == b"goes on\n"
 
 
-def busy_worker(process: subprocess.Popen[str]) -> psutil.Process | None:
-    """A worker that is in the middle of a trial."""
-    return next((w for w in workers_of(process) if runs_trial(w.pid)), None)
-
-
-@pytest.mark.full
-def test_a_killed_worker_costs_one_start_of_one_trial(scene, server) -> None:
-    with started(*scene.command(), "--trials", 6, home=scene.home, server=server) as process:
-        wait_for(lambda: scene.n_told() >= 1)
-        kill(wait_for(lambda: busy_worker(process)).pid)
-        _, said = process.communicate(timeout=240)
-    assert process.returncode == 0, said
-    trials = scene.trials()
-    assert {t["state"] for t in trials} == {"complete"}
-    assert sorted(t["attempts"] for t in trials) == [1, 1, 1, 1, 1, 2]
-
-
 def test_a_killed_flow_goes_on_as_if_it_had_never_stopped(scene, server, tmp_path) -> None:
     command = (*scene.command(), "--workers", 1, "--trials", 5)
     with started(*command, home=scene.home, server=server) as process:
@@ -376,20 +330,3 @@ def test_a_killed_server_ends_no_study(scene) -> None:
     assert process.returncode == 0, said
     assert "best: trial" in said_to_users
     assert "Traceback" not in said
-
-
-@pytest.mark.full
-def test_two_runs_of_one_home_at_once_share_one_server(scene) -> None:
-    options = ("--trials", 3, "--workers", 1)
-    with (
-        started(*scene.command(study="one"), *options, home=scene.home) as one,
-        started(*scene.command(study="two"), *options, "--seed", 1, home=scene.home) as two,
-    ):
-        server = wait_for(lambda: server_of(scene.home))
-        outputs = [p.communicate(timeout=150) for p in (one, two)]
-    assert [one.returncode, two.returncode] == [0, 0], outputs
-    assert all(server["url"].removesuffix("/api") in said for _, said in outputs)
-    assert server_of(scene.home) is None
-    assert not is_alive(server["pid"])
-    for study in ("one", "two"):
-        assert [t["state"] for t in scene.trials(study)] == ["complete"] * 3

@@ -137,17 +137,6 @@ def test_the_summary_has_the_curve_and_leads_to_a_failed_trials_task_run(
     shows(page, f"trial {number}", "Failed", f"see prefect-tune show {STUDY} --trial {number}")
 
 
-def test_the_table_has_a_row_for_each_trial_and_the_progress_is_done(
-    page, pages, flow_run_id
-) -> None:
-    found = {a.key: a.id for a in artifacts(flow_run_id)}
-    page.goto(f"{pages}/artifacts/artifact/{found[f'{STUDY}-trials']}")
-    shows(page, "all 5 trials, the newest first", "complete", "failed", "works")
-    assert page.locator("tbody tr").count() == 5
-    page.goto(f"{pages}/artifacts/artifact/{found[f'{STUDY}-progress']}")
-    shows(page, "100")
-
-
 def test_the_command_says_where_prefect_shows_a_failed_trial(
     run, server, page, monkeypatch
 ) -> None:

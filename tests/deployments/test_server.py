@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import psutil
@@ -24,10 +23,8 @@ from processes import (
     SECRETS,
     environment,
     is_alive,
-    kill,
     run,
     server_of,
-    started,
     wait_for,
 )
 from processes import (
@@ -345,27 +342,6 @@ def test_others_can_read_no_file_of_the_server(server, home) -> None:  # noqa: A
         mode = path.stat().st_mode
         assert not mode & (stat.S_IRWXG | stat.S_IRWXO), f"{path} {mode:o}"
     assert (home / "server" / "prefect.db-wal").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.full
-def test_one_that_is_started_again_has_the_same_secret(tmp_path) -> None:
-    home = tmp_path / "home"
-    with started("serve", home=home) as process:
-        wait_for(lambda: "prefect deployment run" in process.stderr.readline())
-        former, secret = server_of(home), read_secret(home / "server")
-        kill(former["pid"])
-        again = wait_for(lambda: (s := server_of(home)) and s["pid"] != former["pid"] and s)
-        assert again["url"] == former["url"]
-        wait_for(lambda: is_let_in(again["url"]))
-        assert read_secret(home / "server") == secret
-
-
-def is_let_in(url: str) -> bool:
-    try:
-        return bool(signed_in(url, "/version"))
-    except (HTTPError, OSError):
-        return False
 
 
 def test_a_secret_that_others_could_read_is_made_anew(tmp_path) -> None:

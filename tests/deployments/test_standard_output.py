@@ -87,11 +87,6 @@ shouting = Space("shouting", (IMPUTE, ENCODE, Step("fit model", (shouts,))))
 
 pytestmark = pytest.mark.slow
 
-OURS = ("IMPORTED", "FITTING", "PREDICTING", "EXITING", "HANGING", "LAST WORDS", "step 999")
-
-
-ALGORITHMS = ("silent", "shouts", "fails", "dies", "hangs")
-
 
 class Studied:
     """A finished study of the space, of which `--json` and `--json-lines` were printed."""
@@ -148,23 +143,6 @@ def test_of_a_run_standard_output_is_the_result_and_nothing_else(server, tmp_pat
 
 
 @pytest.mark.full
-def test_a_run_prints_its_result_and_nothing_else(studied) -> None:
-    assert studied.lines.returncode == 0, studied.lines.stderr
-    assert studied.whole.returncode == 0, studied.whole.stderr
-    assert json.loads(studied.whole.stdout)["study"] == "s"
-    numbers = [json.loads(line)["number"] for line in studied.lines.stdout.splitlines()]
-    assert sorted(numbers) == list(range(8))
-    assert set(studied.trials) == set(ALGORITHMS)
-
-
-@pytest.mark.full
-def test_of_trials_nothing_reaches_the_terminal(studied) -> None:
-    said = studied.lines.stderr + studied.whole.stderr
-    assert "IMPORTED" in said  # by the command itself, as is said to who wrote the space
-    assert not [word for word in OURS[1:3] + OURS[4:] if word in said]
-
-
-@pytest.mark.full
 @pytest.mark.parametrize(
     "command",
     [
@@ -184,36 +162,6 @@ def test_other_commands_do_too(studied, tmp_path, command) -> None:
     done = studied.run(*words)
     assert done.returncode == 0, done.stderr
     json.loads(done.stdout)
-
-
-@pytest.mark.full
-def test_a_comparison_prints_its_result_and_nothing_else(studied, tmp_path) -> None:
-    done = run(
-        "compare", studied.data, "--target", "target", "--methods", "random,tpe", "--trials", 2,
-        "--repeats", 1, "--space", f"{studied.data.parent / 'shouting.py'}:shouting", "--json",
-        "--out", tmp_path / "curves.parquet",
-        home=tmp_path / "home", server=studied.server,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    json.loads(done.stdout)
-
-
-@pytest.mark.full
-def test_the_output_of_a_trial_is_kept_and_shown(studied) -> None:
-    shown = studied.output("shouts")
-    lines = shown.splitlines()
-    for text in ("FITTING", "PREDICTING"):
-        assert {text, f"{text} in C", f"{text} in a child"} <= set(lines)
-    assert {"0 %", "50 %", "100 %"} <= set(lines)
-    assert "to postgresql://me:***@host/db \\x1b[31m" in lines
-    assert "IMPORTED" not in shown
-    number = studied.trials["shouts"]["number"]
-    document = studied.json("show", "s", "--trial", number, "--output")
-    assert (document["study"], document["trial"], document["is_cut"]) == ("s", number, False)
-    assert "\r50 %" in document["output"]
-    assert studied.json("show", "s", "--trial", number)["output_bytes"] == len(
-        document["output"].encode()
-    )
 
 
 @pytest.mark.full
@@ -252,19 +200,6 @@ def test_outputs_are_private_files_that_go_with_their_study(studied, tmp_path) -
     assert not [path for path in files if b"geheim" in path.read_bytes()]
     run_json("study", "rm", "s", home=home, server=studied.server)
     assert not [path for path in files if path.exists()]
-
-
-@pytest.mark.full
-def test_a_retry_leaves_the_output_of_the_last_attempt(studied, tmp_path) -> None:
-    home = tmp_path / "home"
-    shutil.copytree(studied.home, home)
-    number = studied.trials["hangs"]["number"]
-    run_json(
-        "retry", "s", "--trial", number, "--trial-timeout", "9s", home=home, server=studied.server
-    )
-    arguments = ("show", "s", "--trial", number, "--output")
-    output = run_json(*arguments, home=home, server=studied.server)["output"]
-    assert output.count("HANGING") == 1
 
 
 @pytest.mark.full

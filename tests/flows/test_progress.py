@@ -59,10 +59,6 @@ def test_a_curve_fits_whatever_it_is_of_and_ends_at_what_leads(losses, end, widt
     assert drawn[-1] == "▁"
 
 
-def test_nothing_is_drawn_of_nothing() -> None:
-    assert block_curve([], 3.0, 9) == ""
-
-
 def left(remaining: RemainingTime, now: float, **standing: Any) -> float | None:
     known = {"seconds_total": None, "trials_total": None, "n_ended": 0, "n_begun": 0}
     return remaining.seconds(now, **{**known, "n_running": 0, **standing})
@@ -93,12 +89,6 @@ def test_the_rate_falls_while_nothing_ends() -> None:
     standing = {"trials_total": 4, "n_ended": 2, "n_begun": 3, "n_running": 1}
     assert left(ended_at(1, 2), 2.0, **standing) == 2.0
     assert left(ended_at(1, 2), 60.0, **standing) == 60.0
-
-
-def test_whichever_bound_comes_first_counts() -> None:
-    standing = {"trials_total": 4, "n_ended": 2, "n_begun": 2}
-    assert left(ended_at(1, 2), 2.0, seconds_total=3.0, **standing) == 1.0
-    assert left(ended_at(1, 2), 2.0, seconds_total=30.0, **standing) == 2.0
 
 
 def test_nothing_can_be_said_without_a_bound_or_before_a_trial_has_ended() -> None:

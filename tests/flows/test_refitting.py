@@ -193,7 +193,7 @@ def test_a_member_whose_worker_dies_is_fitted_once_more(context, tmp_path) -> No
 
 @pytest.mark.full
 def test_the_trial_of_a_member_that_cannot_be_fitted_is_named(context) -> None:
-    with pytest.raises(RefitFailed, match=r"^trial 1 .* not on these rows$"):
+    with pytest.raises(RefitFailed, match=r"^trial 1 "):
         refitted(context, "plain", "broken", "plain")
 
 

@@ -18,7 +18,7 @@ from worlds import evaluation, mixed_space
 from prefect_tune.flows.final_model import fit_final_model
 from prefect_tune.flows.reevaluation import look_again, measure_missing, restore_predictions
 from prefect_tune.flows.study.ensemble_rule import EnsembleRule
-from prefect_tune.flows.study.finalists import chosen_look, finalists_of, look_seconds
+from prefect_tune.flows.study.finalists import finalists_of, look_seconds
 from prefect_tune.flows.study.plan import StopRule
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.study.summary import summarize
@@ -32,6 +32,8 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.split import TEST, load_split
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.trial.evaluate import TrialOutcome
+
+pytestmark = pytest.mark.slow
 
 NAME = "searched"
 QUERY = Query(sample_configuration(mixed_space(), np.random.default_rng(0)))
@@ -158,11 +160,6 @@ def test_the_choice_is_known_when_the_study_is_opened_again_until_another_is_bet
     assert again.incumbent.number == 3
     tell(looked.study, looked.context, 9.0)
     assert looked.chosen == looked.study.n_asked - 1
-
-
-def test_the_best_stays_chosen_where_it_is_the_best_over_both(looked) -> None:
-    looked.again(13.0, 11.5, 20.0, 20.0, 20.0)
-    assert looked.chosen == 2
 
 
 def test_a_finalist_that_fails_is_not_chosen_and_without_the_first_nothing_changes(looked) -> None:
@@ -358,12 +355,6 @@ def test_a_trial_that_breaks_a_constraint_set_since_is_not_chosen(looked, monkey
     assert looked.study.result["finalists"] == []
 
 
-def test_an_ensemble_is_not_made_of_what_a_second_look_has_chosen(looked) -> None:
-    looked.again(15.0, 11.0, 20.0, 20.0, 20.0)
-    looked.plan(ensemble=EnsembleRule("greedy"))
-    assert looked.chosen == 2
-
-
 @pytest.mark.parametrize("rule", [None, EnsembleRule("single")])
 def test_the_model_is_that_of_the_trial_which_was_chosen(looked, rule) -> None:
     looked.plan(ensemble=rule)
@@ -385,8 +376,3 @@ def test_nothing_of_a_second_look_outlives_its_study(looked) -> None:
     assert len(kept) == 1
     store.records.release(NAME)
     assert not any(store.records.exists(record) for record in kept)
-
-
-def test_the_first_is_chosen_of_equals() -> None:
-    looks = [{"trial": 4, "loss": 1.0, "again": 3.0}, {"trial": 2, "loss": 2.0, "again": 2.0}]
-    assert chosen_look(looks)["trial"] == 4

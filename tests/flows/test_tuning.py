@@ -133,37 +133,6 @@ def test_the_same_configurations_again_are_all_served(finished) -> None:
     assert len(served.task_runs) == 6 + 7 + 1  # trials, steps of the refit, its score
 
 
-@pytest.mark.full
-def test_of_task_runs_that_were_served_none_is_shown_on_request(finished) -> None:
-    folder = Path(finished.parameters["data"]).parent
-    assert len(Finished(folder, trials=2, study="misses", task_runs="misses").task_runs) == 2 + 8
-
-
-@pytest.mark.full
-def test_no_cache_keeps_nothing_but_records(tmp_path, workers) -> None:  # noqa: ARG001
-    write_table(tmp_path)
-    done = Finished(tmp_path, trials=2, study="bare", no_cache=True)
-    assert done.summary["cache"]["hits"] == 0
-    assert done.store.index.totals().count == 0
-    assert len([r for r in done.store.records.ids() if r.startswith("predictions/")]) == 7
-
-
-@pytest.mark.full
-def test_a_study_that_ends_in_one_trial_has_looked_at_the_best_again(
-    tmp_path,
-    workers,  # noqa: ARG001
-) -> None:
-    write_table(tmp_path)
-    done = Finished(tmp_path, trials=24, study="looked")
-    looks, chosen = done.summary["finalists"], done.summary["incumbent"]["trial"]
-    assert len(looks) == 2
-    means = {look["trial"]: look["loss"] + look["again"] for look in looks}
-    assert means[chosen] == min(means.values())
-    (member,) = Ledger(done.store.database).study("looked").result["members"]
-    assert member["trial"] == chosen
-    assert done.summary["n_trials"] == 24
-
-
 def rare_codes(folder: Path) -> dict[str, str]:
     """Events of which no code occurs in more than four patients: frequent ones cannot be chosen."""
     n = 48

@@ -304,10 +304,6 @@ def test_long_texts_that_differ_in_the_middle_stay_apart() -> None:
     assert labels[3] == "short"
 
 
-def test_few_points_are_all_shown_but_for_those_without_a_value() -> None:
-    assert thinned([3.0, None, 1.0, float("nan"), 2.0]) == [0, 2, 4]
-
-
 def test_of_many_the_extremes_and_what_is_to_be_kept_are_shown() -> None:
     values = [50.0] * 10_001
     values[4_321], values[8_765] = 1.0, 99.0

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from rich.live import Live
 from rich.table import Table
 from worlds import mixed_space
 
@@ -36,7 +35,6 @@ from prefect_tune.flows.progress import CurvePoint, Progress, RunningTrial
 from prefect_tune.flows.text import shown
 from prefect_tune.optimizers import Evaluation, Query, Trial
 from prefect_tune.optimizers.space.configuration import default_configuration
-from prefect_tune.optimizers.trials.outcome import Failure, FailureKind
 
 QUERY = Query(default_configuration(mixed_space(), ("unit", "svm")))
 
@@ -166,11 +164,6 @@ def test_of_many_trials_the_longest_running_are_shown_and_the_others_counted() -
     assert seen[-2] == "and 12 more"
 
 
-def test_the_last_two_failures_stay() -> None:
-    seen = drawn(progress(), 100, 30, "trial 1 failed", "trial 2 failed", "trial 3 failed")
-    assert seen[-2:] == ["trial 2 failed", "trial 3 failed"]
-
-
 def test_nothing_of_it_is_markup_or_steers_the_terminal() -> None:
     seen = drawn(progress(), 100, 30, "trial 1 failed [bold]x[/bold] \x1b[2Jgone\nand so on")
     assert seen[-1] == r"trial 1 failed [bold]x[/bold] \x1b[2Jgone and so on"
@@ -256,27 +249,6 @@ def test_studies_and_trials_named_by_others_are_shown_as_they_are(text: str) -> 
     assert "\x1b" not in said
     assert "\x9b" not in said
     assert "secret" not in said
-
-
-@pytest.mark.parametrize("text", TEXTS)
-def test_live_lines_show_failures_notes_steps_and_phases_as_they_are(text: str) -> None:
-    out = io.StringIO()
-    plain = PlainConsole(file=out, force_terminal=True, highlight=False, width=2_000)
-    query = Query(default_configuration(mixed_space(), ("unit", "svm")))
-    failed = Trial(3, query).started().failed(Failure(FailureKind.ERROR, text, step=text))
-    progress = Progress(
-        study=text, metric=text, unit="", n_trials=1, n_failed=1, n_running=0, trials_total=2,
-        seconds=1.0, seconds_total=None, incumbent=None, cache_hits=0, seconds_saved=0.0,
-    )  # fmt: skip
-    running = RunningTrial(4, (text, text), 1.0, 9.0, text, 0)
-    with Live(lines := LiveLines(), console=plain, transient=True, auto_refresh=False):
-        terminal = live._Terminal(plain, lines)
-        terminal.note(text)
-        terminal.ended(failed, progress)
-        terminal.tick(replace(progress, running=(running,), phase=text))
-        plain.print(lines)
-    assert out.getvalue().count(shown(text)) >= 6
-    assert text == shown(text) or text not in out.getvalue()
 
 
 @pytest.mark.parametrize("text", TEXTS)

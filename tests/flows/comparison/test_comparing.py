@@ -1,7 +1,6 @@
 """Comparisons of methods: a real Prefect server, real worker processes."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,8 @@ from prefect_tune.flows import comparing
 from prefect_tune.flows.comparing import compare
 from prefect_tune.flows.comparison import replicate
 from prefect_tune.flows.comparison.standings import CURVE_COLUMNS
-from prefect_tune.flows.study.study import Study, StudyFailed
-from prefect_tune.flows.workers.dask_trials import DaskTrials, Ended
+from prefect_tune.flows.study.study import Study
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
-from prefect_tune.tasks.trial.evaluate import TrialOutcome
-from prefect_tune.tasks.worker.dask_runner import LeanDaskTaskRunner
 
 pytestmark = pytest.mark.usefixtures("server")
 
@@ -180,44 +176,3 @@ def test_a_comparison_is_extended_by_methods_and_repeats(timed) -> None:
     assert {name: ledger.events(name) for name in before} == before
     assert {m["method"] for m in wider["methods"]} == {"flash", "smac", "random"}
     assert wider["budget_seconds"] == BUDGET_SECONDS
-
-
-def test_a_run_whose_worker_cannot_go_on_takes_another(tmp_path, monkeypatch) -> None:
-    collect, unfit = DaskTrials.collect, []
-
-    def collect_lost(running: DaskTrials, seconds: float) -> list[Ended]:
-        """As if the first worker to answer had lost the store."""
-        ended = collect(running, seconds)
-        if ended and ended[0].outcome and not unfit:
-            unfit.append(ended[0].outcome.worker)
-            lost = TrialOutcome(None, None, 1, "the store is away", unfit[0])
-            return [replace(ended[0], outcome=lost), *ended[1:]]
-        assert all(e.outcome is None or e.outcome.worker not in unfit for e in ended)
-        return ended
-
-    monkeypatch.setattr(DaskTrials, "collect", collect_lost)
-    outcome = compare(
-        data=str(write_table(tmp_path)), target="target", methods="random,tpe", trials=2,
-        repeats=1, space="small", name="l", store=str(tmp_path / "store"), workers=2,
-        race=False, out=str(tmp_path / "x.parquet"),
-    )  # fmt: skip
-    assert len(unfit) == 1
-    assert all(m["median_test_loss"] is not None for m in outcome["methods"])
-    ledger = Ledger(ArtifactStore(StoreAddress(str(tmp_path / "store"))).database)
-    for study in ledger.study_names():
-        assert [t["state"] for t in ledger.trials(study)] == ["complete"] * 2
-
-
-def test_a_comparison_without_a_completed_trial_fails(tmp_path, monkeypatch) -> None:
-    submit = LeanDaskTaskRunner.submit_lean
-
-    def submit_nonsense(runner, task, parameters, workers=None):
-        return submit(runner, task, {**parameters, "query": {}}, workers)
-
-    monkeypatch.setattr(LeanDaskTaskRunner, "submit_lean", submit_nonsense)
-    with pytest.raises(StudyFailed, match="ended without a completed trial"):
-        compare(
-            data=str(write_table(tmp_path)), target="target", methods="random,tpe", trials=1,
-            repeats=1, space="small", store=str(tmp_path / "store"), workers=1,
-            out=str(tmp_path / "x.parquet"),
-        )  # fmt: skip

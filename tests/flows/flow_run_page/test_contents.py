@@ -66,19 +66,6 @@ def test_commands_name_a_store_that_is_not_the_default() -> None:
     assert "prefect-tune show responders --store 's3://of us/store'\n" in page
 
 
-def test_at_the_end_there_are_the_test_losses_and_the_model() -> None:
-    members = [{"trial": 19, "weight": 0.6}, {"trial": 3, "weight": 0.4}]
-    result = {
-        "incumbent": {"trial": 19}, "test_loss": 9.1, "single_best_test_loss": 9.4,
-        "ensemble": {"kind": "agnostic", "members": members},
-    }  # fmt: skip
-    page = summary(replace(ACCOUNT, state="complete", result=result))
-    assert "on the test rows **9.4 %**" in page
-    assert "agnostic ensemble of 2 trials, on the test rows **9.1 %**" in page
-    assert "| state | complete |" in page
-    assert "prefect-tune export responders model.pkl" in page
-
-
 def test_failures_are_listed_by_reason_with_the_last_one_of_each() -> None:
     seen = FailureReason("model: <img> | took", 3, 7, "http://server/runs/task-run/7")
     unseen = FailureReason("crashed", 1, 9, "")
@@ -107,12 +94,6 @@ def test_the_curve_is_a_picture_that_stands_alone(losses) -> None:
     circles = list(root.iter("{http://www.w3.org/2000/svg}circle"))
     assert len(circles) == len(losses)
     assert all(0 <= float(c.attrib["cy"]) <= 220 for c in circles)
-
-
-def test_a_metric_of_other_peoples_is_no_markup_in_the_picture() -> None:
-    account = replace(ACCOUNT, progress=replace(PROGRESS, metric='<x "y">', unit=""))
-    root = picture_of(summary(account))
-    assert 'best 1 - <x "y">' in [t.text for t in root.iter("{http://www.w3.org/2000/svg}text")]
 
 
 def complete(number: int, loss: float) -> Trial:
@@ -192,16 +173,6 @@ def test_a_failure_that_was_mended_is_none_and_many_reasons_are_one() -> None:
     assert len(found) <= 21
     assert sum(reason.n_trials for reason in found) == 100
     assert found[0].text == "other reasons"
-
-
-def test_the_last_of_a_reason_is_one_that_still_fails() -> None:
-    reasons = FailureReasons()
-    reasons.add(failed(0, "took more than 1 s"), "url 0")
-    reasons.add(failed(1, "took more than 2 s"), "url 1")
-    reasons.add(complete(1, 5.0), "")
-    [left] = reasons.all()
-    assert (left.text, left.n_trials) == ("model: took more than 1 s", 1)
-    assert (left.last, left.url) == (0, "url 0")
 
 
 HOSTILE = [

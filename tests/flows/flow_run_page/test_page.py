@@ -207,14 +207,6 @@ def test_what_cannot_be_shown_stops_no_search(heard, shown, monkeypatch, name) -
     assert bool(shown.pages) == (name != "_base_name")
 
 
-@pytest.mark.slow
-def test_one_that_is_not_told_how_it_ended_was_interrupted(heard, shown) -> None:
-    page = page_of(heard)
-    page.start()
-    page.end(10.0)
-    assert "| state | interrupted |" in shown.pages[-1]["s-summary"].data
-
-
 PAGE = Page("responders-summary", "markdown", "# first", "one")
 
 

@@ -74,27 +74,6 @@ def test_a_study_in_which_nothing_keeps_within_a_limit_says_by_how_much(limited)
 
 @pytest.mark.full
 @pytest.mark.usefixtures("workers")
-def test_limits_come_and_go_in_the_life_of_a_study_that_searches_inside_of_them(
-    tmp_path: Path,
-) -> None:
-    parameters: dict[str, Any] = {
-        "data": str(write_table(tmp_path)), "target": "target", "workers": 1, "study": "later",
-        "store": str(tmp_path / "store"), **QUICK, "method": "admm", "race": False,
-    }  # fmt: skip
-    free = tune(**parameters, trials=4)
-    assert free["constraints"] == {}
-    sizes = "model_size_bytes<=5000"
-    limited = tune(**parameters, trials=7, constraint=[sizes, "latency_us<=1e6"])
-    assert set(limited["incumbent"]["constraints"]) == {"model_size_bytes", "latency_us"}
-    again = tune(**parameters, trials=8, constraint=[sizes])
-    assert again["constraints"] == {"model_size_bytes": 5000.0}
-    freed = tune(**parameters, trials=9, constraint=["none"])
-    assert freed["constraints"] == {}
-    assert freed["n_trials"] == 9
-
-
-@pytest.mark.full
-@pytest.mark.usefixtures("workers")
 def test_a_function_that_cannot_measure_a_trial_leaves_it_outside_the_limit(tmp_path: Path) -> None:
     functions = tmp_path / "mine.py"
     functions.write_text(

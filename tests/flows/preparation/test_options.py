@@ -24,7 +24,7 @@ from prefect_tune.flows.preparation.settings import (
 from prefect_tune.flows.study.command import DEFAULT_SPACES, continue_command, run_command
 from prefect_tune.flows.study.ensemble_rule import ENSEMBLE_KINDS, EnsembleRule
 from prefect_tune.flows.study.plan import StopRule, StudyPlan, TaskRuns
-from prefect_tune.flows.text import format_bytes, format_seconds, parse_bytes, parse_seconds
+from prefect_tune.flows.text import format_bytes, parse_bytes, parse_seconds
 from prefect_tune.flows.tuning import tune
 from prefect_tune.optimizers import METHODS
 from prefect_tune.optimizers.method import Method
@@ -194,7 +194,7 @@ def test_durations_are_read_with_their_units(text, seconds) -> None:
 
 @pytest.mark.parametrize("text", ["", "30", "m", "30 minutes", "-5m", "0s", "1h30", "5x"])
 def test_what_is_no_duration_is_refused_with_an_example(text) -> None:
-    with pytest.raises(BadInput, match=r"--budget .*: a duration (is|must be)"):
+    with pytest.raises(BadInput, match=f"--budget {text}"):
         parse_seconds(text, "budget")
 
 
@@ -207,13 +207,8 @@ def test_sizes_are_read_with_their_units(text, size) -> None:
 
 @pytest.mark.parametrize("text", ["", "10", "GB", "10 gigabytes", "-1GB"])
 def test_what_is_no_size_is_refused_with_an_example(text) -> None:
-    with pytest.raises(BadInput, match=r"--cache-budget .*: a size is"):
+    with pytest.raises(BadInput, match=f"--cache-budget {text}"):
         parse_bytes(text, "cache-budget")
-
-
-@given(st.floats(0, 1e6))
-def test_durations_are_shown_in_at_most_two_units(seconds) -> None:
-    assert len(format_seconds(seconds)) <= 7
 
 
 @given(st.integers(0, 10**15))
@@ -326,20 +321,6 @@ def test_every_option_comes_back() -> None:
     assert found.study == "s"
     assert found.options == {"n_startup": "5", "variant": "paper"}
     assert replace(found.source, aside=()) == FULL.source
-
-
-def test_what_was_predicted_is_said_where_it_was_given() -> None:
-    numbers = replace(
-        PLAIN,
-        source=replace(PLAIN.source, predicts="numbers"),
-        problem=replace(PLAIN.problem, space="modern_regression", metric="r2"),
-    )
-    assert run_command(numbers, "s")[5:7] == ["--metric", "r2"]
-
-
-def test_the_race_is_said_where_the_method_would_decide_otherwise() -> None:
-    assert "--no-race" in run_command(replace(PLAIN, race=False), "s")
-    assert "--race" in run_command(replace(PLAIN, method="random", race=True), "s")
 
 
 def test_the_default_spaces_are_those_of_the_catalogue() -> None:

@@ -78,16 +78,6 @@ def test_what_may_not_change_is_refused_with_what_the_study_has(prepared, option
     assert refused.value.remedy == "choose another --study name"
 
 
-def test_a_race_goes_on_as_one_whether_that_is_said_or_not(prepared) -> None:
-    given = {"target": "target", "drop": ["patient"], "study": "one"}
-    prepared("train.csv", **given, race=True)
-    assert prepared("train.csv", **given).plan.race
-    assert prepared("train.csv", **given, race=True).plan.race
-    prepared("train.csv", **{**given, "study": "two"}, race=False)
-    with pytest.raises(CannotContinue, match="without --race"):
-        prepared("train.csv", **{**given, "study": "two"}, race=True)
-
-
 @pytest.mark.parametrize(
     ("options", "is_raced"),
     [

@@ -32,18 +32,20 @@ DATABASE = "postgresql+psycopg://ann:hidden@db/tune"
 SHOWN = "postgresql+psycopg://ann:***@db/tune"
 
 
-@pytest.mark.slow
+@pytest.fixture(autouse=True)
+def of_home(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("PREFECT_TUNE_HOME", str(tmp_path))
+    monkeypatch.delenv(DATABASE_VARIABLE, raising=False)
+
+
 def test_a_database_with_a_password_is_refused_with_the_way_out() -> None:
     with pytest.raises(BadInput) as refused:
         store_address("s3://bucket/store", DATABASE)
-    assert str(refused.value) == (
-        f"--database {SHOWN}: Prefect would show its password with the run; set "
-        "PREFECT_TUNE_DATABASE to this URL instead, or name a block that holds it with "
-        "--store block:NAME"
-    )
+    assert str(refused.value).startswith(f"--database {SHOWN}: ")
+    assert "PREFECT_TUNE_DATABASE" in str(refused.value)
+    assert "--store block:NAME" in str(refused.value)
 
 
-@pytest.mark.slow
 def test_the_variable_names_the_database_where_no_parameter_does(monkeypatch) -> None:
     monkeypatch.setenv(DATABASE_VARIABLE, DATABASE)
     assert store_address("s3://bucket/store", None) == StoreAddress("s3://bucket/store", DATABASE)
@@ -51,7 +53,6 @@ def test_the_variable_names_the_database_where_no_parameter_does(monkeypatch) ->
     assert store_address("s3://bucket/store", other).database == other
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("password", ["p'hidden", "12345/hidden", 'a"hidden', "hid?den", "hid#den"])
 def test_a_password_is_what_the_driver_takes_for_one(password) -> None:
     with pytest.raises(BadInput, match=r"^--database postgresql.*ann:\*\*\*@") as refused:
@@ -59,13 +60,11 @@ def test_a_password_is_what_the_driver_takes_for_one(password) -> None:
     assert "hid" not in str(refused.value)
 
 
-@pytest.mark.slow
 def test_a_retry_takes_no_password_either(tmp_path) -> None:
-    with pytest.raises(BadInput, match=r"^--dask .*in the environment instead"):
+    with pytest.raises(BadInput, match="--dask"):
         prepare_retry("s", None, store=str(tmp_path), database=None, dask="tls://ann:hidden@host:1")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("option", ["store", "data", "labels", "test", "dask"])
 @pytest.mark.parametrize(
     "url",
@@ -78,23 +77,21 @@ def test_a_retry_takes_no_password_either(tmp_path) -> None:
 )
 def test_so_is_any_other_url(option, url) -> None:
     given = dict.fromkeys(OPTIONS) | {"data": "cohort:demo", option: url}
-    with pytest.raises(BadInput, match=f"^--{option} .*in the environment instead") as refused:
+    with pytest.raises(BadInput, match=f"^--{option} ") as refused:
         TuneSettings.parse(given)
+    assert "in the environment" in str(refused.value)
     assert "hid" not in str(refused.value)
 
 
-@pytest.mark.slow
 def test_a_block_keeps_the_database_secret_and_takes_no_password_in_its_url() -> None:
     block = ArtifactStoreBlock(url="s3://bucket/store", database=DATABASE)
     assert block.address == StoreAddress("s3://bucket/store", DATABASE)
     assert "hidden" not in repr(block)
     assert "hidden" not in json.dumps(block.model_dump(mode="json"))
-    with pytest.raises(ValidationError, match="give its keys in the environment") as refused:
+    with pytest.raises(ValidationError, match="in the environment"):
         ArtifactStoreBlock(url="s3://KEY:hidden@bucket/store")
-    assert "give its keys" in str(refused.value)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("command", ["run", "compare", "retry", "show"])
 @pytest.mark.usefixtures("server")
 def test_commands_refuse_before_a_flow_run_begins(tmp_path, command) -> None:
@@ -119,7 +116,7 @@ def postgres(tmp_path) -> Iterator[Postgres]:
     server.stop()
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_study_with_the_variable_leaves_the_password_nowhere(
     server, tmp_path, monkeypatch, postgres
 ) -> None:
@@ -150,19 +147,7 @@ def test_a_folder_is_made_absolute_since_workers_have_other_working_folders(
     assert store_address("~/mine", None).url == str(tmp_path / "mine")
 
 
-def test_a_url_stays_as_it_is() -> None:
-    assert store_address("s3://bucket/store", "postgresql://db") == StoreAddress(
-        "s3://bucket/store", "postgresql://db"
-    )
-
-
 CLOSED = "postgresql+psycopg://ann:hidden@db/tune"
-
-
-@pytest.fixture(autouse=True)
-def of_home(tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv("PREFECT_TUNE_HOME", str(tmp_path))
-    monkeypatch.delenv(DATABASE_VARIABLE, raising=False)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +175,6 @@ def test_no_password_is_among_them(monkeypatch) -> None:
 
 
 @pytest.mark.usefixtures("server")
-@pytest.mark.slow
 def test_a_server_knows_the_block_as_soon_as_we_are_installed() -> None:
     collections = entry_points(group="prefect.collections")
     assert collections["prefect_tune"].load().ArtifactStoreBlock is ArtifactStoreBlock
@@ -203,28 +187,20 @@ def test_a_server_knows_the_block_as_soon_as_we_are_installed() -> None:
     assert "prefect_tune.storage.blocks" in block.code_example
 
 
-@pytest.mark.usefixtures("server")
-@pytest.mark.slow
 def test_a_study_uses_the_store_that_a_block_names(tmp_path) -> None:
     url = str(tmp_path / "store")
     ArtifactStoreBlock(url=url, database=SecretStr("")).save("main", overwrite=True)
-    summary = tune(
-        data=str(write_table(tmp_path)),
-        target="target",
-        trials=1,
-        workers=1,
-        race=False,
-        store="block:main",
-    )
-    assert summary["n_trials"] == 1
+    given = {"data": str(write_table(tmp_path)), "target": "target", "trials": 1, "workers": 1}
+    assert tune(**given, race=False, store="block:main")["n_trials"] == 1
     opened = ArtifactStoreBlock.load("main").open()
     assert opened.address.url == url
     assert opened.index.totals().count > 0
     opened.close()
+    with pytest.raises(BadInput, match="--store block:nowhere"):
+        store_address("block:nowhere", None)
 
 
 @pytest.mark.usefixtures("server")
-@pytest.mark.slow
 def test_the_signing_key_may_come_from_a_secret_block(monkeypatch) -> None:
     Secret(value="of the block").save("signing", overwrite=True)
     monkeypatch.setenv(signing.KEY_BLOCK_VARIABLE, "signing")

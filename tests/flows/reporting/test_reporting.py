@@ -13,7 +13,7 @@ from prefect_tune.flows.reporting.fidelities import FidelitiesPass
 from prefect_tune.flows.reporting.importance import ImportancePass
 from prefect_tune.flows.reporting.paths import PathsPass
 from prefect_tune.flows.reporting.progress import Lead, ProgressPass, SearchProgress
-from prefect_tune.flows.reporting.study_report import MembersPass, StepTimesPass
+from prefect_tune.flows.reporting.study_report import StepTimesPass
 from prefect_tune.flows.reporting.trade_offs import TradeOffsPass
 from prefect_tune.flows.study.replayed import StudyTrials
 from prefect_tune.flows.study.summary import summarize
@@ -162,12 +162,6 @@ def test_of_many_curves_the_best_are_shown_and_others_evenly() -> None:
     assert any(trial < 60 for trial in shown)
 
 
-def test_members_are_the_heaviest_first_with_their_own_losses() -> None:
-    weighted = [{"trial": 0, "weight": 0.25}, {"trial": 1, "weight": 0.75}]
-    found = taken(MembersPass(weighted), ended(0, 3.0), ended(1, 4.0), ended(2, 1.0)).found()
-    assert [(member.trial, member.loss) for member in found] == [(1, 4.0), (0, 3.0)]
-
-
 @pytest.mark.parametrize("state", [TrialState.WAITING, TrialState.RUNNING])
 def test_what_has_not_ended_is_in_no_subject_but_the_paths(state, tmp_path) -> None:
     trial = Trial(0, query(0))
@@ -257,12 +251,6 @@ def test_trials_stand_in_the_order_in_which_they_ended(tmp_path) -> None:
     assert progress.leads == leads  # as the method said it, and of what each loss is
 
 
-def test_who_led_is_what_the_method_had_chosen_even_if_its_loss_is_larger(tmp_path) -> None:
-    a, b = ended(0, 5.0), ended(1, 6.0)
-    progress = found(told(tmp_path, (a, 1.0, 0), (b, 2.0, 1)), a, b)
-    assert [lead.trial for lead in progress.leads] == [0, 1]
-
-
 def test_a_trial_that_ran_again_is_where_it_ended_last(tmp_path) -> None:
     failed, other, again = broken(0, "no"), ended(1, 5.0), ended(0, 3.0)
     store = told(tmp_path, (failed, 1.0, None), (other, 2.0, 1), (again, 3.0, 0))
@@ -270,12 +258,6 @@ def test_a_trial_that_ran_again_is_where_it_ended_last(tmp_path) -> None:
     assert list(progress.number) == [1, 0]
     leads = [(lead.trial, lead.seconds, lead.told) for lead in progress.leads]
     assert leads == [(1, 2.0, 1), (0, 3.0, 2)]  # each at its own place among the trials
-
-
-def test_of_trials_that_ended_at_the_same_time_the_one_told_last_is_last(tmp_path) -> None:
-    failed, other, again = broken(0, "no"), ended(1, 5.0), ended(0, 3.0)
-    store = told(tmp_path, (failed, 3.0, None), (other, 3.0, 1), (again, 3.0, 0))
-    assert list(found(store, again, other).number) == [1, 0]
 
 
 def test_who_does_not_lead_by_what_the_method_says_does_not(tmp_path) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from flow_studies import entered, plan_of, tell
-from inputs import write_table
 from studies import context_of, draw, evaluate, store_of
 from worlds import evaluation
 
@@ -29,6 +28,8 @@ from prefect_tune.storage.lease import LeaseLost
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
 from prefect_tune.tasks.problem import StudyContext
+
+pytestmark = pytest.mark.slow
 
 N_TRIALS = 12
 
@@ -155,24 +156,6 @@ def test_trials_whose_predictions_are_gone_are_left_out_and_counted(study, folde
         "1 trial left out of the ensemble: held-out predictions are gone or damaged",
     )
     assert choose_ensemble(study, "agnostic").notes == ()
-
-
-def test_a_best_trial_whose_predictions_are_gone_is_still_the_best_alone(study, folder) -> None:
-    lay = lose(study, folder, best(study).number)
-    try:
-        chosen = choose_ensemble(study, "greedy", 1)
-    finally:
-        (folder / "gone").rename(lay)
-    assert (chosen.kind, weights_of(chosen)) == ("single", {best(study).number: 1.0})
-
-
-def test_few_held_out_rows_are_said(tmp_path) -> None:
-    context = context_of(tmp_path, data=write_table(tmp_path, 36))
-    for study in studied(context, "few", 4):
-        for kind in ("agnostic", "auto"):
-            (note,) = choose_ensemble(study, kind).notes
-            assert note.startswith("28 rows")
-        assert choose_ensemble(study, "greedy").notes == ()
 
 
 def test_a_study_without_a_complete_trial_has_no_ensemble(context) -> None:

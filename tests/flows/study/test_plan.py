@@ -116,12 +116,6 @@ def test_a_plan_that_names_a_size_or_no_ensemble_is_read_as_it_was_meant(kept, e
     assert StudyPlan.from_stored(study).ensemble == expected
 
 
-def test_where_trials_run_is_not_kept() -> None:
-    plan = replace(PLAN, execution=Execution(3, "tcp://there:8786", "misses"))
-    assert "tcp" not in json.dumps(plan.to_json())
-    assert StudyPlan.from_stored(stored(plan)).execution == Execution()
-
-
 @pytest.mark.parametrize(
     ("plan", "expected"),
     [
@@ -289,12 +283,6 @@ def test_the_same_failure_with_other_numbers_is_the_same_reason() -> None:
     ]
     text = most_frequent_failure(study(trials))
     assert text.startswith("3 trials failed, 2 of them with: fit model: needs 3.5 GB")
-
-
-def test_a_study_without_any_failure_has_finished_none() -> None:
-    assert most_frequent_failure(study([Trial(0, QUERY)])) == (
-        "no trial was finished; run the same command with a larger --budget"
-    )
 
 
 def test_the_nearest_trial_is_named_with_all_that_it_exceeds() -> None:

@@ -22,6 +22,8 @@ from prefect_tune.optimizers import Budget, Optimizer, Query, StepCost, Trial
 from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
 from prefect_tune.tasks.problem import StudyContext
 
+pytestmark = pytest.mark.slow
+
 NAME = "stretches"
 
 

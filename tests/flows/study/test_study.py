@@ -21,14 +21,11 @@ from prefect_tune.flows.study.ensemble_rule import EnsembleRule
 from prefect_tune.flows.study.lease import study_lease
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
-from prefect_tune.flows.study.summary import summarize
 from prefect_tune.optimizers import Budget, Failure
 from prefect_tune.optimizers.trials.outcome import FailureKind, StepCost
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
 
-SIZE = QuantityBound(Quantity("model_size_bytes"), 100.0)
 PICKY = Failure(FailureKind.ERROR, "took 3 of 9 columns", step="fit model", cost_seconds=0.5)
 
 
@@ -226,18 +223,6 @@ def test_it_is_opened_only_in_the_space_that_it_searches(store, enter, imported)
         Study(store, name)
 
 
-def test_complete_trials_without_a_quantity_that_is_bounded_now_are_found(store, enter) -> None:
-    name = enter()
-    with Study.opened(store, name) as study:
-        run(study, 1.0, 2.0, None)
-        study.measure(1, {"model_size_bytes": 50.0})
-        assert study.without_quantities() == []
-        bounded = replace(study.plan, bounds=(SIZE,))
-    with Study.opened(store, name, bounded) as again:
-        assert [t.number for t in again.without_quantities()] == [0]
-        assert again.incumbent == again.trials[1]
-
-
 def test_a_session_counts_time_and_keeps_what_the_incumbent_is_made_of(
     store, enter, monkeypatch
 ) -> None:
@@ -260,21 +245,6 @@ def test_a_session_counts_time_and_keeps_what_the_incumbent_is_made_of(
             sleep(1 / 0)
     with Study.opened(store, name) as again:
         assert again.seconds() > spent  # a session that fails counts too
-
-
-def test_the_choice_of_the_method_is_noted_where_it_is_another_than_the_best_trial(
-    store, enter, monkeypatch
-) -> None:
-    name = enter()
-    with Study.opened(store, name) as study:
-        run(study, 2.0, 1.0)
-        assert study.result.get("incumbent") is None
-        monkeypatch.setattr(type(study.optimizer), "incumbent", property(lambda o: o.history[0]))
-        run(study, 3.0)
-        assert summarize(store, name)["incumbent"]["trial"] == 0
-        monkeypatch.undo()
-        run(study, 4.0)
-        assert summarize(store, name)["incumbent"]["trial"] == 1
 
 
 def test_an_ask_has_one_thread_and_gives_the_others_back(store, enter, monkeypatch) -> None:

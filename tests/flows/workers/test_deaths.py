@@ -188,32 +188,6 @@ def test_of_a_study_whose_code_kills_the_fork_server_only_that_trial_fails(tmp_p
 
 @pytest.mark.skipif(sys.platform != "linux", reason="workers are spawned on other systems")
 @pytest.mark.slow
-@pytest.mark.usefixtures("server")
-@pytest.mark.full
-def test_a_study_whose_workers_cannot_start_again_ends_with_the_cause(tmp_path) -> None:
-    parameters = study_of(tmp_path, "slow")
-    has_begun = Event()
-
-    def attack() -> bool:
-        if not has_begun.is_set() and has_trial():
-            hurry(patched)
-            has_begun.set()
-        if has_begun.is_set():
-            kill_fork_server()
-        return False
-
-    with (
-        pytest.MonkeyPatch.context() as patched,
-        meanwhile(attack),
-        pytest.raises(NoWorkers, match="forked"),
-    ):
-        tune(**parameters)
-    tune(**parameters)  # continues
-    assert [t["state"] for t in trials_of(parameters)] == ["complete"] * 5
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="workers are spawned on other systems")
-@pytest.mark.slow
 @pytest.mark.full
 def test_a_fork_server_that_is_killed_as_workers_start_is_started_alike() -> None:
     kill_fork_server()

@@ -53,23 +53,6 @@ GATED = SLEEPING.replace(
 @pytest.mark.usefixtures("server")
 @pytest.mark.slow
 @pytest.mark.full
-def test_an_external_cluster_evaluates_the_trials(tmp_path) -> None:
-    with cluster(tmp_path / "dask", "--nanny", "--nthreads", "1") as address:
-        summary = tune(
-            data=str(write_table(tmp_path)),
-            target="target",
-            trials=5,
-            dask=address,
-            store=str(tmp_path / "store"),
-            study="far",
-            **QUICK,
-        )
-    assert (summary["state"], summary["n_trials"], summary["n_failed"]) == ("complete", 5, 0)
-
-
-@pytest.mark.usefixtures("server")
-@pytest.mark.slow
-@pytest.mark.full
 def test_work_of_others_on_a_shared_cluster_is_left_alone(tmp_path) -> None:
     starts, end = tmp_path / "starts", tmp_path / "end"
 
@@ -175,17 +158,6 @@ def read_until(stream: IO[str], text: str) -> str:
         if text in line:
             return read
     raise AssertionError(read)
-
-
-@pytest.mark.usefixtures("server")
-@pytest.mark.slow
-def test_a_worker_with_less_memory_than_a_trial_may_take_is_named() -> None:
-    worker = {"nanny": "tcp://n", "nthreads": 1, "memory_limit": 10**9}
-    with pytest.raises(
-        BadInput,
-        match="below --trial-memory 2 GB",
-    ):
-        external_workers._check_process("tcp://w", worker, TrialLimits(60, 2 * 10**9))
 
 
 @pytest.mark.usefixtures("server")
@@ -329,15 +301,6 @@ def test_a_worker_that_is_benched_is_used_no_more(external, joined) -> None:
 
 @pytest.mark.slow
 @pytest.mark.full
-def test_slots_grow_no_further_than_was_asked_for(external, joined) -> None:
-    pool, notes = joined(1)
-    external.start_worker()
-    wait_for(lambda: pool.count_slots() and notes)
-    assert (pool.count_slots(), pool.n_slots) == (1, 1)
-
-
-@pytest.mark.slow
-@pytest.mark.full
 def test_who_leaves_is_noticed_and_without_workers_it_is_waited_but_not_for_ever(
     external, joined, monkeypatch
 ) -> None:
@@ -445,16 +408,6 @@ def marks(client: distributed.Client) -> set[str]:
 
 @pytest.mark.slow
 @pytest.mark.full
-def test_what_a_killed_flow_has_left_goes_with_its_trial(external_of_all, client) -> None:
-    (pid,) = client.run(os.getpid).values()
-    with killed_flow(external_of_all, client):
-        assert marks(client)
-        wait_for(lambda: not marks(client), 60)
-        wait_for(lambda: list(client.run(os.getpid, on_error="ignore").values()) not in ([], [pid]))
-
-
-@pytest.mark.slow
-@pytest.mark.full
 def test_the_next_flow_takes_back_what_a_killed_one_has_left(external_of_all, client) -> None:
     with killed_flow(external_of_all, client):
         (left,) = marks(client)
@@ -503,7 +456,7 @@ def test_a_worker_of_another_machine_is_refused_where_the_index_is_a_file(tmp_pa
     there, here = environment_elsewhere(context, tmp_path), worker_environment(context)
     with pytest.raises(
         BadInput,
-        match="elsewhere, .* SQLite",
+        match=r"elsewhere, .* SQLite",
     ):
         _check_environment("tcp://w:1", there, here)
     _check_environment("tcp://w:1", worker_environment(context), here)

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from time import sleep
 from typing import Any
 from uuid import uuid4
 
@@ -133,29 +132,11 @@ def test_a_task_whose_only_worker_is_gone_is_cancelled(client) -> None:
         assert not other.is_short
 
 
-def test_a_worker_that_comes_back_is_waited_for(client) -> None:
-    pool = pool_of(client)
-    ended = pool.submit(pause, {"seconds": 1000})
-    address, _ = worker_of(client, ended)
-    pool.end([ended])
-    pool.wait_for_worker(nothing)
-    assert address not in client.processing()
-    assert pool.submit(os.getpid, {}).wrapped_future.result() in client.run(os.getpid).values()
-
-
 def test_workers_that_do_not_come_back_are_not_waited_for_without_end(client, monkeypatch) -> None:
     monkeypatch.setattr(worker_pool, "_RETURN_SECONDS", 0.1)
     pool = pool_of(client, nanny="tcp://nobody")
     with pytest.raises(RuntimeError, match=r"within 0\.1 s"):
         pool.wait_for_worker(nothing)
-
-
-def test_what_is_called_while_a_pool_waits_may_end_it(client) -> None:
-    def interrupt() -> None:
-        raise InterruptedError
-
-    with pytest.raises(InterruptedError):
-        pool_of(client, nanny="tcp://nobody").wait_for_worker(interrupt)
 
 
 def test_a_benched_worker_is_used_no_more_nor_the_one_that_takes_its_place(client) -> None:
@@ -258,20 +239,6 @@ def test_a_job_is_ended_by_what_is_called_while_it_runs(client) -> None:
 def test_jobs_run_side_by_side_and_their_results_come_in_their_order(client, tmp_path) -> None:
     jobs = [Job(meet, {"folder": tmp_path, "number": i, "n": min(i + 1, 2)}) for i in (1, 0, 2)]
     assert run_all(client, *jobs) == [1, 0, 2]
-
-
-@pytest.mark.full
-def test_never_more_of_them_are_under_way_than_there_are_slots(client, tmp_path) -> None:
-    def count(number: int) -> State[int]:
-        here = tmp_path / f"under-way-{number}"
-        here.touch()
-        sleep(0.05)
-        n = len(list(tmp_path.glob("under-way-*")))
-        here.unlink()
-        return Completed(data=n)
-
-    found = run_all(client, *(Job(count, {"number": i}) for i in range(8)))
-    assert max(found) == 2
 
 
 def test_of_several_only_the_job_whose_worker_died_is_run_once_more(client, tmp_path) -> None:

@@ -73,14 +73,6 @@ def test_auto_reports_less_while_the_server_is_behind_and_more_when_it_is_not() 
     assert pace.report == "steps"
 
 
-def test_between_the_two_marks_nothing_changes() -> None:
-    pace = Counted()
-    pace.may_submit(600)
-    pace.recorded = 500
-    pace.may_submit(850)
-    assert pace.report == "misses"
-
-
 def test_a_server_that_does_not_answer_holds_up_nothing_and_is_told_of_once() -> None:
     pace = Counted()
     pace.recorded = None

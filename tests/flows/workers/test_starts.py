@@ -109,7 +109,7 @@ def test_there_is_hope_before_any_start_and_until_starts_have_failed_for_long(
     starts.check()
     fail(starts, clock, seconds=1)
     assert starts.is_hopeless()
-    with pytest.raises(NoWorkers, match="no worker could be started for 41 s: the last one exited"):
+    with pytest.raises(NoWorkers, match="41 s"):
         starts.check()
 
 
@@ -322,7 +322,7 @@ def test_a_pool_without_workers_waits_until_there_is_no_hope(pool_starts, time) 
     assert pool.count_slots() == 0
     pool_starts.note_failure(NANNY, "exited with code 3", time.now)
     assert pool.count_slots() == 0
-    with pytest.raises(NoWorkers, match="the last one exited with code 3"):
+    with pytest.raises(NoWorkers, match="with code 3"):
         pool.wait_for_all(10)
     with pytest.raises(NoWorkers, match="exited with code 3"):
         pool.count_slots()

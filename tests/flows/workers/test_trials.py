@@ -24,7 +24,6 @@ from prefect_tune.flows.workers.dask_trials import DaskTrials, Ended
 from prefect_tune.flows.workers.nanny_reports import NannyReports
 from prefect_tune.flows.workers.under_way import TasksUnderWay
 from prefect_tune.optimizers import Query, Trial
-from prefect_tune.tasks.final_model import Member, refit
 from prefect_tune.tasks.problem import StudyContext, TrialLimits
 
 LIMITS = TrialLimits(seconds=120)
@@ -212,16 +211,6 @@ def test_a_study_that_shares_the_workers_does_not_notice_the_death_of_anothers(q
             start(other, slow, 1)
             assert trials.n_task_runs_of_all == one.n_task_runs + other.n_task_runs == 2
         assert other.n_running == 0
-
-    in_flow(quick, body)
-
-
-@pytest.mark.full
-def test_the_task_runs_of_a_job_are_counted(quick) -> None:
-    def body(trials: DaskTrials) -> None:
-        members = [Member(0, draw(quick, 0).to_json())]
-        refitted = trials.run(refit, {"what": "trial 0", "members": members, "context": quick})
-        assert trials.n_task_runs == refitted.n_task_runs == 7
 
     in_flow(quick, body)
 
