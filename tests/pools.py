@@ -30,30 +30,6 @@ SERVED = StepCost("impute", 1, 30.0, 0.25, hit=True, key="a" * 64)
 SLEEP = "import time; time.sleep(1000)"
 
 
-SLEEPING = """
-import os
-from time import sleep
-
-from ConfigSpace import ConfigurationSpace, Float
-from sklearn.tree import DecisionTreeClassifier
-
-from prefect_tune import Algorithm, Space, Step
-from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
-
-
-class Sleeps(DecisionTreeClassifier):
-    def fit(self, X, y):
-        sleep({seconds})
-        return super().fit(X, y)
-
-
-values = ConfigurationSpace(space=[Float("min_impurity_decrease", (0.0, 0.1))])
-sleeps = Algorithm(id="sleeps", estimator=Sleeps, hyperparameters=values)
-space = Space("sleeping", (IMPUTE, ENCODE, Step("fit model", (sleeps,))))
-"""
-"""A space whose model takes that many seconds for each fold."""
-
-
 @contextmanager
 def client_of(n_workers: int) -> Iterator[distributed.Client]:
     """A client of a cluster on this machine."""

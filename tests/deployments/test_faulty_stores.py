@@ -14,18 +14,12 @@ from inputs import write_table
 from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
 from prefect_api import client_of, flow_runs
 from processes import run, run_json, started, wait_for
+from user_spaces import PRELUDE
 
 AWAY_SECONDS = 3.0
-SPACE = """
-import time
-from pathlib import Path
-
-from ConfigSpace import ConfigurationSpace, Float
-from sklearn.naive_bayes import GaussianNB
-
-from prefect_tune import Algorithm, Space, Step
-from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
-
+SPACE = (
+    PRELUDE
+    + """
 FITS = Path("@FITS@")
 
 
@@ -33,7 +27,7 @@ class Slow(GaussianNB):
     def fit(self, X, y):
         with FITS.open("a") as fits:
             fits.write("x")
-        time.sleep(0.2)
+        sleep(0.2)
         return super().fit(X, y)
 
 
@@ -48,17 +42,10 @@ class Greedy(GaussianNB):
                 file.close()
 
 
-def space_of(name, *estimators):
-    values = ConfigurationSpace(space=[Float("var_smoothing", (1e-9, 1.0), log=True)])
-    algorithms = tuple(
-        Algorithm(id=e.__name__.lower(), estimator=e, hyperparameters=values) for e in estimators
-    )
-    return Space(name, (IMPUTE, ENCODE, Step("fit model", algorithms)))
-
-
-slow = space_of("slow", Slow)
-greedy = space_of("greedy", Greedy)
+slow = models(one("slow", Slow, SMOOTHING))
+greedy = models(one("greedy", Greedy, SMOOTHING))
 """
+)
 
 
 class Home:

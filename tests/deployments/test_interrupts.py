@@ -15,7 +15,6 @@ import psutil
 import pytest
 from command_line import CommandLine
 from inputs import write_table
-from pools import SLEEPING
 from prefect_api import flow_runs, states, task_runs
 from processes import (
     COMMAND,
@@ -30,6 +29,7 @@ from processes import (
     wait_for,
     workers_of,
 )
+from user_spaces import SLEEPING
 
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 

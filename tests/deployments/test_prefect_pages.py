@@ -13,39 +13,22 @@ from prefect.types.entrypoint import EntrypointType
 from prefect.utilities.urls import url_for
 from prefect_api import artifacts, flow_runs
 from processes import SECRETS
+from user_spaces import PRELUDE
 
 from prefect_tune.flows.tuning import tune
 from prefect_tune.optimizers import METHODS
 
-SPACE = """
-from ConfigSpace import ConfigurationSpace, Float
-from sklearn.base import BaseEstimator, ClassifierMixin
-from prefect_tune import Algorithm, Flags, Space, Step
-from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
-
-class Fails(ClassifierMixin, BaseEstimator):
-    def __init__(self, x=1.0):
-        self.x = x
-
+SPACE = (
+    PRELUDE
+    + """
+class Fails(GaussianNB):
     def fit(self, X, y):
         raise ValueError("<img src=http://evil.example/x.png> no model")
 
-    def predict(self, X):
-        raise NotImplementedError
 
-works = Algorithm(
-    id="works",
-    estimator="sklearn.linear_model.LogisticRegression",
-    hyperparameters=ConfigurationSpace(space=[Float("C", (1e-3, 1e3), log=True)]),
-    flags=Flags(stochastic=True),
-)
-fails = Algorithm(
-    id="fails",
-    estimator=Fails,
-    hyperparameters=ConfigurationSpace(space=[Float("x", (0.0, 1.0))]),
-)
-space = Space("half", (IMPUTE, ENCODE, Step("fit model", (works, fails))))
+space = models(one("works", DecisionTreeClassifier, DEPTH, seeded=True), one("fails", Fails, SMOOTHING))
 """
+)
 STUDY = "seen"
 
 pytestmark = [pytest.mark.slow, pytest.mark.full]

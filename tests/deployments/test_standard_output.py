@@ -14,19 +14,13 @@ from external_clusters import cluster
 from inputs import QUICK_OPTIONS, table, write_table
 from processes import environment, run, run_json
 from terminals import on_terminal
+from user_spaces import PRELUDE
 
-SPACE = """
+SPACE = (
+    PRELUDE
+    + """
 import atexit
-import ctypes
-import os
-import signal
 import subprocess
-
-from ConfigSpace import ConfigurationSpace, Float
-from sklearn.naive_bayes import GaussianNB
-
-from prefect_tune import Algorithm, Space, Step
-from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
 
 
 def shout(text):
@@ -76,13 +70,12 @@ class Hangs(Shouts):
         ctypes.PyDLL(None).sleep(1000)  # holds the interpreter's lock
 
 
-values = ConfigurationSpace(space=[Float("var_smoothing", (1e-9, 1.0), log=True)])
-silent = Algorithm(id="silent", estimator=GaussianNB, hyperparameters=values)
-shouts = Algorithm(id="shouts", estimator=Shouts, hyperparameters=values)
-others = [Algorithm(id=c.__name__.lower(), estimator=c) for c in (Fails, Dies, Hangs)]
-space = Space("shouting", (IMPUTE, ENCODE, Step("fit model", (silent, shouts, *others))))
-shouting = Space("shouting", (IMPUTE, ENCODE, Step("fit model", (shouts,))))
+shouts = one("shouts", Shouts, SMOOTHING)
+others = [one(c.__name__.lower(), c) for c in (Fails, Dies, Hangs)]
+space = models(one("silent", GaussianNB, SMOOTHING), shouts, *others)
+shouting = models(shouts)
 """
+)
 
 
 pytestmark = pytest.mark.slow

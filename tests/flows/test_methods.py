@@ -12,6 +12,7 @@ import pytest
 from inputs import write_meds, write_table
 from observing import Interrupting
 from sklearn.neural_network import MLPClassifier
+from user_spaces import PRELUDE
 
 from prefect_tune.flows.progress import observed_by
 from prefect_tune.flows.study.study import Study
@@ -28,38 +29,25 @@ pytestmark = pytest.mark.usefixtures("server", "workers")
 DEFAULT = "flash"
 """The one that runs in the default tier."""
 N_BEGUN, EARLY, EPOCHS, N_HISTORIES, N_TRAINING = 10, 5, 10, 6, 120
-SPACE = """
-from ConfigSpace import ConfigurationSpace, Float, Integer
-
-from prefect_tune import Algorithm, Flags, Space, Step
-from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE, STANDARDIZE
-
+SPACE = (
+    PRELUDE
+    + """
 NETWORK = "sklearn.neural_network.MLPClassifier"
-NEIGHBOURS = "sklearn.neighbors.KNeighborsClassifier"
-
-
-def algorithm(id, estimator, *space, seeded=True, **fixed):
-    return Algorithm(
-        id=id, estimator=estimator, fixed=fixed, hyperparameters=ConfigurationSpace(space=space),
-        flags=Flags(stochastic=seeded),
-    )
-
-
 rate = Float("learning_rate_init", (1e-3, 0.1), log=True, default=0.01)
 alpha = Float("alpha", (1e-4, 1e-2), log=True, default=1e-3)
 beyond = Integer("n_neighbors", (5000, 6000), default=5000)
-models = (
-    algorithm("network", NETWORK, rate, hidden_layer_sizes=[8], batch_size=16),
-    algorithm(
-        "diverging", NETWORK, alpha, hidden_layer_sizes=[4, 4], solver="sgd",
-        activation="identity", learning_rate_init=1e3, batch_size=20,
-    ),
-    algorithm("crowded", NEIGHBOURS, beyond, seeded=False),
-)
-space = Space(
-    "own", (IMPUTE, ENCODE, Step("rescale", (STANDARDIZE,), fixed=True), Step("fit model", models))
+diverging = {
+    "hidden_layer_sizes": [4, 4], "solver": "sgd", "activation": "identity",
+    "learning_rate_init": 1e3, "batch_size": 20,
+}
+space = models(
+    one("network", NETWORK, rate, seeded=True, hidden_layer_sizes=[8], batch_size=16),
+    one("diverging", NETWORK, alpha, seeded=True, **diverging),
+    one("crowded", "sklearn.neighbors.KNeighborsClassifier", beyond),
+    before=(Step("rescale", (STANDARDIZE,), fixed=True),),
 )
 """
+)
 FOLDS: dict[str, Any] = {"option": {"fidelity": "folds"}}
 OPTIONS: dict[str, dict[str, Any]] = {
     "esmbo": {"space": "svm", "option": {"n_histories": N_HISTORIES}},

@@ -12,6 +12,7 @@ from prefect.client.schemas.objects import TaskRun
 from prefect.runtime import flow_run
 from prefect_api import states, task_runs
 from studies import configured, context_of, store_of, with_space
+from user_spaces import PRELUDE
 from worlds import evaluation
 
 from prefect_tune.flows.refitting import member_of, refit_model, score_model
@@ -25,19 +26,9 @@ NAME = "side-by-side"
 GENEROUS = TrialLimits(120)
 SERVER_SECONDS = 60
 """In which a server that has much to do knows of all that has ended."""
-SPACE = """
-import os
-import signal
-from pathlib import Path
-from time import monotonic, sleep
-
-import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.tree import DecisionTreeClassifier
-
-from prefect_tune import Algorithm, Space, Step
-from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
-
+SPACE = (
+    PRELUDE
+    + """
 FOLDER = Path({folder!r})
 
 
@@ -98,22 +89,15 @@ MODELS = dict(
     one=Meeting, other=Meeting, plain=DecisionTreeClassifier, dying=Dying, broken=Broken,
     endless=Endless, greedy=Greedy,
 )
-space = Space(
-    "members",
-    (
-        IMPUTE,
-        ENCODE,
-        Step("slow", (Algorithm(id="slow", estimator=Slow),)),
-        Step(
-            "fit model",
-            tuple(
-                Algorithm(id=id, estimator=model, fixed={{"max_depth": depth, "random_state": 0}})
-                for depth, (id, model) in enumerate(MODELS.items(), 1)
-            ),
-        ),
+space = models(
+    *(
+        one(id, model, max_depth=depth, random_state=0)
+        for depth, (id, model) in enumerate(MODELS.items(), 1)
     ),
+    before=(Step("slow", (one("slow", Slow),)),),
 )
 """
+)
 
 
 @pytest.fixture

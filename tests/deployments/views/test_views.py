@@ -67,7 +67,8 @@ def test_trials_best_pipeline_constraints_and_cache_are_shown(shown) -> None:
     assert "3 refits failed" in failed
     assert "export" not in failed
     chosen = {"fit model": {"algorithm": "stump", "hyperparameters": {"depth": 1}}}
-    assert "stump" in shown(model_trial={**SUMMARY["incumbent"], "configuration": chosen})
+    model = {**SUMMARY["incumbent"], "trial": 2, "configuration": chosen}
+    assert "stump" in shown(model_trial=model)
     cache = {"hits": 0, "misses": 0, "size_bytes": 0, "seconds_saved": 0.0}
     assert "cache:" not in shown(incumbent=None, n_trials=0, cache=cache)
 
@@ -188,7 +189,7 @@ def explained(capsys):
 def test_losses_stand_beside_those_of_the_best_trial(explained) -> None:
     lines = explained(reason={"phase": "tuning", "text": "best [EI]"})
     assert holds(lines[0], "trial 4 of s", "12.5 %", "trial 2", "11 %")
-    assert holds(lines[1], "1.2s", "3.5s")
+    assert any(holds(line, "1.2s", "3.5s") for line in lines)
     assert "trial 4 12.5 10 15" in lines
     assert "trial 2 (best) 11 12 10" in lines
     assert "difference +1.5 -2 +5" in lines

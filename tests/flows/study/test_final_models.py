@@ -9,6 +9,7 @@ import pytest
 from command_line import CommandLine
 from finished.searched import searched
 from inputs import table, write_table
+from user_spaces import PRELUDE
 
 from prefect_tune.flows.study.predict import final_model
 from prefect_tune.flows.study.study import StudyFailed
@@ -18,19 +19,9 @@ from prefect_tune.storage import ArtifactStore, StoreAddress
 
 pytestmark = pytest.mark.slow
 
-SPACE = """
-import os
-import signal
-import threading
-
-import numpy as np
-from ConfigSpace import ConfigurationSpace, Integer
-from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.tree import DecisionTreeClassifier
-
-from prefect_tune import Algorithm, Flags, Space, Step
-from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
-
+SPACE = (
+    PRELUDE
+    + """
 N_TRAINING = 120
 '''Rows of 150, without the test part: more than any fold trains on.'''
 
@@ -115,29 +106,15 @@ class Unlocked(TransformerMixin, BaseEstimator):
         return X
 
 
-def one(name, estimator, *space, **fixed):
-    return Algorithm(
-        id=name, estimator=estimator, fixed=fixed,
-        hyperparameters=ConfigurationSpace(space=space), flags=Flags(stochastic=True),
-    )
-
-
-def models(*algorithms):
-    return Space("own", (IMPUTE, ENCODE, Step("fit model", algorithms)))
-
-
-depth = Integer("max_depth", (2, 20), default=5)
-stump = one("stump", DecisionTreeClassifier, max_depth=1, max_features=1)
+stump = one("stump", DecisionTreeClassifier, seeded=True, max_depth=1, max_features=1)
 before_stump = (Locked, OneWay, Forgetful, Turned, Partly, Greedy, Dying)
 globals().update(
-    {c.__name__.lower(): models(one("better", c, depth), stump) for c in before_stump},
-    **{c.__name__.lower(): models(one("better", c, depth)) for c in (Lambda, Blind)},
+    {c.__name__.lower(): models(one("better", c, DEPTH, seeded=True), stump) for c in before_stump},
+    **{c.__name__.lower(): models(one("better", c, DEPTH, seeded=True)) for c in (Lambda, Blind)},
 )
-unlocked = Space(
-    "own",
-    (IMPUTE, ENCODE, Step("pass", (one("pass", Unlocked),)), Step("fit model", (stump,))),
-)
+unlocked = models(stump, before=(Step("pass", (one("pass", Unlocked, seeded=True),)),))
 """
+)
 
 
 class Place:

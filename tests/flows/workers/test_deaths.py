@@ -18,6 +18,7 @@ import pytest
 from external_clusters import external_cluster
 from inputs import table
 from processes import at_a_trial, is_alive, kill, wait_for
+from user_spaces import PRELUDE
 
 from prefect_tune.flows.tuning import tune
 from prefect_tune.flows.workers import local_workers, worker_starts
@@ -31,11 +32,10 @@ from prefect_tune.tasks.problem import TrialLimits
 from prefect_tune.tasks.worker import orphans as parent_death
 from prefect_tune.tasks.worker.start_log import LOG_VARIABLE, log_path
 
-SPACE = """
-import os, signal, tempfile, time
-from pathlib import Path
-from sklearn.tree import DecisionTreeClassifier
-from prefect_tune import Algorithm, Space, Step
+SPACE = (
+    PRELUDE
+    + """
+import tempfile, time
 
 FOLDER = Path(tempfile.gettempdir())
 
@@ -63,17 +63,17 @@ class Killing(DecisionTreeClassifier):
         time.sleep(1000)
 
 
-def models(*chosen):
+def of(*chosen):
     algorithms = [
-        Algorithm(id=f"model {n}", estimator=model, fixed={"max_depth": n, "random_state": 0})
-        for n, model in enumerate(chosen, 1)
+        one(f"model {n}", model, max_depth=n, random_state=0) for n, model in enumerate(chosen, 1)
     ]
     return Space("models", (Step("fit model", tuple(algorithms)),))
 
 
-slow = models(*[Slow] * 5)
-killing = models(Slow, Slow, Killing, Slow, Slow)
+slow = of(*[Slow] * 5)
+killing = of(Slow, Slow, Killing, Slow, Slow)
 """
+)
 
 
 def hurry(monkeypatch) -> None:

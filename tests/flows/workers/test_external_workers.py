@@ -18,9 +18,10 @@ import psutil
 import pytest
 from external_clusters import ExternalCluster, cluster, external_cluster
 from inputs import QUICK, table, write_table
-from pools import SLEEPING, PlainRunner, noted_death, pause
+from pools import PlainRunner, noted_death, pause
 from processes import at_a_trial, runs_trial, started, wait_for
 from studies import context_of
+from user_spaces import SLEEPING
 
 from prefect_tune.flows.study.study import StudyFailed
 from prefect_tune.flows.tuning import tune

@@ -13,6 +13,7 @@ from inputs import write_table
 from pools import SERVED, SLEEP, client_of, noted, stepping, with_children
 from prefect_api import flow_runs, task_runs
 from processes import is_alive, wait_for
+from user_spaces import PRELUDE
 
 from prefect_tune.flows.tuning import retry, tune
 from prefect_tune.flows.workers import nanny_reports
@@ -21,25 +22,12 @@ from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.tasks.problem import TrialLimits
 from prefect_tune.tasks.worker.limit_keeper import mark_of
 
-SPACE = """
-import ctypes
-import os
-import signal
-
-import numpy as np
-from ConfigSpace import ConfigurationSpace, Float
-from sklearn.base import BaseEstimator, ClassifierMixin
-
-from prefect_tune import Algorithm, Space, Step
-from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
-
-
-class Hangs(ClassifierMixin, BaseEstimator):
+SPACE = (
+    PRELUDE
+    + """
+class Hangs(GaussianNB):
     def fit(self, X, y):
         ctypes.PyDLL(None).sleep(1000)  # holds the interpreter's lock
-
-    def predict(self, X):
-        raise NotImplementedError
 
 
 class Eats(Hangs):
@@ -54,14 +42,10 @@ class Dies(Hangs):
         os.kill(os.getpid(), signal.SIGSEGV)
 
 
-works = Algorithm(
-    id="works",
-    estimator="sklearn.naive_bayes.GaussianNB",
-    hyperparameters=ConfigurationSpace(space=[Float("var_smoothing", (1e-9, 1.0), log=True)]),
-)
-hostile = [Algorithm(id=c.__name__.lower(), estimator=c) for c in (Hangs, Eats, Dies)]
-space = Space("hostile", (IMPUTE, ENCODE, Step("fit model", (works, *hostile))))
+hostile = [one(c.__name__.lower(), c) for c in (Hangs, Eats, Dies)]
+space = models(one("works", GaussianNB, SMOOTHING), *hostile)
 """
+)
 
 
 SEED = 0

@@ -10,13 +10,13 @@ from uuid import UUID, uuid4
 
 import distributed
 import pytest
-from pools import SLEEPING
 from prefect import flow
 from prefect.runtime import flow_run
 from prefect.states import Completed
 from prefect_api import states, task_runs
 from processes import kill, runs_trial, wait_for
 from studies import context_of, draw, with_space
+from user_spaces import SLEEPING
 
 from prefect_tune.flows.workers import under_way as under_way_module
 from prefect_tune.flows.workers.clusters import started_pool, workers_started_early
