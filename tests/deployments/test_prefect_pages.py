@@ -26,7 +26,8 @@ class Fails(GaussianNB):
         raise ValueError("<img src=http://evil.example/x.png> no model")
 
 
-space = models(one("works", DecisionTreeClassifier, DEPTH, seeded=True), one("fails", Fails, SMOOTHING))
+works = one("works", DecisionTreeClassifier, DEPTH, seeded=True)
+space = models(works, one("fails", Fails, SMOOTHING))
 """
 )
 STUDY = "seen"

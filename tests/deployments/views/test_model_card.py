@@ -120,7 +120,7 @@ def test_of_an_ensemble_its_losses_stand_beside_those_of_the_best_trial() -> Non
     ],
 )
 def test_what_loading_takes_is_said(loading, said) -> None:
-    assert said in (text := card(loading=loading))
+    assert said in card(loading=loading)
     of_skops = card("m.skops", loading={"format": "skops"})
     assert "skops" in header_of(of_skops)["tags"]
 
