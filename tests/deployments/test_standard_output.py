@@ -1,7 +1,6 @@
 """Standard output is the result of a command, whatever algorithms, spaces and libraries print."""
 
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -10,10 +9,8 @@ from typing import Any
 
 import pytest
 from command_line import CommandLine
-from external_clusters import cluster
-from inputs import QUICK_OPTIONS, table, write_table
+from inputs import write_table
 from processes import environment, run, run_json
-from terminals import on_terminal
 from user_spaces import PRELUDE
 
 SPACE = (
@@ -196,16 +193,6 @@ def test_outputs_are_private_files_that_go_with_their_study(studied, tmp_path) -
 
 
 @pytest.mark.full
-def test_workers_of_others_send_what_their_trials_print(server, tmp_path) -> None:
-    with cluster(tmp_path / "dask", n_workers=2) as address:
-        studied = Studied(tmp_path, server, "--dask", address)
-        assert studied.whole.returncode == 0, studied.whole.stderr
-        assert "FITTING in C" in studied.output("shouts")
-        assert studied.output("dies").splitlines()[-1] == "LAST WORDS"
-        assert studied.output("hangs").splitlines()[-1] == "HANGING"
-
-
-@pytest.mark.full
 def test_a_program_that_calls_a_command_has_its_standard_output_back(studied) -> None:
     program = """
 import os
@@ -227,32 +214,3 @@ os.write(1, b"mine")
     document, end = done.stdout.split("end 0\n")
     assert json.loads(document)["study"] == "s"
     assert end == "mine"
-
-
-RUNNING = re.compile(r"^trial +\d+  [a-z ]+ +[\d.]+m?s?\d*s?  [█░]{8}", re.MULTILINE)
-
-
-@pytest.mark.full
-def test_running_trials_are_seen_in_the_room_there_is_and_nothing_of_them_is_left(
-    server, tmp_path
-) -> None:
-    data = tmp_path / "slow.parquet"
-    table(4_000).to_parquet(data, index=False)
-    command = ("run", data, *QUICK_OPTIONS, "--target", "target", "--study", "s", "--trials", 6)
-    size = {"columns": 60, "lines": 14}
-    with on_terminal(
-        *command, "--workers", 2, home=tmp_path / "home", server=server, NO_COLOR="1", **size
-    ) as terminal:
-        terminal.wait_for(RUNNING.search)
-        assert terminal.end() == 0
-    seen = [line for screen in terminal.screens for line in screen]
-    running = [line for line in seen if RUNNING.match(line)]
-    assert any(step in line for line in running for step in ("impute", "encode", "fit model"))
-    assert any(line.startswith("done in about") and line.endswith("random") for line in seen)
-    left = "\n".join(terminal.scrolled())
-    assert "best: trial" in left
-    assert not RUNNING.search(left)
-    assert "6/6 trials" not in left
-    styles = re.findall(rb"\x1b\[([\d;]*)m", terminal.written)
-    assert styles
-    assert not [s for s in styles if set(s.split(b";")) - {b"", b"0", b"1", b"2"}]  # bold or dim

@@ -1,6 +1,5 @@
 """Other tools beside ours: splits, scores, portfolios, and what is run again."""
 
-import json
 import os
 import re
 import signal
@@ -12,18 +11,13 @@ import numpy as np
 import pandas as pd
 import psutil
 import pytest
-from peer_tools.portfolios import LOSSES, start_without
-from peer_tools.report import at_stages, goals, mean_ranks, medians, ratio, report
+from peer_tools.report import at_stages, mean_ranks, ratio
 from peer_tools.rows import RECORDED, Rows
 from peer_tools.runs import Run, Tool, run_all
 from peer_tools.scoring import test_loss as loss_of_test  # or it would be collected
 from peer_tools.tables import TableFile
 from peer_tools.task import Incumbents, Task
 from processes import command_line
-
-from prefect_tune.optimizers import Configuration
-from prefect_tune.tasks.catalogue.portfolios import portfolio_of
-from prefect_tune.tasks.catalogue.spaces import space_named
 
 TOOLS = "stub_tools.guessing,stub_tools.knowing"
 
@@ -113,52 +107,6 @@ def test_runs_that_are_there_are_not_run_again(tables, tmp_path) -> None:
     assert not list((tmp_path / "runs").iterdir())
 
 
-def answer(tool, table, split, stage, loss, *, model="answer") -> dict[str, object]:
-    return {
-        "tool": tool, "table": table, "split": split, "budget": 8.0, "stage": stage, "loss": loss,
-        "test_loss": loss, "model": model, "kind": "numbers", "test_rows": 50,
-        "is_anytime": tool != "autogluon",
-    }  # fmt: skip
-
-
-@pytest.mark.slow
-def test_ranks_are_of_tools_that_have_answers_before_the_end(capsys) -> None:
-    rows = []
-    for table, ours, flaml, gluon in (("a", 1.0, 2.0, 2.0), ("b", 4.0, 3.0, 1.0)):
-        for split in (0, 1):
-            rows += [
-                answer("ours", table, split, 4.0, ours),
-                answer("ours", table, split, 8.0, ours),
-            ]
-            if table == "b":  # of the other table it had nothing yet
-                rows.append(answer("flaml", table, split, 4.0, flaml))
-            rows.append(answer("flaml", table, split, 8.0, flaml + split))
-            rows.append(answer("autogluon", table, split, 8.0, gluon))
-            rows.append(answer("ours", table, split, 8.0, 2 * ours, model="single"))
-    # No other has run there, and ours is no ensemble.
-    rows.append(answer("ours", "c", 0, 8.0, 1.0))
-    frame = pd.DataFrame(rows)
-    losses = at_stages(frame, "test_loss")
-    assert [list(losses[stage]) for stage in (4.0, 8.0)] == [["ours", "flaml"]] * 2
-    assert mean_ranks(losses[4.0]).to_dict() == {"ours": 1.5, "flaml": 1.5}
-    assert mean_ranks(losses[8.0]).to_dict() == {"ours": 1.375, "flaml": 1.625}
-    assert medians(frame).loc["b", ["ours", "flaml", "autogluon"]].tolist() == [4, 3.5, 1]
-    final = frame[(frame["stage"] == 8.0) & (frame["model"] == "answer")]
-    ours, gluon = (final[final["tool"] == tool] for tool in ("ours", "autogluon"))
-    found, error, n = ratio(ours, gluon)
-    assert (found, n) == (pytest.approx(np.sqrt(0.5 * 4)), 2)
-    assert error == pytest.approx(found * np.log(8) / 2)
-    frame.loc[(frame["tool"] == "flaml") & (frame["split"] == 1), "loss"] = np.nan  # not known
-    report(frame)
-    reached, said = goals(frame), capsys.readouterr().out
-    assert "after 4 s, mean ranks (test: 4 blocks; CV: 3):\n" in said
-    assert re.search(r"  ours +test 1.38  CV 1.75\n  flaml +test 1.62  CV 1.25\n", said)
-    assert "ours answer / ours single: 0.630 (standard error 0.146, 3 tables)\n" in said
-    assert "ours answer / autogluon: 1.41 (at most 0.95: MISSED)\n" in said
-    with pytest.raises(SystemExit, match="flaml's"):
-        reached.end()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("page", ["README.md", "deployments/docs/pages/using/comparing.md"])
 def test_the_figures_of_a_page_are_those_of_the_recorded_runs(page) -> None:
@@ -210,18 +158,3 @@ def rows(losses: dict[str, list[float]], seconds: dict[str, float] | None = None
             for t, loss in enumerate(of_tables)
         ]
     )
-
-
-def test_a_search_on_a_table_begins_with_what_others_say_of_its_space(tmp_path) -> None:
-    assert LOSSES.stat().st_size < 100_000
-
-    def begun_with(table: str) -> list[Configuration]:
-        train = str(tmp_path / f"{table}-0-train.parquet")
-        task = Task(train, "", "target", "classes", 1.0, 0, 0.0, str(tmp_path))
-        documents = json.loads(Path(start_without(task, None)).read_text())
-        return [Configuration.from_json(document, space_named("modern")) for document in documents]
-
-    assert begun_with("unknown") == portfolio_of(space_named("modern"))
-    assert begun_with("madelon") != portfolio_of(space_named("modern"))
-    task = Task("", "", "target", "classes", 1.0, 0, 0.0, str(tmp_path))
-    assert start_without(task, "flash") is None

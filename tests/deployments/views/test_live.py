@@ -10,6 +10,7 @@ from dataclasses import replace
 from io import BytesIO, StringIO, TextIOWrapper
 from typing import Any
 
+import pyte
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -91,6 +92,9 @@ def test_a_terminal_without_utf_8_gets_plain_lines(monkeypatch, encoding, is_liv
     written = screen.getvalue()
     assert (b"trial   4" in written) is not is_live  # a live view scrolls only incumbents by
     assert (b"\x1b[" in written) is is_live
+    seen = pyte.Screen(80, 24)
+    pyte.ByteStream(seen).feed(written.replace(b"\n", b"\r\n"))
+    assert any("5/9 trials" in row for row in seen.display) is not is_live  # nothing of it is left
 
 
 PATH = ("aggregate", "keep_sparse", "none", "none", "gradient_boosting")

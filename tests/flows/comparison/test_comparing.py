@@ -57,7 +57,7 @@ class Compared:
 
 
 @pytest.fixture(scope="module")
-def compared(server, tmp_path_factory) -> Compared:  # noqa: ARG001 - flows go there
+def compared(workers, tmp_path_factory) -> Compared:  # noqa: ARG001 - flows go there
     return Compared(tmp_path_factory.mktemp("compared"))
 
 
@@ -148,7 +148,7 @@ BUDGET_SECONDS = 6.0
 
 
 @pytest.fixture(scope="module")
-def timed(server, tmp_path_factory) -> dict[str, Any]:  # noqa: ARG001 - flows go there
+def timed(workers, tmp_path_factory) -> dict[str, Any]:  # noqa: ARG001 - flows go there
     """A comparison at equal time, and what it came to at first."""
     folder = tmp_path_factory.mktemp("timed")
     parameters = {
@@ -159,6 +159,7 @@ def timed(server, tmp_path_factory) -> dict[str, Any]:  # noqa: ARG001 - flows g
     return {"parameters": parameters, "outcome": compare(**parameters)}
 
 
+@pytest.mark.full
 def test_runs_of_equal_time_are_looked_at_by_their_seconds(timed) -> None:
     for stage in timed["outcome"]["fractions"]:
         assert all(m["seconds"] <= stage["fraction"] * BUDGET_SECONDS for m in stage["methods"])
@@ -166,13 +167,3 @@ def test_runs_of_equal_time_are_looked_at_by_their_seconds(timed) -> None:
         assert method["trials"] > 0
         assert method["seconds"] > 0.5 * BUDGET_SECONDS
         assert method["median_test_loss"] < 50
-
-
-def test_a_comparison_is_extended_by_methods_and_repeats(timed) -> None:
-    parameters = timed["parameters"]
-    ledger = Ledger(ArtifactStore(StoreAddress(parameters["store"])).database)
-    before = {name: ledger.events(name) for name in ledger.study_names()}
-    wider = compare(**{**parameters, "methods": "random", "budget": None})
-    assert {name: ledger.events(name) for name in before} == before
-    assert {m["method"] for m in wider["methods"]} == {"flash", "smac", "random"}
-    assert wider["budget_seconds"] == BUDGET_SECONDS

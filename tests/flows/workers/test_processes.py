@@ -12,9 +12,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from inputs import write_table
 from other_user import NOBODY, run_as_other_user
-from processes import environment, kill
+from processes import kill
 
 from prefect_tune.flows.workers.local_workers import (
     local_cluster,
@@ -88,21 +87,6 @@ def test_one_of_ours_that_is_wider_is_closed(tmp_path) -> None:
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
-SCRIPT = """
-from pathlib import Path
-
-with Path("imports").open("a") as file:
-    file.write(f"{__name__}\\n")
-
-from prefect_tune import tune
-
-summary = tune(
-    "table.csv", target="target", trials=3, workers=2, method="random", space="small"
-)
-print(summary["n_trials"])
-"""
-
-
 @pytest.mark.slow
 def test_only_workers_are_spared() -> None:
     before = spawn.get_preparation_data("Process-1")
@@ -114,26 +98,6 @@ def test_only_workers_are_spared() -> None:
         "init_main_from_path",
     }
     assert not [name for name in told if name.startswith("init_main")]
-
-
-@pytest.mark.slow
-@pytest.mark.full
-@pytest.mark.parametrize("as_module", [False, True])
-def test_a_script_without_a_guard_runs_once(tmp_path: Path, server: str, as_module) -> None:
-    write_table(tmp_path)
-    (tmp_path / "script.py").write_text(SCRIPT)
-    done = subprocess.run(
-        [sys.executable, *(["-m", "script"] if as_module else ["script.py"])],
-        cwd=tmp_path,
-        env=environment(tmp_path / "home", server),
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["3"]
-    assert (tmp_path / "imports").read_text().split() == ["__main__"]
 
 
 RUN_CODE = """
