@@ -90,40 +90,39 @@ def test_work_of_others_on_a_shared_cluster_is_left_alone(tmp_path) -> None:
 @pytest.mark.usefixtures("server")
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("options", "variables", "message"),
+    ("changed", "named"),
     [
-        (
-            ("--no-nanny", "--nthreads", "1"),
-            {},
-            r"no nanny.*--nanny",
-        ),
-        (("--nanny", "--nthreads", "2"), {}, r"2 threads.*--nthreads 1"),
-        (
-            ("--nanny", "--nthreads", "1"),
-            {"PREFECT_TUNE_SIGNING_KEY": "another"},
-            "signing key",
-        ),
-        (
-            ("--nanny", "--nthreads", "1", "--preload", "no_database"),
-            {},
-            "cannot be reached",
-        ),
+        ({"nanny": None}, "--nanny"),
+        ({"nthreads": 2}, "--nthreads 1"),
+        ({"memory_limit": 10**9}, "--trial-memory 2 GB"),
     ],
 )
-def test_a_worker_that_cannot_work_for_us_is_named(tmp_path, options, variables, message) -> None:
+def test_a_worker_that_cannot_keep_limits_is_named(changed, named) -> None:
+    worker = {"nanny": "tcp://n", "nthreads": 1, "memory_limit": 0}
+    limits = TrialLimits(60, 2 * 10**9)
+    external_workers._check_process("tcp://w", worker, limits)
+    with pytest.raises(BadInput, match=f"worker tcp://w .*{named}"):
+        external_workers._check_process("tcp://w", worker | changed, limits)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("options", "variables", "named"),
+    [
+        ((), {"PREFECT_TUNE_SIGNING_KEY": "another"}, "signing key"),
+        (("--preload", "no_database"), {}, "cannot be reached"),
+    ],
+)
+def test_a_worker_that_cannot_work_for_us_is_named(tmp_path, options, variables, named) -> None:
     (tmp_path / "dask").mkdir()
     (tmp_path / "dask" / "no_database.py").write_text(NO_DATABASE)
+    given = {"data": str(write_table(tmp_path)), "target": "target", "trials": 1}
+    usual = ("--nanny", "--nthreads", "1", *options)
     with (
-        cluster(tmp_path / "dask", *options, n_workers=1, **variables) as address,
-        pytest.raises(BadInput, match=message),
+        cluster(tmp_path / "dask", *usual, n_workers=1, **variables) as address,
+        pytest.raises(BadInput, match=named),
     ):
-        tune(
-            data=str(write_table(tmp_path)),
-            target="target",
-            trials=1,
-            dask=address,
-            store=str(tmp_path / "store"),
-        )
+        tune(**given, dask=address, store=str(tmp_path / "store"))
 
 
 @pytest.mark.usefixtures("server")
