@@ -13,7 +13,6 @@ from typing import Any
 
 import psutil
 import pytest
-from command_line import CommandLine
 from inputs import write_table
 from prefect_api import flow_runs, states, task_runs
 from processes import (
@@ -46,6 +45,10 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator["Scene"]:
         yield Scene(tmp_path, Path(temporary))
 
 
+def ledger_of(home: Path) -> Ledger:
+    return Ledger(ArtifactStore(StoreAddress(str(home / "store"))).database)
+
+
 class Scene:
     """A home, a folder for temporary files, and data that a trial needs a while for."""
 
@@ -58,7 +61,7 @@ class Scene:
         return (name, self.data, *OPTIONS, "--space", self.space, "--study", study)
 
     def ledger(self) -> Ledger:
-        return Ledger(ArtifactStore(StoreAddress(str(self.home / "store"))).database)
+        return ledger_of(self.home)
 
     def trials(self, study: str = "s") -> list[dict[str, Any]]:
         if not (self.home / "store" / "index.sqlite").exists():
@@ -204,27 +207,6 @@ def test_a_server_that_is_to_be_kept_survives_signals_and_kills(scene) -> None:
     assert server_of(scene.home) is None
 
 
-@pytest.mark.full
-def test_a_python_program_that_is_ended_leaves_no_server(scene) -> None:
-    program = (
-        "import time\nfrom prefect_tune import local_server\n"
-        "with local_server():\n    print('up', flush=True)\n    time.sleep(600)\n"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", program],
-        env=environment(scene.home),
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout.readline() == "up\n"
-    server = psutil.Process(server_of(scene.home)["pid"])
-    process.terminate()
-    process.communicate()
-    assert process.returncode == -signal.SIGTERM
-    psutil.wait_procs([server], timeout=10)
-    assert not server.is_running()
-
-
 def compared(scene: Scene) -> tuple[tuple[object, ...], Callable[[], bool]]:
     options = ("--methods", "random,tpe", "--space", scene.space, "--repeats", 1, "--workers", 2)
     command = ("compare", scene.data, "--target", "target", *options, "--trials", 40)
@@ -298,17 +280,17 @@ def test_a_killed_flow_goes_on_as_if_it_had_never_stopped(scene, server, tmp_pat
         process.wait()
     wait_for(lambda: not any(w.is_running() for w in workers))
     finished = [t for t in scene.trials() if t["state"] == "complete"]
-    again, unbroken = CommandLine(scene.home), CommandLine(tmp_path / "unbroken")
-    done = again(*command)
-    assert done.exit_code == 0, done.stderr
+    done = run(*command, home=scene.home, server=server)
+    assert done.returncode == 0, done.stderr
     assert "study s" in done.stderr
     trials = scene.trials()
     assert [t["number"] for t in trials] == list(range(5))
     assert {t["state"] for t in trials} == {"complete"}
     assert trials[: len(finished)] == finished  # not run again
 
-    assert unbroken(*command).exit_code == 0
-    whole = unbroken.json("trials", "s")
+    unbroken = tmp_path / "unbroken"
+    assert run(*command, home=unbroken, server=server).returncode == 0
+    whole = ledger_of(unbroken).trials("s")
     for field in (lambda t: t["query"], lambda t: t["evaluation"]["loss"]):
         assert list(map(field, trials)) == list(map(field, whole))
     runs = sorted((r for r in flow_runs() if r.name == "s (random)"), key=lambda r: r.created)

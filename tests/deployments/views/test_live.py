@@ -20,7 +20,6 @@ from worlds import mixed_space
 from prefect_tune.deployments.views import (
     artifact,
     console,
-    live,
     study,
 )
 from prefect_tune.deployments.views import (
@@ -29,7 +28,7 @@ from prefect_tune.deployments.views import (
 from prefect_tune.deployments.views import (
     trial as trials,
 )
-from prefect_tune.deployments.views.console import PlainConsole, bold, echo, line
+from prefect_tune.deployments.views.console import PlainConsole, bold, line
 from prefect_tune.deployments.views.live import observer_for
 from prefect_tune.deployments.views.live_lines import LiveLines
 from prefect_tune.flows.progress import CurvePoint, Progress, RunningTrial
@@ -253,16 +252,6 @@ def test_studies_and_trials_named_by_others_are_shown_as_they_are(text: str) -> 
     assert "\x1b" not in said
     assert "\x9b" not in said
     assert "secret" not in said
-
-
-@pytest.mark.parametrize("text", TEXTS)
-def test_plain_lines_are_the_same(text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    echo(text)
-    live._Lines().note(text)
-    captured = capsys.readouterr()
-    assert captured.out == captured.err == shown(text) + "\n"
-    assert not {"\x1b", "\x9b", "\r", "\u202e"} & set(captured.out)
-    assert "secret" not in captured.out
 
 
 def test_json_holds_no_password(capsys: pytest.CaptureFixture[str]) -> None:
