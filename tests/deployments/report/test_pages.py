@@ -189,6 +189,7 @@ def test_of_many_points_few_are_shown_and_the_page_says_how_many() -> None:
     assert 12.5 in figure.plot["data"][1]["y"]  # what led is there
 
 
+@pytest.mark.slow
 def test_ten_thousand_trials_with_huge_messages_make_a_small_page() -> None:
     """Each of them led, for a reason of its own; names, messages and curves are long."""
     some, n = full(10_000), 10_000

@@ -28,6 +28,8 @@ from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.fitting.final_scoring import LossOnTest
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def compared(tmp_path, monkeypatch) -> Callable[..., Comparison]:

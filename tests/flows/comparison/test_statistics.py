@@ -106,6 +106,7 @@ def overlaps(draw) -> tuple[int, int, int, int]:
     return tuple(draw(st.integers(0, 40)) for _ in range(4))
 
 
+@pytest.mark.slow
 @given(overlaps())
 def test_errors_are_never_judged_more_surely_than_the_rows_would_be(rows) -> None:
     both, first_alone, second_alone, neither = rows
@@ -148,6 +149,7 @@ def test_expected_ranks_are_those_of_the_papers_tables() -> None:
     np.testing.assert_allclose(expected_ranks(frequencies), [1.66, 2.38, 2.68, 3.27], atol=0.011)
 
 
+@pytest.mark.slow
 @given(some_losses)
 def test_what_one_wins_the_other_loses(losses) -> None:
     found = pairwise(losses, np.arange(len(losses)) // 2)
@@ -161,6 +163,7 @@ def test_what_one_wins_the_other_loses(losses) -> None:
     assert found.expected_ranks.sum() == pytest.approx(k * (k + 1) / 2)
 
 
+@pytest.mark.slow
 @given(some_losses, st.randoms(use_true_random=False))
 def test_the_order_of_methods_and_of_repeats_does_not_matter(losses, random) -> None:
     data_sets = np.arange(len(losses)) // 2
@@ -176,6 +179,7 @@ def test_the_order_of_methods_and_of_repeats_does_not_matter(losses, random) -> 
     np.testing.assert_allclose(moved.on_data_sets, found.on_data_sets[:, methods][:, :, methods])
 
 
+@pytest.mark.slow
 @given(some_losses)
 def test_with_one_repeat_each_it_is_the_paper_pair_by_pair(losses) -> None:
     n, k = losses.shape
@@ -213,6 +217,7 @@ def test_of_one_data_set_its_repeats_are_the_signs() -> None:
     assert found.poisson_binomial[0, 1] == pytest.approx(0.75 * p + 0.25 * (1 - p))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_data_sets", [22])
 def test_of_methods_that_are_alike_few_are_called_better(n_data_sets) -> None:
     rng = np.random.default_rng(0)
@@ -323,6 +328,7 @@ def test_the_least_p_is_that_of_one_order_in_all_blocks(n_blocks, n_methods) -> 
     assert p_values[-1] == pytest.approx(least_p_value(n_blocks, n_methods), abs=0.008)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_blocks", [3])
 def test_of_methods_that_are_alike_one_is_behind_in_one_case_of_twenty(n_blocks) -> None:
     rng = np.random.default_rng(0)

@@ -2,6 +2,7 @@
 
 import inspect
 from dataclasses import replace
+from functools import cache
 from typing import Any, get_args
 
 import click
@@ -81,9 +82,15 @@ HAVE_VALUES = ("data", "drop_missing_target", "no_cache")
 """Parameters whose default is a value."""
 
 
+@cache
+def schema_of(flow) -> dict[str, Any]:
+    found: dict[str, Any] = parameter_schema(flow).model_dump_for_openapi()
+    return found
+
+
 def accepts(name: str, value: Any) -> bool:
     try:
-        validate({name: value}, parameter_schema(tune).model_dump_for_openapi(), True)
+        validate({name: value}, schema_of(tune), True)
     except ValidationError:
         return False
     return True

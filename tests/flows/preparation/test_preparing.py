@@ -23,6 +23,8 @@ from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import LEARN, load_split
 
+pytestmark = pytest.mark.slow
+
 
 def test_rows_are_split_as_the_options_say(prepared) -> None:
     study = prepared(
