@@ -19,7 +19,7 @@ import pytest
 from external_clusters import ExternalCluster, cluster, external_cluster
 from inputs import QUICK, table, write_table
 from pools import PlainRunner, noted_death, pause
-from processes import at_a_trial, runs_trial, started, wait_for
+from processes import runs_trial, started, wait_for
 from studies import context_of
 from user_spaces import SLEEPING
 
@@ -47,7 +47,8 @@ opening._database = refused
 
 GATED = SLEEPING.replace(
     "sleep({seconds})",
-    "while not os.path.exists({gate!r}):\n            sleep(0.05)",
+    "Path({gate!r}, 'begun').touch()\n        "
+    "while not Path({gate!r}, 'open').exists():\n            sleep(0.05)",
 )
 
 
@@ -128,6 +129,7 @@ def test_a_worker_that_cannot_work_for_us_is_named(tmp_path, options, variables,
 @pytest.mark.usefixtures("server")
 def test_a_study_goes_on_with_who_joins_when_its_worker_leaves(tmp_path, server) -> None:
     gate, home = tmp_path / "gate", tmp_path / "home"
+    gate.mkdir()
     (tmp_path / "space.py").write_text(GATED.format(gate=str(gate)))
     options = ("--target", "target", "--study", "s", "--trials", 4, "--method", "random")
     command = ("run", write_table(tmp_path), *options, "--space", f"{tmp_path}/space.py:space")
@@ -135,13 +137,13 @@ def test_a_study_goes_on_with_who_joins_when_its_worker_leaves(tmp_path, server)
         first = external.start_worker()
         where = ("--dask", external.address, "--json")
         with started(*command, *where, home=home, server=server) as process:
-            wait_for(at_a_trial)
+            wait_for((gate / "begun").exists)
             external.start_worker("--nanny", "--nthreads", "2")
             external.start_worker()
             said = read_until(process.stderr, "has joined")
             external.stop_worker(first)
             said += read_until(process.stderr, "waits again")
-            gate.touch()
+            (gate / "open").touch()
             printed, rest = process.communicate(timeout=240)
     said += rest
     assert process.returncode == 0, said
