@@ -153,6 +153,7 @@ def test_a_process_that_only_has_the_number_of_a_server_is_left_alone(no_address
     assert is_alive(me["pid"])
 
 
+@pytest.mark.slow
 def test_a_new_home_gets_all_tables(tmp_path) -> None:
     prepare_template()
     lay_database(tmp_path)

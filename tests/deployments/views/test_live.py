@@ -273,6 +273,7 @@ with result_apart():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("encoding", "line"), [("ascii", b"caf? ??"), ("utf-8", "café ▁█".encode())]
 )

@@ -148,7 +148,7 @@ def test_more_repeats_race_as_those_before_and_new_methods_by_default(compared) 
 def test_methods_are_checked_against_what_the_study_asks_before_any_is_entered(compared) -> None:
     given = {"methods": "random,bohb:fidelity=folds", "repeats": 1, "trials": 3}
     assert len(compared(**given, name="a").replicates) == 2
-    with pytest.raises(BadInput, match="--methods bohb:fidelity=folds"):
+    with pytest.raises(BadInput, match="bohb:fidelity=folds"):
         compared(**given, holdout=0.2, name="c")
     epochs = {**given, "methods": "random,bohb:fidelity=epochs"}
     assert len(compared(**epochs, epochs=9, name="b").replicates) == 2
