@@ -56,6 +56,18 @@ def problem_of(source: Source, store: ArtifactStore, space: Space, /, **changes:
     return replace(problem, **changes)  # type: ignore[arg-type]
 
 
+def with_space(
+    context: StudyContext, code: str, name: str = "space.py:space", **changes: object
+) -> StudyContext:
+    """The same study in a space of a user's file."""
+    space = load_user_space(code, name)
+    problem = replace(
+        context.problem, space=name, space_digest=space.digest, space_code=code,
+        algorithms=algorithm_ids(space),
+    )  # fmt: skip
+    return replace(context, problem=replace(problem, **changes))  # type: ignore[arg-type]
+
+
 def store_of(context: StudyContext) -> ArtifactStore:
     return open_store(context.store)
 

@@ -14,18 +14,12 @@ from inputs import write_table
 from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
 from prefect_api import client_of, flow_runs
 from processes import run, run_json, started, wait_for
+from user_spaces import PRELUDE
 
 AWAY_SECONDS = 3.0
-SPACE = """
-import time
-from pathlib import Path
-
-from ConfigSpace import ConfigurationSpace, Float
-from sklearn.naive_bayes import GaussianNB
-
-from prefect_tune import Algorithm, Space, Step
-from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
-
+SPACE = (
+    PRELUDE
+    + """
 FITS = Path("@FITS@")
 
 
@@ -33,7 +27,7 @@ class Slow(GaussianNB):
     def fit(self, X, y):
         with FITS.open("a") as fits:
             fits.write("x")
-        time.sleep(0.2)
+        sleep(0.2)
         return super().fit(X, y)
 
 
@@ -48,17 +42,10 @@ class Greedy(GaussianNB):
                 file.close()
 
 
-def space_of(name, *estimators):
-    values = ConfigurationSpace(space=[Float("var_smoothing", (1e-9, 1.0), log=True)])
-    algorithms = tuple(
-        Algorithm(id=e.__name__.lower(), estimator=e, hyperparameters=values) for e in estimators
-    )
-    return Space(name, (IMPUTE, ENCODE, Step("fit model", algorithms)))
-
-
-slow = space_of("slow", Slow)
-greedy = space_of("greedy", Greedy)
+slow = models(one("slow", Slow, SMOOTHING))
+greedy = models(one("greedy", Greedy, SMOOTHING))
 """
+)
 
 
 class Home:
@@ -123,7 +110,7 @@ def shown_in(stderr: str) -> list[str]:
     return [line.removeprefix("Warning: ") for line in marked]
 
 
-@pytest.mark.parametrize("options", [(), ("--json-lines",)], ids=["terminal", "json-lines"])
+@pytest.mark.parametrize("options", [(), pytest.param(("--json-lines",), marks=pytest.mark.full)])
 def test_a_store_that_was_away_costs_no_trial_and_is_warned_of(place, options) -> None:
     command = place.command("s", "slow", "--trials", 6, "--no-cache", *options)
     store, hidden = place.home / "store", place.home / "hidden"
@@ -145,13 +132,18 @@ def test_a_store_that_was_away_costs_no_trial_and_is_warned_of(place, options) -
     assert sorted(m for m in place.logged("s") if "waiting at most" in m) == sorted(shown)
 
 
+@pytest.mark.full
 def test_damaged_artifacts_are_warned_of_once_in_a_study(place) -> None:
-    assert place.run(*place.command("first", "slow", "--trials", 3)).returncode == 0
     cache = place.home / "store" / "cache"
-    files = [f for f in cache.rglob("*") if f.is_file() and f.suffix != ".json"]
-    assert len(files) > 5
-    for file in files:
-        file.write_bytes(b"x" * file.stat().st_size)
+
+    def damage(byte: bytes) -> None:
+        files = [f for f in cache.rglob("*") if f.is_file() and f.suffix != ".json"]
+        assert len(files) > 5
+        for file in files:
+            file.write_bytes(byte * file.stat().st_size)
+
+    assert place.run(*place.command("first", "slow", "--trials", 3)).returncode == 0
+    damage(b"x")
     again = place.run(*place.command("second", "slow", "--trials", 3, "--json-lines"))
     assert again.returncode == 0, again.stderr
     (note,) = place.notes("second", "is made again")
@@ -159,17 +151,13 @@ def test_damaged_artifacts_are_warned_of_once_in_a_study(place) -> None:
     assert place.logged("second").count(note) == 1
     assert shown_in(again.stderr) == []
 
-    files = [f for f in cache.rglob("*") if f.is_file() and f.suffix != ".json"]
-    for file in files:
-        file.write_bytes(b"y" * file.stat().st_size)
+    damage(b"y")
     resumed = place.run(*place.command("second", "slow", "--trials", 5))
     assert resumed.returncode == 0, resumed.stderr
     assert "is made again" not in resumed.stderr
     assert place.notes("second", "is made again") == [note]
 
-    for file in cache.rglob("*"):
-        if file.is_file() and file.suffix != ".json":
-            file.write_bytes(b"z" * file.stat().st_size)
+    damage(b"z")
     third = place.run(*place.command("third", "slow", "--trials", 2))
     assert len([w for w in shown_in(third.stderr) if "is made again" in w]) == 1
 
@@ -206,6 +194,7 @@ def mounted(path: Path) -> Iterator[Disk]:
         subprocess.run(["umount", "--lazy", str(path)], check=True)
 
 
+@pytest.mark.full
 def test_a_full_disk_ends_the_run_at_once_and_the_study_resumes_later(place, tmp_path) -> None:
     with mounted(tmp_path / "disk") as disk:
         store = ("--store", disk.path / "store")
@@ -224,6 +213,7 @@ def test_a_full_disk_ends_the_run_at_once_and_the_study_resumes_later(place, tmp
         assert [t["state"] for t in trials] == ["complete"] * 6
 
 
+@pytest.mark.full
 def test_files_that_an_algorithm_opens_are_its_own_trouble(place) -> None:
     done = place.run(*place.command("s", "greedy", "--trials", 3))
     trials = place.json("trials", "s")

@@ -22,6 +22,9 @@ _LIKE_THESE: dict[str, Any] = {
 }
 
 
+pytestmark = [pytest.mark.slow, pytest.mark.full]
+
+
 @pytest.fixture(scope="module")
 def ground() -> Iterator[Ground]:
     with Ground.entered() as made:

@@ -1,4 +1,4 @@
-"""Whatever ends a command but `kill -9` leaves a study to continue, and nothing else at all."""
+"""Whatever ends a command, a worker or a server leaves a study to continue, and nothing else."""
 
 import os
 import pty
@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import psutil
 import pytest
-from inputs import QUICK_OPTIONS, table
+from inputs import write_table
+from prefect_api import flow_runs, states, task_runs
 from processes import (
     COMMAND,
     at_a_trial,
@@ -24,20 +26,27 @@ from processes import (
     started,
     stop_server,
     wait_for,
+    workers_of,
 )
+from user_spaces import SLEEPING
 
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 
-OPTIONS = (*QUICK_OPTIONS, "--target", "target", "--trials", 40, "--workers", 2)
+pytestmark = pytest.mark.slow
+
+OPTIONS = ("--target", "target", "--method", "random", "--trials", 40, "--workers", 2)
 
 
 @pytest.fixture
 def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator["Scene"]:
-    table(3_000).to_parquet(tmp_path / "slow.parquet", index=False)
     with TemporaryDirectory() as temporary:  # names of sockets in there must not be long
         monkeypatch.setenv("TMPDIR", temporary)
         monkeypatch.setattr("tempfile.tempdir", None)
         yield Scene(tmp_path, Path(temporary))
+
+
+def ledger_of(home: Path) -> Ledger:
+    return Ledger(ArtifactStore(StoreAddress(str(home / "store"))).database)
 
 
 class Scene:
@@ -45,19 +54,22 @@ class Scene:
 
     def __init__(self, folder: Path, temporary: Path) -> None:
         self.home, self.temporary = folder / "home", temporary
-        self.data = folder / "slow.parquet"
+        self.data, self.space = write_table(folder), f"{folder}/slow.py:space"
+        (folder / "slow.py").write_text(SLEEPING.format(seconds=0.3))
 
     def command(self, name: str = "run", study: str = "s") -> tuple[object, ...]:
-        return (name, self.data, *OPTIONS, "--study", study)
+        return (name, self.data, *OPTIONS, "--space", self.space, "--study", study)
 
     def ledger(self) -> Ledger:
-        return Ledger(ArtifactStore(StoreAddress(str(self.home / "store"))).database)
+        return ledger_of(self.home)
+
+    def trials(self, study: str = "s") -> list[dict[str, Any]]:
+        if not (self.home / "store" / "index.sqlite").exists():
+            return []
+        return [dict(trial) for trial in self.ledger().trials(study)]
 
     def n_told(self, study: str = "s") -> int:
-        if not (self.home / "store" / "index.sqlite").exists():
-            return 0
-        trials = self.ledger().trials(study)
-        return sum(t["state"] in ("complete", "failed") for t in trials)
+        return sum(t["state"] in ("complete", "failed") for t in self.trials(study))
 
     def family(self, pid: int) -> list[psutil.Process]:
         """A command and all that was started for it."""
@@ -87,7 +99,8 @@ def test_a_signal_ends_the_study_and_all_that_was_started_for_it(scene) -> None:
         process.terminate()
         _, said = process.communicate(timeout=90)
     assert process.returncode == 143
-    assert said.endswith("the same command with --study s continues it\ninterrupted\n")
+    assert "--study s" in said
+    assert said.endswith("interrupted\n")
     assert "Traceback" not in said
     scene.assert_nothing_left(family)
     scene.assert_can_go_on()
@@ -95,19 +108,7 @@ def test_a_signal_ends_the_study_and_all_that_was_started_for_it(scene) -> None:
     assert summary["state"] == "complete"
 
 
-def test_a_service_manager_that_tells_each_process_ends_it_as_well(scene) -> None:
-    with started(*scene.command(), home=scene.home) as process:
-        wait_for(lambda: scene.n_told() >= 1)
-        family = scene.family(process.pid)
-        for member in family:
-            member.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=90)
-    assert process.returncode == 143, said
-    assert "Traceback" not in said
-    scene.assert_nothing_left(family)
-    scene.assert_can_go_on()
-
-
+@pytest.mark.full
 @pytest.mark.parametrize("how", ["closed", "ctrl-c"])
 def test_a_terminal_ends_it(scene, how) -> None:
     """A real terminal, whose signals reach all processes of the command at once."""
@@ -147,12 +148,13 @@ def test_a_terminal_ends_it(scene, how) -> None:
     if how != "closed":
         read()
         os.close(terminal)
-        assert b"--study s continues it" in said
+        assert b"--study s" in said
     assert b"Traceback" not in said
     scene.assert_nothing_left(family)
     scene.assert_can_go_on()
 
 
+@pytest.mark.full
 def test_a_second_signal_ends_it_at_once_and_the_next_command_goes_on(scene) -> None:
     with started(*scene.command(), home=scene.home) as process:
         wait_for(lambda: scene.n_told() >= 1)
@@ -176,6 +178,7 @@ def test_a_second_signal_ends_it_at_once_and_the_next_command_goes_on(scene) -> 
     scene.assert_nothing_left([])
 
 
+@pytest.mark.full
 def test_after_a_kill_the_server_ends_by_itself_and_the_next_command_sweeps(scene) -> None:
     with started(*scene.command(), home=scene.home) as process:
         wait_for(lambda: scene.n_told() >= 1)
@@ -190,6 +193,7 @@ def test_after_a_kill_the_server_ends_by_itself_and_the_next_command_sweeps(scen
     scene.assert_nothing_left([])
 
 
+@pytest.mark.full
 def test_a_server_that_is_to_be_kept_survives_signals_and_kills(scene) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
         with started(*scene.command(), "--keep-server", home=scene.home) as process:
@@ -203,51 +207,20 @@ def test_a_server_that_is_to_be_kept_survives_signals_and_kills(scene) -> None:
     assert server_of(scene.home) is None
 
 
-def test_a_python_program_that_is_ended_leaves_no_server(scene) -> None:
-    program = (
-        "import time\nfrom prefect_tune import local_server\n"
-        "with local_server():\n    print('up', flush=True)\n    time.sleep(600)\n"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", program],
-        env=environment(scene.home),
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout.readline() == "up\n"
-    server = psutil.Process(server_of(scene.home)["pid"])
-    process.terminate()
-    process.communicate()
-    assert process.returncode == -signal.SIGTERM
-    psutil.wait_procs([server], timeout=10)
-    assert not server.is_running()
-
-
-def test_serving_ends_with_its_server(scene) -> None:
-    with started("serve", home=scene.home) as process:
-        wait_for(lambda: "prefect deployment run" in process.stderr.readline())
-        family = scene.family(process.pid)
-        process.terminate()
-        _, said = process.communicate(timeout=90)
-    assert process.returncode == 143
-    assert "Traceback" not in said
-    assert said.endswith("interrupted\n")
-    scene.assert_nothing_left(family)
-
-
 def compared(scene: Scene) -> tuple[tuple[object, ...], Callable[[], bool]]:
-    options = ("--methods", "random,tpe", "--space", "small", "--repeats", 1, "--workers", 2)
+    options = ("--methods", "random,tpe", "--space", scene.space, "--repeats", 1, "--workers", 2)
     command = ("compare", scene.data, "--target", "target", *options, "--trials", 40)
     return (*command, "--name", "c"), lambda: bool(at_a_trial())
 
 
 def retried(scene: Scene) -> tuple[tuple[object, ...], Callable[[], bool]]:
-    options = ("--study", "s", "--trials", 4, "--trial-timeout", "0.2s", "--workers", 2)
-    done = run("run", scene.data, *QUICK_OPTIONS, "--target", "target", *options, home=scene.home)
+    options = ("--trials", 4, "--trial-timeout", "0.2s")
+    done = run(*scene.command(), *options, home=scene.home)
     assert "failed" in done.stderr
     return ("retry", "s", "--trial-timeout", "5m"), lambda: bool(at_a_trial())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("scenario", [compared, retried])
 def test_comparisons_and_retries_end_like_runs(scene, scenario) -> None:
     command, is_at_work = scenario(scene)
@@ -262,6 +235,7 @@ def test_comparisons_and_retries_end_like_runs(scene, scenario) -> None:
     scene.assert_nothing_left(family)
 
 
+@pytest.mark.full
 def test_a_signal_that_comes_while_an_object_is_let_go_is_not_lost() -> None:
     program = """
 import os, signal, time
@@ -283,6 +257,7 @@ except EndedBySignal as ended:
     assert done.stderr == ""
 
 
+@pytest.mark.full
 def test_a_command_under_nohup_outlives_its_terminal() -> None:
     program = """
 import os, signal
@@ -294,3 +269,46 @@ with interrupts_taken(lambda: None):
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert done.stdout == b"goes on\n"
+
+
+def test_a_killed_flow_goes_on_as_if_it_had_never_stopped(scene, server, tmp_path) -> None:
+    command = (*scene.command(), "--workers", 1, "--trials", 5)
+    with started(*command, home=scene.home, server=server) as process:
+        wait_for(lambda: scene.n_told() >= 2)
+        workers = workers_of(process)
+        kill(process.pid)
+        process.wait()
+    wait_for(lambda: not any(w.is_running() for w in workers))
+    finished = [t for t in scene.trials() if t["state"] == "complete"]
+    done = run(*command, home=scene.home, server=server)
+    assert done.returncode == 0, done.stderr
+    assert "study s" in done.stderr
+    trials = scene.trials()
+    assert [t["number"] for t in trials] == list(range(5))
+    assert {t["state"] for t in trials} == {"complete"}
+    assert trials[: len(finished)] == finished  # not run again
+
+    unbroken = tmp_path / "unbroken"
+    assert run(*command, home=unbroken, server=server).returncode == 0
+    whole = ledger_of(unbroken).trials("s")
+    for field in (lambda t: t["query"], lambda t: t["evaluation"]["loss"]):
+        assert list(map(field, trials)) == list(map(field, whole))
+    runs = sorted((r for r in flow_runs() if r.name == "s (random)"), key=lambda r: r.created)
+    assert [r.state_name for r in runs[-3:]] == ["Crashed", "Completed", "Completed"]
+    for flow_run in runs[-3:]:
+        assert not {"Running", "Pending"} & set(states(task_runs(flow_run.id)))
+
+
+def test_a_killed_server_ends_no_study(scene) -> None:
+    with started(*scene.command(), "--trials", 6, home=scene.home) as process:
+        wait_for(lambda: scene.n_told() >= 1)
+        former = server_of(scene.home)
+        kill(former["pid"])
+        again = wait_for(lambda: (s := server_of(scene.home)) and s["pid"] != former["pid"] and s)
+        assert again["url"] == former["url"]
+        said_to_users, said = process.communicate(timeout=120)
+    assert {t["state"] for t in scene.trials()} == {"complete"}
+    assert scene.ledger().study("s").state == "complete"
+    assert process.returncode == 0, said
+    assert "best: trial" in said_to_users
+    assert "Traceback" not in said

@@ -13,42 +13,26 @@ from prefect.types.entrypoint import EntrypointType
 from prefect.utilities.urls import url_for
 from prefect_api import artifacts, flow_runs
 from processes import SECRETS
+from user_spaces import PRELUDE
 
 from prefect_tune.flows.tuning import tune
 from prefect_tune.optimizers import METHODS
 
-SPACE = """
-from ConfigSpace import ConfigurationSpace, Float
-from sklearn.base import BaseEstimator, ClassifierMixin
-from prefect_tune import Algorithm, Flags, Space, Step
-from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
-
-class Fails(ClassifierMixin, BaseEstimator):
-    def __init__(self, x=1.0):
-        self.x = x
-
+SPACE = (
+    PRELUDE
+    + """
+class Fails(GaussianNB):
     def fit(self, X, y):
         raise ValueError("<img src=http://evil.example/x.png> no model")
 
-    def predict(self, X):
-        raise NotImplementedError
 
-works = Algorithm(
-    id="works",
-    estimator="sklearn.linear_model.LogisticRegression",
-    hyperparameters=ConfigurationSpace(space=[Float("C", (1e-3, 1e3), log=True)]),
-    flags=Flags(stochastic=True),
-)
-fails = Algorithm(
-    id="fails",
-    estimator=Fails,
-    hyperparameters=ConfigurationSpace(space=[Float("x", (0.0, 1.0))]),
-)
-space = Space("half", (IMPUTE, ENCODE, Step("fit model", (works, fails))))
+works = one("works", DecisionTreeClassifier, DEPTH, seeded=True)
+space = models(works, one("fails", Fails, SMOOTHING))
 """
+)
 STUDY = "seen"
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.full]
 
 
 @pytest.fixture(scope="module")
@@ -135,17 +119,6 @@ def test_the_summary_has_the_curve_and_leads_to_a_failed_trials_task_run(
     number = failed.inner_text()[len("trial ") :]
     page.goto(failed.get_attribute("href"))
     shows(page, f"trial {number}", "Failed", f"see prefect-tune show {STUDY} --trial {number}")
-
-
-def test_the_table_has_a_row_for_each_trial_and_the_progress_is_done(
-    page, pages, flow_run_id
-) -> None:
-    found = {a.key: a.id for a in artifacts(flow_run_id)}
-    page.goto(f"{pages}/artifacts/artifact/{found[f'{STUDY}-trials']}")
-    shows(page, "all 5 trials, the newest first", "complete", "failed", "works")
-    assert page.locator("tbody tr").count() == 5
-    page.goto(f"{pages}/artifacts/artifact/{found[f'{STUDY}-progress']}")
-    shows(page, "100")
 
 
 def test_the_command_says_where_prefect_shows_a_failed_trial(

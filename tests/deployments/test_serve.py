@@ -3,7 +3,7 @@
 import signal
 import subprocess
 import sys
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import pytest
 from prefect_api import artifacts, client_of, flow_runs
@@ -40,32 +40,48 @@ def stop(process: subprocess.Popen[str]) -> None:
     process.wait(timeout=60)
 
 
-@pytest.fixture(scope="module")
-def served_home(server, tmp_path_factory) -> Path:  # noqa: ARG001 - serving uses that server
-    return tmp_path_factory.mktemp("served")
+@pytest.fixture
+def serve(server, tmp_path) -> Iterator[Callable[[], subprocess.Popen[str]]]:
+    """Starts `prefect-tune serve`, which uses the server of the tests."""
+    here = {**environment(tmp_path, server), "PREFECT_RUNNER_POLL_FREQUENCY": "1"}
+    command, processes = [sys.executable, "-m", "prefect_tune.deployments", "serve"], []
 
-
-def test_the_deployment_runs_for_anyone_and_keeps_its_schedule(server, served_home) -> None:
-    home = served_home
-    here = {**environment(home, server), "PREFECT_RUNNER_POLL_FREQUENCY": "1"}
-    command = [sys.executable, "-m", "prefect_tune.deployments", "serve"]
-
-    def serve() -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            command, env=here, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    def started() -> subprocess.Popen[str]:
+        processes.append(
+            subprocess.Popen(
+                command, env=here, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            )
         )
+        return processes[-1]
 
+    yield started
+    for process in processes:
+        if process.poll() is None:
+            stop(process)
+        process.stderr.close()
+
+
+def test_a_deployment_keeps_its_schedule_over_restarts(server, serve) -> None:
     first = serve()
-    wait_for(lambda: is_served(server))
+    wait_for(lambda: "start one in" in first.stderr.readline())
     assert schedules(server) == {"nightly": False}  # resting at first
+    set_active(server, active=True)
+    stop(first)
+    assert schedules(server) == {"nightly": True}  # stopping does not pause it
+    second = serve()
+    wait_for(lambda: "start one in" in second.stderr.readline())
+    assert schedules(server) == {"nightly": True}  # nor does starting again put it to rest
+    set_active(server, active=False)
+
+
+@pytest.mark.full
+def test_the_deployment_runs_for_anyone(server, serve, tmp_path) -> None:
+    serve()
+    wait_for(lambda: is_served(server))
     started_run = subprocess.run(
-        [sys.executable, "-m", "prefect", *START, *PARAMETERS],
-        env=here,
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
+        [sys.executable, "-m", "prefect", *START, *PARAMETERS], env=environment(tmp_path, server),
+        capture_output=True, text=True, timeout=180, check=False,
+    )  # fmt: skip
     assert started_run.returncode == 0, started_run.stdout + started_run.stderr
     flow_run = next(r for r in flow_runs() if r.deployment_id is not None)
     assert flow_run.state_name == "Completed"
@@ -73,31 +89,12 @@ def test_the_deployment_runs_for_anyone_and_keeps_its_schedule(server, served_ho
     assert set(flow_run.tags) == {"tune", "healthcare", f"study:{study}", "method:flash"}
     nights = {a.key for a in artifacts(flow_run.id)}  # of one key each, for their history
     assert nights == {f"tune-healthcare-{part}" for part in ("progress", "summary", "trials")}
-    summary = run_json("show", study, home=home)
-    assert (summary["state"], summary["n_trials"], summary["data"]) == (
-        "complete",
-        3,
-        "cohort:demo",
-    )
-
-    set_active(server, active=True)
-    stop(first)
-    assert schedules(server) == {"nightly": True}  # stopping does not pause it
-    second = serve()
-    assert second.stderr.readline() == "starting\n"
-    assert "serving tune/healthcare" in second.stderr.readline()
-    wait_for(lambda: "start one in" in second.stderr.readline())
-    assert schedules(server) == {"nightly": True}  # nor does starting again put it to rest
-    set_active(server, active=False)
-    stop(second)
-    third = serve()
-    wait_for(lambda: "start one in" in third.stderr.readline())
-    assert schedules(server) == {"nightly": False}
-    stop(third)
-    for process in (first, second, third):
-        process.stderr.close()
+    summary = run_json("show", study, home=tmp_path)
+    assert (summary["n_trials"], summary["data"]) == (3, "cohort:demo")
 
 
+@pytest.mark.slow
+@pytest.mark.full
 def test_serving_from_a_clean_home_starts_a_server_and_says_how_to_use_it(tmp_path) -> None:
     with started("serve", home=tmp_path) as process:
         lines = [process.stderr.readline()]

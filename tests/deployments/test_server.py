@@ -1,15 +1,47 @@
-"""The embedded server: one per home, shared, replaced, taken over, stopped by the last."""
+"""The embedded server: one per home, shared, replaced, and closed to all but its owner."""
 
 import json
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
 import threading
-from urllib.request import urlopen
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
 
 import psutil
 import pytest
-from processes import is_alive, server_of
+from inputs import QUICK_OPTIONS, write_table
+from other_user import run_as_other_user
+from prefect.settings import PREFECT_API_URL, temporary_settings
+from processes import (
+    COMMAND,
+    SECRETS,
+    environment,
+    is_alive,
+    run,
+    server_of,
+    wait_for,
+)
+from processes import (
+    stop_server as stop_server_of,
+)
 
 from prefect_tune.deployments.server.embedded import local_server, may_be_configured
-from prefect_tune.deployments.server.process import prepare_template
+from prefect_tune.deployments.server.locks import made_secret, read_secret
+from prefect_tune.deployments.server.process import (
+    ServerProcess,
+    lay_database,
+    noted_server,
+    prepare_template,
+    running_server,
+    stop_server,
+)
+from prefect_tune.storage.lease import process_start
 
 
 @pytest.fixture
@@ -53,75 +85,270 @@ def test_only_a_file_that_may_name_a_server_delays_our_own(
     assert may_be_configured() is may_be
 
 
-class TestWithoutAConfiguredServer:
-    @pytest.fixture(autouse=True)
-    def _no_address(self):
-        from prefect.settings import PREFECT_API_URL, temporary_settings
+@pytest.fixture
+def no_address(own_home) -> Iterator[Path]:
+    """That home, where no server is configured."""
+    with temporary_settings(restore_defaults={PREFECT_API_URL}):
+        yield own_home
 
-        with temporary_settings(restore_defaults={PREFECT_API_URL}):
-            yield
 
-    def test_the_last_user_stops_it(self, own_home) -> None:
-        with local_server() as first:
-            noted = server_of(own_home)
-            with self._elsewhere() as (entered, leave):
-                assert entered["url"] == first
-                assert answers(first)
-                leave.set()
+@contextmanager
+def elsewhere() -> Iterator[tuple[str, threading.Event]]:
+    """Another user of the same home, in a thread of its own: what it got, and its leave."""
+    entered, is_in, leave = [], threading.Event(), threading.Event()
+
+    def use() -> None:
+        with temporary_settings(restore_defaults={PREFECT_API_URL}), local_server() as url:
+            entered.append(url)
+            is_in.set()
+            leave.wait(60)
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    assert is_in.wait(60)
+    yield entered[0], leave
+    thread.join()
+
+
+@pytest.mark.slow
+def test_a_server_is_shared_and_its_last_user_stops_it(no_address) -> None:
+    with local_server() as first:
+        noted = server_of(no_address)
+        with elsewhere() as (url, leave):
+            assert url == first
             assert answers(first)
-        assert server_of(own_home) is None
-        assert not is_alive(noted["pid"])
+            leave.set()
+        assert answers(first)
+    assert server_of(no_address) is None
+    assert not is_alive(noted["pid"])
 
-    def test_one_that_was_left_up_is_shared_and_stopped_by_the_next(self, own_home) -> None:
-        with local_server(keep=True) as url:
-            pass
+
+@pytest.mark.slow
+@pytest.mark.full
+def test_one_that_was_left_up_is_shared_and_one_that_was_killed_is_replaced(no_address) -> None:
+    with local_server(keep=True) as url:
+        pass
+    assert answers(url)
+    noted = server_of(no_address)
+    with local_server(keep=True) as again:
+        assert again == url
+    process = psutil.Process(noted["pid"])
+    family = [*process.children(recursive=True), process]
+    for member in family:
+        member.kill()
+    psutil.wait_procs(family)
+    with local_server() as url:
         assert answers(url)
-        noted = server_of(own_home)
-        with local_server() as again:
-            assert again == url
-        assert not is_alive(noted["pid"])
+        assert server_of(no_address)["pid"] != noted["pid"]
 
-    def test_one_that_was_killed_is_replaced(self, own_home) -> None:
-        with local_server(keep=True):
-            pass
-        noted = server_of(own_home)
-        process = psutil.Process(noted["pid"])
-        family = [*process.children(recursive=True), process]
-        for member in family:
-            member.kill()
-        psutil.wait_procs(family)
-        with local_server() as url:
-            assert answers(url)
-            assert server_of(own_home)["pid"] != noted["pid"]
 
-    def test_a_process_that_only_has_the_number_of_a_server_is_left_alone(self, own_home) -> None:
-        (own_home / "server").mkdir()
-        me = {"pid": psutil.Process().ppid(), "started": 5.0, "url": "http://127.0.0.1:9/api"}
-        (own_home / "server" / "server.json").write_text(json.dumps(me))
-        with local_server() as url:
-            assert url != me["url"]
-        assert is_alive(me["pid"])
+@pytest.mark.slow
+@pytest.mark.full
+def test_a_process_that_only_has_the_number_of_a_server_is_left_alone(no_address) -> None:
+    (no_address / "server").mkdir()
+    me = {"pid": psutil.Process().ppid(), "started": 5.0, "url": "http://127.0.0.1:9/api"}
+    (no_address / "server" / "server.json").write_text(json.dumps(me))
+    with local_server() as url:
+        assert url != me["url"]
+    assert is_alive(me["pid"])
 
-    def _elsewhere(self):
-        """Another user of the same home, in a thread of its own."""
-        from contextlib import contextmanager
 
-        @contextmanager
-        def user():
-            entered, is_in, leave = {}, threading.Event(), threading.Event()
+@pytest.mark.slow
+def test_a_new_home_gets_all_tables(tmp_path) -> None:
+    prepare_template()
+    lay_database(tmp_path)
+    with closing(sqlite3.connect(tmp_path / "prefect.db")) as connection:
+        tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+    assert {"flow_run", "task_run", "alembic_version"} <= tables
 
-            def use() -> None:
-                from prefect.settings import PREFECT_API_URL, temporary_settings
 
-                with temporary_settings(restore_defaults={PREFECT_API_URL}), local_server() as url:
-                    entered["url"] = url
-                    is_in.set()
-                    leave.wait(60)
+def test_a_database_that_is_there_stays(tmp_path) -> None:
+    (tmp_path / "prefect.db").write_text("mine")
+    lay_database(tmp_path)
+    assert (tmp_path / "prefect.db").read_text() == "mine"
 
-            thread = threading.Thread(target=use)
-            thread.start()
-            assert is_in.wait(60)
-            yield entered, leave
-            thread.join()
 
-        return user()
+def this_process(started: float | None = None) -> ServerProcess:
+    started = process_start(os.getpid()) if started is None else started
+    return ServerProcess(os.getpid(), started, "http://127.0.0.1:4242/api")
+
+
+def test_a_process_is_found_by_its_id_and_start() -> None:
+    assert this_process().find() == psutil.Process()
+    assert this_process().port == 4242
+    assert this_process(started=1.0).find() is None  # another process of that id
+
+
+def test_a_note_that_cannot_be_read_is_none(tmp_path) -> None:
+    assert noted_server(tmp_path) is None
+    (tmp_path / "server.json").write_text('{"pid": 1')
+    assert noted_server(tmp_path) is None
+    assert running_server(tmp_path) is None
+
+
+def test_a_step_of_the_clock_makes_no_server_another_one(monkeypatch) -> None:
+    noted, create_time = this_process(), psutil.Process.create_time
+    monkeypatch.setattr(psutil.Process, "create_time", lambda self: create_time(self) - 5)
+    assert noted.find() is not None
+
+
+STARTER = """
+import sys
+from pathlib import Path
+from prefect_tune.deployments.server.process import start_server
+
+start_server(Path(sys.argv[1]))
+sys.stdin.read()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.full
+@pytest.mark.timeout(50)
+def test_a_server_that_its_parent_does_not_look_after_is_stopped_at_once(tmp_path) -> None:
+    folder = tmp_path / "server"
+    folder.mkdir(mode=0o700)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", STARTER, folder], env=environment(tmp_path), stdin=subprocess.PIPE
+    )
+    try:
+        server = wait_for(lambda: noted_server(folder))
+        stop_server(folder)
+        assert psutil.Process(server.pid).status() == psutil.STATUS_ZOMBIE
+    finally:
+        parent.communicate()
+
+
+ASK = """
+url, paths, sockets = json.loads(sys.argv[1])
+for path, methods in paths.items():
+    for method in methods:
+        data = None if method == "get" else b"{}"
+        for secret in (None, "Basic " + base64.b64encode(b"prefect-tune:").decode()):
+            headers = {"Content-Type": "application/json", "Authorization": secret}
+            headers = {name: value for name, value in headers.items() if value}
+            request = urllib.request.Request(url + path, data, headers, method=method.upper())
+            try:
+                print(method, path, urllib.request.urlopen(request, timeout=30).status)
+            except urllib.error.HTTPError as error:
+                print(method, path, error.code)
+for path in sockets:
+    for protocol, token in ((None, None), ("prefect", None), ("prefect", "guess")):
+        address = url.replace("http", "ws") + path
+        try:
+            with connect(address, subprotocols=protocol and [protocol]) as socket:
+                socket.send(json.dumps({"type": "auth", "token": token}))
+                socket.send(json.dumps({"type": "filter", "filter": {}}))
+                print("socket", path, "told", socket.recv(timeout=20))
+        except (websockets.exceptions.WebSocketException, TimeoutError) as error:
+            print("socket", path, "closed", type(error).__name__)
+"""
+
+
+def asked(url: str, path: str, **headers: str) -> Any:
+    return urlopen(Request(url + path, headers=headers), timeout=30)  # noqa: S310 - our own
+
+
+def signed_in(url: str, path: str) -> Any:
+    from base64 import b64encode
+
+    basic = b64encode(SECRETS[url].encode()).decode()
+    return json.load(asked(url, path, Authorization=f"Basic {basic}"))
+
+
+def sockets(routes: Any) -> Iterator[str]:
+    """Paths of all websockets of Prefect's API."""
+    for route in routes:
+        if "WebSocket" in type(route).__name__:
+            yield route.path.replace("{work_pool_name}", "local")
+        yield from sockets(getattr(getattr(route, "original_router", route), "routes", ()))
+
+
+def test_another_user_is_told_nothing_and_changes_nothing(server) -> None:
+    from prefect.server.api.server import create_api_app
+
+    paths = {
+        path: list(methods) for path, methods in signed_in(server, "/openapi.json")["paths"].items()
+    }
+    assert len(paths) > 100
+    found = sorted(sockets(create_api_app().routes))
+    assert {"/events/in", "/events/out", "/logs/out"} < set(found)
+    imports = (
+        "import base64, encodings.idna, json, sys, urllib.request, urllib.error\n"
+        "import websockets.exceptions\n"
+        "from websockets.sync.client import connect\n"
+    )
+    shapes = {path.removeprefix("/api"): methods for path, methods in paths.items()}
+    said = run_as_other_user(imports, ASK, json.dumps([server, shapes, found])).splitlines()
+    let_in = [line for line in said if not line.endswith("401") and " closed " not in line]
+    assert let_in == ["get /health 200"] * 2 + ["get /ready 200"] * 2
+    assert sum(line.startswith("socket") for line in said) == 3 * len(found)
+
+
+def test_no_page_of_another_origin_may_read_it(server) -> None:
+    for origin, allowed in (("http://evil.example", None), (server.removesuffix("/api"),) * 2):
+        answer = asked(server, "/health", Origin=origin)
+        assert answer.headers["access-control-allow-origin"] == allowed
+
+
+@pytest.mark.full
+def test_its_owner_uses_it_from_another_shell_as_the_command_said(tmp_path) -> None:
+    home, data = tmp_path / "home", write_table(tmp_path)
+    command = ("run", data, *QUICK_OPTIONS, "--target", "target", "--trials", 1, "--workers", 1)
+    done = run(*command, "--study", "s", "--keep-server", home=home)
+    said, url = done.stdout + done.stderr, server_of(home)["url"]
+    exports = next(line for line in said.splitlines() if "export PREFECT_API_URL" in line)
+    shell = exports.partition("in another shell: ")[2]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    listing = subprocess.run(
+        ["bash", "-c", f"{shell}\nprefect flow-run ls"], check=False, timeout=120,
+        env={**environment(home), "PATH": path, "PREFECT_HOME": str(tmp_path)},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    stop_server_of(home)
+    assert listing.returncode == 0, listing.stderr
+    assert "COMPL" in listing.stdout
+    assert url.removesuffix("/api") in said
+    assert read_secret(home / "server").partition(":")[2] not in said
+
+
+@pytest.mark.full
+def test_a_command_without_the_secret_says_what_is_missing(server, tmp_path) -> None:
+    here = {**environment(tmp_path), "PREFECT_API_URL": server}
+    command = ("run", str(write_table(tmp_path)), *QUICK_OPTIONS, "--target", "target")
+    done = subprocess.run(
+        [*COMMAND, *command, "--trials", "1"], env=here, capture_output=True, text=True,
+        check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "PREFECT_API_AUTH_STRING" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_secret_is_in_one_file_and_nowhere_else(server, home) -> None:  # noqa: ARG001
+    secret = read_secret(home / "server")
+    assert len(secret) > 40
+    word = secret.partition(":")[2]
+    commands = [" ".join(p.info["cmdline"] or ()) for p in psutil.process_iter(["cmdline"])]
+    assert str(home / "server") in " ".join(commands)
+    assert word not in " ".join(commands)
+    files = [p for p in home.rglob("*") if p.is_file()]
+    assert home / "server" / "prefect.db" in files
+    holding = [p for p in files if word.encode() in p.read_bytes()]
+    assert holding == [home / "server" / "auth"]
+
+
+def test_others_can_read_no_file_of_the_server(server, home) -> None:  # noqa: ARG001
+    for path in (home / "server", *(home / "server").rglob("*")):
+        mode = path.stat().st_mode
+        assert not mode & (stat.S_IRWXG | stat.S_IRWXO), f"{path} {mode:o}"
+    assert (home / "server" / "prefect.db-wal").exists()
+
+
+def test_a_secret_that_others_could_read_is_made_anew(tmp_path) -> None:
+    first = made_secret(tmp_path)
+    assert made_secret(tmp_path) == first
+    assert (tmp_path / "auth").stat().st_mode & 0o777 == 0o600
+    (tmp_path / "auth").chmod(0o644)
+    assert made_secret(tmp_path) != first
+    assert (tmp_path / "auth").stat().st_mode & 0o777 == 0o600

@@ -8,24 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from external_clusters import cluster
+from command_line import CommandLine
 from inputs import write_table
 from processes import environment, run, run_json
+from user_spaces import PRELUDE
 
-from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
-
-SPACE = """
+SPACE = (
+    PRELUDE
+    + """
 import atexit
-import ctypes
-import os
-import signal
 import subprocess
-
-from ConfigSpace import ConfigurationSpace, Float
-from sklearn.naive_bayes import GaussianNB
-
-from prefect_tune import Algorithm, Space, Step
-from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
 
 
 def shout(text):
@@ -75,15 +67,15 @@ class Hangs(Shouts):
         ctypes.PyDLL(None).sleep(1000)  # holds the interpreter's lock
 
 
-values = ConfigurationSpace(space=[Float("var_smoothing", (1e-9, 1.0), log=True)])
-silent = Algorithm(id="silent", estimator=GaussianNB, hyperparameters=values)
-shouts = Algorithm(id="shouts", estimator=Shouts, hyperparameters=values)
-others = [Algorithm(id=c.__name__.lower(), estimator=c) for c in (Fails, Dies, Hangs)]
-space = Space("shouting", (IMPUTE, ENCODE, Step("fit model", (silent, shouts, *others))))
-shouting = Space("shouting", (IMPUTE, ENCODE, Step("fit model", (shouts,))))
+shouts = one("shouts", Shouts, SMOOTHING)
+others = [one(c.__name__.lower(), c) for c in (Fails, Dies, Hangs)]
+space = models(one("silent", GaussianNB, SMOOTHING), shouts, *others)
+shouting = models(shouts)
 """
-OURS = ("IMPORTED", "FITTING", "PREDICTING", "EXITING", "HANGING", "LAST WORDS", "step 999")
-ALGORITHMS = ("silent", "shouts", "fails", "dies", "hangs")
+)
+
+
+pytestmark = pytest.mark.slow
 
 
 class Studied:
@@ -95,7 +87,7 @@ class Studied:
         self.data = write_table(folder)
         common = (
             self.data, "--target", "target", "--space", f"{folder / 'shouting.py'}:space",
-            "--method", "random", "--seed", 5, "--trial-timeout", "15s", "--study", "s", *options,
+            "--method", "random", "--seed", 5, "--trial-timeout", "8s", "--study", "s", *options,
         )  # fmt: skip
         self.lines = run(
             "run", *common, "--trials", 8, "--json-lines", home=self.home, server=server
@@ -124,21 +116,23 @@ def studied(server, tmp_path_factory) -> Studied:
     return Studied(tmp_path_factory.mktemp("shouting"), server, "--workers", 2)
 
 
-def test_a_run_prints_its_result_and_nothing_else(studied) -> None:
-    assert studied.lines.returncode == 0, studied.lines.stderr
-    assert studied.whole.returncode == 0, studied.whole.stderr
-    assert json.loads(studied.whole.stdout)["study"] == "s"
-    numbers = [json.loads(line)["number"] for line in studied.lines.stdout.splitlines()]
-    assert sorted(numbers) == list(range(8))
-    assert set(studied.trials) == set(ALGORITHMS)
+def test_of_a_run_standard_output_is_the_result_and_nothing_else(server, tmp_path) -> None:
+    (tmp_path / "shouting.py").write_text(SPACE)
+    options = ("--target", "target", "--space", f"{tmp_path / 'shouting.py'}:shouting")
+    command = ("run", write_table(tmp_path), *options, "--method", "random", "--study", "s")
+    done = run(
+        *command, "--trials", 2, "--workers", 1, "--json", home=tmp_path / "home", server=server
+    )
+    assert json.loads(done.stdout)["study"] == "s"
+    assert "IMPORTED" in done.stderr  # by the command itself, as is said to who wrote the space
+    assert not {"FITTING", "PREDICTING"} & set(done.stderr.split())
+    shown = CommandLine(tmp_path / "home")("show", "s", "--trial", 0, "--output").stdout
+    for text in ("FITTING", "PREDICTING"):
+        assert {text, f"{text} in C", f"{text} in a child"} <= set(shown.splitlines())
+    assert "postgresql://me:***@host/db \\x1b[31m" in shown
 
 
-def test_of_trials_nothing_reaches_the_terminal(studied) -> None:
-    said = studied.lines.stderr + studied.whole.stderr
-    assert "IMPORTED" in said  # by the command itself, as is said to who wrote the space
-    assert not [word for word in OURS[1:3] + OURS[4:] if word in said]
-
-
+@pytest.mark.full
 @pytest.mark.parametrize(
     "command",
     [
@@ -160,38 +154,7 @@ def test_other_commands_do_too(studied, tmp_path, command) -> None:
     json.loads(done.stdout)
 
 
-def test_a_comparison_prints_its_result_and_nothing_else(studied, tmp_path) -> None:
-    done = run(
-        "compare", studied.data, "--target", "target", "--methods", "random,tpe", "--trials", 2,
-        "--repeats", 1, "--space", f"{studied.data.parent / 'shouting.py'}:shouting", "--json",
-        "--out", tmp_path / "curves.parquet",
-        home=tmp_path / "home", server=studied.server,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    json.loads(done.stdout)
-
-
-def test_help_is_a_result(studied) -> None:
-    assert "--output" in studied.run("show", "--help").stdout
-
-
-def test_the_output_of_a_trial_is_kept_and_shown(studied) -> None:
-    shown = studied.output("shouts")
-    lines = shown.splitlines()
-    for text in ("FITTING", "PREDICTING"):
-        assert {text, f"{text} in C", f"{text} in a child"} <= set(lines)
-    assert {"0 %", "50 %", "100 %"} <= set(lines)
-    assert "to postgresql://me:***@host/db \\x1b[31m" in lines
-    assert "IMPORTED" not in shown
-    number = studied.trials["shouts"]["number"]
-    document = studied.json("show", "s", "--trial", number, "--output")
-    assert (document["study"], document["trial"], document["is_cut"]) == ("s", number, False)
-    assert "\r50 %" in document["output"]
-    assert studied.json("show", "s", "--trial", number)["output_bytes"] == len(
-        document["output"].encode()
-    )
-
-
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("algorithm", "last"), [("fails", "step 999"), ("dies", "LAST WORDS"), ("hangs", "HANGING")]
 )
@@ -205,6 +168,7 @@ def test_a_failure_quotes_the_last_lines(studied, algorithm, last) -> None:
     assert last in studied.run("trials", "s", "--failed").stdout
 
 
+@pytest.mark.full
 def test_without_an_output_the_reason_is_told(studied) -> None:
     number = studied.trials["silent"]["number"]
     done = studied.run("show", "s", "--trial", number, "--output")
@@ -216,6 +180,7 @@ def test_without_an_output_the_reason_is_told(studied) -> None:
     assert "--trial" in refused.stderr
 
 
+@pytest.mark.full
 def test_outputs_are_private_files_that_go_with_their_study(studied, tmp_path) -> None:
     home = tmp_path / "home"
     shutil.copytree(studied.home, home)
@@ -227,48 +192,7 @@ def test_outputs_are_private_files_that_go_with_their_study(studied, tmp_path) -
     assert not [path for path in files if path.exists()]
 
 
-def test_an_older_study_has_no_outputs(studied, tmp_path) -> None:
-    from sqlalchemy import update
-
-    from prefect_tune.storage.schema import event_table
-
-    home = tmp_path / "home"
-    shutil.copytree(studied.home, home)
-    store = ArtifactStore(StoreAddress(str(home / "store")))
-    with store.database.write() as connection:
-        for event in Ledger(store.database).events("s", "tell"):
-            body = {name: value for name, value in event.body.items() if name != "output_bytes"}
-            here = event_table.c.sequence == event.sequence
-            connection.execute(update(event_table).where(here).values(body=body))
-    store.close()
-    done = run("show", "s", "--trial", 0, "--output", home=home, server=studied.server)
-    assert (done.returncode, done.stdout) == (0, "")
-    assert "version" in done.stderr
-    document = run_json("show", "s", "--trial", 0, "--output", home=home, server=studied.server)
-    assert document["output"] is None
-
-
-def test_a_retry_leaves_the_output_of_the_last_attempt(studied, tmp_path) -> None:
-    home = tmp_path / "home"
-    shutil.copytree(studied.home, home)
-    number = studied.trials["hangs"]["number"]
-    run_json(
-        "retry", "s", "--trial", number, "--trial-timeout", "20s", home=home, server=studied.server
-    )
-    arguments = ("show", "s", "--trial", number, "--output")
-    output = run_json(*arguments, home=home, server=studied.server)["output"]
-    assert output.count("HANGING") == 1
-
-
-def test_workers_of_others_send_what_their_trials_print(server, tmp_path) -> None:
-    with cluster(tmp_path / "dask", n_workers=2) as address:
-        studied = Studied(tmp_path, server, "--dask", address)
-        assert studied.whole.returncode == 0, studied.whole.stderr
-        assert "FITTING in C" in studied.output("shouts")
-        assert studied.output("dies").splitlines()[-1] == "LAST WORDS"
-        assert studied.output("hangs").splitlines()[-1] == "HANGING"
-
-
+@pytest.mark.full
 def test_a_program_that_calls_a_command_has_its_standard_output_back(studied) -> None:
     program = """
 import os

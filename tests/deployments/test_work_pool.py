@@ -4,11 +4,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from prefect_api import client_of, flow_runs
 from processes import environment
 from source_tree import ROOT
 
 
+@pytest.mark.full
 def test_a_worker_of_a_pool_runs_the_deployment(server, tmp_path) -> None:
     def prefect(*words: str) -> str:
         done = subprocess.run(

@@ -1,50 +1,34 @@
 """Members refitted side by side: a real Prefect server, real workers that die and come back."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic, sleep
 from uuid import UUID
 
 import pytest
+from flow_studies import entered, tell
 from prefect import flow
 from prefect.client.schemas.objects import TaskRun
 from prefect.runtime import flow_run
 from prefect_api import states, task_runs
-from studies import configured, context_of, store_of
+from studies import configured, context_of, store_of, with_space
+from user_spaces import PRELUDE
 from worlds import evaluation
 
 from prefect_tune.flows.refitting import member_of, refit_model, score_model
-from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.flows.study.study import Study
-from prefect_tune.flows.workers.clusters import workers_started_early
 from prefect_tune.flows.workers.dask_trials import DaskTrials
-from prefect_tune.optimizers import Budget
-from prefect_tune.storage import Ledger
 from prefect_tune.storage.key import model_record
-from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.final_model import RefitFailed
 from prefect_tune.tasks.fitting.final_scoring import LossOnTest
-from prefect_tune.tasks.problem import StudyContext, TrialLimits, algorithm_ids
-from prefect_tune.tasks.user_space import load_user_space
+from prefect_tune.tasks.problem import StudyContext, TrialLimits
 
 NAME = "side-by-side"
 GENEROUS = TrialLimits(120)
 SERVER_SECONDS = 60
 """In which a server that has much to do knows of all that has ended."""
-SPACE = """
-import os
-import signal
-from pathlib import Path
-from time import monotonic, sleep
-
-import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.tree import DecisionTreeClassifier
-
-from prefect_tune import Algorithm, Space, Step
-from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
-
+SPACE = (
+    PRELUDE
+    + """
 FOLDER = Path({folder!r})
 
 
@@ -105,44 +89,23 @@ MODELS = dict(
     one=Meeting, other=Meeting, plain=DecisionTreeClassifier, dying=Dying, broken=Broken,
     endless=Endless, greedy=Greedy,
 )
-space = Space(
-    "members",
-    (
-        IMPUTE,
-        ENCODE,
-        Step("slow", (Algorithm(id="slow", estimator=Slow),)),
-        Step(
-            "fit model",
-            tuple(
-                Algorithm(id=id, estimator=model, fixed={{"max_depth": depth, "random_state": 0}})
-                for depth, (id, model) in enumerate(MODELS.items(), 1)
-            ),
-        ),
+space = models(
+    *(
+        one(id, model, max_depth=depth, random_state=0)
+        for depth, (id, model) in enumerate(MODELS.items(), 1)
     ),
+    before=(Step("slow", (one("slow", Slow),)),),
 )
 """
-
-
-@pytest.fixture(scope="module")
-def workers(server: str) -> Iterator[None]:  # noqa: ARG001 - flows go there
-    with workers_started_early(2, None):
-        yield
+)
 
 
 @pytest.fixture
-def context(workers: None, tmp_path: Path) -> StudyContext:  # noqa: ARG001
+def context(workers, tmp_path: Path) -> StudyContext:  # noqa: ARG001 - refits run there
     """A study of a space whose steps leave notes in the folder."""
     (tmp_path / "meeting").mkdir()
-    context, code = context_of(tmp_path), SPACE.format(folder=str(tmp_path))
-    space = load_user_space(code, "space.py:space")
-    problem = replace(
-        context.problem,
-        space="space.py:space",
-        space_digest=space.digest,
-        space_code=code,
-        algorithms=algorithm_ids(space),
-    )
-    return replace(context, study=NAME, problem=problem)
+    code = SPACE.format(folder=str(tmp_path))
+    return replace(with_space(context_of(tmp_path), code), study=NAME)
 
 
 def refitted(
@@ -152,24 +115,16 @@ def refitted(
 
     And the flow run that fitted it.
     """
-    plan = StudyPlan(
-        source=Source("table.csv", target="target"), data_name="table", problem=context.problem,
-        folds=3, holdout=None, test_size=0.2, positive=None, chance_loss=40.0, method="random",
-    )  # fmt: skip
-    ledger = Ledger(store_of(context).database)
-    ledger.create_study(NAME, plan.problem.to_json(), plan.to_json())
 
     @flow(persist_result=False)
     def fit() -> tuple[list[LossOnTest], UUID]:
         flow_run_id = UUID(str(flow_run.id))
         with (
-            Study.opened(store_of(context), NAME, plan) as study,
+            entered(context, NAME) as study,
             DaskTrials.started(context, flow_run_id, limits) as running,
         ):
             for model in models:
-                query = configured(context, slow="slow", fit_model=model)
-                study.optimizer._propose = lambda *_, query=query: query  # type: ignore[method-assign]
-                study.tell(study.start(study.ask(Budget())).ended(evaluation(10.0)))
+                tell(study, evaluation(10.0), configured(context, slow="slow", fit_model=model))
             weighted = [(trial, 1 / len(models)) for trial in study.trials.values()]
             refit_model(study, running, context, weighted)
             if len(models) > 1:
@@ -211,6 +166,7 @@ def test_members_are_fitted_side_by_side_and_a_prefix_that_they_share_once(
     assert len(model.weights) == 2
 
 
+@pytest.mark.full
 def test_a_member_whose_worker_dies_is_fitted_once_more(context, tmp_path) -> None:
     done, flow_run_id = refitted(context, "dying", "plain")
     assert (tmp_path / "died").exists()
@@ -219,24 +175,21 @@ def test_a_member_whose_worker_dies_is_fitted_once_more(context, tmp_path) -> No
     assert settled_task_runs(flow_run_id)
 
 
+@pytest.mark.full
 def test_the_trial_of_a_member_that_cannot_be_fitted_is_named(context) -> None:
-    expected = r"^trial 1 could not be fitted .*: fit model: ValueError: not on these rows$"
-    with pytest.raises(RefitFailed, match=expected):
+    with pytest.raises(RefitFailed, match=r"^trial 1 "):
         refitted(context, "plain", "broken", "plain")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("model", "limits", "expected"),
     [
-        (
-            "endless",
-            TrialLimits(1.5),
-            r"took more than 4.5 s \(3 times the limit of a trial, raise it with --trial-timeout\)",
-        ),
-        ("greedy", TrialLimits(120, 10**9), r"took .* GB of memory, more than 1 GB \(.*-memory\)"),
+        ("endless", TrialLimits(1.5), r"4.5 s .* --trial-timeout"),
+        ("greedy", TrialLimits(120, 10**9), "more than 1 GB"),
     ],
 )
 @pytest.mark.parametrize("others", [(), ("plain",)])
 def test_a_refit_is_held_to_limits(context, model, limits, expected, others) -> None:
-    with pytest.raises(RefitFailed, match=rf"^refit of trial 0: {expected}$"):
+    with pytest.raises(RefitFailed, match=rf"^refit of trial 0: .*{expected}"):
         refitted(context, model, *others, limits=limits)

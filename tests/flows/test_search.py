@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from observing import Heard
 from worlds import mixed_space
 
-from prefect_tune.flows.progress import CurvePoint, IncumbentCurve, Progress, RunningTrial
+from prefect_tune.flows.progress import CurvePoint, IncumbentCurve, RunningTrial
 from prefect_tune.flows.search import search
 from prefect_tune.flows.study.plan import StopRule
 from prefect_tune.flows.study.replayed import StudyTrials
@@ -206,28 +207,6 @@ def _ended(trial: Trial, fate: str) -> Ended:
     return Ended(trial, None, CRASHED)
 
 
-@dataclass
-class Heard:
-    """An observer that remembers."""
-
-    notes: list[str] = field(default_factory=list)
-    trials: list[Trial] = field(default_factory=list)
-    ticks: list[Progress] = field(default_factory=list)
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-    def warn(self, text: str) -> None:
-        self.note(text)
-
-    def ended(self, trial: Trial, progress: Progress) -> None:
-        assert progress.n_trials > 0
-        self.trials.append(trial)
-
-    def tick(self, progress: Progress) -> None:
-        self.ticks.append(progress)
-
-
 class Pace:
     """A server that falls behind for some looks, after so many task runs."""
 
@@ -285,10 +264,6 @@ def test_followers_see_what_runs_the_phase_of_the_method_what_is_left_and_the_in
     assert last.curve == (CurvePoint(1, 1.0),)
 
 
-def test_the_task_run_of_a_trial_is_told_with_it() -> None:
-    assert Searched(trials=3).study.task_runs == ["run 0", "run 1", "run 2"]
-
-
 def test_the_others_do_not_wait_for_a_slow_trial() -> None:
     done = Searched({(0, 1): "hangs"}, seconds=6)
     assert [t.number for t in done.study.told] == [1, 2, 3, 4, 5, 6]
@@ -329,13 +304,6 @@ def test_trials_that_are_run_again_have_more_time_than_before_unless_the_user_se
     assert not done.heard.notes
 
 
-def test_a_retry_says_that_what_keeps_up_in_a_race_is_not_finished() -> None:
-    trials = [Trial(0, replace(QUERY, folds=1)), Trial(1, QUERY)]
-    done = Searched(study=WrittenStudy(trials=StudyTrials(trials), race=True), only=[0, 1])
-    said = "all are run again; 1 of them ran a part of the evaluation, and what keeps up goes on"
-    assert done.reason == f"{said} when the study does"
-
-
 def test_time_is_held_back_for_what_comes_after_and_asked_for_when_it_is_near() -> None:
     study, asked = WrittenStudy(), []
 
@@ -346,11 +314,6 @@ def test_time_is_held_back_for_what_comes_after_and_asked_for_when_it_is_near() 
     arguments: Any = (study, WrittenPool(study), StopRule(seconds=100), Pace(), Heard())
     assert search(*arguments, reserve=reserve) == "the time is spent"
     assert (study.spent, min(asked)) == (93.0, 90.0)
-
-
-def test_no_trial_is_started_when_the_time_is_spent_already() -> None:
-    done = Searched(study=WrittenStudy(spent=5.0), seconds=5)
-    assert (done.reason, done.study.n_asked) == ("the time is spent", 0)
 
 
 def test_trials_that_wait_are_run_before_new_ones_are_asked_for() -> None:

@@ -11,7 +11,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not shutil.which("chromium"), reason="needs a browser"),
 ]
-CONTROLS = "a[href]:visible, button:visible, summary:visible, [tabindex='0']:visible"
 
 
 def violations(page) -> list[str]:
@@ -37,7 +36,7 @@ def dark(page) -> Iterator[None]:
     switch.click()
 
 
-def test_the_report_of_a_real_study_answers_on_its_first_screen(reported) -> None:
+def test_the_report_of_a_study_answers_on_its_first_screen(reported) -> None:
     page = reported.page
     answers = page.locator(".answer")
     assert answers.count() == 5
@@ -52,69 +51,7 @@ def test_the_report_of_a_real_study_answers_on_its_first_screen(reported) -> Non
     assert reported.asked_for == [page.url]
 
 
-def test_pointing_at_a_bar_shows_its_value(made_up) -> None:
-    figure = made_up.page.locator("#figure-time-steps")
-    figure.scroll_into_view_if_needed()
-    box = figure.locator(".bars path").first.bounding_box()
-    made_up.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    shown = figure.locator(".hovertext")
-    shown.wait_for()
-    assert "fit model: made 9 times in 50s" in shown.text_content()
-
-
-def test_the_legend_hides_a_trace_and_shows_it_again(made_up) -> None:
-    figure = made_up.page.locator("#figure-time-steps")
-    legend = figure.locator(".legend button", has_text="saved by the cache")
-    bars = figure.locator(".trace.bars")
-    assert bars.count() == 2
-    legend.click()
-    assert legend.get_attribute("aria-pressed") == "false"
-    assert bars.count() == 1
-    legend.press("Enter")
-    assert bars.count() == 2
-
-
-def test_light_and_dark_are_those_of_the_system_until_the_reader_chooses(made_up) -> None:
-    page = made_up.page
-    switch = page.get_by_role("button", name="Dark mode")
-
-    def seen() -> tuple[str, str, str]:
-        return (
-            page.locator("html").get_attribute("data-theme"),
-            page.evaluate("getComputedStyle(document.body).backgroundColor"),
-            page.evaluate("document.querySelector('#figure-time-steps .ytick text').style.fill"),
-        )
-
-    light = seen()
-    page.emulate_media(color_scheme="dark")
-    wait_for_theme(page, "dark")
-    dark_one = seen()
-    assert (light[0], dark_one[0]) == ("light", "dark")
-    assert light[1] != dark_one[1]
-    assert light[2] != dark_one[2]
-    switch.click()
-    assert seen() == light
-    page.emulate_media(color_scheme="light")
-    wait_for_theme(page, "light")
-    switch.click()
-    assert seen() == dark_one
-    switch.click()
-    assert seen() == light
-
-
-def test_a_command_is_copied(made_up) -> None:
-    from playwright.sync_api import expect
-
-    page = made_up.page
-    first = page.locator(".next .copy").first
-    first.click()
-    expect(first).to_have_text("Copied")
-    page.context.grant_permissions(["clipboard-read"])
-    copied = page.evaluate("navigator.clipboard.readText()")
-    assert copied == page.locator(".next code").first.inner_text()
-    expect(first).to_have_text("Copy")
-
-
+@pytest.mark.full
 def test_axe_finds_no_violation_in_light_and_dark(made_up, reported) -> None:
     assert violations(reported.page) == []
     page = made_up.page
@@ -128,22 +65,7 @@ def test_axe_finds_no_violation_in_light_and_dark(made_up, reported) -> None:
     page.evaluate(unfold, False)
 
 
-def test_the_keyboard_reaches_every_control(made_up) -> None:
-    page = made_up.page
-    expected = page.locator(CONTROLS).count()
-    page.evaluate(
-        """() => {
-            window.reached = new Set();
-            document.activeElement?.blur();
-            document.addEventListener('focusin', (event) => window.reached.add(event.target));
-        }"""
-    )
-    for _ in range(expected + 5):
-        page.keyboard.press("Tab")
-    assert expected > 40
-    assert page.evaluate("window.reached.size") >= expected
-
-
+@pytest.mark.full
 @pytest.mark.parametrize("which", ["made_up", "reported"])
 def test_a_phone_needs_no_scrolling_sideways(which, request) -> None:
     page = request.getfixturevalue(which).page
@@ -154,6 +76,7 @@ def test_a_phone_needs_no_scrolling_sideways(which, request) -> None:
     page.set_viewport_size(before)
 
 
+@pytest.mark.full
 def test_paper_has_all_figures_in_its_width_and_in_light(made_up) -> None:
     page = made_up.page
     page.evaluate(
@@ -173,6 +96,7 @@ def test_paper_has_all_figures_in_its_width_and_in_light(made_up) -> None:
     assert len(re.findall(rb"/Type\s*/Page\b", pdf)) >= 5
 
 
+@pytest.mark.full
 def test_nothing_of_a_nasty_name_was_run_nor_asked_for(made_up) -> None:
     made_up.page.mouse.wheel(0, 20_000)
     made_up.page.wait_for_timeout(100)

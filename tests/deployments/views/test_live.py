@@ -1,18 +1,44 @@
-"""A line for each trial of a study that runs."""
+"""What a terminal shows of a study that runs: it fits, and nothing in it is markup."""
 
+import io
+import json
+import os
+import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
-from io import BytesIO, TextIOWrapper
+from io import BytesIO, StringIO, TextIOWrapper
+from typing import Any
 
+import pyte
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from rich.table import Table
 from worlds import mixed_space
 
+from prefect_tune.deployments.views import (
+    artifact,
+    console,
+    study,
+)
+from prefect_tune.deployments.views import (
+    artifact as store,
+)
+from prefect_tune.deployments.views import (
+    trial as trials,
+)
+from prefect_tune.deployments.views.console import PlainConsole, bold, line
 from prefect_tune.deployments.views.live import observer_for
-from prefect_tune.flows.progress import Progress
+from prefect_tune.deployments.views.live_lines import LiveLines
+from prefect_tune.flows.progress import CurvePoint, Progress, RunningTrial
+from prefect_tune.flows.text import shown
 from prefect_tune.optimizers import Evaluation, Query, Trial
 from prefect_tune.optimizers.space.configuration import default_configuration
 
 QUERY = Query(default_configuration(mixed_space(), ("unit", "svm")))
+
+
 PROGRESS = Progress(
     study="s", metric="error", unit="percent", n_trials=5, n_failed=1, n_running=2, trials_total=9,
     seconds=3.0, seconds_total=None, incumbent=None, cache_hits=4, seconds_saved=2.0,
@@ -20,7 +46,7 @@ PROGRESS = Progress(
 
 
 @pytest.fixture
-def line(capsys):
+def live_line(capsys):
     def shown(query: Query, progress: Progress) -> str:
         trial = Trial(4, query).started().ended(Evaluation(0.5, cost_seconds=2.0))
         with observer_for(quiet=False, json_lines=False) as observer:
@@ -30,22 +56,26 @@ def line(capsys):
     return shown
 
 
-def test_a_full_trial_is_one_of_the_trials_in_all(line) -> None:
-    said = line(QUERY, PROGRESS)
+def test_a_full_trial_is_one_of_the_trials_in_all(live_line) -> None:
+    said = live_line(QUERY, PROGRESS)
     assert said.startswith("trial   4  0.5        2.0s  unit > svm  |  5/9 trials · 1 failed")
 
 
-def test_a_stretch_says_of_what_it_is_and_stopped_ones_are_counted_apart(line) -> None:
-    said = line(replace(QUERY, folds=1), replace(PROGRESS, n_stopped=3, n_begun=2, can_go_on=True))
+def test_a_stretch_says_of_what_it_is_and_stopped_ones_are_counted_apart(live_line) -> None:
+    said = live_line(
+        replace(QUERY, folds=1), replace(PROGRESS, n_stopped=3, n_begun=2, can_go_on=True)
+    )
     assert "unit > svm  (folds 1)  |  " in said
     assert "2/9 configurations begun · 5 trials, 3 in part · 1 failed" in said
 
 
-def test_the_best_one_says_of_what_it_is(line) -> None:
+def test_the_best_one_says_of_what_it_is(live_line) -> None:
     best = Trial(2, replace(QUERY, subset=0.125)).started().ended(Evaluation(12.5))
-    assert "|  best error 12.5 % (subset 1/8) · " in line(QUERY, replace(PROGRESS, incumbent=best))
+    assert "|  best error 12.5 % (subset 1/8) · " in live_line(
+        QUERY, replace(PROGRESS, incumbent=best)
+    )
     whole = Trial(2, QUERY).started().ended(Evaluation(12.5))
-    assert "|  best error 12.5 % · " in line(QUERY, replace(PROGRESS, incumbent=whole))
+    assert "|  best error 12.5 % · " in live_line(QUERY, replace(PROGRESS, incumbent=whole))
 
 
 @pytest.mark.parametrize(("encoding", "is_live"), [("ascii", False), ("utf-8", True)])
@@ -61,3 +91,195 @@ def test_a_terminal_without_utf_8_gets_plain_lines(monkeypatch, encoding, is_liv
     written = screen.getvalue()
     assert (b"trial   4" in written) is not is_live  # a live view scrolls only incumbents by
     assert (b"\x1b[" in written) is is_live
+    seen = pyte.Screen(80, 24)
+    pyte.ByteStream(seen).feed(written.replace(b"\n", b"\r\n"))
+    assert any("5/9 trials" in row for row in seen.display) is not is_live  # nothing of it is left
+
+
+PATH = ("aggregate", "keep_sparse", "none", "none", "gradient_boosting")
+
+
+SHOWN = "aggregate > keep_sparse > gradient_boosting"
+
+
+STEPS = ("construct features", "impute", "fit model")
+
+
+def progress(n_running: int = 2) -> Progress:
+    running = tuple(
+        RunningTrial(20 + i, PATH, 3.0 + 7 * i, 30.0, STEPS[i % 3], i % 3) for i in range(n_running)
+    )
+    losses = ((2, 48.0), (20, 12.0), (60, 9.2), (100, 8.667))
+    return Progress(
+        study="s", metric="error", unit="percent", n_trials=18, n_failed=2, n_running=n_running,
+        trials_total=40, seconds=120.0, seconds_total=600.0, cache_hits=123, seconds_saved=44.0,
+        incumbent=Trial(19, QUERY).started().ended(Evaluation(8.667)), running=running,
+        n_stopped=7, n_begun=20, can_go_on=True, phase="expected improvement per second",
+        seconds_left=95.0, curve=tuple(CurvePoint(*point) for point in losses),
+    )  # fmt: skip
+
+
+def drawn(
+    of: Progress, columns: int = 140, lines: int = 30, *failures: str, later: float = 0.0
+) -> list[str]:
+    now = [0.0]
+    live = LiveLines(clock=lambda: now[0])
+    live.show(of)
+    for failure in failures:
+        live.fail(failure)
+    now[0] = later
+    file = StringIO()
+    PlainConsole(file=file, width=columns, height=lines, highlight=False).print(live)
+    return file.getvalue().splitlines()
+
+
+def test_a_running_trial_has_its_step_its_seconds_its_share_of_the_limit_and_its_path() -> None:
+    lines = drawn(progress())
+    assert lines[0].startswith("best error 8.667 % · 20/40 configurations begun")
+    assert lines[2:] == [
+        "trial  21  impute, fold 1                 10s  ███░░░░░ of 30s  " + SHOWN,
+        "trial  20  construct features, fold 0    3.0s  █░░░░░░░ of 30s  " + SHOWN,
+    ]
+
+
+def test_the_curve_the_end_and_the_phase_stand_below_the_header() -> None:
+    status = drawn(progress())[1]
+    assert status.startswith("48 █")
+    assert status.endswith("▁▁ 8.67 · done in about 1m35s · expected improvement per second")
+    assert "done in" not in drawn(replace(progress(), seconds_left=480.0))[1]  # time ends it
+    assert "done in" not in drawn(replace(progress(), seconds_left=None))[1]
+
+
+@pytest.mark.parametrize("columns", [20, 60, 200])
+@pytest.mark.parametrize("lines", [2, 3, 5, 50])
+@pytest.mark.parametrize("n_running", [0, 1, 16])
+def test_any_terminal_has_room_for_them(columns, lines, n_running) -> None:
+    seen = drawn(progress(n_running), columns, lines, "trial   7  failed  " + 30 * "no rows ")
+    assert 1 <= len(seen) < max(lines, 2)
+    assert all(len(line) <= columns for line in seen)
+
+
+def test_of_many_trials_the_longest_running_are_shown_and_the_others_counted() -> None:
+    seen = drawn(progress(16), 60, 10, "trial   7  failed  no rows")
+    assert [line[:9] for line in seen if line.startswith("trial")] == [
+        f"trial  {number}" for number in (35, 34, 33, 32)
+    ] + ["trial   7"]
+    assert seen[-2] == "and 12 more"
+
+
+def test_nothing_of_it_is_markup_or_steers_the_terminal() -> None:
+    seen = drawn(progress(), 100, 30, "trial 1 failed [bold]x[/bold] \x1b[2Jgone\nand so on")
+    assert seen[-1] == r"trial 1 failed [bold]x[/bold] \x1b[2Jgone and so on"
+
+
+TEXTS = [
+    "[/x]",
+    "[nan]",
+    "[bold]",
+    "[link=file:///etc]a[/link]",
+    "\x1b[2J\x1b]0;owned\x07",
+    "\x9b2J",
+]
+
+
+TEXTS += [":smile:", "a\rb", "\u202egnp.exe", "postgresql://ann:secret@db/tune"]
+
+
+@contextmanager
+def printed(*views: Any) -> Any:
+    """What views print to a terminal, colours and all."""
+    out = io.StringIO()
+    with pytest.MonkeyPatch.context() as patched:
+        plain = PlainConsole(
+            file=out, force_terminal=True, highlight=False, soft_wrap=True, width=2_000
+        )
+        for view in (console, *views):
+            patched.setattr(view, "CONSOLE", plain)
+        yield out
+
+
+def lines(out: io.StringIO) -> str:
+    """Without the styles that are our own."""
+    return out.getvalue().replace("\x1b[1m", "").replace("\x1b[0m", "").replace("\x1b[1;", "")
+
+
+@given(st.text())
+@example("[/x]")
+def test_what_is_shown_can_be_seen_and_nothing_else(text: str) -> None:
+    with printed() as out:
+        console.CONSOLE.print(text)
+        console.CONSOLE.print(line("  ", text, bold(text)))
+        table = Table(text or "-")
+        table.add_row(text)
+        console.CONSOLE.print(table)
+    said = lines(out)
+    assert "\x1b" not in said
+    assert "\r" not in said
+    for part in shown(text).split("\n"):
+        assert part.expandtabs() in said or part in said
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_studies_and_trials_named_by_others_are_shown_as_they_are(text: str) -> None:
+    failure = {"step": text, "fold": 0, "message": text, "cost_seconds": 1.0}
+    row = {
+        "number": 1,
+        "state": "failed",
+        "evaluation": None,
+        "failure": failure,
+        "query": {"configuration": {"a": {"algorithm": text}}, "folds": None, "subset": 1.0},
+    }
+    with printed(trials, study, artifact, store) as out:
+        trials.print_trials([row])
+        study.print_studies(
+            [
+                {
+                    "study": text, "state": text, "method": text, "metric": text,
+                    "incumbent": None, "n_trials": 1, "n_failed": 0, "data": text,
+                }
+            ]
+        )  # fmt: skip
+        artifact.print_contents(
+            {"name": text, "size_bytes": 1, "url": text},
+            {"shape": [1, 1], "columns": {text: {}}, "rows": [[text]], "columns_not_shown": 0},
+        )
+        artifact.print_contents(
+            {"name": text, "size_bytes": 1, "url": text},
+            {"type": text, "fitted": {text: text}},
+        )
+    said = lines(out)
+    assert said.count(shown(text)) >= 13
+    assert "\x1b" not in said
+    assert "\x9b" not in said
+    assert "secret" not in said
+
+
+def test_json_holds_no_password(capsys: pytest.CaptureFixture[str]) -> None:
+    from prefect_tune.deployments.commands.output import print_json
+
+    print_json({"url": "postgresql://ann:secret@db/tune", "mail": "a@b"})
+    document = json.loads(capsys.readouterr().out)
+    assert document == {"url": "postgresql://ann:***@db/tune", "mail": "a@b"}
+
+
+PROGRAM = """
+from prefect_tune.deployments.views.console import CONSOLE
+from prefect_tune.deployments.views.console import echo
+from prefect_tune.deployments.views.result_stream import result_apart
+
+with result_apart():
+    echo("café ▁█")
+    CONSOLE.print("café ▁█")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("encoding", "line"), [("ascii", b"caf? ??"), ("utf-8", "café ▁█".encode())]
+)
+def test_characters_that_the_encoding_lacks_become_question_marks(encoding, line) -> None:
+    variables = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=variables, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stdout.splitlines()) == (0, [line, line]), done.stderr

@@ -76,18 +76,25 @@ def test_the_header_is_what_hugging_face_reads() -> None:
 
 def test_columns_and_numbers_are_listed_and_what_steers_markdown_is_escaped() -> None:
     text = card()
-    assert "Predicts the number `price` from 2 columns of a table." in text
     assert r"| a\|b \<i\>\* | number | 0.1% | 0 to 2.5 |" in text
-    assert (
-        "| `kind` | category (text) |  | `a`, `b`, `c`, `d`, `e`, `f`, `g`, `h` and 2 more |"
-        in text
-    )
+    assert "`h` and 2 more |" in text
     assert "| 1 to 2 | 5 | 0.5 | 0.25 |" in text
-    assert "| the model on the test rows | 0.25 | 20 |" in text
+    assert "| 0.25 | 20 |" in text
     assert "| fit model | `ridge` | `alpha=0.3333` |" in text
-    assert "best single trial (4) on the test rows" not in text
-    assert "stratified by tenth of the target" in text
-    assert "[prefect-tune 0.1.0](https://pypi.org/project/prefect-tune/) searched for it" in text
+    assert "best single trial (4) on" not in text
+    assert "prefect-tune 0.1.0" in text
+    assert "| python | 3.12.1 |" in text
+    assert "Fairness" in text
+    bounded = {"quantity": "latency_us", "bound": 50.0, "measured": {4: 31.25}}
+    limited = card(constraints=[bounded])
+    assert "| `latency_us` | 50 | 4 | 31.25 |" in limited
+    member = {**FACTS["model"]["members"][0], "balanced": True}
+    assert "(trial 4)" in card(model={"members": [member]}).split("## Limits")[1]
+    data = {"kind": "events", "columns": [], "codes": 12, "patients": 40}
+    target = {"name": None, "kind": "classes", "classes": ["case", "control"]}
+    events = card(data=data, target=target)
+    assert "`case`, `control`" in events
+    assert "pipeline_tag" not in header_of(events)
 
 
 def test_of_an_ensemble_its_losses_stand_beside_those_of_the_best_trial() -> None:
@@ -97,42 +104,25 @@ def test_of_an_ensemble_its_losses_stand_beside_those_of_the_best_trial() -> Non
     text = card(
         model={"kind": "greedy", "members": members}, losses={"held_out": 0.15, "test": 0.21}
     )
-    assert "The model is an ensemble of 2 pipelines" in text
-    assert "| the model on the test rows | 0.21 | 20 |" in text
-    assert "| best single trial (4) on the test rows | 0.25 | 20 |" in text
-    assert "| the ensemble on the held-out rows that it was chosen on | 0.15 | 80 |" in text
+    rows = [line.split(" | ")[1:] for line in text.splitlines() if line.startswith("| ")]
+    found = {tuple(row) for row in rows if row}
+    assert {("0.15", "80 |"), ("0.21", "20 |"), ("0.25", "20 |")} <= found
     assert text.index("Trial 5, weight 75.0%") < text.index("Trial 4, weight 25.0%")
-
-
-def test_constraints_are_shown_with_what_was_measured() -> None:
-    text = card(constraints=[{"quantity": "latency_us", "bound": 50.0, "measured": {4: 31.25}}])
-    assert "| `latency_us` | 50 | 4 | 31.25 |" in text
-    assert "Fairness, speed and size were not measured" not in text
-    assert "Fairness, speed and size were not measured" in card()
 
 
 @pytest.mark.parametrize(
     ("loading", "said"),
     [
         ({}, "prefect-tune is not needed."),
-        (
-            {"own_classes": ["Picky"], "carries_code": True},
-            "go with it as code: prefect-tune is not needed, but Python must be 3.11.",
-        ),
-        ({"own_classes": ["Picky"], "format": "skops"}, "which must be installed."),
+        ({"own_classes": ["Picky"], "carries_code": True}, "Python must be 3.11."),
+        ({"own_classes": ["Picky"], "format": "skops"}, "must be installed."),
+        ({"format": "skops", "trusted": ["a.B"]}, 'trusted = [\n    "a.B",\n]\n'),
     ],
 )
 def test_what_loading_takes_is_said(loading, said) -> None:
     assert said in card(loading=loading)
-
-
-def test_a_skops_file_has_the_line_that_loads_it() -> None:
-    text = card("model.skops", loading={"format": "skops", "trusted": ["a.B"]})
-    assert (
-        'trusted = [\n    "a.B",\n]\nmodel = skops.io.load("model.skops", trusted=trusted)' in text
-    )
-    assert "Reading the file runs nothing" in text
-    assert "skops" in header_of(text)["tags"]
+    of_skops = card("m.skops", loading={"format": "skops"})
+    assert "skops" in header_of(of_skops)["tags"]
 
 
 def test_what_people_wrote_of_its_use_is_kept() -> None:
@@ -150,49 +140,16 @@ def test_what_people_wrote_of_its_use_is_kept() -> None:
     assert again == card(former=again)
 
 
-def test_the_command_that_starts_the_study_anew_is_quoted() -> None:
-    text = card(command=("prefect-tune", "run", "my houses.csv", "--target", "price"))
-    assert "```sh\nprefect-tune run 'my houses.csv' --target price\n```" in text
-    assert "```sh" not in card()
-
-
-def test_versions_are_those_of_the_search_where_they_are_known() -> None:
-    header = "| package | version |\n| --- | --- |"
-    assert f"Of the packages that searched:\n\n{header}\n| python | 3.12.1 |" in card()
-    facts = {**FACTS, "versions": {}}
-    assert "| python | 3.11.7 |" in model_card(facts, "model.pkl")
-
-
-def test_models_of_events_say_who_reads_events() -> None:
-    data = {"kind": "events", "columns": [], "codes": 12, "patients": 40}
-    target = {"name": None, "kind": "classes", "classes": ["case", "control"]}
-    text = card(data=data, target=target)
-    assert "Predicts one of `case`, `control` from the events of a patient up to a time" in text
-    assert "`prefect-tune predict` takes them from files" in text
-    assert "pipeline_tag" not in header_of(text)
-
-
-def test_the_command_has_no_password() -> None:
-    words = ("prefect-tune", "run", "https://ann:hidden@host/a.csv", "--test", "s3://k:hidden@b/c")
-    text = card(command=words)
-    assert "hidden" not in text
-    assert "https://ann:***@host/a.csv" in text
-
-
-def test_no_word_of_the_command_ends_its_block() -> None:
+def test_no_word_of_the_command_ends_its_block_and_none_is_a_password() -> None:
     target = "price\n```\n<script>alert(1)</script>\r````\u2028## Limits"
-    text = card(command=("prefect-tune", "run", "houses.csv", "--target", target))
+    words = ("prefect-tune", "run", "https://ann:hidden@host/a b.csv", "--target", target)
+    text = card(command=words)
     tokens = MarkdownIt().parse(text)
     blocks = [token.content for token in tokens if token.type == "fence" and token.info == "sh"]
     assert len(blocks) == 1
     assert blocks[0].count("\n") == 1
     assert "<script>" in blocks[0]
+    assert "'https://ann:***@host/a b.csv'" in blocks[0]
     assert not any(token.type == "html_block" for token in tokens)
-
-
-def test_probabilities_of_balanced_classes_are_said_to_be_none_of_these_rows() -> None:
-    member = FACTS["model"]["members"][0]
-    members = [{**member, "balanced": True}, {**member, "trial": 9, "balanced": False}]
-    limits = card(model={"members": members}).split("## Limits")[1]
-    assert "balance in training (trial 4)" in limits
-    assert "balance in training" not in card()
+    assert "hidden" not in text
+    assert "```sh" not in card()

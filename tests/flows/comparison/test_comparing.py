@@ -1,7 +1,6 @@
 """Comparisons of methods: a real Prefect server, real worker processes."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,8 @@ from prefect_tune.flows import comparing
 from prefect_tune.flows.comparing import compare
 from prefect_tune.flows.comparison import replicate
 from prefect_tune.flows.comparison.standings import CURVE_COLUMNS
-from prefect_tune.flows.study.study import Study, StudyFailed
-from prefect_tune.flows.workers.dask_trials import DaskTrials, Ended
-from prefect_tune.flows.workers.roster import NoWorkers
-from prefect_tune.optimizers.space.wording import UnknownName
+from prefect_tune.flows.study.study import Study
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
-from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.trial.evaluate import TrialOutcome
-from prefect_tune.tasks.worker.dask_runner import LeanDaskTaskRunner
 
 pytestmark = pytest.mark.usefixtures("server")
 
@@ -64,7 +57,7 @@ class Compared:
 
 
 @pytest.fixture(scope="module")
-def compared(server, tmp_path_factory) -> Compared:  # noqa: ARG001 - flows go there
+def compared(workers, tmp_path_factory) -> Compared:  # noqa: ARG001 - flows go there
     return Compared(tmp_path_factory.mktemp("compared"))
 
 
@@ -151,52 +144,11 @@ def test_a_finished_comparison_starts_nothing_and_says_the_same(compared, monkey
     assert compare(**again) == compared.outcome
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"methods": "random"}, "two methods or more"),
-        ({"methods": "random,random"}, "random is there twice"),
-        ({"methods": "random,tpe:x"}, "write METHOD:NAME=VALUE"),
-        ({"repeats": 0}, "--repeats 0: must be at least 1"),
-        ({"trials": None}, "name --budget, for instance --budget 2m"),
-        ({"budget": "1m"}, "and not both"),
-        ({"name": "a b"}, "--name 'a b"),
-        ({"out": "/nowhere/x.parquet"}, "--out /nowhere/x.parquet: cannot be written"),
-    ],
-)
-def test_bad_input_is_named_before_any_work(tmp_path, changes, message) -> None:
-    parameters = {
-        "data": str(write_table(tmp_path)), "target": "target", "methods": "random,tpe",
-        "trials": 1, "store": str(tmp_path / "store"), "name": "bad",
-        "out": str(tmp_path / "x.parquet"),
-    }  # fmt: skip
-    with pytest.raises(BadInput, match=message):
-        compare(**{**parameters, **changes})
-    if (tmp_path / "store").exists():
-        store = ArtifactStore(StoreAddress(parameters["store"]))
-        assert Ledger(store.database).study_names() == []
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"trial_timeout": "7s"}, "has --trial-timeout its default, and cannot be continued with"),
-        ({"no_cache": True}, "the comparison has a cache"),
-        ({"folds": 5}, "has --folds 3, and cannot be continued with 5"),
-        ({"seed": 3}, "has --seed 0"),
-        ({"drop": ["a"]}, "was made with other data .*; choose another --name"),
-    ],
-)
-def test_what_would_make_runs_unequal_cannot_change(compared, changes, message) -> None:
-    with pytest.raises(BadInput, match=message):
-        compare(**{**compared.parameters, **changes})
-
-
 BUDGET_SECONDS = 6.0
 
 
 @pytest.fixture(scope="module")
-def timed(server, tmp_path_factory) -> dict[str, Any]:  # noqa: ARG001 - flows go there
+def timed(workers, tmp_path_factory) -> dict[str, Any]:  # noqa: ARG001 - flows go there
     """A comparison at equal time, and what it came to at first."""
     folder = tmp_path_factory.mktemp("timed")
     parameters = {
@@ -207,6 +159,7 @@ def timed(server, tmp_path_factory) -> dict[str, Any]:  # noqa: ARG001 - flows g
     return {"parameters": parameters, "outcome": compare(**parameters)}
 
 
+@pytest.mark.full
 def test_runs_of_equal_time_are_looked_at_by_their_seconds(timed) -> None:
     for stage in timed["outcome"]["fractions"]:
         assert all(m["seconds"] <= stage["fraction"] * BUDGET_SECONDS for m in stage["methods"])
@@ -214,100 +167,3 @@ def test_runs_of_equal_time_are_looked_at_by_their_seconds(timed) -> None:
         assert method["trials"] > 0
         assert method["seconds"] > 0.5 * BUDGET_SECONDS
         assert method["median_test_loss"] < 50
-
-
-def test_a_comparison_is_extended_by_methods_and_repeats(timed) -> None:
-    parameters = timed["parameters"]
-    ledger = Ledger(ArtifactStore(StoreAddress(parameters["store"])).database)
-    before = {name: ledger.events(name) for name in ledger.study_names()}
-    wider = compare(**{**parameters, "methods": "random", "budget": None})
-    assert {name: ledger.events(name) for name in before} == before
-    assert {m["method"] for m in wider["methods"]} == {"flash", "smac", "random"}
-    assert wider["budget_seconds"] == BUDGET_SECONDS
-
-
-def test_an_incumbent_that_could_not_be_scored_is_scored_later(tmp_path, monkeypatch) -> None:
-    parameters = {
-        "data": str(write_table(tmp_path)), "target": "target", "methods": "random,tpe",
-        "repeats": 1, "trials": 1, "space": "small", "name": "u", "workers": 1,
-        "store": str(tmp_path / "store"), "out": str(tmp_path / "x.parquet"),
-    }  # fmt: skip
-
-    def no_worker(*_: Any, **__: Any) -> None:
-        raise RuntimeError("no worker came back")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(DaskTrials, "run", no_worker)
-        unscored = compare(**parameters)
-    assert [m["median_test_loss"] for m in unscored["methods"]] == [None, None]
-    assert all(m["median_loss"] is not None for m in unscored["methods"])
-    scored = compare(**parameters)
-    assert all(m["median_test_loss"] < 60 for m in scored["methods"])
-
-
-def test_a_run_whose_worker_cannot_go_on_takes_another(tmp_path, monkeypatch) -> None:
-    collect, unfit = DaskTrials.collect, []
-
-    def collect_lost(running: DaskTrials, seconds: float) -> list[Ended]:
-        """As if the first worker to answer had lost the store."""
-        ended = collect(running, seconds)
-        if ended and ended[0].outcome and not unfit:
-            unfit.append(ended[0].outcome.worker)
-            lost = TrialOutcome(None, None, 1, "the store is away", unfit[0])
-            return [replace(ended[0], outcome=lost), *ended[1:]]
-        assert all(e.outcome is None or e.outcome.worker not in unfit for e in ended)
-        return ended
-
-    monkeypatch.setattr(DaskTrials, "collect", collect_lost)
-    outcome = compare(
-        data=str(write_table(tmp_path)), target="target", methods="random,tpe", trials=2,
-        repeats=1, space="small", name="l", store=str(tmp_path / "store"), workers=2,
-        race=False, out=str(tmp_path / "x.parquet"),
-    )  # fmt: skip
-    assert len(unfit) == 1
-    assert all(m["median_test_loss"] is not None for m in outcome["methods"])
-    ledger = Ledger(ArtifactStore(StoreAddress(str(tmp_path / "store"))).database)
-    for study in ledger.study_names():
-        assert [t["state"] for t in ledger.trials(study)] == ["complete"] * 2
-
-
-def test_a_comparison_ends_when_no_worker_can_go_on(tmp_path, monkeypatch) -> None:
-    collect = DaskTrials.collect
-
-    def collect_lost(running: DaskTrials, seconds: float) -> list[Ended]:
-        ended = collect(running, seconds)
-        return [
-            replace(e, outcome=TrialOutcome(None, None, 1, "the store is away", e.outcome.worker))
-            for e in ended
-        ]
-
-    monkeypatch.setattr(DaskTrials, "collect", collect_lost)
-    with pytest.raises(NoWorkers, match=r"the store is away|no worker can go on"):
-        compare(
-            data=str(write_table(tmp_path)), target="target", methods="random,tpe", trials=2,
-            repeats=1, space="small", name="l", store=str(tmp_path / "store"), workers=2,
-            out=str(tmp_path / "x.parquet"),
-        )  # fmt: skip
-
-
-def test_a_comparison_without_a_completed_trial_fails(tmp_path, monkeypatch) -> None:
-    submit = LeanDaskTaskRunner.submit_lean
-
-    def submit_nonsense(runner, task, parameters, workers=None):
-        return submit(runner, task, {**parameters, "query": {}}, workers)
-
-    monkeypatch.setattr(LeanDaskTaskRunner, "submit_lean", submit_nonsense)
-    with pytest.raises(StudyFailed, match="ended without a completed trial"):
-        compare(
-            data=str(write_table(tmp_path)), target="target", methods="random,tpe", trials=1,
-            repeats=1, space="small", store=str(tmp_path / "store"), workers=1,
-            out=str(tmp_path / "x.parquet"),
-        )  # fmt: skip
-
-
-def test_an_unknown_option_of_a_method_is_named(tmp_path) -> None:
-    with pytest.raises(UnknownName, match="option of method 'random'"):
-        compare(
-            data=str(write_table(tmp_path)), target="target", methods="tpe,random:x=1", trials=1,
-            store=str(tmp_path / "store"), out=str(tmp_path / "x.parquet"),
-        )  # fmt: skip

@@ -1,26 +1,47 @@
-"""Options are stated once: the flow's parameters and the command's options are the same."""
+"""Options are stated once, and read from the command line, forms and printed commands."""
 
 import inspect
+from dataclasses import replace
+from functools import cache
 from typing import Any, get_args
 
 import click
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from prefect.exceptions import SignatureMismatchError
 from prefect.utilities.callables import parameter_schema
 from prefect.utilities.schema_tools.validation import ValidationError, validate
 
 from prefect_tune.deployments.command import main
+from prefect_tune.deployments.commands.run import run
 from prefect_tune.flows.comparing import compare
 from prefect_tune.flows.preparation.options import COMPARE_OPTIONS, OPTIONS
-from prefect_tune.flows.study.ensemble_rule import ENSEMBLE_KINDS
-from prefect_tune.flows.study.plan import TaskRuns
+from prefect_tune.flows.preparation.settings import (
+    TuneSettings,
+    parse_assignment,
+    write_assignments,
+)
+from prefect_tune.flows.study.command import DEFAULT_SPACES, continue_command, run_command
+from prefect_tune.flows.study.ensemble_rule import ENSEMBLE_KINDS, EnsembleRule
+from prefect_tune.flows.study.plan import StopRule, StudyPlan, TaskRuns
+from prefect_tune.flows.text import format_bytes, parse_bytes, parse_seconds
 from prefect_tune.flows.tuning import tune
 from prefect_tune.optimizers import METHODS
+from prefect_tune.optimizers.method import Method
+from prefect_tune.optimizers.registry import _METHODS
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.catalogue import spaces
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.data.formats.registry import FORMATS
+from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.objective.metric import metric_named
+from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
+from prefect_tune.tasks.problem import Problem
 
 KINDS = {"text": "str", "whole": "int", "number": "float", "texts": "list", "switch": "bool"}
+
+
 OUTPUT = {"as_json", "json_lines", "quiet", "keep_server", "report"}
 
 
@@ -56,12 +77,20 @@ def property_of(name: str, flow=tune) -> dict[str, Any]:
 
 
 HAVE_VALUES = ("data", "drop_missing_target", "no_cache")
+
+
 """Parameters whose default is a value."""
+
+
+@cache
+def schema_of(flow) -> dict[str, Any]:
+    found: dict[str, Any] = parameter_schema(flow).model_dump_for_openapi()
+    return found
 
 
 def accepts(name: str, value: Any) -> bool:
     try:
-        validate({name: value}, parameter_schema(tune).model_dump_for_openapi(), True)
+        validate({name: value}, schema_of(tune), True)
     except ValidationError:
         return False
     return True
@@ -132,3 +161,184 @@ def test_an_option_that_is_gone_is_ignored_in_a_deployment_and_an_error_in_a_cal
 
 def test_the_metrics_to_choose_from_are_metrics() -> None:
     assert all(metric_named(name).name == name for name in OPTIONS["metric"].known)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("n=3", 3),
+        ("n=0.5", 0.5),
+        ("n=true", True),
+        ("n=null", None),
+        ("n=paper", "paper"),
+        ("n=", ""),
+        ("n=a=b", "a=b"),
+        ('n={"a": [1]}', {"a": [1]}),
+    ],
+)
+def test_a_value_is_json_where_it_reads_as_such(text, value) -> None:
+    assert parse_assignment(text) == ("n", value)
+
+
+@pytest.mark.parametrize("text", ["", "n", "=3", "1n=3", "n m=3"])
+def test_another_form_is_refused(text) -> None:
+    with pytest.raises(ValueError, match="write NAME=VALUE"):
+        parse_assignment(text)
+
+
+def test_what_is_written_is_parsed_back() -> None:
+    values = {"a": 1, "b": "paper", "c": None, "d": 0.5, "e": False}
+    assert dict(map(parse_assignment, write_assignments(values))) == values
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90s", 90), ("30m", 1800), ("1h30m", 5400), ("2d", 172_800), ("1.5h", 5400), ("1h 5s", 3605)],
+)
+def test_durations_are_read_with_their_units(text, seconds) -> None:
+    assert parse_seconds(text, "budget") == seconds
+
+
+@pytest.mark.parametrize("text", ["", "30", "m", "30 minutes", "-5m", "0s", "1h30", "5x"])
+def test_what_is_no_duration_is_refused_with_an_example(text) -> None:
+    with pytest.raises(BadInput, match=f"--budget {text}"):
+        parse_seconds(text, "budget")
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("10GB", 10**10), ("500MB", 5 * 10**8), ("1.5kb", 1500), ("12B", 12)]
+)
+def test_sizes_are_read_with_their_units(text, size) -> None:
+    assert parse_bytes(text, "cache-budget") == size
+
+
+@pytest.mark.parametrize("text", ["", "10", "GB", "10 gigabytes", "-1GB"])
+def test_what_is_no_size_is_refused_with_an_example(text) -> None:
+    with pytest.raises(BadInput, match=f"--cache-budget {text}"):
+        parse_bytes(text, "cache-budget")
+
+
+@given(st.integers(0, 10**15))
+def test_shown_sizes_are_near_what_they_are(size) -> None:
+    assert parse_bytes(format_bytes(size), "x") == pytest.approx(size, rel=0.06, abs=1)
+
+
+def settings_of(**given: object) -> TuneSettings:
+    return TuneSettings.parse({**dict.fromkeys(OPTIONS), "data": "table.csv", **given})
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (None, None),
+        (8, EnsembleRule("greedy", 8)),
+        ("8", EnsembleRule("greedy", 8)),  # as the command line gives it
+        ("greedy", EnsembleRule("greedy")),
+        ("agnostic", EnsembleRule("agnostic")),
+        ("auto", EnsembleRule("auto")),
+        ("single", EnsembleRule("single")),
+        (1, EnsembleRule("single")),
+    ],
+)
+def test_a_number_is_of_picks_and_a_word_is_a_kind(given, expected) -> None:
+    assert settings_of(ensemble=given).ensemble == expected
+
+
+@pytest.mark.parametrize("given", [0, -3, "0", "many", "Auto", "2.5", ""])
+def test_anything_else_is_refused_with_what_would_be_right(given) -> None:
+    with pytest.raises(BadInput, match=rf"--ensemble {given}: ") as refused:
+        settings_of(ensemble=given)
+    remedy = "name a whole number from 1, or single, greedy, agnostic or auto"
+    assert refused.value.remedy == remedy
+
+
+def test_the_help_says_which_methods_end_in_an_ensemble_of_their_own(monkeypatch) -> None:
+    default = OPTIONS["ensemble"].help.split("[default: ")[1]
+    assert default.startswith("auto for flash, admm, smac, tpe without constraints; agnostic for")
+    assert default.endswith("single otherwise]")
+    method = Method(name="many", purpose="Many.", implementation="a:B", ensemble="agnostic")
+    monkeypatch.setitem(_METHODS, "many", method)
+    assert "agnostic for esmbo, ers, many; " in OPTIONS["ensemble"].help
+
+
+PLAIN = StudyPlan(
+    source=Source("my table.csv", target="target"),
+    data_name="table",
+    problem=Problem("data", "split", "modern", "digest", "error", seed=0),
+    folds=3,
+    holdout=None,
+    test_size=0.2,
+    positive=None,
+    chance_loss=50.0,
+    method="flash",
+    stop_rule=StopRule(seconds=600.0),
+    race=True,
+)
+
+
+FULL = replace(
+    PLAIN,
+    source=Source(
+        "table.csv", target="it's", format="table", test="later.csv", group="patient",
+        drop=("a b", "c"), categorical=("d",), drop_missing_target=True,
+    ),
+    problem=Problem("data", "split", "small", "digest", "neg_log_loss", seed=7),
+    folds=None,
+    holdout=0.25,
+    test_size=None,
+    positive="yes",
+    method="tpe",
+    options={"n_startup": 5, "variant": "paper"},
+    stop_rule=StopRule(trials=9, seconds=90.5),
+    trial_seconds=20.0,
+    trial_memory_bytes=2_000_000_000,
+    bounds=(
+        QuantityBound(Quantity("disparate_impact", "age", (20.0, 40.5, 60.0), "auroc"), 0.1),
+        QuantityBound(Quantity("latency_us"), 50.0),
+    ),
+    ensemble=EnsembleRule("greedy", 8),
+    use_cache=False,
+    epochs=27,
+    race=False,
+    start_from="known.json",
+)  # fmt: skip
+
+
+def parsed(words: list[str]) -> TuneSettings:
+    assert words[:2] == ["prefect-tune", "run"]
+    given = dict(run.make_context("run", words[2:], main.make_context("", ["run"])).params)
+    parameters: dict[str, Any] = {name: given[name] for name in OPTIONS}
+    parameters["option"] = dict(text.split("=") for text in parameters["option"])
+    for name in ("drop", "categorical", "constraint"):
+        parameters[name] = list(parameters[name]) or None
+    return TuneSettings.parse(parameters)
+
+
+def test_of_a_study_with_defaults_only_what_it_learns_from_is_said() -> None:
+    words = ["prefect-tune", "run", "my table.csv", "--target", "target", "--study", "s"]
+    assert run_command(PLAIN, "s") == words
+
+
+def test_every_option_comes_back() -> None:
+    found = parsed(run_command(FULL, "s"))
+    for field in ("test_size", "folds", "holdout", "positive", "bounds", "ensemble", "stop_rule",
+                  "trial_seconds", "trial_memory_bytes", "use_cache", "epochs", "race", "method",
+                  "start_from", "metric", "space", "seed"):  # fmt: skip
+        assert getattr(found, field) == getattr(FULL, field), field
+    assert found.study == "s"
+    assert found.options == {"n_startup": "5", "variant": "paper"}
+    assert replace(found.source, aside=()) == FULL.source
+
+
+def test_the_default_spaces_are_those_of_the_catalogue() -> None:
+    assert set(spaces.DEFAULT_SPACES.values()) == DEFAULT_SPACES
+
+
+def test_going_on_names_the_data_and_totals_and_nothing_that_could_not_change() -> None:
+    words = ["prefect-tune", "run", "my table.csv", "--target", "target", "--study", "s"]
+    assert continue_command(PLAIN, "s") == words
+    found = parsed(continue_command(FULL, "s"))
+    assert (found.source.drop, found.stop_rule) == (FULL.source.drop, FULL.stop_rule)
+    assert found.use_cache is False
+    for field in ("space", "method", "metric", "seed", "folds", "holdout", "epochs", "race"):
+        assert getattr(found, field) is None, field

@@ -17,6 +17,8 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.problem import Problem
 
+pytestmark = pytest.mark.slow
+
 Parameters = dict[str, Any]
 
 MINE = """

@@ -1,4 +1,4 @@
-"""Studies that evaluated anything end with a model: flows, a server and workers, all real."""
+"""Studies that evaluated anything end with a model, whatever users' estimators do."""
 
 from pathlib import Path
 from typing import Any
@@ -7,35 +7,21 @@ import numpy as np
 import pandas as pd
 import pytest
 from command_line import CommandLine
+from finished.searched import searched
 from inputs import table, write_table
+from user_spaces import PRELUDE
 
-from prefect_tune.deployments.estimator.pipeline_search import PipelineSearch
-from prefect_tune.flows.progress import observed_by
 from prefect_tune.flows.study.predict import final_model
 from prefect_tune.flows.study.study import StudyFailed
 from prefect_tune.flows.study.summary import summarize
 from prefect_tune.flows.tuning import tune
-from prefect_tune.flows.workers.clusters import workers_started_early
 from prefect_tune.storage import ArtifactStore, StoreAddress
 
-pytestmark = pytest.mark.usefixtures("server", "workers")
+pytestmark = pytest.mark.slow
 
-SPACE = """
-import os
-import signal
-import threading
-from time import sleep
-
-import numpy as np
-from ConfigSpace import ConfigurationSpace, Float, Integer
-from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.linear_model import LogisticRegression
-from sklearn.neural_network import MLPClassifier
-from sklearn.tree import DecisionTreeClassifier
-
-from prefect_tune import Algorithm, Flags, Space, Step
-from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
-
+SPACE = (
+    PRELUDE
+    + """
 N_TRAINING = 120
 '''Rows of 150, without the test part: more than any fold trains on.'''
 
@@ -69,15 +55,6 @@ class Turned(DecisionTreeClassifier):
         super().__setstate__({**state, "classes_": state["classes_"][::-1]})
 
 
-class Deep(DecisionTreeClassifier):
-    '''Is nested too deeply for pickle.'''
-
-    def fit(self, X, y):
-        self.nested_ = []
-        for _ in range(100_000):
-            self.nested_ = [self.nested_]
-        return super().fit(X, y)
-
 
 class Lambda(DecisionTreeClassifier):
     '''Needs cloudpickle.'''
@@ -88,30 +65,25 @@ class Lambda(DecisionTreeClassifier):
 
 
 class Partly(DecisionTreeClassifier):
-    '''Cannot be fitted on all training rows.'''
+    '''Does not get over all training rows.'''
+
+    def end(self):
+        raise ValueError("too many rows")
 
     def fit(self, X, y):
         if len(X) == N_TRAINING:
-            raise ValueError("too many rows")
+            self.end()
         return super().fit(X, y)
 
 
-class Dying(DecisionTreeClassifier):
-    '''Kills its worker when it is fitted on all training rows.'''
-
-    def fit(self, X, y):
-        if len(X) == N_TRAINING:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().fit(X, y)
+class Greedy(Partly):
+    def end(self):
+        raise MemoryError("no room")
 
 
-class Greedy(DecisionTreeClassifier):
-    '''Has no memory for all training rows.'''
-
-    def fit(self, X, y):
-        if len(X) == N_TRAINING:
-            raise MemoryError("no room")
-        return super().fit(X, y)
+class Dying(Partly):
+    def end(self):
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Blind(DecisionTreeClassifier):
@@ -121,15 +93,6 @@ class Blind(DecisionTreeClassifier):
         if (np.asarray(X) == 1000).any():
             raise ValueError("out of range")
         return super().predict(X)
-
-
-class Slow(DecisionTreeClassifier):
-    '''Takes its time in each fold, so that ten of them take longer than the study may.'''
-
-    def fit(self, X, y):
-        if len(X) < N_TRAINING:
-            sleep(4)
-        return super().fit(X, y)
 
 
 class Unlocked(TransformerMixin, BaseEstimator):
@@ -143,97 +106,63 @@ class Unlocked(TransformerMixin, BaseEstimator):
         return X
 
 
-def one(name, estimator, *space, **fixed):
-    return Algorithm(
-        id=name, estimator=estimator, fixed=fixed,
-        hyperparameters=ConfigurationSpace(space=space), flags=Flags(stochastic=True),
-    )
-
-
-def models(*algorithms):
-    return Space("own", (IMPUTE, ENCODE, Step("fit model", algorithms)))
-
-
-depth = Integer("max_depth", (2, 20), default=5)
-stump = one("stump", DecisionTreeClassifier, max_depth=1, max_features=1)
-locked = models(one("better", Locked, depth), stump)
-one_way = models(one("better", OneWay, depth), stump)
-forgetful = models(one("better", Forgetful, depth), stump)
-turned = models(one("better", Turned, depth), stump)
-deep = models(one("better", Deep, depth), stump)
-partly = models(one("better", Partly, depth), stump)
-dying = models(one("better", Dying, depth), stump)
-greedy = models(one("better", Greedy, depth), stump)
-lambdas = models(one("better", Lambda, depth))
-blind = models(one("better", Blind, depth))
-unlocked = Space(
-    "own",
-    (IMPUTE, ENCODE, Step("pass", (one("pass", Unlocked),)), Step("fit model", (stump,))),
+stump = one("stump", DecisionTreeClassifier, seeded=True, max_depth=1, max_features=1)
+before_stump = (Locked, OneWay, Forgetful, Turned, Partly, Greedy, Dying)
+globals().update(
+    {c.__name__.lower(): models(one("better", c, DEPTH, seeded=True), stump) for c in before_stump},
+    **{c.__name__.lower(): models(one("better", c, DEPTH, seeded=True)) for c in (Lambda, Blind)},
 )
-rate = Float("learning_rate_init", (1e-3, 0.1), log=True, default=0.01)
-slow = models(one("slow", Slow, depth))
-networks = models(one("network", MLPClassifier, rate, hidden_layer_sizes=[8], batch_size=2))
+unlocked = models(stump, before=(Step("pass", (one("pass", Unlocked, seeded=True),)),))
 """
+)
 
 
-class Notes:
-    """An observer that keeps what it is told."""
+class Place:
+    """A folder with a table, the spaces and a home, in which studies are searched."""
 
-    def __init__(self) -> None:
-        self.texts: list[str] = []
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.home = folder, folder / "home"
+        (folder / "own.py").write_text(SPACE)
+        self.parameters: dict[str, Any] = {
+            "data": str(write_table(folder)), "target": "target", "ensemble": "single",
+        }  # fmt: skip
+        self.command = CommandLine(self.home)
 
-    def note(self, text: str) -> None:
-        self.texts.append(text)
+    def search(self, space: str, **changed: Any) -> dict[str, Any]:
+        """The summary of a study of one of the spaces."""
+        searched(self.home, **{**self.parameters, "space": self.named(space), **changed})
+        return self.summary
 
-    def warn(self, text: str) -> None:
-        self.note(text)
+    def named(self, space: str) -> str:
+        return f"{self.folder}/own.py:{space}" if space in SPACE.lower() else space
 
-    def ended(self, *_: Any) -> None: ...
+    @property
+    def store(self) -> ArtifactStore:
+        return ArtifactStore(StoreAddress(str(self.home / "store")))
 
-    def tick(self, *_: Any) -> None: ...
+    @property
+    def summary(self) -> dict[str, Any]:
+        return summarize(self.store, "s")
 
+    def said(self, *command: object) -> str:
+        done = self.command(*command)
+        assert done.exit_code == 0, done.stderr
+        return " ".join(done.stdout.split())
 
-@pytest.fixture(scope="module")
-def workers(server: str) -> Any:  # noqa: ARG001 - flows go there
-    with workers_started_early(2, None):
-        yield
+    def written(self) -> dict[str, str]:
+        """What `show`, a report and a model card say."""
+        self.said("report", "s", "--out", self.folder / "r.html")
+        self.said("export", "s", self.folder / "m.pkl")
+        texts = {name: (self.folder / name).read_text() for name in ("r.html", "m.md")}
+        return {"show": self.said("show", "s"), **texts}
 
 
 @pytest.fixture
-def given(tmp_path: Path) -> dict[str, Any]:
-    (tmp_path / "own.py").write_text(SPACE)
-    return {
-        "data": str(write_table(tmp_path)), "target": "target", "method": "random", "race": False,
-        "ensemble": "single", "workers": 2, "store": str(tmp_path / "store"), "study": "s",
-    }  # fmt: skip
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
 
 
-def run(given: dict[str, Any], space: str, **changed: Any) -> tuple[dict[str, Any], list[str]]:
-    """The summary of a study, and its notes."""
-    own = f"{Path(given['data']).parent / 'own.py'}:{space}"
-    with observed_by(notes := Notes()):
-        return tune(**{**given, "space": own, **changed}), notes.texts
-
-
-def model_of(given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    return final_model(ArtifactStore(StoreAddress(given["store"])), given["study"])
-
-
-@pytest.mark.parametrize(
-    ("space", "reason"),
-    [
-        ("locked", "cannot pickle"),
-        ("one_way", "one way"),
-        ("forgetful", "tree_"),
-        ("turned", "predicts other values"),
-        ("deep", "deep recursion"),
-        ("partly", "too many rows"),
-        ("dying", "worker process died"),
-        ("greedy", "no room"),
-    ],
-)
-def test_the_next_best_that_can_be_kept_is_the_model(given, space, reason) -> None:
-    summary, notes = run(given, space, trials=12)
+def assert_next_best(place: Place, summary: dict[str, Any], reason: str) -> None:
     assert summary["state"] == "complete"
     best = summary["incumbent"]
     assert best["configuration"]["fit model"]["algorithm"] == "better"
@@ -241,145 +170,91 @@ def test_the_next_best_that_can_be_kept_is_the_model(given, space, reason) -> No
     assert summary["instead_of"]["trials"] == [best["trial"]]
     assert reason in summary["instead_of"]["reason"]
     assert len(summary["instead_of"]["failures"]) <= 3
-    assert any(reason in note for note in notes)
     assert summary["test_loss"] is not None
-    model, about = model_of(given)
+    model, about = final_model(place.store, "s")
     assert about["trial"] == summary["model_trial"]["trial"]
     assert len(model.predict(table().drop(columns="target"))) == 150
 
 
-def test_what_pickle_refuses_is_kept_by_cloudpickle(given, tmp_path, monkeypatch) -> None:
-    summary, _ = run(given, "lambdas", trials=2)
-    assert summary["instead_of"] is None
-    monkeypatch.chdir(tmp_path)
-    command = CommandLine(tmp_path)
-    store = ("--store", given["store"])
-    table().drop(columns="target").to_csv("new.csv", index=False)
-    assert command.json("predict", "s", "new.csv", "--out", "p.csv", *store)["rows"] == 150
-    assert command("export", "s", "model.pkl", *store).exit_code == 0
-
-
-def test_a_step_that_cannot_be_pickled_is_fitted_whenever_it_is_needed(given) -> None:
-    """Its trials count. Only a model cannot be made of them."""
-    with pytest.raises(StudyFailed, match=r"ended without a model.*pass: .* cannot pickle"):
-        run(given, "unlocked", trials=1)
-    store = ArtifactStore(StoreAddress(given["store"]))
-    assert summarize(store, "s")["n_failed"] == 0
-    assert "cannot pickle" in summarize(store, "s")["no_model"]
-    assert run(given, "locked", study="other", trials=3)[0]["no_model"] is None
-
-
 @pytest.mark.parametrize(
-    ("metric", "reason"), [("roc_auc_ovr", "no row of class maybe"), ("error", "out of range")]
+    ("space", "reason"),
+    [
+        ("locked", "cannot pickle"),
+        ("turned", "predicts other values"),
+        ("partly", "too many rows"),
+        pytest.param("oneway", "one way", marks=pytest.mark.full),
+        pytest.param("forgetful", "tree_", marks=pytest.mark.full),
+        pytest.param("greedy", "no room", marks=pytest.mark.full),
+    ],
 )
-def test_an_undefined_test_loss_leaves_the_model(
-    given, tmp_path, monkeypatch, metric, reason
-) -> None:
-    if metric == "roc_auc_ovr":
-        frame = table()
-        frame.loc[frame["c"] > 0.5, "target"] = "maybe"
-        frame.to_csv(given["data"], index=False)
-    rows = table(40, seed=1)
-    rows.assign(a=rows["a"] if metric == "roc_auc_ovr" else 1000.0).to_csv(
-        tmp_path / "test.csv", index=False
-    )
-    test = str(tmp_path / "test.csv")
-    summary, notes = run(given, "blind", trials=2, metric=metric, test=test, test_size=None)
+def test_the_next_best_that_can_be_kept_is_the_model(place, space, reason) -> None:
+    assert_next_best(place, place.search(space, trials=12), reason)
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("server")
+def test_the_next_best_is_the_model_where_the_best_kills_its_worker(place) -> None:
+    own = {**place.parameters, "space": place.named("dying"), "study": "s", "workers": 2}
+    store = str(place.home / "store")
+    summary = tune(**own, method="random", race=False, trials=12, store=store)
+    assert_next_best(place, summary, "worker process died")
+
+
+def test_what_pickle_refuses_is_kept_by_cloudpickle(place) -> None:
+    assert place.search("lambda", trials=1)["instead_of"] is None
+    new, out = place.folder / "new.csv", place.folder / "p.csv"
+    table().drop(columns="target").to_csv(new, index=False)
+    assert place.command.json("predict", "s", new, "--out", out)["rows"] == 150
+    place.said("export", "s", place.folder / "m.pkl")
+
+
+def test_a_step_that_cannot_be_pickled_is_fitted_whenever_it_is_needed(place) -> None:
+    """Its trials count. Only a model cannot be made of them."""
+    with pytest.raises(StudyFailed, match="cannot pickle"):
+        place.search("unlocked", trials=1)
+    assert place.summary["n_failed"] == 0
+
+
+def test_an_undefined_test_loss_leaves_the_model_and_is_said(place) -> None:
+    test = place.folder / "test.csv"
+    table(40, seed=1).assign(a=1000.0).to_csv(test, index=False)
+    summary = place.search("blind", trials=1, test=str(test))
     assert summary["test_loss"] is None
-    assert reason in summary["test_loss_undefined"]
-    assert any(reason in note for note in notes)
-    monkeypatch.chdir(tmp_path)
-    command, store = CommandLine(tmp_path), ("--store", given["store"])
-    assert reason in " ".join(command("show", "s", *store).stdout.split())
-    assert reason in command.json("show", "s", *store)["test_loss_undefined"]
-    assert command("report", "s", "--out", "r.html", *store).exit_code == 0
-    assert reason in Path("r.html").read_text()
-    assert command("export", "s", "m.pkl", *store).exit_code == 0
-    assert reason in Path("m.md").read_text()
+    assert "out of range" in summary["test_loss_undefined"]
+    assert all("out of range" in text for text in place.written().values())
 
 
-def test_a_negative_target_leaves_a_metric_of_logarithms_undefined(given, tmp_path) -> None:
+def test_a_negative_target_leaves_a_metric_of_logarithms_undefined(place) -> None:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.normal(size=(150, 3)), columns=["a", "b", "c"])
-    frame["target"] = np.exp(frame["a"])
-    frame.to_csv(given["data"], index=False)
-    frame.assign(target=-2.0).to_csv(tmp_path / "test.csv", index=False)
-    summary = tune(
-        **{**given, "test": str(tmp_path / "test.csv"), "metric": "neg_mean_squared_log_error",
-           "space": "regression", "trials": 4}
+    frame.assign(target=np.exp(frame["a"])).to_csv(place.parameters["data"], index=False)
+    frame.assign(target=-2.0).to_csv(place.folder / "test.csv", index=False)
+    summary = place.search(
+        "regression", test=str(place.folder / "test.csv"), metric="neg_mean_squared_log_error",
+        trials=1,
     )  # fmt: skip
     assert summary["test_loss"] is None
-    assert "less than or equal to -1" in summary["test_loss_undefined"]
+    assert "-1" in summary["test_loss_undefined"]
 
 
-PARTIAL: dict[str, dict[str, Any]] = {
-    "halving": {
-        "method": "halving", "race": None, "folds": 10, "budget": "20s", "space": "own.py:slow",
-    },
-    "race": {"race": True, "folds": 10, "budget": "20s", "space": "own.py:slow"},
-    "bapi": {"method": "bapi", "race": None, "epochs": 1000, "budget": "8s", "workers": 1,
-             "space": "own.py:networks"},
-}  # fmt: skip
+PARTIAL: dict[str, Any] = {"method": "halving", "option": {"fidelity": "folds"}, "trials": 3}
 
 
-def search_partially(given: dict[str, Any], kind: str, **more: Any) -> dict[str, Any]:
-    """Run a study whose budget ends during partial evaluations."""
-    changed = {**PARTIAL[kind], **more}
-    folder = Path(given["data"]).parent
-    space = changed["space"]
-    changed["space"] = f"{folder}/{space}" if ".py" in space else space
-    return tune(**{**given, **changed})
-
-
-@pytest.mark.parametrize("kind", PARTIAL)
-def test_the_best_partial_evaluation_is_the_model_where_none_is_full(
-    given, tmp_path, monkeypatch, kind
-) -> None:
-    summary = search_partially(given, kind)
-    assert summary["state"] == "complete"
-    assert summary["n_trials"] == summary["n_stopped"] + summary["n_failed"]
+def test_the_best_partial_evaluation_is_the_model_where_none_is_full(place) -> None:
+    summary = place.search("small", **PARTIAL, constraint=["model_size_bytes<=1e9"])
+    assert summary["n_trials"] == summary["n_stopped"]
     assert summary["model_is_partial"]
     assert summary["model_trial"]["trial"] == summary["incumbent"]["trial"]
-    assert summary["model_trial"]["fidelity"]
+    assert summary["model_trial"]["constraints"]["model_size_bytes"] <= 1e9
     assert summary["test_loss"] is not None
-    monkeypatch.chdir(tmp_path)
-    command, store = CommandLine(tmp_path), ("--store", given["store"])
     fidelity = summary["model_trial"]["fidelity"]
-    assert f"the best partial one, trial {summary['model_trial']['trial']} ({fidelity})" in (
-        " ".join(command("show", "s", *store).stdout.split())
-    )
-    table().drop(columns="target").to_csv("new.csv", index=False)
-    assert command.json("predict", "s", "new.csv", "--out", "p.csv", *store)["rows"] == 150
-    assert command("export", "s", "m.pkl", *store).exit_code == 0
-    assert fidelity in Path("m.md").read_text()
-    assert command("report", "s", "--out", "r.html", *store).exit_code == 0
-    assert fidelity in Path("r.html").read_text()
+    assert fidelity
+    assert all(fidelity in text for text in place.written().values())
 
 
-@pytest.mark.parametrize(("most", "is_met"), [(10**9, True), (10, False)])
-def test_a_partial_evaluation_is_the_model_only_within_the_constraints(given, most, is_met) -> None:
-    limits = [f"model_size_bytes<={most}"]
-    if is_met:
-        summary = search_partially(given, "halving", constraint=limits)
-        assert summary["model_is_partial"]
-        assert summary["model_trial"]["constraints"]["model_size_bytes"] <= most
-        return
-    with pytest.raises(
-        StudyFailed, match=r"none of \d+ partial evaluations? .* where 10 is allowed"
-    ):
-        search_partially(given, "halving", constraint=limits)
-    summary = summarize(ArtifactStore(StoreAddress(given["store"])), "s")
-    assert summary["incumbent"] is None
-    assert summary["model_trial"] is None
-    assert summary["nearest_infeasible"]["constraints"]["model_size_bytes"] > most
-
-
-def test_an_estimator_of_a_partial_evaluation_predicts(given) -> None:
-    frame, space = table(), f"{Path(given['data']).parent / 'own.py'}:slow"
-    search = PipelineSearch(
-        method="halving", space=space, folds=10, budget="20s", workers=1, test_size=0.2, verbose=0,
-        store=given["store"],
-    ).fit(frame.drop(columns="target"), frame["target"])  # fmt: skip
-    assert search.summary_["model_is_partial"]
-    assert len(search.predict(frame.drop(columns="target"))) == 150
-    assert search.cv_results_["fidelity"][search.best_index_]
+def test_a_partial_evaluation_is_the_model_only_within_the_constraints(place) -> None:
+    with pytest.raises(StudyFailed, match="where 10 is"):
+        place.search("small", **PARTIAL, constraint=["model_size_bytes<=10"])
+    assert place.summary["incumbent"] is None
+    assert place.summary["model_trial"] is None
+    assert place.summary["nearest_infeasible"]["constraints"]["model_size_bytes"] > 10

@@ -1,25 +1,58 @@
-"""A study's plan in JSON, and what each trial may take by it."""
+"""A study's plan, and what follows from its trials: counts, order, limits, explanations."""
 
 import json
 from dataclasses import replace
+from math import inf, nan
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from worlds import evaluation, mixed_space
 
+from prefect_tune.flows.study.documents import Standing, TrialDocument
 from prefect_tune.flows.study.ensemble_rule import ENSEMBLE_KINDS, EnsembleRule
+from prefect_tune.flows.study.explanations import most_frequent_failure, nearest_miss
+from prefect_tune.flows.study.next_best import NextBest, ranked_trials
 from prefect_tune.flows.study.plan import Execution, StopRule, StudyPlan
+from prefect_tune.flows.study.replayed import StudyTotals, StudyTrials
+from prefect_tune.flows.study.time_limit import TimeLimit
+from prefect_tune.optimizers import (
+    Choice,
+    Configuration,
+    Constraint,
+    Evaluation,
+    Failure,
+    Query,
+    StepCost,
+    Trial,
+)
+from prefect_tune.optimizers.space.configuration import default_configuration
+from prefect_tune.optimizers.space.sampling import sample_configuration
+from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.outcome import FailureKind
 from prefect_tune.storage.ledger import StoredStudy
 from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.final_model import RefitFailed
 from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
 from prefect_tune.tasks.problem import Problem
 
 names = st.text(min_size=1, max_size=8)
+
+
 seconds = st.none() | st.floats(0.1, 1e6)
+
+
 counts = st.none() | st.integers(1, 10**6)
+
+
 quantities = st.builds(
     Quantity, names, names, st.lists(st.floats(0, 99), max_size=3).map(tuple), names, names
 )
+
+
 plans = st.builds(
     StudyPlan,
     source=st.builds(
@@ -47,6 +80,8 @@ plans = st.builds(
     flow_run_id=st.none() | names,
     execution=st.builds(Execution, counts, st.none() | names),
 )
+
+
 PLAN = StudyPlan(
     source=Source("data.csv"),
     data_name="data",
@@ -81,12 +116,6 @@ def test_a_plan_that_names_a_size_or_no_ensemble_is_read_as_it_was_meant(kept, e
     assert StudyPlan.from_stored(study).ensemble == expected
 
 
-def test_where_trials_run_is_not_kept() -> None:
-    plan = replace(PLAN, execution=Execution(3, "tcp://there:8786", "misses"))
-    assert "tcp" not in json.dumps(plan.to_json())
-    assert StudyPlan.from_stored(stored(plan)).execution == Execution()
-
-
 @pytest.mark.parametrize(
     ("plan", "expected"),
     [
@@ -109,3 +138,328 @@ def test_memory_is_shared_by_the_workers_of_this_machine_alone() -> None:
     elsewhere = replace(PLAN, execution=Execution(dask="tcp://there:8786"))
     assert elsewhere.trial_limits().memory_bytes is None
     assert replace(PLAN, trial_memory_bytes=10**9).trial_limits().memory_bytes == 10**9
+
+
+CONFIGURATION = default_configuration(mixed_space(), ("unit", "svm"))
+
+
+CONSTRAINTS = (Constraint("size", 10), Constraint("time", 0))
+
+
+@st.composite
+def trials(draw: st.DrawFn) -> list[Trial]:
+    made = []
+    for number in range(draw(st.integers(0, 8))):
+        less = draw(st.sampled_from(({}, {"subset": 0.5}, {"folds": 1}, {"epochs": 2})))
+        trial = Trial(number, Query(CONFIGURATION, **less))
+        match draw(st.sampled_from(("waiting", "running", "complete", "complete", "failed"))):
+            case "running":
+                trial = trial.started()
+            case "failed":
+                trial = trial.started().failed(Failure(FailureKind.ERROR, "why", cost_seconds=0.5))
+            case "complete":
+                quantities = draw(
+                    st.dictionaries(
+                        st.sampled_from(("size", "time")), st.sampled_from((0.0, 9.0, 25.0, nan))
+                    )
+                )
+                loss = draw(st.sampled_from((1.0, 2.0, 3.0)))
+                trial = trial.started().ended(
+                    Evaluation(loss, cost_seconds=1.5, constraints=quantities)
+                )
+        made.append(trial)
+    return made
+
+
+@given(trials(), st.sampled_from(((), CONSTRAINTS[:1], CONSTRAINTS)))
+def test_the_incumbent_is_that_of_the_history(made, constraints) -> None:
+    history = History(constraints)
+    for trial in made:
+        history.record(trial)
+    standing = Standing(constraints)
+    for trial in made:
+        standing.add(TrialDocument(trial.to_json()))
+    assert _number(standing.incumbent) == _number(history.incumbent)
+    nearest = None if history.incumbent else history.nearest_infeasible
+    assert _number(standing.nearest_infeasible) == _number(nearest)
+
+
+@given(trials())
+def test_a_document_says_what_the_trial_says(made) -> None:
+    for trial in made:
+        document = TrialDocument(trial.to_json())
+        assert document.state is trial.state
+        assert document.cost_seconds == trial.cost_seconds
+        assert document.configuration == trial.query.configuration.to_json()
+        assert set(document.quantities) == set(
+            trial.evaluation.constraints if trial.evaluation else ()
+        )
+        if trial.evaluation:
+            assert -inf < document.loss == trial.loss
+
+
+def _number(trial: Trial | TrialDocument | None) -> int | None:
+    return None if trial is None else trial.number
+
+
+QUERIES = [
+    Query(sample_configuration(mixed_space(), np.random.default_rng(seed)), folds=folds)
+    for seed in range(3)
+    for folds in (None, 1)
+]
+
+
+STEPS = (
+    StepCost("scale", 0, 2.0, 0.5, hit=True, key="a"),
+    StepCost("model", 0, 4.0, 0.0, hit=False, key="b"),
+)
+
+
+STATES = ["waiting", "running", "ended", "failed"]
+
+
+def trial_in(number: int, state: str) -> Trial:
+    waiting = Trial(number, QUERIES[number % len(QUERIES)])
+    if state == "waiting":
+        return waiting
+    if state == "running":
+        return waiting.started()
+    if state == "failed":
+        return waiting.started().failed(
+            Failure(FailureKind.ERROR, "no", cost_seconds=0.25, steps=STEPS[:1])
+        )
+    return waiting.started().ended(Evaluation(1.0, cost_seconds=3.0, steps=STEPS))
+
+
+@given(st.lists(st.tuples(st.integers(0, 8), st.sampled_from(STATES)), max_size=30))
+def test_sums_are_those_of_adding_up_whatever_happened_before(happened) -> None:
+    trials, expected = StudyTrials(), dict[int, Trial]()
+    for number, state in happened:
+        trials.keep(trial_in(number, state))
+        expected[number] = trial_in(number, state)
+    assert dict(trials) == expected
+    told = [t for t in expected.values() if t.is_told]
+    n_complete = sum(t.state == "complete" for t in told)
+    n_ended = sum(t.evaluation is not None for t in told)
+    n_failed = len(told) - n_ended
+    assert trials.totals == StudyTotals(
+        told=len(told),
+        failed=n_failed,
+        stopped=n_ended - n_complete,
+        cost_seconds=3.0 * n_ended + 0.25 * n_failed,
+        cache_hits=len(told),
+        seconds_saved=1.5 * len(told),
+    )
+    waiting = [n for n, t in sorted(expected.items()) if t.state == "waiting"]
+    assert [t.number for t in trials.waiting] == waiting
+    assert trials.configurations == {t.query.configuration for t in expected.values()}
+
+
+QUERY = Query(Configuration((("fit model", Choice("tree")),)))
+
+
+def failed(number: int, message: str, step: str | None = None) -> Trial:
+    return Trial(number, QUERY).started().failed(Failure(FailureKind.ERROR, message, step=step))
+
+
+def complete(number: int, **measured: float) -> Trial:
+    return Trial(number, QUERY).started().completed(Evaluation(1.0, constraints=measured))
+
+
+def study(trials: list[Trial], *constraints: Constraint) -> Any:
+    history = History(constraints)
+    for trial in trials:
+        history.record(trial)
+    found = {trial.number: trial for trial in trials}
+    optimizer = SimpleNamespace(history=history)
+    return SimpleNamespace(trials=found, optimizer=optimizer, incumbent=history.incumbent)
+
+
+def test_the_same_failure_with_other_numbers_is_the_same_reason() -> None:
+    trials = [
+        failed(0, "needs 3.5 GB", "fit model"),
+        failed(1, "singular", "fit model"),
+        failed(2, "needs 12 GB", "fit model"),
+    ]
+    text = most_frequent_failure(study(trials))
+    assert text.startswith("3 trials failed, 2 of them with: fit model: needs 3.5 GB")
+
+
+def test_the_nearest_trial_is_named_with_all_that_it_exceeds() -> None:
+    bounds = (Constraint("latency_us", 10.0), Constraint("size", 5.0))
+    trials = [complete(0, latency_us=90.0, size=1.0), complete(1, latency_us=12.0)]
+    text = nearest_miss(study([trials[0]], *bounds))
+    assert text.endswith("trial 0 is nearest, with latency_us 90 where 10 is allowed")
+    text = nearest_miss(study([trials[1]], *bounds))
+    assert "latency_us 12 where 10 is allowed; size not measured" in text
+
+
+def test_nothing_is_said_where_a_trial_meets_all_or_none_is_complete() -> None:
+    bound = Constraint("size", 5.0)
+    assert nearest_miss(study([complete(0, size=4.0)], bound)) == ""
+    assert nearest_miss(study([failed(0, "no")], bound)) == ""
+
+
+STEP = "fit model"
+
+
+def trial(number: int, model: str, loss: float = 0.0, seconds: float = 1.0, **query: int) -> Trial:
+    """A trial of a configuration of its own."""
+    choices = (("scale", Choice("standard")), (STEP, Choice(model, (("x", number),))))
+    came = replace(evaluation(loss), cost_uncached_seconds=seconds, fold_losses=(loss,))
+    return Trial(number, Query(Configuration(choices), **query)).ended(came)
+
+
+def tried(trials: list[Trial], *, over_limit: bool = False, clock: float = 0.0) -> list[int]:
+    """Numbers in the order of trying, if all fail."""
+    times = iter(range(1_000))
+    next_best = NextBest(trials, 0.0, lambda: clock * next(times))
+    numbers = []
+    for each in next_best:
+        numbers.append(each.number)
+        failure = RefitFailed.at("" if over_limit else STEP, "no")
+        failure.is_over_limit = over_limit
+        next_best.note_failure(each, failure)
+    return numbers
+
+
+def test_trials_of_an_algorithm_that_failed_three_times_come_last() -> None:
+    trials = [trial(n, "tree", seconds=10 - n) for n in range(6)] + [trial(6, "line")]
+    assert tried(trials) == [0, 1, 2, 6, 5, 4, 3]
+
+
+def test_trials_as_slow_as_one_over_the_limit_come_last() -> None:
+    trials = [trial(0, "tree", seconds=9), trial(1, "line", seconds=10), trial(2, "net", seconds=8)]
+    assert tried(trials, over_limit=True) == [0, 2, 1]
+
+
+def test_what_was_put_off_is_tried_for_a_minute_at_most() -> None:
+    trials = [trial(n, "tree", seconds=10 - n) for n in range(20)]
+    assert len(tried(trials, clock=20.0)) == 3 + 2
+
+
+@pytest.mark.parametrize("kind", ["full", "partial", "failed"])
+def test_full_trials_come_first_then_those_on_more(kind) -> None:
+    history = History()
+    trials = [trial(0, "a", 1.0, folds=1), trial(1, "b", 9.0, folds=2), trial(2, "c", 5.0, folds=2)]
+    if kind == "full":
+        trials.append(trial(3, "d", 20.0))
+    for each in trials:
+        history.record(Trial(each.number, each.query))
+        history.record(each)
+    if kind == "failed":  # the configuration of the best one later failed in full
+        again = Trial(3, Query(trials[2].query.configuration))
+        history.record(again)
+        history.record(again.failed(Failure(FailureKind.ERROR, "no")))
+    expected = {"full": [3, 2, 1, 0], "partial": [2, 1, 0], "failed": [1, 0, 2]}[kind]
+    assert [t.number for t in ranked_trials(history)] == expected
+    assert history.best_partial is not None
+    assert history.best_partial.number == {"failed": 1}.get(kind, 2)
+
+
+DRAWN = Query(sample_configuration(mixed_space(), np.random.default_rng(0)))
+
+
+NEXT = Trial(99, DRAWN)
+
+
+def finished(seconds: float, loss: float = 1.0, query: Query = DRAWN) -> Trial:
+    """A trial that took so long without the cache, of which the cache has spared it a part."""
+    return Trial(0, query).started().ended(Evaluation(loss, (), seconds / 10, seconds))
+
+
+def limit_after(
+    *trials: Trial, most: float = 900.0, n_folds: int = 1, is_adaptive: bool = True
+) -> TimeLimit:
+    limit = TimeLimit(most, n_folds, is_adaptive=is_adaptive)
+    limit.follow(trials)
+    return limit
+
+
+def test_too_few_trials_say_nothing() -> None:
+    limit = limit_after(*[finished(2.0)] * 4)
+    assert limit.seconds(NEXT) == 900.0
+    assert limit.note(NEXT) == ""
+
+
+def test_it_is_twenty_times_the_median_of_those_that_finished() -> None:
+    failed = Trial(0, DRAWN).started().failed(Failure(FailureKind.TIMEOUT, "", cost_seconds=800.0))
+    limit = limit_after(*[finished(2.0)] * 4, *[finished(3.0)] * 6, *[failed] * 50)
+    assert limit.seconds(NEXT) == 60.0
+    note = limit.note(NEXT)
+    assert note.startswith("trials end after 1m00s now, 20 times the median of those")
+    assert "37m30s" in note
+
+
+@pytest.mark.parametrize(
+    ("trials", "most", "expected"),
+    [
+        ([finished(0.1)] * 10, 900.0, 30.0),
+        ([finished(100.0)] * 10, 900.0, 900.0),
+        ([finished(0.1)] * 10, 20.0, 20.0),
+        ([*[finished(1.0)] * 10, finished(50.0, loss=0.5)], 900.0, 100.0),
+        ([*[finished(1.0)] * 10, finished(50.0, loss=1.5)], 900.0, 30.0),
+    ],
+    ids=["floor", "the plan's", "below the floor", "twice the best", "not the best"],
+)
+def test_it_is_neither_below_the_floor_nor_the_best_nor_above_the_plans(
+    trials, most, expected
+) -> None:
+    assert limit_after(*trials, most=most).seconds(NEXT) == expected
+
+
+def test_a_limit_of_the_users_stays() -> None:
+    limit = limit_after(*[finished(0.1)] * 20, is_adaptive=False)
+    assert limit.seconds(NEXT) == 900.0
+
+
+def folds(n: int, seconds: float, loss: float = 1.0, n_folds: int | None = None) -> Trial:
+    """A trial of n folds, each of which took so long."""
+    query = replace(DRAWN, folds=n_folds)
+    return Trial(0, query).started().ended(Evaluation(loss, (loss,) * n, 0.0, n * seconds))
+
+
+def test_a_trial_of_one_fold_has_the_time_of_one_fold() -> None:
+    limit = limit_after(*[folds(5, 2.0)] * 10, n_folds=5)
+    assert limit.seconds(NEXT) == 200.0
+    first = Trial(99, replace(DRAWN, folds=1))
+    assert limit.seconds(first) == 40.0
+    assert limit.note(first).startswith("trials end after 3m20s now (1 of 5 folds after 40s), 20")
+
+
+def test_first_folds_of_those_that_were_stopped_count_as_much_as_whole_trials() -> None:
+    limit = limit_after(folds(5, 40.0, loss=2.0), *[folds(1, 2.0, n_folds=1)] * 9, n_folds=5)
+    assert limit.seconds(NEXT) == 5 * 2 * 40.0  # twice the best: those that were stopped are not
+    limit.follow([folds(5, 3.0, loss=1.0)])
+    assert limit.seconds(NEXT) == 5 * 20 * 2.0
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(5.0, 60.0), (12.0, 72.0), (40.0, 150.0)])
+def test_what_goes_on_has_half_as_much_again_as_its_other_folds_should_take(
+    seconds, expected
+) -> None:
+    """Up to two and a half times the limit of the plan, which no other trial exceeds."""
+    limit = limit_after(folds(1, seconds, n_folds=1), most=60.0, n_folds=5)
+    assert limit.seconds(NEXT) == expected
+    assert limit.seconds(Trial(99, replace(DRAWN, folds=1))) == 60.0
+    assert limit.fold_seconds == 60.0
+    users = limit_after(folds(1, seconds, n_folds=1), most=60.0, n_folds=5, is_adaptive=False)
+    assert users.seconds(NEXT) == 60.0
+
+
+def test_parts_of_the_rows_do_not_count_and_have_the_time_of_all() -> None:
+    part = Query(DRAWN.configuration, subset=0.25)
+    limit = limit_after(*[finished(0.1, query=part)] * 20)
+    assert limit.seconds(NEXT) == 900.0
+    limit.follow([finished(2.0)] * 10)
+    assert limit.seconds(NEXT) == 40.0
+    assert limit.seconds(Trial(99, part)) == 40.0
+
+
+def test_parts_of_a_training_neither_count_nor_are_cut() -> None:
+    part = Query(DRAWN.configuration, epochs=3)
+    limit = limit_after(*[finished(0.1, query=part)] * 20)
+    assert limit.seconds(NEXT) == 900.0
+    limit.follow([finished(0.1)] * 10)
+    assert limit.seconds(NEXT) == 30.0
+    assert limit.seconds(Trial(99, part)) == 900.0

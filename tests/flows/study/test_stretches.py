@@ -4,23 +4,29 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
+from contracts.store import entry, present, put
+from flow_studies import enter, entered, pinned, plan_of
+from flow_studies import tell as tell_came
 from studies import context_of, draw, evaluate, store_of
+from worlds import evaluation
 
 from prefect_tune.flows.comparison.curves import curve_of
+from prefect_tune.flows.study import retention as stretch_pins
 from prefect_tune.flows.study.documents import TrialDocument
 from prefect_tune.flows.study.ensemble import choose_ensemble
-from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.study.summary import summarize
-from prefect_tune.optimizers import Budget, Optimizer, Query, Trial
-from prefect_tune.storage import Ledger
-from prefect_tune.storage.cache.index import pinned_keys
-from prefect_tune.tasks.data.source import Source
+from prefect_tune.optimizers import Budget, Optimizer, Query, StepCost, Trial
 from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
 from prefect_tune.tasks.problem import StudyContext
 
+pytestmark = pytest.mark.slow
+
 NAME = "stretches"
+
+
 SIZE = QuantityBound(Quantity("model_size_bytes"), 1e9)
 
 
@@ -29,20 +35,10 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> StudyContext:
     return replace(context_of(tmp_path_factory.mktemp("stretches")), study=NAME)
 
 
-def plan_of(context: StudyContext) -> StudyPlan:
-    return StudyPlan(
-        source=Source(str(Path("table.csv")), target="target"), data_name="table",
-        problem=context.problem, folds=3, holdout=None, test_size=0.2, positive=None,
-        chance_loss=40.0, method="random",
-    )  # fmt: skip
-
-
 @pytest.fixture(scope="module")
 def study(context: StudyContext) -> Iterator[Study]:
     """Three configurations begun on some folds or half the rows; two of them went on to the end."""
-    plan, store = plan_of(context), store_of(context)
-    Ledger(store.database).create_study(NAME, plan.problem.to_json(), plan.to_json())
-    with Study.opened(store, NAME) as study:
+    with entered(context, NAME) as study:
         first, second, third = (draw(context, seed) for seed in (1, 7, 4))
         for query in (
             replace(first, folds=1), replace(second, folds=2), replace(third, subset=0.5),
@@ -56,17 +52,9 @@ def _preferred(optimizer: Optimizer) -> Trial | None:
     return optimizer.history.get(getattr(optimizer, "preferred", 0))
 
 
-def pinned_of(study: Study) -> set[str]:
-    with study.store.database.read() as connection:
-        return set(connection.execute(pinned_keys()).scalars())
-
-
-def tell(study: Study, query: Query, context: StudyContext) -> Trial:
+def tell(study: Study, query: Query, context: StudyContext) -> None:
     """Ask for that query and tell what comes of it."""
-    study.optimizer._propose = lambda *_: query  # type: ignore[method-assign]
-    trial = study.start(study.ask(Budget())).ended(evaluate(context, query))
-    study.tell(trial)
-    return trial
+    tell_came(study, evaluate(context, query), query)
 
 
 def test_stopped_trials_and_configurations_begun_are_counted_apart(study) -> None:
@@ -92,16 +80,19 @@ def test_only_full_trials_become_members_of_an_ensemble(study) -> None:
     assert chosen.losses[-1] < chosen.losses[0] == min(study.optimizer.history.losses)
 
 
-def test_a_curve_is_of_full_trials_and_counts_configurations(study) -> None:
-    ledger = Ledger(study.store.database)
-    stored = ledger.study(NAME)
+def curve(study: Study, name: str = NAME) -> pd.DataFrame:
+    stored = study.ledger.study(name)
     assert stored is not None
-    curve = curve_of(ledger, stored)
-    assert curve["trials"].tolist() == [0, 1, 2, 3, 3, 3]
-    assert curve["loss"].isna().tolist() == [True] * 4 + [False] * 2
-    assert curve["incumbent"].isna().tolist() == [True] + [False] * 5  # partial ones at first
-    assert curve["incumbent_loss"].isna().tolist() == [True] * 4 + [False] * 2
-    assert (curve["cost_seconds"][1:] > 0).all()
+    return curve_of(study.ledger, stored)
+
+
+def test_a_curve_is_of_full_trials_and_counts_configurations(study) -> None:
+    found = curve(study)
+    assert found["trials"].tolist() == [0, 1, 2, 3, 3, 3]
+    assert found["loss"].isna().tolist() == [True] * 4 + [False] * 2
+    assert found["incumbent"].isna().tolist() == [True] + [False] * 5  # partial ones at first
+    assert found["incumbent_loss"].isna().tolist() == [True] * 4 + [False] * 2
+    assert (found["cost_seconds"][1:] > 0).all()
 
 
 def test_a_constraint_that_is_set_later_is_measured_of_what_could_be_chosen(study) -> None:
@@ -111,15 +102,14 @@ def test_a_constraint_that_is_set_later_is_measured_of_what_could_be_chosen(stud
 
 def test_a_constraint_that_is_set_later_finds_an_answer_where_nothing_is_full(context) -> None:
     store, name = store_of(context), "only stopped"
-    plan = replace(plan_of(context), method="halving", options={"fidelity": "folds"})
-    Ledger(store.database).create_study(name, plan.problem.to_json(), plan.to_json())
-    with Study.opened(store, name, plan) as study:
+    options = {"method": "halving", "options": {"fidelity": "folds"}}
+    with entered(context, name, **options) as study:
         for seed in (1, 7):
             tell(study, replace(draw(context, seed), folds=1), context)
         best = study.incumbent
         assert best is not None
         assert study.result["incumbent"] == best.number
-    with Study.opened(store, name, replace(plan, bounds=(SIZE,))) as study:
+    with Study.opened(store, name, plan_of(context, **options, bounds=(SIZE,))) as study:
         assert study.incumbent is None  # nothing says that it is small enough
         assert study.result["incumbent"] is None
         missing = study.without_quantities()
@@ -131,34 +121,113 @@ def test_a_constraint_that_is_set_later_finds_an_answer_where_nothing_is_full(co
 
 
 def test_a_curve_has_the_choice_of_the_method_at_its_time_and_full_losses_only(study) -> None:
-    ledger = Ledger(study.store.database)
-    stored = ledger.study("only stopped")
-    assert stored is not None
-    curve = curve_of(ledger, stored)
-    told = [TrialDocument(event.body) for event in ledger.events("only stopped", "tell")]
-    assert curve["incumbent"].tolist()[1:] == [t.document["incumbent"] for t in told]
-    assert curve["incumbent"].notna().tolist() == [False, True, True]
-    assert curve["incumbent_loss"].isna().all()  # what one fold says is not to be compared
+    found = curve(study, "only stopped")
+    told = [TrialDocument(event.body) for event in study.ledger.events("only stopped", "tell")]
+    assert found["incumbent"].tolist()[1:] == [t.document["incumbent"] for t in told]
+    assert found["incumbent"].notna().tolist() == [False, True, True]
+    assert found["incumbent_loss"].isna().all()  # what one fold says is not to be compared
 
 
 def test_a_stopped_trial_that_is_preferred_to_full_ones_is_the_answer_everywhere(
     context, monkeypatch
 ) -> None:
-    store, name = store_of(context), "predicted"
-    plan = plan_of(context)
-    Ledger(store.database).create_study(name, plan.problem.to_json(), plan.to_json())
-    with Study.opened(store, name) as study:
+    name = "predicted"
+    enter(context, name)
+    with Study.opened(store_of(context), name) as study:
         monkeypatch.setattr(type(study.optimizer), "incumbent", property(_preferred))
         first, second = draw(context, 1), draw(context, 7)
         with study.session():
             tell(study, replace(first, subset=0.5), context)
             tell(study, second, context)
-            assert pinned_of(study) >= {s.key for s in study.trials[0].evaluation.steps}
+            assert pinned(study.store) >= {s.key for s in study.trials[0].evaluation.steps}
             study.optimizer.preferred = 1
             study.ask(Budget())  # what an ask has learned may change the choice
-            assert summarize(store, name)["incumbent"]["trial"] == 0
-        summary = summarize(store, name)
+            assert summarize(study.store, name)["incumbent"]["trial"] == 0
+        summary = summarize(study.store, name)
         assert (summary["incumbent"]["trial"], summary["incumbent"]["fidelity"]) == (1, "")
-    curve = curve_of(study.ledger, study.ledger.study(name))
-    assert curve["incumbent"].tolist()[1:] == [0, 0]
-    assert curve["incumbent_loss"].isna().all()
+    found = curve(study, name)
+    assert found["incumbent"].tolist()[1:] == [0, 0]
+    assert found["incumbent_loss"].isna().all()
+
+
+@pytest.fixture
+def pinned_context(tmp_path: Path) -> StudyContext:
+    return replace(context_of(tmp_path), study="kept")
+
+
+@pytest.fixture
+def halving(pinned_context: StudyContext) -> Iterator[Study]:
+    """One of successive halving over folds."""
+    options = {"method": "halving", "options": {"fidelity": "folds"}}
+    with entered(pinned_context, "kept", **options) as study:
+        yield study
+
+
+def tell_model(study: Study, query: Query, model: str, loss: float = 1.0) -> None:
+    """Tell a trial of that query, whose model is the artifact of a name."""
+    steps = tuple(
+        StepCost(name, 0, 1.0, 0.0, False, entry(key).key)
+        for name, key in ((study.optimizer.space.steps[-1].name, model), ("before", "x" + model))
+    )
+    tell_came(study, replace(evaluation(loss), steps=steps), query)
+
+
+def test_what_may_be_gone_on_from_survives_pressure_until_the_session_ends(
+    halving, pinned_context
+) -> None:
+    size = put(halving.store, "a", seconds=0.5).size_bytes
+    part, other = (replace(draw(pinned_context, seed), folds=1) for seed in (1, 7))
+    with halving.session():
+        tell_model(halving, other, "z", loss=0.5)  # the choice, which is kept anyway
+        tell_model(halving, part, "a", loss=2.0)
+        halving.store.set_budget(halving.store.index.totals().cache_bytes + size)
+        for name in "bcd":
+            put(halving.store, name, seconds=100.0)
+        assert "a" in present(halving.store)
+    put(halving.store, "e", seconds=100.0)
+    assert "a" not in present(halving.store)
+
+
+def test_of_each_configuration_the_newest_stretch_is_kept_until_it_is_complete(
+    halving, pinned_context
+) -> None:
+    first, second, other = (draw(pinned_context, seed) for seed in (1, 7, 4))
+    a, b, c, d = (entry(name).key for name in "abcd")
+    with halving.session():
+        tell_model(halving, replace(other, folds=1), "d", loss=0.1)
+        tell_model(halving, replace(first, folds=1), "a")
+        tell_model(halving, replace(second, folds=1), "b")
+        assert {a, b, d} <= pinned(halving.store)
+        tell_model(halving, replace(first, folds=2), "c")
+        assert pinned(halving.store) >= {b, c, d}
+        assert a not in pinned(halving.store)
+        tell_model(halving, second, "e", loss=3.0)
+        tell_model(halving, other, "f", loss=0.2)
+        assert pinned(halving.store) & {b, c, d} == {c}
+    assert not pinned(halving.store)
+    with halving.session():
+        assert pinned(halving.store) & {a, b, c, d} == {c}
+
+
+def test_of_many_configurations_the_newest_are_kept(halving, pinned_context, monkeypatch) -> None:
+    monkeypatch.setattr(stretch_pins, "_MOST_CONFIGURATIONS", 2)
+    queries = [replace(draw(pinned_context, seed), folds=1) for seed in (1, 7, 4, 9)]
+    with halving.session():
+        for query, name, loss in zip(queries, "abcd", (4.0, 3.0, 2.0, 1.0), strict=True):
+            tell_model(halving, query, name, loss)
+        kept = {name for name in "abcd" if entry(name).key in pinned(halving.store)}
+    assert kept == {"c", "d"}
+
+
+def test_models_of_subsets_are_not_kept_for_nothing_goes_on_from_them(
+    halving, pinned_context
+) -> None:
+    first, second, other = (draw(pinned_context, seed) for seed in (1, 7, 4))
+    with halving.session():
+        tell_model(
+            halving, replace(other, folds=1), "d", loss=0.1
+        )  # the choice, which is kept anyway
+        tell_model(halving, replace(first, subset=0.25, folds=1), "a", loss=1.0)
+        tell_model(halving, replace(second, subset=0.25, epochs=3, folds=1), "b", loss=2.0)
+        kept = {name for name in "abd" if entry(name).key in pinned(halving.store)}
+    assert kept == {"b", "d"}

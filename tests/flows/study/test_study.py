@@ -3,13 +3,13 @@
 import platform
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from socket import gethostname
 from time import sleep
 from typing import Any
 
 import pytest
 import sklearn
+from flow_studies import begin, pinned, plan_of, tell
 from services import Postgres
 from studies import context_of, store_of
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -18,24 +18,21 @@ from worlds import evaluation
 from prefect_tune.flows.results.explained import moments_of
 from prefect_tune.flows.study import lease as lease_module
 from prefect_tune.flows.study.ensemble_rule import EnsembleRule
-from prefect_tune.flows.study.explanations import most_frequent_failure, nearest_miss
 from prefect_tune.flows.study.lease import study_lease
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
-from prefect_tune.flows.study.summary import summarize
-from prefect_tune.optimizers import Budget, Failure, Trial
+from prefect_tune.optimizers import Budget, Failure
 from prefect_tune.optimizers.trials.outcome import FailureKind, StepCost
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
-from prefect_tune.storage.cache.index import pinned_keys
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
 
-SIZE = QuantityBound(Quantity("model_size_bytes"), 100.0)
 PICKY = Failure(FailureKind.ERROR, "took 3 of 9 columns", step="fit model", cost_seconds=0.5)
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+@pytest.fixture(
+    scope="module",
+    params=["sqlite", pytest.param("postgresql", marks=[pytest.mark.slow, pytest.mark.full])],
+)
 def imported(
     request, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[ArtifactStore, StudyPlan]]:
@@ -44,18 +41,7 @@ def imported(
     server = Postgres(folder / "postgres") if request.param == "postgresql" else None
     database = server.new_database() if server else ""
     context = context_of(folder, address=StoreAddress(str(folder / "store"), database))
-    plan = StudyPlan(
-        source=Source(str(Path(folder, "table.csv")), target="target"),
-        data_name="table",
-        problem=context.problem,
-        folds=3,
-        holdout=None,
-        test_size=0.2,
-        positive=None,
-        chance_loss=40.0,
-        method="random",
-    )
-    yield store_of(context), plan
+    yield store_of(context), plan_of(context)
     store_of(context).close()
     if server:
         server.stop()
@@ -81,19 +67,10 @@ def store(imported) -> ArtifactStore:
     return imported[0]
 
 
-def run(study: Study, *losses: float | None) -> list[Trial]:
+def run(study: Study, *losses: float | None) -> None:
     """Ask for trials and tell them, complete with a loss or failed without one."""
-    told = []
     for loss in losses:
-        trial = study.start(study.ask(Budget()))
-        told.append(trial.failed(PICKY) if loss is None else trial.completed(evaluation(loss)))
-        study.tell(told[-1])
-    return told
-
-
-def pinned(store: ArtifactStore) -> list[str]:
-    with store.database.read() as connection:
-        return list(connection.execute(pinned_keys()).scalars())
+        tell(study, PICKY if loss is None else evaluation(loss))
 
 
 def test_who_opens_it_next_finds_it_as_it_was(store, enter) -> None:
@@ -129,7 +106,7 @@ def test_what_happens_is_in_the_ledger(store, enter) -> None:
 def test_why_a_trial_is_asked_for_and_which_task_run_it_had_are_in_the_ledger(store, enter) -> None:
     name = enter()
     with Study.opened(store, name) as study:
-        trial = study.start(study.ask(Budget()))
+        trial = begin(study)
         study.tell(trial.completed(evaluation(3.0)), "run 0")
         run(study, 4.0)
     asked, told, _, without = study.ledger.events(name)
@@ -145,7 +122,7 @@ def test_its_incumbents_so_far_and_task_runs_are_known_to_whoever_opens_it_next(
     name = enter()
     with Study.opened(store, name) as study, study.session():
         for number, loss in enumerate((4.0, 5.0, 3.0)):
-            trial = study.start(study.ask(Budget()))
+            trial = begin(study)
             study.tell(trial.completed(evaluation(loss)), f"run {number}")
     assert [point.loss for point in study.curve.points] == [4.0, 3.0]
     with Study.opened(store, name) as again:
@@ -182,7 +159,7 @@ def test_what_a_failed_trial_took_is_known_when_it_is_run_again_also_by_another_
 def test_trials_that_a_process_left_running_wait_again(store, enter) -> None:
     name = enter()
     with Study.opened(store, name) as study:
-        left = study.start(study.ask(Budget()))
+        left = begin(study)
         study.ask(Budget())
     with Study.opened(store, name) as again:
         assert [t.state for t in again.trials.values()] == ["waiting", "waiting"]
@@ -195,8 +172,8 @@ def test_trials_that_a_process_left_running_wait_again(store, enter) -> None:
 def test_what_the_optimizer_refuses_is_not_in_the_ledger(store, enter) -> None:
     name = enter()
     with Study.opened(store, name) as study:
-        trial = study.start(study.ask(Budget()))
-        with pytest.raises(ValueError, match="loss nan"):
+        trial = begin(study)
+        with pytest.raises(ValueError, match="nan"):
             study.tell(trial.completed(evaluation(float("nan"))))
         with pytest.raises(ValueError, match="no loss"):
             study.measure(0, {"model_size_bytes": 1.0})
@@ -229,7 +206,7 @@ def test_one_process_at_a_time_opens_it(store, enter) -> None:
     name = enter()
     with (
         Study.opened(store, name),
-        pytest.raises(BadInput, match=rf"is being run by process \d+ on {gethostname()};"),
+        pytest.raises(BadInput, match=gethostname()),
         Study.opened(store, name),
     ):
         pass
@@ -238,24 +215,12 @@ def test_one_process_at_a_time_opens_it(store, enter) -> None:
 
 
 def test_it_is_opened_only_in_the_space_that_it_searches(store, enter, imported) -> None:
-    with pytest.raises(BadInput, match="there is no study 'nothing'"):
+    with pytest.raises(BadInput, match="'nothing'"):
         Study(store, "nothing")
     _, plan = imported
     name = enter(problem=replace(plan.problem, space_digest="0" * 64))
-    with pytest.raises(BadInput, match=r"space 'small' that this version .* knows otherwise"):
+    with pytest.raises(BadInput, match="space 'small'"):
         Study(store, name)
-
-
-def test_complete_trials_without_a_quantity_that_is_bounded_now_are_found(store, enter) -> None:
-    name = enter()
-    with Study.opened(store, name) as study:
-        run(study, 1.0, 2.0, None)
-        study.measure(1, {"model_size_bytes": 50.0})
-        assert study.without_quantities() == []
-        bounded = replace(study.plan, bounds=(SIZE,))
-    with Study.opened(store, name, bounded) as again:
-        assert [t.number for t in again.without_quantities()] == [0]
-        assert again.incumbent == again.trials[1]
 
 
 def test_a_session_counts_time_and_keeps_what_the_incumbent_is_made_of(
@@ -264,54 +229,22 @@ def test_a_session_counts_time_and_keeps_what_the_incumbent_is_made_of(
     monkeypatch.setattr(lease_module, "_BEAT_SECONDS", 0.02)
     name = enter()
     step = StepCost("fit model", 0, 1.0, 0.0, hit=False, key="a" * 64)
-    with Study.opened(store, name) as study, study.session():
-        trial = study.start(study.ask(Budget()))
-        study.tell(trial.completed(replace(evaluation(1.0), steps=(step,))))
-        assert step.key in pinned(store)
-        sleep(0.1)
-        assert Ledger(store.database).study(name).seconds > 0.02  # were it killed now
-        spent = study.seconds()
+    with Study.opened(store, name) as study:
+        assert study.seconds() == study.seconds() == 0.0
+        with study.session():
+            tell(study, replace(evaluation(1.0), steps=(step,)))
+            assert step.key in pinned(store)
+            sleep(0.1)
+            assert Ledger(store.database).study(name).seconds > 0.02  # were it killed now
+            spent = study.seconds()
     assert step.key not in pinned(store)
     assert not store.leases.holder(study_lease(name))
     with Study.opened(store, name) as again:
         assert again.seconds() >= spent > 0.1
-
-
-def test_why_there_is_no_model_is_said_in_a_line(store, enter) -> None:
-    name = enter(bounds=(SIZE,))
-    with Study.opened(store, name) as study:
-        assert most_frequent_failure(study).startswith("no trial was finished")
-        assert nearest_miss(study) == ""
-        run(study, None, None)
-        trial = study.start(study.ask(Budget()))
-        study.tell(trial.failed(replace(PICKY, message="took 4 of 8 columns")))
-        trial = study.start(study.ask(Budget()))
-        study.tell(trial.failed(Failure(FailureKind.TIMEOUT, "took more than 3 s")))
-        assert most_frequent_failure(study) == (
-            "4 trials failed, 3 of them with: fit model: took 3 of 9 columns; retry runs them again"
-        )
-        run(study, 5.0)
-        study.measure(4, {"model_size_bytes": 250.0})
-        assert nearest_miss(study).endswith(
-            "trial 4 is nearest, with model_size_bytes 250 where 100 is allowed"
-        )
-        study.measure(4, {"model_size_bytes": 99.0})
-        assert nearest_miss(study) == ""
-
-
-def test_the_choice_of_the_method_is_noted_where_it_is_another_than_the_best_trial(
-    store, enter, monkeypatch
-) -> None:
-    name = enter()
-    with Study.opened(store, name) as study:
-        run(study, 2.0, 1.0)
-        assert study.result.get("incumbent") is None
-        monkeypatch.setattr(type(study.optimizer), "incumbent", property(lambda o: o.history[0]))
-        run(study, 3.0)
-        assert summarize(store, name)["incumbent"]["trial"] == 0
-        monkeypatch.undo()
-        run(study, 4.0)
-        assert summarize(store, name)["incumbent"]["trial"] == 1
+        with pytest.raises(ZeroDivisionError), again.session():
+            sleep(1 / 0)
+    with Study.opened(store, name) as again:
+        assert again.seconds() > spent  # a session that fails counts too
 
 
 def test_an_ask_has_one_thread_and_gives_the_others_back(store, enter, monkeypatch) -> None:

@@ -1,0 +1,352 @@
+"""Studies, trials and comparisons shown to people."""
+
+from typing import Any
+
+import pytest
+
+from prefect_tune.deployments.views.comparison import print_comparison
+from prefect_tune.deployments.views.study import print_studies, print_summary
+from prefect_tune.deployments.views.trial import first_trials, print_trial, print_trials
+
+SUMMARY = {
+    "study": "s", "method": "random", "metric": "error", "state": "complete",
+    "data": "table.csv", "store_options": [],
+    "n_trials": 3, "n_failed": 1, "n_stopped": 0, "n_begun": 5,
+    "n_waiting": 2, "holdout": None,
+    "incumbent": {
+        "trial": 1, "loss": 12.5, "fidelity": "", "constraints": {"latency_us": 7.0},
+        "configuration": {"fit model": {"algorithm": "tree", "hyperparameters": {"depth": 3}}},
+    },
+    "constraints": {"latency_us": 10.0}, "nearest_infeasible": None, "ensemble": None,
+    "finalists": [],
+    "model_trial": None, "model_is_partial": False, "instead_of": None,
+    "no_model": None,
+    "test_loss_undefined": None, "single_best_test_loss_undefined": None,
+    "test_loss": 13.0, "single_best_test_loss": 13.0, "chance_loss": 50.0, "decisions": {},
+    "notes": [],
+    "cache": {"hits": 3, "misses": 1, "size_bytes": 2000, "seconds_saved": 4.0},
+    "seconds": {"total": 75.0, "evaluating": 70.0, "asking": 1.0},
+}  # fmt: skip
+
+
+@pytest.fixture
+def shown(capsys):
+    def show(*, notes: bool = False, **changed: object) -> str:
+        print_summary(SUMMARY | changed, notes=notes)
+        return capsys.readouterr().out
+
+    return show
+
+
+def test_the_next_commands_name_a_store_that_is_not_the_default_one(shown) -> None:
+    assert "--store" not in shown()
+    lines = shown(store_options=["--store", "/my store"]).splitlines()
+    assert "  next: prefect-tune show s --store '/my store'" in lines
+    assert lines[-1].strip() == "prefect-tune export s model.pkl --store '/my store'"
+
+
+def holds(text: str, *parts: str) -> bool:
+    """Whether a text has these parts, in this order."""
+    for part in parts:
+        _, found, text = text.partition(part)
+        if not found:
+            return False
+    return True
+
+
+def test_trials_best_pipeline_constraints_and_cache_are_shown(shown) -> None:
+    said = shown()
+    assert "s (random, complete)" in said
+    assert holds(said, "3 trials", "1 failed", "1m15s", "1m10s", "2 more")
+    assert holds(said, "best: trial 1", "error 12.5 %", "13 %", "guessing: 50 %")
+    assert "fit model  tree (depth=3)" in said
+    assert holds(said, "latency_us", "7", "10")
+    assert holds(said, "cache: 3 of 4", "4.0s", "2.0KB")
+    assert "export s model.pkl" in said
+    failed = shown(state="failed", no_model="3 refits failed", method="bygone")
+    assert "3 refits failed" in failed
+    assert "export" not in failed
+    chosen = {"fit model": {"algorithm": "stump", "hyperparameters": {"depth": 1}}}
+    model = {**SUMMARY["incumbent"], "trial": 2, "configuration": chosen}
+    assert "stump" in shown(model_trial=model)
+    cache = {"hits": 0, "misses": 0, "size_bytes": 0, "seconds_saved": 0.0}
+    assert "cache:" not in shown(incumbent=None, n_trials=0, cache=cache)
+
+
+def test_stretches_are_told_apart_from_the_configurations_begun(shown) -> None:
+    incumbent = {**SUMMARY["incumbent"], "fidelity": "subset 1/9"}
+    race = {"race": {"begun": 12, "stopped": 7}}
+    said = shown(n_trials=31, n_stopped=24, n_begun=8, incumbent=incumbent, decisions=race)
+    assert holds(said, "8 configurations", "31 trials", "6 in full", "24 in part", "1 failed")
+    assert "trial 1 (subset 1/9)" in said
+    assert holds(said, "race", "12", "7")
+
+
+@pytest.mark.parametrize(
+    ("looks", "figures"),
+    [
+        ([(1, 12.5, 13.5), (4, 12.6, 14.4)], ("best 2", "trial 1", "13 %")),
+        ([(4, 12.0, 14.0), (1, 12.5, 12.5), (5, 12.5, None)], ("trial 1", "12.5 %", "trial 4: 13")),
+        ([(1, 12.5, None), (4, 12.6, 14.4)], None),
+        ([(4, 12.0, 12.0), (5, 12.0, 12.1)], None),
+    ],
+    ids=["the first", "another", "failed again", "of another time"],
+)
+def test_what_a_second_look_came_to_is_shown(shown, looks, figures) -> None:
+    keys = ("trial", "loss", "again")
+    text = " ".join(shown(finalists=[dict(zip(keys, look, strict=True)) for look in looks]).split())
+    _, looked, rest = text.partition("looked again")
+    assert bool(looked) == (figures is not None)
+    assert holds(rest, *(figures or ()))
+
+
+def test_without_an_incumbent_the_nearest_trial_is_named(shown) -> None:
+    nearest = {**SUMMARY["incumbent"], "constraints": {"latency_us": 30.0}}
+    said = shown(
+        incumbent=None, nearest_infeasible=nearest, test_loss=None, single_best_test_loss=None
+    )
+    assert "best:" not in said
+    assert holds(said, "latency_us", "30", "10", "trial 1")
+    assert "export" not in said
+
+
+def test_an_ensemble_is_shown_with_its_losses_and_members_beside_the_best_trial(shown) -> None:
+    members = [{"trial": n, "weight": w} for n, w in ((7, 0.125), (1, 0.5), (2, 0.375))]
+    nested = {"single": 12.9, "greedy": 12.0, "agnostic": 12.1}
+    ensemble = {"kind": "greedy", "members": members, "losses": [12.5, 11.0], "nested": nested}
+    said = shown(ensemble=ensemble, test_loss=12.0)
+    assert holds(said, "greedy ensemble of 3 trials", "11 %", "12 %")
+    assert holds(said, "trial 1 50.0%, trial 2 37.5%, trial 7 12.5%")
+    assert holds(said, "best single trial 1", "12.5 %", "13 %", "50 %")
+    assert holds(said, "12 %", "12.9 %")
+    assert "best: trial" not in said
+    single = {"kind": "single", "members": [{"trial": 1, "weight": 1.0}]}
+    assert holds(shown(ensemble=single), "trial 1 alone", "ensemble")
+
+
+def test_studies_are_a_line_each(capsys) -> None:
+    part = {**SUMMARY["incumbent"], "fidelity": "subset 1/8"}
+    rows = [{"study": "t", "incumbent": None}, {"study": "u", "incumbent": part}]
+    print_studies([SUMMARY, *(SUMMARY | row for row in rows)])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["study", "s", "t", "u"]
+    assert "12.5 (subset 1/8)" in lines[3]
+    assert "(" not in lines[1]
+    print_studies([])
+    assert capsys.readouterr().out == "no studies\n"
+
+
+def test_notes_of_the_method_are_shown_where_no_run_has_said_them(shown) -> None:
+    decisions = {"notes": ["subsets cannot help [here]"]}
+    assert "random: subsets cannot help [here]" in shown(notes=True, decisions=decisions)
+    assert "subsets" not in shown(decisions=decisions)
+
+
+VALUE = {
+    "name": "C", "value": 0.25, "default": 1.0, "is_default": False,
+    "range": "a number from 0.03125 to 32768", "is_log": True, "effective": 0.25,
+}  # fmt: skip
+
+
+TRIAL: dict[str, Any] = {
+    "study": "s", "trial": 4, "state": "complete", "metric": "error", "loss": 12.5,
+    "fold_losses": [10.0, 15.0],
+    "incumbent": {"trial": 2, "loss": 11.0, "fold_losses": [12.0, 10.0]},
+    "chance_loss": 50.0, "fidelity": "", "stretches": [], "method": "flash", "reason": None,
+    "asked_at": "2026-11-24T09:00:00+00:00", "ended_at": None, "attempts": 1, "flow_run_id": None,
+    "task_run_id": None, "cost_seconds": 1.25, "cost_uncached_seconds": 3.5,
+    "pipeline": [
+        {
+            "step": "rescale", "algorithm": "none", "choices": ["none", "minmax"],
+            "hyperparameters": [],
+        },
+        {"step": "fit model", "algorithm": "svm", "choices": None, "hyperparameters": [VALUE]},
+    ],
+    "steps": [
+        {
+            "step": "impute",
+            "folds": [
+                {"fold": 0, "hit": True, "seconds": 0.5, "load_seconds": 0.25, "key": "k"},
+                {"fold": 1, "hit": False, "seconds": 0.75, "load_seconds": 0.0, "key": "l"},
+            ],
+        }
+    ],
+    "constraints": [], "curve": None, "failure": None, "in_model": False,
+    "code": "prefect-tune show s --trial 4 --code",
+    "output_bytes": 0, "show_output": "prefect-tune show s --trial 4 --output",
+}  # fmt: skip
+
+
+@pytest.fixture
+def explained(capsys):
+    def show(task_run: str | None = None, **changed: Any) -> list[str]:
+        print_trial(TRIAL | changed, task_run=task_run)
+        return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+
+    return show
+
+
+def test_losses_stand_beside_those_of_the_best_trial(explained) -> None:
+    lines = explained(reason={"phase": "tuning", "text": "best [EI]"})
+    assert holds(lines[0], "trial 4 of s", "12.5 %", "trial 2", "11 %")
+    assert any(holds(line, "1.2s", "3.5s") for line in lines)
+    assert "trial 4 12.5 10 15" in lines
+    assert "trial 2 (best) 11 12 10" in lines
+    assert "difference +1.5 -2 +5" in lines
+    assert "guessing 50" in lines
+    assert "impute 1/2 (0.50) 0.75 0.25 0.00" in lines
+    assert any(holds(line, "flash", "tuning", "best [EI]") for line in lines)
+    same = {"trial": 4, "loss": 12.5, "fold_losses": [10.0, 15.0]}
+    assert holds(explained(incumbent=same, in_model=True)[0], "best one", "final model")
+
+
+def test_values_stand_beside_defaults_and_ranges_and_others_are_marked(explained) -> None:
+    lines = explained()
+    assert "rescale none instead of minmax" in lines
+    assert "C * 0.25 1 a number from 0.03125 to 32768 (log)" in lines
+    assert "* not the default" in lines
+    usual = {**VALUE, "value": 1.0, "effective": 0.5, "is_default": True}
+    pipeline = [{**TRIAL["pipeline"][1], "hyperparameters": [usual]}]
+    lines = explained(pipeline=pipeline)
+    assert "C 1 (here 0.5) 1 a number from 0.03125 to 32768 (log)" in lines
+    assert "* not the default" not in lines
+
+
+def test_constraints_stretches_and_curves_are_shown_where_there_are_any(explained) -> None:
+    lines = explained(
+        constraints=[{"quantity": "latency_us", "value": 60.0, "bound": 50.0, "is_met": False}],
+        stretches=[{"trial": 3, "state": "stopped", "fidelity": "folds 1 of 2", "loss": 10.0}],
+        curve={"losses": [4.0, 2.0, 3.0], "best_epoch": 2, "resumed_from": 1, "trouble": ""},
+    )
+    assert "latency_us 60 50 exceeded" in lines
+    assert "3 stopped folds 1 of 2 10" in lines
+    assert "4 (this one) complete all 12.5" in lines
+    assert "█▁▅" in lines
+    assert any(holds(line, "4 after epoch 1", "2 after epoch 2") for line in lines)
+    assert any("from epoch 1," in line for line in lines)
+
+
+def test_a_failure_says_where_why_how_to_retry_and_its_traceback(explained) -> None:
+    failure = {
+        "kind": "timeout", "message": "took more than 30 s", "step": "fit model", "fold": 1,
+        "traceback": "Traceback:\n  File [x]\n", "retry": "prefect-tune retry s --trial 4",
+    }  # fmt: skip
+    lines = explained(
+        state="failed", loss=None, fold_losses=[], failure=failure, cost_uncached_seconds=None
+    )
+    assert holds(lines[0], "failed", "trial 2", "11 %")
+    assert any(holds(line, "timeout", "fit model, fold 1", "30 s") for line in lines)
+    assert any("prefect-tune retry s --trial 4" in line for line in lines)
+    assert lines[lines.index("traceback") + 2] == "File [x]"
+    assert "losses" not in lines
+
+
+def test_the_last_lines_of_a_failed_trial_are_quoted_with_the_command_that_prints_all(
+    explained,
+) -> None:
+    failure = {
+        "kind": "error", "message": "no luck", "step": None, "fold": None, "traceback": "",
+        "retry": "prefect-tune retry s --trial 4", "output": "step 1\n\x1b[31mstep 2",
+    }  # fmt: skip
+    lines = explained(failure=failure, output_bytes=1234)
+    at = next(n for n, line in enumerate(lines) if line.startswith("output: 1,234"))
+    assert "show s --trial 4 --output" in lines[at]
+    assert lines[at + 1 : at + 3] == ["step 1", r"\x1b[31mstep 2"]
+    assert not [line for line in explained() if line.startswith("output")]
+
+
+CONFIGURATION = {
+    "rescale": {"algorithm": "minmax", "hyperparameters": {}},
+    "fit model": {"algorithm": "tree", "hyperparameters": {}},
+}
+
+
+WAITING = {
+    "number": 0, "state": "waiting", "query": {"configuration": CONFIGURATION},
+    "evaluation": None, "failure": None, "attempts": 0,
+}  # fmt: skip
+
+
+def test_a_trial_is_a_line_with_loss_cost_and_cache(capsys) -> None:
+    evaluation = {
+        "loss": 12.5, "cost_seconds": 2.0, "constraints": {"latency_us": 7.0},
+        "steps": [{"hit": True}, {"hit": False}],
+    }  # fmt: skip
+    print_trials([WAITING, {**WAITING, "number": 1, "state": "complete", "evaluation": evaluation}])
+    _, waiting, complete, measured = capsys.readouterr().out.splitlines()
+    assert waiting.split() == ["0", "waiting", "minmax", ">", "tree"]
+    assert complete.split() == ["1", "complete", "12.5", "2.0", "1/2", "minmax", ">", "tree"]
+    assert measured.split() == ["latency_us", "7"]
+
+
+def test_a_trial_that_is_not_the_whole_evaluation_says_of_what_it_is(capsys) -> None:
+    evaluation = {"loss": 12.5, "cost_seconds": 2.0, "constraints": {}, "steps": []}
+    fidelity = {"subset": 1 / 27, "subset_draw": 1, "folds": 1, "epochs": 10}
+    stopped = {
+        **WAITING, "number": 1, "state": "stopped", "evaluation": evaluation,
+        "query": {**WAITING["query"], **fidelity},
+    }  # fmt: skip
+    print_trials([WAITING, stopped], n_folds=3, epochs=50)
+    header, waiting, line = capsys.readouterr().out.splitlines()
+    assert header.split()[:4] == ["trial", "state", "of", "loss"]
+    assert waiting.split()[:3] == ["0", "waiting", "all"]
+    assert "in part  subset 1/27, draw 1, folds 1 of 3, epochs 10 of 50  12.5" in line
+
+
+def test_a_trial_that_goes_on_with_a_configuration_says_with_which(capsys) -> None:
+    other = {"rescale": {"algorithm": "none", "hyperparameters": {}}}
+    rows = [
+        WAITING,
+        {**WAITING, "number": 1, "query": {"configuration": other}},
+        {**WAITING, "number": 2},
+    ]
+    assert first_trials(rows) == {2: 0}
+    print_trials(rows, first=first_trials(rows))
+    header, first, second, third = capsys.readouterr().out.splitlines()
+    assert header.split()[:4] == ["trial", "goes", "on", "state"]
+    assert first.split()[:2] == ["0", "waiting"]
+    assert second.split()[:2] == ["1", "waiting"]
+    assert third.split()[:4] == ["2", "from", "0", "waiting"]
+
+
+def row(method: str, rank: float) -> dict[str, Any]:
+    return {
+        "method": method, "average_rank": rank, "expected_rank": rank, "is_tied_with_best": True,
+        "median_test_loss": 1.0, "quartiles_test_loss": [1.0, 1.0], "median_loss": 1.0,
+        "quartiles_loss": [1.0, 1.0], "trials": 3, "ask_seconds": 0.0,
+    }  # fmt: skip
+
+
+def document(on_data_sets: list[float], **more: Any) -> dict[str, Any]:
+    methods = [row("b", 1.75), row("a", 1.25)]
+    pair = {
+        "method": "a", "other": "b", "win_frequency": 0.75, "sign_test_p_value": 0.3125,
+        "poisson_binomial": 0.625, "on_data_sets": on_data_sets,
+    }  # fmt: skip
+    other = {"method": "b", "other": "a", "win_frequency": 0.25, "sign_test_p_value": 0.9375,
+             "poisson_binomial": 0.375, "on_data_sets": []}  # fmt: skip
+    return {
+        "metric": "error", "methods": methods, "pairs": [other, pair], "n_blocks": 4,
+        "fractions": [{"fraction": 1.0, "methods": methods}], **more,
+    }  # fmt: skip
+
+
+def said(capsys, shown: dict[str, Any]) -> tuple[list[list[str]], str]:
+    """The lines of the table of pairs, and what is said below it."""
+    print_comparison(shown)
+    _, _, below = capsys.readouterr().out.partition("expected rank")
+    lines = below.splitlines()
+    return [line.split() for line in lines[1:3]], lines[3]
+
+
+def test_of_one_data_set_the_probability_is_that_of_its_repeats(capsys) -> None:
+    lines, meaning = said(capsys, document([0.875]))
+    assert lines == [["a", "1.25"], ["b", "1.75", "0.75", "0.312", "0.875"]]
+    assert holds(meaning, "4 repeats", "this data set")
+
+
+def test_of_several_data_sets_it_is_that_of_the_poisson_binomial_test(capsys) -> None:
+    data_sets = [{"data": name, "methods": [row("a", 1.0)]} for name in ("one", "two")]
+    lines, meaning = said(capsys, document([0.875, 0.5], data_sets=data_sets))
+    assert lines == [["a", "1.25"], ["b", "1.75", "0.75", "0.312", "0.625"]]
+    assert holds(meaning, "2 data sets", "Poisson-binomial")

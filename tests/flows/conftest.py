@@ -1,0 +1,38 @@
+"""Studies that are prepared in folders of their own, and workers that flows of a file share."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+from inputs import table
+
+from prefect_tune.flows.preparation.options import OPTIONS
+from prefect_tune.flows.preparation.prepare import PreparedStudy, prepare
+from prefect_tune.flows.preparation.settings import TuneSettings
+
+
+@pytest.fixture
+def prepared(tmp_path, monkeypatch) -> Callable[..., PreparedStudy]:
+    """Enters a study by its options, in a folder with `train.csv` and `test.parquet`.
+
+    Each patient has two rows there.
+    """
+    monkeypatch.setenv("PREFECT_TUNE_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    frame = table().assign(patient=np.arange(150) // 2)
+    frame[:100].to_csv("train.csv", index=False)
+    frame[100:].to_parquet("test.parquet", index=False)
+
+    def enter(data: str, **options: object) -> PreparedStudy:
+        return prepare(TuneSettings.parse({**dict.fromkeys(OPTIONS), "data": data, **options}))
+
+    return enter
+
+
+@pytest.fixture(scope="module")
+def workers(server) -> Iterator[None]:  # noqa: ARG001 - flows go there
+    """Two workers, on which all flows of the test process run that are called meanwhile."""
+    from prefect_tune.flows.workers.clusters import workers_started_early
+
+    with workers_started_early(2, None):
+        yield

@@ -1,0 +1,259 @@
+"""What is checked, decided and said before a study starts."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from finished.searched import searched
+from inputs import write_meds, write_omop_log, write_synthea_log
+from studies import ITERATIVE_SPACES
+
+from prefect_tune.flows.preparation.options import OPTIONS
+from prefect_tune.flows.preparation.prepare import prepare
+from prefect_tune.flows.preparation.settings import TuneSettings
+from prefect_tune.flows.study.lookup import find_study, list_trials
+from prefect_tune.flows.study.study import Study
+from prefect_tune.optimizers.racing import rules as stretches
+from prefect_tune.optimizers.space.configuration import default_configuration
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.catalogue.portfolios import portfolio_of
+from prefect_tune.tasks.catalogue.spaces import space_named
+from prefect_tune.tasks.data.dataset import load_dataset
+from prefect_tune.tasks.data.split import LEARN, load_split
+
+pytestmark = pytest.mark.slow
+
+
+def test_rows_are_split_as_the_options_say(prepared) -> None:
+    study = prepared(
+        "train.csv", target="target", group="patient", test="test.parquet", holdout=0.3
+    )
+    problem = find_study(study.store, study.name).problem
+    dataset = load_dataset(study.store, problem["dataset"])
+    split = load_split(study.store, problem["split"])
+    assert split.held_out(1000).tolist() == list(range(100, 150))
+    assert set(np.unique(split.fold)) == {LEARN, -1, 0}
+    assert (split.fold == 0).sum() == pytest.approx(30, abs=4)
+    for group in np.unique(dataset.groups):
+        assert len(set(split.fold[dataset.groups == group])) == 1
+
+
+@pytest.mark.parametrize(
+    ("write", "labels", "said"),
+    [
+        (write_meds, "labels/task", "MEDS"),
+        (write_omop_log, "labels.csv", "OMOP"),
+        (write_synthea_log, "labels.csv", "Synthea"),
+    ],
+)
+def test_what_the_data_is_taken_for_is_said_unless_the_user_did(
+    prepared, tmp_path, write, labels, said
+) -> None:
+    found = str(prepared(str(write(tmp_path / "data")), labels=labels).notes[0])
+    assert all(part in found for part in (said, "--format", "80 rows"))
+    named = str(prepared("train.csv", target="target", format="table").notes[0])
+    assert "--format" not in named
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"test": "test.parquet", "test_size": 0.2}, ("--test test.parquet", "--test-size 0.2")),
+        ({"folds": 3, "holdout": 0.2}, ("--folds 3", "--holdout 0.2")),
+        ({"race": True, "holdout": 0.2}, ("a race", "2 folds", "20,000")),
+        ({"epochs": 4}, ("--epochs 4", "5")),
+        ({"epochs": 1001}, ("--epochs 1001", "1000")),
+        ({"epochs": 10, "space": "svm"}, ("'svm'", "SVC", "MLPC")),
+        ({"epochs": 10, "space": "mlp"}, ("layerwise_mlp", "--space modern")),
+        ({"method": "bapi"}, ("method bapi", "--epochs")),
+        ({"option": {"r": "x"}}, ("--option", "r must", "'x'")),
+        ({"constraint": ["latency_us"]}, ("QUANTITY<=VALUE",)),
+        ({"constraint": ["disparate_impact(color)<=1"]}, ("'colour'",)),
+        ({"constraint": ["latency_us<=1", "latency_us<=2"]}, ("latency_us", "twice")),
+        ({"constraint": ["latency_us<=1", "none"]}, ("none",)),
+        ({"trial_timeout": "60"}, ("--trial-timeout 60", "unit")),
+        ({"trial_memory": "4"}, ("--trial-memory 4", "unit")),
+        ({"trial_memory": "100MB"}, ("--trial-memory 100MB", "500.0MB")),
+        ({"start": "nothing"}, ("--start nothing",)),
+        ({"start": "portfolio", "space": "small"}, ("--start portfolio", "'small'")),
+    ],
+)
+def test_what_cannot_be_is_refused_before_any_work(prepared, tmp_path, options, named) -> None:
+    with pytest.raises(BadInput) as refused:
+        prepared("train.csv", target="target", **options)
+    assert all(part in str(refused.value) for part in named)
+    assert not list((tmp_path / "home").glob("store/records/data/*"))
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"metric": "error"}, "1 rows"),
+        ({"space": "small"}, "1 rows"),
+        ({"metric": "r2", "space": "small"}, "--space small"),
+        ({"positive": "1"}, "--positive 1"),
+    ],
+)
+def test_what_does_not_fit_numbers_is_refused(prepared, options, named) -> None:
+    with pytest.raises(BadInput, match=named):
+        prepared("train.csv", target="a", **options)
+
+
+def test_a_method_knows_which_models_train_in_epochs(prepared) -> None:
+    for epochs, known in ((None, set()), (10, {"extra_trees"})):
+        study = prepared("train.csv", target="target", space="small", epochs=epochs)
+        objective = Study(study.store, study.name).optimizer.objective
+        assert (objective.epochs, objective.iterative) == (epochs, known)
+
+
+def test_a_study_that_is_there_is_prepared_again_without_reading_its_input(prepared) -> None:
+    given = {"target": "target", "drop": ["patient"], "constraint": ["latency_us<=1e6"]}
+    first = prepared("train.csv", **given, trials=7, seed=5)
+    again = prepare(
+        TuneSettings.parse(
+            {
+                **dict.fromkeys(OPTIONS), "data": "train.csv", **given, "trials": 7, "seed": 5,
+                "study": first.name,
+            }
+        ),
+        read=lambda _: pytest.fail("the input was read again"),
+    )  # fmt: skip
+    assert again.plan == first.plan
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [({"race": True}, "first fold"), ({"method": "halving", "trials": 99}, "trained again")],
+)
+def test_what_runs_twice_without_a_cache_is_said(prepared, options, said) -> None:
+    given = {"target": "target", "drop": ["patient"], **options}
+    assert said in " ".join(map(str, prepared("train.csv", **given, no_cache=True).notes))
+    assert said not in " ".join(map(str, prepared("train.csv", **given).notes))
+
+
+def test_hold_out_rows_race_where_there_are_many_rows(prepared, monkeypatch) -> None:
+    monkeypatch.setattr(stretches, "LARGE", 50)
+    monkeypatch.setattr(stretches, "_LOOK", 20)
+    monkeypatch.setattr(stretches, "_LOOK_RAREST", 2)
+    given = {"target": "target", "drop": ["patient"], "holdout": 0.2, "no_cache": True}
+    raced = prepared("train.csv", **given)
+    assert raced.plan.race
+    assert "first fold" not in " ".join(map(str, raced.notes))
+    assert not prepared("train.csv", **given, race=False).plan.race
+
+
+def test_a_model_whose_values_leave_it_without_epochs_is_said_with_the_reason(
+    prepared, tmp_path
+) -> None:
+    (tmp_path / "space.py").write_text(ITERATIVE_SPACES)
+    given = {"target": "target", "drop": ["patient"], "space": f"{tmp_path / 'space.py'}:classes"}
+    notes = " ".join(map(str, prepared("train.csv", **given, epochs=10).notes))
+    assert "lbfgs: MLPClassifier with solver='lbfgs'" in notes
+    assert "fitted in full at once: lbfgs, nei" in notes
+    assert "at once" not in " ".join(map(str, prepared("train.csv", **given).notes))
+
+
+@pytest.mark.parametrize("method", ["halving", "hyperband", "bohb"])
+def test_fewer_trials_than_a_bracket_are_said_before_the_start(prepared, method) -> None:
+    given = {"target": "target", "drop": ["patient"], "method": method}
+    given["option"] = {"fidelity": "folds"}
+    for trials, is_said in ((2, True), (3, False)):
+        notes = prepared("train.csv", **given, trials=trials).notes
+        assert any(note.option == "trials" for note in notes) is is_said
+
+
+SPACE = space_named("small")
+
+
+KNOWN = [default_configuration(SPACE, path).to_json() for path in list(SPACE.paths())[:3]]
+
+
+@pytest.fixture
+def given(tmp_path) -> Callable[..., dict[str, object]]:
+    """Parameters of a study with a file to begin with."""
+
+    def given(start: object, **more: object) -> dict[str, object]:
+        file = tmp_path / "start.json"
+        file.write_text(start if isinstance(start, str) else json.dumps(start))
+        return {"target": "target", "space": "small", "start": str(file), **more}
+
+    return given
+
+
+def test_configurations_and_trials_of_a_file_are_begun_with(prepared, given) -> None:
+    trials = [{"number": 4, "query": {"configuration": KNOWN[1]}}]
+    plan = prepared("train.csv", **given([KNOWN[0], *trials, KNOWN[2]])).plan
+    assert list(plan.start) == KNOWN
+
+
+@pytest.mark.parametrize(
+    ("start", "named"),
+    [
+        ("{", "start.json"),
+        ([], "empty"),
+        ({"rescale": 1}, "no list"),
+        ([KNOWN[0], 7], "entry 2"),
+        ([None], "null"),
+        ([{**KNOWN[0], "fit model": {"algorithm": "forest"}}], "'forest'"),
+        ([{"fit model": KNOWN[0]["fit model"]}], "space 'small'"),
+        ([{**KNOWN[0], "fit model": {}}], "no 'algorithm'"),
+        (
+            [{**KNOWN[0], "fit model": {"algorithm": "k_nearest", "hyperparameters": {"p": 9}}}],
+            "'k_nearest'",
+        ),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_named(prepared, given, start, named) -> None:
+    with pytest.raises(BadInput, match=named):
+        prepared("train.csv", **given(start))
+
+
+MODERN = [c.to_json() for c in portfolio_of(space_named("modern"))]
+
+
+@pytest.mark.parametrize(
+    ("options", "begins_with"),
+    [
+        ({}, MODERN),
+        ({"race": True}, MODERN),
+        ({"start": "none"}, []),
+        ({"option": {"variant": "paper"}}, []),
+        ({"method": "smac"}, []),
+        ({"method": "smac", "start": "portfolio"}, MODERN),
+    ],
+)
+def test_flash_begins_with_the_portfolio_of_its_space_and_others_when_told(
+    prepared, given, options, begins_with
+) -> None:
+    parameters = {**given([]), "space": "modern", "start": None, **options}
+    assert list(prepared("train.csv", **parameters).plan.start) == begins_with
+
+
+def test_a_method_that_takes_none_says_so(prepared, given) -> None:
+    with pytest.raises(BadInput, match="'hyperband'"):
+        prepared("train.csv", **given(KNOWN, method="hyperband", option={"fidelity": "folds"}))
+
+
+def test_a_study_goes_on_with_what_it_began_with_and_takes_no_other(prepared, given) -> None:
+    first = given(KNOWN, study="one")
+    plan = prepared("train.csv", **first).plan
+    Path(first["start"]).unlink()
+    assert prepared("train.csv", **first).plan.start == plan.start
+    with pytest.raises(BadInput, match="--start"):
+        prepared("train.csv", **{**first, "start": "another.json"})
+
+
+def test_a_search_begins_with_a_file_and_then_with_the_best_of_a_study(
+    prepared, given, tmp_path
+) -> None:
+    one = given(KNOWN, data="train.csv", drop=["patient"], study="one")
+    store = searched(tmp_path / "home", trials=5, fit=False, **one).store
+    trials = sorted(list_trials(store, "one"), key=lambda t: t["number"])
+    assert [t["query"]["configuration"] for t in trials][:3] == KNOWN
+    two = {"target": "target", "drop": ["patient"], "space": "small", "start": "one"}
+    trials.sort(key=lambda t: t["evaluation"]["loss"])
+    assert list(prepared("train.csv", **two).plan.start) == [
+        t["query"]["configuration"] for t in trials
+    ]

@@ -1,0 +1,380 @@
+"""What came of a study, in Python: its trials as tables, one trial explained, its model."""
+
+import json
+from copy import deepcopy
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from answer_worlds import hostile_models
+from answer_worlds.own_studies import own_context
+from command_line import CommandLine
+from finished.ended import Ended
+from sklearn.pipeline import Pipeline
+from studies import store_of
+
+from prefect_tune.flows.results import exported as exporting
+from prefect_tune.flows.results.card_facts import card_facts
+from prefect_tune.flows.results.explained import explained_trial
+from prefect_tune.flows.results.exported import export
+from prefect_tune.flows.results.trial_table import writable
+from prefect_tune.flows.study.lookup import list_trials
+from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.flows.study.predict import final_model, predict
+from prefect_tune.optimizers.space.wording import UnknownName
+from prefect_tune.storage import Ledger
+from prefect_tune.storage.key import model_record
+from prefect_tune.storage.ledger import LedgerEvent
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.catalogue.spaces import space_named
+from prefect_tune.tasks.data.dataset import load_dataset
+from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.data.split import REFIT, load_split
+from prefect_tune.tasks.objective.predictions import InvalidPredictions
+from prefect_tune.tasks.problem import Problem
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_trial_stands_beside_the_best_one(ended) -> None:
+    best = ended.load().best_trial
+    losses = {t["number"]: t["evaluation"] for t in list_trials(ended.store, "s")}
+    other = next(n for n, evaluation in losses.items() if evaluation and n != best)
+    found = explained_trial(ended.store, "s", other)
+    assert found["loss"] == losses[other]["loss"]
+    assert found["fold_losses"] == losses[other]["fold_losses"]
+    assert found["incumbent"] == {
+        "trial": best, "loss": losses[best]["loss"], "fold_losses": losses[best]["fold_losses"]
+    }  # fmt: skip
+    assert found["in_model"] == (other in {1, 2})
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_values_stand_beside_defaults_and_ranges(ended) -> None:
+    trials = list_trials(ended.store, "s")
+    nearest = next(
+        t for t in trials if t["query"]["configuration"]["fit model"]["algorithm"] == "k_nearest"
+    )
+    found = explained_trial(ended.store, "s", nearest["number"])
+    rescale, model = found["pipeline"]
+    assert set(rescale["choices"]) == {"none", "minmax", "standardize", "normalize"}
+    values = {h["name"]: h for h in model["hyperparameters"]}
+    given = nearest["query"]["configuration"]["fit model"]["hyperparameters"]
+    assert values["n_neighbors"]["value"] == given["n_neighbors"]
+    assert values["n_neighbors"]["default"] == 1
+    assert values["n_neighbors"]["is_default"] == (given["n_neighbors"] == 1)
+    assert values["n_neighbors"]["range"] == "a whole number from 1 to 100"
+    assert values["n_neighbors"]["is_log"]
+    assert values["n_neighbors"]["effective"] == min(given["n_neighbors"], 80)
+
+
+def test_a_failure_says_where_why_and_how_to_retry(ended, monkeypatch) -> None:
+    monkeypatch.setenv("PREFECT_TUNE_HOME", str(ended.folder / "home"))
+    found = explained_trial(ended.store, "s", 0)
+    failure = found["failure"]
+    assert (failure["step"], failure["fold"], failure["kind"]) == ("fit model", 0, "error")
+    assert failure["message"] == "ValueError: picky [about] new"
+    assert "in fit" in failure["traceback"]
+    assert failure["retry"] == "prefect-tune retry s --trial 0"
+    assert found["code"] == "prefect-tune show s --trial 0 --code"
+    assert [step["step"] for step in found["steps"]] == ["impute", "encode"]
+    monkeypatch.setenv("PREFECT_TUNE_HOME", str(ended.folder / "elsewhere"))
+    found, store = explained_trial(ended.store, "s", 0), f"--store {ended.folder}/home/store"
+    assert found["failure"]["retry"] == f"prefect-tune retry s --trial 0 {store}"
+    assert found["code"] == f"prefect-tune show s --trial 0 --code {store}"
+
+
+def test_other_stretches_of_a_configuration_are_listed(ended) -> None:
+    trials = list_trials(ended.store, "h")
+    whole = next(t for t in trials if t["state"] == "complete" and _same(t, trials))
+    found = explained_trial(ended.store, "h", whole["number"])
+    (part,) = found["stretches"]
+    assert (part["state"], part["fidelity"]) == ("stopped", "folds 1 of 3")
+    assert found["fidelity"] == ""
+    assert explained_trial(ended.store, "h", part["trial"])["fidelity"] == "folds 1 of 3"
+
+
+def _same(trial, trials) -> bool:
+    configuration = trial["query"]["configuration"]
+    return sum(t["query"]["configuration"] == configuration for t in trials) > 1
+
+
+def test_reason_and_task_run_come_from_the_events(ended, monkeypatch) -> None:
+    events = Ledger(ended.store.database).events("s")
+    reason = {"phase": "tuning", "text": "best by [EI]"}
+    for event in events:
+        if event.body["number"] == 2:
+            more = {"reason": reason} if event.kind == "ask" else {"task_run_id": "abc"}
+            event.body.update(more)  # type: ignore[attr-defined]
+        else:
+            event.body.pop("reason", None)  # type: ignore[attr-defined]
+    monkeypatch.setattr(Ledger, "each_event", lambda *_: iter(events))
+    found = explained_trial(ended.store, "s", 2)
+    assert found["reason"] == reason
+    assert found["task_run_id"] == "abc"
+    assert found["asked_at"] < found["ended_at"]
+    assert explained_trial(ended.store, "s", 3)["reason"] is None
+    table = ended.load().trials_dataframe()
+    assert list(table["user_attrs_reason"].dropna()) == ["tuning"]
+    assert list(table["system_attrs_task_run_id"].dropna()) == ["abc"]
+
+
+def test_without_its_space_a_trial_has_its_values_alone(ended, monkeypatch) -> None:
+    def gone(_: Problem) -> None:
+        raise ImportError("no module named lightgbm")
+
+    monkeypatch.setattr(Problem, "find_space", gone)
+    found = explained_trial(ended.store, "s", 1)
+    assert [choice["choices"] for choice in found["pipeline"]] == [None, None]
+    assert all(h["is_default"] is None for c in found["pipeline"] for h in c["hyperparameters"])
+
+
+@pytest.fixture(scope="module")
+def table(ended: Ended) -> pd.DataFrame:
+    return ended.load().trials_dataframe()
+
+
+def test_a_study_says_what_it_is_and_what_was_best(ended) -> None:
+    study, trials = ended.load(), list_trials(ended.store, "s")
+    losses = {t["number"]: t["evaluation"]["loss"] for t in trials if t["evaluation"]}
+    assert study.best_value == min(losses.values()) == losses[study.best_trial]
+    chosen = trials[study.best_trial]["query"]["configuration"]
+    assert {n for n in study.best_params if "__" not in n} == set(chosen)
+    assert study.best_params["rescale"] == chosen["rescale"]["algorithm"]
+    assert (study.method, study.metric, study.state) == ("random", "error", "complete")
+    assert study.space.endswith("space.py:space")
+    assert study.summary()["n_failed"] == 1
+    assert study.plan.seed == 1
+
+
+def test_the_table_has_the_columns_of_optuna_and_a_row_for_each_trial(table) -> None:
+    assert list(table)[:5] == [
+        "number", "value", "datetime_start", "datetime_complete", "duration"
+    ]  # fmt: skip
+    assert list(table)[-1] == "state"
+    assert list(table["number"]) == list(range(9))
+    assert set(table["state"]) == {"COMPLETE", "FAIL"}
+    failed = table[table["state"] == "FAIL"].iloc[0]
+    assert pd.isna(failed["value"])
+    assert failed["user_attrs_failure_message"] == "ValueError: picky [about] new"
+    assert (failed["user_attrs_failure_step"], failed["user_attrs_failure_fold"]) == (
+        "fit model",
+        0,
+    )
+
+
+def test_values_parameters_and_attributes_are_those_of_the_trials(ended, table) -> None:
+    for trial, (_, row) in zip(list_trials(ended.store, "s"), table.iterrows(), strict=True):
+        configuration, evaluation = trial["query"]["configuration"], trial["evaluation"]
+        assert row["params_rescale"] == configuration["rescale"]["algorithm"]
+        model = configuration["fit model"]
+        for name, value in model["hyperparameters"].items():
+            assert row[f"params_fit model__{name}"] == value
+        if evaluation:
+            assert row["value"] == evaluation["loss"]
+            assert [row[f"user_attrs_loss_fold_{i}"] for i in range(3)] == evaluation["fold_losses"]
+            assert row["user_attrs_cache_hits"] == sum(s["hit"] for s in evaluation["steps"])
+            assert (
+                row["user_attrs_model_size_bytes"] == evaluation["constraints"]["model_size_bytes"]
+            )
+            assert row["system_attrs_constraints"][0] <= 0
+
+
+def test_times_are_those_of_the_ledger_in_utc(ended, table) -> None:
+    ends = {e.body["number"]: e.at for e in Ledger(ended.store.database).events("s", "tell")}
+    seconds = table["datetime_complete"].astype("int64").to_numpy() / 1e6
+    assert np.allclose(seconds, list(ends.values()), atol=1e-5)
+    assert str(table["datetime_complete"].dt.tz) == "UTC"
+    assert (table["duration"] == table["datetime_complete"] - table["datetime_start"]).all()
+    assert (table["duration"] > pd.Timedelta(0)).all()
+
+
+def test_neither_waiting_nor_an_earlier_attempt_counts_as_duration(ended, monkeypatch) -> None:
+    ledger = Ledger(ended.store.database)
+    events, day = ledger.events("s"), 86_400.0
+    asked = next(e.at for e in events if e.kind == "ask" and e.body["number"] == 0)
+    told = next(e for e in events if e.kind == "tell" and e.body["number"] == 0)
+    retried = LedgerEvent(len(events), "retry", {"number": 0}, asked + day)
+    monkeypatch.setattr(Ledger, "each_event", lambda *_: iter([*events, retried]))
+    waiting = ended.load().trials_dataframe().loc[0]
+    assert waiting["datetime_start"].timestamp() == pytest.approx(asked + day, abs=1e-5)
+    assert pd.isna(waiting["duration"])
+    again = LedgerEvent(len(events) + 1, "tell", told.body, asked + 2 * day)
+    monkeypatch.setattr(Ledger, "each_event", lambda *_: iter([*events, retried, again]))
+    row, theirs = ended.load().trials_dataframe().loc[0], ended.load().to_optuna().trials[0]
+    cost = pd.Timedelta(row["user_attrs_cost_seconds"], "s")
+    assert row["datetime_complete"].timestamp() == pytest.approx(asked + 2 * day, abs=1e-5)
+    assert abs(row["duration"] - cost) < pd.Timedelta(1, "ms")
+    assert abs(theirs.duration - cost) < pd.Timedelta(1, "ms")
+
+
+def test_the_table_survives_files(ended, tmp_path: Path) -> None:
+    trials = ended.load("h").trials_dataframe()
+    table = writable(trials.assign(mixed=[1, "word", 2.5, None, 1, 1]))
+    table.to_parquet(tmp_path / "trials.parquet")
+    read = pd.read_parquet(tmp_path / "trials.parquet")
+    assert list(read) == list(table)
+    assert list(read["mixed"])[:3] == ["1", "word", "2.5"]
+    assert read["duration"].equals(table["duration"])
+
+
+def test_what_ran_on_less_is_pruned_in_optunas_words(ended) -> None:
+    table = ended.load("h").trials_dataframe()
+    stopped = table["user_attrs_state"] == "stopped"
+    assert stopped.any()
+    assert set(table["state"][stopped]) == {"PRUNED"}
+    assert set(table["user_attrs_fidelity"][stopped]) == {"folds 1 of 3"}
+    assert set(table["user_attrs_folds"][stopped]) == {1}
+
+
+@pytest.mark.parametrize("name", ["s", "h"])
+def test_a_study_becomes_one_of_optunas_with_the_same_best_value(ended, name) -> None:
+    study = ended.load(name)
+    made = study.to_optuna()
+    ours, theirs = study.trials_dataframe(), made.trials_dataframe()
+    assert made.best_value == study.best_value
+    for column in ("number", "state"):
+        assert list(ours[column]) == list(theirs[column])
+    assert np.allclose(ours["value"].dropna(), theirs["value"].dropna())
+    local = ours["datetime_start"].dt.tz_convert(None)
+    spread = (theirs["datetime_start"] - local).dt.round("min")
+    assert len(set(spread)) == 1  # they are local times
+    assert set(made.trials[1].params) >= {"rescale", "fit model"}
+
+
+def test_a_space_that_is_another_one_here_is_refused(ended, monkeypatch) -> None:
+    monkeypatch.setattr(Problem, "find_space", lambda _: space_named("flash"))
+    with pytest.raises(BadInput, match="study 'h'"):
+        ended.load("h").to_optuna()
+
+
+@pytest.mark.parametrize("file_format", ["pickle", "skops"])
+def test_a_model_read_back_predicts_as_the_stored_one(ended, file_format) -> None:
+    model, about = final_model(ended.store, "s")
+    found = export(ended.store, "s", file_format)
+    dataset = load_dataset(ended.store, about["dataset"])
+    rows = dataset.rows(np.arange(len(dataset)))
+    assert np.array_equal(found.model.predict_proba(rows), model.predict_proba(rows))
+    assert found.trials == [member["trial"] for member in about["members"]]
+    assert found.n_checked == 30
+    assert ("prefect-tune" in found.packages) == (file_format == "skops")
+    assert bool(found.trusted) == (file_format == "skops")
+
+
+def test_a_model_that_predicts_otherwise_is_not_exported(ended, monkeypatch) -> None:
+    calls = count()
+    monkeypatch.setattr(exporting, "_predicted", lambda *_: [np.array([next(calls)])])
+    with pytest.raises(RuntimeError, match="predicts otherwise"):
+        export(ended.store, "s", "pickle")
+
+
+def test_where_plain_classes_would_predict_otherwise_the_model_is_exported_as_it_is(
+    ended, monkeypatch
+) -> None:
+    def turned(model):
+        made = deepcopy(model)
+        made.weights_ = made.weights_[::-1]
+        return made
+
+    monkeypatch.setattr(exporting, "plain", turned)
+    stored, _ = final_model(ended.store, "s")
+    found = export(ended.store, "s", "pickle")
+    assert list(found.model.weights_) == list(stored.weights_)
+
+
+def test_a_study_without_a_model_is_refused(ended) -> None:
+    with pytest.raises(BadInput, match="no final model"):
+        export(ended.store, "h", "pickle")
+    with pytest.raises(UnknownName, match="unknown study"):
+        export(ended.store, "gone", "pickle")
+
+
+def test_facts_are_those_of_study_data_and_test_rows(ended) -> None:
+    facts = card_facts(ended.store, export(ended.store, "s", "pickle"))
+    summary = ended.load().summary()
+    assert facts["losses"]["test"] == summary["test_loss"]
+    assert facts["losses"]["single_best_test"] == summary["single_best_test_loss"]
+    assert facts["losses"]["held_out"] == summary["ensemble"]["losses"][-1]
+    assert facts["losses"]["test_score"] == {
+        "type": "accuracy", "value": 1 - summary["test_loss"] / 100
+    }  # fmt: skip
+    assert facts["losses"]["test_error"]["percent"] == pytest.approx(summary["test_loss"])
+    model, about = final_model(ended.store, "s")
+    dataset = load_dataset(ended.store, about["dataset"])
+    test = load_split(ended.store, ended.load().plan.problem.split).held_out(REFIT)
+    right = model.predict(dataset.rows(test)) == dataset.labels[test]
+    for row in facts["losses"]["by_class"]:
+        of_class = dataset.labels[test] == row["class"]
+        assert row["rows"] == of_class.sum()
+        assert row["recall"] == pytest.approx(100 * right[of_class].mean())
+    assert [c["name"] for c in facts["data"]["columns"]] == [str(name) for name in dataset.X]
+    assert (facts["data"]["training_rows"], facts["data"]["test_rows"]) == (120, 30)
+    assert facts["constraints"][0]["bound"] == 1e6
+    assert set(facts["constraints"][0]["measured"]) == {1, 2}
+    assert facts["search"]["failed"] == 1
+
+
+def test_a_package_that_the_model_needs_and_is_not_here_is_named(ended, monkeypatch) -> None:
+    def read(*_):
+        raise ModuleNotFoundError("No module named 'lightgbm'", name="lightgbm")
+
+    monkeypatch.setattr(type(ended.store.records), "get", read)
+    with pytest.raises(BadInput, match="needs lightgbm"):
+        export(ended.store, "s", "pickle")
+
+
+def ended(folder, model: str, n_classes: int):
+    """A study whose final model is one of `hostile_models`, and a file of new rows."""
+    made = own_context(folder, model, n_classes, "error" if n_classes else "r2")
+    store, file = store_of(made), str(folder / "own.csv")
+    plan = StudyPlan(
+        source=Source(file, target="y"), data_name="own", problem=made.problem, folds=3,
+        holdout=None, test_size=0.2, positive=None, chance_loss=50.0, method="random",
+    )  # fmt: skip
+    Ledger(store.database).create_study("test", made.problem.to_json(), plan.to_json())
+    dataset = load_dataset(store, made.problem.dataset)
+    fitted = getattr(hostile_models, model)().fit(dataset.X, dataset.labels)
+    about = {"dataset": made.problem.dataset, "trial": 0, "members": [{"trial": 0, "weight": 1.0}]}
+    parts = {"model": Pipeline([("model", fitted)]), "about": about}
+    store.records.put(model_record("test"), parts, "test")
+    return store, file, fitted.inner_, dataset.X
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("model", ["Column", "ReversedClasses", "NoClasses", "FrameOfLabels"])
+def test_labels_are_flat_and_probabilities_stand_under_their_class(
+    tmp_path, model, n_classes
+) -> None:
+    store, file, inner, X = ended(tmp_path, model, n_classes)
+    found = predict(store, "test", file, None)
+    assert found["prediction"].tolist() == inner.predict(X).tolist()
+    assert list(found)[1:] == [f"probability_{label}" for label in inner.classes_]
+    np.testing.assert_array_equal(found.iloc[:, 1:], inner.predict_proba(X))
+
+
+def test_decision_values_are_not_written_as_probabilities(tmp_path) -> None:
+    store, file, _, _ = ended(tmp_path, "Decides", 3)
+    assert list(predict(store, "test", file, None)) == ["prediction"]
+
+
+@pytest.mark.parametrize(
+    ("model", "n_classes", "value"),
+    [("Abstains", 3, "-1 in 3 of 120 rows"), ("NumberNan", 0, "nan in 1 of 120 rows")],
+)
+def test_what_is_no_prediction_is_not_written(tmp_path, model, n_classes, value) -> None:
+    store, file, _, _ = ended(tmp_path, model, n_classes)
+    with pytest.raises(InvalidPredictions, match=value):
+        predict(store, "test", file, None)
+    out = tmp_path / "out.csv"
+    done = CommandLine(tmp_path)("predict", "test", file, "--out", out)
+    assert done.exit_code == 1
+    assert value in done.output
+    assert not out.exists()
+
+
+def test_numbers_in_a_column_are_written_flat(tmp_path) -> None:
+    store, file, inner, X = ended(tmp_path, "NumberColumn", 0)
+    expected = pd.DataFrame({"prediction": inner.predict(X)})
+    pd.testing.assert_frame_equal(predict(store, "test", file, None), expected)

@@ -1,0 +1,118 @@
+"""How flows are entered: beside an event loop, and with what a command has prepared."""
+
+import asyncio
+import pickle
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from observing import Heard
+
+from prefect_tune.flows.event_loop import apart_from_loop
+from prefect_tune.flows.preparation.handover import Handover
+from prefect_tune.flows.progress import current_observer, observed_by
+
+
+def in_loop(work: Callable[[], Any]) -> Any:
+    async def called() -> Any:
+        return apart_from_loop(work)
+
+    return asyncio.run(called())
+
+
+def test_without_a_loop_it_is_done_here() -> None:
+    assert apart_from_loop(threading.get_ident) == threading.get_ident()
+
+
+def test_in_a_loop_it_is_done_elsewhere_where_loops_may_be_run() -> None:
+    async def here() -> int:
+        return threading.get_ident()
+
+    assert in_loop(lambda: asyncio.run(here())) != threading.get_ident()
+
+
+def test_errors_come_back() -> None:
+    with pytest.raises(ZeroDivisionError):
+        in_loop(lambda: 1 // 0)
+
+
+def test_the_observer_follows() -> None:
+    recorder: Any = Heard()
+
+    def work() -> None:
+        current_observer().note("a")
+        current_observer().ended("b", "c")
+        current_observer().tick("d")
+
+    with observed_by(recorder):
+        in_loop(work)
+    assert (recorder.notes, recorder.trials, recorder.ticks) == (["a"], ["b"], ["d"])
+
+
+@pytest.mark.timeout(60)
+def test_an_interrupt_ends_the_work_at_its_next_look() -> None:
+    ended = []
+
+    def work() -> None:
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        pause = threading.Event()
+        try:
+            while True:
+                current_observer().tick("going on")
+                pause.wait(0.01)
+        except KeyboardInterrupt:
+            ended.append("trials are put back")
+            raise
+
+    async def called() -> None:
+        loop_handler = signal.getsignal(signal.SIGINT)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # as in a notebook
+        try:
+            apart_from_loop(work)
+        finally:
+            signal.signal(signal.SIGINT, loop_handler)
+
+    with observed_by(Heard()), pytest.raises(KeyboardInterrupt):
+        asyncio.run(called())
+    assert ended == ["trials are put back"]
+
+
+GIVEN = {"data": "a.csv", "study": "one", "trials": 3}
+
+
+def test_it_is_taken_once_by_equal_parameters() -> None:
+    handover: Handover[str] = Handover()
+    with handover.offered(GIVEN, "prepared"):
+        assert handover.take(dict(GIVEN)) == "prepared"
+        assert handover.take(dict(GIVEN)) is None
+
+
+def test_other_parameters_take_nothing() -> None:
+    handover: Handover[str] = Handover()
+    with handover.offered(GIVEN, "prepared"):
+        assert handover.take({**GIVEN, "trials": 4}) is None
+        assert handover.take(GIVEN) == "prepared"
+
+
+def test_nothing_is_left_when_the_flow_was_never_called() -> None:
+    handover: Handover[str] = Handover()
+    with handover.offered(GIVEN, "prepared"):
+        pass
+    assert handover.take(GIVEN) is None
+
+
+def test_threads_have_one_each() -> None:
+    handover: Handover[str] = Handover()
+    with handover.offered(GIVEN, "mine"), ThreadPoolExecutor(1) as other:
+        assert other.submit(handover.take, GIVEN).result() is None
+        assert handover.take(GIVEN) == "mine"
+
+
+def test_it_travels_empty() -> None:
+    handover: Handover[str] = Handover()
+    with handover.offered(GIVEN, "prepared"):
+        assert pickle.loads(pickle.dumps(handover)).take(GIVEN) is None
+        assert handover.take(GIVEN) == "prepared"

@@ -1,0 +1,192 @@
+"""What a Prefect server is told of trials, how fast, and what sessions leave behind on it."""
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from observing import Heard
+from open_runs import OpenRuns
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import StateType
+from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.states import Cancelled, Completed, Crashed
+from prefect_api import states, task_runs
+
+from prefect_tune.flows.workers import server_pace
+from prefect_tune.flows.workers.reaping import end_former_run, end_task_run, reap, settle_task_runs
+from prefect_tune.flows.workers.server_pace import ServerPace
+from prefect_tune.tasks.trial.evaluate import evaluate
+
+
+class Counted(ServerPace):
+    """The pace of a server that has recorded so many task runs, or does not answer."""
+
+    def __init__(self, task_runs: Any = "auto") -> None:
+        self.observer: Any = Heard()
+        super().__init__(task_runs, uuid4(), self.observer)
+        self.recorded: int | None = 0
+        self.n_looks = 0
+
+    def _count_recorded(self) -> int:
+        self.n_looks += 1
+        if self.recorded is None:
+            raise ConnectionError("nobody is there")
+        return self.recorded
+
+
+@pytest.mark.parametrize("task_runs", ["steps", "misses", "trial"])
+def test_what_the_user_asked_for_is_reported_and_waited_for(task_runs) -> None:
+    pace = Counted(task_runs)
+    assert not pace.may_submit(5_000)
+    assert pace.report == task_runs
+    pace.recorded = 4_500
+    assert pace.may_submit(5_000)
+    assert pace.observer.notes == []
+
+
+def test_the_server_is_asked_now_and_then_and_always_while_it_is_behind() -> None:
+    pace = Counted("steps")
+    assert [pace.may_submit(n) for n in (1, 100, 199)] == [True] * 3
+    assert pace.n_looks == 0
+    assert pace.may_submit(200)
+    assert pace.n_looks == 1
+    assert not pace.may_submit(2_000)
+    assert not pace.may_submit(2_001)
+    assert pace.n_looks == 3
+
+
+def test_auto_reports_less_while_the_server_is_behind_and_more_when_it_is_not() -> None:
+    pace = Counted()
+    assert pace.report == "steps"
+    assert pace.may_submit(600)
+    assert pace.report == "misses"
+    assert pace.may_submit(900)
+    assert pace.report == "trial"
+    assert [n in note for n, note in zip(("600", "900"), pace.observer.notes, strict=True)] == [
+        True, True
+    ]  # fmt: skip
+    pace.recorded = 1_000
+    assert pace.may_submit(1_150)
+    assert pace.report == "misses"
+    pace.recorded = 1_400
+    assert pace.may_submit(1_400)
+    assert pace.report == "steps"
+
+
+def test_a_server_that_does_not_answer_holds_up_nothing_and_is_told_of_once() -> None:
+    pace = Counted()
+    pace.recorded = None
+    assert pace.may_submit(5_000)
+    assert pace.may_submit(6_000)
+    assert pace.wait_until_recorded(6_000) == 0
+    assert ["nobody is there" in note for note in pace.observer.notes] == [True]
+
+
+def test_the_end_waits_as_long_as_the_server_gets_on_with_it(monkeypatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(server_pace, "monotonic", lambda: clock[0])
+    pace = Counted()
+
+    def sleep(seconds: float) -> None:
+        clock[0] += seconds
+        if pace.recorded is not None and pace.recorded < 8:
+            pace.recorded += 1
+
+    monkeypatch.setattr(server_pace, "sleep", sleep)
+    assert pace.wait_until_recorded(8, timeout_seconds=0.3) == 0
+    assert pace.wait_until_recorded(10, timeout_seconds=0.3) == 2
+
+
+def state_of(runs: OpenRuns) -> StateType | None:
+    with get_client(sync_client=True) as client:
+        return client.read_flow_run(runs.flow_run_id).state_type
+
+
+@pytest.mark.usefixtures("server")
+def test_the_run_of_a_killed_session_is_ended_with_what_it_left_open() -> None:
+    killed = OpenRuns()
+    end_former_run(str(killed.flow_run_id), uuid4())
+    assert state_of(killed) == StateType.CRASHED
+    assert states(task_runs(killed.flow_run_id)) == {"Crashed": 4, "Completed": 1}
+
+
+@pytest.mark.usefixtures("server")
+def test_a_run_that_prefect_retries_stays_and_what_its_first_try_left_open_is_ended() -> None:
+    retried = OpenRuns()
+    end_former_run(str(retried.flow_run_id), retried.flow_run_id)
+    assert state_of(retried) == StateType.RUNNING
+    assert states(task_runs(retried.flow_run_id)) == {"Crashed": 4, "Completed": 1}
+
+
+@pytest.mark.usefixtures("server")
+def test_a_run_that_has_ended_or_that_this_server_does_not_know_is_left_alone() -> None:
+    ended = OpenRuns()
+    with get_client(sync_client=True) as client:
+        client.set_flow_run_state(ended.flow_run_id, Completed(), force=True)
+    end_former_run(str(ended.flow_run_id), uuid4())
+    assert states(task_runs(ended.flow_run_id)) == {"Running": 4, "Completed": 1}
+    end_former_run(str(uuid4()), uuid4())
+    end_former_run(None, uuid4())
+
+
+@pytest.mark.usefixtures("server")
+def test_at_the_end_missing_task_runs_are_noted_and_open_ones_ended() -> None:
+    class Pace:
+        def wait_until_recorded(self, n_reported: int) -> int:
+            return n_reported - 5
+
+    runs, observer = OpenRuns(), Heard()
+    pace: Any = Pace()
+    settle_task_runs(pace, runs.flow_run_id, 7, observer)
+    assert ["2 task runs" in note for note in observer.notes] == [True]
+    assert states(task_runs(runs.flow_run_id)) == {"Crashed": 4, "Completed": 1}
+    settle_task_runs(pace, runs.flow_run_id, 5, observer)
+    assert len(observer.notes) == 1
+
+
+CRASHED = Crashed(message="its process is gone")
+
+
+@pytest.mark.usefixtures("server")
+def test_all_open_task_runs_are_ended_and_no_other() -> None:
+    runs, others = OpenRuns(), OpenRuns()
+    assert reap(runs.flow_run_id, CRASHED) == 4
+    assert states(task_runs(runs.flow_run_id)) == {"Crashed": 4, "Completed": 1}
+    assert states(task_runs(others.flow_run_id)) == {"Running": 4, "Completed": 1}
+
+
+@pytest.mark.usefixtures("server")
+def test_of_some_trials_what_ran_inside_is_ended_too() -> None:
+    runs = OpenRuns()
+    assert reap(runs.flow_run_id, Cancelled(), of_trials=[runs.one]) == 2
+    assert runs.states() == {
+        "trial 0": "Cancelled", "step of 0": "Cancelled", "done": "Completed",
+        "trial 1": "Running", "step of 1": "Running",
+    }  # fmt: skip
+
+
+@pytest.mark.usefixtures("server")
+def test_of_more_task_runs_than_one_request_gets_none_stays_open() -> None:
+    runs, others = OpenRuns(), 225
+    runs.add("step of 0", runs.one, n=others)
+    runs.add("step of 1", runs.other, n=others)
+    assert reap(runs.flow_run_id, CRASHED, of_trials=[runs.other]) == others + 2
+    assert reap(runs.flow_run_id, CRASHED) == others + 2
+    assert reap(runs.flow_run_id, CRASHED) == 0
+
+
+@pytest.mark.usefixtures("server")
+def test_a_trial_that_the_server_never_heard_of_is_made_with_its_final_state() -> None:
+    runs, unseen = OpenRuns(), uuid4()
+    end_task_run(runs.flow_run_id, runs.one, evaluate, "trial 0", CRASHED)
+    end_task_run(runs.flow_run_id, unseen, evaluate, "trial 7", CRASHED)
+    assert runs.states() | {"trial 0": "Crashed", "trial 7": "Crashed"} == runs.states()
+    assert unseen in {run.id for run in task_runs(runs.flow_run_id)}
+
+
+@pytest.mark.usefixtures("server")
+def test_a_server_that_is_gone_is_a_warning_and_no_error(caplog) -> None:
+    with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}):
+        assert reap(uuid4(), CRASHED) == 0
+        end_task_run(uuid4(), uuid4(), evaluate, "trial 0", CRASHED)
+    assert caplog.text.count("could not be set to Crashed") == 2

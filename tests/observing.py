@@ -1,0 +1,45 @@
+"""Observers of studies: one that remembers, and one that interrupts."""
+
+from dataclasses import dataclass, field
+
+from prefect_tune.flows.progress import LoggingObserver, Progress
+from prefect_tune.optimizers import Trial
+
+__all__ = ["Heard", "Interrupting"]
+
+
+@dataclass
+class Heard:
+    """Remembers what it is told."""
+
+    notes: list[str] = field(default_factory=list)
+    trials: list[Trial] = field(default_factory=list)
+    ticks: list[Progress] = field(default_factory=list)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def warn(self, text: str) -> None:
+        self.note(text)
+
+    def check(self) -> None:
+        """Nobody has pressed Ctrl-C."""
+
+    def ended(self, trial: Trial, progress: Progress) -> None:  # noqa: ARG002
+        self.trials.append(trial)
+
+    def tick(self, progress: Progress) -> None:
+        self.ticks.append(progress)
+
+
+@dataclass
+class Interrupting(LoggingObserver):
+    """Presses Ctrl-C when so many trials have ended."""
+
+    n_trials: int
+
+    def ended(self, trial: Trial, progress: Progress) -> None:
+        """Say the trial, and interrupt if it is the one."""
+        super().ended(trial, progress)
+        if progress.n_trials == self.n_trials:
+            raise KeyboardInterrupt
