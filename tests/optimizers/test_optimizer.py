@@ -1,24 +1,41 @@
-"""The base class of all methods: the order of asks and tells, their numbers and their seeds."""
+"""The base class of all methods, events, known configurations, and the registry."""
 
+import json
+import subprocess
+import sys
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
+from contracts.optimizer import OptimizerContract
 from flash_worlds import counted_space
 from worlds import evaluation, mixed_space, told
 
 from prefect_tune.optimizers import (
+    METHODS,
+    Asked,
     Budget,
+    Configuration,
     Constraint,
+    ConstraintsMeasured,
+    Event,
     Method,
     NotYet,
     Objective,
     Optimizer,
     Query,
+    Racing,
+    RandomSearch,
     Reason,
+    Retried,
+    Told,
     Trial,
     UnknownName,
+    make_optimizer,
+    replay,
 )
+from prefect_tune.optimizers.registry import DEFAULT_METHOD, load_method, register
 from prefect_tune.optimizers.space.sampling import sample_configuration
 
 
@@ -249,3 +266,165 @@ def test_a_method_that_gives_no_reason_has_its_name_for_one() -> None:
     assert optimizer.reason == Reason("draw")
     with pytest.raises(ValueError, match="names the phase"):
         Reason("")
+
+
+SPACE = mixed_space()
+
+
+QUERY = Query(sample_configuration(SPACE, np.random.default_rng(0)))
+
+
+EVENTS: tuple[Event, ...] = (
+    Asked(0, QUERY, Budget(0, 5, 1.5, 30.0, 0.25, 4, (0.125, 0.125))),
+    Told(told(0, QUERY, None)),
+    Retried(0),
+    Told(told(0, QUERY, 3.0)),
+    ConstraintsMeasured(0, {"size": 2.0}),
+)
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)
+def test_an_event_survives_json(event: Event) -> None:
+    document = json.loads(json.dumps(event.to_json()))
+    assert type(event).from_json(document, SPACE) == event
+
+
+def test_kinds_are_the_words_of_the_ledger() -> None:
+    assert [event.kind for event in EVENTS] == ["ask", "tell", "retry", "tell", "measure"]
+
+
+def test_replay_takes_each_kind_of_event() -> None:
+    optimizer = RandomSearch(SPACE, 0, Objective(constraints=(Constraint("size", 1.0),)))
+    replay(optimizer, EVENTS[:2], {"theta": [1.0]})
+    assert [t.number for t in optimizer.history.failed] == [0]
+    replay(optimizer, EVENTS[2:3])
+    assert [t.number for t in optimizer.history.pending] == [0]
+    replay(optimizer, EVENTS[3:])
+    assert optimizer.history.incumbent is None
+    assert optimizer.history.nearest_infeasible == optimizer.history[0]
+    assert optimizer.memo == {"theta": [1.0]}
+
+
+def test_only_the_last_ask_is_given_the_memo() -> None:
+    optimizer, given = RandomSearch(SPACE, 0), []
+    optimizer._restore = given.append
+    asks = [Asked(number, QUERY, Budget()) for number in range(3)]
+    replay(optimizer, asks, {"theta": [2.0]})
+    assert given == [{"theta": [2.0]}]
+
+
+def test_an_event_of_0_1_has_its_memo_and_less_of_a_budget() -> None:
+    document = Asked(0, QUERY, Budget()).to_json() | {"memo": {"phase": 1}}
+    for later in ("n_workers", "last_ask_seconds"):
+        del document["budget"][later]
+    event = Asked.from_json(document, SPACE)
+    assert event == Asked(0, QUERY, Budget(), {"phase": 1})
+    optimizer = RandomSearch(SPACE, 0)
+    replay(optimizer, [event])
+    assert optimizer.memo == {"phase": 1}
+
+
+WHOLE = [name for name, method in METHODS.items() if not method.fidelities]
+
+
+PARTS = [name for name, method in METHODS.items() if method.fidelities]
+
+
+def known(n: int = 4) -> list[Configuration]:
+    rng = np.random.default_rng(7)
+    return [sample_configuration(SPACE, rng) for _ in range(n)]
+
+
+def made(method: str) -> Optimizer:
+    return make_optimizer(method, SPACE, 0, OptimizerContract.objective)
+
+
+@pytest.mark.parametrize("method", WHOLE)
+def test_they_are_asked_for_first_and_the_method_goes_on_from_them(method) -> None:
+    optimizer, contract = made(method), OptimizerContract()
+    optimizer.begin_with([*known(), known()[0]])
+    events = contract.run(optimizer, 12)
+    asked = [event.query for event in events if isinstance(event, Asked)]
+    assert asked[:4] == [Query(configuration) for configuration in known()]
+    assert len({query.configuration for query in asked}) == 12
+
+
+@pytest.mark.parametrize("method", WHOLE)
+def test_a_study_is_resumed_with_what_it_began_with(method) -> None:
+    contract = OptimizerContract()
+    for n in (2, 7):
+        unbroken, resumed = made(method), made(method)
+        unbroken.begin_with(known())
+        events = contract.run(unbroken, n)
+        resumed.begin_with(known())
+        replay(resumed, events, unbroken.memo)
+        assert contract.run(resumed, 4, first=n) == contract.run(unbroken, 4, first=n)
+
+
+@pytest.mark.parametrize("method", PARTS)
+def test_a_method_that_chooses_how_much_to_run_says_that_it_takes_none(method) -> None:
+    with pytest.raises(ValueError, match=f"'{method}' cannot begin with known configurations"):
+        made(method).begin_with(known())
+
+
+def test_it_is_too_late_once_something_was_asked_for() -> None:
+    optimizer = made("random")
+    optimizer.ask(Budget())
+    with pytest.raises(ValueError, match="1 trials were asked for already"):
+        optimizer.begin_with(known())
+
+
+def test_they_race_like_all_others() -> None:
+    racing = Racing(made("random"))
+    racing.begin_with(known(2), "portfolio")
+    assert racing.ask(Budget()) == Query(known(2)[0])
+    assert racing.ask(Budget()) == Query(known(2)[1], folds=1)
+    assert racing.reason == Reason("portfolio", "2nd of 2 known configurations")
+
+
+def test_which_of_them_an_ask_is_for_is_its_reason_and_then_the_method_has_its_own() -> None:
+    optimizer = made("random")
+    optimizer.begin_with(known(2))
+    said = []
+    for _ in range(3):
+        optimizer.ask(Budget())
+        said.append(optimizer.reason)
+    assert said == [
+        Reason("known configurations", "1st of 2 known configurations"),
+        Reason("known configurations", "2nd of 2 known configurations"),
+        Reason("random", "drawn from the whole space"),
+    ]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_each_implementation_refers_to_the_declaration_it_is_found_by(name: str) -> None:
+    loaded = load_method(name)
+    assert issubclass(loaded, Optimizer)
+    assert loaded.method is METHODS[name]
+
+
+def test_an_unknown_method_is_answered_with_the_nearest() -> None:
+    from worlds import mixed_space
+
+    with pytest.raises(UnknownName, match=r"'flahs'\. Did you mean 'flash'\?"):
+        make_optimizer("flahs", mixed_space(), 0)
+
+
+def test_a_name_is_given_once() -> None:
+    register(METHODS[DEFAULT_METHOD])
+
+    with pytest.raises(ValueError, match="'flash' already"):
+        register(replace(METHODS["flash"], purpose="another"))
+
+
+def test_knowing_the_methods_imports_nothing_heavy() -> None:
+    program = (
+        "import sys; from prefect_tune.optimizers import METHODS\n"
+        "for m in METHODS.values(): m.options(), m.render_decisions({})\n"
+        "heavy = {'numpy', 'scipy', 'ConfigSpace', 'sklearn', 'optuna', 'pandas'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert said.stdout.strip() == "[]"

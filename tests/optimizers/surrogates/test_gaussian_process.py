@@ -1,16 +1,30 @@
+"""Gaussian processes: fits, predictions, several targets, falling noise, and curves over sizes."""
+
 import numpy as np
 import pytest
+from ConfigSpace import Categorical, ConfigurationSpace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import approx_fprime
+from worlds import mixed_space
 
+from prefect_tune.optimizers import Algorithm, Configuration, Space, Step
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
-from prefect_tune.optimizers.methods.fabolas.sizes import PAPER_LOSS
-from prefect_tune.optimizers.surrogates.fidelity_kernel import FidelityKernel
+from prefect_tune.optimizers.acquisitions.gaussian_search import GaussianSearch
+from prefect_tune.optimizers.methods.fabolas.sizes import COST, FULL, LOG_LOSS, PAPER_LOSS, TASKS
+from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace
+from prefect_tune.optimizers.space.sampling import sample_configuration
+from prefect_tune.optimizers.surrogates.fidelity_kernel import (
+    Basis,
+    FidelityKernel,
+    Latents,
+    latents_of,
+)
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.surrogates.kernel import Constant, Kernel, Parameter
-from prefect_tune.optimizers.surrogates.log_posterior import log_posterior
-from prefect_tune.optimizers.surrogates.noise import NOISE, ConstantNoise, FallingNoise
+from prefect_tune.optimizers.surrogates.log_posterior import log_posterior, log_posterior_value
+from prefect_tune.optimizers.surrogates.noise import NOISE, ConstantNoise, FallingNoise, Noise
+from prefect_tune.optimizers.surrogates.pipeline_inputs import KernelKind, PipelineInputs, Priors
 from prefect_tune.optimizers.surrogates.stationary import Matern52
 
 
@@ -377,6 +391,8 @@ def test_of_several_starts_the_likeliest_end_is_kept() -> None:
 
 
 PAPER_THETA = np.append(np.log([0.4, 0.8, 0.9]), [-0.3, np.log(0.5), np.log(0.01), -80.0])
+
+
 """Fabolas sheet, T2 to T4; the noise does not fall."""
 
 
@@ -496,3 +512,300 @@ def test_theta_holds_the_parameters_of_the_kernel_and_of_the_noise() -> None:
     X, y = np.random.default_rng(0).random((5, 3)), np.arange(5.0)
     with pytest.raises(ValueError, match="5 parameters of the kernel and 2 of the noise; got 6"):
         over_sizes(PAPER_THETA[:-1], X, y)
+
+
+BASES = {"one": FULL, "two": PAPER_LOSS, "cost": COST, "three": LOG_LOSS, "tasks": TASKS}
+
+
+NOISES: dict[str, Noise] = {"constant": ConstantNoise(), "falling": FallingNoise(2)}
+
+
+def data_over_sizes(n: int = 14, t: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    inputs = rng.random((n, 3))
+    inputs[::3, 2] = 1.0
+    return inputs, rng.normal(size=(n, t))
+
+
+def kernel_of(basis: Basis) -> FidelityKernel:
+    return FidelityKernel(Matern52([0, 1]), 2, basis)
+
+
+def some_theta(kernel: FidelityKernel, noise: Noise, seed: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    parameters = (*kernel.parameters, *noise.parameters)
+    return np.array([np.clip(rng.normal(-1, 0.6), p.lower, p.upper) for p in parameters])
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("basis", BASES)
+def test_the_gradient_agrees_with_central_differences(basis: str, noise: str) -> None:
+    """Fabolas sheet, T10."""
+    kernel, around = kernel_of(BASES[basis]), NOISES[noise]
+    inputs, targets = data_over_sizes()
+    theta = some_theta(kernel, around, 1)
+
+    def value(at: np.ndarray) -> float:
+        return log_posterior(kernel, at, inputs, targets, noise=around, has_constant=False)[0]
+
+    _, gradient = log_posterior(kernel, theta, inputs, targets, noise=around, has_constant=False)
+    steps = 1e-5 * np.eye(len(theta))
+    expected = [(value(theta + e) - value(theta - e)) / 2e-5 for e in steps]
+    assert gradient == pytest.approx(expected, rel=1e-7, abs=1e-7)
+
+
+@pytest.mark.parametrize("has_constant", [True, False])
+@pytest.mark.parametrize("t", [1, 3])
+@pytest.mark.parametrize("noise", NOISES)
+def test_the_value_alone_is_the_value(noise: str, t: int, *, has_constant: bool) -> None:
+    kernel, around = kernel_of(LOG_LOSS), NOISES[noise]
+    inputs, targets = data_over_sizes(t=t)
+    for seed in range(3):
+        theta = some_theta(kernel, around, seed)
+        both, _ = log_posterior(
+            kernel, theta, inputs, targets, noise=around, has_constant=has_constant
+        )
+        alone = log_posterior_value(
+            kernel, theta, inputs, targets, noise=around, has_constant=has_constant
+        )
+        assert alone == pytest.approx(both, rel=1e-10)
+
+
+@pytest.mark.parametrize("end", ["lower", "upper"])
+def test_there_is_no_density_outside_of_the_bounds(end: str) -> None:
+    kernel, noise = kernel_of(LOG_LOSS), NOISES["falling"]
+    inputs, targets = data_over_sizes()
+    parameters = (*kernel.parameters, *noise.parameters)
+    theta = np.array([p.start for p in parameters])
+    sign = 1 if end == "upper" else -1
+    for i, parameter in enumerate(parameters):
+        on, beyond = theta.copy(), theta.copy()
+        on[i] = getattr(parameter, end)
+        beyond[i] = on[i] + sign * 1e-9
+        for at, is_inside in ((on, True), (beyond, False)):
+            value = log_posterior_value(
+                kernel, at, inputs, targets, noise=noise, has_constant=False
+            )
+            assert np.isfinite(value) == is_inside
+            assert is_inside or value == -np.inf
+
+
+def test_worked_likelihood() -> None:
+    """Fabolas sheet, T4; the priors are taken off."""
+    kernel, noise = kernel_of(PAPER_LOSS), FallingNoise(2)
+    theta = np.append(np.log([0.4, 0.8, 0.9]), [-0.3, np.log(0.5), np.log(0.01), -80.0])
+    inputs, targets = np.array([[0.2, 0.5, 0.2], [0.5, 0.1, 0.7]]), np.array([[1.0], [-1.0]])
+    value, _ = log_posterior(kernel, theta, inputs, targets, noise=noise, has_constant=False)
+    priors = [p.prior for p in (*kernel.parameters, *noise.parameters) if p.prior]
+    assert len(priors) == len(theta)
+    steps = [(x - mean) / deviation for x, (mean, deviation) in zip(theta, priors, strict=True)]
+    likelihood = value + 0.5 * np.square(steps).sum()
+    assert likelihood == pytest.approx(-4.4267209214, abs=1e-9)
+
+
+def test_parameters_without_a_prior_have_a_flat_one() -> None:
+    flat = Constant(Parameter("variance", 0.0, -3.0, 3.0))
+    noise = ConstantNoise(Parameter("noise", -1.0, -9.0, 9.0, (0.0, 2.0)))
+    inputs, targets = data_over_sizes(3)
+    theta = np.array([0.5, -1.0])
+    K = np.exp(0.5) + np.exp(-1.0) * np.eye(3)
+    z = targets[:, 0]
+    expected = (
+        -0.5 * z @ np.linalg.solve(K, z)
+        - 0.5 * np.linalg.slogdet(K)[1]
+        - 1.5 * np.log(2 * np.pi)
+        - 0.5 * (1.0 / 2.0) ** 2
+    )
+    got = log_posterior_value(flat, theta, inputs, targets, noise=noise, has_constant=False)
+    assert got == pytest.approx(expected)
+
+
+LATENT_BASES = {"log loss": LOG_LOSS, "paper": PAPER_LOSS, "cost": COST, "full": FULL}
+
+
+def process(basis: Basis, n: int = 12, seed: int = 0) -> GaussianProcess:
+    rng = np.random.default_rng(seed)
+    kernel = FidelityKernel(Matern52([0, 1]), 2, basis)
+    theta = np.append(rng.normal(-0.4, 0.4, len(kernel.parameters)), np.log([0.01, 0.05]))
+    targets = rng.normal(size=n)
+    return GaussianProcess.given(
+        kernel, theta, rng.random((n, 3)), targets / targets.std(), mean=0.0, noise=FallingNoise(2)
+    )
+
+
+def at(inputs: np.ndarray, s: float) -> np.ndarray:
+    return np.column_stack([inputs[:, :2], np.full(len(inputs), s)])
+
+
+@pytest.mark.parametrize("name", LATENT_BASES)
+@settings(max_examples=8)
+@given(n=st.integers(2, 12), s=st.floats(0, 1), seed=st.integers(0, 1000))
+def test_the_curves_are_the_predictions_at_all_sizes(
+    name: str, n: int, s: float, seed: int
+) -> None:
+    learned = process(LATENT_BASES[name], n, seed)
+    rng = np.random.default_rng(seed + 1)
+    candidates, representers = rng.random((4, 3)), at(rng.random((5, 3)), 1.0)
+    latents = latents_of(learned, candidates, representers)
+    phi = LATENT_BASES[name].functions(np.array([s]))[0]
+    rows = at(candidates, s)
+    mean, deviation = learned.predict(rows)
+    assert latents.mean @ phi == pytest.approx(mean, abs=1e-9)
+    assert latents.covariance @ phi @ phi == pytest.approx(deviation**2, abs=1e-9)
+    covariance = np.einsum("car,a->cr", latents.cross, phi)
+    assert covariance == pytest.approx(learned.covariance(rows, representers), abs=1e-9)
+
+
+def test_the_size_of_a_candidate_is_not_read() -> None:
+    learned, rng = process(LOG_LOSS), np.random.default_rng(1)
+    candidates, representers = rng.random((3, 3)), at(rng.random((2, 3)), 1.0)
+    one, other = (latents_of(learned, at(candidates, s), representers) for s in (0.0, 1.0))
+    assert (one.mean == other.mean).all()
+    assert (one.cross == other.cross).all()
+
+
+def test_a_worked_candidate() -> None:
+    """Fabolas sheet, T4 and T5."""
+    kernel = FidelityKernel(Matern52([0, 1]), 2, PAPER_LOSS)
+    theta = np.append(np.log([0.4, 0.8, 0.9]), [-0.3, np.log(0.5), np.log(0.01), -80.0])
+    inputs, targets = np.array([[0.2, 0.5, 0.2], [0.5, 0.1, 0.7]]), np.array([1.0, -1.0])
+    learned = GaussianProcess.given(kernel, theta, inputs, targets, mean=0.0, noise=FallingNoise(2))
+    representers = np.array([[0.3, 0.3, 1.0], [0.8, 0.2, 1.0]])
+    one = latents_of(learned, representers[:1], representers)
+    assert one.mean[0] == pytest.approx([0.1400832002, 0.3898561977], abs=1e-9)
+    expected = np.array([[0.1273484837, -0.1443698840], [-0.1443698840, 0.2891478403]])
+    assert one.covariance[0] == pytest.approx(expected, abs=1e-9)
+    candidate = latents_of(learned, np.array([[0.4, 0.4, 0.0]]), representers)
+    phi = PAPER_LOSS.functions(np.array([0.3]))[0]
+    assert phi @ candidate.cross[0] == pytest.approx([0.0287248258, -0.0035191493], abs=1e-9)
+    assert phi @ candidate.mean[0] == pytest.approx(0.0310808385, abs=1e-9)
+    variance = phi @ candidate.covariance[0] @ phi + 0.01 + 1e-9
+    assert variance == pytest.approx(0.0941646351, abs=2e-9)
+
+
+def test_a_process_without_a_fidelity_has_no_curves() -> None:
+    plain = GaussianProcess.given(
+        Matern52([0]), np.log([0.5, 0.01]), np.zeros((1, 1)), np.ones(1), mean=0.0
+    )
+    with pytest.raises(TypeError, match="FidelityKernel; got Matern52"):
+        latents_of(plain, np.zeros((1, 1)), np.zeros((1, 1)))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        (((3,), (3, 2, 2), (3, 2, 5)), "the mean has shape"),
+        (((3, 2), (3, 2), (3, 2, 5)), "the covariance has shape"),
+        (((3, 2), (3, 2, 2), (3, 5)), "the cross-covariance has shape"),
+        (((3, 2), (3, 2, 2), (2, 3, 5)), "the cross-covariance has shape"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused(
+    shapes: tuple[tuple[int, ...], ...], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        Latents(*(np.zeros(shape) for shape in shapes))
+
+
+KINDS: tuple[KernelKind, ...] = ("one_hot", "conditional")
+
+
+def drawn(space: Space, n: int, seed: int = 0) -> list[Configuration]:
+    rng = np.random.default_rng(seed)
+    return [sample_configuration(space, rng) for _ in range(n)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_inactive_does_not_change_the_inputs(kind: KernelKind) -> None:
+    search = GaussianSearch(mixed_space(), kind)
+    configurations = drawn(mixed_space(), 50)
+    encoded = search.inputs.encode(configurations)
+    active = search.candidates.columns.active(encoded)
+    noise = np.random.default_rng(1).random(encoded.units.shape)
+    moved = Candidates(encoded.algorithms, np.where(active, encoded.units, noise))
+    assert search.inputs.of(moved) == pytest.approx(search.inputs.of(encoded))
+    distinct = np.unique(np.round(search.inputs.of(encoded), 9), axis=0)
+    assert len(distinct) == len(set(configurations))
+
+
+def test_unordered_categories_are_as_far_from_one_another_as_two_paths() -> None:
+    three = ConfigurationSpace(space=[Categorical("kind", ["a", "b", "c"], default="a")])
+    algorithms = (
+        Algorithm(id="one", estimator="x.One", hyperparameters=three),
+        Algorithm(id="two", estimator="x.Two"),
+    )
+    space = Space("kinds", (Step("model", algorithms),))
+    search = GaussianSearch(space)
+    kinds = [Configuration.of(space, ("one",), [{"kind": kind}]) for kind in "abc"]
+    rows = search.inputs.of(search.inputs.encode([*kinds, *drawn(space, 9)]))
+    distances = np.linalg.norm(rows[:3, None] - rows[None, :3], axis=-1)
+    assert distances == pytest.approx(1 - np.eye(3))
+    other = Configuration.of(space, ("two",), [{}])
+    apart = rows[0] - search.inputs.of(search.inputs.encode([other]))[0]
+    assert np.linalg.norm(apart) == pytest.approx(1.0)
+
+
+def test_the_size_stands_behind_the_inputs() -> None:
+    inputs = PipelineInputs(CandidateSpace(mixed_space()), "conditional")
+    candidates = inputs.encode(drawn(mixed_space(), 4))
+    each = inputs.at(candidates, np.array([0.0, 0.2, 0.5, 1.0]))
+    assert each.shape == (4, inputs.width + 1)
+    assert each[:, -1].tolist() == [0.0, 0.2, 0.5, 1.0]
+    assert (each[:, :-1] == inputs.of(candidates)).all()
+    assert inputs.at(candidates, 0.7)[:, -1].tolist() == [0.7] * 4
+
+
+def test_the_column_of_a_choice_tells_which_algorithm_a_step_has() -> None:
+    space = mixed_space()
+    inputs = PipelineInputs(CandidateSpace(space), "conditional")
+    configurations = drawn(space, 20)
+    rows = inputs.of(inputs.encode(configurations))
+    for k, step in enumerate(space.searched):
+        column = inputs.choice_column(step.name)
+        assert column is not None
+        names = [a.id for a in step.algorithms]
+        assert [names[int(x)] for x in rows[:, column]] == [c.path[k] for c in configurations]
+
+
+def test_a_step_without_a_choice_has_no_such_column_nor_has_a_one_hot_path() -> None:
+    alone = Algorithm(
+        id="one", estimator="x.One", hyperparameters=ConfigurationSpace({"p": (0, 1)})
+    )
+    fixed = Space("fixed", (Step("model", (alone,)),))
+    assert PipelineInputs(CandidateSpace(fixed), "conditional").choice_column("model") is None
+    mixed = CandidateSpace(mixed_space())
+    assert PipelineInputs(mixed, "conditional").choice_column("nowhere") is None
+    assert PipelineInputs(mixed, "one_hot").choice_column("model") is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_kernel_within_lacks_only_the_amplitude(kind: KernelKind) -> None:
+    inputs = PipelineInputs(CandidateSpace(mixed_space()), kind)
+    rows = inputs.of(inputs.encode(drawn(mixed_space(), 9)))
+    assert inputs.within is not None
+    theta = np.array([p.start for p in inputs.within.parameters])
+    within = inputs.within.covariance(theta, rows, rows)
+    assert np.diag(within) == pytest.approx(1.0)
+    amplified = inputs.kernel.covariance(np.append(np.log(3.0), theta), rows, rows)
+    assert amplified == pytest.approx(3 * within)
+
+
+def test_a_space_with_one_configuration_has_no_kernel_within() -> None:
+    one = Space("one", (Step("model", (Algorithm(id="one", estimator="x.One"),)),))
+    assert PipelineInputs(CandidateSpace(one), "conditional").within is None
+
+
+def test_priors_are_those_that_are_given() -> None:
+    asked: list[tuple[str, int]] = []
+
+    def lengthscale(name: str, n: int) -> Parameter:
+        asked.append((name, n))
+        return Parameter(f"my {name}", 0.25, -1.0, 1.0)
+
+    priors = Priors(lengthscale, lambda step: Parameter(f"of {step}", -2.0, -5.0, 5.0))
+    inputs = PipelineInputs(CandidateSpace(mixed_space()), "conditional", priors)
+    assert inputs.within is not None
+    names = [p.name for p in inputs.within.parameters]
+    assert {"of scale", "of model"} < set(names)
+    assert all(name.startswith(("of ", "my ")) for name in names)
+    assert asked == [(f"lengthscale {i}", len(asked)) for i in range(len(asked))]

@@ -1,12 +1,28 @@
+"""What every kernel promises, noise too, and worked values of each."""
+
 from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import approx_fprime
+from worlds import mixed_space
 
+from prefect_tune.optimizers.methods.fabolas.belief import pipeline_inputs
+from prefect_tune.optimizers.methods.fabolas.sizes import (
+    COST,
+    FULL,
+    LOG_LOSS,
+    PAPER_LOSS,
+    RAW_LOSS,
+    TASKS,
+)
+from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel, Decay
+from prefect_tune.optimizers.surrogates.fidelity_kernel import Basis, FidelityKernel
 from prefect_tune.optimizers.surrogates.kernel import Constant, Kernel, Parameter
+from prefect_tune.optimizers.surrogates.log_posterior import log_posterior, log_posterior_value
+from prefect_tune.optimizers.surrogates.noise import NOISE, ConstantNoise, FallingNoise, Noise
 from prefect_tune.optimizers.surrogates.stationary import RBF, Conditional, Matern52
 
 KERNELS: dict[str, Callable[[], Kernel]] = {
@@ -106,3 +122,352 @@ def test_a_parameter_outside_its_bounds_is_refused_by_name() -> None:
 def test_groups_that_do_not_fit_the_columns_are_refused() -> None:
     with pytest.raises(ValueError, match="3 columns need as many groups"):
         Matern52([0, 1, 2], [0, 1])
+
+
+BASES = {
+    "log loss": LOG_LOSS,
+    "raw loss": RAW_LOSS,
+    "paper": PAPER_LOSS,
+    "cost": COST,
+    "tasks": TASKS,
+    "full": FULL,
+}
+
+
+SMOOTH = {name: basis for name, basis in BASES.items() if name != "tasks"}
+
+
+INPUTS = pipeline_inputs(mixed_space())
+
+
+def kernel(basis: Basis) -> FidelityKernel:
+    return FidelityKernel(Matern52([0, 1]), 2, basis)
+
+
+def rows(n: int, seed: int) -> np.ndarray:
+    """Two numbers and s, which is 1 in every third row."""
+    inputs = np.random.default_rng(seed).random((n, 3))
+    inputs[::3, 2] = 1.0
+    return inputs
+
+
+def drawn_theta(kernel: FidelityKernel, seed: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return np.array([rng.uniform(p.lower, p.upper) for p in kernel.parameters])
+
+
+def test_worked_covariance() -> None:
+    """Fabolas sheet, T2 and T3."""
+    theta = np.array([np.log(0.4), np.log(0.8), np.log(0.9), -0.3, np.log(0.5)])
+    of_paper = kernel(PAPER_LOSS)
+    assert of_paper.weights(theta[2:]) == pytest.approx(np.array([[0.81, -0.27], [-0.27, 0.34]]))
+    a, b = np.array([[0.2, 0.5, 0.2]]), np.array([[0.5, 0.1, 0.7]])
+    K = of_paper.covariance(theta, a, b)
+    assert K[0, 0] == pytest.approx(0.3682610132, abs=1e-10)
+    there = np.array([[0.2, 0.5, 0.7]])
+    assert of_paper.covariance(theta, a, there)[0, 0] == pytest.approx(0.632484, abs=1e-10)
+    full = np.array([[0.2, 0.5, 1.0]])
+    deviations = np.sqrt(of_paper.variance(theta, np.vstack([a, full])))
+    correlation = of_paper.covariance(theta, a, full)[0, 0] / deviations.prod()
+    assert correlation == pytest.approx(0.9112459668, abs=1e-10)
+
+
+@pytest.mark.parametrize("name", BASES)
+@settings(max_examples=30)
+@given(seed=st.integers(0, 10_000))
+def test_covariances_over_numbers_are_symmetric_and_positive(name: str, seed: int) -> None:
+    of_basis, inputs = kernel(BASES[name]), rows(9, seed)
+    theta = drawn_theta(of_basis, seed)
+    K = of_basis.covariance(theta, inputs, inputs)
+    assert pytest.approx(K.T, rel=1e-12) == K
+    assert np.linalg.eigvalsh(K).min() > -1e-12 * np.trace(K)
+    assert np.diag(K) == pytest.approx(of_basis.variance(theta, inputs), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["log loss", "cost", "tasks"])
+@settings(max_examples=30)
+@given(seed=st.integers(0, 10_000))
+def test_covariances_over_pipelines_are_symmetric_and_positive(name: str, seed: int) -> None:
+    assert INPUTS.within is not None
+    of_basis = FidelityKernel(INPUTS.within, INPUTS.width, BASES[name])
+    rng = np.random.default_rng(seed)
+    candidates = INPUTS.candidates.sample(12, rng)
+    inputs = INPUTS.at(candidates, rng.choice([0.0, 0.3, 0.8, 1.0], 12))
+    K = of_basis.covariance(drawn_theta(of_basis, seed), inputs, inputs)
+    assert pytest.approx(K.T, rel=1e-12) == K
+    assert np.linalg.eigvalsh(K).min() > -1e-12 * np.trace(K)
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_gradients_by_parameter_agree_with_central_differences(name: str) -> None:
+    of_basis, inputs = kernel(BASES[name]), rows(7, 0)
+    rng = np.random.default_rng(1)
+    theta = rng.normal(-0.3, 0.4, len(of_basis.parameters))
+    weights = rng.normal(size=(7, 7))
+    weights = weights + weights.T
+    K, pull = of_basis.pullback(theta, inputs)
+    assert pytest.approx(of_basis.covariance(theta, inputs, inputs), abs=1e-12) == K
+    expected = [
+        np.sum(
+            weights
+            * (
+                of_basis.covariance(theta + e, inputs, inputs)
+                - of_basis.covariance(theta - e, inputs, inputs)
+            )
+        )
+        / 2e-5
+        for e in 1e-5 * np.eye(len(theta))
+    ]
+    assert pull(weights) == pytest.approx(expected, rel=1e-6, abs=1e-7)
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_gradients_by_input_and_size_agree_with_central_differences(name: str) -> None:
+    of_basis, inputs = kernel(SMOOTH[name]), rows(7, 2)
+    rng = np.random.default_rng(1)
+    theta, weights = rng.normal(-0.3, 0.4, len(of_basis.parameters)), rng.normal(size=(2, 5))
+    a, b = inputs[1:3], inputs[[0, 3, 4, 5, 6]]
+    K, pull = of_basis.input_pullback(theta, a, b)
+    assert pytest.approx(of_basis.covariance(theta, a, b), abs=1e-12) == K
+    gradient, of_variance = pull(weights), of_basis.variance_gradient(theta, a)
+    for column in range(3):
+        step = np.zeros(3)
+        step[column] = 1e-5
+        above, below = (
+            of_basis.covariance(theta, a + step, b),
+            of_basis.covariance(theta, a - step, b),
+        )
+        expected = (weights * (above - below)).sum(axis=1) / 2e-5
+        assert gradient[:, column] == pytest.approx(expected, rel=1e-6, abs=1e-7)
+        above, below = of_basis.variance(theta, a + step), of_basis.variance(theta, a - step)
+        assert of_variance[:, column] == pytest.approx((above - below) / 2e-5, rel=1e-6, abs=1e-7)
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_the_functions_of_the_inputs_add_up_to_the_covariance(name: str) -> None:
+    """f(x, s) = phi(s)'g(x)."""
+    of_basis, inputs = kernel(BASES[name]), rows(8, 3)
+    theta = drawn_theta(of_basis, 3)
+    a, b = inputs[:5], inputs[5:]
+    phi = of_basis.functions(b)
+    latent = of_basis.latent_covariance(theta, a, b)
+    assert np.einsum("kij,jk->ij", latent, phi) == pytest.approx(
+        of_basis.covariance(theta, a, b), rel=1e-9
+    )
+    alone = of_basis.latent_variance(theta, b)
+    assert np.einsum("jk,jkl,jl->j", phi, alone, phi) == pytest.approx(
+        of_basis.variance(theta, b), rel=1e-9
+    )
+
+
+def test_the_common_curve_is_shared_by_configurations_that_have_nothing_else_in_common() -> None:
+    of_log = kernel(LOG_LOSS)
+    theta = np.array([-3.0, -3.0, 0.0, 0.0, 0.0, 0.0])
+    a, b = np.array([[0.0, 0.0, 0.5]]), np.array([[900.0, 900.0, 0.5]])
+    expected = 1.0 + 4.0 * 0.5**2 + 0.02 * 0.5**6
+    assert of_log.covariance(theta, a, b)[0, 0] == pytest.approx(expected)
+
+
+def test_the_third_weight_is_independent_of_the_others() -> None:
+    weights = kernel(LOG_LOSS).weights(np.array([0.1, 0.4, -0.2, np.log(0.15)]))
+    assert weights[2, :2].tolist() == weights[:2, 2].tolist() == [0.0, 0.0]
+    assert weights[2, 2] == pytest.approx(0.15**2)
+
+
+@pytest.mark.parametrize("n", [0, 4])
+def test_a_basis_of_a_rank_that_is_not_there_is_refused(n: int) -> None:
+    with pytest.raises(ValueError, match=f"1 to 3 functions; got {n}"):
+        Basis(FULL.functions, FULL.slopes, (1.0,) * n)
+
+
+OF_TIME = Decay()
+
+
+def curve_kernel() -> CurveKernel:
+    """Of two numbers, with t between them."""
+    return CurveKernel(Matern52([0, 2]), 1, OF_TIME)
+
+
+def rows_of_curves(n: int, seed: int) -> np.ndarray:
+    inputs = np.random.default_rng(seed).random((n, 3))
+    inputs[::3, 1] = 1.0
+    return inputs
+
+
+def drawn_from_priors(curve_kernel: CurveKernel | Decay, seed: int) -> np.ndarray:
+    """From the priors; bounds admit kernels too steep for differences."""
+    rng = np.random.default_rng(seed)
+    return np.array([p.draw(rng) for p in curve_kernel.parameters])
+
+
+def test_worked_decay() -> None:
+    """Sheet, W1."""
+    of_time, theta = Decay(), np.log([0.5, 1.0, 1.5, 0.3])
+    t, u = np.array([0.2]), np.array([0.5])
+    assert of_time.covariance(theta, t, u)[0, 0] == pytest.approx(0.6643167672515498, rel=1e-14)
+    assert of_time.slope(theta, t, u)[0, 0] == pytest.approx(-0.24647515087732472, rel=1e-14)
+    assert of_time.slope_slope(theta, t, u)[0, 0] == pytest.approx(0.6161878771933119, rel=1e-14)
+    assert of_time.variance(theta, t)[0] == pytest.approx(0.7805658588748473, rel=1e-14)
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 10_000))
+def test_slopes_agree_with_central_differences(seed: int) -> None:
+    theta, (t, u) = (
+        drawn_from_priors(OF_TIME, seed),
+        np.random.default_rng(seed).uniform(0.1, 1, (2, 5)),
+    )
+    h = 1e-5
+    slope = (OF_TIME.covariance(theta, t, u + h) - OF_TIME.covariance(theta, t, u - h)) / (2 * h)
+    size = np.abs(OF_TIME.slope_slope(theta, t, u)).max() + np.abs(slope).max()
+    assert OF_TIME.slope(theta, t, u) == pytest.approx(slope, abs=1e-8 * max(size, 1) * 10)
+    second = (OF_TIME.slope(theta, t + h, u) - OF_TIME.slope(theta, t - h, u)) / (2 * h)
+    assert OF_TIME.slope_slope(theta, t, u) == pytest.approx(second, abs=1e-8 * max(size, 1) * 10)
+
+
+def test_slopes_of_curves_are_those_of_t_times_the_covariance_within() -> None:
+    of_curves, a, b = curve_kernel(), rows_of_curves(4, 0), rows_of_curves(5, 1)
+    theta, step = drawn_from_priors(of_curves, 3), np.array([0.0, 1e-5, 0.0])
+
+    def difference(f: np.ndarray, g: np.ndarray) -> np.ndarray:
+        return (f - g) / 2e-5
+
+    covariance = of_curves.covariance
+    slope = difference(covariance(theta, a, b + step), covariance(theta, a, b - step))
+    assert of_curves.slope_covariance(theta, a, b) == pytest.approx(slope, abs=1e-8)
+    second = difference(
+        of_curves.slope_covariance(theta, a + step, b),
+        of_curves.slope_covariance(theta, a - step, b),
+    )
+    assert of_curves.slope_slope_covariance(theta, a, b) == pytest.approx(second, abs=1e-7)
+    diagonal = np.diag(of_curves.slope_slope_covariance(theta, b, b))
+    assert of_curves.slope_variance(theta, b) == pytest.approx(diagonal, rel=1e-12)
+    between = Matern52([0, 2]).covariance(theta[:2], a, b)
+    assert of_curves.between(theta, a, b) == pytest.approx(between, rel=1e-12)
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 10_000))
+def test_values_and_slopes_have_a_joint_covariance(seed: int) -> None:
+    """Symmetric, none negative."""
+    of_curves, a, b = curve_kernel(), rows_of_curves(7, seed), rows_of_curves(6, seed + 1)
+    theta = drawn_from_priors(of_curves, seed)
+    across = of_curves.slope_covariance(theta, a, b)
+    K = np.block(
+        [
+            [of_curves.covariance(theta, a, a), across],
+            [across.T, of_curves.slope_slope_covariance(theta, b, b)],
+        ]
+    )
+    assert pytest.approx(K.T, rel=1e-9, abs=1e-12) == K
+    assert np.diag(K)[:7] == pytest.approx(of_curves.variance(theta, a), rel=1e-12)
+    scale = np.sqrt(np.diag(K))
+    assert np.linalg.eigvalsh(K / np.outer(scale, scale)).min() > -1e-9
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_gradient_of_the_log_posterior_is_right(seed: int) -> None:
+    of_curves, inputs = curve_kernel(), rows_of_curves(12, seed)
+    targets = np.random.default_rng(seed).normal(size=(12, 1))
+    theta = np.append(drawn_from_priors(of_curves, seed), np.log(0.05))
+    value, gradient = log_posterior(of_curves, theta, inputs, targets)
+    assert log_posterior_value(of_curves, theta, inputs, targets) == pytest.approx(value)
+    numeric = [
+        log_posterior_value(of_curves, theta + h, inputs, targets)
+        - log_posterior_value(of_curves, theta - h, inputs, targets)
+        for h in 1e-5 * np.eye(len(theta))
+    ]
+    assert gradient == pytest.approx(np.array(numeric) / 2e-5, rel=1e-6, abs=1e-6)
+
+
+def test_gradients_by_inputs_are_right() -> None:
+    of_curves, a, b = curve_kernel(), rows_of_curves(4, 0), rows_of_curves(5, 1)
+    theta, weights = drawn_from_priors(of_curves, 1), np.random.default_rng(0).normal(size=(4, 5))
+    K, pull = of_curves.input_pullback(theta, a, b)
+    assert pytest.approx(of_curves.covariance(theta, a, b)) == K
+
+    def total(flat: np.ndarray) -> float:
+        return float(np.sum(weights * of_curves.covariance(theta, flat.reshape(a.shape), b)))
+
+    assert pull(weights).ravel() == pytest.approx(
+        approx_fprime(a.ravel(), total, 1e-7), rel=1e-4, abs=1e-5
+    )
+
+
+def test_one_curve_alone_needs_no_kernel_within() -> None:
+    alone, t = CurveKernel(None, 0, OF_TIME), np.linspace(0.1, 1, 4)
+    theta = drawn_from_priors(OF_TIME, 0)
+    K, pull = alone.pullback(theta, t[:, None])
+    assert pytest.approx(OF_TIME.covariance(theta, t, t)) == K
+    assert alone.variance(theta, t[:, None]) == pytest.approx(np.diag(K))
+    assert alone.covariance(theta, t[:, None], t[:, None]) == pytest.approx(K)
+    assert alone.slope_variance(theta, t[:, None]) == pytest.approx(
+        np.diag(OF_TIME.slope_slope(theta, t, t))
+    )
+    assert pull(K).shape == (len(theta),)
+    _, pull_inputs = alone.input_pullback(theta, t[:, None], t[:, None])
+    assert pull_inputs(np.ones((4, 4))).shape == (4, 1)
+
+
+@settings(max_examples=10)
+@given(seed=st.integers(0, 10_000))
+def test_covariances_of_curves_over_pipelines(seed: int) -> None:
+    assert INPUTS.within is not None
+    of_curves = CurveKernel(INPUTS.within, INPUTS.width, OF_TIME)
+    rng = np.random.default_rng(seed)
+    inputs = INPUTS.at(INPUTS.candidates.sample(12, rng), rng.choice([0.02, 0.3, 1.0], 12))
+    theta = drawn_from_priors(of_curves, seed)
+    for K in (
+        of_curves.covariance(theta, inputs, inputs),
+        of_curves.slope_slope_covariance(theta, inputs, inputs),
+    ):
+        assert pytest.approx(K.T, rel=1e-12) == K
+        assert np.linalg.eigvalsh(K).min() > -1e-9 * np.trace(K)
+
+
+THREE_ROWS = np.array([[0.3, 0.0], [0.9, 0.5], [0.3, 1.0]])
+
+
+THETA = np.log([0.01, 0.4])
+
+
+def test_a_constant_noise_is_that_of_theta_everywhere() -> None:
+    assert ConstantNoise().variance(THETA[:1], THREE_ROWS) == pytest.approx([0.01] * 3)
+
+
+def test_a_falling_noise_is_least_on_the_full_data() -> None:
+    noise = FallingNoise(column=1)
+    assert noise.variance(THETA, THREE_ROWS) == pytest.approx([0.41, 0.11, 0.01], rel=1e-6)
+
+
+def test_a_falling_noise_does_not_end_at_zero() -> None:
+    noise = FallingNoise(column=1)
+    assert noise.variance(np.array([-80.0, -80.0]), THREE_ROWS) == pytest.approx([1e-9] * 3)
+
+
+def test_a_falling_noise_reads_the_column_it_is_told() -> None:
+    assert FallingNoise(0).variance(THETA, THREE_ROWS)[1] == pytest.approx(0.01 + 0.4 * 0.1**2)
+
+
+@pytest.mark.parametrize("noise", [ConstantNoise(), FallingNoise(1)], ids=["constant", "falling"])
+def test_gradients_agree_with_central_differences(noise: Noise) -> None:
+    theta, weights = THETA[: len(noise.parameters)], np.array([1.0, -2.0, 0.7])
+    variance, pull = noise.pullback(theta, THREE_ROWS)
+    assert variance == pytest.approx(noise.variance(theta, THREE_ROWS), abs=1e-15)
+    steps = 1e-6 * np.eye(len(theta))
+    expected = [
+        weights
+        @ (noise.variance(theta + e, THREE_ROWS) - noise.variance(theta - e, THREE_ROWS))
+        / 2e-6
+        for e in steps
+    ]
+    assert pull(weights) == pytest.approx(expected, abs=1e-8)
+
+
+def test_bounds_and_priors_are_those_of_the_sheet() -> None:
+    """Fabolas sheet, 1.4 and 1.5: sigma_0^2 in [1e-6, 1], sigma_1^2 in [1e-6, 4]."""
+    everywhere, small = FallingNoise(1).parameters
+    assert everywhere == NOISE
+    bounds = np.exp([[p.lower, p.upper] for p in (everywhere, small)])
+    assert bounds == pytest.approx(np.array([[1e-6, 1.0], [1e-6, 4.0]]))
+    assert everywhere.prior == small.prior == pytest.approx((np.log(0.01), 2.0))

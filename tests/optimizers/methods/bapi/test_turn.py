@@ -1,19 +1,33 @@
-"""What a turn hands to a plan: the best, the tolerance, what may be planned, the share spent."""
+"""What a turn hands to a plan, and what is said of the decisions."""
 
+import json
 from dataclasses import replace
 from math import inf
 from typing import Any
 
 import numpy as np
 import pytest
-from curve_worlds.nets import CURVES, bapi, crashed, nets
+from curve_worlds.nets import (
+    CURVES,
+    T_MAX,
+    bapi,
+    crashed,
+    curves_from,
+    knn,
+    mixed_nets,
+    net,
+    nets,
+    stretch,
+)
 from curve_worlds.power_laws import PowerLaws
 
-from prefect_tune.optimizers import Budget, Constraint, NotYet, Objective, Trial
+from prefect_tune.optimizers import Budget, Constraint, NotYet, Objective, Query, Trial, UnknownName
 from prefect_tune.optimizers.acquisitions.joint_improvement import JointImprovement
 from prefect_tune.optimizers.methods.bapi import planning as planning_module
 from prefect_tune.optimizers.methods.bapi import turn as turn_module
 from prefect_tune.optimizers.methods.bapi.bapi import Bapi
+from prefect_tune.optimizers.methods.bapi.decisions import decisions_of
+from prefect_tune.optimizers.methods.bapi.declaration import BapiOptions, Settings, training_lines
 from prefect_tune.optimizers.methods.bapi.learner import CurveBelief, Epochs
 from prefect_tune.optimizers.methods.bapi.planning import PlannedTraining, Planning
 
@@ -281,3 +295,170 @@ def test_a_stretch_is_worth_its_look(
         tell(optimizer, len(optimizer.history) - 1)
     assert max(lengths[0]) == first
     assert max(lengths[1], default=then) <= then
+
+
+def decided(*trials: Trial, **memo: Any) -> dict[str, Any]:
+    curves = curves_from(*trials, space=mixed_nets())
+    return decisions_of(list(curves.values()), memo, T_MAX)
+
+
+def of(number: int, n: int, **evaluation: Any) -> Trial:
+    return stretch(number, net(number / 10, scale="none"), [9.0] * n, **evaluation)
+
+
+def test_epochs_are_counted_once_however_many_stretches() -> None:
+    twice = of(0, 2), stretch(1, net(0.0, scale="none"), [9.0] * 6)
+    found = decided(*twice, of(2, 4))
+    assert (found["configurations"], found["epochs"], found["t_max"]) == (2, 10, T_MAX)
+    assert found["spared"] == 0
+
+
+def test_a_full_fit_is_no_training_and_saves_no_epochs() -> None:
+    found = decided(stretch(0, knn(0.5), 9.0), of(1, 5))
+    assert (found["configurations"], found["at_once"]) == (1, 1)
+    assert (found["epochs"], found["spared"], found["ends"]["full"]) == (5, 0, 0)
+
+
+def test_ends_are_counted_from_curves_and_from_what_was_decided() -> None:
+    trials = (
+        of(0, T_MAX),
+        of(1, 3, epochs=6, trouble="no epoch 4"),
+        crashed(2, net(0.2, scale="none"), 2),
+        of(3, 2),
+    )
+    trials = (*trials, of(4, 3), of(5, 3), Trial(6, Query(net(0.5, scale="none"), epochs=6)))
+    said = {"3": "finished", "4": "stopped", "0": "finished", "5": "stopped"}
+    found = decided(*trials, verdicts=said, thawed=6, notes={"dear": "said once"})
+    # Trial 0 went to the end, and what trial 5 ended is gone on with by trial 6.
+    ends = {"full": 1, "finished": 1, "stopped": 1, "diverged": 1, "failed": 1, "left": 1}
+    assert found["ends"] == ends
+    assert found["spared"] == (T_MAX - 2) + (T_MAX - 3)
+    assert (found["thawed"], found["notes"]) == (6, ["said once"])
+
+
+def test_epochs_are_spared_by_what_was_decided_and_not_by_a_budget_that_ran_out() -> None:
+    found = decided(of(0, 10), of(1, 4), crashed(2, net(0.2, scale="none"), 2))
+    assert (found["configurations"], found["spared"], found["ends"]["left"]) == (2, 0, 2)
+    found = decided(of(0, 10), of(1, 4), verdicts={"1": "stopped"})
+    assert (found["spared"], found["ends"]["left"]) == (T_MAX - 4, 1)
+
+
+def test_what_is_under_way_is_not_counted_before_its_first_epochs() -> None:
+    pending = Trial(1, Query(net(0.9, scale="none"), epochs=2))
+    assert decided(of(0, 10), pending)["configurations"] == 1
+    assert decided(pending.__class__(0, pending.query))["spared"] == 0
+
+
+def test_those_of_the_method_are_json_and_can_be_shown() -> None:
+    optimizer = bapi()
+    assert training_lines(optimizer.decisions) == []
+    assert json.loads(json.dumps(optimizer.decisions)) == optimizer.decisions
+
+
+NO_END = {"full": 0, "finished": 0, "stopped": 0, "diverged": 0, "left": 0, "failed": 0}
+
+
+DECISIONS: dict[str, Any] = {
+    "t_max": 50,
+    "configurations": 40,
+    "at_once": 0,
+    "epochs": 1_200,
+    "spared": 600,
+    "ends": {"full": 3, "finished": 5, "stopped": 20, "diverged": 1, "left": 9, "failed": 2},
+    "thawed": 7,
+    "notes": [],
+}
+
+
+def test_epochs_ends_and_trainings_gone_on_with_are_said() -> None:
+    of_all, ends, thawed = training_lines(DECISIONS)
+    assert of_all == (
+        "40 configurations trained for 1,200 of 2,000 epochs in all; 600 spared by ending early"
+    )
+    assert ends == (
+        "  3 to the end, 5 to where nothing more was expected, 20 stopped as they would not win, "
+        "1 diverged, 9 left where they were, 2 failed"
+    )
+    assert thawed == "  7 trainings gone on with after others were tried"
+
+
+def test_what_did_not_happen_is_not_said() -> None:
+    little = {**DECISIONS, "configurations": 1, "epochs": 10, "spared": 0}
+    assert training_lines({**little, "ends": NO_END, "thawed": 0}) == [
+        "1 configuration trained for 10 of 50 epochs in all"
+    ]
+    assert training_lines({**little, "ends": NO_END, "thawed": 1})[-1].startswith("  1 training ")
+
+
+def test_the_trial_of_one_lucky_epoch_is_said_where_it_is_not_the_answer() -> None:
+    lucky = {**DECISIONS, "least": {"trial": 12, "loss": 24.41}}
+    assert training_lines(lucky)[2] == (
+        "  trial 12 has the least loss at one epoch, 24.41; the answer has the least mean over "
+        "neighbouring epochs"
+    )
+
+
+def test_full_fits_are_told_apart() -> None:
+    assert training_lines({**DECISIONS, "at_once": 3})[1] == (
+        "  3 others fitted at once, as their models have no epochs"
+    )
+
+
+def test_before_anything_is_told_nothing_is_said() -> None:
+    assert training_lines({**DECISIONS, "configurations": 0}) == []
+    assert training_lines({}) == []
+
+
+def settings(**given: Any) -> Settings:
+    return Settings.of(BapiOptions(**given))
+
+
+def test_without_options_settings_are_the_defaults() -> None:
+    assert settings() == Settings()
+
+
+def test_the_paper_starts_at_random_and_divides_by_cost() -> None:
+    paper = settings(variant="paper")
+    assert (paper.start, paper.p, paper.choice) == ("random", 0.2, "per_cost")
+    assert (paper.within, paper.cost, paper.score) == ("rbf", "linear", "raw")
+    assert (paper.horizon, paper.n_points, paper.tau, paper.sure) == (4, 3, 2.0, inf)
+    assert paper.early_stopping
+
+
+@pytest.mark.parametrize("variant", ["default", "paper"])
+def test_options_that_are_given_win_over_the_variant(variant: Any) -> None:
+    given: dict[str, Any] = {
+        "horizon": 8,
+        "p": 0.5,
+        "tau": 0.0,
+        "sure": 9.0,
+        "epsilon": 0.0,
+        "n_first": 2,
+        "early_stopping": False,
+    }
+    found = settings(variant=variant, **given)
+    assert {name: getattr(found, name) for name in given} == given
+
+
+@pytest.mark.parametrize(("name", "value"), [("horizon", 0), ("n_first", 0), ("horizon", -4)])
+def test_numbers_that_cannot_be_are_named_with_their_value(name: str, value: int) -> None:
+    with pytest.raises(ValueError, match=rf"{name} must be >= 1; got {value}"):
+        BapiOptions(**{name: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["tau", "sure", "epsilon"])
+def test_tolerances_are_not_negative(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"{name} must be >= 0; got -0.1"):
+        BapiOptions(**{name: -0.1})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("p", [0.0, -0.2, 1.5])
+def test_p_is_a_share(p: float) -> None:
+    with pytest.raises(ValueError, match=rf"p must be in \(0, 1\], a share .*; got {p}"):
+        BapiOptions(p=p)
+    assert BapiOptions(p=1.0).p == 1.0
+
+
+def test_an_option_that_does_not_exist_is_named_with_those_that_do() -> None:
+    with pytest.raises(UnknownName, match="horizont"):
+        bapi(horizont=4)

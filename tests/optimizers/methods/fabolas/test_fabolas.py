@@ -1,7 +1,9 @@
+"""Fabolas: the gate, the answer, queries under way, replay, odd data and the published method."""
+
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from math import inf
+from math import inf, log
 from typing import Any
 
 import numpy as np
@@ -18,24 +20,33 @@ from subset_worlds.problems import (
     position,
     trial,
 )
+from worlds import finite_space
 
 from prefect_tune.optimizers import (
     Asked,
     Budget,
     Configuration,
+    Constraint,
+    Evaluation,
+    Failure,
+    FailureKind,
+    History,
     Objective,
     Optimizer,
     Query,
     Space,
     SpaceExhausted,
     Told,
+    Trial,
     make_optimizer,
     replay,
 )
 from prefect_tune.optimizers.methods.fabolas import inference
 from prefect_tune.optimizers.methods.fabolas.belief import SubsetBelief
+from prefect_tune.optimizers.methods.fabolas.decisions import decisions_of
 from prefect_tune.optimizers.methods.fabolas.fabolas import Fabolas
-from prefect_tune.optimizers.methods.fabolas.sizes import LOG_LOSS, RAW_LOSS
+from prefect_tune.optimizers.methods.fabolas.gate import Prediction
+from prefect_tune.optimizers.methods.fabolas.sizes import LOG_LOSS, RAW_LOSS, Sizes
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 
 GOOD, BAD = Twin(drop=8.0), Twin(is_good=False, drop=8.0)
@@ -68,8 +79,6 @@ def run_to_its_end(optimizer: Optimizer, outcome: Callable[[Query], Outcome], n:
 
 
 # The gate, and what full evaluations are for.
-
-
 def closings(twin: Twin, n: int, **options: Any) -> tuple[Fabolas, list[bool]]:
     """Ask n times; return by ask whether subsets were given up, and check that they then were."""
     optimizer, closed = fabolas(twin.seed, n_first=6, **options), []
@@ -150,8 +159,6 @@ def test_full_evaluations_are_asked_for_with_what_is_predicted_of_them(
 
 
 # The answer.
-
-
 def test_before_anything_is_confirmed_the_answer_is_the_best_by_prediction() -> None:
     optimizer = fabolas(n_first=6)
     ask_and_tell(optimizer, Twin(), 24)
@@ -219,8 +226,6 @@ def test_families_of_subsets_are_given_in_turn_and_subsets_are_of_one_fold() -> 
 
 
 # Queries under way.
-
-
 def test_queries_under_way_differ_and_are_gone_once_told_in_any_order() -> None:
     optimizer = fabolas()
     ask_and_tell(optimizer, GOOD, 8)
@@ -256,8 +261,6 @@ def test_four_asks_without_results_are_far_apart(monkeypatch: pytest.MonkeyPatch
 
 
 # Replay.
-
-
 def test_replay_fits_nothing_and_asks_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     unbroken = fabolas(inference="ensemble", n_samples=2)
     events: list[Asked | Told] = []
@@ -300,8 +303,6 @@ def test_a_memo_is_small_json_at_a_hundred_observations() -> None:
 
 
 # What may come (sheet, T17).
-
-
 def constant(query: Query) -> Outcome:  # noqa: ARG001
     return 7.0, 1.0
 
@@ -325,7 +326,11 @@ def tiny(query: Query) -> Outcome:
 
 
 PERCENT = replace(ROWS, metric="error", unit="percent", lower=0.0)
+
+
 FEW_ROWS = replace(ROWS, n_rows=300)
+
+
 UNKNOWN_ROWS = replace(ROWS, n_rows=None, n_held_out=None)
 
 
@@ -403,8 +408,6 @@ def test_beyond_three_hundred_results_each_model_has_a_process_of_its_own() -> N
 
 
 # The published method.
-
-
 def test_the_paper_s_method_is_that_of_the_paper() -> None:
     recipe = fabolas(variant="paper").recipe
     assert recipe.acquisition == "divergence_per_cost"
@@ -444,3 +447,89 @@ def test_the_default_s_parts_follow_its_options() -> None:
     assert recipe.raw_basis is RAW_LOSS
     assert (recipe.has_gate, recipe.verify_every, recipe.n_confirmed) == (False, None, 2)
     assert recipe.acquisition == "gain_per_cost"
+
+
+def fabolas_of_one(space: Space | None = None, objective: Objective = ROWS) -> Fabolas:
+    made = make_optimizer("fabolas", space or cube(), 0, objective, {"n_first": 1})
+    assert isinstance(made, Fabolas)
+    return made
+
+
+def test_with_half_of_the_time_gone_the_first_design_ends() -> None:
+    """Else a short budget would end on small subsets alone."""
+    early, late = fabolas_of_one(), fabolas_of_one()
+    for optimizer in (early, late):
+        ask_and_tell(optimizer, lambda query: (10.0 + query.subset, 1.0), 4, seconds_left=100.0)
+    assert not early.ask(Budget(seconds_spent=40.0, seconds_left=60.0)).is_full
+    assert late.ask(Budget(seconds_spent=60.0, seconds_left=5.0)).is_full
+
+
+def test_where_all_violate_a_constraint_it_goes_on() -> None:
+    objective = replace(ROWS, constraints=(Constraint("latency_us", 1.0),))
+    optimizer = fabolas_of_one(objective=objective)
+    for number in range(12):
+        query = optimizer.ask(Budget())
+        seen = Evaluation(10.0 + number % 5, constraints={"latency_us": 9.0})
+        optimizer.tell(Trial(number, query).started().ended(seen))
+    assert optimizer.incumbent is None
+
+
+def test_a_finite_space_is_seen_on_all_rows() -> None:
+    optimizer = fabolas_of_one(space=finite_space())
+    with pytest.raises(SpaceExhausted):
+        ask_and_tell(optimizer, lambda query: (len(query.configuration.canonical), 1.0), 60)
+    assert {t.query.configuration for t in optimizer.history.complete} == optimizer.history.asked
+
+
+def test_a_larger_budget_is_confirmed_anew() -> None:
+    optimizer, twin = fabolas_of_one(), Twin(is_good=True)
+    for trials in (12, 18):
+        while True:
+            left = trials - len(optimizer.history.asked)
+            try:
+                ask_and_tell(optimizer, twin, 1, trials_left=max(left, 0))
+            except SpaceExhausted:
+                break
+        last = max(t.number for t in optimizer.history if t.query.subset < 1)
+        assert any(t.query.is_full and t.number > last for t in optimizer.history)
+        assert optimizer.incumbent == optimizer.history.incumbent
+
+
+def test_the_answer_changes_when_what_was_measured_does() -> None:
+    objective = replace(ROWS, constraints=(Constraint("latency_us", 1.0),))
+    optimizer = fabolas_of_one(objective=objective)
+    for number in range(8):
+        query = optimizer.ask(Budget())
+        seen = Evaluation(10.0 + number, constraints={"latency_us": 0.5})
+        optimizer.tell(Trial(number, query).started().ended(seen))
+    best = optimizer.incumbent
+    assert best is not None
+    optimizer.measure(best.number, {"latency_us": 9.0})
+    assert optimizer.incumbent is not None
+    assert optimizer.incumbent.number != best.number
+
+
+def test_confirmations_that_disagree_do_so_in_the_unit_that_was_learned() -> None:
+    memo = {"full": {"0": Prediction("confirm", log(2.0), 0.6).to_json()}}
+    disagree = []
+    for loss in (0.1, 0.3, 2.0, 4.5, 9.0):
+        history = History()
+        history.record(trial(0, Query(configuration(0.5)), loss))
+        (said,) = decisions_of(history, Sizes.of(ROWS), memo, is_log=True)["confirmations"]
+        disagree.append(said["disagrees"])
+    assert disagree == [True, True, False, False, True]
+
+
+def test_more_folds_than_there_are_are_refused() -> None:
+    with pytest.raises(ValueError, match="subset_folds must be 0 to 3, all folds; got 7"):
+        make_optimizer("fabolas", cube(), 0, replace(ROWS, n_folds=3), {"subset_folds": 7})
+
+
+def test_full_evaluations_that_exceeded_a_limit_are_told() -> None:
+    history = History()
+    history.record(trial(0, Query(configuration(0.5), 0.25), 1.0))
+    cut = Failure(FailureKind.TIMEOUT, "took more than 10 s")
+    history.record(Trial(1, Query(configuration(0.5))).started().failed(cut))
+    (unseen, note) = decisions_of(history, Sizes.of(ROWS), {}, is_log=False)["notes"]
+    assert "a prediction" in unseen
+    assert note.startswith("1 of the full evaluations exceeded a limit of the trial")

@@ -1,3 +1,5 @@
+"""FLASH's phases, their lengths, and the steps that all paths share."""
+
 import json
 from collections import Counter
 from collections.abc import Mapping
@@ -15,7 +17,7 @@ from flash_worlds import (
     run_one_by_one,
     steps_of,
 )
-from worlds import evaluation, mixed_space, told
+from worlds import evaluation, ignoring_space, mixed_space, told
 
 from prefect_tune.optimizers import (
     Asked,
@@ -24,12 +26,24 @@ from prefect_tune.optimizers import (
     Flash,
     Objective,
     Query,
+    Space,
     Told,
     Trial,
+    make_optimizer,
     replay,
 )
+from prefect_tune.optimizers.methods.flash.declaration import FlashOptions
+from prefect_tune.optimizers.methods.flash.flash import FlashMemo
+from prefect_tune.optimizers.methods.flash.phases import (
+    PhaseLengths,
+    phase_lengths,
+    subspace_of,
+    wanted_lengths,
+)
+from prefect_tune.optimizers.paths.table import PathTable
 from prefect_tune.optimizers.space.configuration import default_configuration
-from prefect_tune.tasks.catalogue.spaces import space_named
+from prefect_tune.optimizers.trials.history import History
+from prefect_tune.tasks.catalogue.spaces import SPACES, space_named
 
 
 class TestFlash(OptimizerContract):
@@ -321,3 +335,264 @@ def test_a_share_of_phase_three_may_look_outside_of_the_subspace() -> None:
         for q in queries[8:]
     ]
     assert 0.2 < sum(is_outside) / len(is_outside) <= 0.6
+
+
+@pytest.mark.parametrize(
+    "budget", [Budget(trials_left=16), Budget(trials_left=16, seconds_left=1e6)]
+)
+def test_phases_shrink_to_two_fifths_of_a_small_budget_and_say_so_once(budget: Budget) -> None:
+    optimizer = Flash(counted_space((4, 5, 5)), 0, Objective())
+    run_one_by_one(optimizer, 16, budget)
+    decisions = optimizer.decisions
+    assert (decisions["n_init"], decisions["n_prune"], decisions["phase"]) == (5, 3, 3)
+    assert len(decisions["notes"]) == 1
+    assert "phases of 12 + 12; they are 5 + 3" in decisions["notes"][0]
+
+
+def test_phases_shrink_with_the_trials_that_the_seconds_left_can_hold() -> None:
+    optimizer = Flash(counted_space((4, 5, 5)), 0, Objective())
+    for number in range(20):
+        query = optimizer.ask(Budget(seconds_spent=number, seconds_left=20.0 - number))
+        optimizer.tell(told(number, query, 5.0 + number))
+    assert (optimizer.decisions["n_init"], optimizer.decisions["n_prune"]) == (5, 4)
+
+
+def test_slow_first_trials_of_workers_that_import_do_not_shorten_the_phases() -> None:
+    optimizer = Flash(counted_space((4, 5, 5)), 0, Objective())
+    left = 20.0
+    for number in range(20):
+        query = optimizer.ask(Budget(seconds_left=left))
+        seconds = 4.0 if number < 2 else 0.5
+        left -= seconds
+        optimizer.tell(Trial(number, query).started().completed(evaluation(5.0, seconds)))
+    assert optimizer.decisions["n_init"] + optimizer.decisions["n_prune"] > 8
+
+
+def test_half_of_a_very_small_budget_is_for_seeing_the_models() -> None:
+    optimizer = Flash(space_named("flash"), 0, Objective())
+    queries = run_one_by_one(optimizer, 12, Budget(trials_left=12))
+    assert optimizer.decisions["n_init"] == 6
+    assert len({q.configuration.path[-1] for q in queries[:6]}) == 6
+
+
+def test_lengths_given_by_the_user_are_kept_while_the_budget_holds_them() -> None:
+    optimizer = Flash(counted_space((4, 5, 5)), 0, Objective(), n_init=6, n_prune=5)
+    run_one_by_one(optimizer, 13, Budget(trials_left=13))
+    assert (optimizer.decisions["n_init"], optimizer.decisions["n_prune"]) == (6, 5)
+    assert optimizer.decisions["notes"] == []
+
+
+def test_the_time_that_asks_take_shortens_the_phases() -> None:
+    lengths = {}
+    for each in (0.0, 2.0):
+        optimizer = Flash(counted_space((4, 5, 5)), 0, Objective())
+        for number in range(20):
+            left = Budget(seconds_left=30.0 - number, ask_seconds=each * number)
+            optimizer.tell(told(number, optimizer.ask(left), 5.0 + number))
+        lengths[each] = optimizer.decisions["n_init"] + optimizer.decisions["n_prune"]
+    assert lengths[2.0] < lengths[0.0]
+
+
+def test_known_configurations_stand_for_the_design_where_they_are_many() -> None:
+    table, options = PathTable(counted_space((4, 5, 5)), 0, {}), FlashOptions().resolved()
+    assert wanted_lengths(options, table, n_known=5) == PhaseLengths(12, 12)
+    assert wanted_lengths(options, table, n_known=6) == PhaseLengths(6, 1)
+    assert wanted_lengths(options, table, n_known=16) == PhaseLengths(16, 4)
+    assert wanted_lengths(FlashOptions(n_prune=7).resolved(), table, 16) == PhaseLengths(16, 7)
+
+
+def test_a_search_that_begins_with_known_configurations_comes_to_its_last_phase_sooner() -> None:
+    space = counted_space((4, 5, 5))
+    optimizer = Flash(space, 0, Objective())
+    known = [default_configuration(space, path) for path in list(space.paths())[:8]]
+    optimizer.begin_with(known)
+    run_one_by_one(optimizer, 14, Budget(trials_left=100))
+    decisions = optimizer.decisions
+    assert [t.query.configuration for t in optimizer.history][:8] == known
+    assert (decisions["n_known"], decisions["n_init"], decisions["n_prune"]) == (8, 8, 2)
+    assert optimizer.method.render_decisions(decisions)[0] == (
+        "flash began with 8 known pipelines and 2 by expected improvement per second"
+    )
+
+
+def test_phases_shrink_in_proportion_and_never_to_nothing() -> None:
+    wanted = PhaseLengths(12, 6)
+    assert wanted.shrunk(None) == wanted
+    assert wanted.shrunk(18) == wanted
+    assert wanted.shrunk(9) == PhaseLengths(6, 3)
+    assert wanted.shrunk(9, least=8) == PhaseLengths(8, 3)
+    assert wanted.shrunk(1) == PhaseLengths(1, 1)
+    assert PhaseLengths(5, 0).shrunk(2) == PhaseLengths(2, 0)
+
+
+def test_lengths_are_the_rank_of_the_paths_unless_given() -> None:
+    table = PathTable(counted_space((4, 5, 5)), 0, {})
+    assert wanted_lengths(FlashOptions().resolved(), table) == PhaseLengths(12, 12)
+    given = FlashOptions(n_init=3, pruning=False).resolved()
+    assert wanted_lengths(given, table) == PhaseLengths(3, 0)
+    paper = FlashOptions(variant="paper").resolved()
+    assert phase_lengths(paper, table, 20) == PhaseLengths(10, 10)
+    assert phase_lengths(paper, table, 30, n_known=16) == PhaseLengths(12, 12)
+    assert phase_lengths(FlashOptions().resolved(), table, 30) == PhaseLengths(6, 6)
+    assert phase_lengths(FlashOptions().resolved(), table, 10) == PhaseLengths(5, 2)
+
+
+BUDGET = Budget(trials_left=80)
+
+
+def loss_of(path: tuple[str, ...]) -> float:
+    """Boosted trees and trees are best, whatever stands before them."""
+    return 1.0 + len(path[-1]) / 10 + sum(map(len, path[:-1])) / 100
+
+
+@pytest.mark.parametrize("variant", ["default", "paper"])
+@pytest.mark.parametrize("space", [ignoring_space(), SPACES["modern"]], ids=lambda s: s.name)
+def test_all_phases_ask_canonical_paths_only(space: Space, variant: str) -> None:
+    given = {} if variant == "default" else {"variant": "paper"}
+    flash = make_optimizer("flash", space, 0, Objective(), {"n_init": 12, "n_prune": 6, **given})
+    for number in range(26):
+        query = flash.ask(BUDGET)
+        path = query.configuration.path
+        assert space.settled(path) == path
+        flash.tell(told(number, query, loss_of(path)))
+    decisions = flash.decisions
+    assert decisions["phase"] == 3
+    assert all(space.canonical(tuple(path)) == tuple(path) for path in decisions["design"])
+    assert all(space.is_feasible(tuple(row["path"])) for row in decisions["ranking"] or ())
+
+
+def test_a_sub_space_holds_what_does_nothing_for_models_that_ignore_steps() -> None:
+    space = ignoring_space()
+    kept = subspace_of(space, [("mean", "unit", "none", "svm")], History())
+    assert kept == {"impute": ["mean"], "scale": ["unit"], "select": ["none"], "model": ["svm"]}
+    history = History()
+    both = [("mean", "unit", "none", "svm"), ("none", "none", "none", "tree")]
+    kept = subspace_of(space, both, history)
+    part = space.restricted_to(kept)
+    assert set(both) <= set(part.paths())
+
+
+def test_the_rank_is_that_of_the_paths_there_are() -> None:
+    table = PathTable(ignoring_space(), 0, {})
+    assert len(table) == 13
+    assert table.rank == np.linalg.matrix_rank(table.one_hot)
+    assert table.rank < sum(len(s.algorithms) for s in ignoring_space().searched) - 3
+    plain = [table.paths[i] for i in table.plain]
+    assert plain == [
+        ("none", "none", "none", "tree"),
+        ("mean", "none", "none", "bayes"),
+        ("mean", "none", "none", "svm"),
+    ]
+
+
+def test_a_model_whose_plain_path_cannot_run_is_seen_by_the_one_most_like_it() -> None:
+    space = SPACES["modern_healthcare"]
+    table = PathTable(space, 0, {})
+    plain = [table.paths[i] for i in table.plain]
+    assert [path[-1] for path in plain] == [a.id for a in space.steps[-1].algorithms]
+    assert plain[0][1:] == ("to_dense", "none", "none", "none", "hist_gradient_boosting")
+
+
+CHOICE = {"algorithm": "count", "hyperparameters": {"weight": "none"}}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"phase": 1, "design": [3, 0, 1]},
+        {"phase": 2, "design": [3, 0], "n_init": 2, "shared": None},
+        {
+            "phase": 3,
+            "design": [3, 0],
+            "n_init": 2,
+            "n_prune": 1,
+            "shared": {"construct features": CHOICE},
+            "notes": ["the budget holds too few trials"],
+            "ranking": [[3, -0.5], [0, -1.25]],
+            "subspace": {"model": ["tree", "bayes"]},
+            "n_subspace_paths": 2,
+        },
+    ],
+)
+def test_memos_of_studies_begun_before_stay_as_they_are(document: dict[str, Any]) -> None:
+    stored = json.loads(json.dumps(document))
+    assert FlashMemo.from_json(stored).to_json() == document
+
+
+def test_a_memo_does_not_change_after_it_was_handed_out() -> None:
+    memo = FlashMemo(design=[0], notes=["before"])
+    handed_out = memo.to_json()
+    memo.notes.append("later")
+    memo.subspace = {"model": ["tree"]}
+    assert handed_out == {"phase": 1, "design": [0], "notes": ["before"]}
+
+
+def test_nothing_shared_is_decided_but_not_shown() -> None:
+    memo = FlashMemo.from_json({"phase": 2, "shared": None})
+    assert memo.shared == {}
+    assert "shared" not in memo.rendered([])
+
+
+def ask_for_cohorts(n: int) -> tuple[Flash, list[Asked | Told]]:
+    """Ask one by one in the space for events; a trial's loss is that of its aggregation."""
+    optimizer = Flash(space_named("healthcare"), 0, Objective())
+    events: list[Asked | Told] = []
+    for number in range(n):
+        budget = Budget(trials_left=20 - number)
+        query = optimizer.ask(budget)
+        values = dict(query.configuration["construct features"].values)
+        trial = told(number, query, LOSS_OF[str(values["aggregation"])])
+        optimizer.tell(trial)
+        events += [Asked(number, query, budget, optimizer.memo), Told(trial)]
+    return optimizer, events
+
+
+LOSS_OF = {"count": 30.0, "binary": 35.0, "sum": 40.0, "average": 12.0}
+
+
+def test_values_of_a_step_that_all_paths_share_are_tried_on_the_best_pipeline() -> None:
+    optimizer, events = ask_for_cohorts(14)
+    queries = [e.query for e in events if isinstance(e, Asked)]
+    n_init = optimizer.decisions["n_init"]
+    shared = [dict(q.configuration["construct features"].values) for q in queries]
+    assert {v["aggregation"] for v in shared[:n_init]} == {"count"}
+    assert {v["aggregation"] for v in shared[n_init : n_init + 3]} == {"binary", "sum", "average"}
+    assert {q.configuration.path for q in queries[n_init : n_init + 3]} == {
+        queries[0].configuration.path
+    }
+    assert shared[n_init + 3]["aggregation"] == "average"
+    assert optimizer.decisions["shared"]["construct features"]["hyperparameters"] == {
+        "aggregation": "average",
+        "min_frequency": 3,
+    }
+
+
+def test_what_the_paths_share_is_settled_once_all_its_values_are_known() -> None:
+    optimizer = Flash(space_named("healthcare"), 0, Objective())
+    pending: list[Trial] = []
+    for number in range(30):
+        pending.append(Trial(number, optimizer.ask(Budget(trials_left=60 - number))))
+        if len(pending) > 1:
+            trial = pending.pop(0)
+            values = dict(trial.query.configuration["construct features"].values)
+            optimizer.tell(told(trial.number, trial.query, LOSS_OF[str(values["aggregation"])]))
+    shared = optimizer.decisions["shared"]["construct features"]["hyperparameters"]
+    assert shared["aggregation"] == "average"
+
+
+def test_what_the_paths_share_is_the_same_after_a_replay() -> None:
+    optimizer, events = ask_for_cohorts(14)
+    again = Flash(space_named("healthcare"), 0, Objective())
+    replay(again, events)
+    assert again.decisions == optimizer.decisions
+    left = Budget(trials_left=6)
+    assert again.ask(left) == optimizer.ask(left)
+
+
+def test_a_space_without_shared_values_has_no_variants() -> None:
+    optimizer = Flash(space_named("flash"), 0, Objective())
+    for number in range(12):
+        query = optimizer.ask(Budget(trials_left=20 - number))
+        optimizer.tell(told(number, query, 10.0 + number))
+    assert optimizer.decisions["phase"] == 2
+    assert "shared" not in optimizer.decisions

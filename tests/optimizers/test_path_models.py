@@ -1,0 +1,230 @@
+"""Designs of paths and linear models of them."""
+
+import numpy as np
+import pytest
+from flash_worlds import BENCHMARK, FIRST_THIRTY, TOY, one_hot_paths
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import Ridge
+
+from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
+from prefect_tune.optimizers.paths.table import Criterion, design_order, design_rank
+from prefect_tune.optimizers.surrogates.path_linear import PathLinear, guarded_log_seconds
+
+PATHS = one_hot_paths(TOY)
+
+
+SEEN = [5, 0, 1, 2]
+
+
+LOSSES = np.array([30.0, 22.0, 18.0, 26.0])
+
+
+SECONDS = np.array([20.0, 5.0, 60.0, 8.0])
+
+
+def toy_model() -> PathLinear:
+    return PathLinear.fit(PATHS[SEEN], LOSSES)
+
+
+def test_the_worked_example_of_the_ridge_with_intercept() -> None:
+    model = toy_model()
+    assert model.coefficients * 11 == pytest.approx([-18, 18, -3, -25, 28])
+    assert model.intercept == pytest.approx(266 / 11)
+    assert model.residual_variance == pytest.approx(2.185950, abs=5e-7)
+    assert model.leverage(PATHS) == pytest.approx(
+        [0.596154, 0.596154, 0.538462, 1.134615, 1.134615, 0.615385], abs=5e-7
+    )
+    assert model.mean(PATHS) == pytest.approx(
+        [22.272727, 20.272727, 25.090909, 25.545455, 23.545455, 28.363636], abs=5e-7
+    )
+    assert model.deviation(PATHS) == pytest.approx(
+        [1.867917, 1.867917, 1.833849, 2.160130, 2.160130, 1.879136], abs=5e-7
+    )
+
+
+def test_the_worked_example_of_improvement_per_log_second() -> None:
+    model = toy_model()
+    mean, deviation = model.mean(PATHS), model.deviation(PATHS)
+    log_ei = log_expected_improvement(mean, deviation, 18.0)
+    assert log_ei == pytest.approx(
+        [-4.948284, -2.290145, -10.659852, -8.949037, -5.652472, -19.000509], abs=5e-7
+    )
+    assert log_expected_improvement(mean, deviation, 18.0, 100.0) == pytest.approx(
+        [-1566.443350, -1507.207533, -1713.541685, -1247.316071, -1201.611310, -1733.103940],
+        abs=5e-7,
+    )
+    literal = PathLinear.fit(PATHS[SEEN], np.log(SECONDS)).mean(PATHS)
+    assert literal == pytest.approx(
+        [2.131869, 3.374322, 2.456708, 2.491218, 3.733672, 2.816058], abs=5e-7
+    )
+    assert np.exp(log_ei[1]) / literal[1] == pytest.approx(0.030007, abs=5e-7)
+    guarded = PathLinear.fit(PATHS[SEEN], guarded_log_seconds(SECONDS)).mean(PATHS)
+    assert guarded == pytest.approx(
+        [2.470745, 3.518276, 2.704674, 2.749742, 3.797273, 2.983671], abs=5e-7
+    )
+    assert np.exp(log_ei[1]) / guarded[1] == pytest.approx(0.028779, abs=5e-7)
+
+
+def test_the_worked_example_of_the_papers_equation_without_intercept() -> None:
+    model = PathLinear.fit(PATHS[SEEN], LOSSES, has_intercept=False)
+    assert model.coefficients == pytest.approx(
+        [11.384615, 9.076923, 5.307692, 3.307692, 11.846154], abs=5e-7
+    )
+    assert model.residual_variance == pytest.approx(6.125740, abs=5e-7)
+    scaled = PathLinear.fit(PATHS[SEEN], LOSSES, ridge=4.0, has_intercept=False)
+    assert scaled.mean(PATHS)[0] == pytest.approx(10.545923, abs=5e-7)
+
+
+def test_times_below_a_second_keep_the_order_of_improvement() -> None:
+    seconds = np.array([0.2, 0.05, 0.6, 0.08])
+    literal = PathLinear.fit(PATHS[SEEN], np.log(seconds)).mean(PATHS)
+    assert literal.max() == pytest.approx(-0.871499, abs=5e-7)
+    guarded = PathLinear.fit(PATHS[SEEN], guarded_log_seconds(seconds)).mean(PATHS)
+    assert [guarded.min(), guarded.max()] == pytest.approx([1.050926, 1.149924], abs=5e-7)
+    model = toy_model()
+    log_ei = log_expected_improvement(model.mean(PATHS), model.deviation(PATHS), 18.0)
+    assert (np.exp(log_ei) / guarded)[1] == pytest.approx(0.088698, abs=5e-7)
+
+
+def test_the_worked_example_of_a_pending_path() -> None:
+    imagined = toy_model().imagining(PATHS[4])
+    assert imagined.leverage(PATHS) == pytest.approx(
+        [0.594595, 0.504505, 0.504505, 0.945946, 0.531532, 0.531532], abs=5e-7
+    )
+    assert imagined.mean(PATHS) == pytest.approx(toy_model().mean(PATHS))
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(st.tuples(st.integers(0, 1455), st.floats(0, 100)), min_size=2, max_size=60),
+    st.floats(0.01, 10),
+)
+def test_it_agrees_with_scikit_learn_and_a_direct_inverse(
+    runs: list[tuple[int, float]], ridge: float
+) -> None:
+    table = one_hot_paths(BENCHMARK)
+    paths, targets = table[[i for i, _ in runs]], np.array([m for _, m in runs])
+    model = PathLinear.fit(paths, targets, ridge)
+    oracle = Ridge(alpha=ridge, solver="svd").fit(paths, targets)
+    assert model.mean(table) == pytest.approx(oracle.predict(table), abs=1e-8)
+    inverse = np.linalg.inv(paths.T @ paths + ridge * np.eye(33))
+    direct = [p @ inverse @ p for p in table[:50]]
+    assert model.leverage(table[:50]) == pytest.approx(direct, abs=1e-9)
+
+
+@settings(max_examples=25)
+@given(st.lists(st.integers(0, 1455), min_size=1, max_size=30), st.integers(0, 1455))
+def test_imagining_a_path_equals_a_refit_with_its_mean_as_outcome(
+    seen: list[int], new: int
+) -> None:
+    table = one_hot_paths(BENCHMARK)
+    targets = np.random.default_rng(len(seen)).random(len(seen)) * 50
+    model = PathLinear.fit(table[seen], targets)
+    imagined = model.imagining(table[new])
+    refit = PathLinear.fit(table[[*seen, new]], np.append(targets, model.mean(table[[new]])))
+    assert imagined.inverse == pytest.approx(refit.inverse, abs=1e-10)
+    assert imagined.mean(table) == pytest.approx(refit.mean(table), abs=1e-9)
+    assert (imagined.leverage(table) <= model.leverage(table) + 1e-12).all()
+
+
+def test_equal_losses_leave_a_positive_deviation() -> None:
+    model = PathLinear.fit(PATHS[SEEN], np.full(4, 7.0))
+    assert (model.deviation(PATHS) > 0).all()
+
+
+def test_the_design_of_full_rank_identifies_every_path_of_an_additive_world() -> None:
+    from flash_worlds import FIRST_THIRTY, additive_losses
+
+    table, losses = one_hot_paths(BENCHMARK), additive_losses()
+    exact = PathLinear.fit(table[FIRST_THIRTY], losses[FIRST_THIRTY], ridge=1e-8)
+    assert np.abs(exact.mean(table) - losses).max() < 1e-6
+    model = PathLinear.fit(table[FIRST_THIRTY], losses[FIRST_THIRTY])
+    assert model.intercept == pytest.approx(34.898703, abs=5e-7)
+    assert model.residual_variance == pytest.approx(1.036088, abs=5e-7)
+    mean, deviation = model.mean(table), model.deviation(table)
+    assert [mean.min(), mean.max()] == pytest.approx([24.123168, 44.368338], abs=5e-7)
+    assert [deviation.min(), deviation.max()] == pytest.approx([1.251119, 1.685357], abs=5e-7)
+    assert mean.argmin() == 238
+
+
+def log_pseudo_determinant(paths: np.ndarray) -> float:
+    eigenvalues = np.linalg.eigvalsh(paths.T @ paths)
+    return float(np.log(eigenvalues[eigenvalues > 1e-8]).sum())
+
+
+def eigenvalue_picks(paths: np.ndarray, n: int, first: int) -> list[int]:
+    """The paper's rule as written: the product of the largest l eigenvalues, lowest index first."""
+    chosen = [first]
+    while len(chosen) < n:
+        largest = min(len(chosen) + 1, paths.shape[1])
+        information = paths[chosen].T @ paths[chosen]
+        candidates = information + np.einsum("bi,bj->bij", paths, paths)
+        values = np.linalg.eigvalsh(candidates)[:, -largest:]
+        scores = np.log(np.maximum(values, 1e-300)).sum(axis=1)
+        chosen.append(int(np.flatnonzero(scores >= scores.max() - 1e-8)[0]))
+    return chosen
+
+
+def test_the_toy_graph_goes_on_by_the_pseudo_inverse() -> None:
+    order = design_order(one_hot_paths(TOY), 8, "d_optimal", start=[5])
+    assert order == [5, 0, 1, 2, 3, 4, 0, 1]
+
+
+def test_the_benchmark_graph_gives_the_thirty_picks_and_the_six_after_them() -> None:
+    order = design_order(one_hot_paths(BENCHMARK), 36, "d_optimal", start=[0])
+    assert order == [*FIRST_THIRTY, 329, 55, 1420, 660, 261, 346]
+
+
+def test_the_cumulative_determinants_are_the_worked_ones() -> None:
+    paths = one_hot_paths(BENCHMARK)
+    expected = {
+        2: 2.772589,
+        4: 5.4161,
+        8: 10.109526,
+        14: 15.950773,
+        20: 20.449449,
+        25: 21.994592,
+        29: 19.965931,
+        30: 18.069729,
+    }
+    for n, value in expected.items():
+        assert log_pseudo_determinant(paths[FIRST_THIRTY[:n]]) == pytest.approx(value, abs=5e-7)
+
+
+@pytest.mark.parametrize(
+    ("counts", "n", "first"), [(TOY, 4, 5), (BENCHMARK, 12, 0), ((3, 3), 5, 2)]
+)
+def test_the_picks_are_those_of_the_eigenvalues(
+    counts: tuple[int, ...], n: int, first: int
+) -> None:
+    paths = one_hot_paths(counts)
+    assert design_order(paths, n, "d_optimal", start=[first]) == eigenvalue_picks(paths, n, first)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_start_and_any_ties_reach_the_full_rank_with_the_same_determinant(seed: int) -> None:
+    paths = one_hot_paths(BENCHMARK)
+    order = design_order(paths, design_rank(33, 4), "d_optimal", np.random.default_rng(seed))
+    assert np.linalg.matrix_rank(paths[order]) == 30
+    assert log_pseudo_determinant(paths[order]) == pytest.approx(18.069729, abs=5e-7)
+    assert paths[order[:14]].any(axis=0).all()
+
+
+@pytest.mark.parametrize("criterion", ["d_optimal", "random"])
+@pytest.mark.parametrize("counts", [(1,), (3,), (1, 1), (2, 1, 2)])
+def test_small_graphs_are_filled_without_a_warning(
+    criterion: Criterion, counts: tuple[int, ...]
+) -> None:
+    paths = one_hot_paths(counts)
+    order = design_order(paths, 7, criterion, np.random.default_rng(0))
+    assert len(order) == 7
+    assert set(order) == set(range(len(paths))) or len(paths) > 3
+
+
+def test_the_random_design_runs_every_path_before_one_again() -> None:
+    paths = one_hot_paths(TOY)
+    order = design_order(paths, 15, "random", np.random.default_rng(0))
+    assert sorted(order[:6]) == sorted(order[6:12]) == list(range(6))
+    assert order[:6] != order[6:12]
+    assert len(set(order[12:])) == 3
