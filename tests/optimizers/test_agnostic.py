@@ -60,16 +60,6 @@ def test_the_unit_of_losses_changes_nothing(risks: np.ndarray, slope: float) -> 
     assert best_frequencies(slope * risks) == pytest.approx(best_frequencies(risks))
 
 
-@given(RISKS)
-def test_a_twin_shares_the_frequency_of_its_model(risks: np.ndarray) -> None:
-    alone, twins = best_frequencies(risks), best_frequencies(np.vstack([risks[:1], risks]))
-    is_alone = (risks[0] == risks.min(axis=0)) & ((risks == risks.min(axis=0)).sum(axis=0) == 1)
-    assert twins[0] == twins[1]
-    assert 2 * twins[0] >= alone[0] - 1e-12
-    if is_alone.mean() == alone[0]:  # it never ties with another
-        assert twins[0] == pytest.approx(alone[0] / 2)
-
-
 def test_equal_but_for_rounding_is_a_tie() -> None:
     assert best_frequencies(np.array([[0.3], [0.1 + 0.2]])).tolist() == [0.5, 0.5]
 

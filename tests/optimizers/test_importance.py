@@ -214,10 +214,3 @@ def test_losses_are_clipped_at_guessing_where_that_is_less() -> None:
     losses = [u(c) for c in configurations]
     assert importance_of(SPACE, configurations, losses, chance=0.5).bound == 0.5
     assert importance_of(SPACE, configurations, losses, chance=90.0).bound < 90
-
-
-def test_the_same_trials_give_the_same_shares() -> None:
-    configurations = drawn(60)
-    losses = [u(c) for c in configurations]
-    first, again = (importance_of(SPACE, configurations, losses, seed=3) for _ in range(2))
-    assert first == again

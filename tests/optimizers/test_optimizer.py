@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from contracts.optimizer import OptimizerContract
+from contracts.optimizer import OBJECTIVE, run
 from flash_worlds import counted_space
 from worlds import evaluation, mixed_space, told
 
@@ -152,12 +152,6 @@ def test_more_folds_or_epochs_than_there_are_is_a_fault_of_the_method(objective,
         First(counted_space((2, 2)), 0, objective).ask(Budget())
 
 
-def test_without_more_it_has_no_memo_and_no_decisions() -> None:
-    optimizer = make()
-    assert (optimizer.name, optimizer.memo, optimizer.decisions) == ("draw", None, {})
-    assert optimizer.objective == Objective()
-
-
 @pytest.mark.parametrize(
     ("ended", "message"),
     [
@@ -234,11 +228,6 @@ def test_a_method_that_waits_with_nothing_pending_is_named() -> None:
     optimizer.may_wait_alone = True
     with pytest.raises(RuntimeError, match="'draw' waits though no trial is pending"):
         optimizer.ask(Budget())
-
-
-def test_a_method_that_begins_more_than_the_budget_has_is_named() -> None:
-    with pytest.raises(RuntimeError, match="'draw' begins a configuration though none is left"):
-        make().ask(Budget(trials_left=0))
 
 
 def test_a_method_answers_with_the_best_full_trial_unless_it_knows_better() -> None:
@@ -336,14 +325,14 @@ def known(n: int = 4) -> list[Configuration]:
 
 
 def made(method: str) -> Optimizer:
-    return make_optimizer(method, SPACE, 0, OptimizerContract.objective)
+    return make_optimizer(method, SPACE, 0, OBJECTIVE)
 
 
 @pytest.mark.parametrize("method", WHOLE)
 def test_they_are_asked_for_first_and_the_method_goes_on_from_them(method) -> None:
-    optimizer, contract = made(method), OptimizerContract()
+    optimizer = made(method)
     optimizer.begin_with([*known(), known()[0]])
-    events = contract.run(optimizer, 12)
+    events = run(optimizer, 12)
     asked = [event.query for event in events if isinstance(event, Asked)]
     assert asked[:4] == [Query(configuration) for configuration in known()]
     assert len({query.configuration for query in asked}) == 12
@@ -351,14 +340,13 @@ def test_they_are_asked_for_first_and_the_method_goes_on_from_them(method) -> No
 
 @pytest.mark.parametrize("method", WHOLE)
 def test_a_study_is_resumed_with_what_it_began_with(method) -> None:
-    contract = OptimizerContract()
     for n in (2, 7):
         unbroken, resumed = made(method), made(method)
         unbroken.begin_with(known())
-        events = contract.run(unbroken, n)
+        events = run(unbroken, n)
         resumed.begin_with(known())
         replay(resumed, events, unbroken.memo)
-        assert contract.run(resumed, 4, first=n) == contract.run(unbroken, 4, first=n)
+        assert run(resumed, 4, first=n) == run(unbroken, 4, first=n)
 
 
 @pytest.mark.parametrize("method", PARTS)

@@ -200,15 +200,6 @@ def test_who_waits_is_stopped_when_a_better_incumbent_comes_first() -> None:
     assert optimizer.ask(Budget()).folds == 1
 
 
-@pytest.mark.parametrize("method", ["flash", "smac", "tpe", "admm"])
-def test_the_method_sees_what_races_as_pending(method) -> None:
-    optimizer = raced(method)
-    asked = [optimizer.ask(Budget()).configuration for _ in range(6)]
-    assert len(set(asked)) == 6
-    tell(optimizer, 30.0)  # it keeps up
-    assert len(optimizer.inner.history.pending) == 6
-
-
 def test_a_failed_first_fold_fails_the_configuration_and_can_be_retried() -> None:
     optimizer = with_incumbent()
     optimizer.ask(Budget())
@@ -519,12 +510,6 @@ def test_the_estimate_is_the_incumbents_mean_plus_the_difference_seen_on_the_fir
     assert told.fold_losses == (27.0, 31.0, 35.0)
     assert told.cost_seconds == 1.5
     assert told.constraints == {"latency_us": 7.0}
-
-
-def test_an_estimate_may_be_of_another_difference_than_that_on_the_first_fold() -> None:
-    look = Evaluation(30.0, (30.0,))
-    assert estimated(look, SLOW_INCUMBENT, Objective(), 2.5).loss == pytest.approx(22.5)
-    assert estimated(look, SLOW_INCUMBENT, Objective(), 0.0).loss == pytest.approx(20.0)
 
 
 def test_steps_on_a_part_of_the_rows_are_scaled_to_all_and_what_was_spent_stays() -> None:

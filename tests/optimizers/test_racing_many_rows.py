@@ -118,15 +118,6 @@ def test_looks_are_gathered_in_the_first_fifth_of_the_budget() -> None:
     assert optimizer.ask(Budget(seconds_spent=21.0, seconds_left=79.0)) == Query(best, folds=1)
 
 
-def test_a_failed_look_is_a_look() -> None:
-    optimizer = gathered(raced(), *[50.0] * (GATHERED - 1))
-    ask(optimizer)
-    failed = optimizer.history[GATHERED - 1].started().failed(Failure(FailureKind.ERROR, "no"))
-    optimizer.tell(failed)
-    assert optimizer.inner.history[GATHERED - 1].failure == failed.failure
-    assert ask(optimizer).subset == 1
-
-
 def test_where_no_more_may_be_begun_the_best_goes_on_at_once() -> None:
     optimizer = gathered(raced(), 30.0, 20.0)
     best = optimizer.history[1].query.configuration

@@ -5,7 +5,7 @@ import pytest
 from ConfigSpace import Categorical, ConfigurationSpace, Float, Integer
 from flash_worlds import counted_space
 from subset_worlds.problems import configuration, cube
-from worlds import finite_space, mixed_space
+from worlds import mixed_space
 
 from prefect_tune.optimizers import Algorithm, Configuration, Space, Step
 from prefect_tune.optimizers.acquisitions.expected_improvement import AugmentedImprovement
@@ -15,12 +15,6 @@ from prefect_tune.optimizers.methods.fabolas.belief import pipeline_inputs
 from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.surrogates.pipeline_inputs import KernelKind, PipelineInputs
-
-
-def test_a_path_without_hyperparameters_has_no_choices() -> None:
-    space = mixed_space().restricted_to({"scale": ["none"], "model": ["bayes"]})
-    assert not GaussianSearch(space).has_choices
-    assert GaussianSearch(mixed_space()).has_choices
 
 
 def learned_with(numbers: list[int]) -> list[Fitted]:
@@ -116,22 +110,6 @@ def test_the_maximiser_is_no_worse_than_ten_thousand_random_candidates(kind: Ker
     random_best = acquisition.score(search.inputs.of(others), np.zeros(10_000)).max()
     assert best >= random_best - 0.02
     assert value_of(next(search.new_configurations(ranked, set()))) < np.quantile(values, 0.2)
-
-
-def test_a_penalty_moves_the_choice_of_a_category() -> None:
-    space = finite_space()
-    search = GaussianSearch(space)
-    configurations = drawn(space, 3)
-    observed = search.inputs.encode(configurations)
-    rng = np.random.default_rng(0)
-    process, _ = search.learned(observed, np.zeros((3, 1)), rng)
-    acquisition = AugmentedImprovement(process, 0.0)
-
-    def penalty(candidates: Candidates) -> np.ndarray:
-        return 100.0 * (candidates.algorithms[:, 0] != 2)
-
-    ranked = search.ranked(acquisition, observed, rng, penalty)
-    assert next(search.new_configurations(ranked, set())).path == ("two",)
 
 
 def test_a_box_holds_the_numbers() -> None:
@@ -291,21 +269,3 @@ def test_moves_lead_to_pipelines_that_can_run() -> None:
     configurations = [inputs.candidates.decode(near, row) for row in range(len(near))]
     paths = {c.path for c in configurations if c is not None}
     assert all(space.is_feasible(path) for path in paths)
-
-
-def test_categories_change_now_and_then() -> None:
-    space = mixed_space()
-    inputs = pipeline_inputs(space)
-    kernel = int(np.flatnonzero(inputs.candidates.columns.sizes > 0)[0])
-    svms = drawn_anywhere(space, 99)
-    svm = next(
-        c
-        for row in range(99)
-        if (c := inputs.candidates.decode(svms, row)) is not None and c.path[-1] == "svm"
-    )
-    origin = inputs.encode([svm])
-    near = moves_from(inputs, origin, 400, 0.01)
-    kept = near.algorithms[:, 1] == origin.algorithms[0, 1]
-    changed = near.units[kept, kernel] != inputs.snapped(origin).units[0, kernel]
-    # A quarter is drawn anew, half of which comes out as before.
-    assert 0.06 < changed.mean() < 0.25

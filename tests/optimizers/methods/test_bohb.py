@@ -1,11 +1,10 @@
 """BOHB: the rung that is learned from, and the densities of good and bad configurations."""
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
-from contracts.optimizer import OptimizerContract
 from flash_worlds import counted_space
 from scipy.stats import truncnorm
 from worlds import mixed_space, told
@@ -25,17 +24,6 @@ from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateS
 from prefect_tune.optimizers.space.sampling import sample_configuration
 
 OBJECTIVE = Objective(epochs=9, iterative=frozenset({"a0"}))
-
-
-class TestBohb(OptimizerContract):
-    method = "bohb"
-
-
-class TestBohbByFolds(OptimizerContract):
-    method = "bohb"
-    options: ClassVar[dict[str, Any]] = {"fidelity": "folds"}
-    margin = -0.5  # one fold of three saves little, and misleads here by up to 6.7 points
-    margin_share = 0.0
 
 
 def make(**options: Any) -> Bohb:
@@ -137,21 +125,6 @@ def test_what_violates_a_constraint_is_bad() -> None:
     assert numbers(optimizer.modelled[0]) == [1, 3, 4]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"random_share": 1.5}, "random_share must be in"),
-        ({"good_share": 1.0}, "good_share must be in"),
-        ({"n_samples": 0}, "n_samples must be >= 1"),
-        ({"bandwidth_factor": 0.0}, "bandwidth_factor must be > 0"),
-        ({"eta": 1}, "eta must be >= 2"),
-    ],
-)
-def test_options_out_of_range_are_refused_by_name(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make(**options)
-
-
 def one_number(*units: float) -> tuple[CandidateSpace, Candidates]:
     space = CandidateSpace(counted_space((1,)))
     return space, at(*units)
@@ -178,17 +151,6 @@ def test_an_algorithm_that_none_has_keeps_the_share_of_one_more() -> None:
     leaving = 3 ** (-1 / 5) * (1 - (3 / 4) ** 2 - (1 / 4) ** 2)
     other = Candidates(np.ones((1, 1), dtype=np.intp), np.empty((1, 0)))
     assert np.exp(density.log_density(other)) == pytest.approx((3 * leaving + 1) / 4)
-
-
-def test_a_density_is_one_in_the_mean_over_the_prior() -> None:
-    space = CandidateSpace(mixed_space())
-    rng = np.random.default_rng(0)
-    points = space.encode(sample_configuration(mixed_space(), rng) for _ in range(12))
-    density = KernelDensity.fit(space, points, 4)
-    paths = np.array([(a, b) for a in range(2) for b in range(3)])  # those that cannot run too
-    algorithms = paths[rng.integers(6, size=40_000)]
-    drawn = Candidates(algorithms, rng.random((40_000, len(space.columns))))
-    assert np.exp(density.log_density(drawn)).mean() == pytest.approx(1.0, abs=0.05)
 
 
 def test_what_a_configuration_does_not_have_does_not_count() -> None:
@@ -229,14 +191,3 @@ def test_widening_draws_further_away() -> None:
         for widening in (1.0, 3.0)
     )
     assert far > 1.1 * near
-
-
-def test_widening_leaves_more_often_for_other_algorithms() -> None:
-    space = CandidateSpace(counted_space((4,)))
-    points = Candidates(np.zeros((20, 1), dtype=np.intp), np.full((20, 4), 0.3))
-    density = KernelDensity.fit(space, points, 2)
-    near, far = (
-        np.mean(density.sample(4_000, widening, np.random.default_rng(0)).algorithms != 0)
-        for widening in (1.0, 5.0)
-    )
-    assert far > 2 * near

@@ -2,11 +2,10 @@
 
 import json
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
-from contracts.optimizer import OptimizerContract
 from flash_worlds import counted_space, planted_loss
 from worlds import mixed_space, told
 
@@ -34,21 +33,12 @@ from prefect_tune.optimizers.trials.objective import Bootstraps
 N = 4
 
 
-class TestEsmbo(OptimizerContract):
-    method = "esmbo"
-    n_planted = 4
-
-
 def depth_of(query: Query) -> float:
     return float(dict(query.configuration["model"].values).get("depth", 25)) / 50
 
 
 def loss_of(query: Query) -> float:
     return 20.0 + 30 * (depth_of(query) - 0.4) ** 2 + len(query.configuration.path[0])
-
-
-def values_of(query: Query) -> list[object]:
-    return [value for _, choice in query.configuration.choices for _, value in choice.values]
 
 
 def risks_of(query: Query, n: int = N) -> tuple[float, ...]:
@@ -133,17 +123,6 @@ def test_one_fit_serves_all_histories_and_each_trial_is_told_to_all(
     assert shapes == [(n, N) for n in range(6, 11)]
 
 
-def test_the_unit_of_losses_changes_no_query() -> None:
-    plain, scaled = esmbo(), esmbo()
-    for number in range(14):
-        query, same = plain.ask(Budget()), scaled.ask(Budget())
-        assert query.configuration.path == same.configuration.path
-        for one, other in zip(values_of(query), values_of(same), strict=True):
-            assert one == (pytest.approx(other, rel=1e-6) if isinstance(other, float) else other)
-        plain.tell(ended(number, query, risks_of(query)))
-        scaled.tell(ended(number, same, tuple(0.01 * r + 3 for r in risks_of(query))))
-
-
 def test_weights_count_the_histories_in_which_a_trial_is_the_best() -> None:
     optimizer = esmbo()
     told_risks = [(1.0, 5.0, 5.0, 2.0), (4.0, 1.0, 5.0, 2.0), (2.0, 2.0, 4.5, 3.0), (9.0,) * 4]
@@ -196,35 +175,6 @@ def test_a_trial_without_risks_counts_with_its_loss_as_histories_are_hard_or_eas
     assert optimizer.weights == {0: 1.0}  # better by two points in each of them
 
 
-def test_a_replay_goes_on_with_the_history_whose_turn_it_is() -> None:
-    unbroken, events = esmbo(), list[Event]()
-    pending: list[Trial] = []
-    for number in range(16):
-        query = unbroken.ask(Budget())
-        memo = json.loads(json.dumps(unbroken.memo))
-        events.append(Asked(number, query, Budget(), memo))
-        pending.append(Trial(number, query))
-        if len(pending) == 2:
-            for trial in pending:
-                done = ended(trial.number, trial.query, risks_of(trial.query))
-                done = Trial.from_json(json.loads(json.dumps(done.to_json())), mixed_space())
-                unbroken.tell(done)
-                events.append(Told(done))
-            pending = []
-    resumed = esmbo()
-    replay(resumed, events)
-    assert resumed.weights == unbroken.weights
-    for _ in range(3):
-        assert resumed.ask(Budget()) == unbroken.ask(Budget())
-
-
-def test_what_is_under_way_is_not_asked_for_again() -> None:
-    optimizer = esmbo()
-    study(optimizer, 10)
-    queries = [optimizer.ask(Budget(n_workers=4)) for _ in range(4)]
-    assert len(set(queries)) == 4
-
-
 def test_it_asks_for_bootstraps_and_no_other_method_does() -> None:
     assert esmbo(share=1.0).bootstraps == Bootstraps(N, 1.0)
     assert esmbo(n_histories=1).bootstraps == Bootstraps(1, 0.0)
@@ -247,28 +197,6 @@ def test_few_examples_and_few_trials_are_said() -> None:
     assert many.notes == ()
 
 
-def test_ers_improves_no_history_and_does_not_speak_of_them() -> None:
-    ers = make_optimizer("ers", mixed_space(), 0, Objective(n_held_out=9, n_folds=3))
-    ers.ask(Budget(trials_left=3))
-    (note,) = ers.notes
-    assert "27 held-out examples are few" in note
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"n_histories": 0}, "n_histories must be >= 1; got 0"),
-        ({"share": 1.2}, r"share must be in \[0, 1\]; got 1.2"),
-        ({"share": 0.0}, "n_histories must be 1; got 4"),
-        ({"n_startup": 0}, "n_startup must be >= 1; got 0"),
-        ({"kernel": "linear"}, "kernel must be one_hot or conditional"),
-    ],
-)
-def test_options_out_of_range_are_refused_by_name(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        esmbo(**options)
-
-
 def test_random_configurations_are_those_of_random_search_and_end_in_an_ensemble() -> None:
     ers = make_optimizer("ers", mixed_space(), 3, None, {"n_histories": N})
     plain: Optimizer = make_optimizer("random", mixed_space(), 3)
@@ -278,37 +206,6 @@ def test_random_configurations_are_those_of_random_search_and_end_in_an_ensemble
         ers.tell(ended(number, query, risks_of(query)))
     assert len(ers.weights) > 1
     assert sum(ers.weights.values()) == pytest.approx(1)
-
-
-def test_evaluations_are_kept_with_their_risks() -> None:
-    told_one = Evaluation(1.0, risks=(1.0, 2.0))
-    assert Evaluation.from_json(told_one.to_json()) == told_one
-    document = {k: v for k, v in told_one.to_json().items() if k != "risks"}
-    assert Evaluation.from_json(document).risks == ()
-
-
-class TestJopt(OptimizerContract):
-    method = "jopt"
-    n_planted = 4
-
-
-class TestJoptConditional(OptimizerContract):
-    method = "jopt"
-    options: ClassVar[dict[str, Any]] = {"kernel": "conditional"}
-    n_planted = 4
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"n_startup": 0}, "n_startup must be >= 1"),
-        ({"kernel": "linear"}, "kernel must be one_hot or conditional"),
-        ({"failure_cost": "zero"}, "failure_cost must be bound or worst or chance"),
-    ],
-)
-def test_options_of_jopt_out_of_range(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Jopt(mixed_space(), 0, Objective(), **options)
 
 
 def test_with_many_observations_and_two_workers_replay_fits_when_the_unbroken_study_does() -> None:

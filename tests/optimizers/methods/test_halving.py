@@ -4,11 +4,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
-from contracts.optimizer import OptimizerContract
+from contracts.optimizer import OBJECTIVE
 from hypothesis import given
 from hypothesis import strategies as st
 from simulation import Outcome, Simulation, share_to_do
@@ -32,16 +32,6 @@ from prefect_tune.optimizers.methods.rungs import Rungs, counted_levels, highest
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.sampling import new_configuration, sample_configuration
 
-OBJECTIVE = OptimizerContract.objective
-
-
-class TestHalving(OptimizerContract):
-    method = "halving"
-
-
-class TestHalvingByFolds(OptimizerContract):
-    method = "halving"
-    options: ClassVar[dict[str, Any]] = {"fidelity": "folds"}
 
 
 def make(**options: Any) -> Halving:
@@ -149,20 +139,6 @@ def test_where_all_runs_failed_the_budget_is_not_to_blame() -> None:
         optimizer.tell(told(number, query, None))
     assert optimizer.least_begun == 9
     assert "notes" not in optimizer.decisions
-
-
-def test_shares_of_rows_are_shown_short() -> None:
-    optimizer = make(fidelity="subset")
-    lines = bracket_lines(optimizer.decisions)
-    assert lines[0] == "one in 3 goes on, from 1/27 to 1/9 to 1/3 to all of the rows (as asked for)"
-    assert lines[1] == "  1/27 of the rows: 0 evaluated"
-
-
-def test_what_cannot_be_halved_is_refused_when_it_is_made() -> None:
-    with pytest.raises(ValueError, match="fidelity=folds is not possible"):
-        Halving(mixed_space(), 0, Objective(n_folds=1), fidelity="folds")
-    with pytest.raises(ValueError, match="n must be >= 1"):
-        make(n=0)
 
 
 CONFIGURATION = sample_configuration(mixed_space(), np.random.default_rng(0))
@@ -294,19 +270,6 @@ def test_fewer_rungs_and_another_eta_are_taken() -> None:
     assert levels(KNOWN, fidelity="subset", n_rungs=2)[1] == (1 / 3, 1.0)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"eta": 1}, "eta must be >= 2"),
-        ({"n_rungs": 1}, "n_rungs must be >= 2"),
-        ({"fidelity": "rows"}, "fidelity must be epochs or subset or folds"),
-    ],
-)
-def test_options_out_of_range_are_refused_by_name(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        BracketOptions(**options)
-
-
 def configurations(n: int) -> list[Configuration]:
     drawn: list[Configuration] = []
     for seed in range(n):
@@ -389,12 +352,6 @@ def test_a_round_of_hyperband_is_the_table(
     assert epochs == new_epochs
     again = [hyperband_plan(len(levels) + i, len(levels), 3) for i in range(len(levels))]
     assert again == [hyperband_plan(i, len(levels), 3) for i in range(len(levels))]
-
-
-def test_the_least_losses_go_on() -> None:
-    study = Study(6)
-    study.begin([5.0, 1.0, 4.0, 6.0, 2.0, 3.0])
-    assert study.gone_on() == [1, 4]
 
 
 @pytest.mark.parametrize(("n", "kept"), [(1, 1), (2, 1), (5, 1), (6, 2), (8, 2), (9, 3), (11, 3)])
@@ -501,15 +458,6 @@ def test_what_violates_a_constraint_comes_after_all_that_does_not() -> None:
         trials.append(Trial(number, query).started().stopped(seen))
     unmeasured = Trial(4, Query(configurations(5)[4], epochs=1)).started().stopped(evaluation(0.0))
     assert [t.number for t in ranked([*trials, unmeasured], history)] == [3, 2, 1, 0, 4]
-
-
-class TestHyperband(OptimizerContract):
-    method = "hyperband"
-
-
-class TestHyperbandBySubsets(OptimizerContract):
-    method = "hyperband"
-    options: ClassVar[dict[str, Any]] = {"fidelity": "subset", "n_rungs": 3}
 
 
 def test_a_round_costs_the_epochs_of_the_table_and_each_is_trained_once() -> None:

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from contracts.optimizer import OptimizerContract
 from flash_worlds import counted_space
 from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestRegressor
@@ -76,21 +75,6 @@ def test_a_pending_query_is_taken_to_have_given_the_mean() -> None:
     assert targets.tolist() == [2.0, 10.0, 30.0, 14.0]
     assert observed.units[:, 0].tolist() == [0.0, 0.1, 0.2, 0.9]
     assert best == 2.0
-
-
-def test_where_queries_are_under_way_others_are_not_proposed() -> None:
-    """Losses fall towards 0.5, and nothing is known below it."""
-    history, rng = History(), np.random.default_rng(0)
-    for number in range(30):
-        x, y = 0.5 + 0.5 * rng.random(), rng.random()
-        history.record(told(number, line(x, y), 5 + 50 * (x - 0.5)))
-    search = search_of(counted_space((1,), 2))
-    before = first_numbers(search, history)
-    for number in range(10):
-        history.record(Trial(30 + number, line(0.05 * number, 0.1 * number)))
-    after = first_numbers(search, history)
-    assert np.mean(before < 0.45) > 0.3
-    assert np.mean(after < 0.45) < 0.1
 
 
 def test_failures_have_the_loss_of_the_rule_and_are_not_the_best() -> None:
@@ -217,32 +201,11 @@ def test_the_prior_is_drawn_from_in_the_share_given_and_until_so_many_have_ended
     assert not is_from_the_prior(search_of(space, n_startup=3), 0)
 
 
-class TestSmac(OptimizerContract):
-    method = "smac"
-
-
 def test_the_first_query_is_a_path_with_its_defaults() -> None:
     space = mixed_space()
     firsts = [Smac(space, seed).ask(Budget()).configuration for seed in range(12)]
     assert all(c == default_configuration(space, c.path) for c in firsts)
     assert len({c.path for c in firsts}) > 2
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"n_startup": 0}, "n_startup must be >= 1"),
-        ({"n_trees": 0}, "n_trees must be >= 1"),
-        ({"max_features": 0.0}, r"max_features must be in \(0, 1\]"),
-        ({"improvement": "plain"}, "improvement must be loss or logarithm"),
-        ({"min_samples_split": 1}, "min_samples_split must be >= 2"),
-        ({"random_share": 1.5}, "random_share must be in"),
-        ({"failure_cost": "zero"}, "failure_cost must be bound or worst or chance"),
-    ],
-)
-def test_options_out_of_range_are_refused_by_name(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Smac(mixed_space(), 0, Objective(), **options)
 
 
 def fitted(

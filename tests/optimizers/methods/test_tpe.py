@@ -1,7 +1,7 @@
 """TPE: what Optuna is told, and what it draws."""
 
 import logging
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import optuna
@@ -15,7 +15,6 @@ from ConfigSpace import (
     Integer,
     OrdinalHyperparameter,
 )
-from contracts.optimizer import OptimizerContract
 from flash_worlds import counted_space
 from worlds import mixed_space, told
 
@@ -253,15 +252,6 @@ def test_ordinals_and_integers_are_positions_and_categories_are_counted() -> Non
     assert [to_value(values["kind"], i) for i in range(3)] == ["a", "b", "c"]
 
 
-class TestTpe(OptimizerContract):
-    method = "tpe"
-
-
-class TestTpeOfNothingJoint(OptimizerContract):
-    method = "tpe"
-    options: ClassVar[dict[str, Any]] = {"joint": "nothing"}
-
-
 def test_it_says_nothing_and_leaves_optunas_logger_as_it_was(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
@@ -271,17 +261,3 @@ def test_it_says_nothing_and_leaves_optunas_logger_as_it_was(
         optimizer.tell(told(number, optimizer.ask(Budget()), float(number)))
     assert optuna.logging.get_verbosity() == before == logging.INFO
     assert capfd.readouterr() == ("", "")
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"n_startup": 0}, "n_startup must be >= 1"),
-        ({"n_candidates": 0}, "n_candidates must be >= 1"),
-        ({"joint": "all"}, "joint must be choices or groups or nothing"),
-        ({"failure_cost": "zero"}, "failure_cost must be bound or worst or chance"),
-    ],
-)
-def test_options_out_of_range_are_refused_by_name(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Tpe(mixed_space(), 0, Objective(), **options)

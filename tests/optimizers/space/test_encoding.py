@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worlds import mixed_space, sparse_space
 
-from prefect_tune.optimizers import Algorithm, Choice, Configuration, Encoding, Space, Step
+from prefect_tune.optimizers import Algorithm, Configuration, Encoding, Space, Step
 from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace, neighbours
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.sampling import sample_configuration
@@ -56,13 +56,6 @@ def test_a_one_hot_path_has_one_column_per_step(seed) -> None:
 def test_the_cube_has_one_column_per_hyperparameter_of_the_space() -> None:
     assert [name for _, _, name in ENCODING.columns] == ["C", "kernel", "poly.degree", "depth"]
     assert len(ENCODING.algorithms) == 5
-
-
-def test_inactive_hyperparameters_are_not_part_of_a_configuration() -> None:
-    default = default_configuration(SPACE, ("unit", "svm"))
-    assert default["model"] == Choice("svm", (("C", 1.0), ("kernel", "rbf")))
-    _, active = ENCODING.to_cube(default)
-    assert active.tolist() == [True, True, False, False]
 
 
 @given(st.integers(0, 3), st.floats(0, 1))
@@ -124,10 +117,6 @@ def test_discrete_values_survive_the_interval(hyperparameter) -> None:
     assert [from_unit(hyperparameter, to_unit(hyperparameter, v)) for v in values] == values
 
 
-def test_the_values_of_an_integer_in_logarithms_are_all_of_them() -> None:
-    assert values_of(Integer("k", (1, 50), log=True)) == list(range(1, 51))
-
-
 def one_to(n: int, *, log: bool = False) -> Grid:
     grid = grid_of(Integer("k", (1, n), log=log))
     assert grid is not None
@@ -176,10 +165,6 @@ def test_each_unit_of_a_grid_is_another_value(hyperparameter) -> None:
     assert len(set(values)) == len(values) == hyperparameter.size
     assert list(grid.index(grid.units)) == list(range(len(values)))
     assert grid.is_ordered == (hyperparameter.name != "c")
-
-
-def test_a_number_has_no_grid() -> None:
-    assert grid_of(Float("x", (0.0, 1.0))) is None
 
 
 @given(n=st.integers(2, 60), log=st.booleans(), u=st.floats(0, 1))
@@ -255,14 +240,6 @@ def test_categories_are_snapped_to_the_middle_of_their_shares_and_numbers_are_no
     units = np.full((1, len(names)), 0.9)
     snapped = dict(zip(names, table.columns.snapped(units)[0], strict=True))
     assert snapped == {"C": 0.9, "kernel": 0.75, "poly.degree": 0.9, "depth": 0.9}
-
-
-def test_encoded_configurations_have_the_hyperparameters_of_their_own() -> None:
-    space = conditional_space()
-    table, rng = CandidateSpace(space), np.random.default_rng(1)
-    some = [sample_configuration(space, rng) for _ in range(50)]
-    active = table.columns.active(table.encode(some))
-    assert active.sum(axis=1).tolist() == [len(c["s"].values) for c in some]
 
 
 SPACES = [mixed_space(), sparse_space(), counted_space((2, 3), 2)]
@@ -350,24 +327,3 @@ def test_whatever_can_change_does_evenly() -> None:
     assert all(abs(count - 500) < 105 for count in changed)  # five standard errors
     assert sorted(moved.tolist())[:-4] == [0] * (len(moved) - 4)
     assert all(abs(count - 500) < 105 for count in sorted(moved.tolist())[-4:])
-
-
-def test_a_neighbour_keeps_the_prefix_before_what_it_changes() -> None:
-    space = space_named("flash")
-    rng = np.random.default_rng(0)
-    candidates = CandidateSpace(space)
-    before = [sample_configuration(space, rng) for _ in range(20)]
-    near, origin = neighbours(candidates, candidates.encode(before), 30, rng)
-    n_same = 0
-    for row, i in enumerate(origin):
-        configuration = candidates.decode(near, row)
-        if configuration is None:
-            continue
-        changed = [
-            k
-            for k, (a, b) in enumerate(zip(configuration.choices, before[i].choices, strict=True))
-            if a != b
-        ]
-        assert len(changed) <= 1
-        n_same += not changed  # a small step of a whole number
-    assert n_same < 0.1 * len(origin)

@@ -13,7 +13,6 @@ from worlds import finite_space, ignoring_space, mixed_space, ordered_space, spa
 from prefect_tune.optimizers import (
     Algorithm,
     Configuration,
-    Encoding,
     Query,
     Space,
     Step,
@@ -243,16 +242,6 @@ def test_all_ways_to_make_candidates_end_in_canonical_ones(space, seed) -> None:
     assert sample_configuration(space, rng).path in listed
 
 
-def test_from_a_model_that_ignores_steps_there_is_a_way_to_one_that_does_not() -> None:
-    candidates, rng = CandidateSpace(IGNORING), np.random.default_rng(0)
-    tree = candidates.encode(
-        [Configuration.of(IGNORING, ("none", "none", "none", "tree"), [{}, {}, {}, {"depth": 5}])]
-    )
-    near, _ = neighbours(candidates, tree, 50, rng)
-    paths = {c.path for i in range(len(near)) if (c := candidates.decode(near, i))}
-    assert {("mean", "none", "none", "svm"), ("mean", "none", "none", "bayes")} <= paths
-
-
 def test_models_are_drawn_evenly_however_few_paths_they_have() -> None:
     rng = np.random.default_rng(0)
     models = [sample_configuration(IGNORING, rng).path[-1] for _ in range(600)]
@@ -272,17 +261,6 @@ def test_a_configuration_of_a_user_becomes_canonical() -> None:
     assert read.path == ("none", "none", "none", "tree")
     assert read["impute"].values == ()
     assert Configuration.from_json(read.to_json(), IGNORING) == read
-
-
-def test_a_configuration_that_leaves_out_what_its_model_needs_is_refused() -> None:
-    document = {
-        "impute": {"algorithm": "none"},
-        "scale": {"algorithm": "none"},
-        "select": {"algorithm": "none"},
-        "model": {"algorithm": "bayes"},
-    }
-    with pytest.raises(ValueError, match="none > none > none > bayes cannot run"):
-        Configuration.from_json(document, IGNORING)
 
 
 def test_all_that_is_new_is_found_although_paths_are_equal() -> None:
@@ -352,28 +330,7 @@ def test_a_step_of_orders_cannot_be_ignored() -> None:
         Space("wrong", (*ordered.steps[:-1], model))
 
 
-def test_steps_in_any_order_can_be_ignored() -> None:
-    ordered = ordered_space(2)
-    models = (
-        Algorithm(id="m", estimator="x.M", ignores=("b",)),
-        Algorithm(id="n", estimator="x.N", ignores=("a", "b")),
-    )
-    space = Space("both", (*ordered.steps[:-1], Step("model", models)))
-    assert [p for p in space.paths() if p[-1] == "n"] == [("a_before_b", "none", "none", "n")]
-    assert {p[2] for p in space.paths()} == {"none"}
-
-
-def test_what_ignores_nothing_is_described_as_ever_and_drawn_as_ever() -> None:
-    described = [a for s in mixed_space().describe()["steps"] for a in s["algorithms"]]
-    assert not any({"ignores", "only_ignored", "requires"} & set(a) for a in described)
-    tree = IGNORING.describe()["steps"][-1]["algorithms"][0]
-    assert tree["ignores"] == ["impute", "scale", "select"]
-
-
 SPACE = mixed_space()
-
-
-ENCODING = Encoding(SPACE)
 
 
 def drawn(seed: int) -> Configuration:

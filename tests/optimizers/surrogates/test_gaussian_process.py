@@ -122,40 +122,6 @@ def test_the_gradient_of_the_posterior_agrees_with_differences(
         assert gradient == pytest.approx(approx_fprime(theta, value, 1e-6), rel=2e-4, abs=2e-4)
 
 
-@pytest.mark.filterwarnings("ignore:The optimal value found for dimension")
-def test_a_fit_is_at_least_as_likely_as_that_of_scikit_learn() -> None:
-    from sklearn.gaussian_process import GaussianProcessRegressor
-    from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
-
-    X, y = data(40, 3)
-    centred = (y - y.mean()) / y.std()
-    low, high = np.exp([-4.0, 4.0])
-    theirs = GaussianProcessRegressor(
-        ConstantKernel(1.0, (low, high)) * Matern(np.ones(3), (low, high), nu=2.5)
-        + WhiteKernel(0.1, (low, high)),
-        n_restarts_optimizer=2,
-        random_state=0,
-        alpha=0.0,
-    ).fit(X, centred)
-    flat = Constant(Parameter("variance", 0.0, -4.0, 4.0)) * Matern52(
-        range(3), parameters=[Parameter("lengthscale", 0.0, -4.0, 4.0)] * 3
-    )
-    noise = ConstantNoise(Parameter("noise", float(np.log(0.1)), -4.0, 4.0))
-    ours = GaussianProcess.fit(
-        flat,
-        X,
-        centred,
-        rng=np.random.default_rng(0),
-        mean=0.0,
-        noise=noise,
-        n_restarts=2,
-    )
-    reached, _ = log_posterior(
-        flat, ours.theta, X, centred[:, None], noise=noise, has_constant=False
-    )
-    assert reached >= theirs.log_marginal_likelihood_value_ - 1e-3
-
-
 def test_a_constant_mean_is_that_of_generalised_least_squares() -> None:
     X, y = data(12, 2)
     process = GaussianProcess.given(scaled_matern(2), np.log([1.0, 0.5, 0.5, 0.01]), X, y + 100)
@@ -207,19 +173,6 @@ def test_imagining_keeps_the_mean_and_takes_the_deviation_away() -> None:
     assert imagined.predict(pending)[1] == pytest.approx(told.predict(pending)[1])
 
 
-def test_several_targets_with_one_theta_are_several_processes() -> None:
-    X, y = data(15, 2)
-    Y = np.column_stack([y, -7 * y**2, 3 + np.cos(y)])
-    theta = np.log([1.5, 0.3, 0.8, 0.02])
-    together = GaussianProcess.given(scaled_matern(2), theta, X, Y)
-    new = np.random.default_rng(1).random((6, 2))
-    mean, deviation = together.predict(new)
-    for j in range(3):
-        alone = GaussianProcess.given(scaled_matern(2), theta, X, Y[:, j])
-        assert mean[:, j] == pytest.approx(alone.predict(new)[0], abs=1e-12)
-        assert deviation[:, j] == pytest.approx(alone.predict(new)[1], abs=1e-12)
-
-
 class Fidelity(Kernel):
     """(1 - s)^2 (1 - s')^2 over the last column, as a kernel of fidelities would be."""
 
@@ -246,20 +199,6 @@ class Fidelity(Kernel):
             return slope
 
         return self.covariance(theta, a, b), pull
-
-
-def test_a_kernel_whose_variance_depends_on_the_input_is_taken_at_its_word() -> None:
-    X, y = data(12, 3)
-    kernel = scaled_matern(3) + scaled_matern(3) * Fidelity()
-    theta = np.log([1.5, 0.3, 0.8, 0.5, 2.0, 0.4, 0.6, 0.9, 0.02])
-    process = GaussianProcess.given(kernel, theta, X, y)
-    new = np.random.default_rng(1).random((5, 3))
-    prior = kernel.covariance(theta[:-1], new, new)
-    assert np.diag(prior) == pytest.approx(1.5 + 2.0 * (1 - new[:, -1]) ** 4)
-    between = kernel.covariance(theta[:-1], new, X)
-    K = kernel.covariance(theta[:-1], X, X) + 0.02 * np.eye(12)
-    variance = np.diag(prior - between @ np.linalg.solve(K, between.T))
-    assert process.predict(new)[1] == pytest.approx(process.scale[0] * np.sqrt(variance))
 
 
 @pytest.mark.parametrize(
@@ -292,25 +231,6 @@ def test_gradients_of_predictions_agree_with_differences(
 
                 expected = approx_fprime(at[row], value, 1e-7)
                 assert gradient[row, target] == pytest.approx(expected, rel=1e-4, abs=1e-5)
-
-
-def test_samples_have_the_moments_of_the_posterior() -> None:
-    X, y = data(8, 1)
-    process = GaussianProcess.given(scaled_matern(1), np.log([1.0, 0.2, 0.01]), X, y)
-    new = np.linspace(0, 1, 5)[:, None]
-    drawn = process.sample(new, 20_000, np.random.default_rng(0))
-    mean, deviation = process.predict(new)
-    assert drawn.mean(axis=0) == pytest.approx(mean, abs=4 * deviation.max() / np.sqrt(20_000))
-    assert drawn.std(axis=0) == pytest.approx(deviation, rel=0.03, abs=1e-4)
-    expected = process.covariance(new, new) * process.scale[0] ** 2
-    assert np.cov(drawn.T) == pytest.approx(expected, abs=0.03 * float(np.diag(expected).max()))
-
-
-def test_duplicates_are_fine_and_average() -> None:
-    X = np.repeat([[0.2, 0.2], [0.8, 0.8]], 10, axis=0)
-    y = np.tile([0.0, 1.0], 10)
-    process = GaussianProcess.fit(scaled_matern(2), X, y, rng=np.random.default_rng(0))
-    assert process.predict(X[[0, 10]])[0] == pytest.approx([0.5, 0.5], abs=0.05)
 
 
 def test_equal_inputs_without_noise_are_saved_by_jitter() -> None:
@@ -348,27 +268,6 @@ def test_shapes_that_do_not_agree_are_refused() -> None:
         GaussianProcess.given(scaled_matern(2), np.zeros(4), X, y[:5])
     with pytest.raises(ValueError, match="got 3 values"):
         GaussianProcess.given(scaled_matern(2), np.zeros(3), X, y)
-
-
-def test_another_unit_of_the_targets_changes_nothing_but_the_unit() -> None:
-    X, y = data(20, 2)
-    new = np.random.default_rng(1).random((5, 2))
-    fits = [
-        GaussianProcess.fit(scaled_matern(2), X, unit, rng=np.random.default_rng(0)).predict(new)
-        for unit in (y, 100 * y - 5)
-    ]
-    assert fits[1][0] == pytest.approx(100 * fits[0][0] - 5, rel=1e-4)
-    assert fits[1][1] == pytest.approx(100 * fits[0][1], rel=1e-4)
-
-
-def test_a_warm_start_and_the_same_seed_give_the_same_fit() -> None:
-    X, y = data(20, 2)
-    rng = np.random.default_rng
-    first = GaussianProcess.fit(scaled_matern(2), X, y, rng=rng(0), n_restarts=2)
-    again = GaussianProcess.fit(scaled_matern(2), X, y, rng=rng(0), n_restarts=2)
-    assert (first.theta == again.theta).all()
-    warm = GaussianProcess.fit(scaled_matern(2), X, y, rng=rng(0), warm_start=first.theta)
-    assert warm.theta == pytest.approx(first.theta, abs=0.02)
 
 
 def test_of_several_starts_the_likeliest_end_is_kept() -> None:
@@ -442,14 +341,6 @@ def test_appended_rows_bring_the_noise_of_their_own_size(n: int, m: int, seed: i
     assert appended.predict(new)[0] == pytest.approx(refit.predict(new)[0], abs=1e-9)
 
 
-def test_noise_weighs_observations() -> None:
-    X = np.array([[0.5, 0.5, 0.0], [0.5, 0.5, 1.0]])
-    theta = np.append(np.log([0.4, 0.8, 1.0]), [0.0, -40.0, np.log(0.01), np.log(3.0)])
-    process = over_sizes(theta, X, np.array([-1.0, 1.0]))
-    assert process.noise_variance(X) == pytest.approx([3.01, 0.01])
-    assert process.predict(X[1:])[0][0] == pytest.approx(0.98, abs=0.02)
-
-
 @pytest.mark.parametrize("mean", [None, 0.0])
 def test_joint_moments_are_those_predicted_and_those_of_samples(mean: float | None) -> None:
     X, y = data(8, 2)
@@ -475,20 +366,6 @@ def test_covariances_between_other_rows_are_blocks_of_the_joint_one() -> None:
     half = process.half(new)
     prior = process.kernel.covariance(process.kernel_theta, new, new)
     assert prior - half.T @ half == pytest.approx(together, abs=1e-12)
-
-
-def test_a_fit_finds_where_the_noise_is() -> None:
-    rng = np.random.default_rng(0)
-    X = rng.random((80, 3))
-    X[::2, 2] = 1.0
-    y = 2 * np.sin(4 * X[:, 0]) + (1 - X[:, 2]) * rng.normal(size=80)
-    kernel, noise = FidelityKernel(Matern52([0, 1]), 2, PAPER_LOSS), FallingNoise(2)
-    process = GaussianProcess.fit(
-        kernel, X, (y - y.mean()) / y.std(), rng=rng, mean=0.0, noise=noise
-    )
-    ends = np.array([[0.5, 0.5, 0.0], [0.5, 0.5, 1.0]])
-    small, full = process.noise_variance(ends)
-    assert small > 10 * full
 
 
 def test_targets_are_divided_by_the_scale_that_is_given() -> None:
@@ -656,33 +533,6 @@ def test_the_curves_are_the_predictions_at_all_sizes(
     assert covariance == pytest.approx(learned.covariance(rows, representers), abs=1e-9)
 
 
-def test_the_size_of_a_candidate_is_not_read() -> None:
-    learned, rng = process(LOG_LOSS), np.random.default_rng(1)
-    candidates, representers = rng.random((3, 3)), at(rng.random((2, 3)), 1.0)
-    one, other = (latents_of(learned, at(candidates, s), representers) for s in (0.0, 1.0))
-    assert (one.mean == other.mean).all()
-    assert (one.cross == other.cross).all()
-
-
-def test_a_worked_candidate() -> None:
-    """Fabolas sheet, T4 and T5."""
-    kernel = FidelityKernel(Matern52([0, 1]), 2, PAPER_LOSS)
-    theta = np.append(np.log([0.4, 0.8, 0.9]), [-0.3, np.log(0.5), np.log(0.01), -80.0])
-    inputs, targets = np.array([[0.2, 0.5, 0.2], [0.5, 0.1, 0.7]]), np.array([1.0, -1.0])
-    learned = GaussianProcess.given(kernel, theta, inputs, targets, mean=0.0, noise=FallingNoise(2))
-    representers = np.array([[0.3, 0.3, 1.0], [0.8, 0.2, 1.0]])
-    one = latents_of(learned, representers[:1], representers)
-    assert one.mean[0] == pytest.approx([0.1400832002, 0.3898561977], abs=1e-9)
-    expected = np.array([[0.1273484837, -0.1443698840], [-0.1443698840, 0.2891478403]])
-    assert one.covariance[0] == pytest.approx(expected, abs=1e-9)
-    candidate = latents_of(learned, np.array([[0.4, 0.4, 0.0]]), representers)
-    phi = PAPER_LOSS.functions(np.array([0.3]))[0]
-    assert phi @ candidate.cross[0] == pytest.approx([0.0287248258, -0.0035191493], abs=1e-9)
-    assert phi @ candidate.mean[0] == pytest.approx(0.0310808385, abs=1e-9)
-    variance = phi @ candidate.covariance[0] @ phi + 0.01 + 1e-9
-    assert variance == pytest.approx(0.0941646351, abs=2e-9)
-
-
 def test_a_process_without_a_fidelity_has_no_curves() -> None:
     plain = GaussianProcess.given(
         Matern52([0]), np.log([0.5, 0.01]), np.zeros((1, 1)), np.ones(1), mean=0.0
@@ -788,11 +638,6 @@ def test_the_kernel_within_lacks_only_the_amplitude(kind: KernelKind) -> None:
     assert np.diag(within) == pytest.approx(1.0)
     amplified = inputs.kernel.covariance(np.append(np.log(3.0), theta), rows, rows)
     assert amplified == pytest.approx(3 * within)
-
-
-def test_a_space_with_one_configuration_has_no_kernel_within() -> None:
-    one = Space("one", (Step("model", (Algorithm(id="one", estimator="x.One"),)),))
-    assert PipelineInputs(CandidateSpace(one), "conditional").within is None
 
 
 def test_priors_are_those_that_are_given() -> None:

@@ -7,7 +7,7 @@ import pytest
 from ConfigSpace import ConfigurationSpace, Float, Integer
 from ConfigSpace.hyperparameters import Hyperparameter
 from flash_worlds import counted_space
-from worlds import mixed_space, ordered_space, told
+from worlds import ordered_space, told
 
 from prefect_tune.optimizers import Admm, Algorithm, Budget, Objective, Query, Space, Step
 from prefect_tune.optimizers.methods.admm.declaration import AdmmOptions
@@ -174,15 +174,6 @@ def test_an_order_is_an_assignment_of_steps_to_places() -> None:
     # The best place of each row alone, (1, 1, 2), is not an order.
     assert path == ("b_before_a_before_c", "scale", "scale", "scale", "tree")
     assert table.arms_of(path)[:3] == ["order/b@0", "order/a@1", "order/c@2"]
-
-
-def test_only_paths_that_can_run_are_drawn() -> None:
-    space = mixed_space()
-    table = PathArms(space, 0)
-    rng = np.random.default_rng(0)
-    drawn = {table.thompson({}, 10.0, rng) for _ in range(300)}
-    assert drawn == set(space.paths())
-    assert {table.random(rng) for _ in range(300)} == drawn
 
 
 def test_the_linear_solver_learns_additive_paths() -> None:

@@ -1,7 +1,5 @@
 """Relaxed integers, slacks and rewards, where hyperparameters stand, and the scales of it all."""
 
-import json
-
 import numpy as np
 import pytest
 from ConfigSpace import Categorical, ConfigurationSpace, Float, Integer
@@ -45,15 +43,6 @@ def one_to(n: int) -> Grid:
     return grid
 
 
-@given(st.floats(-100, -1e-6), st.floats(0, 1), st.floats(0, 5), st.floats(0.1, 100))
-def test_a_quantity_far_below_its_limit_is_no_violation(
-    value: float, bound: float, multiplier: float, rho_g: float
-) -> None:
-    low = value - multiplier / rho_g
-    assert constraint_penalty(low, bound, multiplier, rho_g) == pytest.approx(0, abs=1e-9)
-    assert next_multiplier(low, bound, multiplier, rho_g) == pytest.approx(0, abs=1e-9)
-
-
 def test_three_iterations_of_an_active_integer() -> None:
     grid = one_to(10)
     delta, dual = 2 / 9, 0.0
@@ -70,31 +59,6 @@ def test_three_iterations_of_an_active_integer() -> None:
         assert (got, delta, dual) == pytest.approx((relaxed, delta_after, dual_after), abs=1e-6)
 
 
-def test_three_iterations_of_an_integer_that_goes_down() -> None:
-    """The same mirrored: from 6 to 3, 3 and 1. What is chosen is not undone by rounding."""
-    grid = one_to(10)
-    delta, dual = 5 / 9, 0.0
-    expected = [
-        # chosen value, b, relaxed, penalty at rho = 1, delta after, lambda after
-        (3, 0.555556, 0.277778, 0.038580, 0.222222, 0.055556),
-        (3, 0.166667, 0.166667, 0.0, 0.222222, 0.0),
-        (1, 0.222222, 0.055556, 0.013889, 0.0, 0.055556),
-    ]
-    for value, b, relaxed, penalty, delta_after, dual_after in expected:
-        assert delta - dual == pytest.approx(b, abs=1e-6)
-        assert 0.5 * distances(grid, delta, dual)[value - 1] == pytest.approx(penalty, abs=1e-6)
-        got, delta, dual = integer_update(grid, delta, dual, value - 1)
-        assert (got, delta, dual) == pytest.approx((relaxed, delta_after, dual_after), abs=1e-6)
-
-
-@given(n=st.integers(2, 200), start=st.integers(0, 199), chosen=st.integers(0, 199))
-def test_the_value_chosen_is_the_one_projected(n: int, start: int, chosen: int) -> None:
-    grid = one_to(n)
-    at = float(grid.positions[min(start, n - 1)])
-    _, delta, _ = integer_update(grid, at, 0.0, min(chosen, n - 1))
-    assert delta == grid.positions[min(chosen, n - 1)]
-
-
 def test_the_multiplier_moves_what_integers_are_pulled_to() -> None:
     grid = one_to(10)
     assert distances(grid, 3 / 9, 0.2) == pytest.approx(distances(grid, 3 / 9 - 0.2, 0.0))
@@ -106,14 +70,6 @@ def test_an_inactive_integer_remembers_and_clears_its_multiplier() -> None:
     relaxed, delta, dual = integer_update(grid, 3 / 9, 0.03, None)
     assert (relaxed, delta, dual) == pytest.approx((0.303333, 0.333333, 0.0), abs=1e-6)
     assert integer_update(grid, delta, dual, None)[0] == pytest.approx(1 / 3)
-
-
-def test_a_clipped_multiplier_moves_an_inactive_integer_once() -> None:
-    grid = one_to(10)
-    relaxed, delta, dual = integer_update(grid, 0.0, 0.2, None)
-    assert (relaxed, delta, dual) == pytest.approx((0.0, 0.222222, -0.022222), abs=1e-6)
-    relaxed, delta, dual = integer_update(grid, delta, dual, None)
-    assert (relaxed, delta, dual) == pytest.approx((0.244444, 0.222222, 0.0), abs=1e-6)
 
 
 @given(
@@ -208,14 +164,6 @@ def test_a_move_stands_where_theta_min_chose_and_remembers_how_far_it_was_pulled
     # The relaxed integer is the nearest point of the cell of 6 to the default 3: 5.5.
     assert state.delta == {K: pytest.approx(5 / 9)}
     assert state.dual == {K: pytest.approx(-0.5 / 9)}
-
-
-def test_an_integer_moved_down_stays_where_it_was_moved() -> None:
-    state = AdmmState()
-    positions().move(state, at(6))
-    positions().move(state, at(2))
-    assert positions().at(state, ("a",)) == at(2)
-    assert state.delta == {K: pytest.approx(1 / 9)}
 
 
 def test_inactive_integers_follow_their_multiplier_once() -> None:
@@ -325,16 +273,6 @@ def test_the_augmented_loss_adds_the_penalty_of_each_constraint() -> None:
     penalties = constraint_penalty(np.array([0.5, 3.0]), 1.0, 2.0, 10.0)
     assert observed.augmented(state, 10.0) == pytest.approx(np.array([0.5, 0.6]) + penalties)
     assert observed.multipliers(AdmmState()) == pytest.approx([0.0])
-
-
-def test_the_memo_is_json_and_a_copy() -> None:
-    state = AdmmState(path=("a",), tuned=[("a",)], theta=[1.0], fitted=7)
-    document = state.to_json()
-    assert AdmmState.from_json(json.loads(json.dumps(document))) == state
-    state.tuned.append(("b",))
-    state.units["0"] = 0.5
-    assert document["tuned"] == [["a"]]
-    assert document["units"] == {}
 
 
 def test_memos_of_studies_begun_before_are_read() -> None:

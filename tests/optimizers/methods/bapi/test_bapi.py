@@ -17,12 +17,10 @@ from worlds import finite_space, mixed_space
 
 from prefect_tune.optimizers import (
     Algorithm,
-    Asked,
     Budget,
     Configuration,
     Constraint,
     Evaluation,
-    History,
     NotYet,
     Objective,
     Query,
@@ -31,11 +29,8 @@ from prefect_tune.optimizers import (
     Step,
     StepCost,
     Trial,
-    replay,
 )
 from prefect_tune.optimizers.methods.bapi.bapi import Bapi
-from prefect_tune.optimizers.methods.bapi.curves import curves_of
-from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 
 Curve = Callable[[Configuration], Sequence[float] | np.ndarray]
 
@@ -115,17 +110,6 @@ def test_a_budget_is_overspent_by_one_stretch_of_each_worker_at_most(
     assert told <= total + n_workers * quantum * dearest
 
 
-@settings(max_examples=5, deadline=None)
-@given(st.integers(0, 1000), st.floats(2.0, 6.0))
-def test_where_seconds_can_be_foreseen_the_last_stretch_fits(seed: int, n_full: float) -> None:
-    optimizer = bapi(seed=seed)
-    law, total = PowerLaws(optimizer, seed=seed), n_full * T_MAX
-    law.rate = lambda _: 1.0  # type: ignore[method-assign]
-    done = Simulation(optimizer, law, seconds=total, is_end_told=True).run()
-    spent = sum(s.trial.cost_seconds for s in done.stretches)
-    assert total - 2 <= spent <= total + 1e-3
-
-
 @pytest.mark.parametrize("left", [0.0, -3.0, 1e-6])
 def test_after_the_end_of_a_budget_nothing_is_left(left: float) -> None:
     for n in (0, 3, 30):
@@ -134,14 +118,6 @@ def test_after_the_end_of_a_budget_nothing_is_left(left: float) -> None:
         if n or left <= 0:
             with pytest.raises(SpaceExhausted):
                 optimizer.ask(Budget(seconds_spent=100.0, seconds_left=left))
-
-
-def test_while_something_is_under_way_the_end_is_not_said() -> None:
-    optimizer = bapi(n_first=4)
-    study(optimizer, power, 12)
-    optimizer.ask(Budget())
-    with pytest.raises(NotYet):
-        optimizer.ask(Budget(seconds_spent=100.0, seconds_left=0.0))
 
 
 def test_what_is_under_way_is_to_be_paid_from_what_is_left() -> None:
@@ -156,94 +132,6 @@ def test_what_is_under_way_is_to_be_paid_from_what_is_left() -> None:
     assert (first.epochs or T_MAX) - max(done, default=0) == 2
     with pytest.raises(NotYet):
         optimizer.ask(left)
-
-
-def test_the_same_seed_and_outcomes_give_the_same_events() -> None:
-    def events(seed: int) -> list[Any]:
-        optimizer = bapi(mixed_nets(), seed, n_first=5)
-        done = Simulation(optimizer, PowerLaws(optimizer), 3, seconds=150.0, is_end_told=True).run()
-        assert len(done.events) > 30
-        return done.events
-
-    first = events(1)
-    assert events(1) == first
-    assert events(2) != first
-
-
-def counted_fits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    fits = list[int]()
-    fit = GaussianProcess.fit.__func__  # type: ignore[attr-defined]
-
-    def counted(cls: type[GaussianProcess], *args: Any, **kwargs: Any) -> GaussianProcess:
-        fits.append(len(args[1]))
-        found: GaussianProcess = fit(cls, *args, **kwargs)
-        return found
-
-    monkeypatch.setattr(GaussianProcess, "fit", classmethod(counted))
-    return fits
-
-
-def test_a_replay_fits_nothing_and_goes_on_as_if_never_stopped(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    unbroken = bapi(n_first=5)
-    law = PowerLaws(unbroken)
-    done = Simulation(unbroken, law, 2, seconds=150.0, is_end_told=True).run()
-    n_asks = sum(isinstance(e, Asked) for e in done.events)
-    assert n_asks > 20
-    fits = counted_fits(monkeypatch)
-    resumed = bapi(n_first=5)
-    last = n_asks - 1
-    memos = {e.number: e.memo for e in done.events if isinstance(e, Asked)}
-    bare = [Asked(e.number, e.query, e.budget) if isinstance(e, Asked) else e for e in done.events]
-    replay(resumed, bare, memos[last])
-    assert fits == []
-    assert resumed.decisions == unbroken.decisions
-    more = Budget(seconds_spent=300.0, seconds_left=100.0)
-    assert resumed.ask(more) == unbroken.ask(more)
-    assert resumed.memo == unbroken.memo
-
-
-def test_between_fits_parameters_are_those_of_the_memo(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With many points each ask fits only the rates, which takes no time."""
-    optimizer = bapi(n_first=5)
-    law = PowerLaws(optimizer)
-    Simulation(optimizer, law, trials=40).run()
-    fits = counted_fits(monkeypatch)
-    n_points = []
-    for _ in range(6):
-        query = optimizer.ask(Budget())
-        number = len(optimizer.history) - 1
-        optimizer.tell(Trial(number, query).started().ended(law(query)))
-        n_points.append(len(fits))
-    n_of_curves = sum(n > len(optimizer.history.asked) for n in fits)
-    assert n_of_curves < 6
-
-
-@settings(max_examples=6, deadline=None)
-@given(st.integers(0, 1000))
-def test_in_any_order_of_ends_queries_are_valid_and_differ(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    optimizer = bapi(mixed_nets(), seed, n_first=5)
-    law = PowerLaws(optimizer, seed)
-    under_way: list[int] = []
-    done: dict[Configuration, int] = {}
-    while len(optimizer.history) < 30:
-        while len(under_way) < 5:
-            try:
-                query = optimizer.ask(Budget())
-            except NotYet:
-                break
-            epochs = query.epochs or T_MAX
-            running = {optimizer.history[n].query.configuration for n in under_way}
-            assert query.configuration not in running
-            assert done.get(query.configuration, 0) < epochs
-            assert (query.epochs is None) or query.configuration.path[-1] == "net"
-            under_way.append(len(optimizer.history) - 1)
-        number = under_way.pop(int(rng.integers(len(under_way))))
-        query = optimizer.history[number].query
-        optimizer.tell(Trial(number, query).started().ended(law(query)))
-        done[query.configuration] = query.epochs or T_MAX
 
 
 def first_run(queries: Sequence[Query], configuration: Configuration) -> list[Query]:
@@ -349,22 +237,6 @@ def test_what_diverges_ends_with_its_best_epoch_and_is_not_gone_on_with() -> Non
     assert optimizer.decisions["ends"]["diverged"] == 1
 
 
-def test_failures_from_the_first_epoch_on_are_avoided_and_raise_nothing() -> None:
-    """A tenth of the line gives no epoch at all, however often it is tried."""
-    optimizer = bapi(n_first=6)
-    failed = 0
-    for number in range(40):
-        query = optimizer.ask(Budget())
-        if level_of(query.configuration) < 0.2:
-            optimizer.tell(crashed(number, query.configuration, query.epochs))
-            failed += 1
-        else:
-            tell(optimizer, number, power(query.configuration))
-    assert failed < 10
-    assert optimizer.incumbent is not None
-    assert optimizer.decisions["ends"]["failed"] == failed
-
-
 def test_a_lost_stretch_falls_back_to_the_epochs_told_and_can_be_run_again() -> None:
     optimizer = bapi(n_first=4)
     study(optimizer, power, 14)
@@ -404,45 +276,12 @@ def test_a_space_smaller_than_the_start_is_gone_on_with_to_the_end() -> None:
         optimizer.ask(Budget())
 
 
-def test_a_budget_of_three_epochs_is_spent_on_what_it_affords() -> None:
-    optimizer = bapi(variant="paper")
-    law = PowerLaws(optimizer)
-    law.rate = lambda _: 1.0  # type: ignore[method-assign]
-    done = Simulation(optimizer, law, seconds=3.0, is_end_told=True).run()
-    assert 1 <= len(done.stretches) <= 3
-    assert optimizer.incumbent is not None
-
-
-def test_of_two_hundred_curves_few_points_and_sites_are_learned_from() -> None:
-    optimizer = bapi(nets(), n_first=200, p=0.25)
-    for number in range(200):
-        query = optimizer.ask(Budget())
-        tell(optimizer, number, power(query.configuration))
-    curves = list(optimizer._curves().values())
-    belief, _ = optimizer._learner.learn(curves, {}, np.random.default_rng(0))
-    n_points = len(belief.process.process.inputs)
-    # Each has its last one, and the best all of its.
-    assert n_points <= len(curves) + 2
-    assert len(belief.process.sites) <= 120
-
-
 def test_the_best_is_trained_to_its_end_where_only_configurations_are_counted() -> None:
     optimizer = bapi(n_first=4)
     done = Simulation(optimizer, PowerLaws(optimizer), trials=8).run()
     assert optimizer.history.complete
     assert len(optimizer.history.asked) == 8
     assert len(done.stretches) < 8 * T_MAX / 2
-
-
-def test_where_nothing_is_to_be_gained_the_best_is_trained_to_its_end_all_the_same() -> None:
-    optimizer = bapi(n_first=4)
-
-    def outcome(query: Query) -> Evaluation:
-        losses = (50.0,) * (query.epochs or T_MAX)
-        return Evaluation(50.0, cost_seconds=1.0, curve=losses, best_epoch=1)
-
-    Simulation(optimizer, outcome, trials=6).run()
-    assert len(optimizer.history.complete) == 1
 
 
 def test_what_is_gone_on_with_after_others_is_counted_as_thawed() -> None:
@@ -485,14 +324,6 @@ def started(n: int = 9, **options: Any) -> Bapi:
         if len(optimizer.history.asked) > n and not optimizer.history.pending:
             break
     return optimizer
-
-
-def test_what_violates_is_closed() -> None:
-    limited = History((Constraint("quantity", 1.0),))
-    limited.record(stretch(0, net(0.5), [9.0] * 2, constraints={"quantity": 2.0}))
-    limited.record(stretch(1, net(0.6), [9.0] * 2, constraints={"quantity": 0.5}))
-    closed = [c.is_closed for c in curves_of(limited, nets(), CURVES, 20).values()]
-    assert closed == [True, False]
 
 
 def test_of_several_workers_none_takes_more_than_its_part() -> None:

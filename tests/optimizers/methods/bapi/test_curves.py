@@ -21,7 +21,6 @@ from hypothesis import strategies as st
 
 from prefect_tune.optimizers import (
     Constraint,
-    Evaluation,
     History,
     Objective,
     Query,
@@ -85,11 +84,6 @@ def test_a_stretch_under_way_is_pending_and_has_its_target() -> None:
     assert new.loss_at(3) == inf
 
 
-def test_a_full_training_is_closed() -> None:
-    assert not curve(stretch(0, A, [9.0] * (T_MAX - 1))).is_closed
-    assert curve(stretch(0, A, [9.0] * T_MAX)).is_closed
-
-
 def test_a_full_fit_counts_as_all_epochs() -> None:
     one = curve(stretch(0, knn(0.3), 5.0, cost_seconds=8.0), space=mixed_nets())
     assert not one.is_iterative
@@ -131,10 +125,6 @@ def test_folds_are_summed() -> None:
     assert curve(stretch(0, A, [9.0] * 3, steps=steps)).rate == 3.0
 
 
-def test_without_steps_all_seconds_are_the_models() -> None:
-    assert curve(stretch(0, A, [9.0] * 4, cost_seconds=2.0)).rate == 0.5
-
-
 def test_a_stretch_that_went_on_took_its_seconds_for_new_epochs() -> None:
     first = stretch(0, A, [9.0] * 2, steps=(model(2.0),))
     second = stretch(1, A, [9.0] * 6, steps=(model(8.0),), resumed_from=2)
@@ -163,20 +153,6 @@ def test_failures_tell_no_seconds_of_epochs() -> None:
     assert curve(first, crashed(1, A, 6, at=100.0)).rate == 1.0
 
 
-def test_a_rate_is_never_zero() -> None:
-    rate = curve(stretch(0, A, [9.0] * 2, cost_seconds=0.0)).rate
-    assert rate is not None
-    assert rate > 0
-
-
-def test_seconds_before_the_model_are_those_without_a_cache() -> None:
-    steps = scaling(3.0), scaling(4.0, hit=True), model(6.0)
-    one = curve(stretch(0, A, [9.0], steps=steps))
-    assert one.prefix_seconds == 7.0
-    assert curve(stretch(0, A, [9.0], steps=(model(6.0),))).prefix_seconds is None
-    assert curve(crashed(0, A, 2)).prefix_seconds is None
-
-
 def test_loads_and_lost_checkpoints_are_of_stretches_that_went_on() -> None:
     first = stretch(0, A, [9.0] * 2, steps=(model(2.0),))
     second = stretch(1, A, [9.0] * 4, steps=(model(2.0, 0.5),), resumed_from=2)
@@ -184,14 +160,6 @@ def test_loads_and_lost_checkpoints_are_of_stretches_that_went_on() -> None:
     one = curve(first, second, third)
     assert one.load_seconds == (0.5,)
     assert one.resumptions == (True, False)
-
-
-def test_evaluations_of_any_kind_have_a_loss_at_their_end() -> None:
-    """As simulations tell them, without curve, steps and folds."""
-    trial = Trial(0, Query(A, epochs=4)).started().ended(Evaluation(3.0))
-    one = curve(trial)
-    assert (one.epochs, one.losses) == ((4,), (3.0,))
-    assert one.rate is not None
 
 
 def test_what_violates_a_constraint_is_closed() -> None:
@@ -225,15 +193,6 @@ def test_worked_points_of_a_curve() -> None:
     assert chosen(list(range(1, 21)), 3) == [1, 7, 20]
     assert chosen(list(range(1, 21)), 2) == [1, 20]
     assert chosen(list(range(1, 21)), 1) == [20]
-
-
-def test_a_short_curve_is_learned_from_whole() -> None:
-    assert chosen([1, 2], 3) == [1, 2]
-    assert chosen([4], 3) == [4]
-
-
-def test_epochs_that_are_not_known_are_not_chosen() -> None:
-    assert set(chosen([5, 10, 15, 20, 25], 3)) <= {5, 10, 15, 20, 25}
 
 
 @given(
@@ -313,11 +272,6 @@ def test_of_each_curve_a_few_points_with_the_least_loss_until_then() -> None:
     assert epochs(last_alone) == [10, 4]
 
 
-def test_a_full_fit_is_one_point_at_the_end() -> None:
-    points = seen(stretch(0, knn(0.3), 12.0))
-    assert (epochs(points), points.losses.tolist()) == ([T_MAX], [12.0])
-
-
 def test_a_failure_counts_as_the_worst_beginning_at_the_end() -> None:
     bad = stretch(1, net(0.9, scale="none"), [80.0, 60.0])
     points = seen(stretch(0, FIRST, FALLING), bad, crashed(2, SECOND, 2))
@@ -325,13 +279,6 @@ def test_a_failure_counts_as_the_worst_beginning_at_the_end() -> None:
     assert points.losses[-1] == 80.0
     row = INPUTS.of(INPUTS.encode([SECOND]))[0]
     assert points.inputs[-1, :-1] == pytest.approx(row)
-
-
-def test_a_failure_after_some_epochs_says_no_more_than_they_did() -> None:
-    before = seen(stretch(0, FIRST, FALLING[:2]))
-    after = seen(stretch(0, FIRST, FALLING[:2]), crashed(1, FIRST, 6))
-    assert np.array_equal(before.inputs, after.inputs)
-    assert np.array_equal(before.losses, after.losses)
 
 
 @pytest.mark.parametrize(("chance", "most"), [(60.0, 600.0), (None, 200.0)])
@@ -355,11 +302,6 @@ def test_of_many_curves_the_best_and_the_newest_are_learned_from() -> None:
     points = seen(*trials[::-1]).losses
     assert len(points) == 150
     assert sorted(points)[:100] == sorted(t.loss for t in trials if t.loss is not None)[:100]
-
-
-def test_what_is_under_way_for_the_first_time_is_no_point() -> None:
-    pending = stretch(1, SECOND, FALLING).waiting()
-    assert len(seen(stretch(0, FIRST, FALLING), pending).losses) == 3
 
 
 def test_the_most_points_are_those_of_the_best_curves() -> None:
@@ -413,10 +355,6 @@ def test_no_score_stands_for_a_loss_below_the_least(score: float) -> None:
     assert both("log").losses(np.array([score]))[0] >= 0.0
     shifted = Scores.of(Objective(lower=-1.0, upper=1.0), "log")
     assert shifted.losses(np.array([score]))[0] >= -1.0
-
-
-def test_raw_scores_are_minus_the_losses() -> None:
-    assert both("raw").of_losses(np.array([3.0, -2.0])).tolist() == [-3.0, 2.0]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -118,19 +118,6 @@ def test_predicted_losses_never_rise_and_stay_in_the_metrics_range() -> None:
             assert 0.0 <= curve.min() <= curve.max() <= 100.0
 
 
-def test_models_that_are_fitted_at_once_are_told_apart() -> None:
-    which = learner()
-    candidates = which.inputs.encode([net(0.1, scale="unit"), knn(0.2), net(0.3, scale="none")])
-    assert which.trains_in_epochs(candidates).tolist() == [True, False, True]
-
-
-def test_before_any_cost_is_known_all_epochs_cost_the_same() -> None:
-    which = curves(*(crashed(i, net(i / 5, scale="none"), 2) for i in range(3)))
-    belief, _ = learned(which)
-    assert belief.rates is None
-    assert belief.seconds(np.zeros((2, learner().inputs.width))).tolist() == [1.0, 1.0]
-
-
 def ending(at: Callable[[float], float]) -> list[LearningCurve]:
     """Flat curves of twelve nets, by the loss that each level ends at."""
     levels = [(i + 0.5) / 12 for i in range(12)]
@@ -200,11 +187,6 @@ def test_by_default_sites_stand_where_the_model_would_fall() -> None:
     assert (slopes(nowhere) < 0).any()
     assert 0 < len(falling.process.sites) < len(everywhere.process.sites) == 2 * len(LEVELS)
     assert (slopes(falling) >= -1e-9).all()
-
-
-def test_the_paper_has_sites_at_all_curves_under_way() -> None:
-    assert Settings.of(BapiOptions(variant="paper")).sites == "all"
-    assert Settings.of(BapiOptions()).sites == "falling"
 
 
 def test_curves_of_new_configurations_are_looked_at_whether_or_not_others_need_a_site() -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
 from math import inf
 from typing import Any
 
@@ -11,16 +10,12 @@ import pytest
 from curve_worlds.nets import (
     CURVES,
     T_MAX,
-    crashed,
     curves_from,
-    knn,
     mixed_nets,
     net,
     nets,
     stretch,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from subset_worlds.problems import configuration, cube
 
 from prefect_tune.optimizers import Budget, Configuration, History, Query, StepCost, Trial
@@ -149,12 +144,6 @@ def test_overheads_are_part_of_the_seconds() -> None:
     only_begun = planning(lost=tuple(NEW), overheads=slow)
     for entry in only_begun.entries(1e6):
         assert entry.seconds == pytest.approx(entry.epochs - 4 + 7.0, rel=0.05)
-
-
-def test_only_those_that_are_allowed_are_planned() -> None:
-    allowed = np.zeros(13, dtype=np.bool_)
-    allowed[[6, 7]] = True
-    assert {e.number for e in planning().entries(1e6, allowed)} == {6, 7}
 
 
 FOUR_NORMALS = sobol_normals(256, 4, np.random.default_rng(0))
@@ -352,9 +341,6 @@ KINDS: tuple[CostKind, ...] = ("log_rate", "linear")
 LINE = PipelineInputs(CandidateSpace(cube()), "conditional")
 
 
-MIXED = PipelineInputs(CandidateSpace(mixed_nets()), "conditional")
-
-
 def rated(*rates: tuple[float, float]) -> list[LearningCurve]:
     """Curves on a line, by position and seconds of an epoch."""
     history = History()
@@ -402,71 +388,12 @@ def test_worked_rate_with_the_papers_kernel() -> None:
     )
 
 
-@cache
-def fitted(kind: CostKind, seed: int) -> Rates:
-    rng = np.random.default_rng(seed)
-    drawn = [(float(x), float(np.exp(rng.normal(0, 2)))) for x in rng.random(8)]
-    found = CostModel(LINE, kind).fit(rated(*drawn), None, rng)
-    assert found is not None
-    return found
-
-
-@settings(deadline=None)
-@given(st.sampled_from(KINDS), st.integers(0, 5), st.floats(-5, 6))
-def test_any_configuration_takes_some_time(kind: CostKind, seed: int, x: float) -> None:
-    rates = fitted(kind, seed)
-    seconds = rates.seconds(np.array([[x]]))[0]
-    assert np.isfinite(seconds)
-    assert seconds > rates.least / 100
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_slower_is_predicted_to_be_slower(kind: CostKind) -> None:
     curves = rated(*((x, 0.1 * 10**x) for x in np.linspace(0, 1, 9)))
     rates = CostModel(LINE, kind).fit(curves, None, np.random.default_rng(0))
     assert rates is not None
     assert rates.seconds(np.array([[0.15], [0.85]])) == pytest.approx([0.141, 0.708], rel=0.15)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_was_learned_is_recalled_by_its_parameters(kind: CostKind) -> None:
-    curves = rated((0.1, 1.0), (0.5, 2.0), (0.9, 4.0))
-    model, at = CostModel(LINE, kind), np.array([[0.3], [0.7]])
-    learned = model.fit(curves, None, np.random.default_rng(0))
-    assert learned is not None
-    again = model.recall(curves, learned.process.theta)
-    assert again is not None
-    assert again.seconds(at) == pytest.approx(learned.seconds(at))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_one_rate_is_the_rate_of_its_neighbours(kind: CostKind) -> None:
-    rates = CostModel(LINE, kind).fit(rated((0.5, 3.0)), None, np.random.default_rng(0))
-    assert rates is not None
-    assert rates.seconds(np.array([[0.5]])) == pytest.approx([3.0], rel=0.05)
-
-
-def test_without_a_rate_there_is_nothing_to_learn() -> None:
-    curves = list(curves_from(crashed(0, net(0.1), 2)).values())
-    assert CostModel(LINE, "log_rate").fit(curves, None, np.random.default_rng(0)) is None
-    assert Overheads.of(curves) == Overheads({}, frozenset(), 0.0, 0.0, "model")
-
-
-def test_a_space_of_several_models_has_rates_of_each() -> None:
-    curves = list(
-        curves_from(
-            *(stretch(i, net(x, scale="none"), [9.0] * 10, cost_seconds=1.0) for i, x in THREE),
-            *(stretch(3 + i, knn(x), 9.0, cost_seconds=100.0) for i, x in THREE),
-            space=mixed_nets(),
-        ).values()
-    )
-    rates = CostModel(MIXED, "log_rate").fit(curves, None, np.random.default_rng(0))
-    assert rates is not None
-    rows = MIXED.of(MIXED.encode([net(0.3, scale="none"), knn(0.3)]))
-    assert rates.seconds(rows) == pytest.approx([0.1, 100.0 / T_MAX], rel=0.2)
-
-
-THREE = ((0, 0.1), (1, 0.5), (2, 0.9))
 
 
 UNIT, PLAIN = net(0.1, scale="unit"), net(0.1, scale="none")
@@ -500,10 +427,6 @@ def test_what_comes_before_a_model_costs_its_median_once() -> None:
     unmade = Overheads({("unit",): 5.0}, frozenset(), 0.0, 0.0, "model")
     assert seconds(unmade, net(0.9, scale="unit")) == 5.0
     assert seconds(unmade, PLAIN) == 0.0  # nothing is known of it
-
-
-def test_a_failure_made_nothing() -> None:
-    assert overheads(crashed(0, UNIT, 2)).made == frozenset()
 
 
 def test_going_on_costs_loading_the_checkpoint() -> None:

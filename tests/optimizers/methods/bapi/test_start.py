@@ -99,13 +99,6 @@ def test_the_best_third_goes_on_and_of_that_the_best_third() -> None:
     assert sorted(level for level, e in asked if e == 18) == pytest.approx(best[:3])
 
 
-@pytest.mark.parametrize("n", [4, 26, 27, 31, 49, 93])
-def test_as_many_go_on_as_the_rungs_say(n: int) -> None:
-    asked = run(Design.halving(n, T_MAX), [i / 100 for i in range(n)])
-    design = Design.halving(n, T_MAX)
-    assert tuple(sum(e == epochs for _, e in asked) for epochs in design.epochs) == design.counts
-
-
 THREE = Design((2, 6), (3, 1))
 
 
@@ -187,18 +180,6 @@ def test_what_was_begun_after_it_is_none_of_its_business() -> None:
     assert steps_after(*own, better) == GoOn(net(0.2, scale="none"), 6)
 
 
-@given(st.permutations(range(9)))
-def test_its_state_is_a_function_of_the_curves_whatever_the_order_of_ends(order: list[int]) -> None:
-    design = Design((2, 6, 18), (9, 3, 1))
-    history = History()
-    for i in range(9):
-        history.record(Trial(i, Query(net(i / 9), epochs=2)))
-    for i in order:
-        assert next_step(design, history) == Wait()
-        history.record(stretch(i, net(i / 9), [50.0, 10.0 + i]))
-    assert next_step(design, history) == GoOn(net(0.0), 6)
-
-
 @pytest.mark.parametrize(
     ("n_epochs", "n_configurations", "size"),
     [
@@ -262,11 +243,6 @@ def test_enough_is_no_less_with_a_smaller_epsilon_and_not_below_what_is_done(
     assert curve[at_large - 1] <= curve[-1] + large
     if at_large > max(done, 1):  # one epoch less is not enough
         assert curve[at_large - 2] > curve[-1] + large
-
-
-def test_a_flat_curve_has_had_enough_after_its_first_epoch() -> None:
-    assert enough_epochs(np.full(20, 3.0), 0.0) == 1
-    assert enough_epochs(np.full(20, 3.0), 0.0, done=7) == 7
 
 
 def said(

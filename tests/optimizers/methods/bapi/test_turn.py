@@ -1,6 +1,5 @@
 """What a turn hands to a plan, and what is said of the decisions."""
 
-import json
 from dataclasses import replace
 from math import inf
 from typing import Any
@@ -21,9 +20,7 @@ from curve_worlds.nets import (
 )
 from curve_worlds.power_laws import PowerLaws
 
-from prefect_tune.optimizers import Budget, Constraint, NotYet, Objective, Query, Trial, UnknownName
-from prefect_tune.optimizers.acquisitions.joint_improvement import JointImprovement
-from prefect_tune.optimizers.methods.bapi import planning as planning_module
+from prefect_tune.optimizers import Budget, Constraint, NotYet, Query, Trial
 from prefect_tune.optimizers.methods.bapi import turn as turn_module
 from prefect_tune.optimizers.methods.bapi.bapi import Bapi
 from prefect_tune.optimizers.methods.bapi.decisions import decisions_of
@@ -188,73 +185,6 @@ def test_what_is_observed_deviates_by_the_noise_too(plans: list[NotedPlanning]) 
     assert (noise > 0).all()
 
 
-def test_fantasies_have_the_covariance_of_scores(
-    plans: list[NotedPlanning], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[tuple[Any, Any]] = []
-
-    class Noted(JointImprovement):
-        def __init__(self, mean: Any, variance: Any, covariance: Any, *rest: Any) -> None:
-            made.append((variance, covariance))
-            super().__init__(mean, variance, covariance, *rest)
-
-    monkeypatch.setattr(planning_module, "JointImprovement", Noted)
-    started(bapi(n_first=N_FIRST, variant="paper"))
-    variance, covariance = made[-1]
-    _, deviation = plans[-1].belief.predict(plans[-1].prospects.inputs, 20)
-    assert variance == pytest.approx(deviation**2, rel=1e-4, abs=1e-8)
-    assert plans[-1].belief.process.scale > 2  # else the world shows nothing
-    for j in range(0, len(variance), 97):
-        assert covariance(j)[j] == pytest.approx(variance[j], rel=1e-4, abs=1e-6)
-
-
-def test_a_start_has_as_many_configurations_as_were_asked_for(
-    plans: list[NotedPlanning],
-) -> None:
-    optimizer = bapi(n_first=1)
-    for _ in range(6):
-        optimizer.ask(Budget())
-        tell(optimizer, len(optimizer.history) - 1)
-        if plans:
-            break
-    assert len(plans[0].prospects.done[plans[0].prospects.done > 0]) == 1
-
-
-def test_where_every_training_of_the_start_fails_others_are_begun() -> None:
-    optimizer = bapi(n_first=2)
-    for number in range(6):
-        query = optimizer.ask(Budget(trials_left=6 - number))
-        optimizer.tell(crashed(number, query.configuration, query.epochs))
-    assert len(optimizer.history.asked) == 6
-    assert optimizer.decisions["ends"]["failed"] == 6
-
-
-def test_the_unit_of_losses_does_not_choose_their_score() -> None:
-    """Each score's likelihood is a density of losses, and all of them change alike."""
-    chosen = []
-    for unit in (1e-3, 1.0, 1e3):
-        objective = Objective(
-            metric="loss",
-            unit="",
-            lower=0.0,
-            upper=100.0 * unit,
-            n_held_out=1000,
-            n_folds=1,
-            epochs=20,
-            iterative=frozenset({"net"}),
-        )
-        optimizer = Bapi(nets(), 0, objective, n_first=N_FIRST)
-        for _ in range(30):
-            query = optimizer.ask(Budget())
-            law = PowerLaws(optimizer)(query)
-            scaled = replace(law, loss=law.loss * unit, curve=tuple(x * unit for x in law.curve))
-            number = len(optimizer.history) - 1
-            optimizer.tell(Trial(number, query).started().ended(scaled))
-        assert optimizer.memo is not None
-        chosen.append(optimizer.memo["score"])
-    assert len(set(chosen)) == 1
-
-
 def test_a_start_near_the_end_of_a_budget_pays_for_what_is_under_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -349,15 +279,6 @@ def test_what_is_under_way_is_not_counted_before_its_first_epochs() -> None:
     assert decided(pending.__class__(0, pending.query))["spared"] == 0
 
 
-def test_those_of_the_method_are_json_and_can_be_shown() -> None:
-    optimizer = bapi()
-    assert training_lines(optimizer.decisions) == []
-    assert json.loads(json.dumps(optimizer.decisions)) == optimizer.decisions
-
-
-NO_END = {"full": 0, "finished": 0, "stopped": 0, "diverged": 0, "left": 0, "failed": 0}
-
-
 DECISIONS: dict[str, Any] = {
     "t_max": 50,
     "configurations": 40,
@@ -382,31 +303,12 @@ def test_epochs_ends_and_trainings_gone_on_with_are_said() -> None:
     assert thawed == "  7 trainings gone on with after others were tried"
 
 
-def test_what_did_not_happen_is_not_said() -> None:
-    little = {**DECISIONS, "configurations": 1, "epochs": 10, "spared": 0}
-    assert training_lines({**little, "ends": NO_END, "thawed": 0}) == [
-        "1 configuration trained for 10 of 50 epochs in all"
-    ]
-    assert training_lines({**little, "ends": NO_END, "thawed": 1})[-1].startswith("  1 training ")
-
-
 def test_the_trial_of_one_lucky_epoch_is_said_where_it_is_not_the_answer() -> None:
     lucky = {**DECISIONS, "least": {"trial": 12, "loss": 24.41}}
     assert training_lines(lucky)[2] == (
         "  trial 12 has the least loss at one epoch, 24.41; the answer has the least mean over "
         "neighbouring epochs"
     )
-
-
-def test_full_fits_are_told_apart() -> None:
-    assert training_lines({**DECISIONS, "at_once": 3})[1] == (
-        "  3 others fitted at once, as their models have no epochs"
-    )
-
-
-def test_before_anything_is_told_nothing_is_said() -> None:
-    assert training_lines({**DECISIONS, "configurations": 0}) == []
-    assert training_lines({}) == []
 
 
 def settings(**given: Any) -> Settings:
@@ -438,27 +340,3 @@ def test_options_that_are_given_win_over_the_variant(variant: Any) -> None:
     }
     found = settings(variant=variant, **given)
     assert {name: getattr(found, name) for name in given} == given
-
-
-@pytest.mark.parametrize(("name", "value"), [("horizon", 0), ("n_first", 0), ("horizon", -4)])
-def test_numbers_that_cannot_be_are_named_with_their_value(name: str, value: int) -> None:
-    with pytest.raises(ValueError, match=rf"{name} must be >= 1; got {value}"):
-        BapiOptions(**{name: value})  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("name", ["tau", "sure", "epsilon"])
-def test_tolerances_are_not_negative(name: str) -> None:
-    with pytest.raises(ValueError, match=rf"{name} must be >= 0; got -0.1"):
-        BapiOptions(**{name: -0.1})  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("p", [0.0, -0.2, 1.5])
-def test_p_is_a_share(p: float) -> None:
-    with pytest.raises(ValueError, match=rf"p must be in \(0, 1\], a share .*; got {p}"):
-        BapiOptions(p=p)
-    assert BapiOptions(p=1.0).p == 1.0
-
-
-def test_an_option_that_does_not_exist_is_named_with_those_that_do() -> None:
-    with pytest.raises(UnknownName, match="horizont"):
-        bapi(horizont=4)

@@ -31,7 +31,7 @@ from prefect_tune.optimizers.methods.fabolas.belief import (
 )
 from prefect_tune.optimizers.methods.fabolas.inference import Inference
 from prefect_tune.optimizers.methods.fabolas.observations import LossScale, SubsetObservations
-from prefect_tune.optimizers.methods.fabolas.posterior import EVERYTHING, Posterior, model_keys
+from prefect_tune.optimizers.methods.fabolas.posterior import EVERYTHING, Posterior
 from prefect_tune.optimizers.methods.fabolas.recipe import SearchRecipe
 from prefect_tune.optimizers.methods.fabolas.rules import RULES
 from prefect_tune.optimizers.methods.fabolas.sizes import COST, FULL, LOG_LOSS, RAW_LOSS, Sizes
@@ -163,11 +163,6 @@ def test_predictions_are_those_of_a_mixture() -> None:
     assert (deviation**2 > variances.mean(axis=0)).all()
 
 
-def test_noise_is_the_mean_of_the_samples() -> None:
-    expected = np.mean([sample.noise(ROWS) for sample in SAMPLES], axis=0)
-    assert MIXTURE.noise(ROWS) == pytest.approx(expected)
-
-
 def test_an_outcome_is_in_the_unit_that_is_learned_and_scatters_by_the_noise() -> None:
     mean, deviation = MIXTURE.predict(ROWS[:1])
     outcome, spread = MIXTURE.outcome(ROWS[:1])
@@ -254,27 +249,6 @@ def test_other_losses_and_the_paper_s_errors_are_learned_as_they_are() -> None:
         assert belief.scale.floor is None
 
 
-def test_subsets_may_be_evaluated_on_fewer_folds() -> None:
-    objective = replace(ERROR, n_folds=5)
-    one_fold, _ = learned(learner(objective=objective, subset_folds=1), plane_trials(8))
-    all_folds, _ = learned(learner(objective=objective), plane_trials(8))
-    assert one_fold.folds == (1, 5)
-    assert all_folds.folds == (5, 5)
-
-
-def test_there_are_as_many_samples_as_draws() -> None:
-    drawn, _ = learned(learner(inference="ensemble", n_samples=4), plane_trials(12))
-    fitted, _ = learned(learner(inference="map", n_samples=4), plane_trials(12))
-    assert len(drawn.samples) == 4
-    assert len(fitted.samples) == 1
-
-
-def test_only_losses_are_drawn() -> None:
-    _, kept = learned(learner(inference="ensemble", n_samples=4), plane_trials(12))
-    assert "walkers" in kept["losses"][str(EVERYTHING)]
-    assert "walkers" not in kept["costs"][str(EVERYTHING)]
-
-
 @pytest.mark.parametrize("full_only", [False, True])
 def test_what_was_kept_makes_the_same_belief_again(*, full_only: bool) -> None:
     trials = [*plane_trials(11), in_full(11, 0.3, 4.0), in_full(12, 0.8, 9.0)]
@@ -283,15 +257,6 @@ def test_what_was_kept_makes_the_same_belief_again(*, full_only: bool) -> None:
     again = of.recall(seen_of(trials), kept, full_only=full_only)
     assert again.outcome(CENTRE) == belief.outcome(CENTRE)
     assert again.seconds(CENTRE) == belief.seconds(CENTRE)
-
-
-def test_parameters_that_were_kept_are_used_on_the_observations_of_now() -> None:
-    of = learner()
-    belief, kept = learned(of, plane_trials(8))
-    more = of.recall(seen_of(plane_trials(12)), kept)
-    (before,), (after,) = (b.samples for b in (belief, more))
-    assert (after.processes[EVERYTHING].theta == before.processes[EVERYTHING].theta).all()
-    assert len(after.processes[EVERYTHING].inputs) == 12
 
 
 def test_what_else_was_kept_stays() -> None:
@@ -323,13 +288,6 @@ def test_failures_that_tell_nothing_of_the_loss_tell_of_the_seconds() -> None:
     assert len(belief.samples[0].processes[EVERYTHING].inputs) == 7
     assert belief.costs is not None
     assert len(belief.costs.processes[EVERYTHING].inputs) == 8
-
-
-def test_equal_losses_and_seconds_are_predicted_as_they_are() -> None:
-    trials = [in_full(i, 0.1 * i, 7.0, 3.0) for i in range(3)]
-    belief, _ = learned(learner(), trials)
-    assert belief.outcome(CENTRE)[0] == pytest.approx(np.log(7))
-    assert belief.seconds(CENTRE) == pytest.approx(3.0)
 
 
 MIXED = mixed_space()
@@ -407,30 +365,6 @@ def test_models_have_less_to_do_with_each_other_than_other_choices() -> None:
     assert priors == [(-0.5, 1.5), (-2.0, 1.0)]
 
 
-def test_lengthscales_have_the_prior_of_the_sheet() -> None:
-    """Fabolas sheet, 1.5, of ln l^2: N(2 (ln 0.5 + ln(d) / 4), 2^2) in [-10, 2 + ln d]."""
-    assert INPUTS.within is not None
-    first, second = INPUTS.within.parameters
-    squared = [2 * x for x in (first.lower, first.upper, *(first.prior or ()))]
-    assert squared == pytest.approx(
-        [-10.0, 2 + np.log(2), 2 * (np.log(0.5) + 0.25 * np.log(2)), 2.0]
-    )
-    assert replace(second, name=first.name) == first
-
-
-def test_a_space_of_one_configuration_is_learned_too() -> None:
-    one = Space("one", (Step("model", (Algorithm(id="bayes", estimator="x.Bayes"),)),))
-    configuration = Configuration.of(one, ("bayes",), [{}])
-    trials = [
-        Trial(i, Query(configuration, share)).ended(Evaluation(loss, (), seconds, seconds))
-        for i, (share, loss, seconds) in enumerate([(1 / 64, 30.0, 1.0), (1 / 8, 20.0, 4.0)])
-    ]
-    seen = seen_of(trials, space=one)
-    belief, _ = learner(space=one).learn(seen, {}, np.random.default_rng(0))
-    inputs = pipeline_inputs(one)
-    assert np.isfinite(belief.outcome(inputs.at(inputs.encode([configuration]), 1.0))).all()
-
-
 THREE_SIZES = np.array([0.0, 0.4, 1.0])
 
 
@@ -470,11 +404,6 @@ MIXED_ROWS = np.vstack([rows(2, 0, 3), rows(3, 1, 4), rows(2, 0, 5)])
 OF_ONE = np.array([0, 1, 5, 6])
 
 
-def test_keys_are_the_models_or_one_for_everything() -> None:
-    assert model_keys(MIXED_ROWS, 0).tolist() == [0, 0, 1, 1, 1, 0, 0]
-    assert model_keys(MIXED_ROWS, None).tolist() == [EVERYTHING] * 7
-
-
 def test_rows_of_a_model_without_results_are_not_known() -> None:
     unknown = np.vstack([MIXED_ROWS, rows(1, 2, 0)])
     assert PARTED.knows(unknown).tolist() == [True] * 7 + [False]
@@ -511,17 +440,6 @@ def minimiser_of(posterior: Posterior, representers: np.ndarray) -> Minimiser:
     return Minimiser.of(mean, covariance, normals)
 
 
-def test_gains_of_one_model_are_those_of_one_process() -> None:
-    candidates, representers = rows(6, 0, 6), rows(8, 0, 7, 1.0)
-    parted, whole = Posterior({0: ONE}, 0), Posterior({EVERYTHING: ONE})
-    gains = [
-        p.gains(minimiser_of(p, representers), representers, candidates, LOG_LOSS, THREE_SIZES)
-        for p in (parted, whole)
-    ]
-    assert gains[0].shape == (6, 3)
-    assert gains[0] == pytest.approx(gains[1])
-
-
 def test_gains_are_those_of_joint_predictions() -> None:
     """From covariances of all rows together, and size by size."""
     representers = np.vstack([rows(4, 0, 7, 1.0), rows(4, 1, 8, 1.0)])[[0, 4, 1, 5, 2, 6, 3, 7]]
@@ -541,14 +459,6 @@ def test_gains_are_those_of_joint_predictions() -> None:
             assert gains[i, j] == pytest.approx(alone[0, 0], abs=1e-8)
 
 
-def test_less_noise_on_larger_subsets_is_more_information() -> None:
-    representers, candidates = rows(6, 0, 7, 1.0), rows(20, 0, 6)
-    posterior = Posterior({0: ONE}, 0)
-    minimiser = minimiser_of(posterior, representers)
-    gains = posterior.gains(minimiser, representers, candidates, LOG_LOSS, np.array([0.0, 1.0]))
-    assert (gains[:, 1] > gains[:, 0]).mean() > 0.8
-
-
 def test_outcomes_are_drawn_with_the_moments_predicted_noise_included() -> None:
     row = rows(1, 0, 9, 0.1)
     rng = np.random.default_rng(0)
@@ -562,23 +472,6 @@ def test_outcomes_are_drawn_with_the_moments_predicted_noise_included() -> None:
     assert ONE.noise_variance(row)[0] > 0.4
     assert outcomes.mean() == pytest.approx(float(mean[0]), abs=4 * np.sqrt(variance / 800))
     assert outcomes.var() == pytest.approx(variance, rel=0.2)
-
-
-def test_outcomes_change_their_model_alone_and_leave_the_belief_as_it_was() -> None:
-    before = ONE.predict(MIXED_ROWS[OF_ONE])[1].copy()
-    after = PARTED.with_outcomes_drawn(rows(2, 0, 9, 0.5), np.random.default_rng(0))
-    assert after.processes[1] is TWO
-    assert len(after.processes[0].inputs) == 12
-    assert PARTED.processes[0] is ONE
-    assert (after.processes[0].predict(MIXED_ROWS[OF_ONE])[1] < before).all()
-
-
-def test_rows_of_an_unknown_model_are_passed_over() -> None:
-    under_way = np.vstack([rows(1, 5, 9), rows(1, 1, 9)])
-    after = PARTED.with_outcomes_drawn(under_way, np.random.default_rng(0))
-    assert after.processes[0] is ONE
-    assert len(after.processes[1].inputs) == 11
-    assert set(after.processes) == {0, 1}
 
 
 def test_outcomes_are_drawn_in_turn() -> None:

@@ -1,6 +1,5 @@
 """The gate, how configurations stand, and what is said of it."""
 
-import ast
 import json
 import re
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from subset_worlds.beliefs import belief_of, seen_of
-from subset_worlds.problems import configuration, cube, history_of, position, trial
+from subset_worlds.problems import configuration, cube, history_of, position
 from worlds import evaluation
 
 from prefect_tune.optimizers import Constraint, History, Query, Trial
@@ -24,7 +23,7 @@ from prefect_tune.optimizers.methods.fabolas.declaration import size_lines
 from prefect_tune.optimizers.methods.fabolas.gate import Gate, Prediction
 from prefect_tune.optimizers.methods.fabolas.recipe import Acquisition, SearchRecipe
 from prefect_tune.optimizers.methods.fabolas.rules import Rules
-from prefect_tune.optimizers.methods.fabolas.sizes import FULL, LOG_LOSS
+from prefect_tune.optimizers.methods.fabolas.sizes import LOG_LOSS
 
 SURE = 0.1
 
@@ -51,12 +50,6 @@ def judged(errors: Sequence[float], *, alone: Sequence[float] | None = None) -> 
     }
     outcomes = dict(enumerate(OUTCOMES[: len(errors) + 1]))
     return Gate.of(predictions, outcomes, 1.0)
-
-
-def test_it_is_open_before_anything_was_predicted() -> None:
-    gate = Gate.of({}, {0: 1.0, 3: 2.0}, 1.0)
-    assert gate.is_open
-    assert not gate.is_proven
 
 
 def test_what_came_out_as_predicted_keeps_it_open_and_proves_subsets() -> None:
@@ -87,11 +80,6 @@ def test_the_first_full_evaluation_is_not_judged_as_there_is_nothing_to_guess_fr
     predictions = {i: Prediction("verify", 5.0, SURE) for i in range(3)}
     gate = Gate.of(predictions, dict(enumerate(OUTCOMES[:3])), 1.0)
     assert len(gate.skills) == 2
-
-
-def test_only_full_evaluations_with_a_prediction_and_an_outcome_are_judged() -> None:
-    predictions = {i: Prediction("verify", 0.0, SURE) for i in (1, 2, 3)}
-    assert len(Gate.of(predictions, {0: 0.1, 1: 0.2, 3: 0.4, 4: 0.5}, 1.0).skills) == 2
 
 
 def test_full_evaluations_alone_must_be_outdone_once_there_are_a_few() -> None:
@@ -204,15 +192,6 @@ def test_what_exceeds_a_limit_does_not_stand() -> None:
     assert sorted(places(standing_of(history))) == [0.5, 0.8]
 
 
-def test_nothing_stands_where_nothing_has_a_loss() -> None:
-    history = history_of((0.2, 1.0, 1.0, 1.0), (0.4, 0.5, 2.0, 1.0))
-    belief = belief_of(history)
-    failed = History()
-    for t in history:
-        failed.record(trial(t.number, t.query, None))
-    assert len(AnswerStanding.of(belief, seen_of(failed), LINE, failed, 0.5)) == 0
-
-
 def test_a_prediction_is_of_all_rows_and_of_the_function_without_its_noise() -> None:
     history = history_of((0.1, 1.0, 1.0, 9.0), (0.9, 1 / 256, 1.3, 1.0), (0.5, 0.5, 3.0, 9.0))
     standing = standing_of(history)
@@ -227,16 +206,6 @@ TABLE = Path(rules.__file__)
 
 
 NAMES = {field.name for field in fields(Rules)}
-
-
-def test_each_rule_has_its_reason_behind_it() -> None:
-    (table,) = [n for n in ast.parse(TABLE.read_text()).body if isinstance(n, ast.ClassDef)]
-    explained = set()
-    for rule, reason in zip(table.body, table.body[1:], strict=False):
-        if isinstance(rule, ast.AnnAssign) and isinstance(reason, ast.Expr):
-            assert isinstance(rule.target, ast.Name)
-            explained.add(rule.target.id)
-    assert explained == NAMES
 
 
 def test_each_rule_decides_something() -> None:
@@ -257,14 +226,6 @@ def test_each_rule_decides_something() -> None:
 def test_seconds_are_learned_where_they_divide(acquisition: Acquisition, has_costs: bool) -> None:
     recipe = SearchRecipe(log_basis=LOG_LOSS, raw_basis=LOG_LOSS, acquisition=acquisition)
     assert recipe.has_costs is has_costs
-
-
-def test_on_all_rows_there_is_nothing_to_verify_to_confirm_or_to_give_up() -> None:
-    recipe = SearchRecipe.on_all_rows(FULL, "gain")
-    assert recipe.log_basis is recipe.raw_basis is FULL
-    assert (recipe.verify_every, recipe.n_confirmed, recipe.has_gate) == (None, 0, False)
-    assert not recipe.has_falling_noise
-    assert recipe.kappa == 0
 
 
 def test_predictions_come_back_from_a_memo_by_the_number_of_their_trial() -> None:
@@ -310,23 +271,3 @@ def test_sizes_models_and_confirmations_are_told() -> None:
         "trial 42: predicted 12.5 (deviation 0.5), not evaluated on all rows in time",
         "more than two deviations apart: subsets are not to be relied on here",
     ]
-
-
-def test_that_subsets_were_given_up_is_told_with_the_reason() -> None:
-    gate = {"state": "closed", "reason": "they rank otherwise than the full data"}
-    assert "subsets were given up: they rank otherwise than the full data" in size_lines(
-        {**DECISIONS, "gate": gate}
-    )
-
-
-@pytest.mark.parametrize(
-    "decisions",
-    [{}, {"n_sizes": 1, "sizes": [], "confirmations": [], "algorithms": {"svm": 1.0}}],
-)
-def test_what_was_not_decided_is_not_told(decisions: dict[str, Any]) -> None:
-    assert size_lines(decisions) == []
-
-
-def test_where_there_is_only_the_full_data_no_sizes_are_counted() -> None:
-    only = {"n_sizes": 1, "sizes": [{"share": 1.0, "runs": 4, "failed": 0}]}
-    assert size_lines(only) == ["evaluated on:", "  all of the rows: 4 trials"]

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flash_worlds import counted_space
 from simulation import Outcome
 from subset_worlds.problems import (
     BEST,
@@ -20,34 +19,24 @@ from subset_worlds.problems import (
     position,
     trial,
 )
-from worlds import finite_space
 
 from prefect_tune.optimizers import (
-    Asked,
     Budget,
-    Configuration,
     Constraint,
     Evaluation,
-    Failure,
-    FailureKind,
     History,
     Objective,
     Optimizer,
     Query,
     Space,
     SpaceExhausted,
-    Told,
     Trial,
     make_optimizer,
-    replay,
 )
-from prefect_tune.optimizers.methods.fabolas import inference
-from prefect_tune.optimizers.methods.fabolas.belief import SubsetBelief
 from prefect_tune.optimizers.methods.fabolas.decisions import decisions_of
 from prefect_tune.optimizers.methods.fabolas.fabolas import Fabolas
 from prefect_tune.optimizers.methods.fabolas.gate import Prediction
-from prefect_tune.optimizers.methods.fabolas.sizes import LOG_LOSS, RAW_LOSS, Sizes
-from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
+from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
 
 GOOD, BAD = Twin(drop=8.0), Twin(is_good=False, drop=8.0)
 
@@ -193,29 +182,6 @@ def test_no_more_are_confirmed_than_are_to_be_however_they_disappoint() -> None:
     assert not fabolas(n_confirmed=0).can_go_on
 
 
-def test_what_fails_on_all_rows_is_never_the_answer() -> None:
-    def outcome(query: Query) -> Outcome:
-        loss, seconds = GOOD(query)
-        is_near = abs(position(query)[0] - BEST) < 0.15
-        return (None if query.is_full and is_near else loss), seconds
-
-    optimizer = fabolas(n_first=4)
-    run_to_its_end(optimizer, outcome, 14)
-    assert optimizer.history.failed
-    failed = {t.query.configuration for t in optimizer.history.failed}
-    assert optimizer.incumbent is not None
-    assert optimizer.incumbent.query.configuration not in failed
-
-
-def test_each_configuration_goes_upwards_through_the_sizes(
-    good_run: tuple[Fabolas, list[bool]],
-) -> None:
-    optimizer, _ = good_run
-    for each in optimizer.history.asked:
-        shares = [t.query.subset for t in optimizer.history.stretches(each)]
-        assert shares == sorted(set(shares))
-
-
 def test_families_of_subsets_are_given_in_turn_and_subsets_are_of_one_fold() -> None:
     optimizer = fabolas(objective=replace(ROWS, n_folds=3), subset_draws=3)
     queries = ask_and_tell(optimizer, GOOD, 12)
@@ -226,80 +192,9 @@ def test_families_of_subsets_are_given_in_turn_and_subsets_are_of_one_fold() -> 
 
 
 # Queries under way.
-def test_queries_under_way_differ_and_are_gone_once_told_in_any_order() -> None:
-    optimizer = fabolas()
-    ask_and_tell(optimizer, GOOD, 8)
-    queries = [optimizer.ask(Budget(n_workers=4)) for _ in range(4)]
-    assert len({q.configuration for q in queries}) == 4
-    assert len(optimizer.history.pending) == 4
-    for place in (2, 0, 3, 1):
-        loss, seconds = GOOD(queries[place])
-        optimizer.tell(trial(8 + place, queries[place], loss, seconds))
-    assert not optimizer.history.pending
-    ask_and_tell(optimizer, GOOD, 1)
-
-
-def least_distances_under_way() -> list[float]:
-    """Least distance between four asks without a result in two dimensions, of two seeds."""
-    least = []
-    for seed in (0, 1):
-        optimizer = fabolas(seed, space=cube(2), n_first=4)
-        ask_and_tell(optimizer, replace(GOOD, seed=seed), 12)
-        places = np.array([position(optimizer.ask(Budget())) for _ in range(4)])
-        between = np.linalg.norm(places[:, None] - places[None], axis=2)
-        least.append(float(between[np.triu_indices(4, 1)].min()))
-    return least
-
-
-def test_four_asks_without_results_are_far_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted = least_distances_under_way()
-    monkeypatch.setattr(SubsetBelief, "with_outcomes_drawn", lambda self, *_: self)
-    ignored = least_distances_under_way()
-    # 0.13 and 0.14 against 0.03 and 0.005; the sheet has 0.134 against 0.028 (T14).
-    assert min(counted) > 0.05
-    assert min(counted) > 2 * max(ignored)
 
 
 # Replay.
-def test_replay_fits_nothing_and_asks_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    unbroken = fabolas(inference="ensemble", n_samples=2)
-    events: list[Asked | Told] = []
-    for number in range(14):
-        query = unbroken.ask(Budget())
-        events.append(Asked(number, query, Budget(), None))
-        loss, seconds = GOOD(query)
-        unbroken.tell(told := trial(number, query, loss, seconds))
-        events.append(Told(told))
-    memo = json.loads(json.dumps(unbroken.memo))
-    assert "walkers" in memo["losses"]["-1"]
-
-    def fails(*_: Any, **__: Any) -> Any:
-        raise AssertionError("a replay fits nothing")
-
-    resumed = fabolas(inference="ensemble", n_samples=2)
-    with monkeypatch.context() as patched:
-        patched.setattr(GaussianProcess, "fit", fails)
-        patched.setattr(inference, "advanced", fails)
-        replay(resumed, events, memo)
-        assert resumed.incumbent == unbroken.incumbent
-        assert resumed.decisions == unbroken.decisions
-    for _ in range(2):
-        assert ask_and_tell(resumed, GOOD, 1) == ask_and_tell(unbroken, GOOD, 1)
-    assert resumed.memo == unbroken.memo
-
-
-def test_a_memo_is_small_json_at_a_hundred_observations() -> None:
-    optimizer = fabolas(space=cube(10), inference="ensemble", n_samples=8)
-    twin, rng = Twin(), np.random.default_rng(0)
-    ask_and_tell(optimizer, twin, 5)
-    for _ in range(95):
-        x = tuple(float(v) for v in rng.random(10))
-        query = Query(configuration(x), float(rng.choice([1 / 64, 1 / 8, 1.0])))
-        add(optimizer, query, *twin(query))
-    optimizer.ask(Budget())
-    text = json.dumps(optimizer.memo)
-    assert json.loads(text) == optimizer.memo
-    assert 2_000 < len(text) < 50_000
 
 
 # What may come (sheet, T17).
@@ -366,45 +261,12 @@ def test_with_hardly_a_result_it_asks_on(n_told: int) -> None:
     assert all(0 <= position(q)[0] <= 1 for q in more)
 
 
-def test_one_point_many_times_is_learned_from() -> None:
-    optimizer = fabolas(subset_draws=20)
-    ask_and_tell(optimizer, constant, 5)
-    for draw in range(20):
-        add(optimizer, Query(configuration(0.5), 1 / 64, draw), 1.0 + draw % 2)
-    query = optimizer.ask(Budget())
-    assert query.configuration != configuration(0.5) or query.subset > 1 / 64
-
-
 def test_data_too_small_for_subsets_are_searched_on_all_rows_and_this_is_said() -> None:
     optimizer = fabolas(objective=FEW_ROWS, n_first=4)
     assert {q.subset for q in ask_and_tell(optimizer, Twin(), 10)} == {1.0}
     assert "subsets cannot help" in str(optimizer.decisions)
     assert optimizer.incumbent == min(optimizer.history.complete, key=lambda t: t.loss or inf)
     assert not optimizer.can_go_on
-
-
-def test_beyond_three_hundred_results_each_model_has_a_process_of_its_own() -> None:
-    space = counted_space((3,))
-    optimizer, rng = fabolas(space=space), np.random.default_rng(0)
-
-    def outcome(query: Query) -> Outcome:
-        name, choice = query.configuration.path[0], query.configuration.choices[0][1]
-        x = float(dict(choice.values)["h0"])
-        return (x - BEST) ** 2 + {"a0": 0.0, "a1": 0.3, "a2": 0.6}[name], 10 * query.subset
-
-    ask_and_tell(optimizer, outcome, 14)
-    assert optimizer.memo is not None
-    assert set(optimizer.memo["losses"]) == {"-1"}
-    while len(optimizer.history) < 302:
-        path = (f"a{len(optimizer.history) % 2}",)
-        chosen = Configuration.of(space, path, [{"h0": float(rng.random())}])
-        query = Query(chosen, float(rng.choice([1 / 64, 1 / 8, 1.0])))
-        add(optimizer, query, *outcome(query))
-    queries = ask_and_tell(optimizer, outcome, 2)
-    assert set(optimizer.memo["losses"]) == set(optimizer.memo["costs"]) == {"0", "1", "2"}
-    assert all(q.subset in optimizer.sizes.shares for q in queries)
-    assert optimizer.incumbent is not None
-    assert optimizer.incumbent.query.configuration.path == ("a0",)
 
 
 # The published method.
@@ -432,23 +294,6 @@ def test_the_paper_s_method_begins_scattered_and_asks_for_all_rows_at_the_end_al
     assert {v[0] for v in optimizer.memo["full"].values()} <= {"confirm", "search"}
 
 
-def test_the_paper_s_method_stays_on_the_smallest_subset_where_the_default_does_not() -> None:
-    smallest = []
-    for variant in ("paper", "default"):
-        optimizer = fabolas(variant=variant, n_first=4)
-        queries = ask_and_tell(optimizer, Twin(drop=3.0), 22)[-10:]
-        smallest.append(np.mean([q.subset == optimizer.sizes.shares[0] for q in queries]))
-    assert smallest[0] >= smallest[1] + 0.5
-
-
-def test_the_default_s_parts_follow_its_options() -> None:
-    recipe = fabolas(gate=False, verify_every=0, n_confirmed=2).recipe
-    assert recipe.log_basis is LOG_LOSS
-    assert recipe.raw_basis is RAW_LOSS
-    assert (recipe.has_gate, recipe.verify_every, recipe.n_confirmed) == (False, None, 2)
-    assert recipe.acquisition == "gain_per_cost"
-
-
 def fabolas_of_one(space: Space | None = None, objective: Objective = ROWS) -> Fabolas:
     made = make_optimizer("fabolas", space or cube(), 0, objective, {"n_first": 1})
     assert isinstance(made, Fabolas)
@@ -462,23 +307,6 @@ def test_with_half_of_the_time_gone_the_first_design_ends() -> None:
         ask_and_tell(optimizer, lambda query: (10.0 + query.subset, 1.0), 4, seconds_left=100.0)
     assert not early.ask(Budget(seconds_spent=40.0, seconds_left=60.0)).is_full
     assert late.ask(Budget(seconds_spent=60.0, seconds_left=5.0)).is_full
-
-
-def test_where_all_violate_a_constraint_it_goes_on() -> None:
-    objective = replace(ROWS, constraints=(Constraint("latency_us", 1.0),))
-    optimizer = fabolas_of_one(objective=objective)
-    for number in range(12):
-        query = optimizer.ask(Budget())
-        seen = Evaluation(10.0 + number % 5, constraints={"latency_us": 9.0})
-        optimizer.tell(Trial(number, query).started().ended(seen))
-    assert optimizer.incumbent is None
-
-
-def test_a_finite_space_is_seen_on_all_rows() -> None:
-    optimizer = fabolas_of_one(space=finite_space())
-    with pytest.raises(SpaceExhausted):
-        ask_and_tell(optimizer, lambda query: (len(query.configuration.canonical), 1.0), 60)
-    assert {t.query.configuration for t in optimizer.history.complete} == optimizer.history.asked
 
 
 def test_a_larger_budget_is_confirmed_anew() -> None:
@@ -523,13 +351,3 @@ def test_confirmations_that_disagree_do_so_in_the_unit_that_was_learned() -> Non
 def test_more_folds_than_there_are_are_refused() -> None:
     with pytest.raises(ValueError, match="subset_folds must be 0 to 3, all folds; got 7"):
         make_optimizer("fabolas", cube(), 0, replace(ROWS, n_folds=3), {"subset_folds": 7})
-
-
-def test_full_evaluations_that_exceeded_a_limit_are_told() -> None:
-    history = History()
-    history.record(trial(0, Query(configuration(0.5), 0.25), 1.0))
-    cut = Failure(FailureKind.TIMEOUT, "took more than 10 s")
-    history.record(Trial(1, Query(configuration(0.5))).started().failed(cut))
-    (unseen, note) = decisions_of(history, Sizes.of(ROWS), {}, is_log=False)["notes"]
-    assert "a prediction" in unseen
-    assert note.startswith("1 of the full evaluations exceeded a limit of the trial")

@@ -10,7 +10,6 @@ from prefect_tune.optimizers.methods.fabolas.posterior import EVERYTHING
 from prefect_tune.optimizers.methods.fabolas.sizes import PAPER_LOSS
 from prefect_tune.optimizers.surrogates.fidelity_kernel import FidelityKernel
 from prefect_tune.optimizers.surrogates.kernel import Parameter
-from prefect_tune.optimizers.surrogates.log_posterior import log_posterior
 from prefect_tune.optimizers.surrogates.noise import FallingNoise
 from prefect_tune.optimizers.surrogates.stationary import Matern52
 
@@ -57,17 +56,6 @@ def learned(
     return regression.learned({EVERYTHING: of}, {KEY: kept} if kept else {}, rng)[KEY]
 
 
-def test_a_fit_is_likelier_than_its_start() -> None:
-    of = group(20)
-    theta = np.array(learned(MAP, of)["thetas"][0])
-
-    def value(at: np.ndarray) -> float:
-        targets = of.targets[:, None]
-        return log_posterior(KERNEL, at, of.inputs, targets, noise=NOISE, has_constant=False)[0]
-
-    assert value(theta) > value(np.array(STARTS)) + 1
-
-
 def test_with_few_observations_the_most_likely_parameters_are_taken() -> None:
     assert "walkers" not in learned(ENSEMBLE, group(9))
     assert len(learned(ENSEMBLE, group(9))["thetas"]) == 1
@@ -105,11 +93,6 @@ def test_walkers_go_on_from_where_they_were() -> None:
     assert np.abs(after - start).max() < 0.1
     assert (np.sort(after, axis=0) != np.sort(np.round(near, 6), axis=0)).any()
     assert np.abs(np.array(learned(ENSEMBLE, group(30))["walkers"]) - start).max() > 0.5
-
-
-def test_the_same_random_numbers_give_the_same_draws_and_others_do_not() -> None:
-    assert learned(ENSEMBLE, group(12)) == learned(ENSEMBLE, group(12))
-    assert learned(ENSEMBLE, group(12)) != learned(ENSEMBLE, group(12), seed=1)
 
 
 @pytest.mark.parametrize("n", [65, 66])
@@ -185,12 +168,6 @@ def test_processes_of_all_models_have_one_unit() -> None:
         assert posterior.processes[key].standardised[:, 0].tolist() == groups[key].targets.tolist()
 
 
-def test_a_fit_takes_targets_as_they_are() -> None:
-    small = Group(group(30).inputs, 0.05 * group(30).targets)
-    amplitudes = [learned(MAP, of)["thetas"][0][2] for of in (small, group(30))]
-    assert amplitudes[0] < amplitudes[1] - 1
-
-
 def test_processes_that_were_parted_or_put_together_since_have_the_last_parameters() -> None:
     of_all, parts = {KEY: {"thetas": [OTHER]}}, {"0": {"thetas": [OTHER]}}
     (parted,) = MAP.posteriors({0: group(5), 1: group(6)}, of_all, 0)
@@ -221,12 +198,6 @@ def log_normal_density(theta: np.ndarray) -> float:
     return -0.5 * float(away @ np.linalg.solve(COVARIANCE, away))
 
 
-def log_box_density(theta: np.ndarray) -> float:
-    """Highest beyond a corner of the box."""
-    inside = all(p.lower <= x <= p.upper for p, x in zip(BOX, theta, strict=True))
-    return 3 * float(theta.sum()) if inside else -np.inf
-
-
 def test_a_known_density_is_recovered() -> None:
     rng = np.random.default_rng(0)
     walkers = rng.normal(size=(20, 2))
@@ -251,35 +222,6 @@ def test_the_generator_decides_and_global_random_numbers_are_left_alone() -> Non
     assert (once != other).any()
     assert before[2] == after[2]
     assert (before[1] == after[1]).all()
-
-
-def test_the_walkers_that_are_handed_in_stay_as_they_were() -> None:
-    start = np.random.default_rng(1).normal(size=(8, 2))
-    kept = start.copy()
-    moved = advanced(start, log_normal_density, 3, np.random.default_rng(0))
-    assert (start == kept).all()
-    assert (moved != start).any()
-
-
-def test_as_many_sweeps_are_made_as_are_asked_for() -> None:
-    seen: list[np.ndarray] = []
-
-    def counted(theta: np.ndarray) -> float:
-        seen.append(theta)
-        return log_normal_density(theta)
-
-    advanced(np.random.default_rng(1).normal(size=(8, 2)), counted, 5, np.random.default_rng(0))
-    assert len(seen) == 8 * (1 + 5)
-
-
-def test_walkers_stay_within_the_bounds() -> None:
-    rng = np.random.default_rng(0)
-    walkers = scattered(BOX, np.array([1.0, 5.0]), rng)
-    lower, upper = np.array([0.0, -2.0]), np.array([1.0, 5.0])
-    for _ in range(20):
-        assert ((walkers >= lower) & (walkers <= upper)).all()
-        walkers = advanced(walkers, log_box_density, 3, rng)
-    assert walkers.mean(axis=0) == pytest.approx(upper, abs=0.6)
 
 
 @pytest.mark.parametrize("centre", [[0.0, -2.0], [1.0, 5.0], [0.5, 0.0]])

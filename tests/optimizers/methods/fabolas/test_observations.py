@@ -29,7 +29,6 @@ from prefect_tune.optimizers.methods.fabolas.sizes import (
     Sizes,
     log_size,
 )
-from prefect_tune.optimizers.surrogates.fidelity_kernel import Basis
 from prefect_tune.optimizers.trials.outcome import FailureKind
 
 SPACE = mixed_space()
@@ -99,16 +98,6 @@ def test_trials_stand_in_order_with_their_sizes_and_those_under_way_are_left_out
     assert seen.inputs[:, :-1] == pytest.approx(encoded)
 
 
-def test_rows_keep_their_parts_together() -> None:
-    seen = observed(*(ended(i, Query(tree(i + 1)), float(i), i + 1.0) for i in range(5)))
-    part = seen[np.array([False, True, False, True, False])]
-    assert [t.number for t in part.trials] == [1, 3]
-    assert part.losses.tolist() == [1.0, 3.0]
-    assert part.log_seconds == pytest.approx(np.log([2.0, 4.0]))
-    assert part.inputs == pytest.approx(seen.inputs[[1, 3]])
-    assert len(part.candidates) == len(part) == 2
-
-
 def test_a_failed_full_evaluation_has_the_worst_finite_loss() -> None:
     seen = observed(
         ended(0, Query(tree()), 20.0),
@@ -119,21 +108,10 @@ def test_a_failed_full_evaluation_has_the_worst_finite_loss() -> None:
     assert seen.losses.tolist() == [20.0, 45.0, 45.0, 45.0]
 
 
-def test_without_any_loss_nothing_is_known_of_losses() -> None:
-    seen = observed(failed(0, Query(tree())), failed(1, Query(bayes(), 1 / 64), FailureKind.MEMORY))
-    assert np.isnan(seen.losses).all()
-
-
 def test_a_path_that_worked_on_more_rows_has_no_loss_where_it_failed_on_few() -> None:
     small = [failed(i, Query(tree(i + 1), 1 / 64)) for i in range(1, 7)]
     seen = observed(ended(0, Query(tree(), 1 / 4), 20.0), *small)
     assert np.isnan(seen.losses[1:]).all()
-
-
-def test_the_larger_subset_may_work_later() -> None:
-    small = [failed(i, Query(tree(i + 1), 1 / 64)) for i in range(6)]
-    seen = observed(*small, ended(6, Query(tree(), 1 / 16), 20.0))
-    assert np.isnan(seen.losses[:6]).all()
 
 
 def test_a_path_that_failed_where_it_had_worked_is_bad() -> None:
@@ -181,21 +159,11 @@ def test_seconds_are_those_without_a_cache_and_of_one_fold() -> None:
     assert np.exp(seen.log_seconds) == pytest.approx([4.0, 4.0, 2.0, 3.0])
 
 
-def test_what_took_no_time_has_finite_seconds() -> None:
-    seen = observed(ended(0, Query(tree()), seconds=0.0), failed(1, Query(bayes()), seconds=0.0))
-    assert np.exp(seen.log_seconds) == pytest.approx([1e-3, 1e-3])
-
-
 def of_many(n: int) -> SubsetObservations:
     """Every fourth of all rows, and losses that rise with the number."""
     return observed(
         *(ended(i, Query(tree(1 + i % 40), 1.0 if i % 4 == 0 else 1 / 64), i) for i in range(n))
     )
-
-
-def test_few_are_not_thinned() -> None:
-    seen = of_many(20)
-    assert seen.thinned(20) is seen
 
 
 def test_large_subsets_the_best_and_the_newest_are_kept() -> None:
@@ -206,12 +174,6 @@ def test_large_subsets_the_best_and_the_newest_are_kept() -> None:
     assert set(range(100)) <= kept
     others = sorted(kept - set(range(0, 240, 4)) - set(range(100)))
     assert others == [i for i in range(240) if i >= 100 and i % 4][-len(others) :]
-
-
-def test_what_is_thinned_stays_in_order() -> None:
-    numbers = [t.number for t in of_many(240).thinned(150).trials]
-    assert len(numbers) == 150
-    assert numbers == sorted(numbers)
 
 
 def test_missing_losses_are_not_the_best() -> None:
@@ -234,19 +196,6 @@ def test_errors_are_learned_as_logarithms_with_half_a_row_in_error_at_least() ->
     assert scale.loss(learned) == pytest.approx([0.05, 0.05, 5.0, 20.0])
 
 
-def test_a_floor_is_there_where_the_held_out_rows_are_not_known() -> None:
-    scale = LossScale.of(np.array([0.0, 3.0]), Objective(), is_log=True)
-    assert scale.floor == pytest.approx(0.25)
-
-
-@pytest.mark.parametrize("is_log", [True, False])
-@pytest.mark.parametrize("level", [0.0, 7.0])
-def test_equal_losses_are_learned_as_zeros(level: float, *, is_log: bool) -> None:
-    scale = LossScale.of(np.full(4, level), ERROR, is_log=is_log)
-    assert scale.learned(np.full(4, level)).tolist() == [0.0] * 4
-    assert scale.deviation == 1.0
-
-
 def test_other_losses_are_learned_as_they_are_cut_off_above() -> None:
     """Fabolas sheet, 1.2: at the median and three interquartile ranges."""
     losses = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 1e8])
@@ -260,11 +209,6 @@ def test_other_losses_are_learned_as_they_are_cut_off_above() -> None:
 def test_where_most_losses_are_equal_nothing_is_cut_off() -> None:
     losses = np.array([0.1] * 9 + [0.5])
     assert LossScale.of(losses, AUROC, is_log=False).flat(losses) == pytest.approx(losses)
-
-
-def test_logarithms_are_not_cut_off() -> None:
-    losses = np.array([1.0, 1.1, 1.2, 1.3, 90.0])
-    assert LossScale.of(losses, ERROR, is_log=True).flat(losses)[-1] == pytest.approx(np.log(90))
 
 
 LARGE = Objective(n_rows=50_000, n_classes=10, n_rarest=4_000)
@@ -376,9 +320,6 @@ def test_impossible_sizes_are_refused(
 BASES = {"log": LOG_LOSS, "raw": RAW_LOSS, "paper": PAPER_LOSS, "cost": COST, "full": FULL}
 
 
-ONE = np.array([1.0])
-
-
 def test_worked_values_of_the_paper() -> None:
     """Fabolas sheet, T1."""
     phi = PAPER_LOSS.functions(log_size(np.array([3125.0]), 100, 50_000))
@@ -390,18 +331,6 @@ def test_slopes_agree_with_central_differences(name: str) -> None:
     basis, s = BASES[name], np.linspace(0.1, 0.9, 5)
     expected = (basis.functions(s + 1e-6) - basis.functions(s - 1e-6)) / 2e-6
     assert basis.slopes(s) == pytest.approx(expected, abs=1e-8)
-
-
-@pytest.mark.parametrize("basis", [*BASES.values(), TASKS])
-def test_each_function_has_a_part_in_the_common_curve(basis: Basis) -> None:
-    s = np.array([0.0, 0.4, 1.0])
-    assert basis.functions(s).shape == basis.slopes(s).shape == (3, len(basis.trend))
-
-
-def test_on_the_full_data_a_loss_is_the_first_function_and_what_only_large_subsets_tell() -> None:
-    for basis in (LOG_LOSS, RAW_LOSS):
-        assert basis.functions(ONE)[0].tolist() == [1.0, 0.0, 1.0]
-    assert PAPER_LOSS.functions(ONE)[0].tolist() == [1.0, 0.0]
 
 
 def test_a_power_law_of_the_rows_is_linear_where_logarithms_are_learned() -> None:
@@ -417,12 +346,6 @@ def test_a_power_law_of_the_rows_is_linear_where_logarithms_are_learned() -> Non
 
 def test_two_tasks_are_told_apart_and_the_full_data_is_the_first() -> None:
     assert TASKS.functions(np.array([0.0, 0.6, 1.0])).tolist() == [[0, 1], [0, 1], [1, 0]]
-
-
-def test_the_paper_has_no_common_curve() -> None:
-    assert not any(PAPER_LOSS.trend)
-    assert all(LOG_LOSS.trend)
-    assert all(COST.trend)
 
 
 HERE = configuration(0.5)

@@ -105,13 +105,6 @@ def test_no_more_are_confirmed_than_there_are_to_be() -> None:
         proposal_of(history, recipe=recipe, budget=Budget(trials_left=0), n_confirmed=1)
 
 
-def test_what_was_evaluated_on_all_rows_is_confirmed_already() -> None:
-    history = history_of(*FIRST, *in_full(0.42))
-    proposal = proposal_of(history, budget=Budget(trials_left=0))
-    assert proposal.reason == "confirm"
-    assert position(proposal.query) != (0.42,)
-
-
 def test_a_confirmation_under_way_is_waited_for() -> None:
     recipe = replace(DEFAULT, n_confirmed=1)
     history = history_of(*FIRST, pending=[(0.42, 1.0)])
@@ -196,13 +189,6 @@ def test_trials_before_anything_was_learned_do_not_pay_for_a_verification() -> N
     assert proposal_of(history, budget=slow, n_first=len(history)).reason == "search"
 
 
-def test_what_cannot_end_in_time_is_not_verified() -> None:
-    recipe = replace(DEFAULT, n_confirmed=0)
-    slow = Budget(last_ask_seconds=(500.0,) * 5, seconds_left=20.0)
-    proposal = proposal_of(history_of(*FIRST), budget=slow, recipe=recipe)
-    assert proposal.reason == "search"
-
-
 def test_where_nothing_is_left_to_learn_the_best_get_their_full_evaluations() -> None:
     # Without noise and with a lengthscale that spans the space, the minimiser is known.
     sure = {"lengthscale 0": 1.0, "noise variance": log(1e-6), "ln of the first weight": -4.0}
@@ -255,15 +241,6 @@ def test_what_is_under_way_is_imagined_at_its_place_and_size(
     assert imagined == [[[0.3, pytest.approx(s)], [0.6, 1.0]]]
 
 
-def test_after_the_confirmations_of_a_short_rest_only_all_rows_are_asked_for() -> None:
-    history = history_of(*FIRST, *in_full(0.1, 0.5, 0.9))
-    seconds = Budget(seconds_spent=1e6, seconds_left=1e5)
-    for seed in range(3):
-        rest = proposal_of(history, budget=seconds, n_confirmed=3, seed=seed)
-        assert rest.query.is_full
-        assert rest.reason != "confirm"
-
-
 def test_subsets_that_are_given_up_are_not_asked_for() -> None:
     history = history_of(*FIRST, *in_full(0.1, 0.5, 0.9))
     for seed in range(3):
@@ -302,28 +279,7 @@ def test_what_failed_on_a_subset_does_not_come_back_to_its_size() -> None:
     assert asked == {q for q in turn.sizes.shares if q > 1 / 64}
 
 
-def test_what_is_under_way_is_imagined_to_have_ended() -> None:
-    history = history_of(*FIRST)
-    proposals = [proposal_of(history, seed=seed).query for seed in range(2)]
-    there = [(position(q)[0], q.subset) for q in proposals]
-    busy = history_of(*FIRST, pending=[*there, *there])
-    turn, idle = turn_of(busy, seed=0), turn_of(history, seed=0)
-    # The same random numbers, and another answer.
-    assert turn.proposal().query != idle.proposal().query
-
-
-def test_a_proposal_says_where_it_is_from() -> None:
-    proposal = proposal_of(history_of(*FIRST))
-    assert proposal.reason == "search"
-    assert proposal.models == {"a": 1.0}
-    assert proposal.query.subset in Sizes.of(ROWS).shares
-    assert 0 <= position(proposal.query)[0] <= 1
-
-
 LEVELS = np.array([0.25, 0.5, 0.75, 1.0])
-
-
-SHARES = tuple(256 ** (s - 1) for s in LEVELS)
 
 
 SMOOTH = {"lengthscale 0": log(0.3)}
@@ -384,36 +340,11 @@ def test_information_is_divided_by_seconds_with_the_overhead() -> None:
     np.testing.assert_allclose(found.scores, found.gains / (seconds + 3.0))
 
 
-def test_of_two_of_equal_gain_the_cheap_one_comes_first() -> None:
-    # Losses are symmetric about 0.5, and what is on the right costs e^3 of what is on the left.
-    costs = {"lengthscale 0": log(1.0)}
-    belief = belief_of(history_of(*parabola(of_x=3.0)), parameters=SMOOTH, costs=costs)
-    divided, undivided = run(belief), run(belief, "gain")
-    x = divided.candidates.units[:, 0]
-    gains = undivided.gains[:, 2]
-    left, right = gains[undivided.candidates.units[:, 0] < 0.5].max(), gains.max()
-    assert left > 0.8 * right  # as much is to be learned there
-    first = [row for row, _ in divided.best_first()][:20]
-    assert x[first].max() < 0.5
-
-
 def test_a_large_overhead_makes_subsets_larger() -> None:
     belief = belief_of(history_of(*parabola()), parameters=SMOOTH)
     small, large = chosen_sizes(belief), chosen_sizes(belief, overhead=1e3)
     assert max(small) <= min(large)
     assert np.mean(small) < np.mean(large)
-
-
-def test_noise_of_small_subsets_makes_subsets_larger() -> None:
-    history = history_of(*parabola(drop=8.0))
-    name = "noise variance of the smallest subset"
-    quiet, loud = (
-        belief_of(history, parameters={**SMOOTH, name: log(variance)}) for variance in (1e-6, 4.0)
-    )
-    assert np.mean(chosen_sizes(loud)) > np.mean(chosen_sizes(quiet))
-    gains = [run(b, "gain").gains.max(axis=0) for b in (quiet, loud)]
-    # At s = 1 the noise is the same; at the smallest size less is learned.
-    assert gains[1][0] < 0.8 * gains[0][0]
 
 
 def test_divergence_takes_the_cheapest_subset_where_information_takes_what_tells() -> None:
@@ -469,37 +400,6 @@ def test_what_stands_for_the_space_lies_where_the_minimiser_may_be() -> None:
     mean = search.probabilities @ search.representers.units[:, 0]
     assert mean == pytest.approx(0.5, abs=0.12)
     assert 0 < search.entropy < log(len(search.representers))
-
-
-def test_more_results_leave_less_to_learn() -> None:
-    results = parabola()
-    entropies = []
-    more: list[Result] = [(x, 1.0, (x - 0.5) ** 2, 60.0) for x in (0.4, 0.45, 0.5, 0.55, 0.6)]
-    for history in (history_of(*results), history_of(*results, *more)):
-        search = search_in(belief_of(history, parameters={**SMOOTH, "noise variance": log(1e-5)}))
-        search.run("gain_per_cost", 0.0)
-        entropies.append(search.entropy)
-    assert entropies[1] < entropies[0] - 0.3
-
-
-def test_what_is_known_of_a_place_makes_others_worth_more() -> None:
-    belief = belief_of(history_of(*parabola()), parameters=SMOOTH)
-    first = run(belief, "gain")
-    row, level = next(first.best_first())
-    there = LINE.at(first.candidates[[row]], float(LEVELS[level]))
-    imagined = belief.with_outcomes_drawn(there, np.random.default_rng(0))
-    search = search_in(imagined)
-    again = search.run("gain", 0.0)
-    near = np.abs(again.candidates.units[:, 0] - first.candidates.units[row, 0]) < 0.01
-    assert again.gains[near, level].max() < 0.6 * first.gains[row, level]
-
-
-def test_gains_and_scores_are_finite_and_no_information_is_negative() -> None:
-    found = run(belief_of(history_of(*parabola()), parameters=SMOOTH))
-    assert np.isfinite(found.scores).all()
-    assert found.gains.min() > -1e-3
-    assert len(found.candidates) == len(found.scores) == len(found.gains)
-    assert 0 <= found.candidates.units.min() <= found.candidates.units.max() <= 1
 
 
 def test_the_best_model_is_told_with_its_probability() -> None:

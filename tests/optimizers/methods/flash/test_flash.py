@@ -3,11 +3,10 @@
 import json
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
-from contracts.optimizer import OptimizerContract
 from flash_worlds import (
     BENCHMARK,
     FIRST_THIRTY,
@@ -17,7 +16,7 @@ from flash_worlds import (
     run_one_by_one,
     steps_of,
 )
-from worlds import evaluation, ignoring_space, mixed_space, told
+from worlds import evaluation, ignoring_space, told
 
 from prefect_tune.optimizers import (
     Asked,
@@ -44,24 +43,6 @@ from prefect_tune.optimizers.paths.table import PathTable
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.tasks.catalogue.spaces import SPACES, space_named
-
-
-class TestFlash(OptimizerContract):
-    method = "flash"
-
-
-class TestFlashWithTpe(OptimizerContract):
-    method = "flash"
-    options: ClassVar[dict[str, Any]] = {"phase3": "tpe", "n_init": 3, "n_prune": 3}
-
-
-class TestFlashOfThePaper(OptimizerContract):
-    method = "flash"
-    options: ClassVar[dict[str, Any]] = {"variant": "paper", "n_init": 4, "n_prune": 4}
-    # Every second ask is random, and hyperparameters of Phases 1 and 2 are drawn: in worlds of 12
-    # paths that is random search, and all there is to prove is that it is no worse by a point.
-    margin = -1.0
-    margin_share = 0.0
 
 
 def benchmark_world(options: Mapping[str, Any]) -> tuple[Flash, list[int]]:
@@ -149,23 +130,6 @@ def test_while_nothing_completes_it_goes_through_the_paths(options: dict[str, An
     assert set(counts.values()) == {2}  # of 12 paths
 
 
-def test_many_pending_queries_are_for_different_paths() -> None:
-    optimizer = Flash(counted_space((3, 4)), 0, Objective(), n_init=2)
-    paths = {optimizer.ask(Budget()).configuration.path for _ in range(12)}
-    assert len(paths) == 12
-
-
-def test_phase_one_runs_defaults_and_covers_every_algorithm() -> None:
-    optimizer = Flash(counted_space((3, 4)), 0, Objective())
-    queries = run_one_by_one(optimizer, 6)
-    for query in queries:
-        assert query.configuration == default_configuration(
-            optimizer.space, query.configuration.path
-        )
-    seen = {(s, c.algorithm) for q in queries for s, c in q.configuration.choices}
-    assert len(seen) == 7
-
-
 def test_without_pruning_phase_three_has_the_whole_space() -> None:
     optimizer = Flash(counted_space((3, 4)), 0, Objective(), pruning=False)
     run_one_by_one(optimizer, 8)
@@ -188,30 +152,6 @@ def test_the_smallest_graphs_are_searched(counts: tuple[int, ...], phase3: str) 
     assert len({q.configuration for q in run_one_by_one(optimizer, 18)}) == 18
 
 
-@pytest.mark.parametrize("cost", ["steps", "total", "none"])
-@pytest.mark.parametrize("loss", [None, 0.0, 7.0])
-def test_failures_equal_losses_and_costs_of_zero_raise_nothing(
-    cost: str, loss: float | None
-) -> None:
-    optimizer = Flash(counted_space((3, 3)), 0, Objective(), cost=cost)
-    for number in range(14):
-        query = optimizer.ask(Budget(trials_left=14 - number, seconds_left=10.0))
-        trial = Trial(number, query).started()
-        if loss is None:
-            optimizer.tell(told(number, query, None))
-        else:
-            optimizer.tell(trial.completed(evaluation(loss, 0.0)))
-    assert len(optimizer.history) == 14
-
-
-def test_a_batch_of_pending_queries_takes_different_paths() -> None:
-    optimizer = Flash(counted_space((3, 4)), 0, Objective())
-    run_one_by_one(optimizer, 7)
-    assert optimizer.decisions["phase"] == 2
-    asked = [optimizer.ask(Budget()).configuration.path for _ in range(4)]
-    assert len(set(asked)) == 4
-
-
 def test_a_path_under_way_is_not_taken_again_though_it_is_the_best() -> None:
     optimizer = Flash(counted_space((3, 4)), 0, Objective(), variant="paper", xi=0.0, n_prune=9)
     run_one_by_one(optimizer, 9)
@@ -226,12 +166,6 @@ def test_a_path_under_way_is_not_taken_again_though_it_is_the_best() -> None:
         paths.append(query.configuration.path)
         alone.tell(told(number, query, 1.0))
     assert paths == [twin] * 3  # it is the best, and told each time it is asked for again
-
-
-def test_in_phase_two_the_default_variant_runs_each_path_once() -> None:
-    optimizer = Flash(counted_space((3, 4)), 0, Objective(), n_prune=6)
-    paths = [q.configuration.path for q in run_one_by_one(optimizer, 12)]
-    assert len(set(paths)) == 12
 
 
 def test_the_path_of_the_incumbent_is_in_the_subspace_whatever_the_model_says() -> None:
@@ -303,28 +237,6 @@ def test_an_expensive_path_of_the_design_waits_until_the_others_ran(seed: int) -
     assert order[5][1] == "a2"
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"r": 0}, "r must be >= 1; got 0"),
-        ({"n_init": 0}, "n_init must be >= 1"),
-        ({"n_prune": 2.5}, "n_prune must be a whole number; got 2.5"),
-        ({"n_init": True}, "n_init must be a whole number; got True"),
-        ({"xi": "abc"}, "xi must be a number; got 'abc'"),
-        ({"ridge": float("inf")}, "ridge must be a finite number"),
-        ({"xi": -1.0}, "xi must be >= 0"),
-        ({"ridge": 0.0}, "ridge must be > 0"),
-        ({"phase3": "bohb"}, "phase3 must be smac or tpe; got 'bohb'"),
-        ({"variant": None}, "variant must be default or paper"),
-        ({"failure_cost": "none"}, "failure_cost must be bound or worst or chance"),
-        ({"pruning": "no"}, "pruning must be true or false"),
-    ],
-)
-def test_options_out_of_range_are_refused_by_name(options: dict[str, Any], message: str) -> None:
-    with pytest.raises((ValueError, TypeError), match=message):
-        Flash(mixed_space(), 0, Objective(), **options)
-
-
 def test_a_share_of_phase_three_may_look_outside_of_the_subspace() -> None:
     space = counted_space((4, 5, 5))
     optimizer = Flash(space, 0, Objective(), n_init=4, n_prune=4, r=1, keep=0.0, outside=0.5)
@@ -357,40 +269,11 @@ def test_phases_shrink_with_the_trials_that_the_seconds_left_can_hold() -> None:
     assert (optimizer.decisions["n_init"], optimizer.decisions["n_prune"]) == (5, 4)
 
 
-def test_slow_first_trials_of_workers_that_import_do_not_shorten_the_phases() -> None:
-    optimizer = Flash(counted_space((4, 5, 5)), 0, Objective())
-    left = 20.0
-    for number in range(20):
-        query = optimizer.ask(Budget(seconds_left=left))
-        seconds = 4.0 if number < 2 else 0.5
-        left -= seconds
-        optimizer.tell(Trial(number, query).started().completed(evaluation(5.0, seconds)))
-    assert optimizer.decisions["n_init"] + optimizer.decisions["n_prune"] > 8
-
-
 def test_half_of_a_very_small_budget_is_for_seeing_the_models() -> None:
     optimizer = Flash(space_named("flash"), 0, Objective())
     queries = run_one_by_one(optimizer, 12, Budget(trials_left=12))
     assert optimizer.decisions["n_init"] == 6
     assert len({q.configuration.path[-1] for q in queries[:6]}) == 6
-
-
-def test_lengths_given_by_the_user_are_kept_while_the_budget_holds_them() -> None:
-    optimizer = Flash(counted_space((4, 5, 5)), 0, Objective(), n_init=6, n_prune=5)
-    run_one_by_one(optimizer, 13, Budget(trials_left=13))
-    assert (optimizer.decisions["n_init"], optimizer.decisions["n_prune"]) == (6, 5)
-    assert optimizer.decisions["notes"] == []
-
-
-def test_the_time_that_asks_take_shortens_the_phases() -> None:
-    lengths = {}
-    for each in (0.0, 2.0):
-        optimizer = Flash(counted_space((4, 5, 5)), 0, Objective())
-        for number in range(20):
-            left = Budget(seconds_left=30.0 - number, ask_seconds=each * number)
-            optimizer.tell(told(number, optimizer.ask(left), 5.0 + number))
-        lengths[each] = optimizer.decisions["n_init"] + optimizer.decisions["n_prune"]
-    assert lengths[2.0] < lengths[0.0]
 
 
 def test_known_configurations_stand_for_the_design_where_they_are_many() -> None:
@@ -519,20 +402,6 @@ def test_memos_of_studies_begun_before_stay_as_they_are(document: dict[str, Any]
     assert FlashMemo.from_json(stored).to_json() == document
 
 
-def test_a_memo_does_not_change_after_it_was_handed_out() -> None:
-    memo = FlashMemo(design=[0], notes=["before"])
-    handed_out = memo.to_json()
-    memo.notes.append("later")
-    memo.subspace = {"model": ["tree"]}
-    assert handed_out == {"phase": 1, "design": [0], "notes": ["before"]}
-
-
-def test_nothing_shared_is_decided_but_not_shown() -> None:
-    memo = FlashMemo.from_json({"phase": 2, "shared": None})
-    assert memo.shared == {}
-    assert "shared" not in memo.rendered([])
-
-
 def ask_for_cohorts(n: int) -> tuple[Flash, list[Asked | Told]]:
     """Ask one by one in the space for events; a trial's loss is that of its aggregation."""
     optimizer = Flash(space_named("healthcare"), 0, Objective())
@@ -565,28 +434,6 @@ def test_values_of_a_step_that_all_paths_share_are_tried_on_the_best_pipeline() 
         "aggregation": "average",
         "min_frequency": 3,
     }
-
-
-def test_what_the_paths_share_is_settled_once_all_its_values_are_known() -> None:
-    optimizer = Flash(space_named("healthcare"), 0, Objective())
-    pending: list[Trial] = []
-    for number in range(30):
-        pending.append(Trial(number, optimizer.ask(Budget(trials_left=60 - number))))
-        if len(pending) > 1:
-            trial = pending.pop(0)
-            values = dict(trial.query.configuration["construct features"].values)
-            optimizer.tell(told(trial.number, trial.query, LOSS_OF[str(values["aggregation"])]))
-    shared = optimizer.decisions["shared"]["construct features"]["hyperparameters"]
-    assert shared["aggregation"] == "average"
-
-
-def test_what_the_paths_share_is_the_same_after_a_replay() -> None:
-    optimizer, events = ask_for_cohorts(14)
-    again = Flash(space_named("healthcare"), 0, Objective())
-    replay(again, events)
-    assert again.decisions == optimizer.decisions
-    left = Budget(trials_left=6)
-    assert again.ask(left) == optimizer.ask(left)
 
 
 def test_a_space_without_shared_values_has_no_variants() -> None:

@@ -112,12 +112,6 @@ def test_what_is_expected_is_divided_by_the_seconds_of_the_next_run() -> None:
     assert log_eips[0] - log_eips[1] == pytest.approx(np.log(9.1 / 0.2))
 
 
-def test_costs_that_do_not_count_change_nothing() -> None:
-    one, other = (equal_scores("none").log_eips(equal_history(s)) for s in (0.01, 90.0))
-    assert one == pytest.approx(other)
-    assert np.ptp(one) < 1e-9
-
-
 def test_a_path_is_not_cheaper_than_a_hundredth_of_the_mean() -> None:
     log_eips = equal_scores("steps").log_eips(equal_history(1e6))
     assert log_eips[0] - log_eips[1] == pytest.approx(np.log(2 / LEAST_SHARE), abs=1e-3)
@@ -309,17 +303,6 @@ def history_of(n: int) -> History:
     return history
 
 
-def test_the_cost_of_a_candidate_does_not_depend_on_those_beside_it() -> None:
-    candidates = CandidateSpace(TWO_BY_TWO)
-    drawn = candidates.sample(60, np.random.default_rng(1))
-    log_cost = tuning()._log_cost(history_of(8), candidates, 0.5)
-    assert log_cost is not None
-    together = log_cost(drawn, candidates.features(drawn))
-    for row in range(60):
-        one = drawn[[row]]
-        assert log_cost(one, candidates.features(one)) == pytest.approx(together[[row]])
-
-
 def test_no_candidate_is_cheaper_than_a_share_of_a_run() -> None:
     candidates, history = CandidateSpace(TWO_BY_TWO), history_of(8)
     typical = PathCost(TWO_BY_TWO, list(TWO_BY_TWO.paths())).typical_seconds(history)
@@ -353,18 +336,6 @@ def test_of_equal_improvement_the_cheap_one_is_asked_for_first() -> None:
     whatever = [path[0] == "a1" for path in asked_for(42, cost_power=0.0)]
     assert sum(cheap) >= 20
     assert sum(whatever) < sum(cheap) - 4
-
-
-@pytest.mark.parametrize("phase3", ["smac", "tpe"])
-def test_failures_count_as_the_option_says(phase3: str) -> None:
-    """With the worst finished loss a part that fails is avoided."""
-    search, history = tuning(phase3=phase3), History()
-    for number in range(40):
-        query, _ = search.propose(history, np.random.default_rng([4, number]))
-        loss = None if query.configuration.path[0] == "a0" else 10.0 + number % 3
-        history.record(told(number, query, loss))
-    late = [t.query.configuration.path[0] for t in history][15:]
-    assert late.count("a0") < 10
 
 
 def test_the_papers_forest_is_that_of_its_time() -> None:

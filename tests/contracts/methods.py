@@ -1,0 +1,69 @@
+"""The methods and variants that keep the contract of `contracts.optimizer`."""
+
+from dataclasses import replace
+
+from contracts.optimizer import OBJECTIVE, Case, Planted
+
+EPOCHS = replace(
+    OBJECTIVE, iterative=frozenset({"svm", "tree", "grid", "one", "any", "a0", "a1", "a2"})
+)
+"""The models of the suite's spaces that train in epochs: of each space at least one."""
+MANY_ROWS = replace(OBJECTIVE, n_rows=90_000, n_rarest=30_000)
+"""More than a race looks at first."""
+
+FEW_WORLDS = Planted(worlds=4)
+OF_PROCESSES = Planted(worlds=3)
+IN_PARTS = Planted(worlds=3, work=20.0)
+
+METHODS_OF_PATHS: dict[str, Case] = {
+    "random": Case("random", planted=None),  # it is what the others are compared with
+    "ers": Case("ers", planted=None),  # its configurations are those of random search
+    "halving": Case("halving"),
+    "hyperband": Case("hyperband"),
+    "bohb": Case("bohb"),
+    "smac": Case("smac"),
+    "tpe": Case("tpe"),
+    "flash": Case("flash"),
+    "admm": Case("admm"),
+}
+METHODS_OF_PROCESSES: dict[str, Case] = {
+    "jopt": Case("jopt", planted=FEW_WORLDS),
+    "esmbo": Case("esmbo", planted=FEW_WORLDS),
+    "ei": Case("ei", {"inference": "map", "n_first": 3}, planted=OF_PROCESSES),
+    "es": Case("es", {"inference": "map", "n_first": 3}, planted=OF_PROCESSES),
+    "mtbo": Case("mtbo", {"inference": "map", "n_first": 3}, planted=IN_PARTS),
+    "fabolas": Case("fabolas", {"n_first": 3, "subset_folds": 0}, planted=IN_PARTS),
+    "bapi": Case("bapi", {"p": 0.34, "n_first": 9}, EPOCHS, Planted(worlds=4, work=20.0)),
+}
+VARIANTS_OF_PATHS: dict[str, Case] = {
+    "halving by folds": Case("halving", {"fidelity": "folds"}),
+    "hyperband by subsets": Case("hyperband", {"fidelity": "subset", "n_rungs": 3}),
+    "bohb by folds": Case("bohb", {"fidelity": "folds"}),
+    "tpe of nothing joint": Case("tpe", {"joint": "nothing"}),
+    "flash with tpe": Case("flash", {"phase3": "tpe", "n_init": 3, "n_prune": 3}),
+    "flash of the paper": Case("flash", {"variant": "paper", "n_init": 4, "n_prune": 4}),
+    "admm of the paper": Case("admm", {"variant": "paper", "effort": 4, "effort_step": 0}),
+    "admm by forests": Case("admm", {"theta_solver": "smac", "z_solver": "bo", "effort": 5}),
+    "admm at random": Case("admm", {"theta_solver": "random", "z_solver": "random", "rho": 0.0}),
+    "admm in a trust region": Case("admm", {"theta_solver": "trust_region", "z_pick": "best"}),
+}
+VARIANTS_OF_PROCESSES: dict[str, Case] = {
+    "jopt conditional": Case("jopt", {"kernel": "conditional"}),
+    "fabolas by default": Case("fabolas"),
+    "fabolas of the paper": Case("fabolas", {"n_first": 3, "variant": "paper"}),
+    "fabolas of an ensemble": Case("fabolas", {"n_first": 3, "inference": "ensemble"}),
+    "bapi by default": Case("bapi", objective=EPOCHS),
+    "bapi of the paper": Case("bapi", {"variant": "paper"}, EPOCHS),
+}
+RACED: dict[str, Case] = {
+    name: Case(name, is_raced=True) for name in ("random", "flash", "admm", "smac", "tpe")
+}
+RACED_ON_MANY_ROWS: dict[str, Case] = {
+    name: Case(name, objective=MANY_ROWS, is_raced=True) for name in ("random", "flash", "tpe")
+}
+ALL: dict[str, Case] = {
+    **METHODS_OF_PATHS,
+    **METHODS_OF_PROCESSES,
+    **VARIANTS_OF_PATHS,
+    **VARIANTS_OF_PROCESSES,
+}
