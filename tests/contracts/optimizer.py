@@ -91,7 +91,7 @@ class Case:
     method: str
     options: Mapping[str, Any] = field(default_factory=dict)
     objective: Objective = OBJECTIVE
-    planted: Planted | None = Planted()  # noqa: RUF009 - it is frozen
+    planted: Planted | None = Planted()
     is_raced: bool = False
 
     def make(self, space: Space, seed: int = 0) -> Optimizer:

@@ -1,4 +1,4 @@
-"""Methods keep their promises when their configurations race; how good they are, a benchmark says."""
+"""Methods keep their promises when configurations race; a benchmark says how good they are."""
 
 from contracts.methods import RACED, RACED_ON_MANY_ROWS
 from contracts.optimizer import Case, OptimizerContract, VariantContract, each, run

@@ -33,7 +33,6 @@ from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.sampling import new_configuration, sample_configuration
 
 
-
 def make(**options: Any) -> Halving:
     return Halving(mixed_space(), 0, OBJECTIVE, **options)
 

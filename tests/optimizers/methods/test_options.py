@@ -1,96 +1,181 @@
 """What every option of every method promises."""
 
-from dataclasses import dataclass
-from typing import Any, Literal
+import json
+import re
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, get_args, get_type_hints
 
 import pytest
+from worlds import mixed_space
 
-from prefect_tune.optimizers import make_optimizer
+from prefect_tune.optimizers import METHODS, UnknownName, make_optimizer
 from prefect_tune.optimizers.method import check_options
-from prefect_tune.optimizers.methods.fabolas.declaration import FabolasOptions, SurrogateOptions
-from prefect_tune.tasks.catalogue.spaces import space_named
+
+_BRACKETS = {"eta": "[2", "n_rungs": "[2"}
+_LEARNING = {"n_samples": "[1", "n_first": "[1"}
+INTERVALS: dict[str, dict[str, str]] = {
+    "random": {},
+    "flash": {
+        "n_init": "[1",
+        "n_prune": "[0",
+        "r": "[1",
+        "keep": "[0 1]",
+        "outside": "[0 1]",
+        "xi": "[0",
+        "ridge": "(0",
+        "cost_power": "[0 1]",
+    },
+    "admm": {
+        "effort": "[1",
+        "effort_step": "[0",
+        "max_effort": "[1",
+        "rho": "[0",
+        "rho_g": "(0",
+        "margin": "[0 1)",
+        "f_hat": "(0",
+        "prior": "(0",
+    },
+    "smac": {
+        "n_startup": "[1",
+        "n_trees": "[1",
+        "min_samples_split": "[2",
+        "max_features": "(0 1]",
+        "random_share": "[0 1]",
+    },
+    "tpe": {"n_startup": "[1", "n_candidates": "[1", "n_known": "[1"},
+    "jopt": {"n_startup": "[1"},
+    "esmbo": {"n_histories": "[1", "share": "[0 1]", "n_startup": "[1"},
+    "ers": {"n_histories": "[1", "share": "[0 1]"},
+    "halving": {**_BRACKETS, "n": "[1"},
+    "hyperband": _BRACKETS,
+    "bohb": {
+        **_BRACKETS,
+        "random_share": "[0 1]",
+        "good_share": "(0 1)",
+        "n_samples": "[1",
+        "bandwidth_factor": "(0",
+    },
+    "fabolas": {
+        **_LEARNING,
+        "subset_draws": "[1",
+        "subset_folds": "[0",
+        "verify_every": "[0",
+        "n_confirmed": "[0",
+    },
+    "mtbo": {**_LEARNING, "share": "(0 1)"},
+    "ei": _LEARNING,
+    "es": _LEARNING,
+    "bapi": {
+        "horizon": "[1",
+        "p": "(0 1]",
+        "tau": "[0",
+        "sure": "[0",
+        "epsilon": "[0",
+        "n_first": "[1",
+    },
+}
+"""Of the numbers: brackets are on the bounds that are allowed."""
+BESIDES = {("esmbo", "share"): {"n_histories": 1}, ("ers", "share"): {"n_histories": 1}}
+"""Without draws all histories are alike, so that there may be only one."""
+OPTIONS = [
+    (name, field.name) for name, method in METHODS.items() for field in fields(method.options)
+]
+
+
+def kinds(name: str, option: str) -> tuple[Any, ...]:
+    """The types of an option, or its words."""
+    kind = get_type_hints(METHODS[name].options)[option]
+    return (kind,) if isinstance(kind, type) else get_args(kind)
+
+
+def is_number(name: str, option: str) -> bool:
+    return bool({int, float} & set(kinds(name, option)))
+
+
+def made(name: str, option: str, value: Any) -> Any:
+    return METHODS[name].options(**{**BESIDES.get((name, option), {}), option: value})
+
+
+NUMBERS = [which for which in OPTIONS if is_number(*which)]
+WORDS = [which for which in OPTIONS if not is_number(*which) and bool not in kinds(*which)]
+SWITCHES = [which for which in OPTIONS if bool in kinds(*which)]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_defaults_are_valid_and_survive_json_and_every_number_has_its_bounds(name: str) -> None:
+    defaults = METHODS[name].options()
+    assert type(defaults)(**json.loads(json.dumps(asdict(defaults)))) == defaults
+    assert {option for of, option in NUMBERS if of == name} == INTERVALS[name].keys()
+
+
+@pytest.mark.parametrize(("name", "option"), NUMBERS)
+def test_a_number_is_taken_on_its_bounds_and_refused_just_outside(name: str, option: str) -> None:
+    interval = INTERVALS[name][option]
+    step = 1 if int in kinds(name, option) else 1e-6
+    bounds = [(interval[0], float(interval[1:].split()[0].rstrip("])")), -step)]
+    if " " in interval:
+        bounds.append((interval[-1], float(interval.split()[1][:-1]), step))
+    for bracket, bound, outwards in bounds:
+        at = int(bound) if step == 1 else bound
+        inside, outside = (at, at + outwards) if bracket in "[]" else (at - outwards, at)
+        options = made(name, option, inside)
+        assert getattr(options, option) == inside
+        assert type(options)(**json.loads(json.dumps(asdict(options)))) == options
+        with pytest.raises(ValueError, match=option) as refused:
+            made(name, option, outside)
+        assert str(outside) in str(refused.value)
+
+
+def refuses(name: str, option: str, value: Any) -> None:
+    with pytest.raises((ValueError, TypeError), match=option) as refused:
+        made(name, option, value)
+    assert repr(value) in str(refused.value)
+
+
+@pytest.mark.parametrize(("name", "option"), NUMBERS)
+@pytest.mark.parametrize("value", ["x", float("nan"), float("inf"), True])
+def test_what_is_no_number_is_refused(name: str, option: str, value: Any) -> None:
+    refuses(name, option, value)
+    if float not in kinds(name, option):
+        refuses(name, option, 2.5)
+
+
+@pytest.mark.parametrize(("name", "option"), WORDS)
+def test_each_word_is_taken_and_no_other(name: str, option: str) -> None:
+    words = re.findall(r"'(\w+)'", str(get_type_hints(METHODS[name].options)[option]))
+    assert words
+    for word in words:
+        assert getattr(made(name, option, word), option) == word
+    refuses(name, option, "another")
+
+
+@pytest.mark.parametrize(("name", "option"), SWITCHES)
+def test_a_switch_is_true_or_false(name: str, option: str) -> None:
+    for value in (True, False):
+        assert getattr(made(name, option, value), option) is value
+    refuses(name, option, "no")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_check_their_options_before_any_work(name: str) -> None:
+    with pytest.raises(UnknownName, match="unheard_of"):
+        make_optimizer(name, mixed_space(), 0, None, {"unheard_of": 4})
+
+
+def test_without_draws_there_is_one_history() -> None:
+    with pytest.raises(ValueError, match="n_histories must be 1; got 4"):
+        METHODS["esmbo"].options(n_histories=4, share=0.0)
 
 
 @dataclass
 class Options:
-    count: int = 1
-    share: float = 0.5
     limit: float | None = None
-    is_fast: bool = True
-    rule: Literal["one", "other"] = "one"
     perhaps: Literal["one", "other"] | None = None
+    rule: Literal["one", "other"] = "one"
 
 
-@pytest.mark.parametrize(
-    "given",
-    [{}, {"share": 1}, {"limit": None}, {"limit": 2.5}, {"perhaps": None}, {"perhaps": "other"}],
-)
-def test_values_of_the_annotated_kind_are_taken(given: dict[str, Any]) -> None:
-    check_options(Options(**given))
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"count": 2.5}, "count must be a whole number; got 2.5"),
-        ({"count": True}, "count must be a whole number; got True"),
-        ({"count": None}, "count must be a whole number; got None"),
-        ({"share": "x"}, "share must be a number; got 'x'"),
-        ({"share": float("nan")}, "share must be a finite number; got nan"),
-        ({"limit": "x"}, "limit must be a number; got 'x'"),
-        ({"is_fast": "no"}, "is_fast must be true or false; got 'no'"),
-        ({"rule": "two"}, "rule must be one or other; got 'two'"),
-        ({"rule": None}, "rule must be one or other; got None"),
-    ],
-)
-def test_other_values_are_refused_by_name(given: dict[str, Any], message: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=message):
-        check_options(Options(**given))
-
-
-@pytest.mark.parametrize(
-    ("method", "given", "message"),
-    [
-        ("smac", {"n_trees": 2.5}, "n_trees must be a whole number"),
-        ("smac", {"is_log": "no"}, "is_log must be true or false"),
-        ("tpe", {"n_candidates": 2.5}, "n_candidates must be a whole number"),
-        ("flash", {"xi": "abc"}, "xi must be a number"),
-    ],
-)
-def test_methods_check_their_options_before_any_work(
-    method: str, given: dict[str, Any], message: str
-) -> None:
-    with pytest.raises((TypeError, ValueError), match=message):
-        make_optimizer(method, space_named("small"), 0, None, given)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("n_samples", 0),
-        ("n_first", 0),
-        ("subset_draws", 0),
-        ("subset_folds", -1),
-        ("verify_every", -1),
-        ("n_confirmed", -1),
-    ],
-)
-def test_numbers_that_cannot_be_are_refused_by_name_and_value(name: str, value: int) -> None:
-    with pytest.raises(ValueError, match=rf"{name} must be >= [01]; got {value}"):
-        FabolasOptions(**{name: value})  # type: ignore[arg-type]
-
-
-def test_no_subset_folds_no_verification_and_no_confirmation_are_options() -> None:
-    options = FabolasOptions(subset_folds=0, verify_every=0, n_confirmed=0)
-    assert (options.subset_folds, options.verify_every, options.n_confirmed) == (0, 0, 0)
-
-
-@pytest.mark.parametrize(("name", "value"), [("inference", "exact"), ("variant", "published")])
-def test_words_are_those_that_are_known(name: str, value: str) -> None:
-    with pytest.raises((ValueError, TypeError), match=value):
-        FabolasOptions(**{name: value})  # type: ignore[arg-type]
-
-
-def test_what_fabolas_is_compared_with_has_the_same_checks() -> None:
-    with pytest.raises(ValueError, match="n_samples must be >= 1; got 0"):
-        SurrogateOptions(n_samples=0)
+def test_none_is_taken_where_it_may_be_given() -> None:
+    check_options(Options(limit=None, perhaps=None))
+    check_options(Options(limit=3, perhaps="other"))
+    with pytest.raises(ValueError, match="rule"):
+        check_options(Options(rule=None))  # type: ignore[arg-type]
