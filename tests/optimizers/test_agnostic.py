@@ -12,14 +12,8 @@ from prefect_tune.optimizers.trials.agnostic import best_frequencies, frequencie
 from prefect_tune.optimizers.trials.objective import Bootstraps
 
 LOSSES = np.array([[0, 1, 0], [1, 0, 0], [0, 0, 1], [1, 0, 1]], dtype=float)
-
-
 """Of three models on four examples, shape (4, 3)."""
-
-
 SHAPES = st.tuples(st.integers(1, 6), st.integers(1, 8))
-
-
 RISKS = arrays(np.float64, SHAPES, elements=st.sampled_from([0.0, 0.25, 0.5, 1.0]))
 
 

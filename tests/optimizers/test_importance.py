@@ -139,15 +139,11 @@ def test_the_work_grows_with_what_is_active_and_not_with_the_space() -> None:
 
 
 X = Algorithm(id="x", estimator="made.up.x")
-
-
 Y = Algorithm(
     id="y",
     estimator="made.up.y",
     hyperparameters=ConfigurationSpace(space=[Float("u", (0.0, 1.0)), Float("idle", (0.0, 1.0))]),
 )
-
-
 SPACE = Space("two", (Step("model", (X, Y)),))
 
 

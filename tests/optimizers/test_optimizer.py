@@ -1,6 +1,5 @@
 """The base class of all methods, events, known configurations, and the registry."""
 
-import json
 import subprocess
 import sys
 from dataclasses import dataclass, replace
@@ -258,11 +257,7 @@ def test_a_method_that_gives_no_reason_has_its_name_for_one() -> None:
 
 
 SPACE = mixed_space()
-
-
 QUERY = Query(sample_configuration(SPACE, np.random.default_rng(0)))
-
-
 EVENTS: tuple[Event, ...] = (
     Asked(0, QUERY, Budget(0, 5, 1.5, 30.0, 0.25, 4, (0.125, 0.125))),
     Told(told(0, QUERY, None)),
@@ -270,12 +265,6 @@ EVENTS: tuple[Event, ...] = (
     Told(told(0, QUERY, 3.0)),
     ConstraintsMeasured(0, {"size": 2.0}),
 )
-
-
-@pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)
-def test_an_event_survives_json(event: Event) -> None:
-    document = json.loads(json.dumps(event.to_json()))
-    assert type(event).from_json(document, SPACE) == event
 
 
 def test_kinds_are_the_words_of_the_ledger() -> None:
@@ -314,8 +303,6 @@ def test_an_event_of_0_1_has_its_memo_and_less_of_a_budget() -> None:
 
 
 WHOLE = [name for name, method in METHODS.items() if not method.fidelities]
-
-
 PARTS = [name for name, method in METHODS.items() if method.fidelities]
 
 

@@ -11,11 +11,7 @@ from prefect_tune.optimizers.paths.table import Criterion, design_order, design_
 from prefect_tune.optimizers.surrogates.path_linear import PathLinear
 
 PATHS = one_hot_paths(TOY)
-
-
 SEEN = [5, 0, 1, 2]
-
-
 LOSSES = np.array([30.0, 22.0, 18.0, 26.0])
 
 
@@ -37,16 +33,6 @@ def test_the_worked_example_of_the_ridge_with_intercept() -> None:
     assert model.deviation(PATHS) == pytest.approx(
         [1.867917, 1.867917, 1.833849, 2.160130, 2.160130, 1.879136], abs=5e-7
     )
-
-
-def test_the_worked_example_of_the_papers_equation_without_intercept() -> None:
-    model = PathLinear.fit(PATHS[SEEN], LOSSES, has_intercept=False)
-    assert model.coefficients == pytest.approx(
-        [11.384615, 9.076923, 5.307692, 3.307692, 11.846154], abs=5e-7
-    )
-    assert model.residual_variance == pytest.approx(6.125740, abs=5e-7)
-    scaled = PathLinear.fit(PATHS[SEEN], LOSSES, ridge=4.0, has_intercept=False)
-    assert scaled.mean(PATHS)[0] == pytest.approx(10.545923, abs=5e-7)
 
 
 def test_the_worked_example_of_a_pending_path() -> None:

@@ -120,35 +120,6 @@ def test_steps_that_ended_before_a_failure_are_held() -> None:
     assert without - with_b == pytest.approx(6.0)
 
 
-@pytest.mark.parametrize("is_failed", [False, True])
-def test_what_ended_in_its_first_fold_is_not_held_on_the_others(is_failed: bool) -> None:
-    space, names = counted_space((2, 2)), ("step0", "step1")
-    paths, history = list(space.paths()), History()
-    for number, (i, folds) in enumerate([(0, 2), (3, 1)]):
-        query = Query(default_configuration(space, paths[i]))
-        steps = tuple(
-            StepCost(name, fold, 4.0, 0.0, False, f"{i} {name} {fold}")
-            for name in names
-            for fold in range(folds)
-        )
-        trial = Trial(number, query).started()
-        if is_failed and folds == 1:
-            failure = Failure(
-                FailureKind.ERROR, "no", step="step1", cost_seconds=8.0, steps=steps[:1]
-            )
-            history.record(trial.failed(failure))
-        else:
-            history.record(trial.completed(Evaluation(20.0, (20.0, 20.0), 8.0, 8.0, steps)))
-    cost = PathCost(space, paths)
-    predicted = cost.seconds(history, np.ones(4, dtype=np.bool_))
-    assert predicted[2] - predicted[0] == pytest.approx(8.0)
-    candidates = CandidateSpace(space)
-    encoded = candidates.encode(default_configuration(space, path) for path in paths)
-    of_candidates = cost.of_candidates(history, candidates)
-    predicted = of_candidates(encoded, candidates.features(encoded))
-    assert predicted[2] - predicted[0] == pytest.approx(8.0)
-
-
 def test_the_typical_seconds_are_those_of_all_paths_with_nothing_cached() -> None:
     space, history = counted_space((2, 2)), History()
     seconds = {"step0.a0": 10.0, "step0.a1": 8.0, "step1.a0": 1.0, "step1.a1": 2.0}

@@ -1,13 +1,11 @@
 """A method whose configurations race: what it asks for, what the method inside is told."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import ClassVar
 
 import pytest
-from flash_worlds import counted_space
 from hypothesis import given
 from hypothesis import strategies as st
 from worlds import finite_space, mixed_space
@@ -51,8 +49,6 @@ from prefect_tune.optimizers.racing.rules import (
 from prefect_tune.optimizers.space.configuration import default_configuration
 
 FOLDS = Objective(chance=50.0, n_folds=3)
-
-
 LIMITED = replace(FOLDS, constraints=(Constraint("size", 5.0),))
 
 
@@ -353,37 +349,6 @@ def events_of(optimizer: Racing) -> list[Event]:
     return events
 
 
-@pytest.mark.parametrize("method", ["flash", "smac", "tpe", "admm", "random"])
-@pytest.mark.parametrize("n", [1, 7, 8, 15])
-def test_replay_with_stretches_pending_equals_never_having_stopped(method, n) -> None:
-    """Three stretches are pending most of the time; the last memo alone is kept."""
-    unbroken, space = raced(method, space=counted_space((3, 3))), counted_space((3, 3))
-    events = drive(unbroken, n)
-    stored = [type(e).from_json(json.loads(json.dumps(e.to_json())), space) for e in events]
-    resumed = raced(method, space=space)
-    replay(resumed, stored, unbroken.memo)
-    assert resumed.decisions == unbroken.decisions
-    assert [t.state for t in resumed.inner.history] == [t.state for t in unbroken.inner.history]
-    assert drive(resumed, 6) == drive(unbroken, 6)
-
-
-def drive(optimizer: Racing, n: int) -> list[Event]:
-    """Ask n times, and tell the trial that was asked for three asks before."""
-    events: list[Event] = []
-    for _ in range(n):
-        number = len(optimizer.history)
-        query = optimizer.ask(Budget())
-        events.append(Asked(number, query, Budget()))
-        if number >= 3:
-            trial = optimizer.history[number - 3]
-            level = 20.0 + sum(map(ord, trial.query.configuration.canonical)) % 37
-            losses = (level, level + 1, level + 2)[: trial.query.folds]
-            ended = trial.started().ended(evaluation(*losses, seconds=1 + level / 10))
-            optimizer.tell(ended)
-            events.append(Told(ended))
-    return events
-
-
 def test_how_many_were_stopped_is_among_the_decisions() -> None:
     optimizer = with_incumbent("flash")
     begin(optimizer, 90.0)
@@ -413,13 +378,6 @@ def test_one_fold_is_no_race() -> None:
         raced(objective=Objective(n_folds=1))
 
 
-def test_going_on_with_what_was_never_begun_is_named() -> None:
-    optimizer = with_incumbent()
-    query = make_optimizer("random", mixed_space(), 5, FOLDS).ask(Budget())
-    with pytest.raises(ValueError, match="trial 1 goes on with a configuration"):
-        optimizer.restore(1, query, None)
-
-
 def test_a_stretch_that_the_race_does_not_have_is_named() -> None:
     query = make_optimizer("random", mixed_space(), 5, FOLDS).ask(Budget())
     with pytest.raises(ValueError, match=r"trial 0 is of 2 folds and a share of 0\.5 of the rows"):
@@ -427,8 +385,6 @@ def test_a_stretch_that_the_race_does_not_have_is_named() -> None:
 
 
 INCUMBENT = Evaluation(20.0, (16.0, 20.0, 24.0))
-
-
 ANY = Query(default_configuration(finite_space(), ("one",)))
 
 
@@ -442,8 +398,6 @@ def history_of(*losses: tuple[float, ...]) -> History:
 
 
 THREE = history_of((16.0, 21.0, 26.0), (19.0, 23.0, 27.0), (20.0, 22.0, 24.0))
-
-
 """Differences 0 1 2, 3 3 3 and 4 2 0: variances 1, 0 and 4."""
 
 
@@ -588,8 +542,6 @@ def test_a_failure_that_says_no_steps_keeps_those_of_the_first_fold() -> None:
 
 
 SPACE = mixed_space()
-
-
 FOLD, WHOLE = Stretch(folds=1), Stretch()
 
 

@@ -1,18 +1,14 @@
 """A race on many rows: each configuration is looked at on a part of them first."""
 
-import json
 from dataclasses import replace
 from functools import partial
 
 import pytest
-from flash_worlds import counted_space
 from worlds import finite_space, mixed_space
 
 from prefect_tune.optimizers import (
-    Asked,
     Budget,
     Evaluation,
-    Event,
     Failure,
     FailureKind,
     Objective,
@@ -20,17 +16,11 @@ from prefect_tune.optimizers import (
     Racing,
     SpaceExhausted,
     StepCost,
-    Told,
     make_optimizer,
-    replay,
 )
 
 MANY = Objective(chance=50.0, n_rows=80_000, n_folds=3)
-
-
 LOOK = 1 / 8
-
-
 GATHERED = 8
 
 
@@ -227,32 +217,3 @@ def test_of_a_hold_out_part_three_go_on_before_any_is_behind() -> None:
         tell(optimizer, 10.0 if n == 3 else 50.0)
     assert ask(optimizer).subset == LOOK
     assert not [t for t in optimizer.inner.history.pending if t.number < GATHERED]
-
-
-@pytest.mark.parametrize("method", ["flash", "smac", "tpe", "admm", "random"])
-@pytest.mark.parametrize("n", [3, 9, 12, 25])
-def test_replay_of_three_stretches_equals_never_having_stopped(method, n) -> None:
-    space = counted_space((3, 3))
-    unbroken = raced(method, space=space)
-    events = drive(unbroken, n)
-    stored = [type(e).from_json(json.loads(json.dumps(e.to_json())), space) for e in events]
-    resumed = raced(method, space=space)
-    replay(resumed, stored, unbroken.memo)
-    assert resumed.decisions == unbroken.decisions
-    assert [t.state for t in resumed.inner.history] == [t.state for t in unbroken.inner.history]
-    assert drive(resumed, 6) == drive(unbroken, 6)
-
-
-def drive(optimizer: Racing, n: int) -> list[Event]:
-    """Ask n times, and tell the trial that was asked for two asks before."""
-    events: list[Event] = []
-    for _ in range(n):
-        number = len(optimizer.history)
-        query = ask(optimizer)
-        events.append(Asked(number, query, Budget()))
-        if number >= 2:
-            query = optimizer.history[number - 2].query
-            level = 20.0 + sum(map(ord, query.configuration.canonical)) % 37
-            losses = (level, level + 1, level + 2)[: query.folds]
-            events.append(Told(tell(optimizer, *losses, number=number - 2)))
-    return events

@@ -20,7 +20,6 @@ from prefect_tune.optimizers import (
     History,
     Objective,
     Query,
-    StepCost,
     Trial,
     TrialState,
 )
@@ -37,44 +36,12 @@ def query(seed: int, **fidelity) -> Query:
     return Query(sample_configuration(SPACE, np.random.default_rng(seed)), **fidelity)
 
 
-def test_a_trial_survives_json_in_every_state() -> None:
-    full = Evaluation(
-        1.5,
-        (1.0, 2.0),
-        3.0,
-        4.0,
-        steps=(StepCost("scale", 0, 0.5, 0.1, hit=True, key="abc"),),
-        constraints={"latency_us": 7.0},
-        curve=(3.0, 2.0),
-        fold_curves=((4.0, 2.0), (2.0, 2.0)),
-        best_epoch=2,
-        resumed_from=1,
-        predictions=("abc", "def"),
-    )
-    waiting = Trial(3, query(0))
-    for trial in (
-        waiting,
-        waiting.started(),
-        waiting.started().completed(full),
-        waiting.started().failed(
-            Failure(FailureKind.ERROR, "why", "where", "scale", 1, 0.5, full.steps)
-        ),
-        Trial(4, query(0, epochs=2)).started().stopped(full),
-    ):
-        assert Trial.from_json(json.loads(json.dumps(trial.to_json())), SPACE) == trial
-
-
 def test_deaths_are_counted_by_themselves_until_a_user_tries_again() -> None:
     trial = Trial(0, query(0)).started().waiting().started().died()
     assert (trial.attempts, trial.deaths, trial.state) == (2, 1, TrialState.WAITING)
     failed = trial.started().died().failed(Failure(FailureKind.CRASHED, "it died"))
     assert Trial.from_json(failed.to_json(), SPACE) == failed
     assert (failed.deaths, failed.retried().deaths) == (2, 0)
-
-
-def test_attempts_count_the_starts() -> None:
-    trial = Trial(0, query(0)).started().waiting().started()
-    assert (trial.attempts, trial.state) == (2, TrialState.RUNNING)
 
 
 @pytest.mark.parametrize(
@@ -178,8 +145,6 @@ def test_what_was_asked_for_is_pending_until_it_is_told() -> None:
 
 
 LIMIT = Constraint("latency_us", 10.0)
-
-
 CHANGES = st.tuples(
     st.integers(0, 9),
     st.sampled_from(["asked", "failed", "stopped", "complete", "slow"]),
@@ -266,8 +231,6 @@ def test_a_bound_is_a_number_and_not_negative(bound) -> None:
 
 
 PATH = ("unit", "svm")
-
-
 QUERY = Query(default_configuration(mixed_space(), PATH))
 
 

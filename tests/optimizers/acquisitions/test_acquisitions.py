@@ -28,7 +28,6 @@ DEVIATION = np.array([0.5, 0.1, 0.9, 0.3, 0.4, 1e-6, 0.2])
 BEST = -0.25
 NORMALS = np.random.default_rng(0).normal(size=(200_000, 1))
 DRAWS = MEAN + DEVIATION * NORMALS
-
 Rows = np.ndarray
 
 
@@ -67,7 +66,7 @@ def information(rows: Rows) -> np.ndarray:
 def augmented(rows: Rows) -> np.ndarray:
     inputs = np.random.default_rng(0).random((12, 2))
     theta = np.log([1.0, 0.4, 0.7, 0.01])
-    process = GaussianProcess.given(Constant() * Matern52(range(2)), theta, inputs, inputs[:, 0])
+    process = GaussianProcess.given(Constant() * Matern52(range(2)), theta, inputs, inputs[:, :1])
     at = np.random.default_rng(1).random((len(MEAN), 2))[rows]
     return AugmentedImprovement(process, 0.2).score(at, np.zeros(len(rows)))
 

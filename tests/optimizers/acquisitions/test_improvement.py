@@ -125,8 +125,6 @@ def test_it_agrees_with_many_digits(v: float, deviation: float, best: float) -> 
 
 
 NORMALS = sobol_normals(256, 8, np.random.default_rng(0))
-
-
 MANY = sobol_normals(8192, 8, np.random.default_rng(0))
 
 

@@ -60,15 +60,6 @@ def test_probabilities_are_those_of_plain_draws(seed: int) -> None:
     assert (np.abs(minimiser(mean, V, draws).probabilities - p) < 5 * error).all()
 
 
-def test_a_point_that_is_there_twice_shares_its_probability() -> None:
-    """V is singular: the second point and the third are one."""
-    V = np.array([[1.0, 0.2, 0.2], [0.2, 0.5, 0.5], [0.2, 0.5, 0.5]])
-    twice = minimiser(np.zeros(3), V, 20_000)
-    once = minimiser(np.zeros(2), V[:2, :2], 20_000)
-    pair = twice.probabilities[1:].sum()
-    assert pair == pytest.approx(once.probabilities[1], abs=5 * np.sqrt(0.5 / 20_000))
-
-
 @pytest.mark.parametrize("scale", [1e-12, 1.0, 1e6])
 def test_the_unit_of_the_loss_does_not_count(scale: float) -> None:
     mean, V = posterior(6, 2)
@@ -170,8 +161,6 @@ def phi(s: np.ndarray) -> np.ndarray:
 
 
 SIZES = np.linspace(0, 1, 5)
-
-
 BASIS = phi(SIZES)
 
 
@@ -250,46 +239,6 @@ def test_of_two_representers_it_is_the_closed_form(
     gain = information_gain(minimiser, latents, np.ones((1, 1)), noise)[0, 0]
     assert gain == pytest.approx(by_closed_form, abs=3e-3 * rho**2)
     assert gain <= by_quadrature + 1e-3
-
-
-def by_nested_draws(
-    minimiser: Minimiser, xi: np.ndarray, latents: Latents, basis: np.ndarray, noise: np.ndarray
-) -> np.ndarray:
-    """The gain with each of some outcomes imagined, and the winners counted again.
-
-    Draws are moved to where an outcome puts them; xi are the normals of what they do not tell of y.
-    """
-    L, U = minimiser.factor, minimiser.normals
-    F = minimiser.mean[:, None] + L @ U
-    outcomes = norm.ppf((np.arange(31) + 0.5) / 31)
-    outcomes /= outcomes.std()
-    gain = np.empty((len(latents.mean), len(basis)))
-    for c, m in np.ndindex(*gain.shape):
-        f = basis[m]
-        beta, variance = f @ latents.cross[c], f @ latents.covariance[c] @ f + noise[m]
-        a, b = np.linalg.solve(L, beta) / np.sqrt(variance), beta / np.sqrt(variance)
-        assert a @ a <= 1
-        eta = a @ U + np.sqrt(1 - a @ a) * xi
-        later = 0.0
-        for omega in outcomes:
-            p = np.bincount((F + b[:, None] * (omega - eta)).argmin(axis=0)) / U.shape[1]
-            later -= xlogy(p, p).sum() / len(outcomes)
-        gain[c, m] = minimiser.entropy - later
-    return gain
-
-
-@pytest.mark.parametrize("seed", [0, 1])
-def test_it_agrees_with_nested_monte_carlo(seed: int) -> None:
-    minimiser, latents = belief(8, 6, seed)
-    *U, xi = whitened_normals(9, 40_000, np.random.default_rng(2))
-    V = minimiser.factor @ minimiser.factor.T
-    minimiser = Minimiser.of(minimiser.mean, V, np.array(U))
-    few, noise = BASIS[[0, 3]], np.array([0.5, 1.0])
-    found = information_gain(minimiser, latents, few, noise)
-    nested = by_nested_draws(minimiser, xi, latents, few, noise)
-    assert nested.max() > 0.05
-    assert np.sqrt(((found - nested) ** 2).mean()) < 0.003
-    assert np.corrcoef(found.ravel(), nested.ravel())[0, 1] > 0.995
 
 
 def by_loops(

@@ -191,8 +191,6 @@ KNOWN = Objective(
     epochs=81,
     iterative=frozenset({"svm"}),
 )
-
-
 FEW = {"n_rows": 600, "n_rarest": 250}
 
 

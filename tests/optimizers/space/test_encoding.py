@@ -24,8 +24,6 @@ from prefect_tune.optimizers.space.unit_interval import Grid, from_unit, grid_of
 from prefect_tune.tasks.catalogue.spaces import space_named
 
 SPACE = mixed_space()
-
-
 ENCODING = Encoding(SPACE)
 
 

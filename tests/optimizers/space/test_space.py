@@ -1,6 +1,5 @@
 """Spaces, their paths, and configurations in them."""
 
-import json
 from collections import Counter
 from itertools import product
 
@@ -146,8 +145,6 @@ def test_what_may_not_follow_is_told_by_the_order_that_runs() -> None:
 
 
 IGNORING = ignoring_space()
-
-
 NONE, MADE = Algorithm(id="none"), Algorithm(id="made", estimator="x.Made")
 
 
@@ -263,26 +260,6 @@ def test_a_configuration_of_a_user_becomes_canonical() -> None:
     assert Configuration.from_json(read.to_json(), IGNORING) == read
 
 
-def test_all_that_is_new_is_found_although_paths_are_equal() -> None:
-    space = Space(
-        "finite",
-        (
-            Step("a", (NONE, MADE)),
-            Step(
-                "model",
-                (
-                    Algorithm(id="m", estimator="x.M", ignores=("a",)),
-                    Algorithm(id="n", estimator="x.N"),
-                ),
-            ),
-        ),
-    )
-    rng, asked = np.random.default_rng(0), set[Configuration]()
-    for _ in range(3):
-        asked.add(new_configuration(space, asked, rng))
-    assert {c.path for c in asked} == {("none", "m"), ("none", "n"), ("made", "n")}
-
-
 def test_a_part_keeps_what_does_nothing_of_what_is_ignored() -> None:
     kept = {"impute": ["mean"], "scale": ["unit"], "select": ["some"], "model": ["tree", "svm"]}
     part = IGNORING.restricted_to(kept)
@@ -335,14 +312,6 @@ SPACE = mixed_space()
 
 def drawn(seed: int) -> Configuration:
     return sample_configuration(SPACE, np.random.default_rng(seed))
-
-
-@given(st.integers(0, 10_000))
-def test_a_drawn_configuration_survives_json(seed) -> None:
-    configuration = drawn(seed)
-    document = json.loads(configuration.canonical)
-    assert Configuration.from_json(document, SPACE) == configuration
-    assert hash(Configuration.from_json(document, SPACE)) == hash(configuration)
 
 
 @pytest.mark.parametrize(

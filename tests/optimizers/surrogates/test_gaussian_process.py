@@ -1,5 +1,7 @@
 """Gaussian processes: fits, predictions, several targets, falling noise, and curves over sizes."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from ConfigSpace import Categorical, ConfigurationSpace
@@ -9,7 +11,6 @@ from scipy.optimize import approx_fprime
 from worlds import mixed_space
 
 from prefect_tune.optimizers import Algorithm, Configuration, Space, Step
-from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
 from prefect_tune.optimizers.acquisitions.gaussian_search import GaussianSearch
 from prefect_tune.optimizers.methods.fabolas.sizes import COST, FULL, LOG_LOSS, PAPER_LOSS, TASKS
 from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace
@@ -36,33 +37,6 @@ def data(n: int, d: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     X = rng.random((n, d))
     return X, np.sin(4 * X[:, 0]) + X[:, -1] ** 2 + 0.05 * rng.normal(size=n)
-
-
-def test_worked_posterior() -> None:
-    # ESMBO, test 5: l = 0.5, amplitude 1, noise 1e-4, targets standardised, mean 0.
-    X, y = np.array([[0.0], [0.4], [1.0]]), np.array([0.3, 0.1, 0.5])
-    kernel = scaled_matern(1)
-    theta = np.log([1.0, 0.5, 1e-4])
-    standardised = (y - y.mean()) / y.std()
-    process = GaussianProcess.given(kernel, theta, X, standardised, mean=0.0)
-    mean, deviation = process.predict(np.array([[0.6]]))
-    mean, deviation = y.mean() + y.std() * mean, y.std() * deviation
-    assert mean[0] == pytest.approx(0.184348, abs=1e-6)
-    assert deviation[0] == pytest.approx(0.052914, abs=1e-6)
-    improvement = np.exp(log_expected_improvement(mean, deviation, 0.1))
-    assert improvement[0] == pytest.approx(0.001247, abs=1e-6)
-    flat = Constant(Parameter("variance", 0.0, -3.0, 3.0)) * Matern52(
-        [0], parameters=[Parameter("l", 0.0, -3.0, 3.0)]
-    )
-    value, _ = log_posterior(
-        flat,
-        theta,
-        X,
-        standardised[:, None],
-        noise=ConstantNoise(Parameter("noise", -5.0, -20.0, 0.0)),
-        has_constant=False,
-    )
-    assert -value - 1.5 * np.log(2 * np.pi) == pytest.approx(3.181379, abs=1e-6)
 
 
 def test_one_of_several_targets_is_a_process_of_its_own() -> None:
@@ -102,34 +76,6 @@ def test_it_agrees_with_scikit_learn_for_given_hyperparameters() -> None:
     mean, deviation = ours.predict(new)
     assert mean == pytest.approx(expected_mean, abs=1e-10)
     assert deviation == pytest.approx(expected_deviation, abs=1e-9)
-
-
-@pytest.mark.parametrize("has_constant", [True, False])
-@pytest.mark.parametrize("n_targets", [1, 3])
-def test_the_gradient_of_the_posterior_agrees_with_differences(
-    *, has_constant: bool, n_targets: int
-) -> None:
-    X, _ = data(15, 3)
-    Z = np.random.default_rng(4).normal(size=(15, n_targets))
-    kernel = scaled_matern(3)
-
-    def value(theta: np.ndarray) -> float:
-        return log_posterior(kernel, theta, X, Z, has_constant=has_constant)[0]
-
-    for seed in range(3):
-        theta = np.random.default_rng(seed).normal(-1, 0.7, 5)
-        _, gradient = log_posterior(kernel, theta, X, Z, has_constant=has_constant)
-        assert gradient == pytest.approx(approx_fprime(theta, value, 1e-6), rel=2e-4, abs=2e-4)
-
-
-def test_a_constant_mean_is_that_of_generalised_least_squares() -> None:
-    X, y = data(12, 2)
-    process = GaussianProcess.given(scaled_matern(2), np.log([1.0, 0.5, 0.5, 0.01]), X, y + 100)
-    K = process.kernel.covariance(process.theta[:-1], X, X) + 0.01 * np.eye(12)
-    z, ones = (y - y.mean()) / y.std(), np.ones(12)
-    m = ones @ np.linalg.solve(K, z) / (ones @ np.linalg.solve(K, ones))
-    far = np.array([[50.0, 50.0]])
-    assert process.predict(far)[0][0] == pytest.approx(100 + y.mean() + m * y.std())
 
 
 def test_a_given_mean_is_what_is_far_away() -> None:
@@ -173,50 +119,15 @@ def test_imagining_keeps_the_mean_and_takes_the_deviation_away() -> None:
     assert imagined.predict(pending)[1] == pytest.approx(told.predict(pending)[1])
 
 
-class Fidelity(Kernel):
-    """(1 - s)^2 (1 - s')^2 over the last column, as a kernel of fidelities would be."""
-
-    parameters = ()
-
-    def covariance(self, theta, a, b):  # noqa: ARG002 - it has no parameters
-        return np.outer((1 - a[:, -1]) ** 2, (1 - b[:, -1]) ** 2)
-
-    def variance(self, theta, inputs):  # noqa: ARG002 - it has no parameters
-        return (1 - inputs[:, -1]) ** 4
-
-    def variance_gradient(self, theta, inputs):  # noqa: ARG002 - it has no parameters
-        gradient = np.zeros_like(inputs)
-        gradient[:, -1] = -4 * (1 - inputs[:, -1]) ** 3
-        return gradient
-
-    def pullback(self, theta, inputs):
-        return self.covariance(theta, inputs, inputs), lambda _: np.zeros(0)
-
-    def input_pullback(self, theta, a, b):
-        def pull(weights):
-            slope = np.zeros_like(a)
-            slope[:, -1] = -2 * (1 - a[:, -1]) * (weights @ (1 - b[:, -1]) ** 2)
-            return slope
-
-        return self.covariance(theta, a, b), pull
-
-
 @pytest.mark.parametrize(
-    ("kernel", "values"),
-    [
-        (scaled_matern(3), [1.5, 0.3, 0.8, 0.5, 0.02]),
-        (scaled_matern(3) * Fidelity(), [1.5, 0.3, 0.8, 0.5, 0.02]),
-        (
-            scaled_matern(3) + scaled_matern(3) * Fidelity(),
-            [1.5, 0.3, 0.8, 0.5, 2.0, 0.4, 0.6, 0.9, 0.02],
-        ),
-    ],
+    "kernel",
+    [scaled_matern(3), FidelityKernel(Matern52([0, 1]), 2, LOG_LOSS)],
+    ids=["plain", "sizes"],
 )
-def test_gradients_of_predictions_agree_with_differences(
-    kernel: Kernel, values: list[float]
-) -> None:
+def test_gradients_of_predictions_agree_with_differences(kernel: Kernel) -> None:
     X, y = data(15, 3)
-    process = GaussianProcess.given(kernel, np.log(values), X, np.column_stack([y, y**2]))
+    theta = np.append(np.linspace(-0.9, 0.4, len(kernel.parameters)), np.log(0.02))
+    process = GaussianProcess.given(kernel, theta, X, np.column_stack([y, y**2]))
     at = np.array([[0.3, 0.6, 0.2], [0.9, 0.1, 0.5]])
     mean, deviation, mean_gradient, deviation_gradient = process.predict_with_gradient(at)
     expected_mean, expected_deviation = process.predict(at)
@@ -255,19 +166,18 @@ def test_constant_targets_leave_theta_at_its_start_and_predict_the_constant(leve
 def test_what_is_not_finite_is_refused_by_its_row(bad: float) -> None:
     X, y = data(6, 2)
     y[3] = bad
-    with pytest.raises(ValueError, match=r"targets hold .* in row 3"):
+    with pytest.raises(ValueError, match="row 3"):
         GaussianProcess.fit(scaled_matern(2), X, y, rng=np.random.default_rng(0))
     X[2, 1] = bad
-    with pytest.raises(ValueError, match=r"inputs hold .* in row 2"):
+    with pytest.raises(ValueError, match="row 2"):
         GaussianProcess.given(scaled_matern(2), np.zeros(4), X, y)
 
 
 def test_shapes_that_do_not_agree_are_refused() -> None:
     X, y = data(6, 2)
-    with pytest.raises(ValueError, match=r"got \(6, 2\) and \(5,\)"):
-        GaussianProcess.given(scaled_matern(2), np.zeros(4), X, y[:5])
-    with pytest.raises(ValueError, match="got 3 values"):
-        GaussianProcess.given(scaled_matern(2), np.zeros(3), X, y)
+    for theta, targets in ((np.zeros(4), y[:5]), (np.zeros(3), y)):
+        with pytest.raises(ValueError, match="got"):
+            GaussianProcess.given(scaled_matern(2), theta, X, targets)
 
 
 def test_of_several_starts_the_likeliest_end_is_kept() -> None:
@@ -290,8 +200,6 @@ def test_of_several_starts_the_likeliest_end_is_kept() -> None:
 
 
 PAPER_THETA = np.append(np.log([0.4, 0.8, 0.9]), [-0.3, np.log(0.5), np.log(0.01), -80.0])
-
-
 """Fabolas sheet, T2 to T4; the noise does not fall."""
 
 
@@ -357,17 +265,6 @@ def test_joint_moments_are_those_predicted_and_those_of_samples(mean: float | No
     assert np.cov(drawn.T) == pytest.approx(spread, abs=0.04 * float(np.diag(spread).max()))
 
 
-def test_covariances_between_other_rows_are_blocks_of_the_joint_one() -> None:
-    X, y = data(8, 2)
-    process = GaussianProcess.given(scaled_matern(2), np.log([1.0, 0.3, 0.5, 0.01]), X, y)
-    new = np.random.default_rng(3).random((5, 2))
-    _, together = process.joint(new)
-    assert process.covariance(new[:2], new[2:]) == pytest.approx(together[:2, 2:], abs=1e-12)
-    half = process.half(new)
-    prior = process.kernel.covariance(process.kernel_theta, new, new)
-    assert prior - half.T @ half == pytest.approx(together, abs=1e-12)
-
-
 def test_targets_are_divided_by_the_scale_that_is_given() -> None:
     X, y = data(8, 2)
     theta = np.log([1.0, 0.3, 0.5, 0.01])
@@ -376,24 +273,9 @@ def test_targets_are_divided_by_the_scale_that_is_given() -> None:
     assert process.standardised[:, 0] == pytest.approx(4 * y - 0.2)
     again = process.appended(X[:1], 40 * y[:1])
     assert again.standardised[-1] == pytest.approx(4 * y[0] - 0.2)
-    flat = GaussianProcess.given(scaled_matern(2), theta, X, np.full(8, 5.0), mean=0.0, scale=2.0)
-    assert flat.standardised[:, 0].tolist() == [2.5] * 8
-    fitted = GaussianProcess.fit(
-        scaled_matern(2), X, y, rng=np.random.default_rng(0), mean=0.0, scale=3.0
-    )
-    assert fitted.scale.tolist() == [3.0]
-    assert fitted.standardised[:, 0] == pytest.approx(y / 3)
-
-
-def test_theta_holds_the_parameters_of_the_kernel_and_of_the_noise() -> None:
-    X, y = np.random.default_rng(0).random((5, 3)), np.arange(5.0)
-    with pytest.raises(ValueError, match="5 parameters of the kernel and 2 of the noise; got 6"):
-        over_sizes(PAPER_THETA[:-1], X, y)
 
 
 BASES = {"one": FULL, "two": PAPER_LOSS, "cost": COST, "three": LOG_LOSS, "tasks": TASKS}
-
-
 NOISES: dict[str, Noise] = {"constant": ConstantNoise(), "falling": FallingNoise(2)}
 
 
@@ -414,38 +296,30 @@ def some_theta(kernel: FidelityKernel, noise: Noise, seed: int) -> np.ndarray:
     return np.array([np.clip(rng.normal(-1, 0.6), p.lower, p.upper) for p in parameters])
 
 
-@pytest.mark.parametrize("noise", NOISES)
-@pytest.mark.parametrize("basis", BASES)
-def test_the_gradient_agrees_with_central_differences(basis: str, noise: str) -> None:
-    """Fabolas sheet, T10."""
-    kernel, around = kernel_of(BASES[basis]), NOISES[noise]
-    inputs, targets = data_over_sizes()
-    theta = some_theta(kernel, around, 1)
-
-    def value(at: np.ndarray) -> float:
-        return log_posterior(kernel, at, inputs, targets, noise=around, has_constant=False)[0]
-
-    _, gradient = log_posterior(kernel, theta, inputs, targets, noise=around, has_constant=False)
-    steps = 1e-5 * np.eye(len(theta))
-    expected = [(value(theta + e) - value(theta - e)) / 2e-5 for e in steps]
-    assert gradient == pytest.approx(expected, rel=1e-7, abs=1e-7)
-
-
 @pytest.mark.parametrize("has_constant", [True, False])
 @pytest.mark.parametrize("t", [1, 3])
 @pytest.mark.parametrize("noise", NOISES)
-def test_the_value_alone_is_the_value(noise: str, t: int, *, has_constant: bool) -> None:
-    kernel, around = kernel_of(LOG_LOSS), NOISES[noise]
+@pytest.mark.parametrize("basis", BASES)
+def test_the_gradient_agrees_with_central_differences_and_the_value_alone_is_the_value(
+    basis: str, noise: str, t: int, *, has_constant: bool
+) -> None:
+    """Fabolas sheet, T10."""
+    kernel, around = kernel_of(BASES[basis]), NOISES[noise]
     inputs, targets = data_over_sizes(t=t)
-    for seed in range(3):
-        theta = some_theta(kernel, around, seed)
-        both, _ = log_posterior(
-            kernel, theta, inputs, targets, noise=around, has_constant=has_constant
+    theta = some_theta(kernel, around, 1)
+
+    def value(at: np.ndarray) -> float:
+        return log_posterior_value(
+            kernel, at, inputs, targets, noise=around, has_constant=has_constant
         )
-        alone = log_posterior_value(
-            kernel, theta, inputs, targets, noise=around, has_constant=has_constant
-        )
-        assert alone == pytest.approx(both, rel=1e-10)
+
+    both, gradient = log_posterior(
+        kernel, theta, inputs, targets, noise=around, has_constant=has_constant
+    )
+    assert value(theta) == pytest.approx(both, rel=1e-10)
+    steps = 1e-5 * np.eye(len(theta))
+    expected = [(value(theta + e) - value(theta - e)) / 2e-5 for e in steps]
+    assert gradient == pytest.approx(expected, rel=1e-6, abs=1e-6)
 
 
 @pytest.mark.parametrize("end", ["lower", "upper"])
@@ -465,19 +339,6 @@ def test_there_is_no_density_outside_of_the_bounds(end: str) -> None:
             )
             assert np.isfinite(value) == is_inside
             assert is_inside or value == -np.inf
-
-
-def test_worked_likelihood() -> None:
-    """Fabolas sheet, T4; the priors are taken off."""
-    kernel, noise = kernel_of(PAPER_LOSS), FallingNoise(2)
-    theta = np.append(np.log([0.4, 0.8, 0.9]), [-0.3, np.log(0.5), np.log(0.01), -80.0])
-    inputs, targets = np.array([[0.2, 0.5, 0.2], [0.5, 0.1, 0.7]]), np.array([[1.0], [-1.0]])
-    value, _ = log_posterior(kernel, theta, inputs, targets, noise=noise, has_constant=False)
-    priors = [p.prior for p in (*kernel.parameters, *noise.parameters) if p.prior]
-    assert len(priors) == len(theta)
-    steps = [(x - mean) / deviation for x, (mean, deviation) in zip(theta, priors, strict=True)]
-    likelihood = value + 0.5 * np.square(steps).sum()
-    assert likelihood == pytest.approx(-4.4267209214, abs=1e-9)
 
 
 def test_parameters_without_a_prior_have_a_flat_one() -> None:
@@ -537,23 +398,21 @@ def test_a_process_without_a_fidelity_has_no_curves() -> None:
     plain = GaussianProcess.given(
         Matern52([0]), np.log([0.5, 0.01]), np.zeros((1, 1)), np.ones(1), mean=0.0
     )
-    with pytest.raises(TypeError, match="FidelityKernel; got Matern52"):
+    with pytest.raises(TypeError, match="Matern52"):
         latents_of(plain, np.zeros((1, 1)), np.zeros((1, 1)))
 
 
 @pytest.mark.parametrize(
-    ("shapes", "message"),
+    ("part", "shapes"),
     [
-        (((3,), (3, 2, 2), (3, 2, 5)), "the mean has shape"),
-        (((3, 2), (3, 2), (3, 2, 5)), "the covariance has shape"),
-        (((3, 2), (3, 2, 2), (3, 5)), "the cross-covariance has shape"),
-        (((3, 2), (3, 2, 2), (2, 3, 5)), "the cross-covariance has shape"),
+        ("mean", ((3,), (3, 2, 2), (3, 2, 5))),
+        ("covariance", ((3, 2), (3, 2), (3, 2, 5))),
+        ("cross-covariance", ((3, 2), (3, 2, 2), (3, 5))),
+        ("cross-covariance", ((3, 2), (3, 2, 2), (2, 3, 5))),
     ],
 )
-def test_shapes_that_do_not_fit_are_refused(
-    shapes: tuple[tuple[int, ...], ...], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_shapes_that_do_not_fit_are_refused(part: str, shapes: tuple[Any, ...]) -> None:
+    with pytest.raises(ValueError, match=f"the {part}"):
         Latents(*(np.zeros(shape) for shape in shapes))
 
 

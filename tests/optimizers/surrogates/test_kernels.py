@@ -334,8 +334,6 @@ def test_one_curve_alone_needs_no_kernel_within() -> None:
 
 
 THREE_ROWS = np.array([[0.3, 0.0], [0.9, 0.5], [0.3, 1.0]])
-
-
 THETA = np.log([0.01, 0.4])
 
 

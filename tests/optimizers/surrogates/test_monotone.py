@@ -240,13 +240,6 @@ def test_each_row_stands_at_each_time() -> None:
     assert rows.tolist() == [[1, 0.1, 2], [1, 1.0, 2], [3, 0.1, 4], [3, 1.0, 4]]
 
 
-def test_too_few_epochs_or_sites_are_refused() -> None:
-    with pytest.raises(ValueError, match="got 2 of 1"):
-        site_times(1)
-    with pytest.raises(ValueError, match="got 1 of 50"):
-        site_times(50, 1)
-
-
 @settings(max_examples=25)
 @given(seed=st.integers(0, 10_000), s=st.integers(1, 10))
 def test_with_the_needed_sites_no_mean_is_negative(seed: int, s: int) -> None:
@@ -419,12 +412,3 @@ def test_a_truth_seen_with_noise_is_milder() -> None:
 
 def test_no_truths_are_certain() -> None:
     assert propagate(np.zeros(0), np.zeros((0, 0))).log_probability == 0
-
-
-def test_bad_truths_are_named() -> None:
-    with pytest.raises(ValueError, match=r"\(s, s\) and s sites; got \(2,\), \(3, 3\) and 2"):
-        propagate(np.zeros(2), np.eye(3))
-    with pytest.raises(ValueError, match="finite mean and covariance"):
-        propagate(np.array([np.nan]), np.eye(1))
-    with pytest.raises(ValueError, match=r"shape \(s,\); got \(2,\) and \(3,\)"):
-        Sites(np.zeros(2), np.zeros(3))

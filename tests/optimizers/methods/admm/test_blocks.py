@@ -19,8 +19,6 @@ from prefect_tune.optimizers.paths import table as path_table
 from prefect_tune.optimizers.space.candidate_space import Candidates
 
 UNIT = Objective("share", "", 0.0, 1.0)
-
-
 POINTS = Objective("points", "", 0.0, 128.0)
 
 

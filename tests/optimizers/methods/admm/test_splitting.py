@@ -125,8 +125,6 @@ def test_rewards() -> None:
 
 
 K, KIND, X = "0", "1", "2"
-
-
 """Columns of the first algorithm as the state names them."""
 
 

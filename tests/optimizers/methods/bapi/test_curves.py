@@ -172,11 +172,7 @@ def test_what_violates_a_constraint_is_closed() -> None:
 
 
 OF_TIME = Decay()
-
-
 OF_TIME_THETA = np.log([0.5, 1.0, 1.0, 0.3])
-
-
 NOISE = 0.001
 
 
@@ -234,11 +230,7 @@ def test_the_cap_holds_while_curves_can_be_thinned(curves: list[tuple[int, float
 
 
 INPUTS = curve_inputs(mixed_nets(), Settings())
-
-
 KERNEL = CurveKernel(INPUTS.within, INPUTS.width, Decay())
-
-
 THETA = np.array([*(p.start for p in KERNEL.parameters), np.log(1e-3)])
 
 
@@ -257,8 +249,6 @@ def epochs(of: CurveObservations) -> list[int]:
 
 
 FIRST, SECOND = net(0.2, scale="none"), net(0.4, scale="unit")
-
-
 FALLING = [50.0 - epoch for epoch in range(10)]
 
 
@@ -318,14 +308,8 @@ def test_the_most_points_are_those_of_the_best_curves() -> None:
 
 
 KINDS: tuple[ScoreKind, ...] = ("log", "raw")
-
-
 PERCENT = Objective(n_held_out=500)
-
-
 UNBOUNDED = Objective(metric="rmse", unit="", lower=0.0, upper=inf)
-
-
 LOSSES = st.lists(st.floats(0, 100), min_size=1, max_size=20)
 
 

@@ -37,11 +37,7 @@ from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
 
 NORMALS = sobol_normals(256, 4 + MOST_PENDING, np.random.default_rng(0))
-
-
 LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
-
-
 NEW = [net(x, r) for x in (0.2, 0.4, 0.6, 0.8) for r in (0.2, 0.8)]
 
 
@@ -147,14 +143,8 @@ def test_overheads_are_part_of_the_seconds() -> None:
 
 
 FOUR_NORMALS = sobol_normals(256, 4, np.random.default_rng(0))
-
-
 W12 = np.array([0.90, 0.89, 0.88]), np.array([0.02, 0.03, 0.04])
-
-
 CORRELATION = np.array([[1, 0.8, 0], [0.8, 1, 0], [0, 0, 1]])
-
-
 COSTS = [4.0, 3.0, 6.0]
 
 
@@ -336,8 +326,6 @@ def test_where_nothing_can_improve_the_most_uncertain_is_planned() -> None:
 
 
 KINDS: tuple[CostKind, ...] = ("log_rate", "linear")
-
-
 LINE = PipelineInputs(CandidateSpace(cube()), "conditional")
 
 

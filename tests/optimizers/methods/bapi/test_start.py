@@ -210,8 +210,6 @@ def test_the_smaller_a_budget_the_smaller_its_start(
 
 
 W7 = 1 - (0.95 - 0.60 / (1 + np.arange(1, 51) / 5))
-
-
 """Losses of the sheet's curve."""
 
 

@@ -26,11 +26,7 @@ from prefect_tune.optimizers.methods.fabolas.rules import Rules
 from prefect_tune.optimizers.methods.fabolas.sizes import LOG_LOSS
 
 SURE = 0.1
-
-
 OUTCOMES = (0.0, 1.5, -1.2, 0.8, -0.6, 1.1, -1.4, 0.3, 1.3, -0.9)
-
-
 """Of full evaluations in the order of asking, with a spread of 1."""
 
 
@@ -203,8 +199,6 @@ def test_a_prediction_is_of_all_rows_and_of_the_function_without_its_noise() -> 
 
 
 TABLE = Path(rules.__file__)
-
-
 NAMES = {field.name for field in fields(Rules)}
 
 

@@ -221,11 +221,7 @@ def tiny(query: Query) -> Outcome:
 
 
 PERCENT = replace(ROWS, metric="error", unit="percent", lower=0.0)
-
-
 FEW_ROWS = replace(ROWS, n_rows=300)
-
-
 UNKNOWN_ROWS = replace(ROWS, n_rows=None, n_held_out=None)
 
 

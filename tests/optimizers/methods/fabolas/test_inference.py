@@ -14,26 +14,12 @@ from prefect_tune.optimizers.surrogates.noise import FallingNoise
 from prefect_tune.optimizers.surrogates.stationary import Matern52
 
 KERNEL = FidelityKernel(Matern52([0, 1]), 2, PAPER_LOSS)
-
-
 NOISE = FallingNoise(2)
-
-
 PARAMETERS = (*KERNEL.parameters, *NOISE.parameters)
-
-
 STARTS = [p.start for p in PARAMETERS]
-
-
 OTHER = [round(p.start + 0.1, 6) for p in PARAMETERS]
-
-
 KEY = str(EVERYTHING)
-
-
 MAP = Regression(KERNEL, NOISE)
-
-
 ENSEMBLE = Regression(KERNEL, NOISE, "ensemble", n_samples=5)
 
 
@@ -185,11 +171,7 @@ def test_a_process_with_fewer_draws_serves_all_of_them_and_one_without_is_left_o
 
 
 BOX = (Parameter("a", 0.5, 0.0, 1.0), Parameter("b", 0.0, -2.0, 5.0, (0.0, 1.0)))
-
-
 MEAN = np.array([1.0, -2.0])
-
-
 COVARIANCE = np.array([[1.0, 0.6], [0.6, 0.8]])
 
 

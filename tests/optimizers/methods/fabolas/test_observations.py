@@ -32,20 +32,10 @@ from prefect_tune.optimizers.methods.fabolas.sizes import (
 from prefect_tune.optimizers.trials.outcome import FailureKind
 
 SPACE = mixed_space()
-
-
 INPUTS = pipeline_inputs(SPACE)
-
-
 SIZES = Sizes(100, 6_400, (1 / 64, 1 / 16, 1 / 4, 1.0))
-
-
 ERROR = Objective(n_held_out=1000)
-
-
 AUROC = Objective("auroc", unit="", upper=1.0, n_held_out=1000)
-
-
 TREE, BAYES = ("none", "tree"), ("none", "bayes")
 
 

@@ -27,8 +27,6 @@ from prefect_tune.optimizers.methods.fabolas.turn import FabolasTurn, Proposal
 from prefect_tune.optimizers.space.candidate_space import Candidates
 
 LINE = pipeline_inputs(cube())
-
-
 FULL_SECONDS = 100.0
 
 
@@ -280,8 +278,6 @@ def test_what_failed_on_a_subset_does_not_come_back_to_its_size() -> None:
 
 
 LEVELS = np.array([0.25, 0.5, 0.75, 1.0])
-
-
 SMOOTH = {"lengthscale 0": log(0.3)}
 
 

@@ -355,27 +355,6 @@ def test_a_sub_space_holds_what_does_nothing_for_models_that_ignore_steps() -> N
     assert set(both) <= set(part.paths())
 
 
-def test_the_rank_is_that_of_the_paths_there_are() -> None:
-    table = PathTable(ignoring_space(), 0, {})
-    assert len(table) == 13
-    assert table.rank == np.linalg.matrix_rank(table.one_hot)
-    assert table.rank < sum(len(s.algorithms) for s in ignoring_space().searched) - 3
-    plain = [table.paths[i] for i in table.plain]
-    assert plain == [
-        ("none", "none", "none", "tree"),
-        ("mean", "none", "none", "bayes"),
-        ("mean", "none", "none", "svm"),
-    ]
-
-
-def test_a_model_whose_plain_path_cannot_run_is_seen_by_the_one_most_like_it() -> None:
-    space = SPACES["modern_healthcare"]
-    table = PathTable(space, 0, {})
-    plain = [table.paths[i] for i in table.plain]
-    assert [path[-1] for path in plain] == [a.id for a in space.steps[-1].algorithms]
-    assert plain[0][1:] == ("to_dense", "none", "none", "none", "hist_gradient_boosting")
-
-
 CHOICE = {"algorithm": "count", "hyperparameters": {"weight": "none"}}
 
 

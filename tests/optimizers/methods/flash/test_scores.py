@@ -23,11 +23,7 @@ from prefect_tune.optimizers.surrogates.path_linear import PathLinear
 from prefect_tune.optimizers.trials.outcome import FailureKind
 
 SEEN = [5, 0, 1, 2]
-
-
 LOSSES = [30.0, 22.0, 18.0, 26.0]
-
-
 SECONDS = [20.0, 5.0, 60.0, 8.0]
 
 
@@ -169,8 +165,6 @@ def test_the_ridge_is_that_of_the_option() -> None:
 
 
 SPACE = counted_space((3, 3))
-
-
 DESIGN = [0, 4, 8, 1, 2, 3, 5, 6, 7]
 
 
@@ -282,8 +276,6 @@ def test_of_a_small_share_two_are_kept_all_the_same() -> None:
 
 
 TWO_BY_TWO = counted_space((2, 2))
-
-
 STEP_SECONDS = {"step0.a0": 1e4, "step0.a1": 8.0, "step1.a0": 0.01, "step1.a1": 2.0}
 
 
