@@ -109,15 +109,15 @@ def test_what_is_restored_is_not_drawn_again() -> None:
             optimizer.tell(told(number, query, 1.0))
     assert resumed.n_observed == unbroken.n_observed == 3
     assert resumed.ask(Budget()) == unbroken.ask(Budget())
-    with pytest.raises(ValueError, match="ask for trial 7 where 4 comes next"):
+    with pytest.raises(ValueError, match="trial 7"):
         resumed.restore(7, query, None)
 
 
 def test_options_are_those_that_the_method_declares() -> None:
     assert make(skipped=2).options == DrawOptions(2)
-    with pytest.raises(UnknownName, match=r"option of method 'draw': 'skiped'.*'skipped'"):
+    with pytest.raises(UnknownName, match="'skipped'"):
         make(skiped=2)
-    with pytest.raises(ValueError, match="skipped is at least 0"):
+    with pytest.raises(ValueError, match="skipped"):
         make(skipped=-1)
 
 
@@ -147,17 +147,17 @@ def test_all_folds_and_epochs_are_none_in_what_is_asked_for(objective, folds, ep
     ("objective", "asked"), [(Objective(n_folds=1), "2 folds"), (Objective(epochs=4), "5 epochs")]
 )
 def test_more_folds_or_epochs_than_there_are_is_a_fault_of_the_method(objective, asked) -> None:
-    with pytest.raises(RuntimeError, match=f"method 'draw' asks for {asked} where a full"):
+    with pytest.raises(RuntimeError, match=asked):
         First(counted_space((2, 2)), 0, objective).ask(Budget())
 
 
 @pytest.mark.parametrize(
     ("ended", "message"),
     [
-        (lambda query, _: told(5, query, 1.0), "trial 5 was never asked for; .* 0 to 1"),
-        (lambda query, _: told(0, query, float("nan")), "trial 0 has loss nan; tell it as failed"),
-        (lambda query, _: Trial(0, query).started(), "trial 0 is running"),
-        (lambda _, other: told(0, other, 1.0), "trial 0 was asked for with another query"),
+        (lambda query, _: told(5, query, 1.0), "trial 5"),
+        (lambda query, _: told(0, query, float("nan")), "loss nan"),
+        (lambda query, _: Trial(0, query).started(), "running"),
+        (lambda _, other: told(0, other, 1.0), "another query"),
     ],
 )
 def test_what_cannot_have_happened_is_not_told(ended, message) -> None:
@@ -172,22 +172,22 @@ def test_what_cannot_have_happened_is_not_told(ended, message) -> None:
 def test_a_trial_is_told_once_for_each_time_it_is_run() -> None:
     optimizer = make()
     query = optimizer.ask(Budget())
-    with pytest.raises(ValueError, match="trial 0 has not failed"):
+    with pytest.raises(ValueError, match="not failed"):
         optimizer.retry(0)
     optimizer.tell(told(0, query, None))
-    with pytest.raises(ValueError, match="trial 0 was told before"):
+    with pytest.raises(ValueError, match="told before"):
         optimizer.tell(told(0, query, 1.0))
     optimizer.retry(0)
     optimizer.tell(told(0, query, 1.0))
     assert optimizer.history.incumbent == optimizer.history[0]
-    with pytest.raises(ValueError, match="trial 1 has not failed"):
+    with pytest.raises(ValueError, match="trial 1"):
         optimizer.retry(1)
 
 
 def test_quantities_may_be_measured_after_a_trial_was_told() -> None:
     optimizer = make(objective=replace(Objective(), constraints=(Constraint("size", 5.0),)))
     query = optimizer.ask(Budget())
-    with pytest.raises(ValueError, match="trial 0 has no loss"):
+    with pytest.raises(ValueError, match="no loss"):
         optimizer.measure(0, {"size": 3.0})
     optimizer.tell(Trial(0, query).started().completed(evaluation(1.0)))
     assert optimizer.history.incumbent is None  # nothing says that it is small enough
@@ -225,7 +225,7 @@ def test_not_yet_is_no_ask() -> None:
 def test_a_method_that_waits_with_nothing_pending_is_named() -> None:
     optimizer = waits()
     optimizer.may_wait_alone = True
-    with pytest.raises(RuntimeError, match="'draw' waits though no trial is pending"):
+    with pytest.raises(RuntimeError, match="'draw' waits"):
         optimizer.ask(Budget())
 
 
@@ -338,14 +338,14 @@ def test_a_study_is_resumed_with_what_it_began_with(method) -> None:
 
 @pytest.mark.parametrize("method", PARTS)
 def test_a_method_that_chooses_how_much_to_run_says_that_it_takes_none(method) -> None:
-    with pytest.raises(ValueError, match=f"'{method}' cannot begin with known configurations"):
+    with pytest.raises(ValueError, match=f"'{method}'"):
         made(method).begin_with(known())
 
 
 def test_it_is_too_late_once_something_was_asked_for() -> None:
     optimizer = made("random")
     optimizer.ask(Budget())
-    with pytest.raises(ValueError, match="1 trials were asked for already"):
+    with pytest.raises(ValueError, match="already"):
         optimizer.begin_with(known())
 
 
@@ -381,7 +381,7 @@ def test_each_implementation_refers_to_the_declaration_it_is_found_by(name: str)
 def test_an_unknown_method_is_answered_with_the_nearest() -> None:
     from worlds import mixed_space
 
-    with pytest.raises(UnknownName, match=r"'flahs'\. Did you mean 'flash'\?"):
+    with pytest.raises(UnknownName, match="'flash'"):
         make_optimizer("flahs", mixed_space(), 0)
 
 

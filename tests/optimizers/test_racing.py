@@ -367,20 +367,18 @@ def test_a_method_with_fidelities_of_its_own_cannot_be_raced() -> None:
             fidelities=frozenset({"subset"}),
         )
 
-    with pytest.raises(ValueError, match=r"'parts' cannot be raced: it chooses .* \(subset\)"):
+    with pytest.raises(ValueError, match="'parts'"):
         Racing(Parts(mixed_space(), 0, FOLDS))
 
 
 def test_one_fold_is_no_race() -> None:
-    with pytest.raises(
-        ValueError, match=r"2 folds or more, or more than 20,000 .* there is 1 fold"
-    ):
+    with pytest.raises(ValueError, match="1 fold"):
         raced(objective=Objective(n_folds=1))
 
 
 def test_a_stretch_that_the_race_does_not_have_is_named() -> None:
     query = make_optimizer("random", mixed_space(), 5, FOLDS).ask(Budget())
-    with pytest.raises(ValueError, match=r"trial 0 is of 2 folds and a share of 0\.5 of the rows"):
+    with pytest.raises(ValueError, match="2 folds"):
         raced().restore(0, replace(query, folds=2, subset=0.5), None)
 
 
@@ -568,7 +566,7 @@ def test_a_part_has_enough_rows_of_the_rarest_class() -> None:
 
 def test_of_a_hold_out_part_rows_alone_can_be_fewer() -> None:
     assert stretches_of(Objective(n_rows=80_000, n_folds=1)) == (Stretch(1 / 8), WHOLE)
-    with pytest.raises(ValueError, match="more than 20,000 training rows; there is 1 fold"):
+    with pytest.raises(ValueError, match="1 fold"):
         stretches_of(Objective(n_rows=LARGE, n_folds=1))
 
 

@@ -184,9 +184,7 @@ def test_who_runs_to_the_end_is_told_once_with_the_cost_of_all_stretches() -> No
 def test_no_stretch_is_left_out() -> None:
     optimizer = gathered(raced(), 20.0)
     looked_at = optimizer.history[0].query.configuration
-    with pytest.raises(
-        ValueError, match="trial 1 goes on with a configuration whose stretch before"
-    ):
+    with pytest.raises(ValueError, match="trial 1"):
         optimizer.restore(1, Query(looked_at), None)
     optimizer.restore(1, Query(looked_at, folds=1), None)
 

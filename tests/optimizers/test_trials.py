@@ -47,10 +47,10 @@ def test_deaths_are_counted_by_themselves_until_a_user_tries_again() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"state": TrialState.COMPLETE}, "needs an evaluation"),
+        ({"state": TrialState.COMPLETE}, "an evaluation"),
         ({"state": TrialState.WAITING, "evaluation": evaluation(1)}, "excludes an evaluation"),
-        ({"state": TrialState.FAILED}, "only a failed one has a failure"),
-        ({"state": TrialState.STOPPED, "evaluation": evaluation(1)}, "a full query ends complete"),
+        ({"state": TrialState.FAILED}, "a failure"),
+        ({"state": TrialState.STOPPED, "evaluation": evaluation(1)}, "ends complete"),
     ],
 )
 def test_a_trial_that_contradicts_itself_is_refused(values, message) -> None:

@@ -1,5 +1,6 @@
 """What an evaluation tells of the minimiser, and the points that stand for the space."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -73,23 +74,6 @@ def test_points_of_which_all_is_known_leave_no_doubt() -> None:
     assert found.entropy == 0
 
 
-def test_too_few_draws_are_refused() -> None:
-    with pytest.raises(ValueError, match="5 draws of 5 points cannot be whitened; draw more"):
-        whitened_normals(5, 5, np.random.default_rng(0))
-    found = minimiser(np.zeros(3), np.eye(3), 10)
-    with pytest.raises(ValueError, match="3 draws of 3 representers; more draws are needed"):
-        replace(found, normals=np.eye(3), winners=found.winners[:3])
-
-
-def test_shapes_that_do_not_fit_are_refused() -> None:
-    normals = whitened_normals(3, 10, np.random.default_rng(0))
-    with pytest.raises(ValueError, match="normals for 3 representers, not for 2"):
-        Minimiser.of(np.zeros(2), np.eye(2), normals)
-    found = Minimiser.of(np.zeros(3), np.eye(3), normals)
-    with pytest.raises(ValueError, match=r"winners of 3 representers: shape \(9,\), not \(10,\)"):
-        replace(found, winners=found.winners[:9])
-
-
 def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
@@ -144,16 +128,6 @@ def test_the_rest_is_drawn_by_improvement_without_replacement(level: float) -> N
     p = np.arange(1, 5) / 10
     expected = p * (1 + sum(q / (1 - q) for q in p) - p / (1 - p))
     assert counts == pytest.approx(expected, abs=5 * np.sqrt(0.25 / repeats))
-
-
-def test_bad_draws_are_refused() -> None:
-    draws, improvement = np.zeros((2, 3, 4)), np.zeros((2, 4))
-    with pytest.raises(ValueError, match=r"draws of shape \(2, 3, 4\) and improvements of shape"):
-        choose_representers(draws, improvement[:, :3], 2, rng())
-    with pytest.raises(ValueError, match="0 representers; ask for 1 or more"):
-        choose_representers(draws, improvement, 0, rng())
-    with pytest.raises(ValueError, match="is NaN"):
-        choose_representers(draws, improvement * np.nan, 2, rng())
 
 
 def phi(s: np.ndarray) -> np.ndarray:
@@ -221,12 +195,8 @@ def exact(alpha: float, rho: float) -> float:
     ("alpha", "rho", "by_quadrature", "by_closed_form"),
     [
         (0, 0.3, 0.029505, 0.029501),
-        (0, 0.7, 0.188369, 0.186942),
         (0, 0.99, 0.591562, 0.489018),
-        (0.5, 0.7, 0.170250, 0.168753),
-        (1, 0.5, 0.058726, 0.058591),
         (1, 0.9, 0.246902, 0.233008),
-        (2, 0.5, 0.016970, 0.016918),
         (2, 0.9, 0.065147, 0.061520),
     ],
 )
@@ -362,14 +332,32 @@ def test_the_divergence_is_that_from_uniform_after_the_evaluation() -> None:
     assert divergence_from_uniform(minimiser, gain)[0, 0] > 0.168
 
 
-def test_bad_input_is_refused() -> None:
-    minimiser, latents = belief(4, 3, 0)
-    noise = noise_at(SIZES)
-    with pytest.raises(ValueError, match="cross-covariances with 3 representers, not with 4"):
-        information_gain(minimiser, replace(latents, cross=latents.cross[:, :, :3]), BASIS, noise)
-    with pytest.raises(ValueError, match=r"basis \(5, 2\) and noise \(5,\), not \(M, 3\)"):
-        information_gain(minimiser, latents, BASIS[:, :2], noise)
-    with pytest.raises(ValueError, match=r"the noise is 0\.0, not positive"):
-        information_gain(minimiser, latents, BASIS, noise * [1, 1, 1, 1, 0])
-    with pytest.raises(ValueError, match=r"the covariance has shape \(3, 2, 2\), not \(3, 3, 3\)"):
-        replace(latents, covariance=latents.covariance[:, :2, :2])
+FOUND, LATENTS = belief(4, 3, 0)
+DRAWS, IMPROVEMENT = np.zeros((2, 3, 4)), np.zeros((2, 4))
+NOISE = noise_at(SIZES)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: whitened_normals(5, 5, rng()), "5 draws"),
+        (lambda: replace(FOUND, normals=np.eye(4), winners=FOUND.winners[:4]), "4 draws"),
+        (lambda: Minimiser.of(np.zeros(2), np.eye(2), whitened_normals(3, 10, rng())), "not for 2"),
+        (lambda: replace(FOUND, winners=FOUND.winners[:9]), "winners"),
+        (lambda: choose_representers(DRAWS, IMPROVEMENT[:, :3], 2, rng()), "improvements"),
+        (lambda: choose_representers(DRAWS, IMPROVEMENT, 0, rng()), "0 representers"),
+        (lambda: choose_representers(DRAWS, IMPROVEMENT * np.nan, 2, rng()), "NaN"),
+        (
+            lambda: information_gain(
+                FOUND, replace(LATENTS, cross=LATENTS.cross[:, :, :3]), BASIS, NOISE
+            ),
+            "3 representers",
+        ),
+        (lambda: information_gain(FOUND, LATENTS, BASIS[:, :2], NOISE), "basis"),
+        (lambda: information_gain(FOUND, LATENTS, BASIS, 0 * NOISE), "noise"),
+        (lambda: replace(LATENTS, covariance=LATENTS.covariance[:, :2, :2]), "covariance"),
+    ],
+)
+def test_bad_input_is_refused_by_what_does_not_fit(call: Callable[[], object], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        call()

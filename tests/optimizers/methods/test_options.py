@@ -163,7 +163,7 @@ def test_methods_check_their_options_before_any_work(name: str) -> None:
 
 
 def test_without_draws_there_is_one_history() -> None:
-    with pytest.raises(ValueError, match="n_histories must be 1; got 4"):
+    with pytest.raises(ValueError, match="n_histories"):
         METHODS["esmbo"].options(n_histories=4, share=0.0)
 
 

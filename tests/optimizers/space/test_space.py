@@ -59,12 +59,12 @@ def test_the_digest_tells_spaces_apart_and_equal_ones_not() -> None:
 
 
 def test_an_unknown_algorithm_is_answered_with_the_nearest() -> None:
-    with pytest.raises(UnknownName, match=r"'tre'\. Did you mean 'tree'\?"):
+    with pytest.raises(UnknownName, match="'tree'"):
         mixed_space().step("model").algorithm("tre")
 
 
 def test_an_unknown_step_is_answered_with_the_nearest() -> None:
-    with pytest.raises(UnknownName, match="Did you mean 'model'"):
+    with pytest.raises(UnknownName, match="'model'"):
         mixed_space().step("modle")
 
 
@@ -72,32 +72,32 @@ def test_an_unknown_step_is_answered_with_the_nearest() -> None:
     ("build", "message"),
     [
         (lambda: Step("s", ()), "no algorithm"),
-        (lambda: order_step("a"), "orders 2 to 4 different steps; got a"),
-        (lambda: order_step("a", "a"), "orders 2 to 4 different steps; got a, a"),
-        (lambda: order_step(*"abcde"), "orders 2 to 4 different steps"),
+        (lambda: order_step("a"), "got a"),
+        (lambda: order_step("a", "a"), "got a, a"),
+        (lambda: order_step(*"abcde"), "2 to 4"),
         (
             lambda: Space(
                 "x", (order_step("s", "t"), *(Step(n, (Algorithm(id="a"),)) for n in "sut"))
             ),
-            "orders s, t, which must stand directly behind it; there are s, u",
+            "s, u",
         ),
         (
             lambda: Space(
                 "x", (order_step("s", "t"), *(Step(n, (Algorithm(id="a"),)) for n in "st"))
             ),
-            "step 't' of space 'x' cannot change places",
+            "step 't'",
         ),
-        (lambda: Step("s", (Algorithm(id="a"), Algorithm(id="a"))), "two algorithms called 'a'"),
+        (lambda: Step("s", (Algorithm(id="a"), Algorithm(id="a"))), "called 'a'"),
         (lambda: Step("s", (Algorithm(id="a"), Algorithm(id="b")), fixed=True), "is fixed"),
         (lambda: Space("x", (Step("s", (Algorithm(id="a"),), fixed=True),)), "nothing to tune"),
-        (lambda: Space("x", (Step("s", (Algorithm(id="a"),)),) * 2), "two steps called 's'"),
+        (lambda: Space("x", (Step("s", (Algorithm(id="a"),)),) * 2), "called 's'"),
         (
             lambda: Space(
                 "x",
                 (Step("s", (Algorithm(id="a"),)), Step("t", (Algorithm(id="b"),))),
                 forbidden=frozenset({(("s", "a"), ("t", "b"))}),
             ),
-            "no path that can run",
+            "no path",
         ),
         (lambda: Algorithm(id="a", transforms={"depth": "clip_n"}), "'depth'"),
     ],
@@ -279,18 +279,18 @@ MADE_ONLY = Step("a", (MADE, Algorithm(id="other", estimator="x.O")))
 @pytest.mark.parametrize(
     ("steps", "error", "message"),
     [
-        ((MADE_ONLY,), ValueError, "ignores step 'a', which has no choice that does nothing"),
+        ((MADE_ONLY,), ValueError, "step 'a'"),
         (
             (Step("a", (Algorithm(id="weighting", class_weights="balanced"),)),),
             ValueError,
-            "no choice that does nothing",
+            "does nothing",
         ),
-        ((Step("b", (NONE, MADE)),), UnknownName, "which ignores 'a'.*Known: b"),
-        ((Step("a", (MADE,), fixed=True),), ValueError, "ignores step 'a', which always runs"),
+        ((Step("b", (NONE, MADE)),), UnknownName, "Known: b"),
+        ((Step("a", (MADE,), fixed=True),), ValueError, "always runs"),
         (
             (Step("a", (NONE, Algorithm(id="m", estimator="x.M", only_ignored=True))),),
             ValueError,
-            "only for where its step is ignored, and does something",
+            "does something",
         ),
     ],
 )
@@ -317,16 +317,16 @@ def drawn(seed: int) -> Configuration:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d.pop("scale"), "has the steps scale, model"),
-        (lambda d: d["model"].update(algorithm="svn"), "Did you mean 'svm'"),
-        (lambda d: d["model"]["hyperparameters"].pop("C"), "takes the values of C, kernel"),
-        (lambda d: d["model"]["hyperparameters"].update({"poly.degree": 3}), "takes the values"),
-        (lambda d: d["model"]["hyperparameters"].update(C=1e9), "C=1000000000.0 cannot be"),
+        (lambda d: d.pop("scale"), "scale, model"),
+        (lambda d: d["model"].update(algorithm="svn"), "'svm'"),
+        (lambda d: d["model"]["hyperparameters"].pop("C"), "C, kernel"),
+        (lambda d: d["model"]["hyperparameters"].update({"poly.degree": 3}), "C, kernel"),
+        (lambda d: d["model"]["hyperparameters"].update(C=1e9), "C=1000000000.0"),
         (
             lambda d: d["model"]["hyperparameters"].update(C="x"),
-            "C='x' cannot be of algorithm 'svm'",
+            "C='x'",
         ),
-        (lambda d: d["scale"].update(algorithm="none"), "none > svm cannot run"),
+        (lambda d: d["scale"].update(algorithm="none"), "none > svm"),
     ],
 )
 def test_a_configuration_that_is_not_of_the_space_is_refused_with_the_reason(
@@ -341,11 +341,11 @@ def test_a_configuration_that_is_not_of_the_space_is_refused_with_the_reason(
 @pytest.mark.parametrize(
     ("fidelity", "message"),
     [
-        ({"subset": 0.0}, r"share of the rows in \(0, 1\]; got 0.0"),
+        ({"subset": 0.0}, "got 0.0"),
         ({"subset": 1.5}, "got 1.5"),
-        ({"subset_draw": -1}, "must be >= 0; got -1"),
-        ({"epochs": 0}, "must be >= 1, or None for to the end; got 0"),
-        ({"folds": 0}, "must be >= 1, or None for all; got 0"),
+        ({"subset_draw": -1}, "got -1"),
+        ({"epochs": 0}, "got 0"),
+        ({"folds": 0}, "got 0"),
     ],
 )
 def test_a_fidelity_out_of_range_is_refused(fidelity, message) -> None:
@@ -361,7 +361,7 @@ def test_only_all_rows_folds_and_epochs_are_full() -> None:
 def test_all_of_them_are_none_and_more_are_refused() -> None:
     assert [part_of(3, asked, "folds") for asked in (None, 1, 2, 3)] == [None, 1, 2, None]
     assert part_of(None, 9, "folds") == 9
-    with pytest.raises(ValueError, match="4 folds where a full evaluation has 3"):
+    with pytest.raises(ValueError, match="4 folds"):
         part_of(3, 4, "folds")
 
 

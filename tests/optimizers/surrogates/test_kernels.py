@@ -173,14 +173,14 @@ def test_different_choices_share_only_rho_and_what_is_within_does_not_count() ->
 
 
 def test_a_parameter_outside_its_bounds_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="height starts at 3"):
+    with pytest.raises(ValueError, match="height"):
         Parameter("height", 3.0, 0.0, 1.0)
     with pytest.raises(ValueError, match="prior of height"):
         Parameter("height", 0.5, 0.0, 1.0, (0.0, 0.0))
 
 
 def test_groups_that_do_not_fit_the_columns_are_refused() -> None:
-    with pytest.raises(ValueError, match="3 columns need as many groups"):
+    with pytest.raises(ValueError, match="3 columns"):
         Matern52([0, 1, 2], [0, 1])
 
 
@@ -243,7 +243,7 @@ def test_the_third_weight_is_independent_of_the_others() -> None:
 
 @pytest.mark.parametrize("n", [0, 4])
 def test_a_basis_of_a_rank_that_is_not_there_is_refused(n: int) -> None:
-    with pytest.raises(ValueError, match=f"1 to 3 functions; got {n}"):
+    with pytest.raises(ValueError, match=f"got {n}"):
         Basis(FULL.functions, FULL.slopes, (1.0,) * n)
 
 

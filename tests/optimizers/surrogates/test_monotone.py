@@ -217,16 +217,16 @@ def test_bad_input_is_named() -> None:
     inputs, targets = process.inputs, process.inputs[:, 0]
     two = np.column_stack([targets, targets])
     several = GaussianProcess.given(process.kernel, process.theta, inputs, two)
-    with pytest.raises(ValueError, match="got 2 targets and the mean None"):
+    with pytest.raises(ValueError, match="2 targets"):
         MonotoneProcess.of(several, rows)
     bent = GaussianProcess.given(
         process.kernel, process.theta, inputs, targets, mean=lambda x: x[:, 2]
     )
-    with pytest.raises(ValueError, match="a mean that is a number"):
+    with pytest.raises(ValueError, match="a number"):
         MonotoneProcess.of(bent, rows)
     matern = Matern52([0, 1, 2])
     without = GaussianProcess.given(matern, np.zeros(4), inputs, targets)
-    with pytest.raises(TypeError, match="those of a CurveKernel"):
+    with pytest.raises(TypeError, match="CurveKernel"):
         MonotoneProcess.of(without, rows)
 
 

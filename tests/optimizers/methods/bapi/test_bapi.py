@@ -73,17 +73,17 @@ def power(configuration: Configuration) -> list[float]:
 
 def test_a_space_without_a_model_that_trains_in_epochs_is_refused() -> None:
     fitted = Objective(epochs=20, iterative=frozenset({"mlp"}))
-    with pytest.raises(ValueError, match="space 'finite' has none; smac or fabolas would serve"):
+    with pytest.raises(ValueError, match="smac or fabolas"):
         Bapi(finite_space(), 0, fitted)
 
 
 def test_without_epochs_it_is_said_how_to_give_them() -> None:
-    with pytest.raises(ValueError, match=r"needs the epochs of a full training.*--epochs 50"):
+    with pytest.raises(ValueError, match="--epochs 50"):
         Bapi(mixed_space(), 0, Objective(iterative=frozenset({"tree"})))
 
 
 def test_four_epochs_are_no_curve_and_five_are() -> None:
-    with pytest.raises(ValueError, match=r"which 4 epochs are not: .* takes 5 or more"):
+    with pytest.raises(ValueError, match="4 epochs"):
         bapi(epochs=4)
     optimizer = bapi(epochs=5)
     Simulation(optimizer, PowerLaws(optimizer), trials=12).run()

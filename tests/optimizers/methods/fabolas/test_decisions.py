@@ -253,15 +253,12 @@ DECISIONS: dict[str, Any] = {
 }
 
 
-def test_sizes_models_and_confirmations_are_told() -> None:
-    assert size_lines(DECISIONS) == [
-        "evaluated on 3 of 7 sizes:",
-        "  1/64 of the rows: 1,012 trials, 1 of them failed",
-        "  1/8 of the rows: 1 trial",
-        "  all of the rows: 3 trials",
-        "the best one's model, by probability: forest 0.68, tree 0.30",
-        "trial 40: predicted 12.35 (deviation 0.52), came out as 12.5 on all rows",
-        "trial 41: predicted 12.4 (deviation 0.5), came out as 15 on all rows, which disagrees",
-        "trial 42: predicted 12.5 (deviation 0.5), not evaluated on all rows in time",
-        "more than two deviations apart: subsets are not to be relied on here",
-    ]
+def test_sizes_models_confirmations_and_what_was_given_up_are_told() -> None:
+    gate = {"state": "closed", "reason": "they rank otherwise"}
+    said = "\n".join(size_lines({**DECISIONS, "gate": gate}))
+    for figures in (
+        *("3 of 7 sizes", "1/64 of the rows: 1,012 trials", "1/8 of the rows: 1 trial"),
+        *("forest 0.68, tree 0.30", "trial 40: predicted 12.35", "came out as 15"),
+        *("trial 42", "given up", "they rank otherwise"),
+    ):
+        assert figures in said

@@ -345,5 +345,5 @@ def test_confirmations_that_disagree_do_so_in_the_unit_that_was_learned() -> Non
 
 
 def test_more_folds_than_there_are_are_refused() -> None:
-    with pytest.raises(ValueError, match="subset_folds must be 0 to 3, all folds; got 7"):
+    with pytest.raises(ValueError, match="subset_folds"):
         make_optimizer("fabolas", cube(), 0, replace(ROWS, n_folds=3), {"subset_folds": 7})
