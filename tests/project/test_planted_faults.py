@@ -1,9 +1,10 @@
 """Planted faults can be planted: their text stands in their room, and their tests exist."""
 
 import ast
+import tomllib
 
 import pytest
-from project.planted_faults import Fault, all_faults
+from project.planted_faults import Fault, all_faults, recorded
 
 FAULTS = all_faults()
 ROOM = {"room": "optimizers", "group": "g", "reason": "r", "tests": ("test_budget.py",)}
@@ -41,3 +42,17 @@ def test_tests_that_do_not_exist_are_refused() -> None:
     fault = Fault(**{**ROOM, "tests": ("test_no_such.py",)}, right="", wrong="")
     with pytest.raises(FileNotFoundError, match=r"optimizers\.toml"):
         _ = fault.test_paths
+
+
+def test_the_test_that_notices_a_fault_is_written_beside_it_and_read_back() -> None:
+    table = (
+        '["named"]\nfaults = [\n    ["r", "if \\"a\\" > 0:", "if 1:"],\n'
+        '    ["s", "b", "c", "x"],\n]\n'
+    )
+    fault = Fault(**ROOM, right='if "a" > 0:', wrong="if 1:")
+    for name in ("test_budget.py::test_one", "test_budget.py::test_two[a, b]"):
+        table = recorded(table, fault, name)
+        rows = tomllib.loads(table)["named"]["faults"]
+        assert rows == [["r", fault.right, fault.wrong, name], ["s", "b", "c", "x"]]
+    with pytest.raises(ValueError, match=r"optimizers\.toml"):
+        recorded(table, Fault(**ROOM, right="no such", wrong=""), name)

@@ -1,17 +1,19 @@
 """Whether tests notice when a single line of the product is wrong.
 
     tests/benchmarks/run project/planted_faults RESULTS.jsonl [--jobs 2] [--again]
-        [--only optimizers ...] [--with halving ...]
+        [--only optimizers ...] [--with halving ...] [--record]
 
 `planted_faults/ROOM.toml` lists the faults of a room, in groups. A group names the tests that must
-notice its faults, and each fault has a reason, the right text and the wrong one. A fault is found
-by its text, which stands exactly once in its room: code may move to another file without an edit
-here. The name of a group says where the code was when the group was written, and decides nothing.
+notice its faults, and each fault has a reason, the right text, the wrong one, and the test that
+noticed it last. A fault is found by its text, which stands exactly once in its room: code may move
+to another file without an edit here. The name of a group says where the code was when the group was
+written, and decides nothing.
 
-Faults are planted one after the other in a copy of the tree, where the named tests then run. A test
-that fails, or does not end in five minutes, has noticed. Each outcome is a line of the results, and
+Faults are planted one after the other in a copy of the tree. There the test that noticed last runs,
+and the others of the group if it passes. A test that fails, or does not end in five minutes, has
+noticed; `--record` writes its name into the table. Each outcome is a line of the results, and
 it is used again while the file and the tests stay the same, so a run can be interrupted at any
-time. All faults must be noticed. Those of the optimizers take 50 minutes on two cores.
+time. All faults must be noticed.
 
 A table and no mutation tool: cosmic-ray 8.7 finds ten thousand mutants in `optimizers/` alone,
 which take a day, and mutmut 3.8 takes a module's name from its path, where `optimizers/` is
@@ -21,6 +23,7 @@ which take a day, and mutmut 3.8 takes a module's name from its path, where `opt
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -28,7 +31,7 @@ import tomllib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -41,6 +44,7 @@ from source_tree import ROOMS, ROOT
 
 TABLES = Path(__file__).with_suffix("")
 TIMEOUT_SECONDS = 300
+DID_NOT_END = "did not end"
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,7 @@ class Fault:
         reason: The mechanism that breaks, in a few words.
         right: Text that the room has once; it may go over several lines.
         wrong: Text that replaces it.
+        noticed_by: The test that noticed last, as pytest names it inside `tests/ROOM/`.
         tests: Files and folders of tests, inside `tests/ROOM/`.
         chosen: Expression that selects tests in them, as of pytest's `-k`; empty for all.
         is_slow: Whether tests that start servers and processes run too.
@@ -63,7 +68,8 @@ class Fault:
     reason: str
     right: str
     wrong: str
-    tests: tuple[str, ...]
+    noticed_by: str = ""
+    tests: tuple[str, ...] = ()
     chosen: str = ""
     is_slow: bool = False
 
@@ -151,23 +157,42 @@ def copies(n: int) -> Iterator[Queue[Path]]:
         yield free
 
 
-def failing_test(copy: Path, fault: Fault, seconds: float = TIMEOUT_SECONDS) -> str:
-    """Run the tests of a fault in a copy, and return the first one that fails; empty if all pass.
+def failing_test(copy: Path, fault: Fault) -> str:
+    """Run the tests of a planted fault, and return the first one that fails; empty if all pass.
+
+    The test that noticed last runs first and alone.
+    """
+    if fault.noticed_by:
+        known = Path("tests", fault.room, fault.noticed_by.partition("::")[0])
+        name = f"{known}::{fault.noticed_by.partition('::')[2]}"
+        if known.exists() and (failed := first_failure(copy, [name], missing="")):
+            return failed
+    options = [
+        *(() if fault.is_slow else ("-m", "not slow")),
+        *(("-k", fault.chosen) if fault.chosen else ()),
+    ]
+    return first_failure(copy, [*options, *map(str, fault.test_paths)])
+
+
+def first_failure(
+    copy: Path,
+    arguments: list[str],
+    *,
+    seconds: float = TIMEOUT_SECONDS,
+    missing: str | None = None,
+) -> str:
+    """Run tests in a copy, and return the first one that fails; empty if all pass.
 
     Args:
         copy: The copy.
-        fault: The fault, planted or not.
+        arguments: What pytest is told to run.
         seconds: When tests that have not ended count as failing.
+        missing: What to return if no test ran.
 
     Raises:
-        RuntimeError: If no test ran.
+        RuntimeError: If no test ran and `missing` is not given.
     """
-    command = [
-        *(sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"),
-        *(() if fault.is_slow else ("-m", "not slow")),
-        *(("-k", fault.chosen) if fault.chosen else ()),
-        *map(str, fault.test_paths),
-    ]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *arguments]
     environment = {
         **os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1", "NO_COLOR": "1"
     }  # fmt: skip
@@ -177,14 +202,17 @@ def failing_test(copy: Path, fault: Fault, seconds: float = TIMEOUT_SECONDS) -> 
             timeout=seconds, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return "did not end"
+        return DID_NOT_END
     if done.returncode == 0:
         return ""
-    failed = [x for x in done.stdout.splitlines() if x.startswith(("FAILED tests", "ERROR tests"))]
-    if not failed:
-        end = f"{done.stdout[-2000:]}{done.stderr[-2000:]}"
-        raise RuntimeError(f"no test of {fault.tests} ran:\n{end}")
-    return failed[0].split(" - ")[0].rpartition("::")[2]
+    ends = [x for x in done.stdout.splitlines() if x.startswith(("FAILED tests", "ERROR tests"))]
+    if ends:
+        name = ends[0].split(" - ")[0].split(" ", 1)[1]
+        return name if "::" in name else ""  # a file that cannot be imported looks at nothing
+    if missing is not None:
+        return missing
+    end = f"{done.stdout[-2000:]}{done.stderr[-2000:]}"
+    raise RuntimeError(f"no test of {arguments} ran:\n{end}")
 
 
 def plant(fault: Fault, free: "Queue[Path]") -> dict[str, Any]:
@@ -202,16 +230,46 @@ def plant(fault: Fault, free: "Queue[Path]") -> dict[str, Any]:
 
 
 def check_without_faults(faults: list[Fault], free: "Queue[Path]") -> None:
-    """Exit if tests fail before anything is planted."""
-    copy = free.get()
+    """Exit if a test that is to notice a fault fails before anything is planted."""
     alike: dict[tuple[str, str, bool], list[Fault]] = {}
     for fault in faults:
         alike.setdefault((fault.room, fault.chosen, fault.is_slow), []).append(fault)
-    for same in alike.values():
-        tests = tuple(dict.fromkeys(name for fault in same for name in fault.tests))
-        if failed := failing_test(copy, replace(same[0], tests=tests), seconds=1800):
+    copy = free.get()
+    for (_, chosen, is_slow), same in alike.items():
+        paths = dict.fromkeys(str(path) for fault in same for path in fault.test_paths)
+        options = [*(() if is_slow else ("-m", "not slow")), *(("-k", chosen) if chosen else ())]
+        if failed := first_failure(copy, [*options, *paths], seconds=1800):
             sys.exit(f"{failed} fails without a fault; fix it first")
     free.put(copy)
+
+
+def record(faults: list[Fault], known: dict[str, str]) -> None:
+    """Write into the tables which test noticed each fault."""
+    for table in sorted(TABLES.glob("*.toml")):
+        text = table.read_text()
+        for fault in faults:
+            if fault.room == table.stem and "::" in known[fault.key]:
+                text = recorded(text, fault, known[fault.key].removeprefix(f"tests/{fault.room}/"))
+        table.write_text(text)
+
+
+def recorded(text: str, fault: Fault, name: str) -> str:
+    """Return the text of a table with the name of the test that noticed a fault.
+
+    Raises:
+        ValueError: If the fault is not written as basic strings.
+    """
+    stands = rf"{re.escape(quoted(fault.right))},\s*{re.escape(quoted(fault.wrong))}"
+    found = list(re.finditer(stands + r'(?:,\s*"[^"\n]*")?\s*,?\s*\]', text))
+    if len(found) != 1:
+        raise ValueError(f"{fault.room}.toml must have {fault.reason!r} once, as basic strings")
+    parts = ", ".join(quoted(part) for part in (fault.right, fault.wrong, name))
+    return f"{text[: found[0].start()]}{parts}]{text[found[0].end() :]}"
+
+
+def quoted(text: str) -> str:
+    """Return a text as a basic string of TOML."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def main() -> None:
@@ -223,6 +281,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=ROOMS, choices=ROOMS, help="rooms")
     parser.add_argument("--with", nargs="+", default=[""], dest="parts", help="parts of groups")
     parser.add_argument("--again", action="store_true", help="repeat those that went unnoticed")
+    parser.add_argument("--record", action="store_true", help="write who noticed into the tables")
     chosen = parser.parse_args()
     print(describe(), flush=True)
     faults = [
@@ -244,6 +303,8 @@ def main() -> None:
                 results.write(json.dumps(outcome) + "\n")
             print(".", end="", flush=True)
     print()
+    if chosen.record:
+        record(faults, known)
     for fault in faults:
         by = known[fault.key]
         found = f"{fault.room}/{fault.file}: {fault.reason}"
