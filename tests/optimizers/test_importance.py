@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from ConfigSpace import Categorical, ConfigurationSpace, EqualsCondition, Float
+from ConfigSpace import ConfigurationSpace, Float
 
 from prefect_tune.optimizers.importance.effects import Effect, effects
 from prefect_tune.optimizers.importance.importance import LEAST_TRIALS, BaggedForests, importance_of
@@ -59,24 +59,6 @@ def test_indices_of_a_conditional_space_are_those_computed_by_hand() -> None:
     assert found["u"].main == pytest.approx(1 / 5, abs=0.02)
     assert found["u"].total == pytest.approx(2 / 5, abs=0.02)
     assert found["idle"].total == 0
-
-
-def test_a_hyperparameter_of_a_condition_counts_where_it_is_active() -> None:
-    """The loss is v where the kernel is b, else 1/2, and all in a half of the space."""
-    kernel, v = Categorical("kernel", ["a", "b"]), Float("v", (0.0, 1.0))
-    hyperparameters = ConfigurationSpace(space=[kernel, v])
-    hyperparameters.add(EqualsCondition(v, kernel, "b"))
-    svm = Algorithm(id="svm", estimator="made.up.svm", hyperparameters=hyperparameters)
-    space = CandidateSpace(Space("conditions", (Step("model", (svm,)),)))
-    where = space.encoding.columns.index(("model", "svm", "v")) + 1
-
-    def loss(features):
-        return np.where(features[:, where] < 0, 0.5, features[:, where])[None]
-
-    found = by_name(effects(space, loss))
-    assert found["kernel"].main == pytest.approx(0, abs=0.02)
-    assert found["v"].main == pytest.approx(1 / 2, abs=0.03)  # V(v/2 + 1/4) of 1/24
-    assert found["v"].total == pytest.approx(1, abs=0.02)
 
 
 def test_a_choice_that_the_model_ignores_has_its_effect_elsewhere() -> None:

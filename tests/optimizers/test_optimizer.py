@@ -24,7 +24,6 @@ from prefect_tune.optimizers import (
     Objective,
     Optimizer,
     Query,
-    Racing,
     RandomSearch,
     Reason,
     Retried,
@@ -238,15 +237,6 @@ def test_a_method_answers_with_the_best_full_trial_unless_it_knows_better() -> N
     assert dict(optimizer.weights) == {1: 1.0}
 
 
-def test_a_method_that_says_nothing_else_has_no_notes_and_the_final_model_of_its_trial() -> None:
-    optimizer = make(objective=Objective(epochs=10))
-    trained = replace(evaluation(1.0), curve=(3.0, 1.0, 2.0), best_epoch=2)
-    trial = Trial(0, optimizer.ask(Budget())).started().ended(trained)
-    optimizer.tell(trial)
-    assert tuple(optimizer.notes) == ()
-    assert optimizer.refit(trial) == trial.refit_query == replace(trial.query, epochs=2)
-
-
 def test_a_method_that_gives_no_reason_has_its_name_for_one() -> None:
     optimizer = Draw(mixed_space(), 0)
     assert optimizer.reason is None
@@ -347,14 +337,6 @@ def test_it_is_too_late_once_something_was_asked_for() -> None:
     optimizer.ask(Budget())
     with pytest.raises(ValueError, match="already"):
         optimizer.begin_with(known())
-
-
-def test_they_race_like_all_others() -> None:
-    racing = Racing(made("random"))
-    racing.begin_with(known(2), "portfolio")
-    assert racing.ask(Budget()) == Query(known(2)[0])
-    assert racing.ask(Budget()) == Query(known(2)[1], folds=1)
-    assert racing.reason == Reason("portfolio", "2nd of 2 known configurations")
 
 
 def test_which_of_them_an_ask_is_for_is_its_reason_and_then_the_method_has_its_own() -> None:

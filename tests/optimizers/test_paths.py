@@ -215,16 +215,6 @@ def test_a_failure_charges_the_steps_that_had_ended_and_the_rest_to_the_one_that
     assert tables(failed(0, ("a1", "a0"), as_told))[0] == [[0.0, 0.0], [0.0, 0.0]]
 
 
-def test_a_fold_served_before_the_failure_counts_as_what_it_once_took() -> None:
-    steps = (cost("step0", 3.0), cost("step1", 10.0, load=1.0))
-    told = Failure(
-        FailureKind.ERROR, "it failed", step="step1", fold=1, cost_seconds=24.0, steps=steps
-    )
-    made, load, _ = tables(failed(0, ("a0", "a0"), told))
-    assert made[1] == [24.0 - 3.0 - 1.0 + 10.0] * 2
-    assert load == 1.0
-
-
 def test_a_trial_on_the_first_fold_counts_as_if_it_had_run_on_all() -> None:
     whole = [cost("step0", 4.0, fold=f) for f in range(3)] + [
         cost("step1", 1.0, fold=f) for f in range(3)

@@ -12,11 +12,9 @@ from worlds import finite_space, mixed_space
 
 from prefect_tune.optimizers import (
     METHODS,
-    Asked,
     Budget,
     Constraint,
     Evaluation,
-    Event,
     Failure,
     FailureKind,
     History,
@@ -29,10 +27,8 @@ from prefect_tune.optimizers import (
     Reason,
     SpaceExhausted,
     StepCost,
-    Told,
     Trial,
     make_optimizer,
-    replay,
 )
 from prefect_tune.optimizers.racing.rules import (
     LARGE,
@@ -125,22 +121,6 @@ def test_the_method_asks_for_what_it_would_ask_for_without_a_race() -> None:
             begun.append(query.configuration)
     assert len(begun) == 6
     assert begun == [alone.ask(Budget()).configuration for _ in begun]
-
-
-def test_the_method_is_told_of_as_many_trials_spent_as_it_knows_of() -> None:
-    class Noting(RandomSearch):
-        spent: ClassVar[list[int]] = []
-
-        def _propose(self, budget, rng) -> Query:
-            self.spent.append(budget.trials_spent)
-            return super()._propose(budget, rng)
-
-    optimizer = Racing(Noting(mixed_space(), 0, FOLDS))
-    whole(optimizer, 16.0, 20.0, 24.0)
-    begin(optimizer, 15.0)
-    whole(optimizer, 15.0, 20.0, 24.0)
-    optimizer.ask(Budget(trials_spent=3))
-    assert Noting.spent == [0, 1, 2]
 
 
 def test_who_is_clearly_behind_stays_stopped_and_is_told_by_the_paired_estimate() -> None:
@@ -327,28 +307,6 @@ def test_quantities_that_are_measured_later_reach_the_method_once_for_a_configur
     assert optimizer.inner.history[2].evaluation.constraints == {"size": 1.0}  # type: ignore[union-attr]
 
 
-def test_one_that_went_on_under_other_constraints_is_told_as_it_was() -> None:
-    """A looser constraint has made another incumbent, which would have stopped it."""
-    objective = replace(FOLDS, constraints=(Constraint("size", 1.0),))
-    before = with_incumbent(objective=objective, size=9.0)
-    begin(before, 90.0, size=0.5)
-    whole(before, 90.0, 10.0, 10.0, size=0.5)
-    after = raced(objective=replace(FOLDS, constraints=(Constraint("size", 20.0),)))
-    replay(after, events_of(before))
-    assert after.inner.history[1].loss == pytest.approx(110 / 3)
-    assert not after.inner.history.pending
-
-
-def events_of(optimizer: Racing) -> list[Event]:
-    """Its asks and tells, trial by trial, as they happened where none was pending."""
-    events: list[Event] = []
-    for trial in optimizer.history:
-        events.append(Asked(trial.number, trial.query, Budget(), None))
-        if trial.is_told:
-            events.append(Told(trial))
-    return events
-
-
 def test_how_many_were_stopped_is_among_the_decisions() -> None:
     optimizer = with_incumbent("flash")
     begin(optimizer, 90.0)
@@ -374,12 +332,6 @@ def test_a_method_with_fidelities_of_its_own_cannot_be_raced() -> None:
 def test_one_fold_is_no_race() -> None:
     with pytest.raises(ValueError, match="1 fold"):
         raced(objective=Objective(n_folds=1))
-
-
-def test_a_stretch_that_the_race_does_not_have_is_named() -> None:
-    query = make_optimizer("random", mixed_space(), 5, FOLDS).ask(Budget())
-    with pytest.raises(ValueError, match="2 folds"):
-        raced().restore(0, replace(query, folds=2, subset=0.5), None)
 
 
 INCUMBENT = Evaluation(20.0, (16.0, 20.0, 24.0))
@@ -506,13 +458,6 @@ def test_of_one_that_went_on_both_stretches_cost_and_each_step_counts_as_it_was_
     ]
 
 
-def test_a_step_that_others_had_made_before_stays_served() -> None:
-    served = step("pca", 0, 0.5, hit=True)
-    first = Evaluation(18.0, (18.0,), 2.0, 2.0, steps=(served,))
-    whole = Evaluation(18.0, (18.0,), 1.0, 1.0, steps=(replace(served, load_seconds=0.3),))
-    assert joined(first, whole).steps == (served,)
-
-
 def test_a_failure_after_the_first_fold_costs_that_fold_too() -> None:
     first = Evaluation(18.0, (18.0,), 2.0, 2.0, steps=(step("pca", 0, 0.5),))
     failure = Failure(
@@ -521,22 +466,6 @@ def test_a_failure_after_the_first_fold_costs_that_fold_too() -> None:
     told = failed_later(first, failure)
     assert (told.kind, told.cost_seconds) == ("timeout", 12.0)
     assert told.steps == first.steps
-
-
-def test_a_failure_that_says_no_steps_keeps_those_of_the_first_fold() -> None:
-    first = Evaluation(18.0, (18.0,), 2.0, 2.0, steps=(step("pca", 0, 0.5), step("svm", 0, 1.4)))
-    assert (
-        failed_later(first, Failure(FailureKind.CRASHED, "", cost_seconds=1.0)).steps == first.steps
-    )
-    began = Failure(
-        FailureKind.TIMEOUT, "", steps=(step("pca", 0, 0.5, hit=True), step("pca", 1, 0.6))
-    )
-    told = failed_later(first, began).steps
-    assert sorted((s.step, s.fold, s.hit) for s in told) == [
-        ("pca", 0, False),
-        ("pca", 1, False),
-        ("svm", 0, False),
-    ]
 
 
 SPACE = mixed_space()

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from worlds import evaluation, mixed_space, told
 
 from prefect_tune.optimizers import (
-    Budget,
     Constraint,
     Evaluation,
     Failure,
@@ -25,7 +24,6 @@ from prefect_tune.optimizers import (
 )
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.sampling import sample_configuration
-from prefect_tune.optimizers.trials.history import capacity
 from prefect_tune.optimizers.trials.losses import log_losses, told_losses
 from prefect_tune.optimizers.trials.objective import FailureCost, violation
 
@@ -132,18 +130,6 @@ def test_the_incumbent_meets_the_constraints_and_what_is_nearest_to_them_is_know
     assert history.nearest_infeasible == history[2]
 
 
-def test_what_was_asked_for_is_pending_until_it_is_told() -> None:
-    history = History()
-    history.record(Trial(0, query(0)))
-    history.record(Trial(1, query(1)).started())
-    history.record(told(2, query(2), None))
-    history.record(told(3, query(3, folds=1), 2.0))
-    assert [t.number for t in history.pending] == [0, 1]
-    history.record(told(0, query(0), 2.0))
-    assert [t.number for t in history.pending] == [1]
-    assert history.asked == {query(i).configuration for i in range(4)}
-
-
 LIMIT = Constraint("latency_us", 10.0)
 CHANGES = st.tuples(
     st.integers(0, 9),
@@ -195,15 +181,6 @@ def test_an_abridged_history_has_the_best_the_last_and_the_pending(happened, bes
     if last > len(ended):
         chosen |= {t.number for t in ended}
     assert list(abridged) == [t for t in history if t.number in chosen]
-
-
-def test_a_history_finds_its_incumbent_again_when_it_is_tried_again() -> None:
-    history = History()
-    for number, loss in enumerate([2.0, 1.0, 3.0]):
-        history.record(told(number, query(number), loss))
-    history.record(Trial(1, query(1)))
-    assert history.incumbent == history[0]
-    assert history.losses == pytest.approx([2.0, 3.0])
 
 
 @pytest.mark.parametrize(
@@ -274,45 +251,3 @@ def test_without_a_smallest_loss_nothing_is_transformed() -> None:
 def test_logarithms_are_of_the_distance_from_the_least_loss_and_a_hundredth_of_the_median() -> None:
     losses = np.array([10.0, 12.0, 60.0])
     assert log_losses(losses, Objective(lower=10.0)) == pytest.approx(np.log([0.02, 2.02, 50.02]))
-
-
-BAYES = Query(default_configuration(mixed_space(), ("unit", "bayes")))
-
-
-def history_of(*seconds: float) -> History:
-    history = History()
-    for number, cost in enumerate(seconds):
-        history.record(Trial(number, BAYES).started().completed(evaluation(1.0, cost)))
-    return history
-
-
-@pytest.mark.parametrize(
-    ("budget", "seconds", "expected"),
-    [
-        (Budget(), (1.0,) * 9, None),
-        (Budget(trials_left=7), (), 7),
-        (Budget(trials_left=7), (1.0,) * 3, 10),
-        (Budget(seconds_left=10.0), (1.0,) * 4, None),
-        (Budget(seconds_left=10.0), (9.0, 9.0, 2.0, 2.0, 2.0), 10),
-        (Budget(seconds_left=10.0, ask_seconds=15.0), (9.0, 9.0, 2.0, 2.0, 2.0), 7),
-        (Budget(seconds_left=-3.0), (2.0,) * 5, 5),
-        (Budget(trials_left=2, seconds_left=10.0), (2.0,) * 5, 7),
-    ],
-)
-def test_what_ends_first_counts_once_trials_are_warm(budget, seconds, expected) -> None:
-    assert capacity(budget, history_of(*seconds)) == expected
-
-
-@pytest.mark.parametrize(
-    ("budget", "share"),
-    [
-        (Budget(), 1.0),
-        (Budget(trials_spent=30, trials_left=10), 0.25),
-        (Budget(seconds_spent=10.0, seconds_left=30.0), 0.75),
-        (Budget(trials_spent=30, trials_left=10, seconds_spent=10.0, seconds_left=30.0), 0.25),
-        (Budget(trials_left=0), 0.0),
-        (Budget(seconds_spent=10.0, seconds_left=-2.0), 0.0),
-    ],
-)
-def test_the_share_that_is_left_is_that_of_what_ends_it_first(budget, share) -> None:
-    assert budget.share_left == pytest.approx(share)

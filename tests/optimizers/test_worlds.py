@@ -7,8 +7,8 @@ import pytest
 from curve_replay import Replay, Run, objective_of, run
 from curve_standings import Figures, mean_ranks
 from curve_tables import Table, space_of
-from full_trainings import FULL_TRAININGS, two_step_improvement
-from loss_worlds.artificial import A2, A3, ArtificialLoss, after_step, artificial_space
+from full_trainings import FULL_TRAININGS
+from loss_worlds.artificial import A3, ArtificialLoss, after_step, artificial_space
 from methods_of_table import OF_TABLE, method_of_table
 
 from prefect_tune.optimizers import Query
@@ -60,14 +60,6 @@ def test_what_ends_after_the_budget_does_not_count(table: Table) -> None:
     assert len(seen.rows) == len(set(seen.rows)) == 3
 
 
-def test_charged_asks_take_time_of_the_budget(table: Table) -> None:
-    optimizer = method_of_table("random", table, 0, objective_of("synth0", table), {})
-    seen = run(optimizer, table, 3.5, are_asks_free=False)
-    trained = table.seconds.sum(axis=1)[seen.rows].sum()
-    assert seen.ends[-1] == pytest.approx(trained + sum(seen.asks))
-    assert seen.at(1.0).ask_seconds == pytest.approx(sum(seen.asks))
-
-
 @pytest.mark.parametrize("name", OF_TABLE)
 def test_a_method_begins_rows_of_the_table_alone(table: Table, name: str) -> None:
     optimizer = method_of_table(name, table, 0, objective_of("synth0", table), {})
@@ -75,14 +67,6 @@ def test_a_method_begins_rows_of_the_table_alone(table: Table, name: str) -> Non
     assert optimizer.history.asked <= set(table.configurations)
     if name in FULL_TRAININGS:
         assert all(trial.query.is_full for trial in optimizer.history)
-
-
-def test_two_steps_ahead_of_two_independent_candidates_are_their_joint_improvement() -> None:
-    """(1 + 1 / sqrt 2) / sqrt(2 pi) each; a third one that is not allowed changes nothing."""
-    allowed = np.array([True, True, False])
-    found = two_step_improvement(np.zeros(3), np.ones(3), lambda j: np.eye(3)[j], 0.0, allowed)
-    assert found[:2] == pytest.approx([(1 + 2**-0.5) / np.sqrt(2 * np.pi)] * 2, rel=0.005)
-    assert found[2] == -np.inf
 
 
 def test_what_was_seen_at_a_share_is_what_was_told_until_then(table: Table) -> None:
@@ -97,11 +81,6 @@ def test_what_was_seen_at_a_share_is_what_was_told_until_then(table: Table) -> N
     assert seen.at(1.0).epochs == [2, 10]
     nothing = seen.at(0.05)
     assert (nothing.least_validated(table), nothing.chosen) == (table.losses.max(), None)
-
-
-def test_epochs_are_saved_against_training_each_in_full(table: Table) -> None:
-    figures = Figures.of([Run(1.0, [0, 1], [2, 10], [0.1, 0.2], [0, 0], [None, None])], table)
-    assert figures.saved == pytest.approx([1 - 12 / 20])
 
 
 def test_ranks_are_per_seed_and_equals_share_theirs() -> None:
@@ -128,13 +107,6 @@ def test_worked_values() -> None:
     assert second == pytest.approx(0.751874, abs=1e-6)
     drawn = np.random.RandomState(11).normal(first, abs(w @ theta / theta.sum()), 10)
     assert second == pytest.approx(np.abs(drawn).max())
-
-
-@pytest.mark.parametrize(("shape", "n_paths", "n_numbers"), [(A3, 108, 36), (A2, 6776, 92)])
-def test_the_spaces_have_the_shapes_of_the_tables(shape, n_paths, n_numbers) -> None:
-    space = artificial_space(shape)
-    assert space.n_paths == n_paths
-    assert space.n_hyperparameters == n_numbers
 
 
 def test_a_world_is_fixed_and_differs_from_others() -> None:

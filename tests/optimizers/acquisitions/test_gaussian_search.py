@@ -49,14 +49,6 @@ def test_with_few_observations_it_is_fitted_at_each_ask() -> None:
     assert [fitted.n for fitted in learned_with([20, 21, 64])] == [20, 21, 64]
 
 
-def test_parameters_of_another_kernel_are_not_a_start() -> None:
-    search, rng = GaussianSearch(counted_space((2, 2), 1)), np.random.default_rng(0)
-    observed = search.inputs.encode(sample_configuration(search.space, rng) for _ in range(70))
-    _, fitted = search.learned(observed, observed.units[:, :1], rng, Fitted((0.0,), 69))
-    assert len(fitted.theta) == len(search.inputs.kernel.parameters) + 1
-    assert fitted.n == 70
-
-
 def test_what_is_under_way_is_taken_to_return_the_mean() -> None:
     search, rng = GaussianSearch(counted_space((1,), 1)), np.random.default_rng(0)
     observed = search.inputs.encode(sample_configuration(search.space, rng) for _ in range(6))

@@ -3,14 +3,11 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 from contracts.optimizer import OBJECTIVE
-from hypothesis import given
-from hypothesis import strategies as st
 from simulation import Outcome, Simulation, share_to_do
 from worlds import evaluation, mixed_space, told
 
@@ -39,24 +36,6 @@ def make(**options: Any) -> Halving:
 
 def begun(optimizer: Halving, n: int) -> list[Query]:
     return [optimizer.ask(Budget()) for _ in range(n)]
-
-
-def test_a_bracket_begins_so_many_that_one_is_left_on_the_last_rung() -> None:
-    optimizer = make()
-    assert [q.epochs for q in begun(optimizer, 9)] == [1] * 9
-    for number in range(9):
-        optimizer.tell(told(number, optimizer.history[number].query, float(number)))
-    assert [q.epochs for q in begun(optimizer, 4)] == [3, 3, 3, 1]
-
-
-def test_survivors_are_the_same_configurations_further_on() -> None:
-    optimizer = make(n=3)
-    first = begun(optimizer, 3)
-    for number, query in enumerate(first):
-        optimizer.tell(told(number, query, 3.0 - number))
-    assert optimizer.ask(Budget()) == Query(first[2].configuration, epochs=3)
-    optimizer.tell(told(3, optimizer.history[3].query, 0.5))
-    assert optimizer.ask(Budget()) == Query(first[2].configuration)
 
 
 def test_a_free_worker_begins_the_next_bracket_and_a_decided_rung_comes_before_it() -> None:
@@ -131,14 +110,6 @@ def test_decisions_say_what_was_halved_and_when_nothing_came_to_its_end() -> Non
     assert "2 evaluated, 1 failed" in first_rung
 
 
-def test_where_all_runs_failed_the_budget_is_not_to_blame() -> None:
-    optimizer = make()
-    for number, query in enumerate(begun(optimizer, 9)):
-        optimizer.tell(told(number, query, None))
-    assert optimizer.least_begun == 9
-    assert "notes" not in optimizer.decisions
-
-
 CONFIGURATION = sample_configuration(mixed_space(), np.random.default_rng(0))
 
 
@@ -152,14 +123,6 @@ def test_levels_are_those_of_the_table(total: int, levels: tuple[int, ...]) -> N
 
 def test_powers_are_counted_in_whole_numbers() -> None:
     assert [highest_s(3**k, 3) for k in range(1, 30)] == list(range(1, 30))
-
-
-@given(st.integers(2, 10_000), st.integers(2, 10))
-def test_levels_grow_from_at_least_one_to_all(total: int, eta: int) -> None:
-    levels = counted_levels(total, eta, highest_s(total, eta))
-    assert levels[0] >= 1
-    assert levels[-1] == total
-    assert all(below < above for below, above in pairwise(levels))
 
 
 def test_the_last_rung_is_the_full_evaluation_and_the_others_are_not() -> None:
@@ -258,12 +221,6 @@ def test_the_smallest_subset_has_enough_rows_and_two_of_each_class(
     facts: dict[str, Any], smallest: float
 ) -> None:
     assert levels(replace(KNOWN, **facts), fidelity="subset", n_rungs=10)[1][0] == smallest
-
-
-def test_fewer_rungs_and_another_eta_are_taken() -> None:
-    assert levels(KNOWN, n_rungs=2)[1] == (27, 81)
-    assert levels(KNOWN, eta=9)[1] == (1, 9, 81)
-    assert levels(KNOWN, fidelity="subset", n_rungs=2)[1] == (1 / 3, 1.0)
 
 
 def configurations(n: int) -> list[Configuration]:
@@ -384,14 +341,6 @@ def test_survivors_go_on_to_the_last_rung_and_no_further() -> None:
     assert study.gone_on() == []
 
 
-def test_runs_that_failed_are_told_and_lost() -> None:
-    study = Study(6)
-    study.begin([None, 5.0, None, None, None, None])
-    assert study.gone_on() == [1]
-    study.tell(6, None)
-    assert study.gone_on() == []
-
-
 def test_a_run_that_is_tried_again_is_waited_for_and_counts() -> None:
     study = Study(3)
     study.begin([None, 2.0, 3.0])
@@ -399,15 +348,6 @@ def test_a_run_that_is_tried_again_is_waited_for_and_counts() -> None:
     assert study.gone_on() == []
     study.tell(0, 1.0)
     assert study.gone_on() == [0]
-
-
-def test_one_that_is_tried_again_after_others_went_on_does_not_widen_the_next_rung() -> None:
-    study = Study(3)
-    study.begin([None, 2.0, 3.0])
-    assert study.gone_on() == [1]
-    study.tell(3, 2.0)
-    study.tell(0, 1.0)
-    assert study.gone_on(None) == [3]
 
 
 def test_the_next_bracket_begins_where_its_plan_says() -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from worlds import mixed_space, sparse_space
 
 from prefect_tune.optimizers import Algorithm, Configuration, Encoding, Space, Step
-from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace, neighbours
+from prefect_tune.optimizers.space.candidate_space import CandidateSpace, neighbours
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.space.unit_interval import Grid, from_unit, grid_of, to_unit, values_of
@@ -49,11 +49,6 @@ def test_a_one_hot_path_has_one_column_per_step(seed) -> None:
     one_hot = ENCODING.one_hot(drawn(seed).path)
     assert one_hot.sum() == 2
     assert one_hot[:2].sum() == 1
-
-
-def test_the_cube_has_one_column_per_hyperparameter_of_the_space() -> None:
-    assert [name for _, _, name in ENCODING.columns] == ["C", "kernel", "poly.degree", "depth"]
-    assert len(ENCODING.algorithms) == 5
 
 
 @given(st.integers(0, 3), st.floats(0, 1))
@@ -140,11 +135,6 @@ def test_projection_is_to_the_nearest_is_idempotent_and_stays_in_cells(
     assert cells[i] == pytest.approx(target) or not 0 <= target <= 1 or grid.projected(target) != i
 
 
-def test_half_way_is_up() -> None:
-    grid = one_to(3)
-    assert [grid.projected(x) for x in (0.2499, 0.25, 0.75)] == [0, 1, 2]
-
-
 @pytest.mark.parametrize(
     "hyperparameter",
     [
@@ -172,11 +162,6 @@ def test_a_unit_stands_for_the_same_value_in_the_grid_and_in_the_space(
     grid = one_to(n, log=log)
     if np.abs(grid.borders - u).min() > 1e-12:
         assert int(grid.index(u)) == from_unit(Integer("k", (1, n), log=log), u) - 1
-
-
-def test_positions_are_the_range_from_end_to_end() -> None:
-    assert one_to(10).positions == pytest.approx(np.arange(10) / 9)
-    assert one_to(16, log=True).positions[[0, 1, 3, 15]] == pytest.approx([0, 0.25, 0.5, 1])
 
 
 @given(n=st.integers(2, 200), log=st.booleans(), target=st.floats(-0.5, 1.5))
@@ -286,15 +271,6 @@ def test_configurations_come_back_to_the_last_digit(name: str) -> None:
     candidates = CandidateSpace(space)
     encoded = candidates.encode(before)
     assert [candidates.decode(encoded, row) for row in range(len(before))] == before
-
-
-def test_defaults_come_back_from_their_positions() -> None:
-    space = mixed_space()
-    table = CandidateSpace(space)
-    for path in space.paths():
-        default = default_configuration(space, path)
-        algorithms = table.encode([default]).algorithms
-        assert table.decode(Candidates(algorithms, table.default_units[None]), 0) == default
 
 
 @pytest.mark.parametrize("space", SPACES, ids=lambda s: s.name)

@@ -20,7 +20,7 @@ from prefect_tune.optimizers.methods.fabolas.sizes import (
 from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel, Decay
 from prefect_tune.optimizers.surrogates.fidelity_kernel import Basis, FidelityKernel
 from prefect_tune.optimizers.surrogates.kernel import Constant, Kernel, Parameter
-from prefect_tune.optimizers.surrogates.noise import NOISE, ConstantNoise, FallingNoise, Noise
+from prefect_tune.optimizers.surrogates.noise import ConstantNoise, FallingNoise, Noise
 from prefect_tune.optimizers.surrogates.stationary import RBF, Conditional, Matern52
 
 BASES = {
@@ -368,12 +368,3 @@ def test_gradients_agree_with_central_differences(noise: Noise) -> None:
         for e in steps
     ]
     assert pull(weights) == pytest.approx(expected, abs=1e-8)
-
-
-def test_bounds_and_priors_are_those_of_the_sheet() -> None:
-    """Fabolas sheet, 1.4 and 1.5: sigma_0^2 in [1e-6, 1], sigma_1^2 in [1e-6, 4]."""
-    everywhere, small = FallingNoise(1).parameters
-    assert everywhere == NOISE
-    bounds = np.exp([[p.lower, p.upper] for p in (everywhere, small)])
-    assert bounds == pytest.approx(np.array([[1e-6, 1.0], [1e-6, 4.0]]))
-    assert everywhere.prior == small.prior == pytest.approx((np.log(0.01), 2.0))

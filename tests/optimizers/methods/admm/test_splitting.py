@@ -65,13 +65,6 @@ def test_the_multiplier_moves_what_integers_are_pulled_to() -> None:
     assert distances(grid, 3 / 9, -0.5).argmin() == 7
 
 
-def test_an_inactive_integer_remembers_and_clears_its_multiplier() -> None:
-    grid = one_to(10)
-    relaxed, delta, dual = integer_update(grid, 3 / 9, 0.03, None)
-    assert (relaxed, delta, dual) == pytest.approx((0.303333, 0.333333, 0.0), abs=1e-6)
-    assert integer_update(grid, delta, dual, None)[0] == pytest.approx(1 / 3)
-
-
 @given(
     n=st.integers(2, 30),
     b=st.floats(-0.5, 1.5),

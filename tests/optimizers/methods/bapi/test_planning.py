@@ -99,18 +99,6 @@ def test_a_plan_holds_so_many_different_ones_and_their_seconds() -> None:
         assert done + 2 <= entry.epochs <= T_MAX
 
 
-def test_a_small_budget_makes_a_short_plan_within_it() -> None:
-    long, short = planning().entries(1e6), planning().entries(long_seconds() - 1)
-    assert len(short) < len(long)
-    assert sum(e.seconds for e in short) <= long_seconds() - 1
-    (clipped,) = planning().entries(3.5)
-    assert clipped.epochs - (4 if clipped.number < 5 else 0) == 3
-
-
-def long_seconds() -> float:
-    return sum(e.seconds for e in planning().entries(1e6))
-
-
 def test_what_is_under_way_is_not_planned_again_and_its_seconds_are_foreseen() -> None:
     first = planning().entries(1e6)[0].number
     busy = planning(targets={first: 10})
@@ -233,12 +221,6 @@ def test_costs_cool_down_as_the_budget_is_spent() -> None:
     at = [place(two, means, deviations, "cool", spent) for spent in (0.0, 0.5, 0.7, 1.0)]
     # They are equal where (.0139559 / .0076271) = 5^(1 - spent), which is at .62.
     assert at == [1, 1, 0, 0]
-
-
-def test_what_is_out_of_reach_is_still_ranked() -> None:
-    hopeless = [PlannedTraining(0, 10, 1.0), PlannedTraining(1, 10, 1.0)]
-    means, deviations = np.array([-50.0, -40.0]), np.array([0.01, 0.01])
-    assert place(hopeless, means, deviations, "per_cost") == 1
 
 
 def test_the_horizon_shrinks_with_the_budget_and_has_a_most() -> None:
@@ -478,13 +460,6 @@ def test_told_rates_pay_for_what_is_under_way_first() -> None:
     assert remaining(7.9, begun).epochs_by_told_rates(None, 2) == 1
     assert remaining(14.0, begun, gone_on).epochs_by_told_rates(None, 2) == 2
     assert remaining(13.9, begun, gone_on).epochs_by_told_rates(None, 2) == 1
-
-
-def test_before_any_rate_is_known_all_epochs_are_affordable_while_anything_is_left() -> None:
-    for left, epochs in ((0.1, 2), (0.0, 0), (None, 2)):
-        assert (
-            RemainingBudget(Budget(seconds_left=left), []).epochs_by_told_rates(None, 2) == epochs
-        )
 
 
 def test_learned_costs_pay_for_what_is_under_way_first() -> None:

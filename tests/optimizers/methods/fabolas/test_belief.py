@@ -195,14 +195,6 @@ def test_seconds_are_not_far_beyond_those_seen(predicted: float, expected: float
     assert np.log(belief.seconds(ROWS)) == pytest.approx(expected, abs=1e-3)
 
 
-def test_where_seconds_do_not_matter_there_are_none() -> None:
-    assert MIXTURE.seconds(ROWS).tolist() == [0.0] * 3
-    recipe = replace(RECIPE, acquisition="gain")
-    belief, kept = learned(learner(recipe), plane_trials(8))
-    assert belief.costs is None
-    assert "costs" not in kept
-
-
 def test_worked_cost_model() -> None:
     """Fabolas sheet, T11: a power law of the rows from four small sizes, within 10 %."""
     belief, _ = learned(learner(), plane_trials(12))

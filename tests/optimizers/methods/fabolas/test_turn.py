@@ -121,17 +121,6 @@ def test_the_best_are_confirmed_once_the_seconds_left_are_what_that_takes() -> N
     assert early.reason != "confirm"
 
 
-def test_time_for_one_is_kept_where_half_of_the_budget_is_not_enough_for_more() -> None:
-    history = history_of(*FIRST)
-    rows = LINE.at(LINE.encode([configuration(0.42)]), 1.0)
-    one = float(turn_of(history).belief.seconds(rows)[0])
-    early = proposal_of(history, budget=Budget(seconds_spent=0.1 * one, seconds_left=2.5 * one))
-    late = proposal_of(history, budget=Budget(seconds_spent=1.5 * one, seconds_left=1.2 * one))
-    never = proposal_of(history, budget=Budget(seconds_spent=2.2 * one, seconds_left=0.5 * one))
-    assert [p.reason for p in (early, late, never)].count("confirm") == 1
-    assert late.reason == "confirm"
-
-
 def test_workers_share_the_seconds_that_are_left() -> None:
     history = history_of(*FIRST)
     each = float(
@@ -174,28 +163,11 @@ def test_a_leader_is_verified_once_and_not_while_that_is_under_way() -> None:
         assert proposal.query != Query(configuration(leader))
 
 
-def test_without_verification_none_is_asked_for() -> None:
-    slow = Budget(last_ask_seconds=(500.0,) * 5)
-    recipe = replace(DEFAULT, verify_every=None)
-    assert proposal_of(history_of(*FIRST), budget=slow, recipe=recipe).reason == "search"
-
-
 def test_trials_before_anything_was_learned_do_not_pay_for_a_verification() -> None:
     history = history_of(*FIRST)
     slow = Budget(last_ask_seconds=(500.0,) * 5)
     assert proposal_of(history, budget=slow, n_first=0).reason == "verify"
     assert proposal_of(history, budget=slow, n_first=len(history)).reason == "search"
-
-
-def test_where_nothing_is_left_to_learn_the_best_get_their_full_evaluations() -> None:
-    # Without noise and with a lengthscale that spans the space, the minimiser is known.
-    sure = {"lengthscale 0": 1.0, "noise variance": log(1e-6), "ln of the first weight": -4.0}
-    sure |= {"ln of the second weight": -5.0, "ln of the third weight": log(0.02)}
-    results = on_subsets(0.0, 0.2, 0.4, 0.6, 0.8, 1.0, share=1 / 2) + on_subsets(0.41, 0.39)
-    history = history_of(*results)
-    proposal = proposal_of(history, parameters=sure, recipe=replace(DEFAULT, verify_every=None))
-    assert proposal.reason == "verify"
-    assert position(proposal.query)[0] in best_places(turn_of(history, parameters=sure))
 
 
 # Queries.
@@ -310,12 +282,6 @@ def run(
     return search_in(belief, seed).run(acquisition, overhead)
 
 
-def chosen_sizes(belief: SubsetBelief, overhead: float = 0.0) -> list[float]:
-    """The size that comes first, of four seeds."""
-    firsts = (next(run(belief, overhead=overhead, seed=seed).best_first()) for seed in range(4))
-    return [float(LEVELS[level]) for _, level in firsts]
-
-
 def seconds_of(belief: SubsetBelief, candidates: Candidates) -> NDArray[np.float64]:
     columns = [belief.seconds(LINE.at(candidates, float(s))) for s in LEVELS]
     return np.column_stack(columns)
@@ -334,13 +300,6 @@ def test_information_is_divided_by_seconds_with_the_overhead() -> None:
     seconds = seconds_of(belief, found.candidates)
     assert seconds.max() > 10 * seconds.min()
     np.testing.assert_allclose(found.scores, found.gains / (seconds + 3.0))
-
-
-def test_a_large_overhead_makes_subsets_larger() -> None:
-    belief = belief_of(history_of(*parabola()), parameters=SMOOTH)
-    small, large = chosen_sizes(belief), chosen_sizes(belief, overhead=1e3)
-    assert max(small) <= min(large)
-    assert np.mean(small) < np.mean(large)
 
 
 def test_divergence_takes_the_cheapest_subset_where_information_takes_what_tells() -> None:
@@ -387,15 +346,6 @@ def test_improvement_is_divided_by_seconds_where_they_are_learned_and_only_there
     seconds = seconds_of(belief, with_costs.candidates)[:, -1] + 1.0
     divided = np.log(with_costs.gains[:, -1] / seconds)
     np.testing.assert_allclose(with_costs.scores[:, -1], divided)
-
-
-def test_what_stands_for_the_space_lies_where_the_minimiser_may_be() -> None:
-    search = search_in(belief_of(history_of(*parabola()), parameters=SMOOTH))
-    search.run("gain_per_cost", 0.0)
-    assert search.probabilities.sum() == pytest.approx(1.0)
-    mean = search.probabilities @ search.representers.units[:, 0]
-    assert mean == pytest.approx(0.5, abs=0.12)
-    assert 0 < search.entropy < log(len(search.representers))
 
 
 def test_the_best_model_is_told_with_its_probability() -> None:

@@ -25,10 +25,8 @@ from prefect_tune.optimizers import (
     Flash,
     Objective,
     Query,
-    Space,
     Told,
     Trial,
-    make_optimizer,
     replay,
 )
 from prefect_tune.optimizers.methods.flash.declaration import FlashOptions
@@ -42,7 +40,7 @@ from prefect_tune.optimizers.methods.flash.phases import (
 from prefect_tune.optimizers.paths.table import PathTable
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.trials.history import History
-from prefect_tune.tasks.catalogue.spaces import SPACES, space_named
+from prefect_tune.tasks.catalogue.spaces import space_named
 
 
 def benchmark_world(options: Mapping[str, Any]) -> tuple[Flash, list[int]]:
@@ -78,12 +76,6 @@ def test_the_benchmark_world_of_the_paper() -> None:
     assert len(ranked) == 10
     for path in ranked:
         assert all(a in ids for a, ids in zip(path, decisions["subspace"].values(), strict=True))
-
-
-def test_without_xi_the_papers_phase_two_stays_with_few_paths() -> None:
-    _, picks = benchmark_world({"variant": "paper", "xi": 0.0})
-    assert 238 in picks[30:]
-    assert len(set(picks[30:])) <= 3
 
 
 def test_with_the_defaults_pruning_keeps_the_best_path_of_an_additive_world() -> None:
@@ -136,20 +128,6 @@ def test_without_pruning_phase_three_has_the_whole_space() -> None:
     assert optimizer.decisions["phase"] == 3
     assert optimizer.decisions["n_subspace_paths"] == 12
     assert "ranking" not in optimizer.decisions
-
-
-def test_more_paths_wanted_than_there_are_keeps_all_and_says_so() -> None:
-    optimizer = Flash(counted_space((2, 2)), 0, Objective(), r=50)
-    run_one_by_one(optimizer, 8)
-    assert optimizer.decisions["n_subspace_paths"] == 4
-    assert "r is 50" in optimizer.decisions["notes"][0]
-
-
-@pytest.mark.parametrize("counts", [(1,), (5,), (1, 1, 1), (1, 6)])
-@pytest.mark.parametrize("phase3", ["smac", "tpe"])
-def test_the_smallest_graphs_are_searched(counts: tuple[int, ...], phase3: str) -> None:
-    optimizer = Flash(counted_space(counts), 0, Objective(), phase3=phase3)
-    assert len({q.configuration for q in run_one_by_one(optimizer, 18)}) == 18
 
 
 def test_a_path_under_way_is_not_taken_again_though_it_is_the_best() -> None:
@@ -221,34 +199,6 @@ def test_paths_that_share_what_is_cached_are_preferred() -> None:
     assert steps < 0.5 * min(total, none)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_an_expensive_path_of_the_design_waits_until_the_others_ran(seed: int) -> None:
-    optimizer = Flash(counted_space((2, 3)), seed, Objective(), n_init=6)
-    seen: set[str] = set()
-    order = []
-    for number in range(6):
-        query = optimizer.ask(Budget())
-        order.append(query.configuration.path)
-        outcome = steps_of(query, seen, {"step1.a2": 500.0})
-        optimizer.tell(Trial(number, query).started().completed(outcome))
-    assert len(set(order)) == 6
-    # All models run first; of the other three paths the one with the dear model is the last.
-    assert [path[1] for path in order[:3]] == ["a0", "a1", "a2"]
-    assert order[5][1] == "a2"
-
-
-def test_a_share_of_phase_three_may_look_outside_of_the_subspace() -> None:
-    space = counted_space((4, 5, 5))
-    optimizer = Flash(space, 0, Objective(), n_init=4, n_prune=4, r=1, keep=0.0, outside=0.5)
-    queries = run_one_by_one(optimizer, 40, Budget(trials_left=40))
-    inside = optimizer.decisions["subspace"]
-    is_outside = [
-        any(choice.algorithm not in inside[step] for step, choice in q.configuration.choices)
-        for q in queries[8:]
-    ]
-    assert 0.2 < sum(is_outside) / len(is_outside) <= 0.6
-
-
 @pytest.mark.parametrize(
     "budget", [Budget(trials_left=16), Budget(trials_left=16, seconds_left=1e6)]
 )
@@ -259,14 +209,6 @@ def test_phases_shrink_to_two_fifths_of_a_small_budget_and_say_so_once(budget: B
     assert (decisions["n_init"], decisions["n_prune"], decisions["phase"]) == (5, 3, 3)
     assert len(decisions["notes"]) == 1
     assert "5 + 3" in decisions["notes"][0]
-
-
-def test_phases_shrink_with_the_trials_that_the_seconds_left_can_hold() -> None:
-    optimizer = Flash(counted_space((4, 5, 5)), 0, Objective())
-    for number in range(20):
-        query = optimizer.ask(Budget(seconds_spent=number, seconds_left=20.0 - number))
-        optimizer.tell(told(number, query, 5.0 + number))
-    assert (optimizer.decisions["n_init"], optimizer.decisions["n_prune"]) == (5, 4)
 
 
 def test_half_of_a_very_small_budget_is_for_seeing_the_models() -> None:
@@ -316,30 +258,6 @@ def test_lengths_are_the_rank_of_the_paths_unless_given() -> None:
     assert phase_lengths(paper, table, 30, n_known=16) == PhaseLengths(12, 12)
     assert phase_lengths(FlashOptions().resolved(), table, 30) == PhaseLengths(6, 6)
     assert phase_lengths(FlashOptions().resolved(), table, 10) == PhaseLengths(5, 2)
-
-
-BUDGET = Budget(trials_left=80)
-
-
-def loss_of(path: tuple[str, ...]) -> float:
-    """Boosted trees and trees are best, whatever stands before them."""
-    return 1.0 + len(path[-1]) / 10 + sum(map(len, path[:-1])) / 100
-
-
-@pytest.mark.parametrize("variant", ["default", "paper"])
-@pytest.mark.parametrize("space", [ignoring_space(), SPACES["modern"]], ids=lambda s: s.name)
-def test_all_phases_ask_canonical_paths_only(space: Space, variant: str) -> None:
-    given = {} if variant == "default" else {"variant": "paper"}
-    flash = make_optimizer("flash", space, 0, Objective(), {"n_init": 12, "n_prune": 6, **given})
-    for number in range(26):
-        query = flash.ask(BUDGET)
-        path = query.configuration.path
-        assert space.settled(path) == path
-        flash.tell(told(number, query, loss_of(path)))
-    decisions = flash.decisions
-    assert decisions["phase"] == 3
-    assert all(space.canonical(tuple(path)) == tuple(path) for path in decisions["design"])
-    assert all(space.is_feasible(tuple(row["path"])) for row in decisions["ranking"] or ())
 
 
 def test_a_sub_space_holds_what_does_nothing_for_models_that_ignore_steps() -> None:

@@ -11,7 +11,7 @@ from prefect_tune.optimizers import Failure, History, Objective, Query, Space, T
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
 from prefect_tune.optimizers.methods.declarations import SmacOptions
 from prefect_tune.optimizers.methods.flash.declaration import FlashOptions
-from prefect_tune.optimizers.methods.flash.phases import initial_design, rest_of_design, subspace_of
+from prefect_tune.optimizers.methods.flash.phases import rest_of_design, subspace_of
 from prefect_tune.optimizers.methods.flash.scores import LEAST_SHARE, PathModels, PathScores, ranked
 from prefect_tune.optimizers.methods.flash.tuning import Tuning
 from prefect_tune.optimizers.methods.smac import ForestSearch
@@ -88,18 +88,6 @@ def equal_history(seconds: float) -> History:
 def equal_scores(cost: str, **options: Any) -> PathScores:
     given = FlashOptions(cost=cost, **options).resolved()  # type: ignore[arg-type]
     return PathModels(counted_space((2, 2)), 0, Objective(), given, {}).scores
-
-
-@pytest.mark.parametrize("cost", ["steps", "total"])
-def test_of_equal_improvement_the_cheap_path_is_before_the_dear_one(cost: str) -> None:
-    for seconds, order in ((9.0, [0, 2, 1, 3]), (0.01, [1, 3, 0, 2])):
-        scores = equal_scores(cost)
-        # A path's logarithm is never below a floor, so that nothing below a second is told apart.
-        if cost == "steps" or seconds > 1:
-            found = ranked(scores.log_eips(equal_history(seconds)), None)
-            assert {*found[:2]} == {*order[:2]}
-    many = equal_scores(cost).log_eips_of_many_runs(equal_history(30.0))
-    assert min(many[[0, 2]]) > max(many[[1, 3]])
 
 
 def test_what_is_expected_is_divided_by_the_seconds_of_the_next_run() -> None:
@@ -222,23 +210,6 @@ def test_a_path_that_stands_twice_in_the_design_runs_twice() -> None:
     given = FlashOptions(cost="none").resolved()
     rng = np.random.default_rng(0)
     assert rest_of_design([0, 0, 4, 8], given, models(given), after_three(1.0), rng) == [0]
-
-
-def test_the_design_has_the_length_of_the_rank_or_the_one_given() -> None:
-    rng = np.random.default_rng(0)
-    given = FlashOptions().resolved()
-    assert len(initial_design(given, models(given).table, rng)) == 5
-    short = FlashOptions(n_init=2).resolved()
-    assert len(initial_design(short, models(short).table, rng)) == 2
-
-
-def test_plain_first_begins_with_one_path_per_model() -> None:
-    given = FlashOptions().resolved()
-    table = models(given).table
-    assert initial_design(given, table, np.random.default_rng(0))[:3] == table.plain
-    paper = FlashOptions(variant="paper").resolved()
-    starts = {initial_design(paper, table, np.random.default_rng(s))[0] for s in range(20)}
-    assert len(starts) > 3
 
 
 FOUR_BY_FOUR = counted_space((4, 4))
