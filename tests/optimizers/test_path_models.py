@@ -35,14 +35,6 @@ def test_the_worked_example_of_the_ridge_with_intercept() -> None:
     )
 
 
-def test_the_worked_example_of_a_pending_path() -> None:
-    imagined = toy_model().imagining(PATHS[4])
-    assert imagined.leverage(PATHS) == pytest.approx(
-        [0.594595, 0.504505, 0.504505, 0.945946, 0.531532, 0.531532], abs=5e-7
-    )
-    assert imagined.mean(PATHS) == pytest.approx(toy_model().mean(PATHS))
-
-
 @settings(max_examples=25)
 @given(
     st.lists(st.tuples(st.integers(0, 1455), st.floats(0, 100)), min_size=2, max_size=60),
@@ -79,21 +71,6 @@ def test_imagining_a_path_equals_a_refit_with_its_mean_as_outcome(
 def test_equal_losses_leave_a_positive_deviation() -> None:
     model = PathLinear.fit(PATHS[SEEN], np.full(4, 7.0))
     assert (model.deviation(PATHS) > 0).all()
-
-
-def test_the_design_of_full_rank_identifies_every_path_of_an_additive_world() -> None:
-    from flash_worlds import FIRST_THIRTY, additive_losses
-
-    table, losses = one_hot_paths(BENCHMARK), additive_losses()
-    exact = PathLinear.fit(table[FIRST_THIRTY], losses[FIRST_THIRTY], ridge=1e-8)
-    assert np.abs(exact.mean(table) - losses).max() < 1e-6
-    model = PathLinear.fit(table[FIRST_THIRTY], losses[FIRST_THIRTY])
-    assert model.intercept == pytest.approx(34.898703, abs=5e-7)
-    assert model.residual_variance == pytest.approx(1.036088, abs=5e-7)
-    mean, deviation = model.mean(table), model.deviation(table)
-    assert [mean.min(), mean.max()] == pytest.approx([24.123168, 44.368338], abs=5e-7)
-    assert [deviation.min(), deviation.max()] == pytest.approx([1.251119, 1.685357], abs=5e-7)
-    assert mean.argmin() == 238
 
 
 def log_pseudo_determinant(paths: np.ndarray) -> float:

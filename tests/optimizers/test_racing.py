@@ -38,7 +38,6 @@ from prefect_tune.optimizers.racing.rules import (
     failed_later,
     is_behind,
     is_behind_on_part,
-    joined,
     margin,
     stretches_of,
 )
@@ -251,17 +250,6 @@ def test_the_constraints_of_a_first_fold_are_told_with_its_estimate() -> None:
     assert told.evaluation.constraints == {"size": 7.0}
 
 
-def test_quantities_of_a_stopped_first_fold_reach_the_method() -> None:
-    optimizer = with_incumbent("tpe", LIMITED, size=1.0)
-    begin(optimizer, 90.0)
-    assert optimizer.inner.history.incumbent == optimizer.inner.history[0]
-    optimizer.measure(1, {"size": 7.0})
-    told = optimizer.inner.history[1]
-    assert told.evaluation is not None
-    assert told.evaluation.constraints == {"size": 7.0}
-    assert told.loss == pytest.approx(94.0)
-
-
 class Choosing(RandomSearch):
     """Chooses its configuration of a number, and weighs those that it is told to."""
 
@@ -428,34 +416,6 @@ def test_an_estimate_stays_within_the_bounds_of_the_metric() -> None:
     told = estimated(Evaluation(95.0, (95.0,)), SLOW_INCUMBENT, Objective(upper=100.0))
     assert told.fold_losses == (95.0, 99.0, 100.0)
     assert told.loss == pytest.approx(98.0)
-
-
-def test_of_one_that_went_on_both_stretches_cost_and_each_step_counts_as_it_was_made() -> None:
-    first = Evaluation(18.0, (18.0,), 2.0, 2.0, steps=(step("pca", 0, 0.5), step("svm", 0, 1.4)))
-    whole = Evaluation(
-        19.0,
-        (18.0, 19.0, 20.0),
-        3.5,
-        5.4,
-        steps=(
-            step("pca", 0, 0.5, hit=True),
-            step("pca", 1, 0.6),
-            step("svm", 0, 1.4, hit=True),
-            step("svm", 1, 1.5),
-        ),
-        resumed_from=1,
-    )
-    told = joined(first, whole)
-    assert told.cost_seconds == pytest.approx(5.5)
-    assert told.cost_uncached_seconds == 5.4
-    assert told.loss == 19.0
-    assert told.resumed_from == 0
-    assert [(s.step, s.fold, s.hit) for s in told.steps] == [
-        ("pca", 0, False),
-        ("pca", 1, False),
-        ("svm", 0, False),
-        ("svm", 1, False),
-    ]
 
 
 def test_a_failure_after_the_first_fold_costs_that_fold_too() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from worlds import finite_space, mixed_space
+from worlds import mixed_space
 
 from prefect_tune.optimizers import (
     Budget,
@@ -14,7 +14,6 @@ from prefect_tune.optimizers import (
     Objective,
     Query,
     Racing,
-    SpaceExhausted,
     StepCost,
     make_optimizer,
 )
@@ -114,16 +113,6 @@ def test_where_no_more_may_be_begun_the_best_goes_on_at_once() -> None:
     assert optimizer.ask(Budget(trials_left=0)) == Query(best, folds=1)
 
 
-def test_a_space_with_fewer_configurations_than_looks_runs_to_its_end() -> None:
-    optimizer = raced(space=finite_space())
-    for _ in range(3 * 5):
-        query = ask(optimizer)
-        tell(optimizer, *[20.0] * (query.folds or 3))
-    assert len(optimizer.history.complete) == 5
-    with pytest.raises(SpaceExhausted):
-        ask(optimizer)
-
-
 def test_who_is_behind_on_the_part_is_told_by_the_difference_to_the_incumbents_look() -> None:
     optimizer = with_incumbent()
     ask(optimizer)
@@ -169,16 +158,6 @@ def test_who_falls_behind_on_the_whole_fold_ends_there_with_the_cost_of_both() -
     assert told.cost_seconds == 2.5
     assert told.evaluation is not None
     assert [(c.key, c.seconds) for c in told.evaluation.steps] == [("whole", 2.0)]
-
-
-def test_who_runs_to_the_end_is_told_once_with_the_cost_of_all_stretches() -> None:
-    optimizer = with_incumbent()
-    told = optimizer.inner.history[0]
-    assert (told.loss, told.cost_seconds) == (12.0, 2.5)
-    assert told.evaluation is not None
-    assert [cost.key for cost in told.evaluation.steps] == ["whole"]
-    assert optimizer.decisions["race"] == {"begun": GATHERED, "stopped": GATHERED - 1}
-    assert optimizer.incumbent == optimizer.history[GATHERED + 1]
 
 
 def test_no_stretch_is_left_out() -> None:

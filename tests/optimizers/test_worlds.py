@@ -5,15 +5,13 @@ import json
 import numpy as np
 import pytest
 from curve_replay import Replay, Run, objective_of, run
-from curve_standings import Figures, mean_ranks
 from curve_tables import Table, space_of
 from full_trainings import FULL_TRAININGS
-from loss_worlds.artificial import A3, ArtificialLoss, after_step, artificial_space
+from loss_worlds.artificial import after_step
 from methods_of_table import OF_TABLE, method_of_table
 
 from prefect_tune.optimizers import Query
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
-from prefect_tune.optimizers.space.sampling import sample_configuration
 
 EPOCHS = 10
 
@@ -51,15 +49,6 @@ def test_a_stretch_tells_the_whole_curve_and_charges_the_new_epochs(table: Table
     assert told.cost_seconds == pytest.approx(table.seconds[3, 4:].sum())
 
 
-def test_what_ends_after_the_budget_does_not_count(table: Table) -> None:
-    optimizer = method_of_table("random", table, 0, objective_of("synth0", table), {})
-    seen = run(optimizer, table, 3.5, are_asks_free=True)
-    full = table.seconds.sum(axis=1)
-    assert seen.ends == pytest.approx(np.cumsum(full[seen.rows]))
-    assert seen.ends[-1] <= seen.total == pytest.approx(3.5 * full.mean())
-    assert len(seen.rows) == len(set(seen.rows)) == 3
-
-
 @pytest.mark.parametrize("name", OF_TABLE)
 def test_a_method_begins_rows_of_the_table_alone(table: Table, name: str) -> None:
     optimizer = method_of_table(name, table, 0, objective_of("synth0", table), {})
@@ -83,19 +72,6 @@ def test_what_was_seen_at_a_share_is_what_was_told_until_then(table: Table) -> N
     assert (nothing.least_validated(table), nothing.chosen) == (table.losses.max(), None)
 
 
-def test_ranks_are_per_seed_and_equals_share_theirs() -> None:
-    def of(regrets: list[float]) -> Figures:
-        column = np.tile(np.array(regrets)[:, None], 4)
-        none = np.zeros(len(regrets))
-        return Figures(column, column, none, none, none, none, 1.0)
-
-    one = {"a": of([1, 2]), "b": of([3, 2]), "c": of([5, 9])}
-    two = {"a": of([9, 9]), "b": of([3, 3]), "c": of([1, 1])}
-    ranks = mean_ranks({"one": one, "two": two}, ["a", "b", "c"], 1.0, "regrets")
-    assert ranks["a"] == pytest.approx(((1.25 + 3) / 2, (3 - 1.25) / 2))
-    assert ranks["b"] == pytest.approx(((1.75 + 2) / 2, (2 - 1.75) / 2))
-
-
 def test_worked_values() -> None:
     first = after_step(
         0.0, np.array([0.5, -1.0]), np.array([2.0, 3.0]), np.random.RandomState(7).normal(size=10)
@@ -107,12 +83,3 @@ def test_worked_values() -> None:
     assert second == pytest.approx(0.751874, abs=1e-6)
     drawn = np.random.RandomState(11).normal(first, abs(w @ theta / theta.sum()), 10)
     assert second == pytest.approx(np.abs(drawn).max())
-
-
-def test_a_world_is_fixed_and_differs_from_others() -> None:
-    space = artificial_space(A3)
-    rng = np.random.default_rng(0)
-    queries = [Query(sample_configuration(space, rng)) for _ in range(20)]
-    losses = [[ArtificialLoss(A3, world)(q) for q in queries] for world in (0, 0, 1)]
-    assert losses[0] == losses[1] != losses[2]
-    assert min(losses[0]) >= 0

@@ -3,7 +3,7 @@
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.optimize import approx_fprime
@@ -184,30 +184,6 @@ def test_the_greedy_sum_is_the_expected_improvement_of_the_set(seed: int) -> Non
     error = gained.std() / np.sqrt(len(gained))
     # Four standard errors of the draws, and a thousandth for the Sobol points.
     assert sum(increments) == pytest.approx(gained.mean(), abs=4 * error + 1e-3 * gained.mean())
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.integers(0, 2**32 - 1))
-def test_a_candidate_adds_the_less_the_more_are_chosen(seed: int) -> None:
-    mean, covariance, best = candidates(seed)
-    improvement = joint(mean, covariance, best)
-    chosen, before = list[int](), improvement.gains()
-    for _ in range(4):
-        of_others = np.where(np.isin(np.arange(len(mean)), chosen), -np.inf, before)
-        chosen.append(int(of_others.argmax()))
-        improvement.choose(chosen[-1])
-        after = improvement.gains()
-        left = np.setdiff1d(np.arange(len(mean)), chosen)
-        # A few points at random would do too; the quadrature is off by less than this.
-        assert np.all(after[left] <= before[left] + 5e-3 * np.sqrt(np.diag(covariance)[left]))
-        before = after
-
-
-def test_certain_scores_are_no_division_by_zero() -> None:
-    improvement = joint([0.5, 0.2], np.zeros((2, 2)), 0.3)
-    assert improvement.gains() == pytest.approx([0.2, 0.0], abs=1e-5)
-    improvement.choose(0)
-    assert np.all(np.isfinite(improvement.gains()))
 
 
 def test_normals_are_standard_and_the_same_for_a_seed() -> None:

@@ -209,22 +209,10 @@ def test_the_first_query_is_a_path_with_its_defaults() -> None:
 
 
 def fitted(
-    X: NDArray[np.float64],
-    y: NDArray[np.float64],
-    n_trees: int = 10,
-    *,
-    min_samples_split: int = 2,
-    max_features: float = 1.0,
-    seed: int = 0,
+    X: NDArray[np.float64], y: NDArray[np.float64], n_trees: int = 10, **given: float
 ) -> RandomForest:
-    return RandomForest.fit(
-        X,
-        y,
-        n_trees=n_trees,
-        min_samples_split=min_samples_split,
-        max_features=max_features,
-        seed=seed,
-    )
+    usual = {"min_samples_split": 2, "max_features": 1.0, "seed": 0}
+    return RandomForest.fit(X, y, n_trees=n_trees, **{**usual, **given})  # type: ignore[arg-type]
 
 
 def test_the_mean_is_that_of_the_trees_and_the_variance_that_of_their_leaves() -> None:

@@ -135,26 +135,6 @@ def test_projection_is_to_the_nearest_is_idempotent_and_stays_in_cells(
     assert cells[i] == pytest.approx(target) or not 0 <= target <= 1 or grid.projected(target) != i
 
 
-@pytest.mark.parametrize(
-    "hyperparameter",
-    [
-        Integer("a", (1, 50)),
-        Integer("b", (50, 10_000), log=True),
-        Categorical("c", ["x", "y", "z"]),
-        Categorical("d", [True, False]),
-        OrdinalHyperparameter("e", [1, 2, 5]),
-    ],
-    ids=lambda h: h.name,
-)
-def test_each_unit_of_a_grid_is_another_value(hyperparameter) -> None:
-    grid = grid_of(hyperparameter)
-    assert grid is not None
-    values = [from_unit(hyperparameter, u) for u in grid.units]
-    assert len(set(values)) == len(values) == hyperparameter.size
-    assert list(grid.index(grid.units)) == list(range(len(values)))
-    assert grid.is_ordered == (hyperparameter.name != "c")
-
-
 @given(n=st.integers(2, 60), log=st.booleans(), u=st.floats(0, 1))
 def test_a_unit_stands_for_the_same_value_in_the_grid_and_in_the_space(
     n: int, log: bool, u: float

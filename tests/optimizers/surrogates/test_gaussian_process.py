@@ -209,32 +209,6 @@ def over_sizes(theta: np.ndarray, X: np.ndarray, y: np.ndarray) -> GaussianProce
     return GaussianProcess.given(kernel, theta, X, y, mean=0.0, noise=FallingNoise(2))
 
 
-def test_worked_innovation_equals_a_refit() -> None:
-    """Fabolas sheet, T4 and T5, for an outcome one deviation above what was predicted."""
-    X, y = np.array([[0.2, 0.5, 0.2], [0.5, 0.1, 0.7]]), np.array([1.0, -1.0])
-    process = over_sizes(PAPER_THETA, X, y)
-    full = np.array([[0.3, 0.3, 1.0], [0.8, 0.2, 1.0]])
-    mean, covariance = process.joint(full)
-    assert mean[:, 0] == pytest.approx([0.1400832002, -0.9503926815], abs=1e-9)
-    assert covariance[0] == pytest.approx([0.1273484837, -0.0576397510], abs=1e-9)
-    assert covariance[1, 1] == pytest.approx(0.4381023173, abs=1e-9)
-    candidate = np.array([[0.4, 0.4, 0.3]])
-    expected, deviation = process.predict(candidate)
-    variance = deviation**2 + process.noise_variance(candidate)
-    assert expected == pytest.approx(0.0310808385, abs=1e-9)
-    assert variance == pytest.approx(0.0941646351, abs=2e-9)
-    outcome = expected + np.sqrt(variance)
-    after = process.appended(candidate, outcome)
-    new_mean, new_covariance = after.joint(full)
-    assert new_mean[:, 0] == pytest.approx([0.2336913131, -0.9618608423], abs=1e-9)
-    assert new_covariance[0] == pytest.approx([0.1185860049, -0.0565662381], abs=1e-9)
-    assert new_covariance[1, 1] == pytest.approx(0.4379707986, abs=1e-9)
-    refit = over_sizes(PAPER_THETA, np.vstack([X, candidate]), np.append(y, outcome))
-    refit_mean, refit_covariance = refit.joint(full)
-    assert new_mean == pytest.approx(refit_mean * refit.scale, abs=1e-12)
-    assert new_covariance == pytest.approx(refit_covariance, abs=1e-12)
-
-
 @settings(max_examples=20)
 @given(n=st.integers(2, 12), m=st.integers(1, 3), seed=st.integers(0, 1000))
 def test_appended_rows_bring_the_noise_of_their_own_size(n: int, m: int, seed: int) -> None:

@@ -54,6 +54,7 @@ KERNELS: dict[str, Kernel] = {
     "conditional": Constant() * (Conditional(3, Matern52([0, 1])) * Conditional(4)),
     **{f"over sizes: {name}": kernel(basis) for name, basis in BASES.items()},
     "over epochs": curve_kernel(),
+    "over epochs alone": CurveKernel(None, 1, OF_TIME),
 }
 every_kernel = pytest.mark.parametrize("name", KERNELS)
 
@@ -122,27 +123,6 @@ def test_covariances_are_symmetric_positive_and_have_the_variance_on_the_diagona
     assert pytest.approx(K.T, abs=1e-12) == K
     assert np.linalg.eigvalsh(K).min() > -1e-9
     assert np.diag(K) == pytest.approx(kernel.variance(theta, inputs))
-
-
-@pytest.mark.parametrize("name", ["log loss", "cost", "tasks", "epochs"])
-@pytest.mark.parametrize("seed", range(3))
-def test_covariances_over_pipelines_are_symmetric_and_positive(name: str, seed: int) -> None:
-    within, width = INPUTS.within, INPUTS.width
-    assert within is not None
-    over: FidelityKernel | CurveKernel
-    if name == "epochs":
-        over = CurveKernel(within, width, OF_TIME)
-    else:
-        over = FidelityKernel(within, width, BASES[name])
-    rng = np.random.default_rng(seed)
-    inputs = INPUTS.at(INPUTS.candidates.sample(12, rng), rng.choice([0.02, 0.3, 0.8, 1.0], 12))
-    theta = drawn_theta(over, seed)
-    found = [over.covariance(theta, inputs, inputs)]
-    if isinstance(over, CurveKernel):
-        found.append(over.slope_slope_covariance(theta, inputs, inputs))
-    for K in found:
-        assert pytest.approx(K.T, rel=1e-12) == K
-        assert np.linalg.eigvalsh(K).min() > -1e-9 * np.trace(K)
 
 
 def drawn_theta(kernel: Kernel | Decay, seed: int) -> np.ndarray:
@@ -318,41 +298,21 @@ def test_values_and_slopes_have_a_joint_covariance(seed: int) -> None:
     assert np.linalg.eigvalsh(K / np.outer(scale, scale)).min() > -1e-9
 
 
-def test_one_curve_alone_needs_no_kernel_within() -> None:
-    alone, t = CurveKernel(None, 0, OF_TIME), np.linspace(0.1, 1, 4)
-    theta = drawn_theta(OF_TIME, 0)
-    K, pull = alone.pullback(theta, t[:, None])
-    assert pytest.approx(OF_TIME.covariance(theta, t, t)) == K
-    assert alone.variance(theta, t[:, None]) == pytest.approx(np.diag(K))
-    assert alone.covariance(theta, t[:, None], t[:, None]) == pytest.approx(K)
-    assert alone.slope_variance(theta, t[:, None]) == pytest.approx(
-        np.diag(OF_TIME.slope_slope(theta, t, t))
-    )
-    assert pull(K).shape == (len(theta),)
-    _, pull_inputs = alone.input_pullback(theta, t[:, None], t[:, None])
-    assert pull_inputs(np.ones((4, 4))).shape == (4, 1)
-
-
 THREE_ROWS = np.array([[0.3, 0.0], [0.9, 0.5], [0.3, 1.0]])
 THETA = np.log([0.01, 0.4])
 
 
-def test_a_constant_noise_is_that_of_theta_everywhere() -> None:
-    assert ConstantNoise().variance(THETA[:1], THREE_ROWS) == pytest.approx([0.01] * 3)
-
-
-def test_a_falling_noise_is_least_on_the_full_data() -> None:
-    noise = FallingNoise(column=1)
-    assert noise.variance(THETA, THREE_ROWS) == pytest.approx([0.41, 0.11, 0.01], rel=1e-6)
-
-
-def test_a_falling_noise_does_not_end_at_zero() -> None:
-    noise = FallingNoise(column=1)
-    assert noise.variance(np.array([-80.0, -80.0]), THREE_ROWS) == pytest.approx([1e-9] * 3)
-
-
-def test_a_falling_noise_reads_the_column_it_is_told() -> None:
-    assert FallingNoise(0).variance(THETA, THREE_ROWS)[1] == pytest.approx(0.01 + 0.4 * 0.1**2)
+@pytest.mark.parametrize(
+    ("noise", "theta", "variance"),
+    [
+        (ConstantNoise(), THETA[:1], [0.01] * 3),
+        (FallingNoise(1), THETA, [0.41, 0.11, 0.01]),  # least on the full data
+        (FallingNoise(0), THETA, [0.206, 0.014, 0.206]),  # of the column that it is told
+        (FallingNoise(1), np.array([-80.0, -80.0]), [1e-9] * 3),  # and never 0
+    ],
+)
+def test_noise_is_that_of_the_row(noise: Noise, theta: np.ndarray, variance: list[float]) -> None:
+    assert noise.variance(theta, THREE_ROWS) == pytest.approx(variance, rel=1e-6)
 
 
 @pytest.mark.parametrize("noise", [ConstantNoise(), FallingNoise(1)], ids=["constant", "falling"])

@@ -1,5 +1,7 @@
 """Processes whose curves fall nowhere: sites, truncation, and what is predicted with them."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,13 +10,14 @@ from scipy.stats import norm
 
 from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel, Decay
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
+from prefect_tune.optimizers.surrogates.kernel import Kernel
 from prefect_tune.optimizers.surrogates.monotone import (
     MonotoneProcess,
     at_times,
     needed_sites,
     site_times,
 )
-from prefect_tune.optimizers.surrogates.stationary import RBF, Matern52
+from prefect_tune.optimizers.surrogates.stationary import Matern52
 from prefect_tune.optimizers.surrogates.truncation import Sites, propagate, truncation_ratio
 
 T_MAX = 50
@@ -44,43 +47,6 @@ def monotone(
 ) -> MonotoneProcess:
     sites = at_times(unfinished, 2, site_times(T_MAX))
     return MonotoneProcess.of(process, sites, only_falling=only_falling)
-
-
-def of_two_curves() -> GaussianProcess:
-    """Sheet, W11: two configurations with k_x = .5."""
-    # RBF at distance 1: exp(-1 / (2 l^2)) = .5.
-    lengthscale = 1 / np.sqrt(2 * np.log(2))
-    kernel = CurveKernel(RBF([0]), 1, Decay())
-    theta = np.array([np.log(lengthscale), np.log(0.5), 0.0, 0.0, np.log(0.3), np.log(1e-3)])
-    inputs = np.array([[0, 0.1], [0, 0.5], [0, 1.0], [1, 0.1], [1, 0.2]])
-    values = np.array([0.3, 0.6, 0.7, 0.50, 0.46])
-    # Targets as they are: the constant mean takes up what is divided out otherwise.
-    process = GaussianProcess.given(kernel, theta, inputs, values - values.mean(), scale=1.0)
-    assert process.centred()[0][0] + values.mean() == pytest.approx(0.6442146056, abs=1e-9)
-    return GaussianProcess.given(kernel, theta, inputs, values, mean=0.6442146056, scale=1.0)
-
-
-def test_worked_pair_of_curves() -> None:
-    process = of_two_curves()
-    rows = np.array([[1, 0.2], [1, 0.6], [1, 1.0]])
-    mean, deviation = process.predict(rows)
-    assert mean == pytest.approx([0.4658284, 0.4530219, 0.4643294], abs=1e-6)
-    assert deviation == pytest.approx([0.0306633, 0.1285710, 0.1916800], abs=1e-6)
-    sites = np.array([[1, 0.02], [1, 1.0]])
-    on_sites = MonotoneProcess.of(process, sites, only_falling=False, noise=0.0)
-    assert on_sites.slope_mean == pytest.approx([-0.9109239, 0.0278731], abs=1e-6)
-    assert on_sites.slope_covariance.ravel() == pytest.approx(
-        [3.6274804, -0.0674681, -0.0674681, 0.0215174], abs=1e-6
-    )
-    assert on_sites.beliefs.precision == pytest.approx([0.8838643, 91.9728672], rel=1e-4)
-    assert on_sites.beliefs.shift == pytest.approx([1.6653209, 16.0726107], rel=1e-4)
-    assert on_sites.beliefs.log_probability == pytest.approx(-1.9128951, rel=1e-4)
-    mean, deviation = on_sites.slopes(sites)
-    assert mean == pytest.approx([1.1244549, 0.1102418], rel=1e-4)
-    assert deviation == pytest.approx([0.9242443, 0.0843322], rel=1e-4)
-    mean, deviation = on_sites.predict(rows)
-    assert mean == pytest.approx([0.4808936, 0.4966870, 0.5420469], rel=1e-4)
-    assert deviation == pytest.approx([0.0290593, 0.1076159, 0.1411177], rel=1e-4)
 
 
 def test_without_sites_it_is_the_process_itself() -> None:
@@ -212,22 +178,34 @@ def test_only_where_the_mean_falls_stands_a_site() -> None:
     assert (everywhere.predict(ends)[0] > on_sites.predict(ends)[0]).all()
 
 
-def test_bad_input_is_named() -> None:
+def test_a_number_as_mean_is_added() -> None:
+    process, rows = toy(2)
+    mean = float(rows.sum())
+    inputs, kernel = process.inputs, process.kernel
+    flat = GaussianProcess.given(kernel, process.theta, inputs, np.full(24, mean), mean=mean)
+    plain = MonotoneProcess.of(flat, rows[:0])
+    assert plain.predict(rows)[0] == pytest.approx([mean] * 4)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "n_targets", "mean", "said"),
+    [
+        (None, 2, None, "2 targets"),
+        (None, 1, lambda x: x[:, 2], "a number"),
+        (Matern52([0, 1, 2]), 1, None, "CurveKernel"),
+    ],
+)
+def test_what_has_no_slopes_is_refused(
+    kernel: Kernel | None, n_targets: int, mean: Any, said: str
+) -> None:
     process, rows = toy(0)
-    inputs, targets = process.inputs, process.inputs[:, 0]
-    two = np.column_stack([targets, targets])
-    several = GaussianProcess.given(process.kernel, process.theta, inputs, two)
-    with pytest.raises(ValueError, match="2 targets"):
-        MonotoneProcess.of(several, rows)
-    bent = GaussianProcess.given(
-        process.kernel, process.theta, inputs, targets, mean=lambda x: x[:, 2]
+    theta = process.theta if kernel is None else np.zeros(4)
+    targets = np.tile(process.inputs[:, :1], n_targets)
+    other = GaussianProcess.given(
+        kernel or process.kernel, theta, process.inputs, targets, mean=mean
     )
-    with pytest.raises(ValueError, match="a number"):
-        MonotoneProcess.of(bent, rows)
-    matern = Matern52([0, 1, 2])
-    without = GaussianProcess.given(matern, np.zeros(4), inputs, targets)
-    with pytest.raises(TypeError, match="CurveKernel"):
-        MonotoneProcess.of(without, rows)
+    with pytest.raises((ValueError, TypeError), match=said):
+        MonotoneProcess.of(other, rows)
 
 
 def test_what_decays_has_two_sites_or_more_by_the_logarithm() -> None:

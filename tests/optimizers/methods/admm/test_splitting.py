@@ -65,26 +65,6 @@ def test_the_multiplier_moves_what_integers_are_pulled_to() -> None:
     assert distances(grid, 3 / 9, -0.5).argmin() == 7
 
 
-@given(
-    n=st.integers(2, 30),
-    b=st.floats(-0.5, 1.5),
-    values=st.lists(st.floats(0, 0.3), min_size=30, max_size=30),
-    rho=st.floats(0.001, 10),
-)
-def test_eliminating_the_relaxed_integer_is_exact(
-    n: int, b: float, values: list[float], rho: float
-) -> None:
-    """The augmented least over a fine grid of relaxed integers is that of the cells' points."""
-    grid = one_to(n)
-    losses = np.array(values[:n])
-    fine = np.linspace(0, 1, 4001)
-    rounded = np.minimum(np.floor(fine * (n - 1) + 0.5 + 1e-12), n - 1).astype(int)
-    brute = (losses[rounded] + 0.5 * rho * (fine - b) ** 2).min()
-    exact = (losses + 0.5 * rho * distances(grid, b, 0.0)).min()
-    assert exact <= brute + 1e-7
-    assert exact >= brute - rho * 2 / 4000
-
-
 @pytest.mark.parametrize(
     ("g", "bound", "mu", "u", "residual", "penalty", "after"),
     [

@@ -27,7 +27,6 @@ from prefect_tune.optimizers import (
     Space,
     SpaceExhausted,
     Step,
-    StepCost,
     Trial,
 )
 from prefect_tune.optimizers.methods.bapi.bapi import Bapi
@@ -108,16 +107,6 @@ def test_a_budget_is_overspent_by_one_stretch_of_each_worker_at_most(
     quantum = max(1, round(optimizer.settings.p * T_MAX))
     dearest = max(law.rate(c) for c in optimizer.history.asked)
     assert told <= total + n_workers * quantum * dearest
-
-
-@pytest.mark.parametrize("left", [0.0, -3.0, 1e-6])
-def test_after_the_end_of_a_budget_nothing_is_left(left: float) -> None:
-    for n in (0, 3, 30):
-        optimizer = bapi(n_first=4)
-        study(optimizer, power, n)
-        if n or left <= 0:
-            with pytest.raises(SpaceExhausted):
-                optimizer.ask(Budget(seconds_spent=100.0, seconds_left=left))
 
 
 def test_what_is_under_way_is_to_be_paid_from_what_is_left() -> None:
@@ -203,13 +192,6 @@ def test_a_new_training_is_looked_at_soon_and_then_by_quanta(
     assert {run[0].epochs for run in runs} == {first}
     steps = {(b.epochs or 50) - (a.epochs or 50) for run in runs for a, b in pairwise(run)}
     assert max(steps) == then
-
-
-def test_without_early_stopping_what_was_planned_is_trained() -> None:
-    optimizer = bapi(n_first=4, early_stopping=False, epsilon=0.0)
-    study(optimizer, lambda c: [60.0 + level_of(c)] * T_MAX, 40)
-    assert optimizer.decisions["ends"]["stopped"] == 0
-    assert len(optimizer.history.asked) > 4
 
 
 def test_models_that_are_fitted_at_once_are_asked_for_in_full() -> None:
@@ -324,21 +306,6 @@ def started(n: int = 9, **options: Any) -> Bapi:
         if len(optimizer.history.asked) > n and not optimizer.history.pending:
             break
     return optimizer
-
-
-def test_of_several_workers_none_takes_more_than_its_part() -> None:
-    optimizer = started()
-    query = optimizer.ask(Budget(seconds_left=40.0, seconds_spent=100.0, n_workers=16))
-    before = optimizer.history.stretches(query.configuration)[:-1]
-    done = max((t.query.epochs or 20 for t in before), default=0)
-    seconds = ((query.epochs or 20) - done) * PowerLaws(optimizer).rate(query.configuration)
-    assert seconds <= 2 * 40.0 / 16  # rates are predicted
-
-
-def test_a_stretch_that_was_served_lost_no_checkpoint() -> None:
-    served = (StepCost("model", 0, 1.0, 0.1, hit=True, key="k"),)
-    known = curve(stretch(0, net(0.5), [9.0] * 2), stretch(1, net(0.5), [9.0] * 5, steps=served))
-    assert known.resumptions == ()
 
 
 def test_losses_behind_one_that_is_not_finite_say_nothing() -> None:

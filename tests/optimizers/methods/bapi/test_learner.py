@@ -55,15 +55,6 @@ def test_what_was_learned_is_recalled_from_json(variant: Any) -> None:
     assert len(json.dumps(memo)) < 5_000
 
 
-def test_new_epochs_change_a_belief_whose_parameters_stay() -> None:
-    _, memo = learned(curves(*SEVEN))
-    row = learner().inputs.of(learner().inputs.encode([net(0.0, scale="none")]))
-    before = learner().recall(curves(*SEVEN), memo)
-    after = learner().recall(curves(*SEVEN, falling(7, 0.0, 16)), memo)
-    assert after.predict(row, T_MAX)[1] < before.predict(row, T_MAX)[1]
-    assert np.array_equal(after.process.process.theta, before.process.process.theta)
-
-
 def site_rows(of: CurveBelief) -> np.ndarray:
     rows: np.ndarray = of.process.sites[:, :-1]
     return np.unique(rows.round(9), axis=0)

@@ -236,13 +236,6 @@ def of(number: int, n: int, **evaluation: Any) -> Trial:
     return stretch(number, net(number / 10, scale="none"), [9.0] * n, **evaluation)
 
 
-def test_epochs_are_counted_once_however_many_stretches() -> None:
-    twice = of(0, 2), stretch(1, net(0.0, scale="none"), [9.0] * 6)
-    found = decided(*twice, of(2, 4))
-    assert (found["configurations"], found["epochs"], found["t_max"]) == (2, 10, T_MAX)
-    assert found["spared"] == 0
-
-
 def test_a_full_fit_is_no_training_and_saves_no_epochs() -> None:
     found = decided(stretch(0, knn(0.5), 9.0), of(1, 5))
     assert (found["configurations"], found["at_once"]) == (1, 1)
@@ -273,12 +266,6 @@ def test_epochs_are_spared_by_what_was_decided_and_not_by_a_budget_that_ran_out(
     assert (found["spared"], found["ends"]["left"]) == (T_MAX - 4, 1)
 
 
-def test_what_is_under_way_is_not_counted_before_its_first_epochs() -> None:
-    pending = Trial(1, Query(net(0.9, scale="none"), epochs=2))
-    assert decided(of(0, 10), pending)["configurations"] == 1
-    assert decided(pending.__class__(0, pending.query))["spared"] == 0
-
-
 DECISIONS: dict[str, Any] = {
     "t_max": 50,
     "configurations": 40,
@@ -302,18 +289,6 @@ def test_epochs_ends_trainings_gone_on_with_and_a_lucky_epoch_are_said() -> None
 
 def settings(**given: Any) -> Settings:
     return Settings.of(BapiOptions(**given))
-
-
-def test_without_options_settings_are_the_defaults() -> None:
-    assert settings() == Settings()
-
-
-def test_the_paper_starts_at_random_and_divides_by_cost() -> None:
-    paper = settings(variant="paper")
-    assert (paper.start, paper.p, paper.choice) == ("random", 0.2, "per_cost")
-    assert (paper.within, paper.cost, paper.score) == ("rbf", "linear", "raw")
-    assert (paper.horizon, paper.n_points, paper.tau, paper.sure) == (4, 3, 2.0, inf)
-    assert paper.early_stopping
 
 
 @pytest.mark.parametrize("variant", ["default", "paper"])

@@ -89,22 +89,6 @@ def test_full_evaluations_alone_must_be_outdone_once_there_are_a_few() -> None:
     assert as_good.skills[:2] == worse.skills[:2]
 
 
-@given(st.floats(1e-9, 1e9), st.floats(-1e3, 1e3))
-def test_the_unit_of_the_losses_does_not_matter(unit: float, shift: float) -> None:
-    errors = [0.4, 0.1, 0.3, 0.2, 0.6]
-
-    def skills(unit: float, shift: float) -> tuple[float, ...]:
-        means = [shift + y + e for y, e in zip(OUTCOMES[1:], errors, strict=False)]
-        predictions = {
-            i: Prediction("verify", unit * m, unit * 0.3, unit * (m + 0.2), unit * 0.4)
-            for i, m in enumerate(means, start=1)
-        }
-        outcomes = {i: unit * (y + shift) for i, y in enumerate(OUTCOMES[:6])}
-        return Gate.of(predictions, outcomes, unit).skills
-
-    assert skills(unit, shift) == pytest.approx(skills(1.0, 0.0), abs=1e-4)
-
-
 @given(st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6)), min_size=1, max_size=9))
 def test_no_outcome_decides_alone(given_predictions: list[tuple[float, float]]) -> None:
     predictions = {i: Prediction("s", *p) for i, p in enumerate(given_predictions, start=1)}

@@ -22,15 +22,12 @@ from subset_worlds.problems import (
 
 from prefect_tune.optimizers import (
     Budget,
-    Constraint,
-    Evaluation,
     History,
     Objective,
     Optimizer,
     Query,
     Space,
     SpaceExhausted,
-    Trial,
     make_optimizer,
 )
 from prefect_tune.optimizers.methods.fabolas.decisions import decisions_of
@@ -100,12 +97,6 @@ def test_subsets_that_tell_are_not_given_up(good_run: tuple[Fabolas, list[bool]]
     assert len(optimizer.history.complete) >= 2
     assert optimizer.incumbent is not None
     assert abs(position(optimizer.incumbent.query)[0] - BEST) < 0.03
-
-
-def test_without_a_gate_they_are_asked_for_to_the_end() -> None:
-    optimizer, closed = closings(BAD, 30, gate=False)
-    assert not any(closed)
-    assert any(not t.query.is_full for t in list(optimizer.history)[-10:])
 
 
 def full_evaluations_predicted(errors: list[float]) -> Fabolas:
@@ -222,7 +213,6 @@ def tiny(query: Query) -> Outcome:
 
 PERCENT = replace(ROWS, metric="error", unit="percent", lower=0.0)
 FEW_ROWS = replace(ROWS, n_rows=300)
-UNKNOWN_ROWS = replace(ROWS, n_rows=None, n_held_out=None)
 
 
 @pytest.mark.parametrize("outcome", [constant, free, perfect, with_an_outlier, tiny])
@@ -236,15 +226,6 @@ def test_odd_losses_and_seconds_are_learned_from(
         assert query.subset in optimizer.sizes.shares
     assert "NaN" not in json.dumps(optimizer.memo)
     assert optimizer.incumbent is not None
-
-
-@pytest.mark.parametrize("objective", [FEW_ROWS, UNKNOWN_ROWS], ids=["few rows", "unknown rows"])
-@pytest.mark.parametrize("d", [1, 10])
-def test_any_number_of_rows_and_of_dimensions_is_searched(d: int, objective: Objective) -> None:
-    optimizer = fabolas(space=cube(d), objective=objective, inference="ensemble", n_samples=1)
-    for query in ask_and_tell(optimizer, Twin(), 12):
-        assert all(0 <= x <= 1 for x in position(query))
-        assert query.subset in optimizer.sizes.shares
 
 
 @pytest.mark.parametrize("n_told", [0, 1, 2])
@@ -317,20 +298,6 @@ def test_a_larger_budget_is_confirmed_anew() -> None:
         last = max(t.number for t in optimizer.history if t.query.subset < 1)
         assert any(t.query.is_full and t.number > last for t in optimizer.history)
         assert optimizer.incumbent == optimizer.history.incumbent
-
-
-def test_the_answer_changes_when_what_was_measured_does() -> None:
-    objective = replace(ROWS, constraints=(Constraint("latency_us", 1.0),))
-    optimizer = fabolas_of_one(objective=objective)
-    for number in range(8):
-        query = optimizer.ask(Budget())
-        seen = Evaluation(10.0 + number, constraints={"latency_us": 0.5})
-        optimizer.tell(Trial(number, query).started().ended(seen))
-    best = optimizer.incumbent
-    assert best is not None
-    optimizer.measure(best.number, {"latency_us": 9.0})
-    assert optimizer.incumbent is not None
-    assert optimizer.incumbent.number != best.number
 
 
 def test_confirmations_that_disagree_do_so_in_the_unit_that_was_learned() -> None:

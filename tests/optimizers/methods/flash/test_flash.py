@@ -78,16 +78,6 @@ def test_the_benchmark_world_of_the_paper() -> None:
         assert all(a in ids for a, ids in zip(path, decisions["subspace"].values(), strict=True))
 
 
-def test_with_the_defaults_pruning_keeps_the_best_path_of_an_additive_world() -> None:
-    optimizer, picks = benchmark_world({})
-    assert 238 in picks[30:]
-    assert len(set(picks)) == 60  # no path twice
-    optimizer.ask(Budget())
-    best = list(optimizer.space.paths())[238]
-    subspace = optimizer.decisions["subspace"]
-    assert all(a in ids for a, ids in zip(best, subspace.values(), strict=True))
-
-
 @pytest.mark.parametrize("options", [{}, {"variant": "paper"}])
 def test_phases_follow_one_another_and_proposals_stay_in_the_subspace(
     options: dict[str, Any],
@@ -328,12 +318,3 @@ def test_values_of_a_step_that_all_paths_share_are_tried_on_the_best_pipeline() 
         "aggregation": "average",
         "min_frequency": 3,
     }
-
-
-def test_a_space_without_shared_values_has_no_variants() -> None:
-    optimizer = Flash(space_named("flash"), 0, Objective())
-    for number in range(12):
-        query = optimizer.ask(Budget(trials_left=20 - number))
-        optimizer.tell(told(number, query, 10.0 + number))
-    assert optimizer.decisions["phase"] == 2
-    assert "shared" not in optimizer.decisions
