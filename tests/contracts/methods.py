@@ -13,7 +13,7 @@ MANY_ROWS = replace(OBJECTIVE, n_rows=90_000, n_rarest=30_000)
 
 FEW_WORLDS = Planted(worlds=4)
 OF_PROCESSES = Planted(worlds=3)
-IN_PARTS = Planted(worlds=3, work=20.0)
+IN_PARTS = Planted(worlds=2, work=20.0)
 
 METHODS_OF_PATHS: dict[str, Case] = {
     "random": Case("random", planted=None),  # it is what the others are compared with
@@ -30,10 +30,10 @@ METHODS_OF_PROCESSES: dict[str, Case] = {
     "jopt": Case("jopt", planted=FEW_WORLDS),
     "esmbo": Case("esmbo", planted=FEW_WORLDS),
     "ei": Case("ei", {"inference": "map", "n_first": 3}, planted=OF_PROCESSES),
-    "es": Case("es", {"inference": "map", "n_first": 3}, planted=OF_PROCESSES),
-    "mtbo": Case("mtbo", {"inference": "map", "n_first": 3}, planted=IN_PARTS),
-    "fabolas": Case("fabolas", {"n_first": 3, "subset_folds": 0}, planted=IN_PARTS),
-    "bapi": Case("bapi", {"p": 0.34, "n_first": 9}, EPOCHS, Planted(worlds=4, work=20.0)),
+    "es": Case("es", {"inference": "map", "n_first": 3}, planted=OF_PROCESSES, tier="slow"),
+    "mtbo": Case("mtbo", {"inference": "map", "n_first": 3}, planted=IN_PARTS, tier="slow"),
+    "fabolas": Case("fabolas", {"n_first": 3, "subset_folds": 0}, planted=IN_PARTS, tier="slow"),
+    "bapi": Case("bapi", {"p": 0.34, "n_first": 9}, EPOCHS, IN_PARTS, tier="slow"),
 }
 VARIANTS_OF_PATHS: dict[str, Case] = {
     "halving by folds": Case("halving", {"fidelity": "folds"}),
@@ -49,11 +49,11 @@ VARIANTS_OF_PATHS: dict[str, Case] = {
 }
 VARIANTS_OF_PROCESSES: dict[str, Case] = {
     "jopt conditional": Case("jopt", {"kernel": "conditional"}),
-    "fabolas by default": Case("fabolas"),
-    "fabolas of the paper": Case("fabolas", {"n_first": 3, "variant": "paper"}),
-    "fabolas of an ensemble": Case("fabolas", {"n_first": 3, "inference": "ensemble"}),
-    "bapi by default": Case("bapi", objective=EPOCHS),
-    "bapi of the paper": Case("bapi", {"variant": "paper"}, EPOCHS),
+    "fabolas by default": Case("fabolas", tier="slow"),
+    "fabolas of the paper": Case("fabolas", {"n_first": 3, "variant": "paper"}, tier="full"),
+    "fabolas of an ensemble": Case("fabolas", {"inference": "ensemble"}, tier="full"),
+    "bapi by default": Case("bapi", objective=EPOCHS, tier="slow"),
+    "bapi of the paper": Case("bapi", {"variant": "paper"}, EPOCHS, tier="slow"),
 }
 RACED: dict[str, Case] = {
     name: Case(name, is_raced=True) for name in ("random", "flash", "admm", "smac", "tpe")

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 from unittest.mock import patch
 
 import numpy as np
@@ -86,6 +86,7 @@ class Case:
         objective: What it is told of the study.
         planted: Its promise in planted worlds, None for none.
         is_raced: Whether its configurations race.
+        tier: The mark of its tests, where they take more than a second.
     """
 
     method: str
@@ -93,6 +94,7 @@ class Case:
     objective: Objective = OBJECTIVE
     planted: Planted | None = Planted()
     is_raced: bool = False
+    tier: Literal["", "slow", "full"] = ""
 
     def make(self, space: Space, seed: int = 0) -> Optimizer:
         made = make_optimizer(self.method, space, seed, self.objective, self.options)
@@ -101,7 +103,9 @@ class Case:
 
 def each(cases: Mapping[str, Case]) -> pytest.MarkDecorator:
     """The tests of a class for each of some cases."""
-    return pytest.mark.parametrize("case", cases.values(), ids=cases)
+    marks = {"": (), "slow": pytest.mark.slow, "full": pytest.mark.full}
+    values = [pytest.param(case, id=name, marks=marks[case.tier]) for name, case in cases.items()]
+    return pytest.mark.parametrize("case", values)
 
 
 def loss_of(query: Query) -> float | None:

@@ -157,12 +157,13 @@ class Newcomers:
         return [first_run(queries, configuration) for configuration in new]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ["default", "paper"])
 def test_a_curve_that_stays_behind_the_best_is_stopped_at_the_first_or_second_look(
     variant: str,
 ) -> None:
     looks = []
-    for seed in range(3):
+    for seed in range(2):
         flat = Newcomers(np.full(50, 60.0), seed, variant=variant)
         runs = flat.first_runs(45)
         assert len(runs) > 2
@@ -172,9 +173,8 @@ def test_a_curve_that_stays_behind_the_best_is_stopped_at_the_first_or_second_lo
     assert np.mean(np.array(looks) <= 2) > 0.9
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_curves_that_will_be_the_best_are_not_stopped_early_and_end_in_time(seed: int) -> None:
-    better = Newcomers(1.0 + 40.0 / np.arange(1, 51), seed, epsilon=0.0)
+def test_curves_that_will_be_the_best_are_not_stopped_early_and_end_in_time() -> None:
+    better = Newcomers(1.0 + 40.0 / np.arange(1, 51), 0, epsilon=0.0)
     runs = better.first_runs(40)
     assert max(len(run) for run in runs) >= 4
     history, quantum = better.optimizer.history, round(better.optimizer.settings.p * 50)
@@ -285,11 +285,11 @@ class HalfFeasible(PowerLaws):
         return replace(super().__call__(query), constraints={"quantity": quantity})
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_what_violates_is_neither_gone_on_with_nor_planned_again(seed: int) -> None:
+@pytest.mark.slow
+def test_what_violates_is_neither_gone_on_with_nor_planned_again() -> None:
     limited = replace(CURVES, constraints=(Constraint("quantity", 1.0),))
-    optimizer = Bapi(nets(), seed, limited, n_first=9)
-    Simulation(optimizer, HalfFeasible(optimizer, seed), trials=40).run()
+    optimizer = Bapi(nets(), 0, limited, n_first=9)
+    Simulation(optimizer, HalfFeasible(optimizer), trials=40).run()
     history = optimizer.history
     violating = [t for t in history if history.violation(t) > 0]
     assert len({t.query.configuration for t in violating}) == len(violating)  # one look each
