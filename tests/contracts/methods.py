@@ -33,7 +33,7 @@ METHODS_OF_PROCESSES: dict[str, Case] = {
     "es": Case("es", {"inference": "map", "n_first": 3}, planted=OF_PROCESSES, tier="slow"),
     "mtbo": Case("mtbo", {"inference": "map", "n_first": 3}, planted=IN_PARTS, tier="slow"),
     "fabolas": Case("fabolas", {"n_first": 3, "subset_folds": 0}, planted=IN_PARTS, tier="slow"),
-    "bapi": Case("bapi", {"p": 0.34, "n_first": 9}, EPOCHS, IN_PARTS, tier="slow"),
+    "bapi": Case("bapi", {"p": 0.34, "n_first": 9}, EPOCHS, Planted(4, 20.0), tier="slow"),
 }
 VARIANTS_OF_PATHS: dict[str, Case] = {
     "halving by folds": Case("halving", {"fidelity": "folds"}),

@@ -5,7 +5,7 @@ import pytest
 from ConfigSpace import ConfigurationSpace, Float
 
 from prefect_tune.optimizers.importance.effects import Effect, effects
-from prefect_tune.optimizers.importance.importance import LEAST_TRIALS, BaggedForests, importance_of
+from prefect_tune.optimizers.importance.importance import LEAST_TRIALS, importance_of
 from prefect_tune.optimizers.space.algorithm import Algorithm, Step
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.configuration import Configuration
@@ -165,16 +165,6 @@ def test_of_few_trials_or_noise_it_says_nothing_and_why() -> None:
     assert same.reason == "all losses are the same"
 
 
-def test_where_the_forests_tell_no_losses_apart_there_is_nothing_to_attribute(monkeypatch) -> None:
-    monkeypatch.setattr(
-        BaggedForests, "predict", lambda self, X: np.ones((len(self._forests), len(X)))
-    )
-    configurations = drawn(200)
-    found = importance_of(SPACE, configurations, [u(c) for c in configurations])
-    assert found.effects == ()
-    assert found.reason == "the forests predict the same loss everywhere"
-
-
 def test_useless_corners_do_not_hide_the_rest() -> None:
     """A fiftieth of the space is a thousand times worse, which says nothing of u elsewhere."""
     configurations = drawn(600)
@@ -185,10 +175,3 @@ def test_useless_corners_do_not_hide_the_rest() -> None:
     assert found.effects[0].input.step == "model"
     shares = {e.input.hyperparameter: e.total for e in found.effects}
     assert shares["u"] > shares["idle"]
-
-
-def test_losses_are_clipped_at_guessing_where_that_is_less() -> None:
-    configurations = drawn(100)
-    losses = [u(c) for c in configurations]
-    assert importance_of(SPACE, configurations, losses, chance=0.5).bound == 0.5
-    assert importance_of(SPACE, configurations, losses, chance=90.0).bound < 90

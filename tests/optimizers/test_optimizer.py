@@ -346,11 +346,9 @@ def test_which_of_them_an_ask_is_for_is_its_reason_and_then_the_method_has_its_o
     for _ in range(3):
         optimizer.ask(Budget())
         said.append(optimizer.reason)
-    assert said == [
-        Reason("known configurations", "1st of 2 known configurations"),
-        Reason("known configurations", "2nd of 2 known configurations"),
-        Reason("random", "drawn from the whole space"),
-    ]
+    assert [reason.phase for reason in said if reason] == [*["known configurations"] * 2, "random"]
+    assert said[1] is not None
+    assert "2nd of 2" in said[1].text
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -296,15 +296,3 @@ def test_prefixes_of_candidates_are_equal_where_steps_and_values_are(space: Spac
             # A step that does nothing may be told apart from none where no order is chosen.
             wanted = [expected[i][step.name] == expected[j][step.name] for j in range(len(some))]
             assert equal == wanted
-
-
-def test_steps_run_as_they_are_declared_where_nothing_chooses_their_order() -> None:
-    order = RunningOrder(mixed_space())
-    assert order.is_declared
-    assert order.of(("unit", "svm")) == (0, 1)
-
-
-def test_the_chosen_order_is_that_of_the_pipeline() -> None:
-    order = RunningOrder(ordered_space())
-    assert not order.is_declared
-    assert order.of(("b_before_c_before_a", "scale", "power", "power", "tree")) == (2, 3, 1, 4)

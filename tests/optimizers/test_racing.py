@@ -24,7 +24,6 @@ from prefect_tune.optimizers import (
     Query,
     Racing,
     RandomSearch,
-    Reason,
     SpaceExhausted,
     StepCost,
     Trial,
@@ -100,14 +99,6 @@ def test_a_configuration_runs_one_fold_and_goes_on_before_another_is_begun() -> 
     tell(optimizer, 16.0)
     assert optimizer.ask(Budget()) == replace(first, folds=None)
     assert optimizer.ask(Budget()).configuration != first.configuration
-
-
-def test_what_goes_on_says_so_and_what_begins_has_the_reason_of_the_method() -> None:
-    optimizer = with_incumbent()
-    begin(optimizer, 16.0)
-    assert optimizer.reason == optimizer.inner.reason == Reason("random", optimizer.reason.text)
-    whole(optimizer, 16.0, 20.0, 24.0)
-    assert optimizer.reason == Reason("race", "kept up on its first fold, so the others follow")
 
 
 def test_the_method_asks_for_what_it_would_ask_for_without_a_race() -> None:

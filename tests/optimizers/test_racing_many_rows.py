@@ -73,12 +73,6 @@ def test_the_best_of_the_first_looks_goes_on_to_one_fold_and_then_to_all() -> No
     assert ask(optimizer) == Query(best)
 
 
-def test_with_workers_to_spare_the_next_best_goes_on_meanwhile() -> None:
-    optimizer = gathered(raced(), 30.0, 20.0, 25.0, 40.0, 50.0, 60.0, 70.0, 80.0)
-    configurations = [ask(optimizer).configuration for _ in range(3)]
-    assert configurations == [optimizer.history[n].query.configuration for n in (1, 2, 0)]
-
-
 def test_who_is_sure_to_be_cut_on_all_rows_waits_until_nothing_else_is_left() -> None:
     """Seconds that grow with the root of the rows alone are 2.8 times as many on 8 times them."""
     optimizer = gathered(raced(), 30.0, *[90.0] * (GATHERED - 1))

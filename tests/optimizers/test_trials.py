@@ -101,19 +101,6 @@ def test_a_kind_may_be_given_as_its_word_and_no_other_word() -> None:
         Failure("explosion", "")  # type: ignore[arg-type]
 
 
-def test_the_incumbent_is_the_best_full_trial_and_of_equals_the_first() -> None:
-    history = History()
-    for number, loss in enumerate([5.0, 3.0, 3.0]):
-        history.record(told(number, query(number), loss))
-    for number, less in enumerate([{"subset": 0.5}, {"folds": 2}, {"epochs": 3}], start=3):
-        history.record(told(number, query(number, **less), 1.0))
-    history.record(told(6, query(6), None))
-    assert history.incumbent == history[1]
-    assert history.losses.tolist() == [5.0, 3.0, 3.0]
-    assert [t.number for t in history.stopped] == [3, 4, 5]
-    assert [t.number for t in history.failed] == [6]
-
-
 def test_a_configuration_joins_its_stretches() -> None:
     history = History()
     for number, (seed, epochs) in enumerate([(0, 2), (1, 2), (0, 6), (0, None)]):

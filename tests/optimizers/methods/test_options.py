@@ -11,68 +11,32 @@ from worlds import mixed_space
 from prefect_tune.optimizers import METHODS, UnknownName, make_optimizer
 from prefect_tune.optimizers.method import check_options
 
-_BRACKETS = {"eta": "[2", "n_rungs": "[2"}
-_LEARNING = {"n_samples": "[1", "n_first": "[1"}
-INTERVALS: dict[str, dict[str, str]] = {
-    "random": {},
-    "flash": {
-        "n_init": "[1",
-        "n_prune": "[0",
-        "r": "[1",
-        "keep": "[0 1]",
-        "outside": "[0 1]",
-        "xi": "[0",
-        "ridge": "(0",
-        "cost_power": "[0 1]",
-    },
-    "admm": {
-        "effort": "[1",
-        "effort_step": "[0",
-        "max_effort": "[1",
-        "rho": "[0",
-        "rho_g": "(0",
-        "margin": "[0 1)",
-        "f_hat": "(0",
-        "prior": "(0",
-    },
-    "smac": {
-        "n_startup": "[1",
-        "n_trees": "[1",
-        "min_samples_split": "[2",
-        "max_features": "(0 1]",
-        "random_share": "[0 1]",
-    },
-    "tpe": {"n_startup": "[1", "n_candidates": "[1", "n_known": "[1"},
-    "jopt": {"n_startup": "[1"},
-    "esmbo": {"n_histories": "[1", "share": "[0 1]", "n_startup": "[1"},
-    "ers": {"n_histories": "[1", "share": "[0 1]"},
-    "halving": {**_BRACKETS, "n": "[1"},
-    "hyperband": _BRACKETS,
-    "bohb": {
-        **_BRACKETS,
-        "random_share": "[0 1]",
-        "good_share": "(0 1)",
-        "n_samples": "[1",
-        "bandwidth_factor": "(0",
-    },
-    "fabolas": {
-        **_LEARNING,
-        "subset_draws": "[1",
-        "subset_folds": "[0",
-        "verify_every": "[0",
-        "n_confirmed": "[0",
-    },
-    "mtbo": {**_LEARNING, "share": "(0 1)"},
+_LEARNING = "n_samples [1, n_first [1"
+_RANDOM = "n_startup [1"
+_BOUNDS = {
+    "random": "",
+    "flash": "n_init [1, n_prune [0, r [1, keep [0 1], outside [0 1], xi [0, ridge (0, "
+    "cost_power [0 1]",
+    "admm": "effort [1, effort_step [0, max_effort [1, rho [0, rho_g (0, margin [0 1), "
+    "f_hat (0, prior (0",
+    "smac": f"{_RANDOM}, n_trees [1, min_samples_split [2, max_features (0 1], random_share [0 1]",
+    "tpe": f"{_RANDOM}, n_candidates [1, n_known [1",
+    "jopt": _RANDOM,
+    "esmbo": f"n_histories [1, share [0 1], {_RANDOM}",
+    "ers": "n_histories [1, share [0 1]",
+    "halving": "eta [2, n_rungs [2, n [1",
+    "hyperband": "eta [2, n_rungs [2",
+    "bohb": "eta [2, n_rungs [2, random_share [0 1], good_share (0 1), n_samples [1, "
+    "bandwidth_factor (0",
+    "fabolas": f"{_LEARNING}, subset_draws [1, subset_folds [0, verify_every [0, n_confirmed [0",
+    "mtbo": f"{_LEARNING}, share (0 1)",
     "ei": _LEARNING,
     "es": _LEARNING,
-    "bapi": {
-        "horizon": "[1",
-        "p": "(0 1]",
-        "tau": "[0",
-        "sure": "[0",
-        "epsilon": "[0",
-        "n_first": "[1",
-    },
+    "bapi": "horizon [1, p (0 1], tau [0, sure [0, epsilon [0, n_first [1",
+}
+INTERVALS = {
+    name: dict(bounds.split(" ", 1) for bounds in text.split(", ") if bounds)
+    for name, text in _BOUNDS.items()
 }
 """Of the numbers: brackets are on the bounds that are allowed."""
 BESIDES = {("esmbo", "share"): {"n_histories": 1}, ("ers", "share"): {"n_histories": 1}}

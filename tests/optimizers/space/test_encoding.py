@@ -116,11 +116,6 @@ def one_to(n: int, *, log: bool = False) -> Grid:
     return grid
 
 
-def test_an_integer_of_very_many_values_is_taken_for_continuous() -> None:
-    assert grid_of(Integer("k", (1, 2_000_000_000))) is None
-    assert grid_of(Integer("k", (1, 10_000))) is not None
-
-
 @given(n=st.integers(2, 40), position=st.floats(-1, 2), target=st.floats(-1, 2))
 def test_projection_is_to_the_nearest_is_idempotent_and_stays_in_cells(
     n: int, position: float, target: float
@@ -151,11 +146,6 @@ def test_the_point_of_each_cell_is_projected_to_its_own_value(
     grid = one_to(n, log=log)
     points = grid.nearest_in_cells(target)
     assert [grid.projected(float(x)) for x in points] == list(range(n))
-
-
-def test_on_the_border_above_a_cell_its_point_stays_inside() -> None:
-    grid = one_to(10)
-    assert grid.projected(float(grid.nearest_in_cells(1.0)[2])) == 2
 
 
 def conditional_space() -> Space:

@@ -120,11 +120,6 @@ def test_seconds_of_an_epoch_are_those_of_the_model_alone() -> None:
     assert curve(stretch(0, A, [9.0] * 3, steps=steps, cost_seconds=106.0)).rate == 2.0
 
 
-def test_folds_are_summed() -> None:
-    steps = model(6.0), StepCost("model", 1, 3.0, 0.0, hit=False, key="other")
-    assert curve(stretch(0, A, [9.0] * 3, steps=steps)).rate == 3.0
-
-
 def test_a_stretch_that_went_on_took_its_seconds_for_new_epochs() -> None:
     first = stretch(0, A, [9.0] * 2, steps=(model(2.0),))
     second = stretch(1, A, [9.0] * 6, steps=(model(8.0),), resumed_from=2)

@@ -178,12 +178,3 @@ def test_by_default_sites_stand_where_the_model_would_fall() -> None:
     assert (slopes(nowhere) < 0).any()
     assert 0 < len(falling.process.sites) < len(everywhere.process.sites) == 2 * len(LEVELS)
     assert (slopes(falling) >= -1e-9).all()
-
-
-def test_curves_of_new_configurations_are_looked_at_whether_or_not_others_need_a_site() -> None:
-    """Without sites of others too, and not at all where nothing is known of slopes."""
-    everywhere, nowhere = learned_with_sites("all"), learned_with_sites(None)
-    row = np.array([[0.97, 0.9]])
-    plain = replace(everywhere, process=nowhere.process)
-    assert (plain.curve(row) != nowhere.curve(row)).any()
-    assert nowhere.curve(row) == pytest.approx(nowhere.curve(row, is_known=True))

@@ -195,21 +195,6 @@ def test_seconds_are_not_far_beyond_those_seen(predicted: float, expected: float
     assert np.log(belief.seconds(ROWS)) == pytest.approx(expected, abs=1e-3)
 
 
-def test_worked_cost_model() -> None:
-    """Fabolas sheet, T11: a power law of the rows from four small sizes, within 10 %."""
-    belief, _ = learned(learner(), plane_trials(12))
-    assert belief.costs is not None
-    tenth = CENTRE.copy()
-    tenth[0, -1] = float(SIZES.s(0.1))
-    mean, deviation, _, _ = belief.cost_scale
-    ln_seconds = mean + deviation * belief.costs.predict(np.vstack([CENTRE, tenth]))[0]
-    assert np.exp(ln_seconds[0]) == pytest.approx(73.75, rel=0.1)
-    assert (ln_seconds[0] - ln_seconds[1]) / np.log(10) == pytest.approx(1.8, abs=0.05)
-    assert belief.seconds(tenth)[0] == pytest.approx(np.exp(ln_seconds[1]))
-    # Forty times the dearest seen: seconds may grow with the square of the rows.
-    assert belief.seconds(CENTRE)[0] == pytest.approx(np.exp(ln_seconds[0]))
-
-
 def test_other_losses_and_the_paper_s_errors_are_learned_as_they_are() -> None:
     of_auroc, _ = learned(learner(objective=AUROC), plane_trials(8))
     of_paper, _ = learned(learner(replace(RECIPE, is_log=False)), plane_trials(8))

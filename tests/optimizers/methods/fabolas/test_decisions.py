@@ -1,10 +1,7 @@
 """The gate, how configurations stand, and what is said of it."""
 
 import json
-import re
 from collections.abc import Sequence
-from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,13 +13,11 @@ from subset_worlds.problems import configuration, cube, history_of, position
 from worlds import evaluation
 
 from prefect_tune.optimizers import Constraint, History, Query, Trial
-from prefect_tune.optimizers.methods.fabolas import rules
 from prefect_tune.optimizers.methods.fabolas.belief import pipeline_inputs
 from prefect_tune.optimizers.methods.fabolas.decisions import AnswerStanding
 from prefect_tune.optimizers.methods.fabolas.declaration import size_lines
 from prefect_tune.optimizers.methods.fabolas.gate import Gate, Prediction
 from prefect_tune.optimizers.methods.fabolas.recipe import Acquisition, SearchRecipe
-from prefect_tune.optimizers.methods.fabolas.rules import Rules
 from prefect_tune.optimizers.methods.fabolas.sizes import LOG_LOSS
 
 SURE = 0.1
@@ -180,16 +175,6 @@ def test_a_prediction_is_of_all_rows_and_of_the_function_without_its_noise() -> 
     mean, deviation = belief.predict(at_one)
     np.testing.assert_allclose(standing.mean, mean)
     np.testing.assert_allclose(standing.deviation, deviation)
-
-
-TABLE = Path(rules.__file__)
-NAMES = {field.name for field in fields(Rules)}
-
-
-def test_each_rule_decides_something() -> None:
-    others = [p.read_text() for p in TABLE.parent.glob("*.py") if p != TABLE]
-    used = {name for text in others for name in re.findall(r"\bRULES\.(\w+)", text)}
-    assert used == NAMES
 
 
 @pytest.mark.parametrize(

@@ -212,7 +212,6 @@ def tiny(query: Query) -> Outcome:
 
 
 PERCENT = replace(ROWS, metric="error", unit="percent", lower=0.0)
-FEW_ROWS = replace(ROWS, n_rows=300)
 
 
 @pytest.mark.parametrize("outcome", [constant, free, perfect, with_an_outlier, tiny])
@@ -236,14 +235,6 @@ def test_with_hardly_a_result_it_asks_on(n_told: int) -> None:
         optimizer.tell(trial(number, query, 1.0))
     more = [optimizer.ask(Budget()) for _ in range(4)]
     assert all(0 <= position(q)[0] <= 1 for q in more)
-
-
-def test_data_too_small_for_subsets_are_searched_on_all_rows_and_this_is_said() -> None:
-    optimizer = fabolas(objective=FEW_ROWS, n_first=4)
-    assert {q.subset for q in ask_and_tell(optimizer, Twin(), 10)} == {1.0}
-    assert "subsets cannot help" in str(optimizer.decisions)
-    assert optimizer.incumbent == min(optimizer.history.complete, key=lambda t: t.loss or inf)
-    assert not optimizer.can_go_on
 
 
 # The published method.

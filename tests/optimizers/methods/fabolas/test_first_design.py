@@ -159,14 +159,6 @@ def test_it_begins_no_more_than_twice_as_many_and_then_waits() -> None:
     assert isinstance(world.ask(), GoOn)
 
 
-@pytest.mark.parametrize("n_workers", [2, 4, 8, 16])
-def test_several_workers_fill_all_rungs(n_workers: int) -> None:
-    world = World(FirstDesign.of(LARGE)).run(n_workers)
-    n_begun = world.per_share().pop(1 / 64)
-    assert 10 < n_begun <= 20
-    assert world.per_share() == {1 / 64: n_begun, 1 / 32: 5, 1 / 16: 3, 1 / 8: 2, 1.0: 1}
-
-
 def test_without_trials_left_the_rungs_are_decided_with_those_that_there_are() -> None:
     world = World(FirstDesign.of(LARGE))
     for _ in range(4):

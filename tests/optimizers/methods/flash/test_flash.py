@@ -208,14 +208,6 @@ def test_half_of_a_very_small_budget_is_for_seeing_the_models() -> None:
     assert len({q.configuration.path[-1] for q in queries[:6]}) == 6
 
 
-def test_known_configurations_stand_for_the_design_where_they_are_many() -> None:
-    table, options = PathTable(counted_space((4, 5, 5)), 0, {}), FlashOptions().resolved()
-    assert wanted_lengths(options, table, n_known=5) == PhaseLengths(12, 12)
-    assert wanted_lengths(options, table, n_known=6) == PhaseLengths(6, 1)
-    assert wanted_lengths(options, table, n_known=16) == PhaseLengths(16, 4)
-    assert wanted_lengths(FlashOptions(n_prune=7).resolved(), table, 16) == PhaseLengths(16, 7)
-
-
 def test_a_search_that_begins_with_known_configurations_comes_to_its_last_phase_sooner() -> None:
     space = counted_space((4, 5, 5))
     optimizer = Flash(space, 0, Objective())

@@ -194,10 +194,6 @@ def test_of_dear_paths_the_cheaper_one_comes_first() -> None:
     assert rest == [2, 5, 1, 7]
 
 
-def test_without_costs_nothing_waits() -> None:
-    assert left(500.0, cost="none") == [1, 2, 3, 5, 6, 7]
-
-
 def test_after_the_design_paths_asked_for_least_come_first() -> None:
     given = FlashOptions().resolved()
     rng = np.random.default_rng(0)
