@@ -87,12 +87,6 @@ def test_who_is_sure_to_be_cut_on_all_rows_waits_until_nothing_else_is_left() ->
     assert last.ask(timed(fold_seconds=0.6, trials_left=0)) == Query(dear, folds=1)
 
 
-def test_under_a_budget_of_trials_a_method_that_does_not_look_at_cost_repeats_its_asks() -> None:
-    optimizer = gathered(raced(), 30.0, *[90.0] * (GATHERED - 1))
-    dear = optimizer.history[0].query.configuration
-    assert optimizer.ask(Budget(fold_seconds=0.1, trials_left=9)) == Query(dear, folds=1)
-
-
 def test_looks_are_gathered_in_the_first_fifth_of_the_budget() -> None:
     optimizer = gathered(raced(), 30.0, 20.0)
     best = optimizer.history[1].query.configuration

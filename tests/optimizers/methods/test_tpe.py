@@ -12,8 +12,6 @@ from ConfigSpace import (
     Constant,
     EqualsCondition,
     Float,
-    Integer,
-    OrdinalHyperparameter,
 )
 from flash_worlds import counted_space
 from worlds import mixed_space, told
@@ -237,19 +235,6 @@ def test_what_lies_outside_of_a_part_is_left_out() -> None:
     rng = np.random.default_rng(0)
     svm = sample_configuration(space, rng, ("unit", "svm"))
     assert part.of(svm)[0] == {"scale": "unit"}
-
-
-def test_ordinals_and_integers_are_positions_and_categories_are_counted() -> None:
-    values = ConfigurationSpace(
-        space=[
-            OrdinalHyperparameter("size", ["s", "m", "l"]),
-            Integer("n", (1, 9)),
-            Categorical("kind", ["a", "b", "c"]),
-        ]
-    )
-    assert [to_value(values["size"], u) for u in (0.1, 0.5, 0.9)] == ["s", "m", "l"]
-    assert [to_value(values["n"], u) for u in (0.0, 0.5, 1.0)] == [1, 5, 9]
-    assert [to_value(values["kind"], i) for i in range(3)] == ["a", "b", "c"]
 
 
 def test_it_says_nothing_and_leaves_optunas_logger_as_it_was(

@@ -376,12 +376,6 @@ def test_a_continuous_or_large_space_is_not_listed() -> None:
     assert enumerate_configurations(finite_space(), 4) is None
 
 
-def test_all_values_of_an_integer_in_logarithms_are_listed() -> None:
-    listed = enumerate_configurations(SPACE, 10_000, ("unit", "tree"))
-    assert listed is not None
-    assert [dict(c["model"].values)["depth"] for c in listed] == list(range(1, 51))
-
-
 def test_paths_that_can_run_are_drawn_equally_often() -> None:
     """Of 1000 draws, each of 5 paths gets 200, with a standard deviation of 12.6."""
     rng = np.random.default_rng(1)

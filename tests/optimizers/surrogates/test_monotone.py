@@ -250,11 +250,6 @@ def test_no_more_sites_are_taken_than_allowed() -> None:
     assert len(sites.precision) == 2
 
 
-def test_a_slope_that_is_known_gets_no_site() -> None:
-    chosen, _ = needed_sites(np.array([-1.0, -1.0]), np.diag([0.0, 1.0]))
-    assert chosen.tolist() == [1]
-
-
 def truncated(
     mean: np.ndarray, covariance: np.ndarray, sites: Sites
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -369,7 +364,3 @@ def test_a_truth_seen_with_noise_is_milder() -> None:
     assert moved[0] == pytest.approx(-1 + 2 * ratio / np.sqrt(3), rel=1e-9)
     assert S[0, 0] == pytest.approx(2 - 4 * ratio * (z + ratio) / 3, rel=1e-9)
     assert sites.log_probability == pytest.approx(norm.logcdf(z), rel=1e-9)
-
-
-def test_no_truths_are_certain() -> None:
-    assert propagate(np.zeros(0), np.zeros((0, 0))).log_probability == 0

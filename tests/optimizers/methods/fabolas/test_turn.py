@@ -348,6 +348,15 @@ def test_improvement_is_divided_by_seconds_where_they_are_learned_and_only_there
     np.testing.assert_allclose(with_costs.scores[:, -1], divided)
 
 
+def test_what_stands_for_the_space_lies_where_the_minimiser_may_be() -> None:
+    search = search_in(belief_of(history_of(*parabola()), parameters=SMOOTH))
+    search.run("gain_per_cost", 0.0)
+    assert search.probabilities.sum() == pytest.approx(1.0)
+    mean = search.probabilities @ search.representers.units[:, 0]
+    assert mean == pytest.approx(0.5, abs=0.12)
+    assert 0 < search.entropy < log(len(search.representers))
+
+
 def test_the_best_model_is_told_with_its_probability() -> None:
     space = counted_space((2,))
     history, rng = History(ROWS.constraints), np.random.default_rng(0)
