@@ -371,11 +371,6 @@ def test_a_finite_space_is_listed_without_what_is_forbidden() -> None:
     assert len(set(listed)) == len(listed) == 5
 
 
-def test_a_continuous_or_large_space_is_not_listed() -> None:
-    assert enumerate_configurations(SPACE, 10_000) is None
-    assert enumerate_configurations(finite_space(), 4) is None
-
-
 def test_paths_that_can_run_are_drawn_equally_often() -> None:
     """Of 1000 draws, each of 5 paths gets 200, with a standard deviation of 12.6."""
     rng = np.random.default_rng(1)

@@ -159,11 +159,6 @@ def test_a_parameter_outside_its_bounds_is_refused_by_name() -> None:
         Parameter("height", 0.5, 0.0, 1.0, (0.0, 0.0))
 
 
-def test_groups_that_do_not_fit_the_columns_are_refused() -> None:
-    with pytest.raises(ValueError, match="3 columns"):
-        Matern52([0, 1, 2], [0, 1])
-
-
 INPUTS = pipeline_inputs(mixed_space())
 
 

@@ -211,6 +211,15 @@ def test_what_is_under_way_is_imagined_at_its_place_and_size(
     assert imagined == [[[0.3, pytest.approx(s)], [0.6, 1.0]]]
 
 
+def test_after_the_confirmations_of_a_short_rest_only_all_rows_are_asked_for() -> None:
+    history = history_of(*FIRST, *in_full(0.1, 0.5, 0.9))
+    seconds = Budget(seconds_spent=1e6, seconds_left=1e5)
+    for seed in range(3):
+        rest = proposal_of(history, budget=seconds, n_confirmed=3, seed=seed)
+        assert rest.query.is_full
+        assert rest.reason != "confirm"
+
+
 def test_subsets_that_are_given_up_are_not_asked_for() -> None:
     history = history_of(*FIRST, *in_full(0.1, 0.5, 0.9))
     for seed in range(3):
