@@ -357,13 +357,15 @@ def test_improvement_is_divided_by_seconds_where_they_are_learned_and_only_there
     np.testing.assert_allclose(with_costs.scores[:, -1], divided)
 
 
-def test_what_stands_for_the_space_lies_where_the_minimiser_may_be() -> None:
-    search = search_in(belief_of(history_of(*parabola()), parameters=SMOOTH))
-    search.run("gain_per_cost", 0.0)
-    assert search.probabilities.sum() == pytest.approx(1.0)
-    mean = search.probabilities @ search.representers.units[:, 0]
-    assert mean == pytest.approx(0.5, abs=0.12)
-    assert 0 < search.entropy < log(len(search.representers))
+def test_more_results_leave_less_to_learn() -> None:
+    results = parabola()
+    entropies = []
+    more: list[Result] = [(x, 1.0, (x - 0.5) ** 2, 60.0) for x in (0.4, 0.45, 0.5, 0.55, 0.6)]
+    for history in (history_of(*results), history_of(*results, *more)):
+        search = search_in(belief_of(history, parameters={**SMOOTH, "noise variance": log(1e-5)}))
+        search.run("gain_per_cost", 0.0)
+        entropies.append(search.entropy)
+    assert entropies[1] < entropies[0] - 0.3
 
 
 def test_the_best_model_is_told_with_its_probability() -> None:
