@@ -27,39 +27,53 @@ METHODS_OF_PATHS: dict[str, Case] = {
     "admm": Case("admm"),
 }
 METHODS_OF_PROCESSES: dict[str, Case] = {
-    "jopt": Case("jopt", planted=FEW_WORLDS),
-    "esmbo": Case("esmbo", planted=FEW_WORLDS),
-    "ei": Case("ei", {"inference": "map", "n_first": 3}, planted=OF_PROCESSES),
-    "es": Case("es", {"inference": "map", "n_first": 3}, planted=OF_PROCESSES, tier="slow"),
-    "mtbo": Case("mtbo", {"inference": "map", "n_first": 3}, planted=IN_PARTS, tier="slow"),
+    "jopt": Case("jopt", planted=FEW_WORLDS, tier="slow"),
+    "esmbo": Case("esmbo", planted=FEW_WORLDS, tier="slow"),
+    "ei": Case("ei", {"inference": "map", "n_first": 3}, planted=OF_PROCESSES, tier="slow"),
+    "es": Case("es", {"inference": "map", "n_first": 3}, planted=OF_PROCESSES, tier="full"),
+    "mtbo": Case("mtbo", {"inference": "map", "n_first": 3}, planted=IN_PARTS, tier="full"),
     "fabolas": Case("fabolas", {"n_first": 3, "subset_folds": 0}, planted=IN_PARTS, tier="slow"),
     "bapi": Case("bapi", {"p": 0.34, "n_first": 9}, EPOCHS, Planted(4, 20.0), tier="slow"),
 }
 VARIANTS_OF_PATHS: dict[str, Case] = {
-    "halving by folds": Case("halving", {"fidelity": "folds"}),
-    "hyperband by subsets": Case("hyperband", {"fidelity": "subset", "n_rungs": 3}),
-    "bohb by folds": Case("bohb", {"fidelity": "folds"}),
-    "tpe of nothing joint": Case("tpe", {"joint": "nothing"}),
-    "flash with tpe": Case("flash", {"phase3": "tpe", "n_init": 3, "n_prune": 3}),
-    "flash of the paper": Case("flash", {"variant": "paper", "n_init": 4, "n_prune": 4}),
-    "admm of the paper": Case("admm", {"variant": "paper", "effort": 4, "effort_step": 0}),
-    "admm by forests": Case("admm", {"theta_solver": "smac", "z_solver": "bo", "effort": 5}),
-    "admm at random": Case("admm", {"theta_solver": "random", "z_solver": "random", "rho": 0.0}),
-    "admm in a trust region": Case("admm", {"theta_solver": "trust_region", "z_pick": "best"}),
+    "halving by folds": Case("halving", {"fidelity": "folds"}, tier="slow"),
+    "hyperband by subsets": Case("hyperband", {"fidelity": "subset", "n_rungs": 3}, tier="slow"),
+    "bohb by folds": Case("bohb", {"fidelity": "folds"}, tier="slow"),
+    "tpe of nothing joint": Case("tpe", {"joint": "nothing"}, tier="slow"),
+    "flash with tpe": Case("flash", {"phase3": "tpe", "n_init": 3, "n_prune": 3}, tier="slow"),
+    "flash of the paper": Case(
+        "flash", {"variant": "paper", "n_init": 4, "n_prune": 4}, tier="slow"
+    ),
+    "admm of the paper": Case(
+        "admm", {"variant": "paper", "effort": 4, "effort_step": 0}, tier="slow"
+    ),
+    "admm by forests": Case(
+        "admm", {"theta_solver": "smac", "z_solver": "bo", "effort": 5}, tier="slow"
+    ),
+    "admm at random": Case(
+        "admm", {"theta_solver": "random", "z_solver": "random", "rho": 0.0}, tier="slow"
+    ),
+    "admm in a trust region": Case(
+        "admm", {"theta_solver": "trust_region", "z_pick": "best"}, tier="slow"
+    ),
 }
 VARIANTS_OF_PROCESSES: dict[str, Case] = {
-    "jopt conditional": Case("jopt", {"kernel": "conditional"}),
+    "jopt conditional": Case("jopt", {"kernel": "conditional"}, tier="slow"),
     "fabolas by default": Case("fabolas", tier="slow"),
     "fabolas of the paper": Case("fabolas", {"n_first": 3, "variant": "paper"}, tier="full"),
     "fabolas of an ensemble": Case("fabolas", {"inference": "ensemble"}, tier="full"),
     "bapi by default": Case("bapi", objective=EPOCHS, tier="slow"),
-    "bapi of the paper": Case("bapi", {"variant": "paper"}, EPOCHS, tier="slow"),
+    "bapi of the paper": Case("bapi", {"variant": "paper"}, EPOCHS, tier="full"),
 }
 RACED: dict[str, Case] = {
-    name: Case(name, is_raced=True) for name in ("random", "flash", "admm", "smac", "tpe")
+    "random": Case("random", is_raced=True),
+    "tpe": Case("tpe", is_raced=True),
+    **{name: Case(name, is_raced=True, tier="slow") for name in ("flash", "admm", "smac")},
 }
 RACED_ON_MANY_ROWS: dict[str, Case] = {
-    name: Case(name, objective=MANY_ROWS, is_raced=True) for name in ("random", "flash", "tpe")
+    "random": Case("random", objective=MANY_ROWS, is_raced=True),
+    "flash": Case("flash", objective=MANY_ROWS, is_raced=True, tier="slow"),
+    "tpe": Case("tpe", objective=MANY_ROWS, is_raced=True, tier="full"),
 }
 ALL: dict[str, Case] = {
     **METHODS_OF_PATHS,

@@ -191,7 +191,7 @@ def test_the_prior_is_drawn_from_in_the_share_given_and_until_so_many_have_ended
 
     space = counted_space((1,), 2)
     shares = [
-        np.mean([is_from_the_prior(search_of(space, random_share=s), i) for i in range(60)])
+        np.mean([is_from_the_prior(search_of(space, random_share=s), i) for i in range(40)])
         for s in (0.0, 0.3, 1.0)
     ]
     assert shares[0] == 0

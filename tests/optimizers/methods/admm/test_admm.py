@@ -193,6 +193,7 @@ def test_a_limit_that_nothing_exceeds_changes_nothing() -> None:
     assert run(free, 40) == run(bound, 40, "size")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"variant": "paper", "effort": 6, "effort_step": 2}])
 def test_with_a_limit_more_trials_are_feasible(options: dict[str, Any]) -> None:
     shares = []

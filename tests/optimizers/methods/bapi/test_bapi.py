@@ -89,6 +89,7 @@ def test_four_epochs_are_no_curve_and_five_are() -> None:
     assert optimizer.history.complete
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @given(
     seed=st.integers(0, 1000),
@@ -194,6 +195,7 @@ def test_a_new_training_is_looked_at_soon_and_then_by_quanta(
     assert max(steps) == then
 
 
+@pytest.mark.slow
 def test_models_that_are_fitted_at_once_are_asked_for_in_full() -> None:
     optimizer = bapi(mixed_nets(), n_first=6)
     Simulation(optimizer, PowerLaws(optimizer), trials=25).run()

@@ -168,6 +168,7 @@ def ends_with(deviations: tuple[float, float], monkeypatch: pytest.MonkeyPatch) 
     return stopped
 
 
+@pytest.mark.slow
 def test_trainings_are_stopped_by_the_deviations_of_what_will_be_observed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

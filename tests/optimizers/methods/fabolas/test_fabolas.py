@@ -75,6 +75,7 @@ def closings(twin: Twin, n: int, **options: Any) -> tuple[Fabolas, list[bool]]:
     return optimizer, closed
 
 
+@pytest.mark.slow
 def test_subsets_that_tell_nothing_are_given_up_and_the_best_is_found_all_the_same() -> None:
     # Of seeds 0 to 4 all but one close, after 17 to 20 asks; two of three leave room for others.
     runs = [closings(replace(BAD, seed=seed), 28) for seed in (0, 1, 2)]
@@ -113,6 +114,7 @@ def full_evaluations_predicted(errors: list[float]) -> Fabolas:
     return optimizer
 
 
+@pytest.mark.slow
 def test_it_closes_on_misses_and_opens_again_on_predictions_that_came_true() -> None:
     misses, hits = [30.0] * 4, [0.5] * 6
     verdicts = []
