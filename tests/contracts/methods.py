@@ -15,6 +15,11 @@ FEW_WORLDS = Planted(worlds=4)
 OF_PROCESSES = Planted(worlds=3)
 IN_PARTS = Planted(worlds=2, work=20.0)
 
+
+def _slow(cases: dict[str, Case]) -> dict[str, Case]:
+    return {name: replace(case, tier="slow") for name, case in cases.items()}
+
+
 METHODS_OF_PATHS: dict[str, Case] = {
     "random": Case("random", planted=None),  # it is what the others are compared with
     "ers": Case("ers", planted=None),  # its configurations are those of random search
@@ -35,28 +40,18 @@ METHODS_OF_PROCESSES: dict[str, Case] = {
     "fabolas": Case("fabolas", {"n_first": 3, "subset_folds": 0}, planted=IN_PARTS, tier="slow"),
     "bapi": Case("bapi", {"p": 0.34, "n_first": 9}, EPOCHS, Planted(4, 20.0), tier="slow"),
 }
-VARIANTS_OF_PATHS: dict[str, Case] = {
-    "halving by folds": Case("halving", {"fidelity": "folds"}, tier="slow"),
-    "hyperband by subsets": Case("hyperband", {"fidelity": "subset", "n_rungs": 3}, tier="slow"),
-    "bohb by folds": Case("bohb", {"fidelity": "folds"}, tier="slow"),
-    "tpe of nothing joint": Case("tpe", {"joint": "nothing"}, tier="slow"),
-    "flash with tpe": Case("flash", {"phase3": "tpe", "n_init": 3, "n_prune": 3}, tier="slow"),
-    "flash of the paper": Case(
-        "flash", {"variant": "paper", "n_init": 4, "n_prune": 4}, tier="slow"
-    ),
-    "admm of the paper": Case(
-        "admm", {"variant": "paper", "effort": 4, "effort_step": 0}, tier="slow"
-    ),
-    "admm by forests": Case(
-        "admm", {"theta_solver": "smac", "z_solver": "bo", "effort": 5}, tier="slow"
-    ),
-    "admm at random": Case(
-        "admm", {"theta_solver": "random", "z_solver": "random", "rho": 0.0}, tier="slow"
-    ),
-    "admm in a trust region": Case(
-        "admm", {"theta_solver": "trust_region", "z_pick": "best"}, tier="slow"
-    ),
-}
+VARIANTS_OF_PATHS: dict[str, Case] = _slow({
+    "halving by folds": Case("halving", {"fidelity": "folds"}),
+    "hyperband by subsets": Case("hyperband", {"fidelity": "subset", "n_rungs": 3}),
+    "bohb by folds": Case("bohb", {"fidelity": "folds"}),
+    "tpe of nothing joint": Case("tpe", {"joint": "nothing"}),
+    "flash with tpe": Case("flash", {"phase3": "tpe", "n_init": 3, "n_prune": 3}),
+    "flash of the paper": Case("flash", {"variant": "paper", "n_init": 4, "n_prune": 4}),
+    "admm of the paper": Case("admm", {"variant": "paper", "effort": 4, "effort_step": 0}),
+    "admm by forests": Case("admm", {"theta_solver": "smac", "z_solver": "bo", "effort": 5}),
+    "admm at random": Case("admm", {"theta_solver": "random", "z_solver": "random", "rho": 0.0}),
+    "admm in a trust region": Case("admm", {"theta_solver": "trust_region", "z_pick": "best"}),
+})  # fmt: skip
 VARIANTS_OF_PROCESSES: dict[str, Case] = {
     "jopt conditional": Case("jopt", {"kernel": "conditional"}, tier="slow"),
     "fabolas by default": Case("fabolas", tier="slow"),

@@ -182,3 +182,9 @@ def test_of_a_hold_out_part_three_go_on_before_any_is_behind() -> None:
         tell(optimizer, 10.0 if n == 3 else 50.0)
     assert ask(optimizer).subset == LOOK
     assert not [t for t in optimizer.inner.history.pending if t.number < GATHERED]
+
+
+def test_with_workers_to_spare_the_next_best_goes_on_meanwhile() -> None:
+    optimizer = gathered(raced(), 30.0, 20.0, 25.0, 40.0, 50.0, 60.0, 70.0, 80.0)
+    configurations = [ask(optimizer).configuration for _ in range(3)]
+    assert configurations == [optimizer.history[n].query.configuration for n in (1, 2, 0)]
