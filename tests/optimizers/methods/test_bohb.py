@@ -191,3 +191,14 @@ def test_widening_draws_further_away() -> None:
         for widening in (1.0, 3.0)
     )
     assert far > 1.1 * near
+
+
+def test_widening_leaves_more_often_for_other_algorithms() -> None:
+    space = CandidateSpace(counted_space((4,)))
+    points = Candidates(np.zeros((20, 1), dtype=np.intp), np.full((20, 4), 0.3))
+    density = KernelDensity.fit(space, points, 2)
+    near, far = (
+        np.mean(density.sample(4_000, widening, np.random.default_rng(0)).algorithms != 0)
+        for widening in (1.0, 5.0)
+    )
+    assert far > 2 * near

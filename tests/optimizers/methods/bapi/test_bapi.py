@@ -314,3 +314,14 @@ def test_losses_behind_one_that_is_not_finite_say_nothing() -> None:
     known = curve(stretch(0, net(0.5), [9.0, 8.0, float("nan"), 1.0]))
     assert known.epochs == (1, 2)
     assert known.losses == (9.0, 8.0)
+
+
+def test_where_nothing_is_to_be_gained_the_best_is_trained_to_its_end_all_the_same() -> None:
+    optimizer = bapi(n_first=4)
+
+    def outcome(query: Query) -> Evaluation:
+        losses = (50.0,) * (query.epochs or T_MAX)
+        return Evaluation(50.0, cost_seconds=1.0, curve=losses, best_epoch=1)
+
+    Simulation(optimizer, outcome, trials=6).run()
+    assert len(optimizer.history.complete) == 1
