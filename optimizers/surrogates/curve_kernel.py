@@ -104,6 +104,19 @@ class CurveKernel(Kernel):
             return diagonal
         return diagonal * self.within.variance(theta[: self._n_within], inputs)
 
+    def variance_gradient(self, theta: Array, inputs: Array) -> Array:
+        """See `Kernel.variance_gradient`."""
+        inner, outer = theta[: self._n_within], theta[self._n_within :]
+        t, place = np.unique(self._t(inputs), return_inverse=True)
+        slope = 2 * np.diag(self.of_time.slope(outer, t, t))[place]
+        gradient = np.zeros_like(inputs)
+        if self.within is not None:
+            slope = slope * self.within.variance(inner, inputs)
+            of_time = self.of_time.variance(outer, self._t(inputs))
+            gradient += of_time[:, None] * self.within.variance_gradient(inner, inputs)
+        gradient[:, self.column] += slope
+        return gradient
+
     def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
         """See `Kernel.pullback`."""
         of_time, pull_time = self.of_time.pullback(theta[self._n_within :], self._t(inputs))

@@ -1,16 +1,29 @@
+"""Values in the unit interval, configurations in the cube, candidates and their neighbours."""
+
 import numpy as np
 import pytest
+from ConfigSpace import (
+    Categorical,
+    ConfigurationSpace,
+    EqualsCondition,
+    Float,
+    GreaterThanCondition,
+    Integer,
+    OrdinalHyperparameter,
+)
+from flash_worlds import counted_space
 from hypothesis import given
 from hypothesis import strategies as st
-from worlds import mixed_space
+from worlds import mixed_space, sparse_space
 
-from prefect_tune.optimizers import Choice, Configuration, Encoding
+from prefect_tune.optimizers import Algorithm, Configuration, Encoding, Space, Step
+from prefect_tune.optimizers.space.candidate_space import CandidateSpace, neighbours
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.sampling import sample_configuration
+from prefect_tune.optimizers.space.unit_interval import Grid, from_unit, grid_of, to_unit, values_of
+from prefect_tune.tasks.catalogue.spaces import space_named
 
 SPACE = mixed_space()
-
-
 ENCODING = Encoding(SPACE)
 
 
@@ -38,13 +51,223 @@ def test_a_one_hot_path_has_one_column_per_step(seed) -> None:
     assert one_hot[:2].sum() == 1
 
 
-def test_the_cube_has_one_column_per_hyperparameter_of_the_space() -> None:
-    assert [name for _, _, name in ENCODING.columns] == ["C", "kernel", "poly.degree", "depth"]
-    assert len(ENCODING.algorithms) == 5
+@given(st.integers(0, 3), st.floats(0, 1))
+def test_every_position_stands_for_a_legal_value(column, u) -> None:
+    step, algorithm, name = ENCODING.columns[column]
+    hyperparameter = SPACE.step(step).algorithm(algorithm).hyperparameters[name]
+    value = from_unit(hyperparameter, u)
+    assert hyperparameter.legal_value(value)
+    assert from_unit(hyperparameter, to_unit(hyperparameter, value)) == pytest.approx(value)
 
 
-def test_inactive_hyperparameters_are_not_part_of_a_configuration() -> None:
-    default = default_configuration(SPACE, ("unit", "svm"))
-    assert default["model"] == Choice("svm", (("C", 1.0), ("kernel", "rbf")))
-    _, active = ENCODING.to_cube(default)
-    assert active.tolist() == [True, True, False, False]
+@pytest.mark.parametrize(("lower", "upper"), [(0, 1), (1, 10), (-3, 3), (5, 7)])
+def test_each_integer_has_the_same_share_of_the_prior_the_ends_too(lower: int, upper: int) -> None:
+    k, n = Integer("k", (lower, upper)), upper - lower + 1
+    drawn = [from_unit(k, (i + 0.5) / (100 * n)) for i in range(100 * n)]
+    assert [drawn.count(value) for value in range(lower, upper + 1)] == [100] * n
+
+
+@pytest.mark.parametrize(
+    "hyperparameter", [Categorical("c", ["x", "y", "z"]), OrdinalHyperparameter("o", [1, 2, 5, 9])]
+)
+def test_categories_share_the_prior_evenly(hyperparameter) -> None:
+    n = int(hyperparameter.size)
+    drawn = [from_unit(hyperparameter, (i + 0.5) / (100 * n)) for i in range(100 * n)]
+    assert [drawn.count(value) for value in values_of(hyperparameter)] == [100] * n
+
+
+def test_in_logarithms_the_ends_have_their_whole_rounding_cell() -> None:
+    """The share of k is ln (k + 1/2) / (k - 1/2) of ln (16.5 / 0.5)."""
+    k = Integer("k", (1, 16), log=True)
+    drawn = [from_unit(k, (i + 0.5) / 100_000) for i in range(100_000)]
+    for value in (1, 2, 7, 16):
+        share = np.log((value + 0.5) / (value - 0.5)) / np.log(16.5 / 0.5)
+        assert drawn.count(value) / 100_000 == pytest.approx(share, abs=2e-5)
+
+
+def test_integers_of_studies_begun_before_are_read_as_they_were() -> None:
+    """Their positions went from 0, the first, to 1, the last."""
+    for n in (2, 3, 10, 200):
+        k = Integer("k", (1, n))
+        assert [from_unit(k, i / (n - 1)) for i in range(n)] == list(range(1, n + 1))
+
+
+@pytest.mark.parametrize(
+    "hyperparameter",
+    [
+        Integer("a", (3, 50)),
+        Integer("b", (1, 9_000), log=True),
+        Integer("c", (-5, 2_000_000_000)),
+        Categorical("d", ["x", "y", "z"]),
+        OrdinalHyperparameter("e", [1, 2, 5]),
+    ],
+    ids=lambda h: h.name,
+)
+def test_discrete_values_survive_the_interval(hyperparameter) -> None:
+    values = (
+        values_of(hyperparameter) if hyperparameter.size < 10_000 else [-5, -4, 77, 2_000_000_000]
+    )
+    assert [from_unit(hyperparameter, to_unit(hyperparameter, v)) for v in values] == values
+
+
+def one_to(n: int, *, log: bool = False) -> Grid:
+    grid = grid_of(Integer("k", (1, n), log=log))
+    assert grid is not None
+    return grid
+
+
+@given(n=st.integers(2, 40), position=st.floats(-1, 2), target=st.floats(-1, 2))
+def test_projection_is_to_the_nearest_is_idempotent_and_stays_in_cells(
+    n: int, position: float, target: float
+) -> None:
+    grid = one_to(n)
+    i = grid.projected(position)
+    clipped = np.clip(position, 0, 1)
+    assert abs(grid.positions[i] - clipped) <= np.abs(grid.positions - clipped).min() + 1e-12
+    assert grid.projected(grid.positions[i]) == i
+    cells = grid.nearest_in_cells(target)
+    assert (np.abs(cells - grid.positions) <= 0.5 / (n - 1) + 1e-12).all()
+    assert cells[i] == pytest.approx(target) or not 0 <= target <= 1 or grid.projected(target) != i
+
+
+@given(n=st.integers(2, 60), log=st.booleans(), u=st.floats(0, 1))
+def test_a_unit_stands_for_the_same_value_in_the_grid_and_in_the_space(
+    n: int, log: bool, u: float
+) -> None:
+    grid = one_to(n, log=log)
+    if np.abs(grid.borders - u).min() > 1e-12:
+        assert int(grid.index(u)) == from_unit(Integer("k", (1, n), log=log), u) - 1
+
+
+@given(n=st.integers(2, 200), log=st.booleans(), target=st.floats(-0.5, 1.5))
+def test_the_point_of_each_cell_is_projected_to_its_own_value(
+    n: int, log: bool, target: float
+) -> None:
+    grid = one_to(n, log=log)
+    points = grid.nearest_in_cells(target)
+    assert [grid.projected(float(x)) for x in points] == list(range(n))
+
+
+def conditional_space() -> Space:
+    """What is active depends on an integer, which decides on another one, and on a category."""
+    values = ConfigurationSpace(
+        space=[
+            Integer("a_layers", (1, 3), default=1),
+            Integer("b_width", (1, 64), log=True, default=8),
+            Categorical("c_kind", ["x", "y"], default="x"),
+            Float("d_rate", (0.0, 1.0), default=0.5),
+            Float("e_decay", (0.0, 1.0), default=0.5),
+        ]
+    )
+    values.add(EqualsCondition(values["b_width"], values["a_layers"], 3))
+    values.add(GreaterThanCondition(values["d_rate"], values["b_width"], 20))
+    values.add(EqualsCondition(values["e_decay"], values["c_kind"], "y"))
+    return Space("c", (Step("s", (Algorithm(id="a", estimator="x.Y", hyperparameters=values),)),))
+
+
+@pytest.mark.parametrize("space", [conditional_space(), mixed_space()], ids=lambda s: s.name)
+def test_the_active_ones_are_those_of_each_configuration(space: Space) -> None:
+    table = CandidateSpace(space)
+    drawn = table.sample(300, np.random.default_rng(0))
+    active = table.columns.active(drawn)
+    names = [column[2] for column in table.encoding.columns]
+    seen = set()
+    for row in range(300):
+        configuration = table.encoding.from_cube(
+            tuple(
+                s.algorithms[a].id
+                for s, a in zip(space.searched, drawn.algorithms[row], strict=True)
+            ),
+            drawn.units[row],
+        )
+        expected = {name for _, choice in configuration.choices for name, _ in choice.values}
+        assert {names[i] for i in np.flatnonzero(active[row])} == expected
+        seen.add(frozenset(expected))
+    assert len(seen) > 3
+
+
+def test_categories_are_snapped_to_the_middle_of_their_shares_and_numbers_are_not() -> None:
+    space = mixed_space()
+    table = CandidateSpace(space)
+    names = [column[2] for column in table.encoding.columns]
+    units = np.full((1, len(names)), 0.9)
+    snapped = dict(zip(names, table.columns.snapped(units)[0], strict=True))
+    assert snapped == {"C": 0.9, "kernel": 0.75, "poly.degree": 0.9, "depth": 0.9}
+
+
+SPACES = [mixed_space(), sparse_space(), counted_space((2, 3), 2)]
+
+
+def by_hand(encoding: Encoding, configuration: Configuration) -> np.ndarray:
+    positions, active = encoding.to_cube(configuration)
+    return np.concatenate([encoding.one_hot(configuration.path), np.where(active, positions, -1.0)])
+
+
+@pytest.mark.parametrize("space", SPACES, ids=lambda s: s.name)
+def test_rows_are_encoded_as_single_configurations_are(space: Space) -> None:
+    table = CandidateSpace(space)
+    drawn = table.sample(60, np.random.default_rng(0))
+    decoded = [table.decode(drawn, row) for row in range(len(drawn))]
+    features = table.features(drawn)
+    again = table.features(table.encode([c for c in decoded if c is not None]))
+    for row, configuration in enumerate(decoded):
+        assert configuration is not None
+        assert Configuration.from_json(configuration.to_json(), space) == configuration
+        assert again[row] == pytest.approx(by_hand(table.encoding, configuration), abs=1e-9)
+        whole_numbers_are_rounded = 0.5
+        assert np.abs(features[row] - again[row]).max() < whole_numbers_are_rounded
+
+
+def test_samples_and_neighbours_stay_in_the_part_that_may_be_proposed() -> None:
+    space, rng = counted_space((3, 4)), np.random.default_rng(0)
+    part = space.restricted_to({"step0": ["a1"], "step1": ["a0", "a3"]})
+    table = CandidateSpace(space, part)
+    drawn = table.sample(50, rng)
+    assert {tuple(row) for row in drawn.algorithms.tolist()} == {(1, 0), (1, 3)}
+    near, _ = neighbours(table, drawn, 10, rng)
+    assert table.may_be_proposed(near).all()
+    assert table.features(drawn).shape == (50, 7 + 7)
+    outside = table.encode([default_configuration(space, ("a0", "a0"))])
+    assert not table.may_be_proposed(outside).any()
+
+
+@pytest.mark.parametrize("name", ["flash", "healthcare", "regression", "admm"])
+def test_configurations_come_back_to_the_last_digit(name: str) -> None:
+    space = space_named(name)
+    rng = np.random.default_rng(0)
+    paths = [sample_configuration(space, rng).path for _ in range(100)]
+    before = [default_configuration(space, path) for path in paths]
+    before += [sample_configuration(space, rng) for _ in range(100)]
+    candidates = CandidateSpace(space)
+    encoded = candidates.encode(before)
+    assert [candidates.decode(encoded, row) for row in range(len(before))] == before
+
+
+@pytest.mark.parametrize("space", SPACES, ids=lambda s: s.name)
+def test_neighbours_can_run_and_differ_in_one_thing(space: Space) -> None:
+    rng = np.random.default_rng(1)
+    table = CandidateSpace(space)
+    points = table.encode(sample_configuration(space, rng) for _ in range(10))
+    near, origin = neighbours(table, points, 20, rng)
+    assert len(near)
+    for row in range(len(near)):
+        configuration = table.decode(near, row)
+        assert configuration is not None
+        assert space.is_feasible(configuration.path)
+        steps = (near.algorithms[row] != points.algorithms[origin[row]]).sum()
+        moved = (near.units[row] != points.units[origin[row]]).sum()
+        assert steps + moved <= 1
+    assert ((near.units >= 0) & (near.units <= 1)).all()
+
+
+def test_whatever_can_change_does_evenly() -> None:
+    space, rng = counted_space((2, 3), 2), np.random.default_rng(0)
+    table = CandidateSpace(space)
+    points = table.encode([sample_configuration(space, rng)])
+    near, _ = neighbours(table, points, 3000, rng)
+    changed = (near.algorithms != points.algorithms).sum(axis=0)
+    moved = (near.units != points.units).sum(axis=0)
+    # Two steps with a choice, and the two numbers of each algorithm chosen: 500 of each.
+    assert all(abs(count - 500) < 105 for count in changed)  # five standard errors
+    assert sorted(moved.tolist())[:-4] == [0] * (len(moved) - 4)
+    assert all(abs(count - 500) < 105 for count in sorted(moved.tolist())[-4:])

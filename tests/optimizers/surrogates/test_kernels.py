@@ -1,23 +1,62 @@
+"""What every kernel promises, noise too, and worked values of each."""
+
 from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import approx_fprime
+from worlds import mixed_space
 
+from prefect_tune.optimizers.methods.fabolas.belief import pipeline_inputs
+from prefect_tune.optimizers.methods.fabolas.sizes import (
+    COST,
+    FULL,
+    LOG_LOSS,
+    PAPER_LOSS,
+    RAW_LOSS,
+    TASKS,
+)
+from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel, Decay
+from prefect_tune.optimizers.surrogates.fidelity_kernel import Basis, FidelityKernel
 from prefect_tune.optimizers.surrogates.kernel import Constant, Kernel, Parameter
+from prefect_tune.optimizers.surrogates.noise import ConstantNoise, FallingNoise, Noise
 from prefect_tune.optimizers.surrogates.stationary import RBF, Conditional, Matern52
 
-KERNELS: dict[str, Callable[[], Kernel]] = {
-    "matern": lambda: Matern52([0, 1, 2]),
-    "rbf": lambda: RBF([0, 2]),
-    "tied": lambda: Matern52([0, 1, 2], [0, 1, 1]),
-    "scaled": lambda: Constant() * Matern52([0, 1, 2]),
-    "sum": lambda: Constant() * RBF([0]) + Matern52([1, 2]),
-    "product of three": lambda: Constant() * (RBF([0]) * Matern52([1])),
-    "conditional": lambda: Constant() * (Conditional(3, Matern52([0, 1])) * Conditional(4)),
+BASES = {
+    "log loss": LOG_LOSS,
+    "raw loss": RAW_LOSS,
+    "paper": PAPER_LOSS,
+    "cost": COST,
+    "tasks": TASKS,
+    "full": FULL,
 }
+OF_TIME = Decay()
+INPUTS = pipeline_inputs(mixed_space())
+
+
+def kernel(basis: Basis) -> FidelityKernel:
+    return FidelityKernel(Matern52([0, 1]), 2, basis)
+
+
+def curve_kernel() -> CurveKernel:
+    """Of two numbers, with t between them."""
+    return CurveKernel(Matern52([0, 2]), 1, OF_TIME)
+
+
+KERNELS: dict[str, Kernel] = {
+    "matern": Matern52([0, 1, 2]),
+    "rbf": RBF([0, 2]),
+    "tied": Matern52([0, 1, 2], [0, 1, 1]),
+    "scaled": Constant() * Matern52([0, 1, 2]),
+    "sum": Constant() * RBF([0]) + Matern52([1, 2]),
+    "product of three": Constant() * (RBF([0]) * Matern52([1])),
+    "conditional": Constant() * (Conditional(3, Matern52([0, 1])) * Conditional(4)),
+    **{f"over sizes: {name}": kernel(basis) for name, basis in BASES.items()},
+    "over epochs": curve_kernel(),
+    "over epochs alone": CurveKernel(None, 1, OF_TIME),
+}
+every_kernel = pytest.mark.parametrize("name", KERNELS)
 
 
 def some(kernel: Kernel, seed: int, n: int = 7) -> tuple[np.ndarray, np.ndarray]:
@@ -25,6 +64,71 @@ def some(kernel: Kernel, seed: int, n: int = 7) -> tuple[np.ndarray, np.ndarray]
     rng = np.random.default_rng(seed)
     inputs = np.hstack([rng.random((n, 3)), rng.integers(0, 2, (n, 2))])
     return inputs, rng.normal(-0.5, 0.5, len(kernel.parameters))
+
+
+def differences(value: Callable[[np.ndarray], np.ndarray | float], at: np.ndarray) -> np.ndarray:
+    """Central differences, by the first elements of what a value is taken at."""
+    steps = 1e-5 * np.eye(len(at))
+    return np.array([(value(at + step) - value(at - step)) / 2e-5 for step in steps])
+
+
+@every_kernel
+@pytest.mark.parametrize("seed", range(2))
+def test_gradients_by_parameter_agree_with_differences(name: str, seed: int) -> None:
+    kernel = KERNELS[name]
+    inputs, theta = some(kernel, seed)
+    weights = np.random.default_rng(seed).normal(size=(7, 7))
+    weights = weights + weights.T
+    K, pull = kernel.pullback(theta, inputs)
+    assert pytest.approx(kernel.covariance(theta, inputs, inputs), abs=1e-12) == K
+    expected = differences(lambda t: (weights * kernel.covariance(t, inputs, inputs)).sum(), theta)
+    assert pull(weights) == pytest.approx(expected, rel=1e-6, abs=1e-7)
+
+
+@every_kernel
+@pytest.mark.parametrize("seed", range(2))
+def test_gradients_by_input_agree_with_differences(name: str, seed: int) -> None:
+    kernel = KERNELS[name]
+    inputs, theta = some(kernel, seed)
+    a, b = inputs[:2], inputs[2:]
+    weights = np.random.default_rng(seed).normal(size=(2, 5))
+    K, pull = kernel.input_pullback(theta, a, b)
+    assert pytest.approx(kernel.covariance(theta, a, b), abs=1e-12) == K
+    of_variance = kernel.variance_gradient(theta, a)
+    for row in range(2):
+
+        def moved(x: np.ndarray, row: int = row) -> np.ndarray:
+            return np.append(x, a[row, 3:])[None]
+
+        expected = differences(
+            lambda x, row=row: (weights[row] * kernel.covariance(theta, moved(x, row), b)).sum(),
+            a[row, :3],
+        )
+        assert pull(weights)[row, :3] == pytest.approx(expected, rel=1e-5, abs=1e-6)
+        expected = differences(
+            lambda x, row=row: kernel.variance(theta, moved(x, row))[0], a[row, :3]
+        )
+        assert of_variance[row, :3] == pytest.approx(expected, rel=1e-5, abs=1e-6)
+
+
+@every_kernel
+@given(seed=st.integers(0, 10_000))
+@settings(max_examples=30)
+def test_covariances_are_symmetric_positive_and_have_the_variance_on_the_diagonal(
+    name: str, seed: int
+) -> None:
+    kernel = KERNELS[name]
+    inputs, theta = some(kernel, seed, 9)
+    K = kernel.covariance(theta, inputs, inputs)
+    assert pytest.approx(K.T, abs=1e-12) == K
+    assert np.linalg.eigvalsh(K).min() > -1e-9
+    assert np.diag(K) == pytest.approx(kernel.variance(theta, inputs))
+
+
+def drawn_theta(kernel: Kernel | Decay, seed: int) -> np.ndarray:
+    """From the priors; bounds admit kernels too steep for differences."""
+    rng = np.random.default_rng(seed)
+    return np.array([p.draw(rng) for p in kernel.parameters])
 
 
 def test_worked_values() -> None:
@@ -38,54 +142,6 @@ def test_worked_values() -> None:
     assert gauss[0, 0] == pytest.approx(np.exp(-2))
 
 
-@pytest.mark.parametrize("name", KERNELS)
-@pytest.mark.parametrize("seed", range(3))
-def test_gradients_by_parameter_agree_with_differences(name: str, seed: int) -> None:
-    kernel = KERNELS[name]()
-    inputs, theta = some(kernel, seed)
-    weights = np.random.default_rng(seed).normal(size=(7, 7))
-    weights = weights + weights.T
-    K, pull = kernel.pullback(theta, inputs)
-    assert pytest.approx(kernel.covariance(theta, inputs, inputs), abs=1e-12) == K
-    expected = approx_fprime(
-        theta, lambda t: float((weights * kernel.covariance(t, inputs, inputs)).sum()), 1e-7
-    )
-    assert pull(weights) == pytest.approx(expected, rel=1e-4, abs=1e-5)
-
-
-@pytest.mark.parametrize("name", KERNELS)
-@pytest.mark.parametrize("seed", range(3))
-def test_gradients_by_input_agree_with_differences(name: str, seed: int) -> None:
-    kernel = KERNELS[name]()
-    inputs, theta = some(kernel, seed)
-    a, b = inputs[:2], inputs[2:]
-    weights = np.random.default_rng(seed).normal(size=(2, 5))
-    K, pull = kernel.input_pullback(theta, a, b)
-    assert pytest.approx(kernel.covariance(theta, a, b), abs=1e-12) == K
-    got = pull(weights)[:, :3]
-    for row in range(2):
-
-        def total(x: np.ndarray, row: int = row) -> float:
-            moved = np.append(x, a[row, 3:])[None]
-            return float(weights[row] @ kernel.covariance(theta, moved, b)[0])
-
-        expected = approx_fprime(a[row, :3], total, 1e-7)
-        assert got[row] == pytest.approx(expected, rel=1e-4, abs=1e-5)
-
-
-@pytest.mark.parametrize("name", KERNELS)
-@given(seed=st.integers(0, 10_000))
-def test_covariances_are_symmetric_positive_and_have_the_variance_on_the_diagonal(
-    name: str, seed: int
-) -> None:
-    kernel = KERNELS[name]()
-    inputs, theta = some(kernel, seed, 9)
-    K = kernel.covariance(theta, inputs, inputs)
-    assert pytest.approx(K.T, abs=1e-12) == K
-    assert np.linalg.eigvalsh(K).min() > -1e-9
-    assert np.diag(K) == pytest.approx(kernel.variance(theta, inputs))
-
-
 def test_different_choices_share_only_rho_and_what_is_within_does_not_count() -> None:
     kernel = Conditional(1, Matern52([0]))
     theta = np.array([0.0, np.log(0.5)])
@@ -97,12 +153,173 @@ def test_different_choices_share_only_rho_and_what_is_within_does_not_count() ->
 
 
 def test_a_parameter_outside_its_bounds_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="height starts at 3"):
+    with pytest.raises(ValueError, match="height"):
         Parameter("height", 3.0, 0.0, 1.0)
     with pytest.raises(ValueError, match="prior of height"):
         Parameter("height", 0.5, 0.0, 1.0, (0.0, 0.0))
 
 
-def test_groups_that_do_not_fit_the_columns_are_refused() -> None:
-    with pytest.raises(ValueError, match="3 columns need as many groups"):
-        Matern52([0, 1, 2], [0, 1])
+INPUTS = pipeline_inputs(mixed_space())
+
+
+def rows(n: int, seed: int) -> np.ndarray:
+    """Two numbers and s, which is 1 in every third row."""
+    inputs = np.random.default_rng(seed).random((n, 3))
+    inputs[::3, 2] = 1.0
+    return inputs
+
+
+def test_worked_covariance() -> None:
+    """Fabolas sheet, T2 and T3."""
+    theta = np.array([np.log(0.4), np.log(0.8), np.log(0.9), -0.3, np.log(0.5)])
+    of_paper = kernel(PAPER_LOSS)
+    assert of_paper.weights(theta[2:]) == pytest.approx(np.array([[0.81, -0.27], [-0.27, 0.34]]))
+    a, b = np.array([[0.2, 0.5, 0.2]]), np.array([[0.5, 0.1, 0.7]])
+    K = of_paper.covariance(theta, a, b)
+    assert K[0, 0] == pytest.approx(0.3682610132, abs=1e-10)
+    there = np.array([[0.2, 0.5, 0.7]])
+    assert of_paper.covariance(theta, a, there)[0, 0] == pytest.approx(0.632484, abs=1e-10)
+    full = np.array([[0.2, 0.5, 1.0]])
+    deviations = np.sqrt(of_paper.variance(theta, np.vstack([a, full])))
+    correlation = of_paper.covariance(theta, a, full)[0, 0] / deviations.prod()
+    assert correlation == pytest.approx(0.9112459668, abs=1e-10)
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_the_functions_of_the_inputs_add_up_to_the_covariance(name: str) -> None:
+    """f(x, s) = phi(s)'g(x)."""
+    of_basis, inputs = kernel(BASES[name]), rows(8, 3)
+    theta = drawn_theta(of_basis, 3)
+    a, b = inputs[:5], inputs[5:]
+    phi = of_basis.functions(b)
+    latent = of_basis.latent_covariance(theta, a, b)
+    assert np.einsum("kij,jk->ij", latent, phi) == pytest.approx(
+        of_basis.covariance(theta, a, b), rel=1e-9
+    )
+    alone = of_basis.latent_variance(theta, b)
+    assert np.einsum("jk,jkl,jl->j", phi, alone, phi) == pytest.approx(
+        of_basis.variance(theta, b), rel=1e-9
+    )
+
+
+def test_the_common_curve_is_shared_by_configurations_that_have_nothing_else_in_common() -> None:
+    of_log = kernel(LOG_LOSS)
+    theta = np.array([-3.0, -3.0, 0.0, 0.0, 0.0, 0.0])
+    a, b = np.array([[0.0, 0.0, 0.5]]), np.array([[900.0, 900.0, 0.5]])
+    expected = 1.0 + 4.0 * 0.5**2 + 0.02 * 0.5**6
+    assert of_log.covariance(theta, a, b)[0, 0] == pytest.approx(expected)
+
+
+def test_the_third_weight_is_independent_of_the_others() -> None:
+    weights = kernel(LOG_LOSS).weights(np.array([0.1, 0.4, -0.2, np.log(0.15)]))
+    assert weights[2, :2].tolist() == weights[:2, 2].tolist() == [0.0, 0.0]
+    assert weights[2, 2] == pytest.approx(0.15**2)
+
+
+@pytest.mark.parametrize("n", [0, 4])
+def test_a_basis_of_a_rank_that_is_not_there_is_refused(n: int) -> None:
+    with pytest.raises(ValueError, match=f"got {n}"):
+        Basis(FULL.functions, FULL.slopes, (1.0,) * n)
+
+
+def rows_of_curves(n: int, seed: int) -> np.ndarray:
+    inputs = np.random.default_rng(seed).random((n, 3))
+    inputs[::3, 1] = 1.0
+    return inputs
+
+
+def test_worked_decay() -> None:
+    """Sheet, W1."""
+    of_time, theta = Decay(), np.log([0.5, 1.0, 1.5, 0.3])
+    t, u = np.array([0.2]), np.array([0.5])
+    assert of_time.covariance(theta, t, u)[0, 0] == pytest.approx(0.6643167672515498, rel=1e-14)
+    assert of_time.slope(theta, t, u)[0, 0] == pytest.approx(-0.24647515087732472, rel=1e-14)
+    assert of_time.slope_slope(theta, t, u)[0, 0] == pytest.approx(0.6161878771933119, rel=1e-14)
+    assert of_time.variance(theta, t)[0] == pytest.approx(0.7805658588748473, rel=1e-14)
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 10_000))
+def test_slopes_agree_with_central_differences(seed: int) -> None:
+    theta, (t, u) = (
+        drawn_theta(OF_TIME, seed),
+        np.random.default_rng(seed).uniform(0.1, 1, (2, 5)),
+    )
+    h = 1e-5
+    slope = (OF_TIME.covariance(theta, t, u + h) - OF_TIME.covariance(theta, t, u - h)) / (2 * h)
+    size = np.abs(OF_TIME.slope_slope(theta, t, u)).max() + np.abs(slope).max()
+    assert OF_TIME.slope(theta, t, u) == pytest.approx(slope, abs=1e-8 * max(size, 1) * 10)
+    second = (OF_TIME.slope(theta, t + h, u) - OF_TIME.slope(theta, t - h, u)) / (2 * h)
+    assert OF_TIME.slope_slope(theta, t, u) == pytest.approx(second, abs=1e-8 * max(size, 1) * 10)
+
+
+def test_slopes_of_curves_are_those_of_t_times_the_covariance_within() -> None:
+    of_curves, a, b = curve_kernel(), rows_of_curves(4, 0), rows_of_curves(5, 1)
+    theta, step = drawn_theta(of_curves, 3), np.array([0.0, 1e-5, 0.0])
+
+    def difference(f: np.ndarray, g: np.ndarray) -> np.ndarray:
+        return (f - g) / 2e-5
+
+    covariance = of_curves.covariance
+    slope = difference(covariance(theta, a, b + step), covariance(theta, a, b - step))
+    assert of_curves.slope_covariance(theta, a, b) == pytest.approx(slope, abs=1e-8)
+    second = difference(
+        of_curves.slope_covariance(theta, a + step, b),
+        of_curves.slope_covariance(theta, a - step, b),
+    )
+    assert of_curves.slope_slope_covariance(theta, a, b) == pytest.approx(second, abs=1e-7)
+    diagonal = np.diag(of_curves.slope_slope_covariance(theta, b, b))
+    assert of_curves.slope_variance(theta, b) == pytest.approx(diagonal, rel=1e-12)
+    between = Matern52([0, 2]).covariance(theta[:2], a, b)
+    assert of_curves.between(theta, a, b) == pytest.approx(between, rel=1e-12)
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 10_000))
+def test_values_and_slopes_have_a_joint_covariance(seed: int) -> None:
+    """Symmetric, none negative."""
+    of_curves, a, b = curve_kernel(), rows_of_curves(7, seed), rows_of_curves(6, seed + 1)
+    theta = drawn_theta(of_curves, seed)
+    across = of_curves.slope_covariance(theta, a, b)
+    K = np.block(
+        [
+            [of_curves.covariance(theta, a, a), across],
+            [across.T, of_curves.slope_slope_covariance(theta, b, b)],
+        ]
+    )
+    assert pytest.approx(K.T, rel=1e-9, abs=1e-12) == K
+    assert np.diag(K)[:7] == pytest.approx(of_curves.variance(theta, a), rel=1e-12)
+    scale = np.sqrt(np.diag(K))
+    assert np.linalg.eigvalsh(K / np.outer(scale, scale)).min() > -1e-9
+
+
+THREE_ROWS = np.array([[0.3, 0.0], [0.9, 0.5], [0.3, 1.0]])
+THETA = np.log([0.01, 0.4])
+
+
+@pytest.mark.parametrize(
+    ("noise", "theta", "variance"),
+    [
+        (ConstantNoise(), THETA[:1], [0.01] * 3),
+        (FallingNoise(1), THETA, [0.41, 0.11, 0.01]),  # least on the full data
+        (FallingNoise(0), THETA, [0.206, 0.014, 0.206]),  # of the column that it is told
+        (FallingNoise(1), np.array([-80.0, -80.0]), [1e-9] * 3),  # and never 0
+    ],
+)
+def test_noise_is_that_of_the_row(noise: Noise, theta: np.ndarray, variance: list[float]) -> None:
+    assert noise.variance(theta, THREE_ROWS) == pytest.approx(variance, rel=1e-6)
+
+
+@pytest.mark.parametrize("noise", [ConstantNoise(), FallingNoise(1)], ids=["constant", "falling"])
+def test_gradients_agree_with_central_differences(noise: Noise) -> None:
+    theta, weights = THETA[: len(noise.parameters)], np.array([1.0, -2.0, 0.7])
+    variance, pull = noise.pullback(theta, THREE_ROWS)
+    assert variance == pytest.approx(noise.variance(theta, THREE_ROWS), abs=1e-15)
+    steps = 1e-6 * np.eye(len(theta))
+    expected = [
+        weights
+        @ (noise.variance(theta + e, THREE_ROWS) - noise.variance(theta - e, THREE_ROWS))
+        / 2e-6
+        for e in steps
+    ]
+    assert pull(weights) == pytest.approx(expected, abs=1e-8)

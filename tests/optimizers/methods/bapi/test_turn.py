@@ -1,4 +1,4 @@
-"""What a turn hands to a plan: the best, the tolerance, what may be planned, the share spent."""
+"""What a turn hands to a plan, and what is said of the decisions."""
 
 from dataclasses import replace
 from math import inf
@@ -6,14 +6,25 @@ from typing import Any
 
 import numpy as np
 import pytest
-from curve_worlds.nets import CURVES, bapi, crashed, nets
+from curve_worlds.nets import (
+    CURVES,
+    T_MAX,
+    bapi,
+    crashed,
+    curves_from,
+    knn,
+    mixed_nets,
+    net,
+    nets,
+    stretch,
+)
 from curve_worlds.power_laws import PowerLaws
 
-from prefect_tune.optimizers import Budget, Constraint, NotYet, Objective, Trial
-from prefect_tune.optimizers.acquisitions.joint_improvement import JointImprovement
-from prefect_tune.optimizers.methods.bapi import planning as planning_module
+from prefect_tune.optimizers import Budget, Constraint, NotYet, Query, Trial
 from prefect_tune.optimizers.methods.bapi import turn as turn_module
 from prefect_tune.optimizers.methods.bapi.bapi import Bapi
+from prefect_tune.optimizers.methods.bapi.decisions import decisions_of
+from prefect_tune.optimizers.methods.bapi.declaration import BapiOptions, Settings, training_lines
 from prefect_tune.optimizers.methods.bapi.learner import CurveBelief, Epochs
 from prefect_tune.optimizers.methods.bapi.planning import PlannedTraining, Planning
 
@@ -157,6 +168,7 @@ def ends_with(deviations: tuple[float, float], monkeypatch: pytest.MonkeyPatch) 
     return stopped
 
 
+@pytest.mark.slow
 def test_trainings_are_stopped_by_the_deviations_of_what_will_be_observed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -172,73 +184,6 @@ def test_what_is_observed_deviates_by_the_noise_too(plans: list[NotedPlanning]) 
     noise = belief.process.noise_variance(belief.at(inputs, 5)) * belief.process.scale**2
     assert observed**2 - latent**2 == pytest.approx(noise)
     assert (noise > 0).all()
-
-
-def test_fantasies_have_the_covariance_of_scores(
-    plans: list[NotedPlanning], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[tuple[Any, Any]] = []
-
-    class Noted(JointImprovement):
-        def __init__(self, mean: Any, variance: Any, covariance: Any, *rest: Any) -> None:
-            made.append((variance, covariance))
-            super().__init__(mean, variance, covariance, *rest)
-
-    monkeypatch.setattr(planning_module, "JointImprovement", Noted)
-    started(bapi(n_first=N_FIRST, variant="paper"))
-    variance, covariance = made[-1]
-    _, deviation = plans[-1].belief.predict(plans[-1].prospects.inputs, 20)
-    assert variance == pytest.approx(deviation**2, rel=1e-4, abs=1e-8)
-    assert plans[-1].belief.process.scale > 2  # else the world shows nothing
-    for j in range(0, len(variance), 97):
-        assert covariance(j)[j] == pytest.approx(variance[j], rel=1e-4, abs=1e-6)
-
-
-def test_a_start_has_as_many_configurations_as_were_asked_for(
-    plans: list[NotedPlanning],
-) -> None:
-    optimizer = bapi(n_first=1)
-    for _ in range(6):
-        optimizer.ask(Budget())
-        tell(optimizer, len(optimizer.history) - 1)
-        if plans:
-            break
-    assert len(plans[0].prospects.done[plans[0].prospects.done > 0]) == 1
-
-
-def test_where_every_training_of_the_start_fails_others_are_begun() -> None:
-    optimizer = bapi(n_first=2)
-    for number in range(6):
-        query = optimizer.ask(Budget(trials_left=6 - number))
-        optimizer.tell(crashed(number, query.configuration, query.epochs))
-    assert len(optimizer.history.asked) == 6
-    assert optimizer.decisions["ends"]["failed"] == 6
-
-
-def test_the_unit_of_losses_does_not_choose_their_score() -> None:
-    """Each score's likelihood is a density of losses, and all of them change alike."""
-    chosen = []
-    for unit in (1e-3, 1.0, 1e3):
-        objective = Objective(
-            metric="loss",
-            unit="",
-            lower=0.0,
-            upper=100.0 * unit,
-            n_held_out=1000,
-            n_folds=1,
-            epochs=20,
-            iterative=frozenset({"net"}),
-        )
-        optimizer = Bapi(nets(), 0, objective, n_first=N_FIRST)
-        for _ in range(30):
-            query = optimizer.ask(Budget())
-            law = PowerLaws(optimizer)(query)
-            scaled = replace(law, loss=law.loss * unit, curve=tuple(x * unit for x in law.curve))
-            number = len(optimizer.history) - 1
-            optimizer.tell(Trial(number, query).started().ended(scaled))
-        assert optimizer.memo is not None
-        chosen.append(optimizer.memo["score"])
-    assert len(set(chosen)) == 1
 
 
 def test_a_start_near_the_end_of_a_budget_pays_for_what_is_under_way(
@@ -281,3 +226,82 @@ def test_a_stretch_is_worth_its_look(
         tell(optimizer, len(optimizer.history) - 1)
     assert max(lengths[0]) == first
     assert max(lengths[1], default=then) <= then
+
+
+def decided(*trials: Trial, **memo: Any) -> dict[str, Any]:
+    curves = curves_from(*trials, space=mixed_nets())
+    return decisions_of(list(curves.values()), memo, T_MAX)
+
+
+def of(number: int, n: int, **evaluation: Any) -> Trial:
+    return stretch(number, net(number / 10, scale="none"), [9.0] * n, **evaluation)
+
+
+def test_a_full_fit_is_no_training_and_saves_no_epochs() -> None:
+    found = decided(stretch(0, knn(0.5), 9.0), of(1, 5))
+    assert (found["configurations"], found["at_once"]) == (1, 1)
+    assert (found["epochs"], found["spared"], found["ends"]["full"]) == (5, 0, 0)
+
+
+def test_ends_are_counted_from_curves_and_from_what_was_decided() -> None:
+    trials = (
+        of(0, T_MAX),
+        of(1, 3, epochs=6, trouble="no epoch 4"),
+        crashed(2, net(0.2, scale="none"), 2),
+        of(3, 2),
+    )
+    trials = (*trials, of(4, 3), of(5, 3), Trial(6, Query(net(0.5, scale="none"), epochs=6)))
+    said = {"3": "finished", "4": "stopped", "0": "finished", "5": "stopped"}
+    found = decided(*trials, verdicts=said, thawed=6, notes={"dear": "said once"})
+    # Trial 0 went to the end, and what trial 5 ended is gone on with by trial 6.
+    ends = {"full": 1, "finished": 1, "stopped": 1, "diverged": 1, "failed": 1, "left": 1}
+    assert found["ends"] == ends
+    assert found["spared"] == (T_MAX - 2) + (T_MAX - 3)
+    assert (found["thawed"], found["notes"]) == (6, ["said once"])
+
+
+def test_epochs_are_spared_by_what_was_decided_and_not_by_a_budget_that_ran_out() -> None:
+    found = decided(of(0, 10), of(1, 4), crashed(2, net(0.2, scale="none"), 2))
+    assert (found["configurations"], found["spared"], found["ends"]["left"]) == (2, 0, 2)
+    found = decided(of(0, 10), of(1, 4), verdicts={"1": "stopped"})
+    assert (found["spared"], found["ends"]["left"]) == (T_MAX - 4, 1)
+
+
+DECISIONS: dict[str, Any] = {
+    "t_max": 50,
+    "configurations": 40,
+    "at_once": 0,
+    "epochs": 1_200,
+    "spared": 600,
+    "ends": {"full": 3, "finished": 5, "stopped": 20, "diverged": 1, "left": 9, "failed": 2},
+    "thawed": 7,
+    "notes": [],
+}
+
+
+def test_epochs_ends_trainings_gone_on_with_and_a_lucky_epoch_are_said() -> None:
+    lucky = {"trial": 12, "loss": 24.41}
+    of_all, ends, thawed_or_lucky, *more = training_lines({**DECISIONS, "least": lucky})
+    assert all(figure in of_all for figure in ("40 configurations", "1,200 of 2,000", "600 spared"))
+    assert all(figure in ends for figure in ("3 to the end", "20 stopped", "1 diverged", "9 left"))
+    said = " ".join((thawed_or_lucky, *more))
+    assert all(figure in said for figure in ("7 trainings", "trial 12", "24.41"))
+
+
+def settings(**given: Any) -> Settings:
+    return Settings.of(BapiOptions(**given))
+
+
+@pytest.mark.parametrize("variant", ["default", "paper"])
+def test_options_that_are_given_win_over_the_variant(variant: Any) -> None:
+    given: dict[str, Any] = {
+        "horizon": 8,
+        "p": 0.5,
+        "tau": 0.0,
+        "sure": 9.0,
+        "epsilon": 0.0,
+        "n_first": 2,
+        "early_stopping": False,
+    }
+    found = settings(variant=variant, **given)
+    assert {name: getattr(found, name) for name in given} == given

@@ -1,3 +1,5 @@
+"""What is believed of losses and seconds on all sizes."""
+
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +18,11 @@ from prefect_tune.optimizers import (
     Step,
     Trial,
 )
+from prefect_tune.optimizers.acquisitions.entropy import (
+    Minimiser,
+    information_gain,
+    whitened_normals,
+)
 from prefect_tune.optimizers.methods.fabolas import belief as belief_module
 from prefect_tune.optimizers.methods.fabolas.belief import (
     SubsetBelief,
@@ -28,7 +35,7 @@ from prefect_tune.optimizers.methods.fabolas.posterior import EVERYTHING, Poster
 from prefect_tune.optimizers.methods.fabolas.recipe import SearchRecipe
 from prefect_tune.optimizers.methods.fabolas.rules import RULES
 from prefect_tune.optimizers.methods.fabolas.sizes import COST, FULL, LOG_LOSS, RAW_LOSS, Sizes
-from prefect_tune.optimizers.surrogates.fidelity_kernel import FidelityKernel
+from prefect_tune.optimizers.surrogates.fidelity_kernel import FidelityKernel, Latents
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.surrogates.noise import ConstantNoise, FallingNoise
 from prefect_tune.optimizers.surrogates.stationary import Matern52
@@ -142,11 +149,6 @@ def test_predictions_are_those_of_a_mixture() -> None:
     assert (deviation**2 > variances.mean(axis=0)).all()
 
 
-def test_noise_is_the_mean_of_the_samples() -> None:
-    expected = np.mean([sample.noise(ROWS) for sample in SAMPLES], axis=0)
-    assert MIXTURE.noise(ROWS) == pytest.approx(expected)
-
-
 def test_an_outcome_is_in_the_unit_that_is_learned_and_scatters_by_the_noise() -> None:
     mean, deviation = MIXTURE.predict(ROWS[:1])
     outcome, spread = MIXTURE.outcome(ROWS[:1])
@@ -193,65 +195,12 @@ def test_seconds_are_not_far_beyond_those_seen(predicted: float, expected: float
     assert np.log(belief.seconds(ROWS)) == pytest.approx(expected, abs=1e-3)
 
 
-def test_where_seconds_do_not_matter_there_are_none() -> None:
-    assert MIXTURE.seconds(ROWS).tolist() == [0.0] * 3
-    recipe = replace(RECIPE, acquisition="gain")
-    belief, kept = learned(learner(recipe), plane_trials(8))
-    assert belief.costs is None
-    assert "costs" not in kept
-
-
-def test_worked_cost_model() -> None:
-    """Fabolas sheet, T11: a power law of the rows from four small sizes, within 10 %."""
-    belief, _ = learned(learner(), plane_trials(12))
-    assert belief.costs is not None
-    tenth = CENTRE.copy()
-    tenth[0, -1] = float(SIZES.s(0.1))
-    mean, deviation, _, _ = belief.cost_scale
-    ln_seconds = mean + deviation * belief.costs.predict(np.vstack([CENTRE, tenth]))[0]
-    assert np.exp(ln_seconds[0]) == pytest.approx(73.75, rel=0.1)
-    assert (ln_seconds[0] - ln_seconds[1]) / np.log(10) == pytest.approx(1.8, abs=0.05)
-    assert belief.seconds(tenth)[0] == pytest.approx(np.exp(ln_seconds[1]))
-    # Forty times the dearest seen: seconds may grow with the square of the rows.
-    assert belief.seconds(CENTRE)[0] == pytest.approx(np.exp(ln_seconds[0]))
-
-
-def test_errors_that_fall_as_a_power_of_the_rows_are_foreseen_for_all_rows() -> None:
-    belief, _ = learned(learner(), plane_trials(30))
-    mean, deviation = belief.outcome(CENTRE)
-    truth = np.log(100 * 50_000**-0.3 * 0.52)
-    assert abs(mean - truth) < 2.5 * deviation
-    assert mean == pytest.approx(truth, abs=0.25)
-    assert belief.basis is LOG_LOSS
-
-
 def test_other_losses_and_the_paper_s_errors_are_learned_as_they_are() -> None:
     of_auroc, _ = learned(learner(objective=AUROC), plane_trials(8))
     of_paper, _ = learned(learner(replace(RECIPE, is_log=False)), plane_trials(8))
     for belief in (of_auroc, of_paper):
         assert belief.basis is RAW_LOSS
         assert belief.scale.floor is None
-
-
-def test_subsets_may_be_evaluated_on_fewer_folds() -> None:
-    objective = replace(ERROR, n_folds=5)
-    one_fold, _ = learned(learner(objective=objective, subset_folds=1), plane_trials(8))
-    all_folds, _ = learned(learner(objective=objective), plane_trials(8))
-    assert one_fold.folds == (1, 5)
-    assert all_folds.folds == (5, 5)
-
-
-def test_there_are_as_many_samples_as_draws() -> None:
-    drawn, _ = learned(learner(inference="ensemble", n_samples=4), plane_trials(12))
-    fitted, _ = learned(learner(inference="map", n_samples=4), plane_trials(12))
-    assert len(drawn.samples) == 4
-    assert len(fitted.samples) == 1
-
-
-def test_only_losses_are_drawn() -> None:
-    _, kept = learned(learner(inference="ensemble", n_samples=4), plane_trials(12))
-    assert "walkers" in kept["losses"][str(EVERYTHING)]
-    assert "walkers" not in kept["costs"][str(EVERYTHING)]
 
 
 @pytest.mark.parametrize("full_only", [False, True])
@@ -262,15 +211,6 @@ def test_what_was_kept_makes_the_same_belief_again(*, full_only: bool) -> None:
     again = of.recall(seen_of(trials), kept, full_only=full_only)
     assert again.outcome(CENTRE) == belief.outcome(CENTRE)
     assert again.seconds(CENTRE) == belief.seconds(CENTRE)
-
-
-def test_parameters_that_were_kept_are_used_on_the_observations_of_now() -> None:
-    of = learner()
-    belief, kept = learned(of, plane_trials(8))
-    more = of.recall(seen_of(plane_trials(12)), kept)
-    (before,), (after,) = (b.samples for b in (belief, more))
-    assert (after.processes[EVERYTHING].theta == before.processes[EVERYTHING].theta).all()
-    assert len(after.processes[EVERYTHING].inputs) == 12
 
 
 def test_what_else_was_kept_stays() -> None:
@@ -302,13 +242,6 @@ def test_failures_that_tell_nothing_of_the_loss_tell_of_the_seconds() -> None:
     assert len(belief.samples[0].processes[EVERYTHING].inputs) == 7
     assert belief.costs is not None
     assert len(belief.costs.processes[EVERYTHING].inputs) == 8
-
-
-def test_equal_losses_and_seconds_are_predicted_as_they_are() -> None:
-    trials = [in_full(i, 0.1 * i, 7.0, 3.0) for i in range(3)]
-    belief, _ = learned(learner(), trials)
-    assert belief.outcome(CENTRE)[0] == pytest.approx(np.log(7))
-    assert belief.seconds(CENTRE) == pytest.approx(3.0)
 
 
 MIXED = mixed_space()
@@ -386,25 +319,115 @@ def test_models_have_less_to_do_with_each_other_than_other_choices() -> None:
     assert priors == [(-0.5, 1.5), (-2.0, 1.0)]
 
 
-def test_lengthscales_have_the_prior_of_the_sheet() -> None:
-    """Fabolas sheet, 1.5, of ln l^2: N(2 (ln 0.5 + ln(d) / 4), 2^2) in [-10, 2 + ln d]."""
-    assert INPUTS.within is not None
-    first, second = INPUTS.within.parameters
-    squared = [2 * x for x in (first.lower, first.upper, *(first.prior or ()))]
-    assert squared == pytest.approx(
-        [-10.0, 2 + np.log(2), 2 * (np.log(0.5) + 0.25 * np.log(2)), 2.0]
+THREE_SIZES = np.array([0.0, 0.4, 1.0])
+
+
+def rows(n: int, model: float, seed: int, s: float | None = None) -> np.ndarray:
+    """A model, two numbers and s."""
+    inputs = np.random.default_rng(seed).random((n, 4))
+    inputs[:, 0] = model
+    if s is not None:
+        inputs[:, 3] = s
+    return inputs
+
+
+def process(model: float, seed: int, n: int = 10) -> GaussianProcess:
+    rng = np.random.default_rng(seed)
+    kernel = FidelityKernel(Matern52([1, 2]), 3, LOG_LOSS)
+    theta = np.append(rng.normal(-0.4, 0.4, len(kernel.parameters)), np.log([0.02, 0.5]))
+    return GaussianProcess.given(
+        kernel,
+        theta,
+        rows(n, model, seed),
+        rng.normal(size=n),
+        mean=0.0,
+        noise=FallingNoise(3),
+        scale=1.0,
     )
-    assert replace(second, name=first.name) == first
 
 
-def test_a_space_of_one_configuration_is_learned_too() -> None:
-    one = Space("one", (Step("model", (Algorithm(id="bayes", estimator="x.Bayes"),)),))
-    configuration = Configuration.of(one, ("bayes",), [{}])
-    trials = [
-        Trial(i, Query(configuration, share)).ended(Evaluation(loss, (), seconds, seconds))
-        for i, (share, loss, seconds) in enumerate([(1 / 64, 30.0, 1.0), (1 / 8, 20.0, 4.0)])
+ONE, TWO = process(0, 1), process(1, 2)
+PARTED = Posterior({0: ONE, 1: TWO}, 0)
+MIXED_ROWS = np.vstack([rows(2, 0, 3), rows(3, 1, 4), rows(2, 0, 5)])
+OF_ONE = np.array([0, 1, 5, 6])
+
+
+def test_rows_of_a_model_without_results_are_not_known() -> None:
+    unknown = np.vstack([MIXED_ROWS, rows(1, 2, 0)])
+    assert PARTED.knows(unknown).tolist() == [True] * 7 + [False]
+    assert Posterior({EVERYTHING: ONE}).knows(unknown).all()
+
+
+def test_each_row_is_predicted_by_the_process_of_its_model() -> None:
+    mean, variance = PARTED.predict(MIXED_ROWS)
+    noise = PARTED.noise(MIXED_ROWS)
+    of_two = np.arange(2, 5)
+    for own, places in ((ONE, OF_ONE), (TWO, of_two)):
+        expected, deviation = own.predict(MIXED_ROWS[places])
+        assert mean[places] == pytest.approx(expected)
+        assert variance[places] == pytest.approx(deviation**2)
+        assert noise[places] == pytest.approx(own.noise_variance(MIXED_ROWS[places]))
+
+
+def test_models_are_independent_and_each_is_joint_within() -> None:
+    mean, covariance = PARTED.joint(MIXED_ROWS)
+    of_two = np.arange(2, 5)
+    assert (covariance[np.ix_(OF_ONE, of_two)] == 0).all()
+    assert (covariance[np.ix_(of_two, OF_ONE)] == 0).all()
+    for own, places in ((ONE, OF_ONE), (TWO, of_two)):
+        expected, block = own.joint(MIXED_ROWS[places])
+        assert mean[places] == pytest.approx(expected[:, 0])
+        assert covariance[np.ix_(places, places)] == pytest.approx(block)
+        assert np.abs(block - np.diag(np.diag(block))).max() > 1e-4
+    assert np.linalg.eigvalsh(covariance).min() > -1e-12
+
+
+def minimiser_of(posterior: Posterior, representers: np.ndarray) -> Minimiser:
+    mean, covariance = posterior.joint(representers)
+    normals = whitened_normals(len(representers), 256, np.random.default_rng(0))
+    return Minimiser.of(mean, covariance, normals)
+
+
+def test_gains_are_those_of_joint_predictions() -> None:
+    """From covariances of all rows together, and size by size."""
+    representers = np.vstack([rows(4, 0, 7, 1.0), rows(4, 1, 8, 1.0)])[[0, 4, 1, 5, 2, 6, 3, 7]]
+    minimiser = minimiser_of(PARTED, representers)
+    gains = PARTED.gains(minimiser, representers, MIXED_ROWS, LOG_LOSS, THREE_SIZES)
+    assert gains.max() > 0.01
+    for i, candidate in enumerate(MIXED_ROWS):
+        for j, s in enumerate(THREE_SIZES):
+            at = candidate.copy()
+            at[3] = s
+            mean, covariance = PARTED.joint(np.vstack([at[None], representers]))
+            latents = Latents(
+                mean[:1, None], covariance[:1, :1, None], covariance[None, None, 0, 1:]
+            )
+            noise = PARTED.noise(at[None])
+            alone = information_gain(minimiser, latents, np.ones((1, 1)), noise)
+            assert gains[i, j] == pytest.approx(alone[0, 0], abs=1e-8)
+
+
+def test_outcomes_are_drawn_with_the_moments_predicted_noise_included() -> None:
+    row = rows(1, 0, 9, 0.1)
+    rng = np.random.default_rng(0)
+    drawn = [
+        float(PARTED.with_outcomes_drawn(row, rng).processes[0].standardised[-1, 0])
+        for _ in range(800)
     ]
-    seen = seen_of(trials, space=one)
-    belief, _ = learner(space=one).learn(seen, {}, np.random.default_rng(0))
-    inputs = pipeline_inputs(one)
-    assert np.isfinite(belief.outcome(inputs.at(inputs.encode([configuration]), 1.0))).all()
+    mean, deviation = ONE.predict(row)
+    variance = float(deviation[0] ** 2 + ONE.noise_variance(row)[0])
+    outcomes = np.array(drawn)
+    assert ONE.noise_variance(row)[0] > 0.4
+    assert outcomes.mean() == pytest.approx(float(mean[0]), abs=4 * np.sqrt(variance / 800))
+    assert outcomes.var() == pytest.approx(variance, rel=0.2)
+
+
+def test_outcomes_are_drawn_in_turn() -> None:
+    """Of one configuration twice, without much noise, the second is near to the first."""
+    row = np.repeat(rows(1, 0, 9, 1.0), 2, axis=0)
+    row[:, 1:3] = 5.0  # far from all that is known
+    rng = np.random.default_rng(0)
+    pairs = np.array(
+        [PARTED.with_outcomes_drawn(row, rng).processes[0].standardised[-2:, 0] for _ in range(300)]
+    )
+    assert np.corrcoef(pairs.T)[0, 1] > 0.9

@@ -1,12 +1,13 @@
+"""Fabolas: the gate, the answer, queries under way, replay, odd data and the published method."""
+
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from math import inf
+from math import inf, log
 from typing import Any
 
 import numpy as np
 import pytest
-from flash_worlds import counted_space
 from simulation import Outcome
 from subset_worlds.problems import (
     BEST,
@@ -20,23 +21,19 @@ from subset_worlds.problems import (
 )
 
 from prefect_tune.optimizers import (
-    Asked,
     Budget,
-    Configuration,
+    History,
     Objective,
     Optimizer,
     Query,
     Space,
     SpaceExhausted,
-    Told,
     make_optimizer,
-    replay,
 )
-from prefect_tune.optimizers.methods.fabolas import inference
-from prefect_tune.optimizers.methods.fabolas.belief import SubsetBelief
+from prefect_tune.optimizers.methods.fabolas.decisions import decisions_of
 from prefect_tune.optimizers.methods.fabolas.fabolas import Fabolas
-from prefect_tune.optimizers.methods.fabolas.sizes import LOG_LOSS, RAW_LOSS
-from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
+from prefect_tune.optimizers.methods.fabolas.gate import Prediction
+from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
 
 GOOD, BAD = Twin(drop=8.0), Twin(is_good=False, drop=8.0)
 
@@ -68,8 +65,6 @@ def run_to_its_end(optimizer: Optimizer, outcome: Callable[[Query], Outcome], n:
 
 
 # The gate, and what full evaluations are for.
-
-
 def closings(twin: Twin, n: int, **options: Any) -> tuple[Fabolas, list[bool]]:
     """Ask n times; return by ask whether subsets were given up, and check that they then were."""
     optimizer, closed = fabolas(twin.seed, n_first=6, **options), []
@@ -80,6 +75,7 @@ def closings(twin: Twin, n: int, **options: Any) -> tuple[Fabolas, list[bool]]:
     return optimizer, closed
 
 
+@pytest.mark.slow
 def test_subsets_that_tell_nothing_are_given_up_and_the_best_is_found_all_the_same() -> None:
     # Of seeds 0 to 4 all but one close, after 17 to 20 asks; two of three leave room for others.
     runs = [closings(replace(BAD, seed=seed), 28) for seed in (0, 1, 2)]
@@ -104,12 +100,6 @@ def test_subsets_that_tell_are_not_given_up(good_run: tuple[Fabolas, list[bool]]
     assert abs(position(optimizer.incumbent.query)[0] - BEST) < 0.03
 
 
-def test_without_a_gate_they_are_asked_for_to_the_end() -> None:
-    optimizer, closed = closings(BAD, 30, gate=False)
-    assert not any(closed)
-    assert any(not t.query.is_full for t in list(optimizer.history)[-10:])
-
-
 def full_evaluations_predicted(errors: list[float]) -> Fabolas:
     """Full evaluations that came out so far, in deviations, from what was predicted of them."""
     optimizer = fabolas()
@@ -124,6 +114,7 @@ def full_evaluations_predicted(errors: list[float]) -> Fabolas:
     return optimizer
 
 
+@pytest.mark.slow
 def test_it_closes_on_misses_and_opens_again_on_predictions_that_came_true() -> None:
     misses, hits = [30.0] * 4, [0.5] * 6
     verdicts = []
@@ -150,8 +141,6 @@ def test_full_evaluations_are_asked_for_with_what_is_predicted_of_them(
 
 
 # The answer.
-
-
 def test_before_anything_is_confirmed_the_answer_is_the_best_by_prediction() -> None:
     optimizer = fabolas(n_first=6)
     ask_and_tell(optimizer, Twin(), 24)
@@ -186,29 +175,6 @@ def test_no_more_are_confirmed_than_are_to_be_however_they_disappoint() -> None:
     assert not fabolas(n_confirmed=0).can_go_on
 
 
-def test_what_fails_on_all_rows_is_never_the_answer() -> None:
-    def outcome(query: Query) -> Outcome:
-        loss, seconds = GOOD(query)
-        is_near = abs(position(query)[0] - BEST) < 0.15
-        return (None if query.is_full and is_near else loss), seconds
-
-    optimizer = fabolas(n_first=4)
-    run_to_its_end(optimizer, outcome, 14)
-    assert optimizer.history.failed
-    failed = {t.query.configuration for t in optimizer.history.failed}
-    assert optimizer.incumbent is not None
-    assert optimizer.incumbent.query.configuration not in failed
-
-
-def test_each_configuration_goes_upwards_through_the_sizes(
-    good_run: tuple[Fabolas, list[bool]],
-) -> None:
-    optimizer, _ = good_run
-    for each in optimizer.history.asked:
-        shares = [t.query.subset for t in optimizer.history.stretches(each)]
-        assert shares == sorted(set(shares))
-
-
 def test_families_of_subsets_are_given_in_turn_and_subsets_are_of_one_fold() -> None:
     optimizer = fabolas(objective=replace(ROWS, n_folds=3), subset_draws=3)
     queries = ask_and_tell(optimizer, GOOD, 12)
@@ -221,87 +187,10 @@ def test_families_of_subsets_are_given_in_turn_and_subsets_are_of_one_fold() -> 
 # Queries under way.
 
 
-def test_queries_under_way_differ_and_are_gone_once_told_in_any_order() -> None:
-    optimizer = fabolas()
-    ask_and_tell(optimizer, GOOD, 8)
-    queries = [optimizer.ask(Budget(n_workers=4)) for _ in range(4)]
-    assert len({q.configuration for q in queries}) == 4
-    assert len(optimizer.history.pending) == 4
-    for place in (2, 0, 3, 1):
-        loss, seconds = GOOD(queries[place])
-        optimizer.tell(trial(8 + place, queries[place], loss, seconds))
-    assert not optimizer.history.pending
-    ask_and_tell(optimizer, GOOD, 1)
-
-
-def least_distances_under_way() -> list[float]:
-    """Least distance between four asks without a result in two dimensions, of two seeds."""
-    least = []
-    for seed in (0, 1):
-        optimizer = fabolas(seed, space=cube(2), n_first=4)
-        ask_and_tell(optimizer, replace(GOOD, seed=seed), 12)
-        places = np.array([position(optimizer.ask(Budget())) for _ in range(4)])
-        between = np.linalg.norm(places[:, None] - places[None], axis=2)
-        least.append(float(between[np.triu_indices(4, 1)].min()))
-    return least
-
-
-def test_four_asks_without_results_are_far_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted = least_distances_under_way()
-    monkeypatch.setattr(SubsetBelief, "with_outcomes_drawn", lambda self, *_: self)
-    ignored = least_distances_under_way()
-    # 0.13 and 0.14 against 0.03 and 0.005; the sheet has 0.134 against 0.028 (T14).
-    assert min(counted) > 0.05
-    assert min(counted) > 2 * max(ignored)
-
-
 # Replay.
 
 
-def test_replay_fits_nothing_and_asks_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    unbroken = fabolas(inference="ensemble", n_samples=2)
-    events: list[Asked | Told] = []
-    for number in range(14):
-        query = unbroken.ask(Budget())
-        events.append(Asked(number, query, Budget(), None))
-        loss, seconds = GOOD(query)
-        unbroken.tell(told := trial(number, query, loss, seconds))
-        events.append(Told(told))
-    memo = json.loads(json.dumps(unbroken.memo))
-    assert "walkers" in memo["losses"]["-1"]
-
-    def fails(*_: Any, **__: Any) -> Any:
-        raise AssertionError("a replay fits nothing")
-
-    resumed = fabolas(inference="ensemble", n_samples=2)
-    with monkeypatch.context() as patched:
-        patched.setattr(GaussianProcess, "fit", fails)
-        patched.setattr(inference, "advanced", fails)
-        replay(resumed, events, memo)
-        assert resumed.incumbent == unbroken.incumbent
-        assert resumed.decisions == unbroken.decisions
-    for _ in range(2):
-        assert ask_and_tell(resumed, GOOD, 1) == ask_and_tell(unbroken, GOOD, 1)
-    assert resumed.memo == unbroken.memo
-
-
-def test_a_memo_is_small_json_at_a_hundred_observations() -> None:
-    optimizer = fabolas(space=cube(10), inference="ensemble", n_samples=8)
-    twin, rng = Twin(), np.random.default_rng(0)
-    ask_and_tell(optimizer, twin, 5)
-    for _ in range(95):
-        x = tuple(float(v) for v in rng.random(10))
-        query = Query(configuration(x), float(rng.choice([1 / 64, 1 / 8, 1.0])))
-        add(optimizer, query, *twin(query))
-    optimizer.ask(Budget())
-    text = json.dumps(optimizer.memo)
-    assert json.loads(text) == optimizer.memo
-    assert 2_000 < len(text) < 50_000
-
-
 # What may come (sheet, T17).
-
-
 def constant(query: Query) -> Outcome:  # noqa: ARG001
     return 7.0, 1.0
 
@@ -325,8 +214,6 @@ def tiny(query: Query) -> Outcome:
 
 
 PERCENT = replace(ROWS, metric="error", unit="percent", lower=0.0)
-FEW_ROWS = replace(ROWS, n_rows=300)
-UNKNOWN_ROWS = replace(ROWS, n_rows=None, n_held_out=None)
 
 
 @pytest.mark.parametrize("outcome", [constant, free, perfect, with_an_outlier, tiny])
@@ -342,15 +229,6 @@ def test_odd_losses_and_seconds_are_learned_from(
     assert optimizer.incumbent is not None
 
 
-@pytest.mark.parametrize("objective", [FEW_ROWS, UNKNOWN_ROWS], ids=["few rows", "unknown rows"])
-@pytest.mark.parametrize("d", [1, 10])
-def test_any_number_of_rows_and_of_dimensions_is_searched(d: int, objective: Objective) -> None:
-    optimizer = fabolas(space=cube(d), objective=objective, inference="ensemble", n_samples=1)
-    for query in ask_and_tell(optimizer, Twin(), 12):
-        assert all(0 <= x <= 1 for x in position(query))
-        assert query.subset in optimizer.sizes.shares
-
-
 @pytest.mark.parametrize("n_told", [0, 1, 2])
 def test_with_hardly_a_result_it_asks_on(n_told: int) -> None:
     optimizer = fabolas()
@@ -361,50 +239,7 @@ def test_with_hardly_a_result_it_asks_on(n_told: int) -> None:
     assert all(0 <= position(q)[0] <= 1 for q in more)
 
 
-def test_one_point_many_times_is_learned_from() -> None:
-    optimizer = fabolas(subset_draws=20)
-    ask_and_tell(optimizer, constant, 5)
-    for draw in range(20):
-        add(optimizer, Query(configuration(0.5), 1 / 64, draw), 1.0 + draw % 2)
-    query = optimizer.ask(Budget())
-    assert query.configuration != configuration(0.5) or query.subset > 1 / 64
-
-
-def test_data_too_small_for_subsets_are_searched_on_all_rows_and_this_is_said() -> None:
-    optimizer = fabolas(objective=FEW_ROWS, n_first=4)
-    assert {q.subset for q in ask_and_tell(optimizer, Twin(), 10)} == {1.0}
-    assert "subsets cannot help" in str(optimizer.decisions)
-    assert optimizer.incumbent == min(optimizer.history.complete, key=lambda t: t.loss or inf)
-    assert not optimizer.can_go_on
-
-
-def test_beyond_three_hundred_results_each_model_has_a_process_of_its_own() -> None:
-    space = counted_space((3,))
-    optimizer, rng = fabolas(space=space), np.random.default_rng(0)
-
-    def outcome(query: Query) -> Outcome:
-        name, choice = query.configuration.path[0], query.configuration.choices[0][1]
-        x = float(dict(choice.values)["h0"])
-        return (x - BEST) ** 2 + {"a0": 0.0, "a1": 0.3, "a2": 0.6}[name], 10 * query.subset
-
-    ask_and_tell(optimizer, outcome, 14)
-    assert optimizer.memo is not None
-    assert set(optimizer.memo["losses"]) == {"-1"}
-    while len(optimizer.history) < 302:
-        path = (f"a{len(optimizer.history) % 2}",)
-        chosen = Configuration.of(space, path, [{"h0": float(rng.random())}])
-        query = Query(chosen, float(rng.choice([1 / 64, 1 / 8, 1.0])))
-        add(optimizer, query, *outcome(query))
-    queries = ask_and_tell(optimizer, outcome, 2)
-    assert set(optimizer.memo["losses"]) == set(optimizer.memo["costs"]) == {"0", "1", "2"}
-    assert all(q.subset in optimizer.sizes.shares for q in queries)
-    assert optimizer.incumbent is not None
-    assert optimizer.incumbent.query.configuration.path == ("a0",)
-
-
 # The published method.
-
-
 def test_the_paper_s_method_is_that_of_the_paper() -> None:
     recipe = fabolas(variant="paper").recipe
     assert recipe.acquisition == "divergence_per_cost"
@@ -429,18 +264,46 @@ def test_the_paper_s_method_begins_scattered_and_asks_for_all_rows_at_the_end_al
     assert {v[0] for v in optimizer.memo["full"].values()} <= {"confirm", "search"}
 
 
-def test_the_paper_s_method_stays_on_the_smallest_subset_where_the_default_does_not() -> None:
-    smallest = []
-    for variant in ("paper", "default"):
-        optimizer = fabolas(variant=variant, n_first=4)
-        queries = ask_and_tell(optimizer, Twin(drop=3.0), 22)[-10:]
-        smallest.append(np.mean([q.subset == optimizer.sizes.shares[0] for q in queries]))
-    assert smallest[0] >= smallest[1] + 0.5
+def fabolas_of_one(space: Space | None = None, objective: Objective = ROWS) -> Fabolas:
+    made = make_optimizer("fabolas", space or cube(), 0, objective, {"n_first": 1})
+    assert isinstance(made, Fabolas)
+    return made
 
 
-def test_the_default_s_parts_follow_its_options() -> None:
-    recipe = fabolas(gate=False, verify_every=0, n_confirmed=2).recipe
-    assert recipe.log_basis is LOG_LOSS
-    assert recipe.raw_basis is RAW_LOSS
-    assert (recipe.has_gate, recipe.verify_every, recipe.n_confirmed) == (False, None, 2)
-    assert recipe.acquisition == "gain_per_cost"
+def test_with_half_of_the_time_gone_the_first_design_ends() -> None:
+    """Else a short budget would end on small subsets alone."""
+    early, late = fabolas_of_one(), fabolas_of_one()
+    for optimizer in (early, late):
+        ask_and_tell(optimizer, lambda query: (10.0 + query.subset, 1.0), 4, seconds_left=100.0)
+    assert not early.ask(Budget(seconds_spent=40.0, seconds_left=60.0)).is_full
+    assert late.ask(Budget(seconds_spent=60.0, seconds_left=5.0)).is_full
+
+
+def test_a_larger_budget_is_confirmed_anew() -> None:
+    optimizer, twin = fabolas_of_one(), Twin(is_good=True)
+    for trials in (12, 18):
+        while True:
+            left = trials - len(optimizer.history.asked)
+            try:
+                ask_and_tell(optimizer, twin, 1, trials_left=max(left, 0))
+            except SpaceExhausted:
+                break
+        last = max(t.number for t in optimizer.history if t.query.subset < 1)
+        assert any(t.query.is_full and t.number > last for t in optimizer.history)
+        assert optimizer.incumbent == optimizer.history.incumbent
+
+
+def test_confirmations_that_disagree_do_so_in_the_unit_that_was_learned() -> None:
+    memo = {"full": {"0": Prediction("confirm", log(2.0), 0.6).to_json()}}
+    disagree = []
+    for loss in (0.1, 0.3, 2.0, 4.5, 9.0):
+        history = History()
+        history.record(trial(0, Query(configuration(0.5)), loss))
+        (said,) = decisions_of(history, Sizes.of(ROWS), memo, is_log=True)["confirmations"]
+        disagree.append(said["disagrees"])
+    assert disagree == [True, True, False, False, True]
+
+
+def test_more_folds_than_there_are_are_refused() -> None:
+    with pytest.raises(ValueError, match="subset_folds"):
+        make_optimizer("fabolas", cube(), 0, replace(ROWS, n_folds=3), {"subset_folds": 7})

@@ -4,9 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from worlds import evaluation, mixed_space, told
+from worlds import mixed_space, told
 
 from prefect_tune.optimizers import (
     Budget,
@@ -112,16 +110,6 @@ def test_the_ranks_are_those_of_the_rung_that_was_reached() -> None:
     assert World(FirstDesign.of(LARGE), loss).run().asked()[-1] == (1, 1.0)
 
 
-def test_of_equals_the_one_asked_for_first_goes_on() -> None:
-    world = World(FirstDesign.of(LARGE), lambda *_: 1.0).run()
-    assert world.asked()[10:] == [
-        *((n, 1 / 32) for n in range(5)),
-        *((n, 1 / 16) for n in range(3)),
-        *((n, 1 / 8) for n in range(2)),
-        (0, 1.0),
-    ]
-
-
 @pytest.mark.parametrize(
     ("sizes", "shares", "counts"),
     [
@@ -162,17 +150,6 @@ def test_a_free_worker_begins_one_more_until_the_rung_is_decided() -> None:
     assert world.ask() == GoOn(world.history[1].query.configuration, 1 / 32)
 
 
-def test_a_rung_is_decided_though_further_ones_are_pending() -> None:
-    world = World(FirstDesign.of(LARGE))
-    for _ in range(13):
-        world.ask()
-    for number in range(9):
-        world.tell(number)
-    assert isinstance(world.ask(), BeginAlgorithm)
-    world.tell(9)
-    assert isinstance(world.ask(), GoOn)
-
-
 def test_it_begins_no_more_than_twice_as_many_and_then_waits() -> None:
     world = World(FirstDesign.of(LARGE))
     steps = [world.ask() for _ in range(21)]
@@ -180,14 +157,6 @@ def test_it_begins_no_more_than_twice_as_many_and_then_waits() -> None:
     for number in range(10):
         world.tell(number)
     assert isinstance(world.ask(), GoOn)
-
-
-@pytest.mark.parametrize("n_workers", [2, 4, 8, 16])
-def test_several_workers_fill_all_rungs(n_workers: int) -> None:
-    world = World(FirstDesign.of(LARGE)).run(n_workers)
-    n_begun = world.per_share().pop(1 / 64)
-    assert 10 < n_begun <= 20
-    assert world.per_share() == {1 / 64: n_begun, 1 / 32: 5, 1 / 16: 3, 1 / 8: 2, 1.0: 1}
 
 
 def test_without_trials_left_the_rungs_are_decided_with_those_that_there_are() -> None:
@@ -198,10 +167,6 @@ def test_without_trials_left_the_rungs_are_decided_with_those_that_there_are() -
     while not isinstance(world.ask(may_begin=False), Done):
         world.tell_all()
     assert world.per_share() == {1 / 64: 4, 1 / 32: 2, 1 / 16: 1, 1 / 8: 1, 1.0: 1}
-
-
-def test_with_nothing_begun_and_none_left_it_is_done() -> None:
-    assert FirstDesign.of(LARGE).next(History(), may_begin=False) == Done()
 
 
 def test_failed_ones_go_on_after_all_others() -> None:
@@ -255,65 +220,6 @@ def test_what_is_as_bad_as_chance_does_not_go_on() -> None:
     assert [n for n, share in world.asked() if share == 1 / 32] == [0, 1, 2]
 
 
-def test_a_retried_trial_does_not_begin_the_design_again() -> None:
-    world = World(FirstDesign.of(LARGE), lambda n, _: None if n == 0 else float(n)).run()
-    world.history.record(world.history[0].waiting())
-    assert world.ask() == Done()
-    world.history.record(told(0, world.history[0].query, -1.0))
-    assert world.ask() == Done()
-
-
-def test_trials_that_it_did_not_ask_for_are_not_on_its_rungs() -> None:
-    world, other = World(FirstDesign.of(LARGE)), np.random.default_rng(5)
-    for _ in range(10):
-        world.ask()
-    world.tell_all()
-    first = world.history[0].query
-    strange = new_configuration(SPACE, world.history.asked, other)
-    world.add(strange, 1 / 4)
-    world.add(strange, 1 / 64)
-    world.add(strange, 1 / 32)
-    world.add(first.configuration, 1 / 64)
-    world.tell_all()
-    assert world.ask() == GoOn(first.configuration, 1 / 32)
-
-
-@settings(max_examples=20)
-@given(
-    seed=st.integers(0, 1_000),
-    n_workers=st.integers(1, 9),
-    failing=st.floats(0, 1),
-    sizes=st.sampled_from([LARGE, SIXTEENTHS, EIGHTHS, SINGLE]),
-)
-def test_a_history_that_is_replayed_gives_the_same_next_step(
-    seed: int, n_workers: int, failing: float, sizes: Sizes
-) -> None:
-    rng = np.random.default_rng(seed)
-
-    def loss(*_: object) -> float | None:
-        return None if rng.random() < failing else rng.random()
-
-    world = World(FirstDesign.of(sizes), loss)
-    for _ in range(45):
-        again = History()
-        for trial in world.history:
-            again.record(Trial(trial.number, trial.query))
-        for number in rng.permutation(len(world.history)).tolist():
-            again.record(world.history[number])
-        step = world.design.next(world.history)
-        assert world.design.next(again) == step
-        if len(world.history.pending) >= n_workers or isinstance(step, Wait):
-            world.tell(int(rng.choice([t.number for t in world.history.pending])))
-        elif isinstance(step, Done):
-            break
-        else:
-            world.ask()
-    counts = world.per_share()
-    assert counts[world.design.shares[0]] <= world.design.most_begun
-    for share, count in zip(world.design.shares[1:], world.design.counts[1:], strict=True):
-        assert counts.get(share, 0) <= count
-
-
 @pytest.mark.parametrize(
     ("shares", "counts"),
     [
@@ -327,13 +233,6 @@ def test_a_history_that_is_replayed_gives_the_same_next_step(
 def test_impossible_rungs_are_refused(shares: tuple[float, ...], counts: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match=r"rungs have|rise"):
         FirstDesign(shares, counts)
-
-
-def test_evaluations_of_a_full_query_do_not_count_as_subsets() -> None:
-    world = World(FirstDesign.of(EIGHTHS))
-    best = new_configuration(SPACE, set(), np.random.default_rng(1))
-    world.history.record(Trial(0, Query(best)).completed(evaluation(-1.0)))
-    assert isinstance(world.ask(), BeginAlgorithm)
 
 
 def test_each_model_begins_with_its_defaults_and_nothing_before_it_where_that_can_run() -> None:

@@ -1,13 +1,15 @@
+"""Parameters: the likeliest, drawn ones, and when they are fitted again."""
+
 from typing import Any
 
 import numpy as np
 import pytest
 
-from prefect_tune.optimizers.methods.fabolas.inference import Group, Regression
+from prefect_tune.optimizers.methods.fabolas.inference import Group, Regression, advanced, scattered
 from prefect_tune.optimizers.methods.fabolas.posterior import EVERYTHING
 from prefect_tune.optimizers.methods.fabolas.sizes import PAPER_LOSS
 from prefect_tune.optimizers.surrogates.fidelity_kernel import FidelityKernel
-from prefect_tune.optimizers.surrogates.log_posterior import log_posterior
+from prefect_tune.optimizers.surrogates.kernel import Parameter
 from prefect_tune.optimizers.surrogates.noise import FallingNoise
 from prefect_tune.optimizers.surrogates.stationary import Matern52
 
@@ -38,17 +40,6 @@ def learned(
 ) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     return regression.learned({EVERYTHING: of}, {KEY: kept} if kept else {}, rng)[KEY]
-
-
-def test_a_fit_is_likelier_than_its_start() -> None:
-    of = group(20)
-    theta = np.array(learned(MAP, of)["thetas"][0])
-
-    def value(at: np.ndarray) -> float:
-        targets = of.targets[:, None]
-        return log_posterior(KERNEL, at, of.inputs, targets, noise=NOISE, has_constant=False)[0]
-
-    assert value(theta) > value(np.array(STARTS)) + 1
 
 
 def test_with_few_observations_the_most_likely_parameters_are_taken() -> None:
@@ -88,11 +79,6 @@ def test_walkers_go_on_from_where_they_were() -> None:
     assert np.abs(after - start).max() < 0.1
     assert (np.sort(after, axis=0) != np.sort(np.round(near, 6), axis=0)).any()
     assert np.abs(np.array(learned(ENSEMBLE, group(30))["walkers"]) - start).max() > 0.5
-
-
-def test_the_same_random_numbers_give_the_same_draws_and_others_do_not() -> None:
-    assert learned(ENSEMBLE, group(12)) == learned(ENSEMBLE, group(12))
-    assert learned(ENSEMBLE, group(12)) != learned(ENSEMBLE, group(12), seed=1)
 
 
 @pytest.mark.parametrize("n", [65, 66])
@@ -168,12 +154,6 @@ def test_processes_of_all_models_have_one_unit() -> None:
         assert posterior.processes[key].standardised[:, 0].tolist() == groups[key].targets.tolist()
 
 
-def test_a_fit_takes_targets_as_they_are() -> None:
-    small = Group(group(30).inputs, 0.05 * group(30).targets)
-    amplitudes = [learned(MAP, of)["thetas"][0][2] for of in (small, group(30))]
-    assert amplitudes[0] < amplitudes[1] - 1
-
-
 def test_processes_that_were_parted_or_put_together_since_have_the_last_parameters() -> None:
     of_all, parts = {KEY: {"thetas": [OTHER]}}, {"0": {"thetas": [OTHER]}}
     (parted,) = MAP.posteriors({0: group(5), 1: group(6)}, of_all, 0)
@@ -188,3 +168,69 @@ def test_a_process_with_fewer_draws_serves_all_of_them_and_one_without_is_left_o
     thetas = [{k: p.theta.tolist() for k, p in each.processes.items()} for each in posteriors]
     assert thetas == [{0: STARTS, 1: OTHER}, {0: OTHER, 1: OTHER}]
     assert [each.column for each in posteriors] == [0, 0]
+
+
+BOX = (Parameter("a", 0.5, 0.0, 1.0), Parameter("b", 0.0, -2.0, 5.0, (0.0, 1.0)))
+MEAN = np.array([1.0, -2.0])
+COVARIANCE = np.array([[1.0, 0.6], [0.6, 0.8]])
+
+
+def log_normal_density(theta: np.ndarray) -> float:
+    away = theta - MEAN
+    return -0.5 * float(away @ np.linalg.solve(COVARIANCE, away))
+
+
+def test_a_known_density_is_recovered() -> None:
+    rng = np.random.default_rng(0)
+    walkers = rng.normal(size=(20, 2))
+    walkers = advanced(walkers, log_normal_density, 50, rng)
+    draws = []
+    for _ in range(150):
+        walkers = advanced(walkers, log_normal_density, 5, rng)
+        draws.append(walkers)
+    all_of_them = np.vstack(draws)
+    assert all_of_them.mean(axis=0) == pytest.approx(MEAN, abs=0.15)
+    assert np.cov(all_of_them.T) == pytest.approx(COVARIANCE, abs=0.15)
+
+
+def test_the_generator_decides_and_global_random_numbers_are_left_alone() -> None:
+    start = np.random.default_rng(1).normal(size=(8, 2))
+    before = np.random.get_state()  # noqa: NPY002 - it must stay as it is
+    once, again, other = (
+        advanced(start, log_normal_density, 4, np.random.default_rng(seed)) for seed in (3, 3, 4)
+    )
+    after = np.random.get_state()  # noqa: NPY002 - it must stay as it is
+    assert (once == again).all()
+    assert (once != other).any()
+    assert before[2] == after[2]
+    assert (before[1] == after[1]).all()
+
+
+@pytest.mark.parametrize("centre", [[0.0, -2.0], [1.0, 5.0], [0.5, 0.0]])
+def test_scattered_walkers_span_all_directions_even_around_a_corner(centre: list[float]) -> None:
+    walkers = scattered(BOX, np.array(centre), np.random.default_rng(0))
+    assert walkers.shape == (6, 2)
+    assert ((walkers > [0.0, -2.0]) & (walkers < [1.0, 5.0])).all()
+    assert len(np.unique(walkers, axis=0)) == 6
+    assert np.linalg.matrix_rank(walkers - walkers.mean(axis=0)) == 2
+
+
+def test_walkers_do_not_start_on_a_bound_that_they_could_not_leave() -> None:
+    """Of a parameter whose prior lies beyond its bounds."""
+    box = (BOX[0], Parameter("c", 0.0, -1.0, 0.0, (5.0, 0.1)))
+    walkers = scattered(box, np.array([0.5, 0.0]), np.random.default_rng(0))
+    assert (walkers[:, 1] < 0).all()
+    assert len(np.unique(walkers[:, 1])) == 6
+
+
+def test_scattered_walkers_lie_between_the_centre_and_draws_of_the_prior() -> None:
+    narrow = (Parameter("a", 0.0, -9.0, 9.0, (0.0, 1e-3)),)
+    walkers = scattered(narrow, np.array([5.0]), np.random.default_rng(0), n=200)
+    assert walkers.shape == (200, 1)
+    assert walkers.min() > -0.01
+    assert walkers.max() < 5.01
+    assert walkers.mean() == pytest.approx(2.5, abs=0.5)
+
+
+def test_there_are_never_fewer_walkers_than_the_stretch_moves_need() -> None:
+    assert len(scattered(BOX, np.array([0.5, 0.0]), np.random.default_rng(0), n=2)) == 6

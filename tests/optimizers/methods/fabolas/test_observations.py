@@ -1,12 +1,34 @@
+"""Sizes, subsets, and results as they are learned from."""
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from subset_worlds.problems import configuration
 from worlds import mixed_space
 
-from prefect_tune.optimizers import Configuration, Evaluation, Failure, Objective, Query, Trial
+from prefect_tune.optimizers import (
+    Configuration,
+    Evaluation,
+    Failure,
+    History,
+    Objective,
+    Query,
+    Trial,
+)
 from prefect_tune.optimizers.methods.fabolas.belief import pipeline_inputs
 from prefect_tune.optimizers.methods.fabolas.observations import LossScale, SubsetObservations
-from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
-from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.methods.fabolas.recipe import Subsets
+from prefect_tune.optimizers.methods.fabolas.sizes import (
+    COST,
+    FULL,
+    LOG_LOSS,
+    PAPER_LOSS,
+    RAW_LOSS,
+    TASKS,
+    Sizes,
+    log_size,
+)
 from prefect_tune.optimizers.trials.outcome import FailureKind
 
 SPACE = mixed_space()
@@ -66,16 +88,6 @@ def test_trials_stand_in_order_with_their_sizes_and_those_under_way_are_left_out
     assert seen.inputs[:, :-1] == pytest.approx(encoded)
 
 
-def test_rows_keep_their_parts_together() -> None:
-    seen = observed(*(ended(i, Query(tree(i + 1)), float(i), i + 1.0) for i in range(5)))
-    part = seen[np.array([False, True, False, True, False])]
-    assert [t.number for t in part.trials] == [1, 3]
-    assert part.losses.tolist() == [1.0, 3.0]
-    assert part.log_seconds == pytest.approx(np.log([2.0, 4.0]))
-    assert part.inputs == pytest.approx(seen.inputs[[1, 3]])
-    assert len(part.candidates) == len(part) == 2
-
-
 def test_a_failed_full_evaluation_has_the_worst_finite_loss() -> None:
     seen = observed(
         ended(0, Query(tree()), 20.0),
@@ -86,21 +98,10 @@ def test_a_failed_full_evaluation_has_the_worst_finite_loss() -> None:
     assert seen.losses.tolist() == [20.0, 45.0, 45.0, 45.0]
 
 
-def test_without_any_loss_nothing_is_known_of_losses() -> None:
-    seen = observed(failed(0, Query(tree())), failed(1, Query(bayes(), 1 / 64), FailureKind.MEMORY))
-    assert np.isnan(seen.losses).all()
-
-
 def test_a_path_that_worked_on_more_rows_has_no_loss_where_it_failed_on_few() -> None:
     small = [failed(i, Query(tree(i + 1), 1 / 64)) for i in range(1, 7)]
     seen = observed(ended(0, Query(tree(), 1 / 4), 20.0), *small)
     assert np.isnan(seen.losses[1:]).all()
-
-
-def test_the_larger_subset_may_work_later() -> None:
-    small = [failed(i, Query(tree(i + 1), 1 / 64)) for i in range(6)]
-    seen = observed(*small, ended(6, Query(tree(), 1 / 16), 20.0))
-    assert np.isnan(seen.losses[:6]).all()
 
 
 def test_a_path_that_failed_where_it_had_worked_is_bad() -> None:
@@ -148,21 +149,11 @@ def test_seconds_are_those_without_a_cache_and_of_one_fold() -> None:
     assert np.exp(seen.log_seconds) == pytest.approx([4.0, 4.0, 2.0, 3.0])
 
 
-def test_what_took_no_time_has_finite_seconds() -> None:
-    seen = observed(ended(0, Query(tree()), seconds=0.0), failed(1, Query(bayes()), seconds=0.0))
-    assert np.exp(seen.log_seconds) == pytest.approx([1e-3, 1e-3])
-
-
 def of_many(n: int) -> SubsetObservations:
     """Every fourth of all rows, and losses that rise with the number."""
     return observed(
         *(ended(i, Query(tree(1 + i % 40), 1.0 if i % 4 == 0 else 1 / 64), i) for i in range(n))
     )
-
-
-def test_few_are_not_thinned() -> None:
-    seen = of_many(20)
-    assert seen.thinned(20) is seen
 
 
 def test_large_subsets_the_best_and_the_newest_are_kept() -> None:
@@ -173,12 +164,6 @@ def test_large_subsets_the_best_and_the_newest_are_kept() -> None:
     assert set(range(100)) <= kept
     others = sorted(kept - set(range(0, 240, 4)) - set(range(100)))
     assert others == [i for i in range(240) if i >= 100 and i % 4][-len(others) :]
-
-
-def test_what_is_thinned_stays_in_order() -> None:
-    numbers = [t.number for t in of_many(240).thinned(150).trials]
-    assert len(numbers) == 150
-    assert numbers == sorted(numbers)
 
 
 def test_missing_losses_are_not_the_best() -> None:
@@ -201,19 +186,6 @@ def test_errors_are_learned_as_logarithms_with_half_a_row_in_error_at_least() ->
     assert scale.loss(learned) == pytest.approx([0.05, 0.05, 5.0, 20.0])
 
 
-def test_a_floor_is_there_where_the_held_out_rows_are_not_known() -> None:
-    scale = LossScale.of(np.array([0.0, 3.0]), Objective(), is_log=True)
-    assert scale.floor == pytest.approx(0.25)
-
-
-@pytest.mark.parametrize("is_log", [True, False])
-@pytest.mark.parametrize("level", [0.0, 7.0])
-def test_equal_losses_are_learned_as_zeros(level: float, *, is_log: bool) -> None:
-    scale = LossScale.of(np.full(4, level), ERROR, is_log=is_log)
-    assert scale.learned(np.full(4, level)).tolist() == [0.0] * 4
-    assert scale.deviation == 1.0
-
-
 def test_other_losses_are_learned_as_they_are_cut_off_above() -> None:
     """Fabolas sheet, 1.2: at the median and three interquartile ranges."""
     losses = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 1e8])
@@ -229,6 +201,183 @@ def test_where_most_losses_are_equal_nothing_is_cut_off() -> None:
     assert LossScale.of(losses, AUROC, is_log=False).flat(losses) == pytest.approx(losses)
 
 
-def test_logarithms_are_not_cut_off() -> None:
-    losses = np.array([1.0, 1.1, 1.2, 1.3, 90.0])
-    assert LossScale.of(losses, ERROR, is_log=True).flat(losses)[-1] == pytest.approx(np.log(90))
+LARGE = Objective(n_rows=50_000, n_classes=10, n_rarest=4_000)
+
+
+def test_worked_example_of_the_logarithmic_scale() -> None:
+    s = log_size([3_125, 50_000 / 64, 100, 50_000], 100, 50_000)
+    assert s == pytest.approx([0.5538594424, 0.3307891636, 0.0, 1.0], abs=1e-10)
+    assert (1 - s[0]) ** 2 == pytest.approx(0.1990413971, abs=1e-10)
+
+
+def test_sizes_outside_the_range_are_at_its_ends_and_a_range_of_one_size_is_the_full_data() -> None:
+    assert log_size([10, 10_000], 100, 5_000).tolist() == [0.0, 1.0]
+    assert log_size([1, 7], 7, 7).tolist() == [1.0, 1.0]
+
+
+@given(n_min=st.integers(1, 1_000), factor=st.floats(1.5, 1e5), s=st.floats(0, 1))
+def test_rows_at_s_are_at_s(n_min: int, factor: float, s: float) -> None:
+    n_max = int(np.ceil(n_min * factor))
+    n = n_min * (n_max / n_min) ** s
+    assert float(log_size(n, n_min, n_max)) == pytest.approx(s, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("objective", "smallest", "n_min"),
+    [
+        (LARGE, 1 / 256, 195),
+        (Objective(n_rows=50_000, n_classes=200, n_rarest=200), 1 / 16, 3_125),
+        (Objective(n_rows=9_000, n_classes=2, n_rarest=3_000), 1 / 128, 70),
+        (Objective(n_rows=9_000, n_classes=0, n_rarest=5), 1 / 128, 70),
+        (Objective(n_rows=9_000), 1 / 128, 70),
+        (Objective(n_rows=400, n_classes=2, n_rarest=100), 1 / 8, 50),
+        (Objective(), 1 / 64, 1),
+    ],
+)
+def test_the_smallest_subset_holds_enough_rows_and_each_class(
+    objective: Objective, smallest: float, n_min: int
+) -> None:
+    sizes = Sizes.of(objective)
+    assert (sizes.shares[0], sizes.n_min, sizes.note) == (smallest, n_min, "")
+    assert not sizes.is_single
+
+
+def test_a_rare_class_raises_the_smallest_subset_and_this_is_said() -> None:
+    sizes = Sizes.of(Objective(n_rows=9_000, n_classes=2, n_rarest=33))
+    assert sizes.shares == (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
+    assert "1/16" in sizes.note
+    assert "33 training rows" in sizes.note
+
+
+@pytest.mark.parametrize(
+    ("objective", "why"),
+    [
+        (Objective(n_rows=399, n_classes=2, n_rarest=100), "399"),
+        (Objective(n_rows=40), "40"),
+        (Objective(n_rows=9_000, n_classes=2, n_rarest=15), "15 of the 9000"),
+        (Objective(n_rows=9_000, n_classes=2, n_rarest=1), "18000"),
+    ],
+)
+def test_data_without_room_for_subsets_is_worked_on_whole(objective: Objective, why: str) -> None:
+    sizes = Sizes.of(objective)
+    assert sizes.is_single
+    assert (sizes.shares, sizes.n_min) == ((1.0,), sizes.n_max)
+    assert sizes.note.startswith("subsets cannot help")
+    assert why in sizes.note
+    assert float(sizes.s(1.0)) == 1.0
+
+
+@given(
+    n_rows=st.integers(1, 10_000_000),
+    n_classes=st.integers(0, 300),
+    rare=st.floats(0, 1),
+)
+def test_shares_of_any_data_halve_and_each_holds_what_it_needs(
+    n_rows: int, n_classes: int, rare: float
+) -> None:
+    rarest = max(1, int(rare * n_rows / max(n_classes, 1)))
+    sizes = Sizes.of(Objective(n_rows=n_rows, n_classes=n_classes, n_rarest=rarest))
+    assert [2**-k for k in reversed(range(len(sizes.shares)))] == list(sizes.shares)
+    assert len(sizes.shares) <= 12
+    s = sizes.s(sizes.shares)
+    assert s[-1] == 1.0
+    if not sizes.is_single:
+        assert len(sizes.shares) >= 4
+        assert s == pytest.approx(np.linspace(0, 1, len(s)), abs=5e-3)
+        assert sizes.shares[0] * n_rows >= max(50, 10 * n_classes)
+        assert not n_classes or sizes.shares[0] * rarest >= 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0, 5, (1.0,)), "0 to 5"),
+        ((9, 5, (1.0,)), "got 9 to 5"),
+        ((1, 5, ()), "shares rise"),
+        ((1, 5, (0.5,)), "shares rise"),
+        ((1, 5, (0.0, 1.0)), "shares rise"),
+        ((1, 5, (0.5, 0.5, 1.0)), "shares rise"),
+        ((1, 5, (1.0,)), "1 to 5"),
+        ((5, 5, (0.5, 1.0)), "do not fit"),
+    ],
+)
+def test_impossible_sizes_are_refused(
+    arguments: tuple[int, int, tuple[float, ...]], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        Sizes(*arguments)
+
+
+BASES = {"log": LOG_LOSS, "raw": RAW_LOSS, "paper": PAPER_LOSS, "cost": COST, "full": FULL}
+
+
+def test_worked_values_of_the_paper() -> None:
+    """Fabolas sheet, T1."""
+    phi = PAPER_LOSS.functions(log_size(np.array([3125.0]), 100, 50_000))
+    assert phi[0] == pytest.approx([1.0, 0.1990413971], abs=1e-10)
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_slopes_agree_with_central_differences(name: str) -> None:
+    basis, s = BASES[name], np.linspace(0.1, 0.9, 5)
+    expected = (basis.functions(s + 1e-6) - basis.functions(s - 1e-6)) / 2e-6
+    assert basis.slopes(s) == pytest.approx(expected, abs=1e-8)
+
+
+def test_a_power_law_of_the_rows_is_linear_where_logarithms_are_learned() -> None:
+    rows = np.array([100.0, 400.0, 3_000.0, 50_000.0])
+    s = log_size(rows, 100, 50_000)
+    for basis, power in ((LOG_LOSS, -0.4), (COST, 1.8)):
+        phi, target = basis.functions(s)[:, :2], np.log(3.0 * rows**power)
+        weights = np.linalg.lstsq(phi, target)[0]
+        assert phi @ weights == pytest.approx(target, abs=1e-9)
+    exponent = weights[1] / np.log(500)
+    assert exponent == pytest.approx(1.8)
+
+
+def test_two_tasks_are_told_apart_and_the_full_data_is_the_first() -> None:
+    assert TASKS.functions(np.array([0.0, 0.6, 1.0])).tolist() == [[0, 1], [0, 1], [1, 0]]
+
+
+HERE = configuration(0.5)
+
+
+def asked(*queries: Query) -> History:
+    history = History()
+    for number, query in enumerate(queries):
+        history.record(Trial(number, query))
+    return history
+
+
+def test_families_are_given_in_turn_and_full_queries_take_none() -> None:
+    subsets, history = Subsets(3), History()
+    for i, share in enumerate([0.25, 0.5, 1.0, 0.25, 0.25, 1.0, 0.25]):
+        history.record(Trial(i, subsets.query(configuration(i / 10), share, history)))
+    assert [t.query.subset_draw for t in history] == [0, 1, 0, 2, 0, 0, 1]
+
+
+def test_a_configuration_has_another_family_each_time_it_comes_back_to_a_size() -> None:
+    history = asked(Query(HERE, 0.25, 2), Query(configuration(0.1), 0.25, 0))
+    # The turn is that of the family that it has had.
+    assert Subsets(3).query(HERE, 0.25, history).subset_draw == 0
+    assert Subsets(3).query(HERE, 0.5, history).subset_draw == 2
+
+
+def test_with_all_families_taken_it_is_still_a_query() -> None:
+    history = asked(Query(HERE, 0.25, 0), Query(HERE, 0.25, 1))
+    assert Subsets(2).query(HERE, 0.25, history).subset_draw in (0, 1)
+
+
+def test_small_subsets_are_on_the_first_folds_and_others_on_all_of_them() -> None:
+    subsets = Subsets(folds=1)
+    assert subsets.query(HERE, 0.125, History()).folds == 1
+    assert subsets.query(HERE, 0.25, History()).folds is None
+    assert subsets.query(HERE, 1.0, History()) == Query(HERE)
+    assert Subsets().query(HERE, 0.125, History()).folds is None
+
+
+@pytest.mark.parametrize(("n_draws", "share", "most"), [(3, 0.25, 3), (3, 1.0, 1), (1, 0.25, 1)])
+def test_a_size_is_asked_for_as_often_as_it_has_families(
+    n_draws: int, share: float, most: int
+) -> None:
+    assert Subsets(n_draws).most(share) == most

@@ -1,19 +1,30 @@
+"""What is asked for next: confirmations, verifications, and what a search finds."""
+
 from dataclasses import replace
 from math import log
 from typing import Any
 
 import numpy as np
 import pytest
+from flash_worlds import counted_space
+from numpy.typing import NDArray
 from subset_worlds.beliefs import DEFAULT, belief_of, seen_of
-from subset_worlds.problems import ROWS, Result, configuration, cube, history_of, position
+from subset_worlds.problems import BEST, ROWS, Result, configuration, cube, history_of, position
+from worlds import told
 
-from prefect_tune.optimizers import Budget, History, NotYet, Query, SpaceExhausted
-from prefect_tune.optimizers.methods.fabolas.belief import SubsetBelief, pipeline_inputs
+from prefect_tune.optimizers import Budget, Configuration, History, NotYet, Query, SpaceExhausted
+from prefect_tune.optimizers.methods.fabolas.belief import (
+    SubsetBelief,
+    SubsetLearner,
+    pipeline_inputs,
+)
 from prefect_tune.optimizers.methods.fabolas.decisions import AnswerStanding
-from prefect_tune.optimizers.methods.fabolas.recipe import SearchRecipe, Subsets
-from prefect_tune.optimizers.methods.fabolas.search import ScoredCandidate
+from prefect_tune.optimizers.methods.fabolas.observations import SubsetObservations
+from prefect_tune.optimizers.methods.fabolas.recipe import Acquisition, SearchRecipe, Subsets
+from prefect_tune.optimizers.methods.fabolas.search import ScoredCandidate, Search
 from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
 from prefect_tune.optimizers.methods.fabolas.turn import FabolasTurn, Proposal
+from prefect_tune.optimizers.space.candidate_space import Candidates
 
 LINE = pipeline_inputs(cube())
 FULL_SECONDS = 100.0
@@ -70,8 +81,6 @@ def best_places(turn: FabolasTurn, n: int = 3) -> list[float]:
 
 
 # Confirmations.
-
-
 def test_when_nothing_may_be_begun_the_best_by_prediction_are_confirmed_in_their_order() -> None:
     results, confirmed = list(FIRST), list[float]()
     for n in range(3):
@@ -83,7 +92,7 @@ def test_when_nothing_may_be_begun_the_best_by_prediction_are_confirmed_in_their
         assert x == next(place for place in best_places(turn) if place not in confirmed)
         confirmed.append(x)
         results += in_full(x)
-    with pytest.raises(SpaceExhausted, match="were begun, and have ended"):
+    with pytest.raises(SpaceExhausted, match="have ended"):
         proposal_of(history_of(*results), budget=Budget(trials_left=0), n_confirmed=3)
 
 
@@ -92,13 +101,6 @@ def test_no_more_are_confirmed_than_there_are_to_be() -> None:
     history = history_of(*FIRST, *in_full(0.42))
     with pytest.raises(SpaceExhausted):
         proposal_of(history, recipe=recipe, budget=Budget(trials_left=0), n_confirmed=1)
-
-
-def test_what_was_evaluated_on_all_rows_is_confirmed_already() -> None:
-    history = history_of(*FIRST, *in_full(0.42))
-    proposal = proposal_of(history, budget=Budget(trials_left=0))
-    assert proposal.reason == "confirm"
-    assert position(proposal.query) != (0.42,)
 
 
 def test_a_confirmation_under_way_is_waited_for() -> None:
@@ -119,17 +121,6 @@ def test_the_best_are_confirmed_once_the_seconds_left_are_what_that_takes() -> N
     assert early.reason != "confirm"
 
 
-def test_time_for_one_is_kept_where_half_of_the_budget_is_not_enough_for_more() -> None:
-    history = history_of(*FIRST)
-    rows = LINE.at(LINE.encode([configuration(0.42)]), 1.0)
-    one = float(turn_of(history).belief.seconds(rows)[0])
-    early = proposal_of(history, budget=Budget(seconds_spent=0.1 * one, seconds_left=2.5 * one))
-    late = proposal_of(history, budget=Budget(seconds_spent=1.5 * one, seconds_left=1.2 * one))
-    never = proposal_of(history, budget=Budget(seconds_spent=2.2 * one, seconds_left=0.5 * one))
-    assert [p.reason for p in (early, late, never)].count("confirm") == 1
-    assert late.reason == "confirm"
-
-
 def test_workers_share_the_seconds_that_are_left() -> None:
     history = history_of(*FIRST)
     each = float(
@@ -143,8 +134,6 @@ def test_workers_share_the_seconds_that_are_left() -> None:
 
 
 # Verifications.
-
-
 def test_an_unverified_leader_is_verified_once_subsets_have_cost_as_much() -> None:
     few = history_of(*FIRST)
     assert proposal_of(few).reason == "search"
@@ -174,12 +163,6 @@ def test_a_leader_is_verified_once_and_not_while_that_is_under_way() -> None:
         assert proposal.query != Query(configuration(leader))
 
 
-def test_without_verification_none_is_asked_for() -> None:
-    slow = Budget(last_ask_seconds=(500.0,) * 5)
-    recipe = replace(DEFAULT, verify_every=None)
-    assert proposal_of(history_of(*FIRST), budget=slow, recipe=recipe).reason == "search"
-
-
 def test_trials_before_anything_was_learned_do_not_pay_for_a_verification() -> None:
     history = history_of(*FIRST)
     slow = Budget(last_ask_seconds=(500.0,) * 5)
@@ -187,27 +170,7 @@ def test_trials_before_anything_was_learned_do_not_pay_for_a_verification() -> N
     assert proposal_of(history, budget=slow, n_first=len(history)).reason == "search"
 
 
-def test_what_cannot_end_in_time_is_not_verified() -> None:
-    recipe = replace(DEFAULT, n_confirmed=0)
-    slow = Budget(last_ask_seconds=(500.0,) * 5, seconds_left=20.0)
-    proposal = proposal_of(history_of(*FIRST), budget=slow, recipe=recipe)
-    assert proposal.reason == "search"
-
-
-def test_where_nothing_is_left_to_learn_the_best_get_their_full_evaluations() -> None:
-    # Without noise and with a lengthscale that spans the space, the minimiser is known.
-    sure = {"lengthscale 0": 1.0, "noise variance": log(1e-6), "ln of the first weight": -4.0}
-    sure |= {"ln of the second weight": -5.0, "ln of the third weight": log(0.02)}
-    results = on_subsets(0.0, 0.2, 0.4, 0.6, 0.8, 1.0, share=1 / 2) + on_subsets(0.41, 0.39)
-    history = history_of(*results)
-    proposal = proposal_of(history, parameters=sure, recipe=replace(DEFAULT, verify_every=None))
-    assert proposal.reason == "verify"
-    assert position(proposal.query)[0] in best_places(turn_of(history, parameters=sure))
-
-
 # Queries.
-
-
 @pytest.mark.parametrize("seconds_left", [1.0, 5.0, 30.0])
 def test_nothing_is_asked_for_that_cannot_end_in_time(seconds_left: float) -> None:
     recipe = replace(DEFAULT, n_confirmed=0)
@@ -222,7 +185,7 @@ def test_nothing_is_asked_for_that_cannot_end_in_time(seconds_left: float) -> No
 
 def test_where_nothing_ends_in_time_nothing_is_left_to_ask_for() -> None:
     recipe = replace(DEFAULT, n_confirmed=0)
-    with pytest.raises(SpaceExhausted, match="fits into the budget"):
+    with pytest.raises(SpaceExhausted, match="the budget"):
         proposal_of(history_of(*FIRST), budget=Budget(seconds_left=1e-3), recipe=recipe)
     with pytest.raises(NotYet):
         proposal_of(
@@ -295,19 +258,141 @@ def test_what_failed_on_a_subset_does_not_come_back_to_its_size() -> None:
     assert asked == {q for q in turn.sizes.shares if q > 1 / 64}
 
 
-def test_what_is_under_way_is_imagined_to_have_ended() -> None:
-    history = history_of(*FIRST)
-    proposals = [proposal_of(history, seed=seed).query for seed in range(2)]
-    there = [(position(q)[0], q.subset) for q in proposals]
-    busy = history_of(*FIRST, pending=[*there, *there])
-    turn, idle = turn_of(busy, seed=0), turn_of(history, seed=0)
-    # The same random numbers, and another answer.
-    assert turn.proposal().query != idle.proposal().query
+LEVELS = np.array([0.25, 0.5, 0.75, 1.0])
+SMOOTH = {"lengthscale 0": log(0.3)}
 
 
-def test_a_proposal_says_where_it_is_from() -> None:
-    proposal = proposal_of(history_of(*FIRST))
-    assert proposal.reason == "search"
-    assert proposal.models == {"a": 1.0}
-    assert proposal.query.subset in Sizes.of(ROWS).shares
-    assert 0 <= position(proposal.query)[0] <= 1
+def parabola(*, of_x: float = 0.0, drop: float = 60.0) -> list[Result]:
+    """Results about 0.5; seconds rise with x by e^of_x, and by the drop from s = 0 to 1."""
+    return [
+        (x, 256 ** (s - 1), (x - 0.5) ** 2, float(np.exp(of_x * x)) * drop**s)
+        for x in (0.1, 0.3, 0.5, 0.7, 0.9)
+        for s in (0.25, 0.5)
+    ] + [(x, 1.0, (x - 0.5) ** 2, float(np.exp(of_x * x)) * drop) for x in (0.0, 1.0)]
+
+
+def search_in(belief: SubsetBelief, seed: int = 0, sizes: NDArray[np.float64] = LEVELS) -> Search:
+    return Search(
+        LINE,
+        belief,
+        sizes=sizes,
+        evaluated=LINE.encode([configuration(0.1), configuration(0.9)]),
+        best=0.0,
+        rng=np.random.default_rng(seed),
+    )
+
+
+def run(
+    belief: SubsetBelief,
+    acquisition: Acquisition = "gain_per_cost",
+    overhead: float = 0.0,
+    seed: int = 0,
+) -> ScoredCandidate:
+    return search_in(belief, seed).run(acquisition, overhead)
+
+
+def seconds_of(belief: SubsetBelief, candidates: Candidates) -> NDArray[np.float64]:
+    columns = [belief.seconds(LINE.at(candidates, float(s))) for s in LEVELS]
+    return np.column_stack(columns)
+
+
+def test_the_best_comes_first_and_what_is_not_to_be_asked_for_never() -> None:
+    scores = np.array([[0.1, -np.inf], [0.3, 0.2], [-np.inf, 0.4]])
+    candidates = Candidates(np.zeros((3, 1), dtype=np.intp), np.zeros((3, 1)))
+    found = ScoredCandidate(candidates, scores, scores)
+    assert list(found.best_first()) == [(2, 1), (1, 0), (1, 1), (0, 0)]
+
+
+def test_information_is_divided_by_seconds_with_the_overhead() -> None:
+    belief = belief_of(history_of(*parabola()), parameters=SMOOTH)
+    found = run(belief, overhead=3.0)
+    seconds = seconds_of(belief, found.candidates)
+    assert seconds.max() > 10 * seconds.min()
+    np.testing.assert_allclose(found.scores, found.gains / (seconds + 3.0))
+
+
+def test_divergence_takes_the_cheapest_subset_where_information_takes_what_tells() -> None:
+    # Curves of configurations have little in common, so small subsets tell next to nothing.
+    unlike = {**SMOOTH, "ln of the second weight": 3.0, "noise variance": log(1e-4)}
+    belief = belief_of(history_of(*parabola(drop=4.0)), parameters=unlike)
+    gain, divergence = run(belief), run(belief, "divergence_per_cost")
+    assert LEVELS[next(gain.best_first())[1]] == 1.0
+    assert LEVELS[next(divergence.best_first())[1]] == LEVELS[0]
+    constant = divergence.scores * seconds_of(belief, divergence.candidates) - divergence.gains
+    # ln R - H, whatever the candidate and the size.
+    assert np.ptp(constant) < 1e-9
+    assert constant.min() > 0
+
+
+def test_improvement_is_sought_on_all_rows_alone() -> None:
+    belief = belief_of(history_of(*parabola()), parameters=SMOOTH)
+    found = run(belief, "improvement")
+    assert (found.scores[:, :-1] == -np.inf).all()
+    assert np.isfinite(found.scores[:, -1]).all()
+    assert (found.gains[:, -1] > 0).all()
+    assert {level for _, level in found.best_first()} == {len(LEVELS) - 1}
+    row, _ = next(found.best_first())
+    assert abs(found.candidates.units[row, 0] - 0.5) < 0.2
+
+
+def test_improvement_is_divided_by_seconds_where_they_are_learned_and_only_there() -> None:
+    history = history_of(*parabola(of_x=4.0))
+    belief = belief_of(history, parameters=SMOOTH)
+    with_costs, without = run(belief, "improvement", 1.0), run(
+        belief_of(
+            history,
+            recipe=SearchRecipe(
+                log_basis=DEFAULT.log_basis,
+                raw_basis=DEFAULT.raw_basis,
+                acquisition="improvement",
+            ),
+            parameters=SMOOTH,
+        ),
+        "improvement",
+        1.0,
+    )  # fmt: skip
+    np.testing.assert_allclose(without.scores[:, -1], np.log(without.gains[:, -1]))
+    seconds = seconds_of(belief, with_costs.candidates)[:, -1] + 1.0
+    divided = np.log(with_costs.gains[:, -1] / seconds)
+    np.testing.assert_allclose(with_costs.scores[:, -1], divided)
+
+
+def test_more_results_leave_less_to_learn() -> None:
+    results = parabola()
+    entropies = []
+    more: list[Result] = [(x, 1.0, (x - 0.5) ** 2, 60.0) for x in (0.4, 0.45, 0.5, 0.55, 0.6)]
+    for history in (history_of(*results), history_of(*results, *more)):
+        search = search_in(belief_of(history, parameters={**SMOOTH, "noise variance": log(1e-5)}))
+        search.run("gain_per_cost", 0.0)
+        entropies.append(search.entropy)
+    assert entropies[1] < entropies[0] - 0.3
+
+
+def test_the_best_model_is_told_with_its_probability() -> None:
+    space = counted_space((2,))
+    history, rng = History(ROWS.constraints), np.random.default_rng(0)
+    for number in range(16):
+        x = float(rng.random())
+        chosen = Configuration.of(space, (f"a{number % 2}",), [{"h0": x}])
+        history.record(told(number, Query(chosen), (x - BEST) ** 2 + 2.0 * (number % 2)))
+    inputs, sizes = pipeline_inputs(space), Sizes.of(ROWS)
+    seen = SubsetObservations.of(history, sizes, inputs, 1)
+    learner = SubsetLearner(inputs, DEFAULT, ROWS, inference="map", n_samples=1)
+    belief, _ = learner.learn(seen, {}, rng)
+    best = inputs.encode([history[0].query.configuration])
+    search = Search(inputs, belief, sizes=LEVELS, evaluated=best, best=-1.0, rng=rng)
+    assert search.models() == {}
+    search.run("gain_per_cost", 0.0)
+    models = search.models()
+    assert models.keys() == {"a0", "a1"}
+    assert sum(models.values()) == pytest.approx(1.0, abs=1e-3)
+    assert models["a0"] > 0.9
+
+
+def test_candidates_gather_around_the_best_one() -> None:
+    belief = belief_of(history_of(*parabola()), parameters=SMOOTH)
+    for seed in range(3):
+        found = run(belief, "gain", seed=seed)
+        x = found.candidates.units[:, 0]
+        row, _ = next(found.best_first())
+        assert np.mean(np.abs(x - x[row]) < 0.1) > 0.25  # about 0.1 without refinement

@@ -1,11 +1,12 @@
+"""FLASH's phases, their lengths, and the steps that all paths share."""
+
 import json
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
-from contracts.optimizer import OptimizerContract
 from flash_worlds import (
     BENCHMARK,
     FIRST_THIRTY,
@@ -15,7 +16,7 @@ from flash_worlds import (
     run_one_by_one,
     steps_of,
 )
-from worlds import evaluation, mixed_space, told
+from worlds import evaluation, ignoring_space, told
 
 from prefect_tune.optimizers import (
     Asked,
@@ -28,26 +29,18 @@ from prefect_tune.optimizers import (
     Trial,
     replay,
 )
+from prefect_tune.optimizers.methods.flash.declaration import FlashOptions
+from prefect_tune.optimizers.methods.flash.flash import FlashMemo
+from prefect_tune.optimizers.methods.flash.phases import (
+    PhaseLengths,
+    phase_lengths,
+    subspace_of,
+    wanted_lengths,
+)
+from prefect_tune.optimizers.paths.table import PathTable
 from prefect_tune.optimizers.space.configuration import default_configuration
+from prefect_tune.optimizers.trials.history import History
 from prefect_tune.tasks.catalogue.spaces import space_named
-
-
-class TestFlash(OptimizerContract):
-    method = "flash"
-
-
-class TestFlashWithTpe(OptimizerContract):
-    method = "flash"
-    options: ClassVar[dict[str, Any]] = {"phase3": "tpe", "n_init": 3, "n_prune": 3}
-
-
-class TestFlashOfThePaper(OptimizerContract):
-    method = "flash"
-    options: ClassVar[dict[str, Any]] = {"variant": "paper", "n_init": 4, "n_prune": 4}
-    # Every second ask is random, and hyperparameters of Phases 1 and 2 are drawn: in worlds of 12
-    # paths that is random search, and all there is to prove is that it is no worse by a point.
-    margin = -1.0
-    margin_share = 0.0
 
 
 def benchmark_world(options: Mapping[str, Any]) -> tuple[Flash, list[int]]:
@@ -85,22 +78,6 @@ def test_the_benchmark_world_of_the_paper() -> None:
         assert all(a in ids for a, ids in zip(path, decisions["subspace"].values(), strict=True))
 
 
-def test_without_xi_the_papers_phase_two_stays_with_few_paths() -> None:
-    _, picks = benchmark_world({"variant": "paper", "xi": 0.0})
-    assert 238 in picks[30:]
-    assert len(set(picks[30:])) <= 3
-
-
-def test_with_the_defaults_pruning_keeps_the_best_path_of_an_additive_world() -> None:
-    optimizer, picks = benchmark_world({})
-    assert 238 in picks[30:]
-    assert len(set(picks)) == 60  # no path twice
-    optimizer.ask(Budget())
-    best = list(optimizer.space.paths())[238]
-    subspace = optimizer.decisions["subspace"]
-    assert all(a in ids for a, ids in zip(best, subspace.values(), strict=True))
-
-
 @pytest.mark.parametrize("options", [{}, {"variant": "paper"}])
 def test_phases_follow_one_another_and_proposals_stay_in_the_subspace(
     options: dict[str, Any],
@@ -135,67 +112,12 @@ def test_while_nothing_completes_it_goes_through_the_paths(options: dict[str, An
     assert set(counts.values()) == {2}  # of 12 paths
 
 
-def test_many_pending_queries_are_for_different_paths() -> None:
-    optimizer = Flash(counted_space((3, 4)), 0, Objective(), n_init=2)
-    paths = {optimizer.ask(Budget()).configuration.path for _ in range(12)}
-    assert len(paths) == 12
-
-
-def test_phase_one_runs_defaults_and_covers_every_algorithm() -> None:
-    optimizer = Flash(counted_space((3, 4)), 0, Objective())
-    queries = run_one_by_one(optimizer, 6)
-    for query in queries:
-        assert query.configuration == default_configuration(
-            optimizer.space, query.configuration.path
-        )
-    seen = {(s, c.algorithm) for q in queries for s, c in q.configuration.choices}
-    assert len(seen) == 7
-
-
 def test_without_pruning_phase_three_has_the_whole_space() -> None:
     optimizer = Flash(counted_space((3, 4)), 0, Objective(), pruning=False)
     run_one_by_one(optimizer, 8)
     assert optimizer.decisions["phase"] == 3
     assert optimizer.decisions["n_subspace_paths"] == 12
     assert "ranking" not in optimizer.decisions
-
-
-def test_more_paths_wanted_than_there_are_keeps_all_and_says_so() -> None:
-    optimizer = Flash(counted_space((2, 2)), 0, Objective(), r=50)
-    run_one_by_one(optimizer, 8)
-    assert optimizer.decisions["n_subspace_paths"] == 4
-    assert "r is 50, and the paths are 4" in optimizer.decisions["notes"][0]
-
-
-@pytest.mark.parametrize("counts", [(1,), (5,), (1, 1, 1), (1, 6)])
-@pytest.mark.parametrize("phase3", ["smac", "tpe"])
-def test_the_smallest_graphs_are_searched(counts: tuple[int, ...], phase3: str) -> None:
-    optimizer = Flash(counted_space(counts), 0, Objective(), phase3=phase3)
-    assert len({q.configuration for q in run_one_by_one(optimizer, 18)}) == 18
-
-
-@pytest.mark.parametrize("cost", ["steps", "total", "none"])
-@pytest.mark.parametrize("loss", [None, 0.0, 7.0])
-def test_failures_equal_losses_and_costs_of_zero_raise_nothing(
-    cost: str, loss: float | None
-) -> None:
-    optimizer = Flash(counted_space((3, 3)), 0, Objective(), cost=cost)
-    for number in range(14):
-        query = optimizer.ask(Budget(trials_left=14 - number, seconds_left=10.0))
-        trial = Trial(number, query).started()
-        if loss is None:
-            optimizer.tell(told(number, query, None))
-        else:
-            optimizer.tell(trial.completed(evaluation(loss, 0.0)))
-    assert len(optimizer.history) == 14
-
-
-def test_a_batch_of_pending_queries_takes_different_paths() -> None:
-    optimizer = Flash(counted_space((3, 4)), 0, Objective())
-    run_one_by_one(optimizer, 7)
-    assert optimizer.decisions["phase"] == 2
-    asked = [optimizer.ask(Budget()).configuration.path for _ in range(4)]
-    assert len(set(asked)) == 4
 
 
 def test_a_path_under_way_is_not_taken_again_though_it_is_the_best() -> None:
@@ -212,12 +134,6 @@ def test_a_path_under_way_is_not_taken_again_though_it_is_the_best() -> None:
         paths.append(query.configuration.path)
         alone.tell(told(number, query, 1.0))
     assert paths == [twin] * 3  # it is the best, and told each time it is asked for again
-
-
-def test_in_phase_two_the_default_variant_runs_each_path_once() -> None:
-    optimizer = Flash(counted_space((3, 4)), 0, Objective(), n_prune=6)
-    paths = [q.configuration.path for q in run_one_by_one(optimizer, 12)]
-    assert len(set(paths)) == 12
 
 
 def test_the_path_of_the_incumbent_is_in_the_subspace_whatever_the_model_says() -> None:
@@ -273,51 +189,124 @@ def test_paths_that_share_what_is_cached_are_preferred() -> None:
     assert steps < 0.5 * min(total, none)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_an_expensive_path_of_the_design_waits_until_the_others_ran(seed: int) -> None:
-    optimizer = Flash(counted_space((2, 3)), seed, Objective(), n_init=6)
-    seen: set[str] = set()
-    order = []
-    for number in range(6):
-        query = optimizer.ask(Budget())
-        order.append(query.configuration.path)
-        outcome = steps_of(query, seen, {"step1.a2": 500.0})
-        optimizer.tell(Trial(number, query).started().completed(outcome))
-    assert len(set(order)) == 6
-    # All models run first; of the other three paths the one with the dear model is the last.
-    assert [path[1] for path in order[:3]] == ["a0", "a1", "a2"]
-    assert order[5][1] == "a2"
+@pytest.mark.parametrize(
+    "budget", [Budget(trials_left=16), Budget(trials_left=16, seconds_left=1e6)]
+)
+def test_phases_shrink_to_two_fifths_of_a_small_budget_and_say_so_once(budget: Budget) -> None:
+    optimizer = Flash(counted_space((4, 5, 5)), 0, Objective())
+    run_one_by_one(optimizer, 16, budget)
+    decisions = optimizer.decisions
+    assert (decisions["n_init"], decisions["n_prune"], decisions["phase"]) == (5, 3, 3)
+    assert len(decisions["notes"]) == 1
+    assert "5 + 3" in decisions["notes"][0]
+
+
+def test_half_of_a_very_small_budget_is_for_seeing_the_models() -> None:
+    optimizer = Flash(space_named("flash"), 0, Objective())
+    queries = run_one_by_one(optimizer, 12, Budget(trials_left=12))
+    assert optimizer.decisions["n_init"] == 6
+    assert len({q.configuration.path[-1] for q in queries[:6]}) == 6
+
+
+def test_a_search_that_begins_with_known_configurations_comes_to_its_last_phase_sooner() -> None:
+    space = counted_space((4, 5, 5))
+    optimizer = Flash(space, 0, Objective())
+    known = [default_configuration(space, path) for path in list(space.paths())[:8]]
+    optimizer.begin_with(known)
+    run_one_by_one(optimizer, 14, Budget(trials_left=100))
+    decisions = optimizer.decisions
+    assert [t.query.configuration for t in optimizer.history][:8] == known
+    assert (decisions["n_known"], decisions["n_init"], decisions["n_prune"]) == (8, 8, 2)
+    assert "8 known pipelines" in optimizer.method.render_decisions(decisions)[0]
+
+
+def test_phases_shrink_in_proportion_and_never_to_nothing() -> None:
+    wanted = PhaseLengths(12, 6)
+    assert wanted.shrunk(None) == wanted
+    assert wanted.shrunk(18) == wanted
+    assert wanted.shrunk(9) == PhaseLengths(6, 3)
+    assert wanted.shrunk(9, least=8) == PhaseLengths(8, 3)
+    assert wanted.shrunk(1) == PhaseLengths(1, 1)
+    assert PhaseLengths(5, 0).shrunk(2) == PhaseLengths(2, 0)
+
+
+def test_lengths_are_the_rank_of_the_paths_unless_given() -> None:
+    table = PathTable(counted_space((4, 5, 5)), 0, {})
+    assert wanted_lengths(FlashOptions().resolved(), table) == PhaseLengths(12, 12)
+    given = FlashOptions(n_init=3, pruning=False).resolved()
+    assert wanted_lengths(given, table) == PhaseLengths(3, 0)
+    paper = FlashOptions(variant="paper").resolved()
+    assert phase_lengths(paper, table, 20) == PhaseLengths(10, 10)
+    assert phase_lengths(paper, table, 30, n_known=16) == PhaseLengths(12, 12)
+    assert phase_lengths(FlashOptions().resolved(), table, 30) == PhaseLengths(6, 6)
+    assert phase_lengths(FlashOptions().resolved(), table, 10) == PhaseLengths(5, 2)
+
+
+def test_a_sub_space_holds_what_does_nothing_for_models_that_ignore_steps() -> None:
+    space = ignoring_space()
+    kept = subspace_of(space, [("mean", "unit", "none", "svm")], History())
+    assert kept == {"impute": ["mean"], "scale": ["unit"], "select": ["none"], "model": ["svm"]}
+    history = History()
+    both = [("mean", "unit", "none", "svm"), ("none", "none", "none", "tree")]
+    kept = subspace_of(space, both, history)
+    part = space.restricted_to(kept)
+    assert set(both) <= set(part.paths())
+
+
+CHOICE = {"algorithm": "count", "hyperparameters": {"weight": "none"}}
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    "document",
     [
-        ({"r": 0}, "r must be >= 1; got 0"),
-        ({"n_init": 0}, "n_init must be >= 1"),
-        ({"n_prune": 2.5}, "n_prune must be a whole number; got 2.5"),
-        ({"n_init": True}, "n_init must be a whole number; got True"),
-        ({"xi": "abc"}, "xi must be a number; got 'abc'"),
-        ({"ridge": float("inf")}, "ridge must be a finite number"),
-        ({"xi": -1.0}, "xi must be >= 0"),
-        ({"ridge": 0.0}, "ridge must be > 0"),
-        ({"phase3": "bohb"}, "phase3 must be smac or tpe; got 'bohb'"),
-        ({"variant": None}, "variant must be default or paper"),
-        ({"failure_cost": "none"}, "failure_cost must be bound or worst or chance"),
-        ({"pruning": "no"}, "pruning must be true or false"),
+        {"phase": 2, "design": [3, 0], "n_init": 2, "shared": None},
+        {
+            "phase": 3,
+            "design": [3, 0],
+            "n_init": 2,
+            "n_prune": 1,
+            "shared": {"construct features": CHOICE},
+            "notes": ["the budget holds too few trials"],
+            "ranking": [[3, -0.5], [0, -1.25]],
+            "subspace": {"model": ["tree", "bayes"]},
+            "n_subspace_paths": 2,
+        },
     ],
 )
-def test_options_out_of_range_are_refused_by_name(options: dict[str, Any], message: str) -> None:
-    with pytest.raises((ValueError, TypeError), match=message):
-        Flash(mixed_space(), 0, Objective(), **options)
+def test_memos_of_studies_begun_before_stay_as_they_are(document: dict[str, Any]) -> None:
+    stored = json.loads(json.dumps(document))
+    assert FlashMemo.from_json(stored).to_json() == document
 
 
-def test_a_share_of_phase_three_may_look_outside_of_the_subspace() -> None:
-    space = counted_space((4, 5, 5))
-    optimizer = Flash(space, 0, Objective(), n_init=4, n_prune=4, r=1, keep=0.0, outside=0.5)
-    queries = run_one_by_one(optimizer, 40, Budget(trials_left=40))
-    inside = optimizer.decisions["subspace"]
-    is_outside = [
-        any(choice.algorithm not in inside[step] for step, choice in q.configuration.choices)
-        for q in queries[8:]
-    ]
-    assert 0.2 < sum(is_outside) / len(is_outside) <= 0.6
+def ask_for_cohorts(n: int) -> tuple[Flash, list[Asked | Told]]:
+    """Ask one by one in the space for events; a trial's loss is that of its aggregation."""
+    optimizer = Flash(space_named("healthcare"), 0, Objective())
+    events: list[Asked | Told] = []
+    for number in range(n):
+        budget = Budget(trials_left=20 - number)
+        query = optimizer.ask(budget)
+        values = dict(query.configuration["construct features"].values)
+        trial = told(number, query, LOSS_OF[str(values["aggregation"])])
+        optimizer.tell(trial)
+        events += [Asked(number, query, budget, optimizer.memo), Told(trial)]
+    return optimizer, events
+
+
+LOSS_OF = {"count": 30.0, "binary": 35.0, "sum": 40.0, "average": 12.0}
+
+
+def test_values_of_a_step_that_all_paths_share_are_tried_on_the_best_pipeline() -> None:
+    optimizer, events = ask_for_cohorts(14)
+    queries = [e.query for e in events if isinstance(e, Asked)]
+    n_init = optimizer.decisions["n_init"]
+    shared = [dict(q.configuration["construct features"].values) for q in queries]
+    assert {v["aggregation"] for v in shared[:n_init]} == {"count"}
+    assert {v["aggregation"] for v in shared[n_init : n_init + 3]} == {"binary", "sum", "average"}
+    assert {q.configuration.path for q in queries[n_init : n_init + 3]} == {
+        queries[0].configuration.path
+    }
+    assert shared[n_init + 3]["aggregation"] == "average"
+    assert optimizer.decisions["shared"]["construct features"]["hyperparameters"] == {
+        "aggregation": "average",
+        "min_frequency": 3,
+    }

@@ -1,17 +1,24 @@
-"""FLASH's scores of paths: improvement per cost, by linear models."""
+"""What FLASH scores, prunes and tunes: each phase by itself."""
 
 from typing import Any
 
 import numpy as np
 import pytest
 from flash_worlds import TOY, counted_space, one_hot_paths, steps_of
-from worlds import evaluation
+from worlds import evaluation, told
 
-from prefect_tune.optimizers import Failure, History, Objective, Query, Trial
+from prefect_tune.optimizers import Failure, History, Objective, Query, Space, Trial
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
+from prefect_tune.optimizers.methods.declarations import SmacOptions
 from prefect_tune.optimizers.methods.flash.declaration import FlashOptions
+from prefect_tune.optimizers.methods.flash.phases import rest_of_design, subspace_of
 from prefect_tune.optimizers.methods.flash.scores import LEAST_SHARE, PathModels, PathScores, ranked
+from prefect_tune.optimizers.methods.flash.tuning import Tuning
+from prefect_tune.optimizers.methods.smac import ForestSearch
+from prefect_tune.optimizers.paths.cost import PathCost
+from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.configuration import default_configuration
+from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.surrogates.path_linear import PathLinear
 from prefect_tune.optimizers.trials.outcome import FailureKind
 
@@ -83,28 +90,10 @@ def equal_scores(cost: str, **options: Any) -> PathScores:
     return PathModels(counted_space((2, 2)), 0, Objective(), given, {}).scores
 
 
-@pytest.mark.parametrize("cost", ["steps", "total"])
-def test_of_equal_improvement_the_cheap_path_is_before_the_dear_one(cost: str) -> None:
-    for seconds, order in ((9.0, [0, 2, 1, 3]), (0.01, [1, 3, 0, 2])):
-        scores = equal_scores(cost)
-        # A path's logarithm is never below a floor, so that nothing below a second is told apart.
-        if cost == "steps" or seconds > 1:
-            found = ranked(scores.log_eips(equal_history(seconds)), None)
-            assert {*found[:2]} == {*order[:2]}
-    many = equal_scores(cost).log_eips_of_many_runs(equal_history(30.0))
-    assert min(many[[0, 2]]) > max(many[[1, 3]])
-
-
 def test_what_is_expected_is_divided_by_the_seconds_of_the_next_run() -> None:
     log_eips = equal_scores("steps").log_eips(equal_history(9.0))
     # Both paths have run with their defaults, so nothing is held: 0.1 s and 9 s after 0.1 s.
     assert log_eips[0] - log_eips[1] == pytest.approx(np.log(9.1 / 0.2))
-
-
-def test_costs_that_do_not_count_change_nothing() -> None:
-    one, other = (equal_scores("none").log_eips(equal_history(s)) for s in (0.01, 90.0))
-    assert one == pytest.approx(other)
-    assert np.ptp(one) < 1e-9
 
 
 def test_a_path_is_not_cheaper_than_a_hundredth_of_the_mean() -> None:
@@ -161,3 +150,191 @@ def test_the_ridge_is_that_of_the_option() -> None:
     assert scores_of(ridge=4.0, cost="none", xi=0.0).log_eips(toy_history()) == pytest.approx(
         log_expected_improvement(model.mean(paths), model.deviation(paths), 18.0)
     )
+
+
+SPACE = counted_space((3, 3))
+DESIGN = [0, 4, 8, 1, 2, 3, 5, 6, 7]
+
+
+def models(options: FlashOptions, space: Space = SPACE) -> PathModels:
+    return PathModels(space, 0, Objective(), options, {})
+
+
+def after_three(dear: float) -> History:
+    """The first three of the design have run; the second model takes some seconds."""
+    history, seen, paths = History(), set[str](), list(SPACE.paths())
+    for number, i in enumerate(DESIGN[:3]):
+        query = Query(default_configuration(SPACE, paths[i]))
+        outcome = steps_of(query, seen, {"step1.a1": dear})
+        history.record(Trial(number, query).started().completed(outcome))
+    return history
+
+
+def left(dear: float, **options: object) -> list[int]:
+    given = FlashOptions(**options).resolved()  # type: ignore[arg-type]
+    rng = np.random.default_rng(0)
+    return rest_of_design(DESIGN, given, models(given), after_three(dear), rng)
+
+
+def test_dear_paths_wait_until_the_others_have_run() -> None:
+    assert left(0.1) == [1, 2, 3, 5, 6, 7]
+    assert left(500.0) == [2, 3, 5, 6, 1, 7]
+
+
+def test_of_dear_paths_the_cheaper_one_comes_first() -> None:
+    given = FlashOptions().resolved()
+    history, seen, paths = History(), set[str](), list(SPACE.paths())
+    seconds = {"step1.a1": 500.0, "step1.a2": 90.0}
+    for number, i in enumerate([0, 3, 4, 6, 8]):
+        query = Query(default_configuration(SPACE, paths[i]))
+        outcome = steps_of(query, seen, seconds)
+        history.record(Trial(number, query).started().completed(outcome))
+    design = [0, 3, 4, 6, 8, 1, 7, 2, 5]
+    rest = rest_of_design(design, given, models(given), history, np.random.default_rng(0))
+    assert rest == [2, 5, 1, 7]
+
+
+def test_after_the_design_paths_asked_for_least_come_first() -> None:
+    given = FlashOptions().resolved()
+    rng = np.random.default_rng(0)
+    rest = rest_of_design(DESIGN[:3], given, models(given), after_three(1.0), rng)
+    assert set(rest[:6]) == {1, 2, 3, 5, 6, 7}
+    assert set(rest[6:]) == {0, 4, 8}
+
+
+def test_a_path_that_stands_twice_in_the_design_runs_twice() -> None:
+    given = FlashOptions(cost="none").resolved()
+    rng = np.random.default_rng(0)
+    assert rest_of_design([0, 0, 4, 8], given, models(given), after_three(1.0), rng) == [0]
+
+
+FOUR_BY_FOUR = counted_space((4, 4))
+
+
+def history_of_losses(losses: dict[tuple[str, str], float | None]) -> History:
+    history = History()
+    for number, (path, loss) in enumerate(losses.items()):
+        history.record(told(number, Query(default_configuration(FOUR_BY_FOUR, path)), loss))
+    return history
+
+
+def test_the_algorithms_of_the_paths_are_kept_in_the_order_of_the_space() -> None:
+    kept = subspace_of(FOUR_BY_FOUR, [("a3", "a1"), ("a0", "a1")], History())
+    assert kept == {"step0": ["a0", "a3"], "step1": ["a1"]}
+
+
+def test_a_share_is_kept_besides_by_the_least_loss_seen_with_each_algorithm() -> None:
+    history = history_of_losses({
+        ("a3", "a3"): 30.0, ("a2", "a0"): 20.0, ("a1", "a2"): 10.0, ("a0", "a2"): None,
+    })  # fmt: skip
+    kept = subspace_of(FOUR_BY_FOUR, [("a0", "a1")], history, 0.5)
+    assert kept == {"step0": ["a0", "a1", "a2"], "step1": ["a0", "a1", "a2"]}
+    assert subspace_of(FOUR_BY_FOUR, [("a0", "a1")], history, 0.75)["step0"] == [
+        "a0",
+        "a1",
+        "a2",
+        "a3",
+    ]
+
+
+def test_of_a_small_share_two_are_kept_all_the_same() -> None:
+    history = history_of_losses({("a1", "a1"): 10.0, ("a2", "a2"): 20.0, ("a3", "a3"): 30.0})
+    assert subspace_of(FOUR_BY_FOUR, [("a0", "a0")], history, 0.01)["step0"] == ["a0", "a1", "a2"]
+
+
+TWO_BY_TWO = counted_space((2, 2))
+STEP_SECONDS = {"step0.a0": 1e4, "step0.a1": 8.0, "step1.a0": 0.01, "step1.a1": 2.0}
+
+
+def tuning(**options: Any) -> Tuning:
+    given = FlashOptions(**options).resolved()
+    return Tuning(
+        TWO_BY_TWO, TWO_BY_TWO, Objective(), given, PathCost(TWO_BY_TWO, list(TWO_BY_TWO.paths()))
+    )
+
+
+def history_of(n: int) -> History:
+    history, seen, rng = History(), set[str](), np.random.default_rng(0)
+    for number in range(n):
+        query = Query(sample_configuration(TWO_BY_TWO, rng))
+        outcome = steps_of(query, seen, STEP_SECONDS)
+        history.record(Trial(number, query).started().completed(outcome))
+    return history
+
+
+def test_no_candidate_is_cheaper_than_a_share_of_a_run() -> None:
+    candidates, history = CandidateSpace(TWO_BY_TWO), history_of(8)
+    typical = PathCost(TWO_BY_TWO, list(TWO_BY_TWO.paths())).typical_seconds(history)
+    cheap = candidates.encode(
+        [sample_configuration(TWO_BY_TWO, np.random.default_rng(2), ("a1", "a0"))]
+    )
+    log_cost = tuning()._log_cost(history, candidates, 1.0)
+    assert log_cost is not None
+    cost = log_cost(cheap, candidates.features(cheap))
+    assert cost == pytest.approx([np.log(LEAST_SHARE * typical)])
+
+
+def asked_for(n: int, **options: Any) -> list[tuple[str, ...]]:
+    """Proposals where the losses of all are equal and what the first step does takes seconds."""
+    search, history = tuning(**options), History()
+    rng = np.random.default_rng(3)
+    seen: set[str] = set()
+    for number in range(n):
+        query = (
+            Query(sample_configuration(TWO_BY_TWO, rng))
+            if number < 12
+            else search.propose(history, np.random.default_rng([3, number]))[0]
+        )
+        outcome = steps_of(query, seen, {"step0.a0": 60.0, "step0.a1": 0.5})
+        history.record(Trial(number, query).started().completed(outcome))
+    return [t.query.configuration.path for t in history][12:]
+
+
+def test_of_equal_improvement_the_cheap_one_is_asked_for_first() -> None:
+    cheap = [path[0] == "a1" for path in asked_for(42, cost_power=1.0)]
+    whatever = [path[0] == "a1" for path in asked_for(42, cost_power=0.0)]
+    assert sum(cheap) >= 20
+    assert sum(whatever) < sum(cheap) - 4
+
+
+def test_the_papers_forest_is_that_of_its_time() -> None:
+    search = tuning(variant="paper")._inside
+    assert isinstance(search, ForestSearch)
+    assert search.options == SmacOptions(
+        n_startup=1,
+        min_samples_split=10,
+        max_features=5 / 6,
+        random_share=0.5,
+        failure_cost="bound",
+        is_log=False,
+    )
+    default = tuning()._inside
+    assert isinstance(default, ForestSearch)
+    assert default.options == SmacOptions(n_startup=1, failure_cost="worst")
+
+
+def test_inside_only_the_subspace_is_proposed_though_all_trials_teach() -> None:
+    part = TWO_BY_TWO.restricted_to({"step0": ["a1"], "step1": ["a0", "a1"]})
+    given = FlashOptions().resolved()
+    search = Tuning(
+        TWO_BY_TWO, part, Objective(), given, PathCost(TWO_BY_TWO, list(TWO_BY_TWO.paths()))
+    )
+    history = history_of(12)
+    paths = {
+        search.propose(history, np.random.default_rng(s))[0].configuration.path for s in range(12)
+    }
+    assert {path[0] for path in paths} == {"a1"}
+
+
+@pytest.mark.parametrize(("outside", "least", "most"), [(0.0, 0, 0), (0.5, 3, 17)])
+def test_a_share_of_proposals_may_lie_outside(outside: float, least: int, most: int) -> None:
+    part = TWO_BY_TWO.restricted_to({"step0": ["a1"], "step1": ["a0", "a1"]})
+    given = FlashOptions(outside=outside, cost_power=0.0).resolved()
+    search = Tuning(
+        TWO_BY_TWO, part, Objective(), given, PathCost(TWO_BY_TWO, list(TWO_BY_TWO.paths()))
+    )
+    history = history_of(12)
+    paths = [
+        search.propose(history, np.random.default_rng(s))[0].configuration.path for s in range(20)
+    ]
+    assert least <= sum(path[0] == "a0" for path in paths) <= most

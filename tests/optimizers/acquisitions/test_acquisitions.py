@@ -1,0 +1,108 @@
+"""What every acquisition promises, whatever it seeks."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from prefect_tune.optimizers.acquisitions.entropy import (
+    Minimiser,
+    information_gain,
+    whitened_normals,
+)
+from prefect_tune.optimizers.acquisitions.expected_improvement import (
+    AugmentedImprovement,
+    log_expected_improvement,
+    log_normal_improvement,
+)
+from prefect_tune.optimizers.acquisitions.joint_improvement import JointImprovement, sobol_normals
+from prefect_tune.optimizers.surrogates.fidelity_kernel import Latents
+from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
+from prefect_tune.optimizers.surrogates.kernel import Constant
+from prefect_tune.optimizers.surrogates.stationary import Matern52
+
+MEAN = np.array([0.3, -0.4, 0.1, -0.2, 1.5, -0.3, 4.0])
+DEVIATION = np.array([0.5, 0.1, 0.9, 0.3, 0.4, 1e-6, 0.2])
+"""Of candidates: likely and unlikely to improve, sure that they do, and without a hope."""
+BEST = -0.25
+NORMALS = np.random.default_rng(0).normal(size=(200_000, 1))
+DRAWS = MEAN + DEVIATION * NORMALS
+Rows = np.ndarray
+
+
+@dataclass(frozen=True)
+class Acquisition:
+    """One for candidates in any order.
+
+    Attributes:
+        of: Its values for some of the candidates.
+        drawn: What it is the mean of, by draw and candidate; None where that is not known.
+        least: No value is below it.
+    """
+
+    of: Callable[[Rows], np.ndarray]
+    drawn: np.ndarray | None = None
+    least: float = 0.0
+
+
+def joint(rows: Rows) -> np.ndarray:
+    covariance = np.diag(DEVIATION[rows] ** 2)
+    normals = sobol_normals(256, 4, np.random.default_rng(0))
+    scores = -MEAN[rows], np.diag(covariance), lambda j: covariance[j]
+    return JointImprovement(*scores, -BEST, normals).gains()
+
+
+def information(rows: Rows) -> np.ndarray:
+    """Of candidates that vary with two representers as much as they deviate."""
+    minimiser = Minimiser.of(
+        np.array([0.0, 0.1]), np.eye(2), whitened_normals(2, 4096, np.random.default_rng(0))
+    )
+    size = DEVIATION[rows][:, None, None]
+    latents = Latents(MEAN[rows][:, None], size**2, size * np.array([[[0.7, -0.7]]]))
+    return information_gain(minimiser, latents, np.ones((1, 1)), np.array([0.01]))[:, 0]
+
+
+def augmented(rows: Rows) -> np.ndarray:
+    inputs = np.random.default_rng(0).random((12, 2))
+    theta = np.log([1.0, 0.4, 0.7, 0.01])
+    process = GaussianProcess.given(Constant() * Matern52(range(2)), theta, inputs, inputs[:, :1])
+    at = np.random.default_rng(1).random((len(MEAN), 2))[rows]
+    return AugmentedImprovement(process, 0.2).score(at, np.zeros(len(rows)))
+
+
+ACQUISITIONS: dict[str, Acquisition] = {
+    "expected improvement": Acquisition(
+        lambda rows: np.exp(log_expected_improvement(MEAN[rows], DEVIATION[rows], BEST)),
+        np.maximum(BEST - DRAWS, 0),
+    ),
+    "improvement of logarithms": Acquisition(
+        lambda rows: np.exp(log_normal_improvement(MEAN[rows], DEVIATION[rows], BEST)),
+        np.maximum(np.exp(BEST) - np.exp(DRAWS), 0),
+    ),
+    "joint improvement": Acquisition(joint, np.maximum(BEST - DRAWS, 0)),
+    "augmented improvement": Acquisition(augmented, least=-np.inf),
+    "information": Acquisition(information, least=-1e-3),
+}
+
+
+@pytest.mark.parametrize("name", ACQUISITIONS)
+def test_each_candidate_has_a_value_of_its_own_whatever_stands_beside_it(name: str) -> None:
+    acquisition, rows = ACQUISITIONS[name], np.arange(len(MEAN))
+    values = acquisition.of(rows)
+    assert values.shape == (len(MEAN),)
+    assert np.isfinite(values).all()
+    assert values.min() >= acquisition.least
+    order = np.random.default_rng(0).permutation(rows)
+    assert acquisition.of(order) == pytest.approx(values[order], rel=1e-9, abs=1e-12)
+    assert acquisition.of(rows[:1]) == pytest.approx(values[:1], rel=1e-9)
+
+
+@pytest.mark.parametrize("name", [name for name, a in ACQUISITIONS.items() if a.drawn is not None])
+def test_a_value_is_the_mean_over_outcomes(name: str) -> None:
+    drawn = ACQUISITIONS[name].drawn
+    assert drawn is not None
+    error = 5 * drawn.std(axis=0).max() / np.sqrt(len(drawn))
+    assert ACQUISITIONS[name].of(np.arange(len(MEAN))) == pytest.approx(
+        drawn.mean(axis=0), abs=error
+    )

@@ -1,0 +1,363 @@
+"""What an evaluation tells of the minimiser, and the points that stand for the space."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.special import ndtr, xlogy
+from scipy.stats import norm
+
+from prefect_tune.optimizers.acquisitions.entropy import (
+    Minimiser,
+    choose_representers,
+    divergence_from_uniform,
+    information_gain,
+    whitened_normals,
+)
+from prefect_tune.optimizers.surrogates.fidelity_kernel import Latents
+
+
+def posterior(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Means and a covariance, with negative entries, of some points."""
+    rng = np.random.default_rng(seed)
+    root = rng.normal(size=(n, n + 2)) / np.sqrt(n)
+    return 0.5 * rng.normal(size=n), root @ root.T
+
+
+def minimiser(mean: np.ndarray, V: np.ndarray, draws: int, seed: int = 0) -> Minimiser:
+    return Minimiser.of(mean, V, whitened_normals(len(mean), draws, np.random.default_rng(seed)))
+
+
+@given(st.integers(1, 60), st.integers(1, 200), st.integers(0, 2**32))
+@settings(max_examples=30, deadline=None)
+def test_whitened_normals_have_exact_moments(n: int, more: int, seed: int) -> None:
+    normals = whitened_normals(n, n + more, np.random.default_rng(seed))
+    assert normals.mean(axis=1) == pytest.approx(np.zeros(n), abs=1e-10)
+    assert normals @ normals.T / (n + more) == pytest.approx(np.eye(n), abs=1e-9)
+
+
+def test_of_two_the_probability_is_that_of_their_difference() -> None:
+    mean = np.array([0.1400832002, -0.9503926815])
+    V = np.array([[0.1273484837, -0.0576397510], [-0.0576397510, 0.4381023173]])
+    worked = np.array([0.0931362481, 0.9068637519])
+    assert ndtr(-1.3216867091) == pytest.approx(worked[0], abs=1e-9)
+    found = minimiser(mean, V, 50_000)
+    deviation = np.sqrt(worked[0] * worked[1] / 50_000)
+    assert found.probabilities == pytest.approx(worked, abs=3 * deviation)
+    assert found.entropy == pytest.approx(0.3097345, abs=3 * deviation * np.log(9.74))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_probabilities_are_those_of_plain_draws(seed: int) -> None:
+    n, draws = 12, 20_000
+    mean, V = posterior(n, seed)
+    plain = np.random.default_rng(99).multivariate_normal(mean, V, 400_000).argmin(axis=1)
+    p = np.bincount(plain, minlength=n) / 400_000
+    error = np.sqrt(p * (1 - p) * (1 / draws + 1 / 400_000)) + 1e-6
+    assert (np.abs(minimiser(mean, V, draws).probabilities - p) < 5 * error).all()
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e6])
+def test_the_unit_of_the_loss_does_not_count(scale: float) -> None:
+    mean, V = posterior(6, 2)
+    one, other = minimiser(mean, V, 512), minimiser(mean * scale, V * scale**2, 512)
+    assert (one.winners == other.winners).all()
+
+
+def test_points_of_which_all_is_known_leave_no_doubt() -> None:
+    found = minimiser(np.array([0.3, 0.1, 0.2]), np.zeros((3, 3)), 100)
+    assert found.probabilities.tolist() == [0, 1, 0]
+    assert found.entropy == 0
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def draws_with_minima(minima: list[list[int]], n: int) -> np.ndarray:
+    """Draws (K, T, P) whose minima over a pool of n points are these."""
+    draws = rng().uniform(size=(len(minima), len(minima[0]), n))
+    k, t = np.indices(np.shape(minima))
+    draws[k, t, minima] = -1.0
+    return draws
+
+
+@given(st.integers(1, 9), st.integers(1, 8), st.integers(1, 60), st.integers(1, 60), st.data())
+@settings(max_examples=60, deadline=None)
+def test_they_are_as_many_as_asked_for_and_all_different(
+    samples: int, draws: int, pool: int, n: int, data: st.DataObject
+) -> None:
+    source = rng(data.draw(st.integers(0, 2**32)))
+    joint, improvement = source.normal(size=(samples, draws, pool)), source.normal(size=pool)
+    chosen = choose_representers(joint, np.tile(improvement, (samples, 1)), n, source)
+    assert len(set(chosen.tolist())) == len(chosen) == min(n, pool)
+    assert ((chosen >= 0) & (chosen < pool)).all()
+
+
+def test_the_minima_of_joint_draws_come_first() -> None:
+    """Where expected improvement sees nothing: it is least there."""
+    minima = [[7, 7, 31, 7, 12], [31, 2, 2, 2, 2]]
+    improvement = np.zeros((2, 40))
+    improvement[:, [7, 31, 12, 2]] = -1e4
+    chosen = choose_representers(draws_with_minima(minima, 40), improvement, 10, rng())
+    assert chosen[:4].tolist() == [7, 31, 12, 2]
+
+
+def test_a_sample_gives_up_to_its_share_of_six_tenths() -> None:
+    minima = [[0, 1, 1, 2, 3, 4, 5], [10, 11, 10, 12, 13, 14, 15]]
+    improvement = np.zeros((2, 40))
+    improvement[:, :20] = -1e4
+    chosen = choose_representers(draws_with_minima(minima, 40), improvement, 10, rng())
+    assert chosen[:6].tolist() == [0, 1, 2, 10, 11, 12]
+    assert (chosen[6:] >= 20).all()
+
+
+@pytest.mark.parametrize("level", [0.0, -5000.0])
+def test_the_rest_is_drawn_by_improvement_without_replacement(level: float) -> None:
+    """Rows 1 to 4 have weights 1, 2, 3, 4 summed over two samples, far below what exp can say."""
+    weights = np.array([[0.5, 1.5, 0.5, 3.0], [0.5, 0.5, 2.5, 1.0]])
+    improvement = np.hstack([np.full((2, 1), 10.0), np.log(weights)]) + level
+    draws = draws_with_minima([[0], [0]], 5)
+    source, repeats = rng(), 4000
+    seconds = [choose_representers(draws, improvement, 3, source)[1:] for _ in range(repeats)]
+    counts = np.bincount(np.concatenate(seconds), minlength=5)[1:] / repeats
+    p = np.arange(1, 5) / 10
+    expected = p * (1 + sum(q / (1 - q) for q in p) - p / (1 - p))
+    assert counts == pytest.approx(expected, abs=5 * np.sqrt(0.25 / repeats))
+
+
+def phi(s: np.ndarray) -> np.ndarray:
+    return np.stack([np.ones_like(s), 1 - s, s**3], axis=1)
+
+
+SIZES = np.linspace(0, 1, 5)
+BASIS = phi(SIZES)
+
+
+def noise_at(s: np.ndarray) -> np.ndarray:
+    variance: np.ndarray = 0.05 + 0.4 * (1 - s) ** 2
+    return variance
+
+
+def belief(
+    n: int, candidates: int, seed: int, draws: int = 512, spread: float = 0.5
+) -> tuple[Minimiser, Latents]:
+    """A joint normal belief of n representers and of the curves of some candidates."""
+    rng, r = np.random.default_rng(seed), BASIS.shape[1]
+    root = rng.normal(size=(n + candidates * r, n + 4)) / np.sqrt(n)
+    K = root @ root.T + 0.02 * np.eye(len(root))
+    minimiser = Minimiser.of(
+        spread * rng.normal(size=n), K[:n, :n], whitened_normals(n, draws, rng)
+    )
+    blocks = [slice(n + c * r, n + (c + 1) * r) for c in range(candidates)]
+    latents = Latents(
+        rng.normal(size=(candidates, r)),
+        np.stack([K[block, block] for block in blocks]),
+        np.stack([K[block, :n] for block in blocks]),
+    )
+    return minimiser, latents
+
+
+def of_difference(alpha: float, rho: float, draws: int) -> tuple[Minimiser, Latents, np.ndarray]:
+    """Two representers and an outcome of variance 1 whose correlation with their difference is rho.
+
+    Returns belief, candidate and noise; alpha is the standardised difference of the means.
+    """
+    normals = whitened_normals(2, draws, np.random.default_rng(0))
+    minimiser = Minimiser.of(np.array([0.0, alpha * np.sqrt(2)]), np.eye(2), normals)
+    cross = np.array([[[rho, -rho]]]) / np.sqrt(2)
+    latents = Latents(np.zeros((1, 1)), np.array([[[rho**2]]]), cross)
+    return minimiser, latents, np.array([1 - rho**2])
+
+
+def closed_form(alpha: float, rho: float) -> float:
+    P = ndtr(alpha)
+    h1, h2 = norm.pdf(alpha) / P, norm.pdf(alpha) / (1 - P)
+    one, two = 1 - rho**2 * h1 * (h1 + alpha), 1 - rho**2 * h2 * (h2 - alpha)
+    return float(-0.5 * (P * np.log(one) + (1 - P) * np.log(two)))
+
+
+def exact(alpha: float, rho: float) -> float:
+    def entropy(p: float) -> float:
+        return float(-xlogy(p, p) - xlogy(1 - p, 1 - p))
+
+    def later(omega: float) -> float:
+        return norm.pdf(omega) * entropy(ndtr((alpha + rho * omega) / np.sqrt(1 - rho**2)))
+
+    return entropy(ndtr(alpha)) - quad(later, -9, 9, points=[-alpha / rho], limit=200)[0]
+
+
+@pytest.mark.parametrize(
+    ("alpha", "rho", "by_quadrature", "by_closed_form"),
+    [
+        (0, 0.3, 0.029505, 0.029501),
+        (0, 0.99, 0.591562, 0.489018),
+        (1, 0.9, 0.246902, 0.233008),
+        (2, 0.9, 0.065147, 0.061520),
+    ],
+)
+def test_of_two_representers_it_is_the_closed_form(
+    alpha: float, rho: float, by_quadrature: float, by_closed_form: float
+) -> None:
+    assert closed_form(alpha, rho) == pytest.approx(by_closed_form, abs=1e-6)
+    assert exact(alpha, rho) == pytest.approx(by_quadrature, abs=1e-6)
+    minimiser, latents, noise = of_difference(alpha, rho, 200_000)
+    gain = information_gain(minimiser, latents, np.ones((1, 1)), noise)[0, 0]
+    assert gain == pytest.approx(by_closed_form, abs=3e-3 * rho**2)
+    assert gain <= by_quadrature + 1e-3
+
+
+def by_loops(
+    minimiser: Minimiser, latents: Latents, basis: np.ndarray, noise: np.ndarray
+) -> np.ndarray:
+    """The same estimate a candidate, a size and a winner at a time."""
+    draws = minimiser.normals.shape[1]
+    gain = np.zeros((len(latents.mean), len(basis)))
+    for c, m in np.ndindex(*gain.shape):
+        f = basis[m]
+        variance = f @ latents.covariance[c] @ f + noise[m]
+        P = np.linalg.solve(minimiser.factor, f @ latents.cross[c])
+        values = P @ minimiser.normals
+        groups = [values[minimiser.winners == i] for i in np.unique(minimiser.winners)]
+        scatters = [((g - g.mean()) ** 2).sum() for g in groups]
+        pooled = sum(scatters) / (draws - len(groups))
+        for group, scatter in zip(groups, scatters, strict=True):
+            within = (scatter + 4 * pooled) / (len(group) + 3) * (draws - 1) / draws
+            left = variance - P @ P + within
+            gain[c, m] -= 0.5 * len(group) / draws * np.log(left / variance)
+    return gain
+
+
+@given(st.integers(1, 20), st.integers(0, 2**32))
+@settings(max_examples=20, deadline=None)
+def test_all_at_once_is_one_by_one(n: int, seed: int) -> None:
+    minimiser, latents = belief(n, 4, seed, 64)
+    found = information_gain(minimiser, latents, BASIS, noise_at(SIZES))
+    assert found == pytest.approx(by_loops(minimiser, latents, BASIS, noise_at(SIZES)), abs=1e-8)
+
+
+def test_a_representer_that_wins_a_single_draw_has_the_pooled_variance() -> None:
+    """Its own would be 0, as if its winning told all of y."""
+    minimiser, latents = belief(2, 30, 4, 200)
+    winners = np.zeros(200, dtype=np.intp)
+    winners[17] = 1
+    rare = replace(minimiser, winners=winners, probabilities=np.array([0.995, 0.005]))
+    gain = information_gain(rare, latents, BASIS, np.full(5, 1e-3))
+    assert np.isfinite(gain).all()
+    # One draw in 200 shifts the mean of the others, and tells no more than that.
+    assert np.abs(gain).max() < 0.05
+    assert np.abs(gain).mean() < 0.005
+
+
+@given(st.integers(1, 30), st.integers(0, 2**32), st.floats(1e-3, 10), st.floats(1.5, 100))
+@settings(max_examples=40, deadline=None)
+def test_it_is_bounded_and_falls_with_noise(n: int, seed: int, noise: float, factor: float) -> None:
+    minimiser, latents = belief(n, 6, seed)
+    some = np.full(len(BASIS), noise)
+    gain = information_gain(minimiser, latents, BASIS, some)
+    assert (gain > -0.02).all()
+    assert (gain <= minimiser.entropy + 0.02).all()
+    variance = np.einsum("ma,cab,mb->cm", BASIS, latents.covariance, BASIS) + noise
+    assert (gain <= np.log(variance / noise) / 2 + 1e-9).all()
+    noisier = information_gain(minimiser, latents, BASIS, factor * some)
+    assert (noisier <= gain + 1e-3).all()
+
+
+def test_noise_of_its_own_at_each_size_counts_there() -> None:
+    minimiser, latents = belief(10, 6, 5)
+    noise = np.full(5, 0.1)
+    alike = information_gain(minimiser, latents, BASIS, noise)
+    noise[1] = 1e4
+    loud = information_gain(minimiser, latents, BASIS, noise)
+    assert loud[:, [0, 2, 3, 4]] == pytest.approx(alike[:, [0, 2, 3, 4]])
+    assert np.abs(loud[:, 1]).max() < 1e-3 < alike[:, 1].min()
+
+
+@given(st.integers(1, 30), st.integers(0, 2**32))
+@settings(max_examples=15, deadline=None)
+def test_what_varies_with_no_representer_tells_nothing(n: int, seed: int) -> None:
+    minimiser, latents = belief(n, 4, seed)
+    apart = replace(latents, cross=np.zeros_like(latents.cross))
+    gain = information_gain(minimiser, apart, BASIS, noise_at(SIZES))
+    assert gain == pytest.approx(np.zeros((4, 5)), abs=1e-12)
+
+
+def test_a_single_representer_leaves_nothing_to_learn() -> None:
+    minimiser, latents = belief(1, 6, 8)
+    gain = information_gain(minimiser, latents, BASIS, noise_at(SIZES))
+    assert gain == pytest.approx(np.zeros((6, 5)), abs=1e-12)
+
+
+def evaluated_themselves(V: np.ndarray, mean: np.ndarray, noise: float) -> np.ndarray:
+    """Gains of candidates that are the representers, on the full data."""
+    minimiser = Minimiser.of(mean, V, whitened_normals(len(V), 512, np.random.default_rng(0)))
+    latents = Latents(mean[:, None], np.diag(V)[:, None, None], V[:, None])
+    return information_gain(minimiser, latents, np.ones((1, 1)), np.array([noise]))[:, 0]
+
+
+def test_a_point_that_is_there_twice_does_no_harm() -> None:
+    root = np.random.default_rng(0).normal(size=(4, 4))
+    V = (root @ root.T)[np.ix_([0, 1, 2, 3, 1, 1], [0, 1, 2, 3, 1, 1])]
+    gain = evaluated_themselves(V, np.zeros(6), 0.01)
+    assert np.isfinite(gain).all()
+    assert gain[[4, 5]] == pytest.approx(gain[[1, 1]], abs=1e-4)
+    assert gain.max() < np.log(6)
+
+
+@pytest.mark.parametrize("variance", [0.0, 1e-20])
+def test_where_all_is_known_and_equal_nothing_is_learned(variance: float) -> None:
+    gain = evaluated_themselves(np.full((5, 5), variance), np.full(5, 0.4), 0.01)
+    assert gain == pytest.approx(np.zeros(5), abs=1e-9)
+
+
+def test_covariances_that_do_not_fit_leave_the_noise_at_least() -> None:
+    """As if the representers told more of an outcome than varies in it, without its noise."""
+    minimiser, latents, noise = of_difference(0.0, 0.99, 512)
+    latents = replace(latents, cross=2 * latents.cross)
+    gain = information_gain(minimiser, latents, np.ones((1, 1)), noise)[0, 0]
+    assert np.isfinite(gain)
+    assert gain <= -np.log(noise[0]) / 2
+
+
+def test_the_divergence_is_that_from_uniform_after_the_evaluation() -> None:
+    minimiser, latents, noise = of_difference(0.5, 0.7, 100_000)
+    gain = information_gain(minimiser, latents, np.ones((1, 1)), noise)
+    p = minimiser.probabilities
+    now = float((p * np.log(2 * p)).sum())
+    assert divergence_from_uniform(minimiser, gain) == pytest.approx(now + gain)
+    assert divergence_from_uniform(minimiser, gain)[0, 0] > 0.168
+
+
+FOUND, LATENTS = belief(4, 3, 0)
+DRAWS, IMPROVEMENT = np.zeros((2, 3, 4)), np.zeros((2, 4))
+NOISE = noise_at(SIZES)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: whitened_normals(5, 5, rng()), "5 draws"),
+        (lambda: replace(FOUND, normals=np.eye(4), winners=FOUND.winners[:4]), "4 draws"),
+        (lambda: Minimiser.of(np.zeros(2), np.eye(2), whitened_normals(3, 10, rng())), "not for 2"),
+        (lambda: replace(FOUND, winners=FOUND.winners[:9]), "winners"),
+        (lambda: choose_representers(DRAWS, IMPROVEMENT[:, :3], 2, rng()), "improvements"),
+        (lambda: choose_representers(DRAWS, IMPROVEMENT, 0, rng()), "0 representers"),
+        (lambda: choose_representers(DRAWS, IMPROVEMENT * np.nan, 2, rng()), "NaN"),
+        (
+            lambda: information_gain(
+                FOUND, replace(LATENTS, cross=LATENTS.cross[:, :, :3]), BASIS, NOISE
+            ),
+            "3 representers",
+        ),
+        (lambda: information_gain(FOUND, LATENTS, BASIS[:, :2], NOISE), "basis"),
+        (lambda: information_gain(FOUND, LATENTS, BASIS, 0 * NOISE), "noise"),
+        (lambda: replace(LATENTS, covariance=LATENTS.covariance[:, :2, :2]), "covariance"),
+    ],
+)
+def test_bad_input_is_refused_by_what_does_not_fit(call: Callable[[], object], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        call()

@@ -1,0 +1,204 @@
+"""BOHB: the rung that is learned from, and the densities of good and bad configurations."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from flash_worlds import counted_space
+from scipy.stats import truncnorm
+from worlds import mixed_space, told
+
+from prefect_tune.optimizers import (
+    Bohb,
+    Budget,
+    Choice,
+    Configuration,
+    Constraint,
+    Objective,
+    Query,
+    Trial,
+)
+from prefect_tune.optimizers.methods.bohb import KernelDensity
+from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace
+from prefect_tune.optimizers.space.sampling import sample_configuration
+
+OBJECTIVE = Objective(epochs=9, iterative=frozenset({"a0"}))
+
+
+def make(**options: Any) -> Bohb:
+    """Of one algorithm with two numbers: a rung has a model from 5 results on."""
+    return Bohb(counted_space((1,), 2), 0, OBJECTIVE, **options)
+
+
+def seen(optimizer: Bohb, losses: list[float | None], *, epochs: int | None, seed: int = 0) -> None:
+    """Enter runs of random configurations as if they had been asked for and told."""
+    rng = np.random.default_rng(seed)
+    for loss in losses:
+        number = len(optimizer.history)
+        query = Query(sample_configuration(optimizer.space, rng), epochs=epochs)
+        optimizer.restore(number, query, None)
+        optimizer.tell(told(number, query, loss))
+
+
+def numbers(trials: list[Trial]) -> list[int]:
+    return [t.number for t in trials]
+
+
+def test_the_model_sees_the_highest_rung_with_enough_results() -> None:
+    optimizer = make()
+    seen(optimizer, [float(i) for i in range(8)], epochs=1)
+    seen(optimizer, [float(i) for i in range(4)], epochs=3, seed=1)
+    assert optimizer.modelled is not None
+    assert numbers(optimizer.modelled[0]) == [0, 1, 2]
+    seen(optimizer, [0.5], epochs=3, seed=2)
+    assert numbers(optimizer.modelled[0]) == [8, 12, 9]
+    assert numbers(optimizer.modelled[1]) == [10, 11]
+
+
+def test_there_is_no_model_before_any_rung_has_enough() -> None:
+    optimizer = make()
+    for epochs in (1, 3, None):
+        seen(optimizer, [1.0] * 4, epochs=epochs, seed=epochs or 9)
+    assert optimizer.modelled is None
+
+
+def test_failed_runs_are_bad_and_do_not_count() -> None:
+    optimizer = make()
+    seen(optimizer, [None, None, 1.0, 2.0, 3.0, 4.0], epochs=1)
+    assert optimizer.modelled is None
+    seen(optimizer, [5.0], epochs=1, seed=1)
+    assert optimizer.modelled is not None
+    good, bad = optimizer.modelled
+    assert numbers(good) == [2, 3, 4]
+    assert numbers(bad) == [5, 6, 0, 1]
+
+
+def test_a_share_is_good_when_there_are_many() -> None:
+    optimizer = make()
+    seen(optimizer, [float(i) for i in range(40)], epochs=1)
+    assert optimizer.modelled is not None
+    assert numbers(optimizer.modelled[0]) == list(range(6))
+
+
+def first_numbers(values: list[float], losses: list[float], random_share: float) -> np.ndarray:
+    """First numbers of 30 new configurations after results of these first numbers."""
+    optimizer = make(random_share=random_share)
+    rng = np.random.default_rng(3)
+    for number, (value, loss) in enumerate(zip(values, losses, strict=True)):
+        choice = Choice.of("a0", {"h0": value, "h1": float(rng.random())})
+        query = Query(Configuration((("step0", choice),)), epochs=1)
+        optimizer.restore(number, query, None)
+        optimizer.tell(told(number, query, loss))
+    queries = [optimizer.ask(Budget()) for _ in range(60)]
+    new = [q.configuration for q in queries if q.configuration not in _seen(optimizer, len(values))]
+    return np.array([dict(c["step0"].values)["h0"] for c in new[:30]], dtype=float)
+
+
+def _seen(optimizer: Bohb, n: int) -> set[Configuration]:
+    return {optimizer.history[number].query.configuration for number in range(n)}
+
+
+def test_new_configurations_resemble_the_good_ones_but_for_a_random_share() -> None:
+    values = list(np.random.default_rng(0).random(40))
+    losses = [10 * (1 - value) for value in values]
+    modelled, mixed, random = (first_numbers(values, losses, s) for s in (0.0, 1 / 3, 1.0))
+    assert np.mean(modelled < 0.6) <= 0.1
+    assert 0.1 < np.mean(mixed < 0.6) < 0.5
+    assert np.mean(random < 0.6) > 0.4
+
+
+def test_of_two_places_that_are_as_good_the_one_with_fewer_bad_ones_is_taken() -> None:
+    near = list(np.linspace(0.18, 0.22, 20))
+    values = [*near[:3], 0.78, 0.8, 0.82, *near[3:], *np.linspace(0.02, 0.18, 17)]
+    taken = first_numbers(values, [1.0] * 6 + [5.0] * 34, 0.0)
+    assert np.mean(taken > 0.6) > 0.8
+
+
+def test_what_violates_a_constraint_is_bad() -> None:
+    bounded = replace(OBJECTIVE, constraints=(Constraint("latency_us", 50.0),))
+    optimizer = Bohb(counted_space((1,), 2), 0, bounded)
+    seen(optimizer, [1.0, 2.0, 3.0, 4.0, 5.0], epochs=1)
+    for number, latency in enumerate((90.0, 40.0, 80.0, 40.0, 40.0)):
+        optimizer.measure(number, {"latency_us": latency})
+    assert optimizer.modelled is not None
+    assert numbers(optimizer.modelled[0]) == [1, 3, 4]
+
+
+def one_number(*units: float) -> tuple[CandidateSpace, Candidates]:
+    space = CandidateSpace(counted_space((1,)))
+    return space, at(*units)
+
+
+def at(*units: float) -> Candidates:
+    return Candidates(np.zeros((len(units), 1), dtype=np.intp), np.array(units)[:, None])
+
+
+def test_one_number_has_truncated_normal_kernels_and_the_prior() -> None:
+    space, points = one_number(0.1, 0.3, 0.8)
+    density = KernelDensity.fit(space, points, 1)
+    width = 3 ** (-1 / 5) * np.std([0.1, 0.3, 0.8])
+    x = np.array([0.0, 0.2, 0.9])
+    kernels = [truncnorm(-c / width, (1 - c) / width, c, width).pdf(x) for c in (0.1, 0.3, 0.8)]
+    expected = (np.sum(kernels, axis=0) + 1) / 4
+    assert np.exp(density.log_density(at(*x))) == pytest.approx(expected)
+
+
+def test_an_algorithm_that_none_has_keeps_the_share_of_one_more() -> None:
+    space = CandidateSpace(counted_space((2,), 0))
+    points = Candidates(np.zeros((3, 1), dtype=np.intp), np.empty((3, 0)))
+    density = KernelDensity.fit(space, points, 1)
+    leaving = 3 ** (-1 / 5) * (1 - (3 / 4) ** 2 - (1 / 4) ** 2)
+    other = Candidates(np.ones((1, 1), dtype=np.intp), np.empty((1, 0)))
+    assert np.exp(density.log_density(other)) == pytest.approx((3 * leaving + 1) / 4)
+
+
+def test_what_a_configuration_does_not_have_does_not_count() -> None:
+    space = CandidateSpace(mixed_space())
+    rng = np.random.default_rng(1)
+    points = space.encode(sample_configuration(mixed_space(), rng) for _ in range(12))
+    density = KernelDensity.fit(space, points, 4)
+    drawn = space.sample(50, rng)
+    other = np.where(space.columns.active(drawn), drawn.units, rng.random(drawn.units.shape))
+    moved = Candidates(drawn.algorithms, other)
+    assert density.log_density(moved) == pytest.approx(density.log_density(drawn))
+
+
+def test_draws_can_run_stay_near_and_leave_for_what_no_good_one_has() -> None:
+    space = CandidateSpace(counted_space((4,)))
+    points = Candidates(np.zeros((20, 1), dtype=np.intp), np.full((20, 4), 0.3))
+    density = KernelDensity.fit(space, points, 2)
+    drawn = density.sample(500, 3.0, np.random.default_rng(0))
+    counts = np.bincount(drawn.algorithms[:, 0], minlength=4) / len(drawn)
+    assert 0.6 < counts[0] < 0.98
+    assert counts[1:].min() > 0.005
+    stayed = drawn.units[drawn.algorithms[:, 0] == 0, 0]
+    assert np.median(np.abs(stayed - 0.3)) < 0.01
+    mixed = CandidateSpace(mixed_space())
+    some = mixed.encode(
+        sample_configuration(mixed_space(), np.random.default_rng(i)) for i in range(6)
+    )
+    near = KernelDensity.fit(mixed, some, 4).sample(300, 3.0, np.random.default_rng(0))
+    assert len(near) > 150
+    assert mixed.can_run(near.algorithms).all()
+
+
+def test_widening_draws_further_away() -> None:
+    space, points = one_number(0.45, 0.5, 0.55)
+    density = KernelDensity.fit(space, points, 1)
+    near, far = (
+        np.std(density.sample(2_000, widening, np.random.default_rng(0)).units)
+        for widening in (1.0, 3.0)
+    )
+    assert far > 1.1 * near
+
+
+def test_widening_leaves_more_often_for_other_algorithms() -> None:
+    space = CandidateSpace(counted_space((4,)))
+    points = Candidates(np.zeros((20, 1), dtype=np.intp), np.full((20, 4), 0.3))
+    density = KernelDensity.fit(space, points, 2)
+    near, far = (
+        np.mean(density.sample(4_000, widening, np.random.default_rng(0)).algorithms != 0)
+        for widening in (1.0, 5.0)
+    )
+    assert far > 2 * near

@@ -1,0 +1,69 @@
+"""Every method keeps the contract of all methods."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from contracts.methods import ALL, METHODS_OF_PATHS, METHODS_OF_PROCESSES
+from contracts.optimizer import Case, OptimizerContract, each, margins_over_random, run
+from worlds import mixed_space
+
+from prefect_tune.optimizers import METHODS, Budget
+
+TESTS = Path(__file__).parents[2]
+
+
+@each(METHODS_OF_PATHS)
+class TestMethods(OptimizerContract):
+    pass
+
+
+def planted(cases: Mapping[str, Case]) -> pytest.MarkDecorator:
+    return each({name: case for name, case in cases.items() if case.planted})
+
+
+@pytest.mark.slow
+@planted({**METHODS_OF_PATHS, **METHODS_OF_PROCESSES})
+def test_it_is_better_than_random_on_planted_worlds(case: Case) -> None:
+    margins = margins_over_random(case)
+    assert case.planted is not None
+    assert margins.mean() >= case.planted.margin
+    assert (margins > 0).mean() >= case.planted.share
+
+
+def test_every_method_keeps_it() -> None:
+    assert {**METHODS_OF_PATHS, **METHODS_OF_PROCESSES}.keys() == METHODS.keys()
+
+
+def asked_by_all() -> dict[str, object]:
+    """What each method and variant asks for first."""
+    return {
+        name: [event.to_json() for event in run(case.make(mixed_space()), 10)]
+        for name, case in ALL.items()
+    }
+
+
+@pytest.mark.slow
+def test_another_process_with_another_hash_seed_asks_the_same() -> None:
+    program = (
+        f"import json, sys; sys.path[:0] = {[str(TESTS), str(Path(__file__).parent)]!r}\n"
+        "from test_contract import asked_by_all; print(json.dumps(asked_by_all()))"
+    )
+    there = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PYTHONHASHSEED": "77", "PATH": "", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(there.stdout) == json.loads(json.dumps(asked_by_all()))
+
+
+def test_random_search_asks_for_nothing_twice_while_there_is_something_new() -> None:
+    optimizer = METHODS_OF_PATHS["random"].make(mixed_space())
+    asked = [optimizer.ask(Budget()).configuration for _ in range(300)]
+    assert len(set(asked)) == 300
+    assert {c.path for c in asked} == set(mixed_space().paths())

@@ -1,0 +1,462 @@
+"""A method whose configurations race: what it asks for, what the method inside is told."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import pairwise
+from typing import ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from worlds import finite_space, mixed_space
+
+from prefect_tune.optimizers import (
+    METHODS,
+    Budget,
+    Constraint,
+    Evaluation,
+    Failure,
+    FailureKind,
+    History,
+    Method,
+    NotYet,
+    Objective,
+    Query,
+    Racing,
+    RandomSearch,
+    SpaceExhausted,
+    StepCost,
+    Trial,
+    make_optimizer,
+)
+from prefect_tune.optimizers.racing.rules import (
+    LARGE,
+    Stretch,
+    as_on_all_rows,
+    estimated,
+    failed_later,
+    is_behind,
+    is_behind_on_part,
+    margin,
+    stretches_of,
+)
+from prefect_tune.optimizers.space.configuration import default_configuration
+
+FOLDS = Objective(chance=50.0, n_folds=3)
+LIMITED = replace(FOLDS, constraints=(Constraint("size", 5.0),))
+
+
+def raced(
+    method: str = "random", objective: Objective = FOLDS, space=None, seed: int = 0
+) -> Racing:
+    return Racing(make_optimizer(method, space or mixed_space(), seed, objective))
+
+
+def evaluation(*losses: float, seconds: float = 1.0, **constraints: float) -> Evaluation:
+    mean = sum(losses) / len(losses)
+    return Evaluation(mean, losses, seconds, seconds, constraints=constraints)
+
+
+def begin(optimizer: Racing, *losses: float, **about: float) -> Trial:
+    """Ask for a first fold, and tell it."""
+    query = optimizer.ask(Budget())
+    assert query.folds == 1
+    return tell(optimizer, losses[0], **about)
+
+
+def whole(optimizer: Racing, *losses: float, **about: float) -> Trial:
+    """Ask for the first configuration, or for the rest of what keeps up, and tell it."""
+    assert optimizer.ask(Budget()).is_full
+    return tell(optimizer, *losses, **about)
+
+
+def tell(optimizer: Racing, *losses: float, **about: float) -> Trial:
+    """Tell the outcome of the last ask."""
+    last = optimizer.history[len(optimizer.history) - 1]
+    ended = last.started().ended(evaluation(*losses, **about))
+    optimizer.tell(ended)
+    return ended
+
+
+def with_incumbent(method: str = "random", objective: Objective = FOLDS, **about: float) -> Racing:
+    """One whose first configuration has losses 16, 20 and 24."""
+    optimizer = raced(method, objective)
+    whole(optimizer, 16.0, 20.0, 24.0, **about)
+    return optimizer
+
+
+def test_the_first_configuration_runs_whole() -> None:
+    """There is nothing that it could be behind of."""
+    optimizer = raced()
+    assert optimizer.ask(Budget()).is_full
+    assert optimizer.ask(Budget()).folds == 1
+    assert optimizer.ask(Budget()).folds == 1
+
+
+def test_a_configuration_runs_one_fold_and_goes_on_before_another_is_begun() -> None:
+    optimizer = with_incumbent()
+    first = optimizer.ask(Budget())
+    tell(optimizer, 16.0)
+    assert optimizer.ask(Budget()) == replace(first, folds=None)
+    assert optimizer.ask(Budget()).configuration != first.configuration
+
+
+def test_the_method_asks_for_what_it_would_ask_for_without_a_race() -> None:
+    optimizer, alone = raced(), make_optimizer("random", mixed_space(), 0, FOLDS)
+    begun = []
+    for n in range(11):
+        query = optimizer.ask(Budget())
+        tell(optimizer, *([30.0 - n] * (3 if query.is_full else 1)))
+        if not query.is_full or n == 0:
+            begun.append(query.configuration)
+    assert len(begun) == 6
+    assert begun == [alone.ask(Budget()).configuration for _ in begun]
+
+
+def test_who_is_clearly_behind_stays_stopped_and_is_told_by_the_paired_estimate() -> None:
+    optimizer = with_incumbent()
+    begin(optimizer, 40.0, seconds=1.5)
+    told = optimizer.inner.history[1]
+    assert told.loss == pytest.approx(20.0 + (40.0 - 16.0))
+    assert told.cost_seconds == 1.5
+    assert [t.number for t in optimizer.history.stopped] == [1]
+    assert optimizer.ask(Budget()).folds == 1
+
+
+def test_of_who_keeps_up_the_method_is_told_once_with_the_cost_of_both_stretches() -> None:
+    optimizer = with_incumbent()
+    begin(optimizer, 17.0, seconds=2.0)
+    assert [t.number for t in optimizer.inner.history.pending] == [1]
+    whole(optimizer, 17.0, 18.0, 19.0, seconds=3.0)
+    told = optimizer.inner.history[1]
+    assert (told.loss, told.cost_seconds) == (18.0, 5.0)
+    assert len(optimizer.inner.history) == 2
+    assert optimizer.incumbent is not None
+    assert optimizer.incumbent.number == 2
+
+
+def test_who_began_before_there_was_an_incumbent_goes_on_however_bad_it_is() -> None:
+    optimizer = raced()
+    optimizer.ask(Budget())  # the first one, still under way
+    begin(optimizer, 100.0)
+    assert optimizer.ask(Budget()).is_full
+
+
+def test_the_incumbents_own_configuration_is_never_stopped_by_itself() -> None:
+    class Same(RandomSearch):
+        def _propose(self, budget, rng) -> Query:
+            return Query(
+                next(iter(self.history.asked), super()._propose(budget, rng).configuration)
+            )
+
+    optimizer = Racing(Same(mixed_space(), 0, FOLDS))
+    whole(optimizer, 24.0, 20.0, 16.0)
+    begin(optimizer, 24.0)
+    assert optimizer.ask(Budget()).is_full
+
+
+def test_who_waits_is_stopped_when_a_better_incumbent_comes_first() -> None:
+    optimizer = raced()
+    for _ in range(2):
+        optimizer.ask(Budget())
+    for number, losses in ((1, [90.0]), (0, [16.0, 20.0, 24.0])):
+        trial = optimizer.history[number]
+        optimizer.tell(trial.started().ended(evaluation(*losses)))
+    assert optimizer.inner.history[1].loss == pytest.approx(94.0)
+    assert optimizer.ask(Budget()).folds == 1
+
+
+def test_a_failed_first_fold_fails_the_configuration_and_can_be_retried() -> None:
+    optimizer = with_incumbent()
+    optimizer.ask(Budget())
+    failed = (
+        optimizer.history[1].started().failed(Failure(FailureKind.ERROR, "no", cost_seconds=0.5))
+    )
+    optimizer.tell(failed)
+    assert optimizer.inner.history[1].failure == failed.failure
+    assert optimizer.decisions["race"] == {"begun": 2, "stopped": 0}
+    optimizer.retry(1)
+    assert [t.number for t in optimizer.inner.history.pending] == [1]
+    optimizer.tell(failed.started().ended(evaluation(90.0)))
+    assert optimizer.inner.history[1].loss == pytest.approx(94.0)
+
+
+def test_a_failed_second_stretch_costs_both_and_can_be_retried() -> None:
+    optimizer = with_incumbent()
+    begin(optimizer, 16.0, seconds=2.0)
+    optimizer.ask(Budget())
+    failed = (
+        optimizer.history[2]
+        .started()
+        .failed(Failure(FailureKind.TIMEOUT, "10 s", cost_seconds=10.0))
+    )
+    optimizer.tell(failed)
+    assert optimizer.inner.history[1].cost_seconds == 12.0
+    optimizer.retry(2)
+    assert optimizer.ask(Budget()).folds == 1  # it is under way again and not asked for again
+    optimizer.tell(failed.started().ended(evaluation(16.0, 20.0, 24.0, seconds=3.0)))
+    assert optimizer.inner.history[1].cost_seconds == 5.0
+
+
+def test_when_no_more_may_be_begun_those_begun_whole() -> None:
+    optimizer = with_incumbent()
+    assert optimizer.can_go_on
+    optimizer.ask(Budget(trials_left=1))
+    with pytest.raises(NotYet):
+        optimizer.ask(Budget(trials_left=0))
+    tell(optimizer, 16.0)
+    assert optimizer.ask(Budget(trials_left=0)).is_full
+    tell(optimizer, 16.0, 20.0, 24.0)
+    with pytest.raises(SpaceExhausted):
+        optimizer.ask(Budget(trials_left=0))
+
+
+def test_an_exhausted_space_is_so_when_none_may_keep_up_any_more() -> None:
+    optimizer = raced(space=finite_space())
+    for _ in range(5):
+        optimizer.ask(Budget())
+    with pytest.raises(NotYet):
+        optimizer.ask(Budget())
+    for number in range(5):
+        trial = optimizer.history[number]
+        losses = (16.0,) if trial.query.folds else (16.0, 20.0, 24.0)
+        optimizer.tell(trial.started().ended(evaluation(*losses)))
+    for _ in range(4):
+        whole(optimizer, 16.0, 20.0, 24.0)
+    with pytest.raises(SpaceExhausted, match="finite"):
+        optimizer.ask(Budget())
+
+
+def test_only_what_meets_the_constraints_stops_others() -> None:
+    optimizer = with_incumbent(objective=LIMITED, size=9.0)
+    begin(optimizer, 90.0, size=1.0)
+    assert optimizer.ask(Budget()).is_full
+
+
+def test_the_constraints_of_a_first_fold_are_told_with_its_estimate() -> None:
+    optimizer = with_incumbent(objective=LIMITED, size=1.0)
+    begin(optimizer, 90.0, size=7.0)
+    told = optimizer.inner.history[1]
+    assert told.evaluation is not None
+    assert told.evaluation.constraints == {"size": 7.0}
+
+
+class Choosing(RandomSearch):
+    """Chooses its configuration of a number, and weighs those that it is told to."""
+
+    chosen = 0
+    shares: ClassVar[dict[int, float]] = {}
+
+    @property
+    def incumbent(self) -> Trial | None:
+        return self.history.get(self.chosen)
+
+    @property
+    def weights(self) -> Mapping[int, float]:
+        return self.shares or super().weights
+
+
+def test_the_choice_of_the_method_is_the_trial_of_all_folds_of_its_configuration() -> None:
+    inner = Choosing(mixed_space(), 0, FOLDS)
+    optimizer = Racing(inner)
+    whole(optimizer, 16.0, 20.0, 24.0)
+    begin(optimizer, 14.0)
+    whole(optimizer, 14.0, 18.0, 22.0)
+    begin(optimizer, 90.0)
+    assert optimizer.incumbent == optimizer.history[0]  # and not the best, which is 2
+    assert optimizer.weights == {0: 1.0}
+    inner.shares = {0: 0.5, 1: 0.25, 2: 0.25}  # type: ignore[misc]
+    assert dict(optimizer.weights) == pytest.approx({0: 2 / 3, 2: 1 / 3})
+    inner.chosen, inner.shares = 2, {2: 1.0}  # type: ignore[misc]  # it was stopped
+    assert optimizer.incumbent == optimizer.history[2]
+    assert optimizer.weights == {2: 1.0}
+
+
+def test_quantities_that_are_measured_later_reach_the_method_once_for_a_configuration() -> None:
+    optimizer = with_incumbent(objective=LIMITED)  # nothing was measured: there is no incumbent
+    begin(optimizer, 17.0)
+    whole(optimizer, 17.0, 21.0, 25.0)
+    begin(optimizer, 90.0)
+    optimizer.measure(1, {"size": 3.0})
+    assert not optimizer.inner.history[1].evaluation.constraints  # type: ignore[union-attr]
+    optimizer.measure(2, {"size": 2.0})
+    assert optimizer.inner.history[1].evaluation.constraints == {"size": 2.0}  # type: ignore[union-attr]
+    assert optimizer.inner.history[2].loss == pytest.approx(94.0)  # now there is one
+    optimizer.measure(3, {"size": 1.0})
+    assert optimizer.inner.history[2].evaluation.constraints == {"size": 1.0}  # type: ignore[union-attr]
+
+
+def test_how_many_were_stopped_is_among_the_decisions() -> None:
+    optimizer = with_incumbent("flash")
+    begin(optimizer, 90.0)
+    optimizer.ask(Budget())
+    assert optimizer.decisions["race"] == {"begun": 3, "stopped": 1}
+    assert optimizer.decisions["phase"] == 1
+    assert (optimizer.name, optimizer.method) == ("flash", METHODS["flash"])
+
+
+def test_a_method_with_fidelities_of_its_own_cannot_be_raced() -> None:
+    class Parts(RandomSearch):
+        method = Method(
+            name="parts",
+            purpose="parts of the rows",
+            implementation=f"{__name__}:Parts",
+            fidelities=frozenset({"subset"}),
+        )
+
+    with pytest.raises(ValueError, match="'parts'"):
+        Racing(Parts(mixed_space(), 0, FOLDS))
+
+
+def test_one_fold_is_no_race() -> None:
+    with pytest.raises(ValueError, match="1 fold"):
+        raced(objective=Objective(n_folds=1))
+
+
+INCUMBENT = Evaluation(20.0, (16.0, 20.0, 24.0))
+ANY = Query(default_configuration(finite_space(), ("one",)))
+
+
+def history_of(*losses: tuple[float, ...]) -> History:
+    """The incumbent, and others that ran all folds."""
+    history = History()
+    evaluations = [INCUMBENT, *(Evaluation(sum(x) / len(x), x) for x in losses)]
+    for number, evaluation in enumerate(evaluations):
+        history.record(Trial(number, ANY).completed(evaluation))
+    return history
+
+
+THREE = history_of((16.0, 21.0, 26.0), (19.0, 23.0, 27.0), (20.0, 22.0, 24.0))
+"""Differences 0 1 2, 3 3 3 and 4 2 0: variances 1, 0 and 4."""
+
+
+def first(loss: float) -> Evaluation:
+    return Evaluation(loss, (loss,))
+
+
+def test_the_margin_is_the_standard_deviation_of_a_difference_seen_on_one_fold() -> None:
+    spread = ((1 + 0 + 4) / 3) ** 0.5
+    assert margin(INCUMBENT, THREE) == pytest.approx(spread * (2 / 3) ** 0.5)
+
+
+def test_behind_is_who_is_worse_on_the_same_fold_by_more_than_the_margin() -> None:
+    assert margin(INCUMBENT, THREE) == pytest.approx(1.054, abs=1e-3)
+    assert not is_behind(first(17.0), INCUMBENT, THREE)
+    assert is_behind(first(17.1), INCUMBENT, THREE)  # though the incumbent's mean is 20
+
+
+def test_whose_differences_do_not_spread_need_no_margin() -> None:
+    history = history_of((17.0, 21.0, 25.0), (18.0, 22.0, 26.0), (19.0, 23.0, 27.0))
+    assert not is_behind(first(16.0), INCUMBENT, history)
+    assert is_behind(first(16.1), INCUMBENT, history)
+
+
+def test_before_three_others_are_known_the_incumbents_worst_fold_counts() -> None:
+    history = history_of((16.0, 21.0, 26.0), (19.0, 23.0, 27.0))
+    assert margin(INCUMBENT, history) is None
+    assert not is_behind(first(24.0), INCUMBENT, history)
+    assert is_behind(first(24.1), INCUMBENT, history)
+
+
+def test_on_a_part_the_margin_is_how_far_looks_were_off_by_what_more_rows_change_too() -> None:
+    """Three that looked 1 worse and were 3, 3 and 3: they do not spread, and were 2 off."""
+    known = [(1.0, 3.0)] * 3
+    assert not is_behind_on_part(2.0, INCUMBENT, known)
+    assert is_behind_on_part(2.1, INCUMBENT, known)
+
+
+def test_on_a_part_the_spread_of_the_incumbents_folds_counts_before_three_others_are_known() -> (
+    None
+):
+    known = [(1.0, 3.0)] * 2
+    assert not is_behind_on_part(8.0, INCUMBENT, known)
+    assert is_behind_on_part(8.1, INCUMBENT, known)
+
+
+def test_of_a_hold_out_part_nothing_is_behind_before_three_others_are_known() -> None:
+    alone = Evaluation(20.0, (20.0,))
+    assert not is_behind_on_part(80.0, alone, [(1.0, 1.0)] * 2)
+    assert is_behind_on_part(80.0, alone, [(1.0, 1.0)] * 3)
+
+
+SLOW_INCUMBENT = Evaluation(20.0, (16.0, 20.0, 24.0), 3.0, 3.0)
+
+
+def step(name: str, fold: int, seconds: float, *, hit: bool = False) -> StepCost:
+    return StepCost(name, fold, seconds, 0.01 * hit, hit, f"{name} {fold}")
+
+
+def test_the_estimate_is_the_incumbents_mean_plus_the_difference_seen_on_the_first_fold() -> None:
+    first = Evaluation(27.0, (27.0,), 1.5, 1.5, constraints={"latency_us": 7.0})
+    told = estimated(first, SLOW_INCUMBENT, Objective())
+    assert told.loss == pytest.approx(20.0 + (27.0 - 16.0))  # and not the 27 that were seen
+    assert told.fold_losses == (27.0, 31.0, 35.0)
+    assert told.cost_seconds == 1.5
+    assert told.constraints == {"latency_us": 7.0}
+
+
+def test_steps_on_a_part_of_the_rows_are_scaled_to_all_and_what_was_spent_stays() -> None:
+    look = Evaluation(30.0, (30.0,), 2.0, 2.0, steps=(step("pca", 0, 0.5), step("svm", 0, 1.25)))
+    told = as_on_all_rows(look, 1 / 4)
+    assert [cost.seconds for cost in told.steps] == [2.0, 5.0]
+    assert told.cost_seconds == 2.0
+    assert as_on_all_rows(look, 1.0) == look
+
+
+def test_an_estimate_stays_within_the_bounds_of_the_metric() -> None:
+    told = estimated(Evaluation(95.0, (95.0,)), SLOW_INCUMBENT, Objective(upper=100.0))
+    assert told.fold_losses == (95.0, 99.0, 100.0)
+    assert told.loss == pytest.approx(98.0)
+
+
+def test_a_failure_after_the_first_fold_costs_that_fold_too() -> None:
+    first = Evaluation(18.0, (18.0,), 2.0, 2.0, steps=(step("pca", 0, 0.5),))
+    failure = Failure(
+        FailureKind.TIMEOUT, "10 s", cost_seconds=10.0, steps=(step("pca", 0, 0.5, hit=True),)
+    )
+    told = failed_later(first, failure)
+    assert (told.kind, told.cost_seconds) == ("timeout", 12.0)
+    assert told.steps == first.steps
+
+
+SPACE = mixed_space()
+FOLD, WHOLE = Stretch(folds=1), Stretch()
+
+
+@pytest.mark.parametrize("n_rows", [None, 100, LARGE])
+def test_on_few_rows_one_fold_comes_before_all_of_them(n_rows) -> None:
+    assert stretches_of(Objective(n_rows=n_rows, n_folds=3)) == (FOLD, WHOLE)
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "share"),
+    [(20_001, 1 / 2), (39_999, 1 / 2), (40_000, 1 / 4), (80_000, 1 / 8), (1_300_000, 1 / 128)],
+)
+def test_on_many_rows_that_fold_on_a_part_of_10_000_or_more_comes_first(n_rows, share) -> None:
+    parts = stretches_of(Objective(n_rows=n_rows, n_folds=3))
+    assert parts == (Stretch(share, 1), FOLD, WHOLE)
+
+
+def test_a_part_has_enough_rows_of_the_rarest_class() -> None:
+    objective = Objective(n_rows=80_000, n_folds=3, n_classes=2, n_rarest=400)
+    assert stretches_of(objective)[0].subset == 1 / 4
+    assert stretches_of(replace(objective, n_rarest=150)) == (FOLD, WHOLE)
+    assert stretches_of(replace(objective, n_classes=0))[0].subset == 1 / 8
+
+
+def test_of_a_hold_out_part_rows_alone_can_be_fewer() -> None:
+    assert stretches_of(Objective(n_rows=80_000, n_folds=1)) == (Stretch(1 / 8), WHOLE)
+    with pytest.raises(ValueError, match="1 fold"):
+        stretches_of(Objective(n_rows=LARGE, n_folds=1))
+
+
+@given(st.integers(1, 10**8), st.integers(2, 20), st.integers(1, 10**6))
+def test_stretches_rise_to_the_whole_and_each_is_told_from_the_others(n_rows, n_folds, rare):
+    objective = Objective(n_rows=n_rows, n_folds=n_folds, n_classes=2, n_rarest=min(rare, n_rows))
+    parts = stretches_of(objective)
+    query = Query(default_configuration(SPACE, next(SPACE.paths())))
+    queries = [part.of(query) for part in parts]
+    assert queries[-1] == query
+    assert [[part.fits(q) for part in parts].index(True) for q in queries] == [*range(len(parts))]
+    assert all(a.subset * n_rows <= b.subset * n_rows for a, b in pairwise(parts))
+    assert parts[0].subset * n_rows >= min(n_rows, 10_000)

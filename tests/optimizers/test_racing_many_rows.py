@@ -1,0 +1,190 @@
+"""A race on many rows: each configuration is looked at on a part of them first."""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from worlds import mixed_space
+
+from prefect_tune.optimizers import (
+    Budget,
+    Evaluation,
+    Failure,
+    FailureKind,
+    Objective,
+    Query,
+    Racing,
+    StepCost,
+    make_optimizer,
+)
+
+MANY = Objective(chance=50.0, n_rows=80_000, n_folds=3)
+LOOK = 1 / 8
+GATHERED = 8
+
+
+def raced(method: str = "random", objective: Objective = MANY, space=None) -> Racing:
+    return Racing(make_optimizer(method, space or mixed_space(), 0, objective))
+
+
+def step(seconds: float, *, subset: bool = False) -> StepCost:
+    return StepCost("model", 0, seconds, 0.0, hit=False, key="part" if subset else "whole")
+
+
+def ask(optimizer: Racing) -> Query:
+    return optimizer.ask(Budget())
+
+
+def tell(optimizer: Racing, *losses: float, seconds: float = 1.0, number: int | None = None):
+    """Tell the outcome of the last ask, or of the one of a number."""
+    number = len(optimizer.history) - 1 if number is None else number
+    trial = optimizer.history[number]
+    steps = (step(seconds, subset=trial.query.subset < 1),)
+    mean = sum(losses) / len(losses)
+    ended = trial.started().ended(Evaluation(mean, losses, seconds, seconds, steps))
+    optimizer.tell(ended)
+    return ended
+
+
+def gathered(optimizer: Racing, *looks: float) -> Racing:
+    """Eight configurations with these losses on a part of the rows."""
+    for loss in looks:
+        query = ask(optimizer)
+        assert (query.subset, query.folds) == (LOOK, 1)
+        tell(optimizer, loss, seconds=0.5)
+    return optimizer
+
+
+def with_incumbent(*others: float) -> Racing:
+    """The first one looks best, with 20, and has losses 10, 12 and 14; all others are stopped."""
+    optimizer = gathered(raced(), 20.0, *[*others, *[90.0] * (GATHERED - 1)][: GATHERED - 1])
+    best = optimizer.history[0].query.configuration
+    for losses in ((10.0,), (10.0, 12.0, 14.0)):
+        assert ask(optimizer).configuration == best
+        tell(optimizer, *losses)
+    return optimizer
+
+
+def test_the_best_of_the_first_looks_goes_on_to_one_fold_and_then_to_all() -> None:
+    optimizer = gathered(raced(), 30.0, 20.0, 25.0, 40.0, 50.0, 60.0, 70.0, 80.0)
+    best = optimizer.history[1].query.configuration
+    assert ask(optimizer) == Query(best, folds=1)
+    tell(optimizer, 15.0)
+    assert ask(optimizer) == Query(best)
+
+
+def test_who_is_sure_to_be_cut_on_all_rows_waits_until_nothing_else_is_left() -> None:
+    """Seconds that grow with the root of the rows alone are 2.8 times as many on 8 times them."""
+    optimizer = gathered(raced(), 30.0, *[90.0] * (GATHERED - 1))
+    dear = optimizer.history[0].query.configuration
+    seconds = 0.5 * 8**0.5
+    timed = partial(Budget, seconds_left=1.0)
+    assert optimizer.ask(timed(fold_seconds=seconds - 0.01)).configuration != dear
+    assert optimizer.ask(timed(fold_seconds=seconds + 0.01)) == Query(dear, folds=1)
+    last = gathered(raced(), 30.0, *[90.0] * (GATHERED - 1))
+    begun = last.ask(timed(fold_seconds=0.6))
+    assert begun.subset == LOOK
+    assert last.ask(timed(fold_seconds=0.6, trials_left=0)) == Query(dear, folds=1)
+
+
+def test_looks_are_gathered_in_the_first_fifth_of_the_budget() -> None:
+    optimizer = gathered(raced(), 30.0, 20.0)
+    best = optimizer.history[1].query.configuration
+    assert optimizer.ask(Budget(seconds_spent=19.0, seconds_left=81.0)).subset == LOOK
+    assert optimizer.ask(Budget(trials_spent=2, trials_left=2)).subset == LOOK
+    assert optimizer.ask(Budget(seconds_spent=21.0, seconds_left=79.0)) == Query(best, folds=1)
+
+
+def test_where_no_more_may_be_begun_the_best_goes_on_at_once() -> None:
+    optimizer = gathered(raced(), 30.0, 20.0)
+    best = optimizer.history[1].query.configuration
+    assert optimizer.ask(Budget(trials_left=0)) == Query(best, folds=1)
+
+
+def test_who_is_behind_on_the_part_is_told_by_the_difference_to_the_incumbents_look() -> None:
+    optimizer = with_incumbent()
+    ask(optimizer)
+    tell(optimizer, 27.0, seconds=0.5)
+    told = optimizer.inner.history[GATHERED]
+    assert told.loss == pytest.approx(12.0 + (27.0 - 20.0))
+    assert told.cost_seconds == 0.5
+    assert told.evaluation is not None
+    assert [cost.seconds for cost in told.evaluation.steps] == [0.5 / LOOK]  # as of all rows
+
+
+def test_before_three_are_known_the_spread_of_the_incumbents_folds_is_the_margin() -> None:
+    optimizer = with_incumbent()
+    for loss, subset in ((24.1, LOOK), (23.9, 1.0)):
+        ask(optimizer)
+        tell(optimizer, loss)
+        assert ask(optimizer).subset == subset
+        if subset < 1:
+            tell(optimizer, 90.0)
+
+
+def test_how_far_looks_have_been_off_is_the_margin_later() -> None:
+    """Three that looked 1 worse were 1, 1 and 4 worse: 3^2 / 3 under the root."""
+    optimizer = with_incumbent(21.0, 21.0, 21.0)
+    for whole in ((11.0, 13.0, 15.0), (11.0, 13.0, 15.0), (14.0, 16.0, 18.0)):
+        for losses in ((10.0,), whole):
+            assert ask(optimizer).subset == 1
+            tell(optimizer, *losses)
+    for loss, subset in ((21.74, LOOK), (21.72, 1.0)):
+        ask(optimizer)
+        tell(optimizer, loss)
+        assert ask(optimizer).subset == subset
+        if subset < 1:
+            tell(optimizer, 90.0)
+
+
+def test_who_falls_behind_on_the_whole_fold_ends_there_with_the_cost_of_both() -> None:
+    optimizer = with_incumbent(21.0)
+    assert ask(optimizer).folds == 1
+    tell(optimizer, 40.0, seconds=2.0)
+    told = optimizer.inner.history[1]
+    assert told.loss == pytest.approx(12.0 + (40.0 - 10.0))
+    assert told.cost_seconds == 2.5
+    assert told.evaluation is not None
+    assert [(c.key, c.seconds) for c in told.evaluation.steps] == [("whole", 2.0)]
+
+
+def test_no_stretch_is_left_out() -> None:
+    optimizer = gathered(raced(), 20.0)
+    looked_at = optimizer.history[0].query.configuration
+    with pytest.raises(ValueError, match="trial 1"):
+        optimizer.restore(1, Query(looked_at), None)
+    optimizer.restore(1, Query(looked_at, folds=1), None)
+
+
+def test_a_failure_after_the_look_costs_it_and_keeps_none_of_its_steps() -> None:
+    optimizer = gathered(raced(), *range(10, 10 + GATHERED))
+    ask(optimizer)
+    failed = (
+        optimizer.history[GATHERED]
+        .started()
+        .failed(Failure(FailureKind.TIMEOUT, "", cost_seconds=9.0))
+    )
+    optimizer.tell(failed)
+    told = optimizer.inner.history[0].failure
+    assert told is not None
+    assert (told.cost_seconds, told.steps) == (9.5, ())
+
+
+def test_of_a_hold_out_part_three_go_on_before_any_is_behind() -> None:
+    """Looks are 80 worse and wholes 40: then 80 is behind."""
+    optimizer = raced(objective=replace(MANY, n_folds=1))
+    for n in range(GATHERED):
+        query = ask(optimizer)
+        assert (query.subset, query.folds) == (LOOK, None)
+        tell(optimizer, 20.0 if n == 3 else 100.0)
+    for n in (3, 0, 1, 2):
+        assert ask(optimizer) == Query(optimizer.history[n].query.configuration)
+        tell(optimizer, 10.0 if n == 3 else 50.0)
+    assert ask(optimizer).subset == LOOK
+    assert not [t for t in optimizer.inner.history.pending if t.number < GATHERED]
+
+
+def test_with_workers_to_spare_the_next_best_goes_on_meanwhile() -> None:
+    optimizer = gathered(raced(), 30.0, 20.0, 25.0, 40.0, 50.0, 60.0, 70.0, 80.0)
+    configurations = [ask(optimizer).configuration for _ in range(3)]
+    assert configurations == [optimizer.history[n].query.configuration for n in (1, 2, 0)]

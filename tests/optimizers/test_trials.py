@@ -1,0 +1,240 @@
+"""Trials, their outcomes, histories, constraints and budgets."""
+
+import json
+import pickle
+from dataclasses import replace
+from math import inf, nan
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from worlds import evaluation, mixed_space, told
+
+from prefect_tune.optimizers import (
+    Constraint,
+    Evaluation,
+    Failure,
+    FailureKind,
+    History,
+    Objective,
+    Query,
+    Trial,
+    TrialState,
+)
+from prefect_tune.optimizers.space.configuration import default_configuration
+from prefect_tune.optimizers.space.sampling import sample_configuration
+from prefect_tune.optimizers.trials.losses import log_losses, told_losses
+from prefect_tune.optimizers.trials.objective import FailureCost, violation
+
+SPACE = mixed_space()
+
+
+def query(seed: int, **fidelity) -> Query:
+    return Query(sample_configuration(SPACE, np.random.default_rng(seed)), **fidelity)
+
+
+def test_deaths_are_counted_by_themselves_until_a_user_tries_again() -> None:
+    trial = Trial(0, query(0)).started().waiting().started().died()
+    assert (trial.attempts, trial.deaths, trial.state) == (2, 1, TrialState.WAITING)
+    failed = trial.started().died().failed(Failure(FailureKind.CRASHED, "it died"))
+    assert Trial.from_json(failed.to_json(), SPACE) == failed
+    assert (failed.deaths, failed.retried().deaths) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"state": TrialState.COMPLETE}, "an evaluation"),
+        ({"state": TrialState.WAITING, "evaluation": evaluation(1)}, "excludes an evaluation"),
+        ({"state": TrialState.FAILED}, "a failure"),
+        ({"state": TrialState.STOPPED, "evaluation": evaluation(1)}, "ends complete"),
+    ],
+)
+def test_a_trial_that_contradicts_itself_is_refused(values, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        Trial(0, query(0), **values)
+
+
+@pytest.mark.parametrize("less", [{"subset": 0.5}, {"folds": 1}, {"epochs": 3}])
+def test_a_trial_is_complete_only_if_its_query_is_full(less) -> None:
+    assert Trial(0, query(0)).ended(evaluation(1.0)).state == TrialState.COMPLETE
+    part = Trial(0, query(0, **less))
+    assert part.ended(evaluation(1.0)).state == TrialState.STOPPED
+    with pytest.raises(ValueError, match="others stopped"):
+        part.completed(evaluation(1.0))
+
+
+def test_the_final_model_is_of_all_rows_and_of_the_epochs_that_were_best() -> None:
+    outcome = replace(evaluation(1.0), curve=(3.0, 1.0, 2.0), best_epoch=2)
+    assert Trial(0, query(0)).ended(outcome).refit_query == query(0, epochs=2)
+    assert Trial(0, query(0)).ended(evaluation(1.0)).refit_query == query(0)
+    part = Trial(1, query(0, epochs=3, subset=0.5, folds=1))
+    assert part.ended(outcome).refit_query == query(0, epochs=2)
+    rising = replace(outcome, curve=(3.0, 2.0, 1.0), best_epoch=3)
+    assert part.ended(rising).refit_query == query(0)
+    measured = replace(rising, constraints={"model_size_bytes": 7.0})
+    assert part.ended(measured).refit_query == query(0, epochs=3)
+
+
+def test_kinds_of_failures_are_plain_words_in_documents_and_kinds_when_read() -> None:
+    for kind in FailureKind:
+        document = Failure(kind, "why").to_json()
+        assert type(document["kind"]) is str
+        again = Failure.from_json(json.loads(json.dumps(document)))
+        assert (again.kind, type(again.kind)) == (kind, FailureKind)
+    words = [Failure(kind, "").to_json()["kind"] for kind in FailureKind]
+    assert words == ["error", "timeout", "memory", "crashed"]
+
+
+def test_more_rows_cure_errors_alone_and_bring_limits_nearer() -> None:
+    assert [kind for kind in FailureKind if not kind.is_hopeless] == ["error"]
+    assert [kind for kind in FailureKind if kind.grows_with_rows] == ["timeout", "memory"]
+
+
+def test_a_kind_may_be_given_as_its_word_and_no_other_word() -> None:
+    failure = Failure("memory", "took 9 GB")  # type: ignore[arg-type]
+    assert failure.kind is FailureKind.MEMORY
+    assert failure.kind.grows_with_rows
+    assert pickle.loads(pickle.dumps(failure)) == failure == Failure.from_json(failure.to_json())
+    with pytest.raises(ValueError, match="explosion"):
+        Failure("explosion", "")  # type: ignore[arg-type]
+
+
+def test_a_configuration_joins_its_stretches() -> None:
+    history = History()
+    for number, (seed, epochs) in enumerate([(0, 2), (1, 2), (0, 6), (0, None)]):
+        history.record(told(number, query(seed, epochs=epochs), 1.0))
+    assert [t.number for t in history.stretches(query(0).configuration)] == [0, 2, 3]
+
+
+def test_the_incumbent_meets_the_constraints_and_what_is_nearest_to_them_is_known() -> None:
+    history = History([Constraint("latency_us", 10.0)])
+    for number, (loss, latency) in enumerate([(1.0, 30.0), (5.0, 9.0), (2.0, 11.0), (4.0, 10.0)]):
+        outcome = Evaluation(loss, constraints={"latency_us": latency})
+        history.record(Trial(number, query(number)).started().completed(outcome))
+    assert history.incumbent == history[3]
+    assert history.nearest_infeasible == history[2]
+
+
+LIMIT = Constraint("latency_us", 10.0)
+CHANGES = st.tuples(
+    st.integers(0, 9),
+    st.sampled_from(["asked", "failed", "stopped", "complete", "slow"]),
+    st.sampled_from([1.0, 2.0, 3.0]),
+)
+
+
+def changed(number: int, state: str, loss: float) -> Trial:
+    if state == "stopped":
+        return told(number, query(number % 4, folds=1), loss)
+    asked = Trial(number, query(number % 4))
+    if state == "asked":
+        return asked
+    if state == "failed":
+        return told(number, query(number % 4), None)
+    latency = 20.0 if state == "slow" else 5.0
+    return asked.started().completed(Evaluation(loss, constraints={"latency_us": latency}))
+
+
+@given(st.lists(CHANGES, max_size=40))
+def test_whatever_happened_it_says_what_looking_at_all_trials_says(happened) -> None:
+    history, trials = History([LIMIT]), dict[int, Trial]()
+    for change in happened:
+        trial = changed(*change)
+        history.record(trial)
+        trials[trial.number] = trial
+    assert list(history) == list(trials.values())
+    for state in ("complete", "stopped", "failed"):
+        alike = tuple(t for t in trials.values() if t.state == state)
+        assert getattr(history, state) == alike
+        assert history.count(TrialState(state)) == len(alike)
+    assert history.pending == tuple(t for t in trials.values() if not t.is_told)
+    assert history.asked == {t.query.configuration for t in trials.values()}
+    feasible = [t for t in history.complete if history.violation(t) <= 0]
+    assert history.incumbent == min(feasible, key=lambda t: (t.loss, t.number), default=None)
+
+
+@given(st.lists(CHANGES, max_size=40), st.integers(0, 3), st.integers(0, 6))
+def test_an_abridged_history_has_the_best_the_last_and_the_pending(happened, best, last) -> None:
+    history = History([LIMIT])
+    for change in happened:
+        history.record(changed(*change))
+    abridged = history.abridged(best, last)
+    feasible = [t for t in history.complete if history.violation(t) <= 0]
+    ranked = sorted(feasible, key=lambda t: (t.loss, t.number))
+    ended = [t for t in history if t.state in ("complete", "failed")]
+    chosen = {t.number for t in (*ranked[:best], *ended[len(ended) - last :], *history.pending)}
+    if last > len(ended):
+        chosen |= {t.number for t in ended}
+    assert list(abridged) == [t for t in history if t.number in chosen]
+
+
+@pytest.mark.parametrize(
+    ("bound", "measured", "excess"),
+    [(10, 5, -0.5), (10, 10, 0), (10, 25, 1.5), (0, 0, 0), (0, 3, 3), (10, nan, inf)],
+)
+def test_an_excess_is_in_multiples_of_the_bound(bound, measured, excess) -> None:
+    assert Constraint("size", bound).excess({"size": measured}) == excess
+
+
+def test_what_was_not_measured_exceeds_every_bound() -> None:
+    assert Constraint("size", 10).excess({}) == inf
+
+
+def test_the_violation_is_the_largest_excess() -> None:
+    constraints = (Constraint("size", 10), Constraint("time", 2))
+    assert violation(constraints, {"size": 5, "time": 3}) == 0.5
+    assert violation((), {}) == 0
+
+
+@pytest.mark.parametrize("bound", [-1, inf, nan])
+def test_a_bound_is_a_number_and_not_negative(bound) -> None:
+    with pytest.raises(ValueError, match="must be >= 0"):
+        Constraint("size", bound)
+
+
+PATH = ("unit", "svm")
+QUERY = Query(default_configuration(mixed_space(), PATH))
+
+
+def history(*losses: float | None) -> History:
+    made = History()
+    for number, loss in enumerate(losses):
+        made.record(told(number, QUERY, loss))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("rule", "objective", "expected"),
+    [
+        ("bound", Objective(), 100.0),
+        ("bound", Objective(upper=float("inf")), 30.0),
+        ("worst", Objective(), 30.0),
+        ("chance", Objective(chance=65.0), 65.0),
+        ("chance", Objective(), 30.0),
+    ],
+)
+def test_a_failed_trial_has_the_loss_that_the_rule_says(
+    rule: FailureCost, objective: Objective, expected: float
+) -> None:
+    trials, losses = told_losses(history(20.0, None, 30.0), objective, rule)
+    assert [t.number for t in trials] == [0, 1, 2]
+    assert losses.tolist() == [20.0, expected, 30.0]
+
+
+@pytest.mark.parametrize("losses", [[], [5.0, 5.0], [0.0, 0.0], [0.0, 1e-12, 90.0]])
+def test_logarithms_are_finite_and_keep_the_order(losses: list[float]) -> None:
+    logs = log_losses(np.array(losses), Objective())
+    assert np.isfinite(logs).all()
+    assert (np.diff(logs) >= 0).all()
+
+
+def test_without_a_smallest_loss_nothing_is_transformed() -> None:
+    losses = np.array([-3.0, 4.0])
+    assert log_losses(losses, Objective(lower=float("-inf"))) is losses
+
+
+def test_logarithms_are_of_the_distance_from_the_least_loss_and_a_hundredth_of_the_median() -> None:
+    losses = np.array([10.0, 12.0, 60.0])
+    assert log_losses(losses, Objective(lower=10.0)) == pytest.approx(np.log([0.02, 2.02, 50.02]))
