@@ -4,6 +4,7 @@ import subprocess
 import sys
 import tomllib
 
+import pytest
 import yaml
 from documents.pages import DOCS
 from source_tree import ROOT
@@ -11,6 +12,7 @@ from source_tree import ROOT
 CITATION = DOCS / "CITATION.cff"
 
 
+@pytest.mark.tools
 def test_it_is_valid() -> None:
     command = ("check_jsonschema", "--builtin-schema", "vendor.citation-file-format")
     done = subprocess.run(

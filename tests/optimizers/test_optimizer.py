@@ -372,6 +372,7 @@ def test_a_name_is_given_once() -> None:
         register(replace(METHODS["flash"], purpose="another"))
 
 
+@pytest.mark.slow
 def test_knowing_the_methods_imports_nothing_heavy() -> None:
     program = (
         "import sys; from prefect_tune.optimizers import METHODS\n"

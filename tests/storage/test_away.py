@@ -22,6 +22,8 @@ from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.notices import Notice, noticed_by, warn
 from prefect_tune.storage.waiting.outage import OUTAGE_VARIABLE
 
+pytestmark = pytest.mark.slow  # for they wait
+
 AWAY_SECONDS = 1.5
 
 

@@ -150,7 +150,7 @@ def test_a_member_that_cannot_be_fitted_is_named_by_its_trial(
         raise ValueError("not this one\nat all")
 
     monkeypatch.setattr("prefect_tune.tasks.trial.node.fit_model", broken)
-    with pytest.raises(RefitFailed, match=r"trial 5.*: not this one$") as raised:
+    with pytest.raises(RefitFailed, match=r"trial 5.*not this") as raised:
         fit_member(context, members[1], plainly)
     assert pickle.loads(pickle.dumps(raised.value)).step == "fit model"
 

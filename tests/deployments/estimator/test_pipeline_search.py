@@ -252,9 +252,9 @@ def test_new_rows_must_be_as_those_of_the_fit(fitted) -> None:
     X, y = rows(30)
     with pytest.raises(ValueError, match="feature names"):
         fitted.predict(X.rename(columns={"a": "A"}))
-    with pytest.raises(BadInput, match="'a' held numbers in training and holds 'x'"):
+    with pytest.raises(BadInput, match="'a' held numbers"):
         fitted.predict(X.assign(a="x"))
-    with pytest.raises(BadInput, match="the class 'maybe', which no training row had"):
+    with pytest.raises(BadInput, match="the class 'maybe'"):
         fitted.score(X, y.where(y == "yes", "maybe"))
 
 

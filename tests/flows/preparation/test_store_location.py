@@ -187,6 +187,7 @@ def test_a_server_knows_the_block_as_soon_as_we_are_installed() -> None:
     assert "prefect_tune.storage.blocks" in block.code_example
 
 
+@pytest.mark.slow
 def test_a_study_uses_the_store_that_a_block_names(tmp_path) -> None:
     url = str(tmp_path / "store")
     ArtifactStoreBlock(url=url, database=SecretStr("")).save("main", overwrite=True)

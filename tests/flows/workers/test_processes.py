@@ -143,6 +143,7 @@ def answer(port: int, *, tls: bool) -> bytes:
             return b""
 
 
+@pytest.mark.slow
 def test_another_user_runs_no_code_on_the_scheduler_and_its_nodes(cluster) -> None:
     nanny = cluster.workers[0]
     for address in (cluster.scheduler_address, nanny.address, nanny.worker_address):

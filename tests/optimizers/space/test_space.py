@@ -303,7 +303,7 @@ def test_what_cannot_be_ignored_is_told(steps, error, message) -> None:
 def test_a_step_of_orders_cannot_be_ignored() -> None:
     ordered = ordered_space(2)
     model = Step("model", (Algorithm(id="m", estimator="x.M", ignores=("order",)),))
-    with pytest.raises(ValueError, match="ignores step 'order', which orders others"):
+    with pytest.raises(ValueError, match="ignores step 'order'"):
         Space("wrong", (*ordered.steps[:-1], model))
 
 
