@@ -267,3 +267,11 @@ def test_one_plain_path_per_model_comes_first_if_wanted() -> None:
     assert first_paths(space, paths, of_each_model=False) == [plainest]
     # A support vector machine cannot run on data that was not scaled.
     assert first_paths(space, paths, of_each_model=True) == [plainest, ("none", "tree")]
+
+
+def test_a_limit_that_everything_exceeds_raises_nothing_and_seeks_the_least_excess() -> None:
+    limits = (Constraint("size", 1.0),)
+    optimizer = Admm(counted_space((3, 4)), 0, Objective(constraints=limits))
+    queries = run(optimizer, 40, "size")
+    late = [q.configuration.path[-1] for q in queries[20:]]
+    assert late.count("a3") > 10
