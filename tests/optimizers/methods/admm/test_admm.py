@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ConfigSpace import ConfigurationSpace, Integer
+from ConfigSpace import ConfigurationSpace, Float, Integer
 from flash_worlds import counted_space, planted_loss
 from worlds import evaluation, finite_space, mixed_space, ordered_space, told
 
