@@ -364,3 +364,19 @@ def test_a_truth_seen_with_noise_is_milder() -> None:
     assert moved[0] == pytest.approx(-1 + 2 * ratio / np.sqrt(3), rel=1e-9)
     assert S[0, 0] == pytest.approx(2 - 4 * ratio * (z + ratio) / 3, rel=1e-9)
     assert sites.log_probability == pytest.approx(norm.logcdf(z), rel=1e-9)
+
+
+def test_ratios_are_continuous_where_the_series_begins() -> None:
+    # The difference itself still has nine digits there; the series is short of u^-7.
+    above, below = truncation_ratio(-12.0 + 1e-9), truncation_ratio(-12.0)
+    assert above == pytest.approx(below, rel=3e-4)
+    assert below[1] > truncation_ratio(-1e5)[1] > 0
+
+
+def test_sites_added_where_it_falls_know_those_that_are_there() -> None:
+    process, ends = two_curves(second=-0.05)
+    first = MonotoneProcess.of(process, ends[:1])
+    both = first.with_sites(ends)
+    assert both.sites.tolist() == [[0.0, 1.0], [1.0, 1.0]]
+    assert both.beliefs.precision[0] == first.beliefs.precision[0]
+    assert (both.slopes(ends)[0] >= 0).all()

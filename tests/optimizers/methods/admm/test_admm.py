@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ConfigSpace import ConfigurationSpace, Integer
+from ConfigSpace import ConfigurationSpace, Float, Integer
 from flash_worlds import counted_space, planted_loss
 from worlds import evaluation, finite_space, mixed_space, ordered_space, told
 
@@ -267,3 +267,26 @@ def test_one_plain_path_per_model_comes_first_if_wanted() -> None:
     assert first_paths(space, paths, of_each_model=False) == [plainest]
     # A support vector machine cannot run on data that was not scaled.
     assert first_paths(space, paths, of_each_model=True) == [plainest, ("none", "tree")]
+
+
+def test_tuning_within_a_limit_comes_near_its_inside() -> None:
+    numbers = ConfigurationSpace(space=[Float("x", (0.0, 1.0)), Float("y", (0.0, 1.0))])
+    space = Space(
+        "one", (Step("s", (Algorithm(id="a", estimator="x.Y", hyperparameters=numbers),)),)
+    )
+    objective = replace(UNIT, constraints=(Constraint("x", 0.4),))
+    shares, best = [], []
+    for seed in range(3):
+        optimizer = Admm(space, seed, objective)
+        for number in range(40):
+            query = optimizer.ask(Budget(trials_left=40 - number))
+            values = dict(dict(query.configuration.choices)["s"].values)
+            loss = ((values["x"] - 0.9) ** 2 + (values["y"] - 0.5) ** 2) / 2
+            outcome = Evaluation(loss, (loss,), constraints={"x": values["x"]})
+            optimizer.tell(Trial(number, query).started().completed(outcome))
+        losses = [t.loss for t in optimizer.history if optimizer.history.violation(t) <= 0]
+        shares.append(len(losses) / 40)
+        best.append(min(losses))
+    # Uniform points are within the limit in 40 % of the trials, and 0.125 is the optimum.
+    assert np.mean(shares) > 0.6
+    assert max(best) < 0.13
