@@ -73,6 +73,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         Quick.running = None
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown() -> None:
+    Quick.running = None  # services that other tests used may end here
+
+
 @pytest.fixture(scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A home of the product's own for the whole run."""

@@ -271,6 +271,7 @@ def walk() -> Iterator[None]:
     del _METHODS["walk"]
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("server", "walk")
 def test_a_method_of_a_user_runs_with_its_options_and_shows_its_decisions(run, tmp_path) -> None:
     options = ("--method", "walk", "--option", "first=1", "--constraint", "latency_us<=1000000")

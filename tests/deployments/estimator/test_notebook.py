@@ -9,6 +9,8 @@ import pytest
 from nbclient import NotebookClient
 from processes import environment
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).parents[3]
 
 

@@ -274,6 +274,8 @@ for verbose in (0, 1):
 """
 
 
+@pytest.mark.slow
+@pytest.mark.full
 def test_a_script_needs_no_guard_and_no_server(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     done = subprocess.run(

@@ -153,6 +153,7 @@ def kill_fork_server() -> int | None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="workers are spawned on other systems")
 @pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.usefixtures("server")
 def test_a_study_whose_fork_server_is_killed_completes_all_trials(tmp_path) -> None:
     parameters = study_of(tmp_path, "slow")
