@@ -40,12 +40,13 @@ STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what uses services as slow, and put files of slow tests first: the rest fills gaps."""
+    """Mark what uses services as slow, and put long files first: the rest fills gaps."""
     for item in items:
         if not SERVICES.isdisjoint(item.fixturenames):
             item.add_marker("slow")
-    files = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in files)
+    tools = {item.path for item in items if item.get_closest_marker("tools")}
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: (item.path not in tools, item.path not in slow))
 
 
 class Quick:
