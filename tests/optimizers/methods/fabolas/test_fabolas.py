@@ -187,12 +187,6 @@ def test_families_of_subsets_are_given_in_turn_and_subsets_are_of_one_fold() -> 
     assert {q.folds for q in queries if q.is_full} <= {None}
 
 
-# Queries under way.
-
-
-# Replay.
-
-
 # What may come (sheet, T17).
 def constant(query: Query) -> Outcome:  # noqa: ARG001
     return 7.0, 1.0
