@@ -30,8 +30,8 @@ from prefect_tune.tasks.data.split import REFIT, import_split, load_split
 from prefect_tune.tasks.objective import metric
 from prefect_tune.tasks.objective.quantity import Quantity
 from prefect_tune.tasks.problem import Problem, StudyContext
-from prefect_tune.tasks.trial import evaluate as evaluate_module
 from prefect_tune.tasks.trial import epochs, measuring, node
+from prefect_tune.tasks.trial import evaluate as evaluate_module
 from prefect_tune.tasks.trial.measuring import study_resampling
 from prefect_tune.tasks.trial.path_run import PathRun
 from prefect_tune.tasks.user_space import load_user_space
