@@ -1,4 +1,4 @@
-"""A bucket behind a proxy that makes it slow, refuses, or is away, as a test says."""
+"""A bucket behind a proxy that makes it slow, refuses, cuts, or is away, as a test says."""
 
 import socketserver
 import threading
@@ -17,7 +17,7 @@ class FaultyProxy(socketserver.ThreadingMixIn, socketserver.TCPServer):
 
     Attributes:
         fault: Of files of the cache, `slow` or `errors` (403); `away` answers 503 to everything,
-            `undeletable` 403 to all that deletes.
+            `cut` ends every connection without an answer, `undeletable` 403 to all that deletes.
         n_faults: Requests for files of the cache that met a fault.
         n_requests: All requests so far.
         meeting: Where all who write a file of the cache wait for each other; None for nowhere.
@@ -48,6 +48,9 @@ class _Handler(BaseHTTPRequestHandler):
         is_of_cache = "/cache/" in self.path
         self.server.n_requests += 1
         self.server.n_faults += bool(self.server.fault) and is_of_cache
+        if self.server.fault == "cut":
+            self.close_connection = True
+            return
         if self.server.fault == "away":
             self.send_response(503)
             self.send_header("Content-Length", "0")

@@ -9,18 +9,21 @@ import threading
 from collections.abc import Callable, Iterator
 from threading import Event
 from time import monotonic, sleep
+from uuid import uuid4
 
 import pytest
 from contracts.store import POSTGRES_IN_FULL
 from processes import wait_for
+from services.faulty_bucket import faulty_bucket
 from sqlalchemy import create_engine, select, text
 from sqlalchemy.exc import OperationalError
 
 from prefect_tune.flows.study import lease as lease_module
 from prefect_tune.flows.study.lease import StudyClock
-from prefect_tune.storage import ArtifactStore, Ledger
+from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.storage.database import Database
 from prefect_tune.storage.lease import LeaseBook
+from prefect_tune.storage.notices import Notice, noticed_by
 from prefect_tune.storage.schema import lease_table
 from prefect_tune.storage.waiting.heartbeat import Heartbeat
 from prefect_tune.storage.waiting.outage import (
@@ -207,6 +210,25 @@ def test_a_service_that_comes_back_is_waited_for(caplog) -> None:
     (message,) = caplog.messages  # once, however often it was tried
     assert "300 s" in message
     assert "me:***@here" in message
+
+
+@pytest.mark.slow
+def test_a_bucket_that_cuts_its_connections_is_waited_for(tmp_path) -> None:
+    heard: list[str] = []
+    with faulty_bucket() as proxy:
+
+        def mend(notice: Notice) -> None:
+            heard.append(notice.kind)
+            proxy.fault = ""
+
+        address = StoreAddress(f"s3://bucket/{uuid4().hex}", f"sqlite:///{tmp_path}/index.sqlite")
+        store = ArtifactStore(address, memory_bytes=0)
+        proxy.fault = "cut"
+        with noticed_by(mend):
+            store.records.put("data/x", {"v": 1})
+        assert store.records.get("data/x") == {"v": 1}
+        store.close()
+    assert heard == ["outage"]
 
 
 def test_one_that_stays_away_ends_in_its_error(monkeypatch) -> None:

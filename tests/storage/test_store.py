@@ -273,6 +273,17 @@ def test_a_second_read_comes_from_memory_and_is_the_same(address) -> None:
     store.close()
 
 
+def test_what_was_evicted_and_made_again_is_read_anew(address) -> None:
+    store = ArtifactStore(address)
+    former = put(store, "a")
+    store.prune(0)
+    assert store.memory.size_bytes == 0
+    again = store.write(entry("a"), made(7), {})
+    assert len(store.read(again, ["train"])["train"]) == 7
+    assert store.read(former, ["train"]) is None
+    store.close()
+
+
 def test_a_pickle_that_is_held_gives_each_reader_a_value_of_its_own(address) -> None:
     store = ArtifactStore(address)
     model = {"weights": np.arange(3.0), 1: "not JSON"}

@@ -253,3 +253,9 @@ def test_a_model_that_trains_in_epochs(tmp_path: Path, model) -> None:
     context = without_test_rows(epoch_context(tmp_path))
     query = configured(context, rescale="standardize", fit_model=model)
     check_refit(context, to_epoch(query, EPOCHS // 2))
+
+
+def test_a_regression_model_that_trains_in_epochs(tmp_path: Path) -> None:
+    context = without_test_rows(epoch_context(tmp_path, numbers=True))
+    query = configured(context, rescale="standardize", fit_model="growing")
+    check_refit(context, to_epoch(query, EPOCHS // 2))

@@ -55,6 +55,28 @@ def test_the_report_of_a_study_answers_on_its_first_screen(reported) -> None:
     assert reported.asked_for == [page.url]
 
 
+def test_light_and_dark_are_those_of_the_system_until_the_reader_chooses(reported) -> None:
+    page = reported.page
+
+    def shown() -> tuple[str, str]:
+        colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        return page.locator("html").get_attribute("data-theme"), colour
+
+    light = shown()
+    page.emulate_media(color_scheme="dark")
+    wait_for_theme(page, "dark")
+    assert (light[0], shown()[0]) == ("light", "dark")
+    assert light[1] != shown()[1]
+    switch = page.get_by_role("button", name="Dark mode")
+    switch.click()
+    assert shown() == light
+    switch.click()
+    page.emulate_media(color_scheme="light")
+    assert shown()[0] == "dark"  # as its reader chose
+    switch.click()
+    assert shown() == light
+
+
 @pytest.mark.full
 def test_axe_finds_no_violation_in_light_and_dark(made_up, reported) -> None:
     assert violations(reported.page) == []

@@ -167,6 +167,12 @@ def test_of_many_trials_the_longest_running_are_shown_and_the_others_counted() -
     assert seen[-2] == "and 12 more"
 
 
+def test_the_last_two_failures_stay() -> None:
+    seen = drawn(progress(), 100, 30, "trial 1 failed", "trial 2 failed", "trial 3 failed")
+    assert [line.split()[1] for line in seen[-2:]] == ["2", "3"]
+    assert not any(line.startswith("trial 1 ") for line in seen)
+
+
 def test_nothing_of_it_is_markup_or_steers_the_terminal() -> None:
     seen = drawn(progress(), 100, 30, "trial 1 failed [bold]x[/bold] \x1b[2Jgone\nand so on")
     assert seen[-1] == r"trial 1 failed [bold]x[/bold] \x1b[2Jgone and so on"

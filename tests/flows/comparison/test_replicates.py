@@ -15,7 +15,7 @@ from worlds import evaluation
 
 from prefect_tune.flows.comparison.comparison import Comparison, Entrant, Replicate, parse_methods
 from prefect_tune.flows.comparison.prepare import prepare_comparison
-from prefect_tune.flows.comparison.replicate import _score, replicate_context
+from prefect_tune.flows.comparison.replicate import _message, _score, replicate_context
 from prefect_tune.flows.preparation.options import COMPARE_OPTIONS
 from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.study.lease import held_study
@@ -259,6 +259,16 @@ def test_a_loss_that_the_test_rows_leave_undefined_is_not_computed_again(study: 
     workers = WrittenWorkers()
     score(study, workers)
     assert workers.fitted == []
+
+
+def test_the_outcome_says_that_the_loss_is_of_a_subset(study: Study) -> None:
+    score(study, WrittenWorkers())
+    assert study.incumbent is not None
+    found = _message(study, study.incumbent)
+    loss, test = found.partition(";")[0].split(", ")
+    assert loss.startswith("error 4")
+    assert "subset 1/2" in loss
+    assert test == "on the test rows 0"
 
 
 @pytest.mark.parametrize(

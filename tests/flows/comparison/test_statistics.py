@@ -393,6 +393,16 @@ def test_each_pair_is_compared_in_both_orders() -> None:
     assert [s["pairs"][1]["n_won"] for s in found["fractions"]] == [6] * 5
 
 
+def test_pairs_of_each_fraction_are_those_of_its_losses() -> None:
+    table = curves({"a": [1.0], "b": [2.0]})
+    early = (table["method"] == "b") & (table["trials"] <= 2)
+    table.loc[early, "test_loss"] = 0.0
+    found = standings(table)
+    won = [pair(stage, "a", "b")["win_frequency"] for stage in found["fractions"]]
+    assert won == [0, 0, 1, 1, 1]
+    assert pair(found, "a", "b")["win_frequency"] == 1
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("metric", "test_rows", "scale", "probability"),

@@ -175,6 +175,16 @@ def test_a_failure_that_was_mended_is_none_and_many_reasons_are_one() -> None:
     assert found[0].text == "other reasons"
 
 
+def test_the_last_of_a_reason_is_one_that_still_fails() -> None:
+    reasons = FailureReasons()
+    reasons.add(failed(0, "took more than 1 s"), "url 0")
+    reasons.add(failed(1, "took more than 2 s"), "url 1")
+    reasons.add(complete(1, 5.0), "")
+    (left,) = reasons.all()
+    assert (left.text, left.n_trials) == ("model: took more than 1 s", 1)
+    assert (left.last, left.url) == (0, "url 0")
+
+
 HOSTILE = [
     "<img src=http://evil.example/x.png>",
     "<script>alert(1)</script>",

@@ -81,6 +81,14 @@ def test_what_may_not_change_is_refused_with_what_the_study_has(prepared, option
 
 
 @pytest.mark.slow
+def test_a_study_begun_without_a_race_does_not_continue_as_one(prepared) -> None:
+    given = {"target": "target", "drop": ["patient"], "study": "one"}
+    prepared("train.csv", **given, race=False)
+    with pytest.raises(CannotContinue, match="without --race"):
+        prepared("train.csv", **given, race=True)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "is_raced"),
     [

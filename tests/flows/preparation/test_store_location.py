@@ -2,6 +2,8 @@
 
 import json
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -12,7 +14,7 @@ from inputs import QUICK_OPTIONS, write_table
 from prefect.blocks.system import Secret
 from prefect.client.orchestration import get_client
 from prefect_api import flow_runs
-from processes import run_json
+from processes import environment, run_json
 from pydantic import SecretStr, ValidationError
 from services import Postgres
 
@@ -185,6 +187,20 @@ def test_a_server_knows_the_block_as_soon_as_we_are_installed() -> None:
     assert str(block.logo_url).endswith(".png")
     assert block.documentation_url
     assert "prefect_tune.storage.blocks" in block.code_example
+
+
+@pytest.mark.slow
+def test_the_block_is_registered_by_hand_as_well(server, tmp_path) -> None:
+    command = ("block", "register", "-m", "prefect_tune.storage.blocks")
+    done = subprocess.run(
+        [Path(sys.executable).with_name("prefect"), *command],
+        env=environment(tmp_path, server) | {"PREFECT_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "ArtifactStore" in done.stdout
 
 
 @pytest.mark.slow

@@ -241,6 +241,15 @@ def test_all_ways_to_make_candidates_end_in_canonical_ones(space, seed) -> None:
     assert sample_configuration(space, rng).path in listed
 
 
+def test_from_a_model_that_ignores_steps_there_is_a_way_to_one_that_does_not() -> None:
+    candidates, rng = CandidateSpace(IGNORING), np.random.default_rng(0)
+    path, values = ("none", "none", "none", "tree"), [{}, {}, {}, {"depth": 5}]
+    tree = candidates.encode([Configuration.of(IGNORING, path, values)])
+    near, _ = neighbours(candidates, tree, 50, rng)
+    paths = {c.path for i in range(len(near)) if (c := candidates.decode(near, i))}
+    assert {("mean", "none", "none", "svm"), ("mean", "none", "none", "bayes")} <= paths
+
+
 def test_models_are_drawn_evenly_however_few_paths_they_have() -> None:
     rng = np.random.default_rng(0)
     models = [sample_configuration(IGNORING, rng).path[-1] for _ in range(600)]

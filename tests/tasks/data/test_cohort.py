@@ -71,6 +71,12 @@ def test_an_exhaustive_search_finds_the_planted_aggregation(family) -> None:
     assert planted + 2 < min(best.values()), errors
 
 
+def test_without_strength_nothing_is_planted() -> None:
+    main = orders(generate(CohortSpec(n_patients=4000, family="binary", strength=0)), "MAIN//")
+    assert abs(main["is_case"].mean() - 0.5) < 0.03
+    assert generate(CohortSpec(n_patients=300, strength=0)).truth["aggregation"] is None
+
+
 @pytest.mark.full
 def test_a_rare_signal_is_seen_at_the_lowest_threshold_in_a_dense_matrix() -> None:
     """Errors are about 20, 28, 36 and 38 %; the best linear one is 24 %."""

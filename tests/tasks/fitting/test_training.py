@@ -17,6 +17,7 @@ from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.fitting.fitting import FoldData
 from prefect_tune.tasks.fitting.iterative import (
     ITERATIVE,
+    epoch_seed,
     iterative_algorithms,
     rounds_after,
     training_of,
@@ -295,6 +296,21 @@ def test_rounds_grow_with_the_epochs_to_exactly_what_is_configured(epochs, round
     assert counted == sorted(counted)
     assert min(counted) >= 1
     assert all(abs(n - rounds * e / epochs) <= 0.5 or n == 1 for e, n in enumerate(counted, 1))
+
+
+def test_each_pass_over_the_rows_has_a_seed_of_its_own(monkeypatch) -> None:
+    used: list[int] = []
+    fit = SGDClassifier.partial_fit
+
+    def note_and_fit(model: SGDClassifier, *given: Any, **named: Any) -> SGDClassifier:
+        used.append(model.random_state)
+        return fit(model, *given, **named)
+
+    monkeypatch.setattr(SGDClassifier, "partial_fit", note_and_fit)
+    trained(recipe_of("sklearn.linear_model.SGDClassifier", {}), 4, 10)
+    assert used == [epoch_seed(7, epoch) for epoch in range(1, 11)]
+    others = [epoch_seed(seed, epoch) for seed in (0, 1) for epoch in range(1, 50)]
+    assert len({*used, *others}) == len(used) + len(others)
 
 
 @pytest.mark.parametrize("path", ITERATIVE)

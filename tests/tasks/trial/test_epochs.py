@@ -26,6 +26,7 @@ from prefect_tune.tasks.trial import evaluate as evaluate_module
 from prefect_tune.tasks.trial import path_run
 from prefect_tune.tasks.trial.epochs import IterativeNode
 from prefect_tune.tasks.trial.measuring import measure
+from prefect_tune.tasks.trial.node import Node
 from prefect_tune.tasks.trial.path_run import PathRun
 
 pytestmark = pytest.mark.slow
@@ -211,6 +212,17 @@ def test_the_note_of_a_trial_names_the_fold_that_is_trained(tmp_path, monkeypatc
     context = epoch_context(tmp_path)
     evaluate(context, query_of(context, "sgd", 2))
     assert advanced == [("fit model", fold) for fold in (0, 1, 2)] * 2
+
+
+def test_a_model_that_is_served_is_read_without_its_rows(tmp_path, monkeypatch) -> None:
+    context = epoch_context(tmp_path)
+    evaluate(context, query_of(context, "sgd"))
+    read: list[str] = []
+    part = Node.part
+    monkeypatch.setattr(Node, "part", lambda node, name: read.append(name) or part(node, name))
+    measured = replace(context, quantities=(Quantity("model_size_bytes"),))
+    assert all(step.hit for step in models_of(evaluate(measured, query_of(context, "sgd"))))
+    assert set(read) == {"estimator"}
 
 
 def test_a_damaged_checkpoint_is_passed_over(tmp_path) -> None:

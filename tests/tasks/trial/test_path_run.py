@@ -30,8 +30,8 @@ from prefect_tune.tasks.data.split import REFIT, import_split, load_split
 from prefect_tune.tasks.objective import metric
 from prefect_tune.tasks.objective.quantity import Quantity
 from prefect_tune.tasks.problem import Problem, StudyContext
+from prefect_tune.tasks.trial import epochs, measuring, node
 from prefect_tune.tasks.trial import evaluate as evaluate_module
-from prefect_tune.tasks.trial import measuring, node
 from prefect_tune.tasks.trial.measuring import study_resampling
 from prefect_tune.tasks.trial.path_run import PathRun
 from prefect_tune.tasks.user_space import load_user_space
@@ -554,6 +554,26 @@ def test_predictions_of_a_model_that_was_fitted_are_not_read_back(
     assert (again.fold_losses, again.risks) == (fitted.fold_losses, fitted.risks)
     kept = {predictions_record(key): 1 for key in fitted.predictions}
     assert +records_read == (kept if use_cache else {})
+
+
+@pytest.mark.slow
+def test_predictions_written_in_passing_are_neither_read_nor_written_again(
+    tmp_path, monkeypatch, records_read
+) -> None:
+    monkeypatch.setattr(epochs, "CHECKPOINT_SECONDS", 0.0)
+    context = judged_context(tmp_path, trains_in_epochs=True)
+    written: Counter[str] = Counter()
+    put = Records.put
+
+    def count_put(records, record, *given, **named):
+        written[record] += 1
+        put(records, record, *given, **named)
+
+    monkeypatch.setattr(Records, "put", count_put)
+    evaluation = evaluate(context, judged_query(context))
+    assert evaluation.best_epoch < EPOCHS  # it was written in passing, and is the best at the end
+    assert [written[predictions_record(key)] for key in evaluation.predictions] == [1, 1, 1]
+    assert sum(records_read.values()) == 0
 
 
 def test_predictions_at_hand_are_those_that_a_reader_gets(tmp_path) -> None:

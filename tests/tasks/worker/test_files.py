@@ -149,6 +149,20 @@ def test_a_full_disk_stops_no_text_and_lets_no_file_be_made(tmp_path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
+def test_where_no_block_can_be_had_no_file_is_left(tmp_path) -> None:
+    script = (
+        "import resource, sys; from pathlib import Path\n"
+        "from prefect_tune.tasks.worker.trial_note import NoteFile, PLACE_BYTES\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (PLACE_BYTES, PLACE_BYTES))\n"
+        "NoteFile(Path(sys.argv[1]))\n"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "note")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "File too large" in done.stderr
+    assert not (tmp_path / "note").exists()
+
+
 def lines(count: int) -> bytes:
     return b"".join(b"line %06d\n" % i for i in range(count))
 

@@ -110,6 +110,14 @@ def test_a_budget_is_overspent_by_one_stretch_of_each_worker_at_most(
     assert told <= total + n_workers * quantum * dearest
 
 
+@pytest.mark.parametrize("left", [0.0, 1e-6])
+def test_a_budget_that_affords_no_epoch_ends_the_search(left: float) -> None:
+    optimizer = bapi(n_first=4)
+    study(optimizer, power, 3)
+    with pytest.raises(SpaceExhausted, match="affords no epoch"):
+        optimizer.ask(Budget(seconds_spent=100.0, seconds_left=left))
+
+
 def test_what_is_under_way_is_to_be_paid_from_what_is_left() -> None:
     """An epoch takes a second, and two of them are under way."""
     left = Budget(seconds_spent=100.0, seconds_left=2.5)
