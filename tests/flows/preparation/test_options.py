@@ -1,7 +1,8 @@
 """Options are stated once, and read from the command line, forms and printed commands."""
 
 import inspect
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import fields, replace
 from functools import cache
 from typing import Any, get_args
 
@@ -16,7 +17,8 @@ from prefect.utilities.schema_tools.validation import ValidationError, validate
 from prefect_tune.deployments.command import main
 from prefect_tune.deployments.commands.run import run
 from prefect_tune.flows.comparing import compare
-from prefect_tune.flows.preparation.options import COMPARE_OPTIONS, OPTIONS
+from prefect_tune.flows.comparison.prepare import prepare_comparison
+from prefect_tune.flows.preparation.options import COMPARE_OPTIONS, OPTIONS, Option, flag_of
 from prefect_tune.flows.preparation.settings import (
     TuneSettings,
     parse_assignment,
@@ -88,9 +90,9 @@ def schema_of(flow) -> dict[str, Any]:
     return found
 
 
-def accepts(name: str, value: Any) -> bool:
+def accepts(name: str, value: Any, flow=tune) -> bool:
     try:
-        validate({name: value}, schema_of(tune), True)
+        validate({name: value}, schema_of(flow), True)
     except ValidationError:
         return False
     return True
@@ -123,14 +125,53 @@ def test_the_form_has_sections_in_order_and_says_what_is_left_to_its_default() -
     assert property_of("method")["default"] is None  # a study that goes on has its own
 
 
+BOUNDED = [
+    *((name, option, tune) for name, option in OPTIONS.items() if option.bounds),
+    *((name, COMPARE_OPTIONS[name], compare) for name in COMPARE_OPTIONS.keys() - OPTIONS.keys()
+      if COMPARE_OPTIONS[name].bounds),
+]  # fmt: skip
+
+
+def outside(option: Option) -> Iterator[Any]:
+    """The values next to those that the bounds of an option admit."""
+    step = 1 if option.kind == "whole" else 0.01
+    for keyword, bound in option.bounds.items():
+        match keyword:
+            case "minimum":
+                yield bound - step
+            case "exclusiveMinimum":
+                yield bound
+            case "maximum":
+                yield bound + step
+            case "pattern":
+                yield "4 apples"
+            case _:
+                raise AssertionError(f"{option.name} has a bound of another kind, {keyword}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "value", "flow"),
+    [(name, value, flow) for name, option, flow in BOUNDED for value in outside(option)],
+)
+def test_what_is_out_of_bounds_is_refused_in_forms_and_calls(prepared, name, value, flow) -> None:
+    assert not accepts(name, value, flow)
+    with pytest.raises(BadInput) as refused:
+        if flow is tune:
+            prepared("train.csv", target="target", **{name: value})
+        else:
+            unset = dict.fromkeys(COMPARE_OPTIONS)
+            prepare_comparison({**unset, "data": "train.csv", "trials": 1, name: value})
+    flag = flag_of(name) if flow is tune else COMPARE_OPTIONS[name].flag
+    assert str(refused.value).startswith((f"{flag} {value}", f"{flag} {value!r}"))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("trials", 0), ("trials", "many"), ("budget", "30"), ("budget", "soon"), ("seed", -1),
-        ("test_size", 0.9), ("folds", 1), ("workers", 0), ("task_runs", "x"),
-        ("trial_memory", "4 apples"), ("study", "a b"), ("ensemble", 0), ("ensemble", "best"),
-        ("race", "yes"), ("drop", "column"), ("format", "xls"), ("epochs", 2),
+        ("trials", "many"), ("budget", "30"), ("task_runs", "x"), ("ensemble", 0),
+        ("ensemble", "best"), ("race", "yes"), ("drop", "column"), ("format", "xls"),
     ],
 )  # fmt: skip
 def test_nonsense_is_refused_before_there_is_a_run(name, value) -> None:
@@ -321,11 +362,17 @@ def test_of_a_study_with_defaults_only_what_it_learns_from_is_said() -> None:
     assert run_command(PLAIN, "s") == words
 
 
+IN_NO_COMMAND = {"data_name", "chance_loss", "quantity_digests", "start", "flow_run_id"}
+"""What a study finds out from its options."""
+ELSEWHERE = {"execution", "problem", "options", "source"}
+"""Where it runs, which is not of the study; and what is compared in parts."""
+
+
 def test_every_option_comes_back() -> None:
     found = parsed(run_command(FULL, "s"))
-    for field in ("test_size", "folds", "holdout", "positive", "bounds", "ensemble", "stop_rule",
-                  "trial_seconds", "trial_memory_bytes", "use_cache", "epochs", "race", "method",
-                  "start_from", "metric", "space", "seed"):  # fmt: skip
+    of_plan = {field.name for field in fields(StudyPlan)} - IN_NO_COMMAND - ELSEWHERE
+    for field in of_plan | {"metric", "space", "seed"}:
+        assert getattr(FULL, field) != getattr(PLAIN, field), field
         assert getattr(found, field) == getattr(FULL, field), field
     assert found.study == "s"
     assert found.options == {"n_startup": "5", "variant": "paper"}
