@@ -17,8 +17,9 @@ from prefect.utilities.schema_tools.validation import ValidationError, validate
 from prefect_tune.deployments.command import main
 from prefect_tune.deployments.commands.run import run
 from prefect_tune.flows.comparing import compare
+from prefect_tune.flows.comparison.comparison import Comparison
 from prefect_tune.flows.comparison.prepare import prepare_comparison
-from prefect_tune.flows.preparation.options import COMPARE_OPTIONS, OPTIONS, Option, flag_of
+from prefect_tune.flows.preparation.options import COMPARE_OPTIONS, OPTIONS, Option
 from prefect_tune.flows.preparation.settings import (
     TuneSettings,
     parse_assignment,
@@ -125,11 +126,11 @@ def test_the_form_has_sections_in_order_and_says_what_is_left_to_its_default() -
     assert property_of("method")["default"] is None  # a study that goes on has its own
 
 
-BOUNDED = [
-    *((name, option, tune) for name, option in OPTIONS.items() if option.bounds),
-    *((name, COMPARE_OPTIONS[name], compare) for name in COMPARE_OPTIONS.keys() - OPTIONS.keys()
-      if COMPARE_OPTIONS[name].bounds),
-]  # fmt: skip
+def prepared_to_compare(data: str, **options: object) -> Comparison:
+    return prepare_comparison({**dict.fromkeys(COMPARE_OPTIONS), "data": data, **options})
+
+
+ONLY_COMPARE = {name: o for name, o in COMPARE_OPTIONS.items() if name not in OPTIONS}
 
 
 def outside(option: Option) -> Iterator[Any]:
@@ -151,19 +152,21 @@ def outside(option: Option) -> Iterator[Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "value", "flow"),
-    [(name, value, flow) for name, option, flow in BOUNDED for value in outside(option)],
+    ("flow", "option", "value"),
+    [
+        pytest.param(flow, option, value, id=f"{name}={value}")
+        for flow, options in ((tune, OPTIONS), (compare, ONLY_COMPARE))
+        for name, option in options.items()
+        for value in outside(option)
+    ],
 )
-def test_what_is_out_of_bounds_is_refused_in_forms_and_calls(prepared, name, value, flow) -> None:
-    assert not accepts(name, value, flow)
+def test_what_is_out_of_bounds_is_refused_in_forms_and_calls(prepared, flow, option, value) -> None:
+    assert not accepts(option.name, value, flow)
+    prepare = prepared if flow is tune else prepared_to_compare
     with pytest.raises(BadInput) as refused:
-        if flow is tune:
-            prepared("train.csv", target="target", **{name: value})
-        else:
-            unset = dict.fromkeys(COMPARE_OPTIONS)
-            prepare_comparison({**unset, "data": "train.csv", "trials": 1, name: value})
-    flag = flag_of(name) if flow is tune else COMPARE_OPTIONS[name].flag
-    assert str(refused.value).startswith((f"{flag} {value}", f"{flag} {value!r}"))
+        prepare("train.csv", target="target", **{option.name: value})
+    given = f"{option.flag} {value}:", f"{option.flag} {value!r}:"
+    assert str(refused.value).startswith(given)
 
 
 @pytest.mark.slow
