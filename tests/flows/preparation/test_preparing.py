@@ -149,7 +149,7 @@ def test_a_model_whose_values_leave_it_without_epochs_is_said_with_the_reason(
     given = {"target": "target", "drop": ["patient"], "space": f"{tmp_path / 'space.py'}:classes"}
     notes = " ".join(map(str, prepared("train.csv", **given, epochs=10).notes))
     assert "lbfgs: MLPClassifier with solver='lbfgs'" in notes
-    assert "fitted in full at once: lbfgs, nei" in notes
+    assert "at once: lbfgs, nei" in notes
     assert "at once" not in " ".join(map(str, prepared("train.csv", **given).notes))
 
 

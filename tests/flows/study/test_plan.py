@@ -302,7 +302,7 @@ def test_the_nearest_trial_is_named_with_all_that_it_exceeds() -> None:
     text = nearest_miss(study([trials[0]], *bounds))
     assert text.endswith("trial 0 is nearest, with latency_us 90 where 10 is allowed")
     text = nearest_miss(study([trials[1]], *bounds))
-    assert "latency_us 12 where 10 is allowed; size not measured" in text
+    assert all(part in text for part in ("latency_us 12", "10 is allowed", "size not measured"))
 
 
 def test_nothing_is_said_where_a_trial_meets_all_or_none_is_complete() -> None:
