@@ -4,9 +4,16 @@ import ast
 import subprocess
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
+from inspect import getmembers, isabstract, isclass
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
-__all__ = ["ROOMS", "ROOT", "SOURCES", "listed_files", "module_name", "parsed", "with_docstrings"]
+__all__ = [
+    "ROOMS", "ROOT", "SOURCES", "classes_with", "concrete_classes", "listed_files", "module_name",
+    "modules", "parsed", "with_docstrings",
+]  # fmt: skip
 
 ROOT = Path(__file__).parent.parent
 ROOMS = ("deployments", "flows", "optimizers", "storage", "tasks")
@@ -23,6 +30,30 @@ def listed_files() -> list[Path]:
 def module_name(path: Path) -> str:
     """The name that a source is imported by."""
     return "prefect_tune." + ".".join(path.relative_to(ROOT).with_suffix("").parts)
+
+
+def modules(folder: str) -> list[ModuleType]:
+    """Those of a room, or of a folder in it."""
+    paths = [p for p in (ROOT / folder).rglob("*.py") if p.name != "__init__.py"]
+    return [import_module(module_name(path)) for path in paths]
+
+
+def concrete_classes(folder: str, kind: type[Any]) -> set[type[Any]]:
+    """The classes of a kind, less those that others are to complete."""
+    found = {one for module in modules(folder) for _, one in getmembers(module, isclass)}
+    return {one for one in found if issubclass(one, kind) and not isabstract(one)}
+
+
+def classes_with(method: str, room: str) -> set[str]:
+    """Names of the classes of a room that define a method."""
+    return {
+        node.name
+        for path in SOURCES
+        if path.is_relative_to(ROOT / room)
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.ClassDef)
+        and any(isinstance(part, ast.FunctionDef) and part.name == method for part in node.body)
+    }
 
 
 @cache

@@ -38,7 +38,7 @@ def test_its_command_finds_a_benchmark_by_room_and_name() -> None:
         [command, "flows/speed_up", "--help"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "How much sooner one method has what another one ends with" in done.stdout
+    assert "How much sooner" in done.stdout
 
 
 @pytest.mark.parametrize("name", [*ON_DATA, *ON_DIGITS])

@@ -65,6 +65,8 @@ def prepare_comparison(
         parse_methods(parameters["methods"])
     if parameters["repeats"] is not None and parameters["repeats"] < 1:
         raise BadInput("must be at least 1", option="repeats", value=parameters["repeats"])
+    if parameters["name"] is not None:
+        check_study_name(parameters["name"], "name")
     settings = _parse(parameters)
     store = open_store(settings.address)
     ledger = Ledger(store.database)

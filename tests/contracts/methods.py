@@ -40,6 +40,10 @@ METHODS_OF_PROCESSES: dict[str, Case] = {
     "fabolas": Case("fabolas", {"n_first": 3, "subset_folds": 0}, planted=IN_PARTS, tier="slow"),
     "bapi": Case("bapi", {"p": 0.34, "n_first": 9}, EPOCHS, Planted(4, 20.0), tier="slow"),
 }
+OF_FULL_IN_BRIEF = _slow(
+    {n: case for n, case in METHODS_OF_PROCESSES.items() if case.tier == "full"}
+)
+"""What keeps a part of the contract in `tests/run`, and all of it in `tests/run all`."""
 VARIANTS_OF_PATHS: dict[str, Case] = _slow({
     "halving by folds": Case("halving", {"fidelity": "folds"}),
     "hyperband by subsets": Case("hyperband", {"fidelity": "subset", "n_rungs": 3}),

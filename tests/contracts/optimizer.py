@@ -52,6 +52,8 @@ OBJECTIVE = Objective(
 )
 _SPACES = [mixed_space(), sparse_space(), ordered_space(), ignoring_space()]
 _N_ASKS = {"sparse": 3, "ignoring": 15}
+_UNRENDERED = {"admm"}
+"""Methods whose decisions are for programs alone."""
 _FITS = (
     "surrogates.gaussian_process.GaussianProcess.fit",
     "surrogates.random_forest.RandomForest.fit",
@@ -108,6 +110,11 @@ def each(cases: Mapping[str, Case]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("case", values)
 
 
+def heedless_of_cost(cases: Mapping[str, Case]) -> dict[str, Case]:
+    """Those whose methods declare that what trials take changes no ask."""
+    return {n: case for n, case in cases.items() if not METHODS[case.method].draws_on_cost}
+
+
 def loss_of(query: Query) -> float | None:
     """A fixed loss that depends on path and values; one path in ten fails."""
     text = query.configuration.canonical
@@ -153,20 +160,8 @@ def _refuse(*_: Any, **__: Any) -> Any:
     raise AssertionError("a replay fits nothing")
 
 
-class VariantContract:
-    """What a variant or an option of a method can break."""
-
-    @pytest.mark.parametrize("space", _SPACES, ids=lambda s: s.name)
-    def test_queries_lie_in_the_space(self, case: Case, space: Space) -> None:
-        for event in run(case.make(space), _N_ASKS.get(space.name, 12)):
-            if isinstance(event, Asked):
-                path = event.query.configuration.path
-                assert space.canonical(path) == path
-                document = json.loads(json.dumps(event.query.to_json()))
-                assert Query.from_json(document, space) == event.query
-
-    def test_same_seed_and_same_told_losses_give_the_same_queries(self, case: Case) -> None:
-        assert run(case.make(mixed_space()), 15) == run(case.make(mixed_space()), 15)
+class BriefContract:
+    """What takes a method a second."""
 
     def test_replay_equals_never_having_stopped(self, case: Case) -> None:
         """With two queries pending, the memo of the last ask alone, and nothing fitted anew."""
@@ -194,13 +189,39 @@ class VariantContract:
             assert "\n" not in reason.phase + reason.text
             self._render(optimizer)
             optimizer.tell(told(number, query, loss_of(query)))
-        self._render(optimizer)
+        of_method = optimizer.decisions.keys() - {"race"}
+        has_lines = bool(of_method) and case.method not in _UNRENDERED
+        assert bool(self._render(optimizer)) == has_lines
 
-    def _render(self, optimizer: Optimizer) -> None:
+    def _render(self, optimizer: Optimizer) -> list[str]:
+        """The lines about decisions, once they and all notes are found to be lines."""
         decisions = json.loads(json.dumps(optimizer.decisions))
         assert decisions == optimizer.decisions
-        lines = [*optimizer.method.render_decisions(decisions), *optimizer.notes]
-        assert all(line.strip() and "\n" not in line for line in lines)
+        lines = list(optimizer.method.render_decisions(decisions))
+        assert all(line.strip() and "\n" not in line for line in [*lines, *optimizer.notes])
+        return lines
+
+    def test_a_space_of_failures_raises_nothing(self, case: Case) -> None:
+        optimizer = case.make(mixed_space())
+        for number in range(20):
+            optimizer.tell(told(number, optimizer.ask(Budget()), None))
+        assert optimizer.incumbent is None
+
+
+class VariantContract(BriefContract):
+    """What a variant or an option of a method can break."""
+
+    @pytest.mark.parametrize("space", _SPACES, ids=lambda s: s.name)
+    def test_queries_lie_in_the_space(self, case: Case, space: Space) -> None:
+        for event in run(case.make(space), _N_ASKS.get(space.name, 12)):
+            if isinstance(event, Asked):
+                path = event.query.configuration.path
+                assert space.canonical(path) == path
+                document = json.loads(json.dumps(event.query.to_json()))
+                assert Query.from_json(document, space) == event.query
+
+    def test_same_seed_and_same_told_losses_give_the_same_queries(self, case: Case) -> None:
+        assert run(case.make(mixed_space()), 15) == run(case.make(mixed_space()), 15)
 
     def test_an_exhausted_space_says_so_and_was_searched_without_repeats(self, case: Case) -> None:
         optimizer = case.make(finite_space())
@@ -217,12 +238,6 @@ class VariantContract:
         assert len(set(queries)) == len(queries) < 50
         with pytest.raises(SpaceExhausted, match="finite"):
             optimizer.ask(Budget())
-
-    def test_a_space_of_failures_raises_nothing(self, case: Case) -> None:
-        optimizer = case.make(mixed_space())
-        for number in range(20):
-            optimizer.tell(told(number, optimizer.ask(Budget()), None))
-        assert optimizer.incumbent is None
 
 
 class OptimizerContract(VariantContract):
@@ -249,23 +264,6 @@ class OptimizerContract(VariantContract):
                 assert "subset" in declared or event.query.subset == 1
                 assert "epochs" in declared or event.query.epochs is None
                 assert "folds" in declared or event.query.folds is None
-
-    def test_it_asks_the_same_whatever_trials_take_unless_it_draws_on_cost(
-        self, case: Case
-    ) -> None:
-        if METHODS[case.method].draws_on_cost:
-            return
-        asked = []
-        for seconds in (1.0, 50.0):
-            optimizer = case.make(mixed_space())
-            queries = []
-            for number in range(15):
-                queries.append(query := optimizer.ask(Budget(number, 15 - number)))
-                loss = loss_of(query) or 3.0
-                outcome = evaluation(loss, seconds if number % 2 else 1.0)
-                optimizer.tell(Trial(number, query).started().ended(outcome))
-            asked.append(queries)
-        assert asked[0] == asked[1]
 
     def test_pending_queries_differ_from_one_another(self, case: Case) -> None:
         optimizer = case.make(mixed_space())
@@ -345,6 +343,23 @@ class OptimizerContract(VariantContract):
         assert gone_on == twin.ask(Budget(trials_left=0))
         assert gone_on.configuration in {q.configuration for q in queries}
         assert asked.history[4].query == gone_on
+
+
+class HeedlessContract:
+    """What a method promises that does not draw on cost."""
+
+    def test_it_asks_the_same_whatever_trials_take(self, case: Case) -> None:
+        asked = []
+        for seconds in (1.0, 50.0):
+            optimizer = case.make(mixed_space())
+            queries = []
+            for number in range(15):
+                queries.append(query := optimizer.ask(Budget(number, 15 - number)))
+                loss = loss_of(query) or 3.0
+                outcome = evaluation(loss, seconds if number % 2 else 1.0)
+                optimizer.tell(Trial(number, query).started().ended(outcome))
+            asked.append(queries)
+        assert asked[0] == asked[1]
 
 
 def simulation(case: Case, optimizer: Optimizer, *, trials: int) -> Simulation:

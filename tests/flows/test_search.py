@@ -349,7 +349,8 @@ def test_a_trial_whose_worker_died_is_started_once_more() -> None:
     assert {t.attempts for t in done.study.told} == {1, 2}
     assert done.study.trials[1].attempts == 2
     assert done.study.numbers("complete") == [0, 1, 2]
-    assert done.heard.notes == ["the worker of trial 1 died; the trial is started again"]
+    (note,) = done.heard.notes
+    assert "trial 1 died" in note
 
 
 def test_a_second_death_is_the_trials_own_doing() -> None:
@@ -396,9 +397,8 @@ def test_a_worker_that_cannot_go_on_is_benched_and_its_trial_waits_for_another()
     assert done.pool.benched == ["w1"]
     assert done.study.numbers("complete") == [0, 1, 2, 3]
     assert done.study.trials[1].attempts == 2
-    assert done.heard.notes == [
-        "worker w1 is not used any more, and trial 1 waits for another: the disk is full"
-    ]
+    (note,) = done.heard.notes
+    assert all(part in note for part in ("worker w1", "trial 1 waits", "the disk is full"))
 
 
 def test_starts_that_were_cut_are_no_deaths() -> None:

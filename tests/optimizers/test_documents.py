@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from source_tree import classes_with
 from worlds import evaluation, mixed_space, told
 
 from prefect_tune.optimizers import (
@@ -48,6 +49,7 @@ WAITING = Trial(3, QUERY)
 DIED = Trial(0, QUERY).started().died().started().died()
 MEMO = FlashMemo(3, [3, 0], 2, 1, {"x": Choice("count", (("weight", "none"),))}, [(3, -0.5)])
 DOCUMENTS: dict[str, Any] = {
+    "choice": Choice("count", (("depth", 3), ("weight", "none"))),
     "configuration": QUERY.configuration,
     "query": QUERY,
     "query of a part": PART,
@@ -69,11 +71,20 @@ DOCUMENTS: dict[str, Any] = {
     "memo of flash": MEMO,
     "memo of admm": AdmmState(path=("a",), tuned=[("a",)], theta=[1.0], fitted=7),
 }
-WITHOUT_A_SPACE = (Evaluation, Failure, FlashMemo, AdmmState)
+WITHOUT_A_SPACE = (Choice, Evaluation, Failure, FlashMemo, AdmmState)
+ELSEWHERE = {
+    "Reason",  # is read by people alone
+    "Prediction",  # is read with all of a memo, in `fabolas/test_decisions.py`
+}
 
 
 def read(kind: Any, document: dict[str, Any]) -> Any:
     return kind.from_json(document, *(() if issubclass(kind, WITHOUT_A_SPACE) else (SPACE,)))
+
+
+def test_each_class_that_is_kept_as_json_is_looked_at() -> None:
+    looked_at = {type(kept).__name__ for kept in DOCUMENTS.values()}
+    assert looked_at | ELSEWHERE == classes_with("to_json", "optimizers")
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

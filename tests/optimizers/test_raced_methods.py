@@ -1,14 +1,21 @@
 """Methods keep their promises when configurations race; a benchmark says how good they are."""
 
 from contracts.methods import RACED, RACED_ON_MANY_ROWS
-from contracts.optimizer import Case, OptimizerContract, VariantContract, each, run
+from contracts.optimizer import (
+    Case,
+    HeedlessContract,
+    OptimizerContract,
+    VariantContract,
+    each,
+    run,
+)
 from worlds import mixed_space
 
 from prefect_tune.optimizers import Asked
 
 
 @each({"random": RACED["random"], "random on many rows": RACED_ON_MANY_ROWS["random"]})
-class TestRace(OptimizerContract):
+class TestRace(OptimizerContract, HeedlessContract):
     def test_it_asks_for_less_than_everything_only_in_its_fidelities(self, case: Case) -> None:
         events = run(case.make(mixed_space()), 24)
         queries = [event.query for event in events if isinstance(event, Asked)]

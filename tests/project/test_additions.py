@@ -1,13 +1,11 @@
 """What is added is found: each test names what was declared or written, and left out elsewhere."""
 
 from dataclasses import fields
-from importlib import import_module
 from inspect import getmembers, isfunction, signature
-from types import ModuleType
 from typing import Any
 
 import pytest
-from source_tree import ROOT, module_name
+from source_tree import modules
 
 from prefect_tune import PipelineSearch
 from prefect_tune.deployments.estimator.pipeline_search import _OF_TUNE
@@ -26,11 +24,6 @@ OF_FIT = {"data", "target"}
 BY_ANOTHER_NAME = {"metric", "seed"}
 OF_FILES = {"labels", "format", "test", "drop_missing_target"}
 """Options that say how files are read, and a search has X and y."""
-
-
-def modules(folder: str) -> list[ModuleType]:
-    paths = [p for p in (ROOT / folder).rglob("*.py") if p.name != "__init__.py"]
-    return [import_module(module_name(path)) for path in paths]
 
 
 def declared(folder: str, kind: type[Any]) -> list[Any]:

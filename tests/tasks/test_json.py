@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from source_tree import classes_with
 
 from prefect_tune.optimizers import Evaluation, Failure, Query
 from prefect_tune.optimizers.space.sampling import sample_configuration
@@ -60,6 +61,13 @@ def cases() -> dict[str, Case]:
 
 
 CASES = cases()
+OF_KEYS = {"Recipe"}
+"""What is hashed, and never read."""
+
+
+def test_each_class_that_is_kept_as_json_is_looked_at() -> None:
+    looked_at = {type(value).__name__ for value, _ in CASES.values()}
+    assert classes_with("to_json", "tasks") <= looked_at | OF_KEYS
 
 
 @pytest.mark.parametrize("name", CASES)

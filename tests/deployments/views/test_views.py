@@ -290,7 +290,7 @@ def test_a_trial_that_is_not_the_whole_evaluation_says_of_what_it_is(capsys) -> 
     header, waiting, line = capsys.readouterr().out.splitlines()
     assert header.split()[:4] == ["trial", "state", "of", "loss"]
     assert waiting.split()[:3] == ["0", "waiting", "all"]
-    assert "in part  subset 1/27, draw 1, folds 1 of 3, epochs 10 of 50  12.5" in line
+    assert holds(line, "in part", "subset 1/27", "draw 1", "folds 1 of 3", "10 of 50", "12.5")
 
 
 def test_a_trial_that_goes_on_with_a_configuration_says_with_which(capsys) -> None:

@@ -70,7 +70,7 @@ def test_what_a_comparison_has_stays_part_of_it_and_can_be_extended(compared) ->
         f"c-{r}-{m}" for r in (0, 1) for m in ("random", "smac", "tpe")
     ]
     assert {replicate.plan.stop_rule.trials for replicate in extended.replicates} == {3}
-    assert "continues comparison c: 0 of 6 replicates are done" in map(str, extended.notes)
+    assert any("comparison c: 0 of 6" in str(note) for note in extended.notes)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_replicate_that_another_process_runs_is_named_with_the_ways_out(compar
     comparison = compared(methods="random,tpe", repeats=1, trials=3, name="c")
     with held_study(comparison.store, "c-0-tpe"), pytest.raises(BadInput, match="c-0-tpe") as busy:
         compared(name="c")
-    assert busy.value.remedy == "wait for it, end it, or choose another --name"
+    assert "--name" in busy.value.remedy
 
 
 def test_methods_are_checked_before_any_study_is_entered(compared) -> None:

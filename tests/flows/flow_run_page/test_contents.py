@@ -47,7 +47,8 @@ def test_what_leads_how_it_stands_and_how_to_go_on_are_said_while_it_runs() -> N
     assert "| model | svm | C \\= 1" not in page  # "=" needs no escape
     assert "| model | svm | C = 1, kernel = rbf |" in page
     assert "| state | running\\: design |" in page
-    assert "18 trials\\: 9 in full, 7 in part, 2 failed; 20 of 40 configurations begun" in page
+    (counts,) = (line for line in page.splitlines() if "configurations begun" in line)
+    assert re.findall(r"\d+", counts) == ["18", "9", "7", "2", "20", "40"]
     assert "| time | 2m00s of 10m00s |" in page
     assert "| cache | 1,234 steps served, 44s saved |" in page
     assert "my\\_\\<space\\> by flash, on patients" in page
@@ -55,10 +56,8 @@ def test_what_leads_how_it_stands_and_how_to_go_on_are_said_while_it_runs() -> N
     assert "--failed" not in page
     assert "export" not in page
     assert "on the test rows" not in page
-    assert short(ACCOUNT) == (
-        "best error 8.667 % · 18 trials: 9 in full, 7 in part, 2 failed; 20 of 40 configurations "
-        "begun · done in about 1m35s"
-    )
+    in_short = ["8.667", "18", "9", "7", "2", "20", "40", "1m35s"]
+    assert re.findall(r"\d[\w.]*", short(ACCOUNT)) == in_short
 
 
 def test_commands_name_a_store_that_is_not_the_default() -> None:

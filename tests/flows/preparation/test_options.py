@@ -1,7 +1,8 @@
 """Options are stated once, and read from the command line, forms and printed commands."""
 
 import inspect
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import fields, replace
 from functools import cache
 from typing import Any, get_args
 
@@ -16,7 +17,9 @@ from prefect.utilities.schema_tools.validation import ValidationError, validate
 from prefect_tune.deployments.command import main
 from prefect_tune.deployments.commands.run import run
 from prefect_tune.flows.comparing import compare
-from prefect_tune.flows.preparation.options import COMPARE_OPTIONS, OPTIONS
+from prefect_tune.flows.comparison.comparison import Comparison
+from prefect_tune.flows.comparison.prepare import prepare_comparison
+from prefect_tune.flows.preparation.options import COMPARE_OPTIONS, OPTIONS, Option
 from prefect_tune.flows.preparation.settings import (
     TuneSettings,
     parse_assignment,
@@ -88,9 +91,9 @@ def schema_of(flow) -> dict[str, Any]:
     return found
 
 
-def accepts(name: str, value: Any) -> bool:
+def accepts(name: str, value: Any, flow=tune) -> bool:
     try:
-        validate({name: value}, schema_of(tune), True)
+        validate({name: value}, schema_of(flow), True)
     except ValidationError:
         return False
     return True
@@ -123,14 +126,55 @@ def test_the_form_has_sections_in_order_and_says_what_is_left_to_its_default() -
     assert property_of("method")["default"] is None  # a study that goes on has its own
 
 
+def prepared_to_compare(data: str, **options: object) -> Comparison:
+    return prepare_comparison({**dict.fromkeys(COMPARE_OPTIONS), "data": data, **options})
+
+
+ONLY_COMPARE = {name: o for name, o in COMPARE_OPTIONS.items() if name not in OPTIONS}
+
+
+def outside(option: Option) -> Iterator[Any]:
+    """The values next to those that the bounds of an option admit."""
+    step = 1 if option.kind == "whole" else 0.01
+    for keyword, bound in option.bounds.items():
+        match keyword:
+            case "minimum":
+                yield bound - step
+            case "exclusiveMinimum":
+                yield bound
+            case "maximum":
+                yield bound + step
+            case "pattern":
+                yield "4 apples"
+            case _:
+                raise AssertionError(f"{option.name} has a bound of another kind, {keyword}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("flow", "option", "value"),
+    [
+        pytest.param(flow, option, value, id=f"{name}={value}")
+        for flow, options in ((tune, OPTIONS), (compare, ONLY_COMPARE))
+        for name, option in options.items()
+        for value in outside(option)
+    ],
+)
+def test_what_is_out_of_bounds_is_refused_in_forms_and_calls(prepared, flow, option, value) -> None:
+    assert not accepts(option.name, value, flow)
+    prepare = prepared if flow is tune else prepared_to_compare
+    with pytest.raises(BadInput) as refused:
+        prepare("train.csv", target="target", **{option.name: value})
+    given = f"{option.flag} {value}:", f"{option.flag} {value!r}:"
+    assert str(refused.value).startswith(given)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("trials", 0), ("trials", "many"), ("budget", "30"), ("budget", "soon"), ("seed", -1),
-        ("test_size", 0.9), ("folds", 1), ("workers", 0), ("task_runs", "x"),
-        ("trial_memory", "4 apples"), ("study", "a b"), ("ensemble", 0), ("ensemble", "best"),
-        ("race", "yes"), ("drop", "column"), ("format", "xls"), ("epochs", 2),
+        ("trials", "many"), ("budget", "30"), ("task_runs", "x"), ("ensemble", 0),
+        ("ensemble", "best"), ("race", "yes"), ("drop", "column"), ("format", "xls"),
     ],
 )  # fmt: skip
 def test_nonsense_is_refused_before_there_is_a_run(name, value) -> None:
@@ -250,8 +294,7 @@ def test_a_number_is_of_picks_and_a_word_is_a_kind(given, expected) -> None:
 def test_anything_else_is_refused_with_what_would_be_right(given) -> None:
     with pytest.raises(BadInput, match=rf"--ensemble {given}: ") as refused:
         settings_of(ensemble=given)
-    remedy = "name a whole number from 1, or single, greedy, agnostic or auto"
-    assert refused.value.remedy == remedy
+    assert all(str(kind) in refused.value.remedy for kind in (1, *ENSEMBLE_KINDS))
 
 
 def test_the_help_says_which_methods_end_in_an_ensemble_of_their_own(monkeypatch) -> None:
@@ -321,11 +364,17 @@ def test_of_a_study_with_defaults_only_what_it_learns_from_is_said() -> None:
     assert run_command(PLAIN, "s") == words
 
 
+IN_NO_COMMAND = {"data_name", "chance_loss", "quantity_digests", "start", "flow_run_id"}
+"""What a study finds out from its options."""
+ELSEWHERE = {"execution", "problem", "options", "source"}
+"""Where it runs, which is not of the study; and what is compared in parts."""
+
+
 def test_every_option_comes_back() -> None:
     found = parsed(run_command(FULL, "s"))
-    for field in ("test_size", "folds", "holdout", "positive", "bounds", "ensemble", "stop_rule",
-                  "trial_seconds", "trial_memory_bytes", "use_cache", "epochs", "race", "method",
-                  "start_from", "metric", "space", "seed"):  # fmt: skip
+    of_plan = {field.name for field in fields(StudyPlan)} - IN_NO_COMMAND - ELSEWHERE
+    for field in of_plan | {"metric", "space", "seed"}:
+        assert getattr(FULL, field) != getattr(PLAIN, field), field
         assert getattr(found, field) == getattr(FULL, field), field
     assert found.study == "s"
     assert found.options == {"n_startup": "5", "variant": "paper"}

@@ -128,7 +128,7 @@ def test_where_no_kind_can_be_judged_the_best_trial_alone_is_taken(study, monkey
     monkeypatch.setattr(ensemble, "nested_losses", lambda *_, **__: {})
     chosen = choose_ensemble(study, "auto")
     assert (chosen.kind, weights_of(chosen)) == ("single", {best(study).number: 1.0})
-    assert "too few rows are held out to compare kinds" in chosen.notes[0]
+    assert "held out" in chosen.notes[0]
 
 
 def test_trials_that_do_not_meet_the_constraints_are_no_members(context) -> None:
@@ -152,9 +152,8 @@ def test_trials_whose_predictions_are_gone_are_left_out_and_counted(study, folde
     finally:
         (folder / "gone").rename(lay)
     assert heaviest not in weights_of(chosen)
-    assert chosen.notes == (
-        "1 trial left out of the ensemble: held-out predictions are gone or damaged",
-    )
+    (note,) = chosen.notes
+    assert note.startswith("1 trial left out")
     assert choose_ensemble(study, "agnostic").notes == ()
 
 

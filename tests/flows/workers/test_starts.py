@@ -239,7 +239,7 @@ def test_the_first_error_of_the_system_is_told_not_those_that_followed(starts, p
     printed("")
     error = raised(lambda: raise_as_dask_does(OSError(24, "Too many open files")))
     told = starts.explain_error(error, 0)
-    assert told == "could not be started: OSError: [Errno 24] Too many open files"
+    assert told.endswith(": OSError: [Errno 24] Too many open files")
     assert starts.explain_error(ValueError("x"), 0) == "could not be started: ValueError: x"
 
 
@@ -254,7 +254,7 @@ def test_semaphores_that_cannot_be_made_are_told_with_the_folder_that_they_need(
     told = starts.explain_error(raised(get_context("forkserver").Lock), 0)
     assert told.endswith("Permission denied (semaphores need /dev/shm)")
     starts.note_failure(ONE, told, 0.0)
-    assert "Make /dev/shm writable, then run the same command" in str(starts.no_workers())
+    assert "Make /dev/shm writable" in str(starts.no_workers())
 
 
 @pytest.mark.parametrize(

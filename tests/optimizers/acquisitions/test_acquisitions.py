@@ -2,17 +2,21 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import getmembers, isclass, isfunction
 
 import numpy as np
 import pytest
+from source_tree import modules
 
 from prefect_tune.optimizers.acquisitions.entropy import (
     Minimiser,
+    divergence_from_uniform,
     information_gain,
     whitened_normals,
 )
 from prefect_tune.optimizers.acquisitions.expected_improvement import (
     AugmentedImprovement,
+    expected_improvement,
     log_expected_improvement,
     log_normal_improvement,
 )
@@ -36,11 +40,13 @@ class Acquisition:
     """One for candidates in any order.
 
     Attributes:
+        what: The function or class that is one.
         of: Its values for some of the candidates.
         drawn: What it is the mean of, by draw and candidate; None where that is not known.
         least: No value is below it.
     """
 
+    what: Callable[..., object]
     of: Callable[[Rows], np.ndarray]
     drawn: np.ndarray | None = None
     least: float = 0.0
@@ -53,14 +59,16 @@ def joint(rows: Rows) -> np.ndarray:
     return JointImprovement(*scores, -BEST, normals).gains()
 
 
+MINIMISER = Minimiser.of(
+    np.array([0.0, 0.1]), np.eye(2), whitened_normals(2, 4096, np.random.default_rng(0))
+)
+
+
 def information(rows: Rows) -> np.ndarray:
     """Of candidates that vary with two representers as much as they deviate."""
-    minimiser = Minimiser.of(
-        np.array([0.0, 0.1]), np.eye(2), whitened_normals(2, 4096, np.random.default_rng(0))
-    )
     size = DEVIATION[rows][:, None, None]
     latents = Latents(MEAN[rows][:, None], size**2, size * np.array([[[0.7, -0.7]]]))
-    return information_gain(minimiser, latents, np.ones((1, 1)), np.array([0.01]))[:, 0]
+    return information_gain(MINIMISER, latents, np.ones((1, 1)), np.array([0.01]))[:, 0]
 
 
 def augmented(rows: Rows) -> np.ndarray:
@@ -73,17 +81,47 @@ def augmented(rows: Rows) -> np.ndarray:
 
 ACQUISITIONS: dict[str, Acquisition] = {
     "expected improvement": Acquisition(
+        expected_improvement,
+        lambda rows: expected_improvement(MEAN[rows], DEVIATION[rows], BEST),
+        np.maximum(BEST - DRAWS, 0),
+    ),
+    "expected improvement by its logarithm": Acquisition(
+        log_expected_improvement,
         lambda rows: np.exp(log_expected_improvement(MEAN[rows], DEVIATION[rows], BEST)),
         np.maximum(BEST - DRAWS, 0),
     ),
     "improvement of logarithms": Acquisition(
+        log_normal_improvement,
         lambda rows: np.exp(log_normal_improvement(MEAN[rows], DEVIATION[rows], BEST)),
         np.maximum(np.exp(BEST) - np.exp(DRAWS), 0),
     ),
-    "joint improvement": Acquisition(joint, np.maximum(BEST - DRAWS, 0)),
-    "augmented improvement": Acquisition(augmented, least=-np.inf),
-    "information": Acquisition(information, least=-1e-3),
+    "joint improvement": Acquisition(JointImprovement, joint, np.maximum(BEST - DRAWS, 0)),
+    "augmented improvement": Acquisition(AugmentedImprovement, augmented, least=-np.inf),
+    "information": Acquisition(information_gain, information, least=-1e-3),
+    "divergence": Acquisition(
+        divergence_from_uniform,
+        lambda rows: divergence_from_uniform(MINIMISER, information(rows)),
+        least=-1e-3,
+    ),
 }
+OF_PARTS = {
+    "expected_squared_excess", "log_expected_improvement_gradient", "log_standard_improvement",
+    "log_standard_improvement_slope", "choose_representers", "Minimiser", "sobol_normals",
+    "whitened_normals",
+}  # fmt: skip
+"""Terms, gradients and draws of acquisitions; the tests beside this one look at each."""
+
+
+def test_each_acquisition_is_looked_at() -> None:
+    written = {
+        name
+        for module in modules("optimizers/acquisitions")
+        for name, one in getmembers(module, lambda one: isfunction(one) or isclass(one))
+        if one.__module__ == module.__name__ and not name.startswith("_")
+    }
+    proposing = {"Fitted", "GaussianSearch", "maximise", "pool_around", "drawn_evenly", "moved"}
+    looked_at = {acquisition.what.__name__ for acquisition in ACQUISITIONS.values()}
+    assert looked_at | OF_PARTS | proposing == written
 
 
 @pytest.mark.parametrize("name", ACQUISITIONS)

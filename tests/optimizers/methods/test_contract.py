@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 from contracts.methods import ALL, METHODS_OF_PATHS, METHODS_OF_PROCESSES
-from contracts.optimizer import Case, OptimizerContract, each, margins_over_random, run
+from contracts.optimizer import (
+    Case,
+    HeedlessContract,
+    OptimizerContract,
+    each,
+    heedless_of_cost,
+    margins_over_random,
+    run,
+)
 from worlds import mixed_space
 
 from prefect_tune.optimizers import METHODS, Budget
@@ -18,6 +26,11 @@ TESTS = Path(__file__).parents[2]
 
 @each(METHODS_OF_PATHS)
 class TestMethods(OptimizerContract):
+    pass
+
+
+@each(heedless_of_cost({**METHODS_OF_PATHS, **METHODS_OF_PROCESSES}))
+class TestMethodsHeedlessOfCost(HeedlessContract):
     pass
 
 

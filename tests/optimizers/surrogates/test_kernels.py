@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from source_tree import concrete_classes
 from worlds import mixed_space
 
 from prefect_tune.optimizers.methods.fabolas.belief import pipeline_inputs
@@ -45,12 +46,14 @@ def curve_kernel() -> CurveKernel:
 
 
 KERNELS: dict[str, Kernel] = {
+    "constant": Constant(),
     "matern": Matern52([0, 1, 2]),
     "rbf": RBF([0, 2]),
     "tied": Matern52([0, 1, 2], [0, 1, 1]),
     "scaled": Constant() * Matern52([0, 1, 2]),
     "sum": Constant() * RBF([0]) + Matern52([1, 2]),
     "product of three": Constant() * (RBF([0]) * Matern52([1])),
+    "conditional alone": Conditional(3, Matern52([0, 1])),
     "conditional": Constant() * (Conditional(3, Matern52([0, 1])) * Conditional(4)),
     **{f"over sizes: {name}": kernel(basis) for name, basis in BASES.items()},
     "over epochs": curve_kernel(),
@@ -70,6 +73,11 @@ def differences(value: Callable[[np.ndarray], np.ndarray | float], at: np.ndarra
     """Central differences, by the first elements of what a value is taken at."""
     steps = 1e-5 * np.eye(len(at))
     return np.array([(value(at + step) - value(at - step)) / 2e-5 for step in steps])
+
+
+def test_each_kernel_and_noise_is_looked_at() -> None:
+    assert {type(kernel) for kernel in KERNELS.values()} == concrete_classes("optimizers", Kernel)
+    assert {type(noise) for noise in NOISES} == concrete_classes("optimizers", Noise)
 
 
 @every_kernel
@@ -296,6 +304,7 @@ def test_values_and_slopes_have_a_joint_covariance(seed: int) -> None:
 
 THREE_ROWS = np.array([[0.3, 0.0], [0.9, 0.5], [0.3, 1.0]])
 THETA = np.log([0.01, 0.4])
+NOISES = (ConstantNoise(), FallingNoise(1))
 
 
 @pytest.mark.parametrize(
@@ -311,7 +320,7 @@ def test_noise_is_that_of_the_row(noise: Noise, theta: np.ndarray, variance: lis
     assert noise.variance(theta, THREE_ROWS) == pytest.approx(variance, rel=1e-6)
 
 
-@pytest.mark.parametrize("noise", [ConstantNoise(), FallingNoise(1)], ids=["constant", "falling"])
+@pytest.mark.parametrize("noise", NOISES, ids=lambda noise: type(noise).__name__)
 def test_gradients_agree_with_central_differences(noise: Noise) -> None:
     theta, weights = THETA[: len(noise.parameters)], np.array([1.0, -2.0, 0.7])
     variance, pull = noise.pullback(theta, THREE_ROWS)

@@ -135,6 +135,15 @@ STREAMS = {
 }
 
 
+def format_of(name: str) -> str:
+    return "events" if name in ("CSV", "Parquet") else name.partition(" ")[0].lower()
+
+
+def test_each_format_of_events_has_the_stream() -> None:
+    of_events = {name for name, one in FORMATS.items() if one.kind == "events"}
+    assert {format_of(name) for name in STREAMS} == of_events
+
+
 @pytest.fixture(scope="module")
 def stream_digest(tmp_path_factory) -> str:
     folder = tmp_path_factory.mktemp("stream")
@@ -154,11 +163,11 @@ def test_one_stream_is_the_same_data_in_every_format(
     path = written_to(
         labels.astype({"patient": str if as_text else int}), tmp_path / f"labels.{suffix}"
     )
-    is_table = name in ("CSV", "Parquet")
+    is_table = format_of(name) == "events"
     data = tmp_path / f"log.{name.lower()}" if is_table else tmp_path
     dataset = read(data, labels=path)
     assert dataset.digest() == stream_digest
-    assert dataset.format == ("events" if is_table else name.split()[0].lower())
+    assert dataset.format == format_of(name)
     assert events_of(dataset, 2) == [
         ("1950-03-04T00:00:00", "MEDS_BIRTH", None),
         ("2020-01-05T23:59:59.999999", "CONDITION//7", None),

@@ -342,7 +342,8 @@ def test_more_epochs_than_a_full_training_has_are_refused(tmp_path, epochs, has)
     context = epoch_context(tmp_path, epochs=epochs)
     came = outcome(context, query_of(context, "sgd", EPOCHS + 1))
     assert isinstance(came, Failure)
-    assert f"a query of 11 epochs: a full training of the study {has}" in came.message
+    assert "11 epochs" in came.message
+    assert has in came.message
 
 
 @pytest.mark.parametrize("model", ITERATIVE)
