@@ -11,6 +11,8 @@ from prefect_tune.storage.matrices import canonical
 
 __all__ = ["hammer", "made"]
 
+N_KEYS = 30
+
 
 def made(number: int) -> Made:
     """An artifact that tells its number."""
@@ -18,13 +20,13 @@ def made(number: int) -> Made:
     return Made({"train": matrix}, {"rows": 500}, 0.5)
 
 
-def hammer(address: StoreAddress, seed: int, seconds: float, log: str, n_keys: int = 30) -> None:
+def hammer(address: StoreAddress, seed: int, seconds: float, log: str) -> None:
     """Get or make random keys; each must hold what it should, and the budget must hold."""
     store = ArtifactStore(address, memory_bytes=0)
     chance, until = np.random.default_rng(seed), monotonic() + seconds
     n_made = 0
     while monotonic() < until:
-        number = int(chance.integers(n_keys))
+        number = int(chance.integers(N_KEYS))
         kept, fresh = store.get_or_make(entry(f"{number:02x}f"), {}, lambda n=number: made(n))
         n_made += fresh is not None
         read = store.read(kept, ["train"])
