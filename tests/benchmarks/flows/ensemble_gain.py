@@ -11,15 +11,16 @@ is done, and an interrupted benchmark goes on where it was.
 """
 
 import argparse
-import json
 import os
 import shutil
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from kept_rows import KeptRows
 from machine import Goals, describe
 from scipy.stats import t as student
 from silent import Silent
@@ -47,26 +48,14 @@ def main() -> None:
     os.environ["PREFECT_TUNE_HOME"] = str(chosen.home.absolute())
     set_defaults(QUIET_CONSOLE)
     print(describe(), flush=True)
+    kept = KeptRows(chosen.home / "studies.jsonl", "table", "seed", "seconds")
     rows = []
     with local_server(), observed_by(Silent()):
         for seed, table in product(range(chosen.seeds), chosen.tables.split(",")):
-            rows.append(outcome(chosen, table, seed))
+            key = {"table": table, "seed": seed, "seconds": chosen.seconds}
+            rows.append(kept.get_or_make(key, partial(run, chosen, table, seed)))
             print(" ".join(f"{name} {value}" for name, value in rows[-1].items()), flush=True)
     report(pd.DataFrame(rows))
-
-
-def outcome(chosen: argparse.Namespace, table: str, seed: int) -> dict[str, Any]:
-    """What became of a study, which is run if it has not been."""
-    kept = chosen.home / "studies.jsonl"
-    asked = {"table": table, "seed": seed, "seconds": chosen.seconds}
-    for line in kept.read_text().splitlines() if kept.exists() else ():
-        if asked.items() <= (row := json.loads(line)).items():
-            found: dict[str, Any] = row
-            return found
-    row = {**asked, **run(chosen, table, seed)}
-    with kept.open("a") as lines:
-        lines.write(json.dumps(row) + "\n")
-    return row
 
 
 def run(chosen: argparse.Namespace, table: str, seed: int) -> dict[str, Any]:
