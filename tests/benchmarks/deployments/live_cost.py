@@ -169,7 +169,6 @@ def main() -> None:
                     f"{live.n_bytes:,} and {quiet.n_bytes:,} bytes",
                     flush=True,
                 )
-        print(describe())
     report(pairs, n_trials, goals)
     goals.end()
 

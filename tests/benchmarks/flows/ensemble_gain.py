@@ -101,7 +101,6 @@ def report(rows: pd.DataFrame) -> None:
         f"{100 * (gains.mean() - half):.1f} to {100 * (gains.mean() + half):.1f} %, "
         f"{n} tables, load {rows['load'].min():.1f} to {rows['load'].max():.1f}"
     )
-    print(describe())
     goals = Goals()
     no_worse = int((by_table["ensemble"] <= by_table["single"]).sum())
     goals.at_least("tables on which the ensemble is no worse", no_worse, LEAST_TABLES)

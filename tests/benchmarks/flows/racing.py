@@ -14,7 +14,6 @@ the best one is among them, and how far the estimates are off.
 """
 
 import argparse
-import json
 import subprocess
 from collections.abc import Sequence
 from itertools import product
@@ -24,7 +23,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from machine import Goals, describe
-from processes import COMMAND, environment
+from processes import COMMAND, environment, run_json
 from scipy.stats import wilcoxon
 from sklearn.model_selection import train_test_split
 
@@ -101,10 +100,7 @@ def compare(chosen: argparse.Namespace, data: Sequence[Path], name: str, seed: i
 
 def outcome(home: Path, study: str, arm: str) -> dict[str, Any]:
     """What a replicate came to."""
-    said = subprocess.run(
-        [*COMMAND, "show", study, "--json"], env=environment(home), capture_output=True, check=True
-    )
-    summary = json.loads(said.stdout)
+    summary = run_json("show", study, home=home)
     minutes = summary["seconds"]["total"] / 60
     best = summary["incumbent"]
     found = {
@@ -121,16 +117,11 @@ def outcome(home: Path, study: str, arm: str) -> dict[str, Any]:
 
 def rule_on(home: Path, study: str) -> dict[str, float]:
     """What the rule would have done with the trials of a study, of which all folds are known."""
-    said = subprocess.run(
-        [*COMMAND, "trials", study, "--json"],
-        env=environment(home),
-        capture_output=True,
-        check=True,
-    )
+    trials = run_json("trials", study, home=home)
     space, objective, history = find_space("flash")[0], Objective(), History()
     n_stopped, improved, lost, errors, n = 0, 0, 0, [0.0], 0
     losses: list[float] = []
-    for trial in (Trial.from_json(document, space) for document in json.loads(said.stdout)):
+    for trial in (Trial.from_json(document, space) for document in trials):
         if trial.evaluation is None:
             continue
         n += 1
@@ -166,7 +157,6 @@ def report(rows: pd.DataFrame) -> None:
     per_table = np.exp(np.log(rows["times"]).groupby(rows["table"]).mean())
     test_rank = mean_rank(rows["race_test"] - rows["plain_test"])
     print(f"all: {np.exp(np.log(rows['times']).mean()):.2f} times, {paired(rows)}")
-    print(describe())
     print(
         f"rule: {rows['would_stop'].mean():.2f} would be stopped; of {rows['improved'].sum():.0f} "
         f"that were better than all before {rows['improved_stopped'].sum():.0f}; the best one in "

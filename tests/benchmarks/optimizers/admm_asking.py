@@ -82,7 +82,6 @@ def main() -> None:
     theirs = skopt_asks(queries, losses)
     if theirs is not None:
         goals.at_least("times faster than scikit-optimize", median(theirs) / ours, 5)
-    print(describe())
     goals.end()
 
 

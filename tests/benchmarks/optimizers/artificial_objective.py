@@ -169,7 +169,6 @@ def main() -> None:
         print(f"times sooner than {theirs}: " + " ".join(f"{r:.1f}" for r in ratios))
         if theirs == "skopt" and ratios:
             goals.at_least("times sooner than scikit-optimize, median", median(ratios), SPEED_UP)
-    print(describe())
     goals.end()
 
 

@@ -132,7 +132,6 @@ def main() -> None:
     goals = Goals()
     print_ranks(of_tables, goals)
     print_bohb(of_tables, goals)
-    print(describe())
     goals.end()
 
 

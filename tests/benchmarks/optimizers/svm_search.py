@@ -141,7 +141,6 @@ def main() -> None:
                 if {"fabolas", other} <= medians.keys():
                     what = f"{name}, x{scale:g}: cost of {other} / of fabolas"
                     goals.at_least(what, medians[other] / medians["fabolas"], factor)
-    print(describe())
     goals.end()
 
 

@@ -131,7 +131,6 @@ def main() -> None:
                     seconds, _ = timed(context, asked(context, model, epochs))
                     besides.append(seconds - sum(trained))
             goals.at_most(f"{model}: CPU s besides training", median(besides), 0.1)
-    print(describe())
     goals.end()
 
 

@@ -169,7 +169,6 @@ def main() -> None:
         print(row(pair, outcomes))
     goals = Goals()
     compare(by_pair, goals)
-    print(describe())
     goals.end()
 
 
