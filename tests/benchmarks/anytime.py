@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from time import process_time
 from typing import Any, Self
 
-import numpy as np
 from simulation import Outcome, Simulation
 from worlds import evaluation
 
@@ -75,12 +74,6 @@ class Curve:
         """Seconds after which the incumbent is no worse than a goal for the first time."""
         pairs = zip(self.ends, self.worths, strict=True)
         return next((e for e, w in pairs if w is not None and w <= goal), float("inf"))
-
-    def worth_at(self, seconds: float, otherwise: float) -> float:
-        """Worth of the incumbent at a time."""
-        k = int(np.searchsorted(self.ends, seconds, side="right"))
-        worth = self.worths[k - 1] if k else None
-        return otherwise if worth is None else worth
 
 
 def watched(

@@ -23,11 +23,8 @@ from typing import Any
 import pandas as pd
 from kept_rows import KeptRows
 from machine import describe
-from silent import Silent
+from silent import silent_studies
 
-from prefect_tune.deployments.server.embedded import local_server
-from prefect_tune.deployments.server.prefect_settings import QUIET_CONSOLE, set_defaults
-from prefect_tune.flows.progress import observed_by
 from prefect_tune.flows.tuning import tune
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 
@@ -50,13 +47,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=90)
     parser.add_argument("--repeats", type=int, default=3)
     chosen = parser.parse_args()
-    chosen.home.mkdir(parents=True, exist_ok=True)
-    os.environ["PREFECT_TUNE_HOME"] = str(chosen.home.absolute())
-    set_defaults(QUIET_CONSOLE)
     print(describe(), flush=True)
     kept = KeptRows(chosen.home / "studies.jsonl", "table", "seed", "method", "seconds")
     tables, methods = chosen.tables.split(","), chosen.methods.split(",")
-    with local_server(), observed_by(Silent()):
+    with silent_studies(chosen.home):
         for seed, table, method in product(range(chosen.repeats), tables, methods):
             key = {"table": table, "seed": seed, "method": method, "seconds": chosen.seconds}
             row = kept.get_or_make(key, partial(run, chosen, table, method, seed))

@@ -23,11 +23,8 @@ import pandas as pd
 from kept_rows import KeptRows
 from machine import Goals, describe
 from scipy.stats import t as student
-from silent import Silent
+from silent import silent_studies
 
-from prefect_tune.deployments.server.embedded import local_server
-from prefect_tune.deployments.server.prefect_settings import QUIET_CONSOLE, set_defaults
-from prefect_tune.flows.progress import observed_by
 from prefect_tune.flows.tuning import tune
 
 TABLES = "vehicle,fri_c2_1000_10,pc4,space_ga,sick,wind"
@@ -44,13 +41,10 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--workers", type=int, default=2)
     chosen = parser.parse_args()
-    chosen.home.mkdir(parents=True, exist_ok=True)
-    os.environ["PREFECT_TUNE_HOME"] = str(chosen.home.absolute())
-    set_defaults(QUIET_CONSOLE)
     print(describe(), flush=True)
     kept = KeptRows(chosen.home / "studies.jsonl", "table", "seed", "seconds")
     rows = []
-    with local_server(), observed_by(Silent()):
+    with silent_studies(chosen.home):
         for seed, table in product(range(chosen.seeds), chosen.tables.split(",")):
             key = {"table": table, "seed": seed, "seconds": chosen.seconds}
             rows.append(kept.get_or_make(key, partial(run, chosen, table, seed)))

@@ -22,6 +22,7 @@ import psutil
 from flow_studies import enter
 from inputs import write_table
 from machine import Goals, describe
+from silent import Silent
 from studies import problem_of
 
 from prefect_tune.flows.progress import RunningTrial
@@ -95,25 +96,13 @@ class Worker:
         return StepCost(f"step {i // 3}", i % 3, 0.01, 0.001, hit=is_shared, key=key)
 
 
-class Silent:
+class Submitting(Silent):
     """Follows nothing, and lets all be submitted."""
 
     report = "trial"
 
     def may_submit(self, n_reported: int) -> bool:  # noqa: ARG002 - the interface's
         return True
-
-    def note(self, text: str) -> None:
-        """Nothing."""
-
-    def warn(self, text: str) -> None:
-        """Nothing."""
-
-    def ended(self, trial: Trial, progress: Any) -> None:
-        """Nothing."""
-
-    def tick(self, progress: Any) -> None:
-        """Nothing."""
 
 
 def main() -> None:
@@ -195,7 +184,7 @@ def new_study(store: ArtifactStore, name: str, method: str) -> None:
 
 def run(store: ArtifactStore, name: str, n_trials: int, worker: Worker) -> None:
     """Search until a study has so many trials."""
-    observer: Any = Silent()
+    observer: Any = Submitting()
     with Study.opened(store, name) as study, study.session():
         running: Any = worker
         search(study, running, StopRule(trials=n_trials), observer, observer)

@@ -4,6 +4,7 @@ import logging
 import shutil
 import sys
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -355,19 +356,6 @@ def test_data_that_is_gone_ends_the_run_with_the_reason(tmp_path) -> None:
         outcome(lost, draw(context, 0))
 
 
-def test_two_trials_of_one_prefix_at_once_make_it_once(tmp_path) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
-    context = context_of(tmp_path)
-    queries = [draw(context, s, ("standardize", "none", "pca", "gaussian_nb")) for s in (1, 1, 1)]
-    with ThreadPoolExecutor(3) as pool:
-        came = list(pool.map(lambda q: evaluate(context, q), queries))
-    assert len({results(e)[0] for e in came}) == 1
-    made = [s.key for e in came for s in e.steps if not s.hit]
-    assert len(made) == len(set(made)) == 15
-    assert np.isfinite(came[0].loss)
-
-
 def drop_predictions(context: StudyContext, evaluation: Evaluation) -> None:
     """Drop them as a study does that does not need them any more."""
     records = store_of(context).records
@@ -472,51 +460,42 @@ def judged_query(context: StudyContext, model: str | tuple = "gaussian_nb") -> Q
     return path(context, fit_model=model, preprocess="none")
 
 
-@pytest.fixture
-def looked_up(monkeypatch) -> Counter:
-    """How often each key was looked up in the index."""
-    count: Counter[str] = Counter()
-    entries, look_up_to_make = ArtifactIndex.entries, ArtifactIndex.look_up_to_make
+def counted(monkeypatch, owner: type, name: str, keys: Callable[..., Iterable]) -> Counter:
+    """Count the keys of each call of a method."""
+    count: Counter = Counter()
+    method = getattr(owner, name)
 
-    def count_entries(index, keys):
-        count.update(keys)
-        return entries(index, keys)
+    def count_and_call(self, *given, **named):
+        count.update(keys(*given, **named))
+        return method(self, *given, **named)
 
-    def count_look_up(index, connection, key, place):
-        count[key] += 1
-        return look_up_to_make(index, connection, key, place)
-
-    monkeypatch.setattr(ArtifactIndex, "entries", count_entries)
-    monkeypatch.setattr(ArtifactIndex, "look_up_to_make", count_look_up)
+    monkeypatch.setattr(owner, name, count_and_call)
     return count
+
+
+@pytest.fixture
+def looked_up(monkeypatch) -> list[Counter]:
+    """How often each key was looked up in the index, to be planned and to be made."""
+    return [
+        counted(monkeypatch, ArtifactIndex, "entries", lambda keys: keys),
+        counted(monkeypatch, ArtifactIndex, "look_up_to_make", lambda _, key, **__: [key]),
+    ]
 
 
 @pytest.fixture
 def records_read(monkeypatch) -> Counter:
     """How often the predictions of each model were read."""
-    count: Counter[str] = Counter()
-    get = Records.get
 
-    def count_get(records, record, names=None):
-        count[record] += record.startswith(PREDICTIONS)
-        return get(records, record, names)
+    def predictions(record, _=None):
+        return [record] if record.startswith(PREDICTIONS) else []
 
-    monkeypatch.setattr(Records, "get", count_get)
-    return count
+    return counted(monkeypatch, Records, "get", predictions)
 
 
 @pytest.fixture
 def linked(monkeypatch) -> Counter:
     """How often each record was linked to a study."""
-    count: Counter[tuple[str, str]] = Counter()
-    link = Records.link
-
-    def count_link(records, ids, study):
-        count.update((record, study) for record in ids)
-        link(records, ids, study)
-
-    monkeypatch.setattr(Records, "link", count_link)
-    return count
+    return counted(monkeypatch, Records, "link", lambda ids, study: [(i, study) for i in ids])
 
 
 @pytest.mark.slow
@@ -526,11 +505,14 @@ def test_a_missed_key_is_looked_up_when_it_is_planned_and_under_its_lease(
     context = context_of(tmp_path)
     evaluation = evaluate(context, judged_query(context))
     assert not any(step.hit for step in evaluation.steps)
-    assert {looked_up[step.key] for step in evaluation.steps} == {2}
-    looked_up.clear()
+    for count in looked_up:
+        assert {count[step.key] for step in evaluation.steps} == {1}
+        count.clear()
     served = evaluate(context, judged_query(context))
     assert all(step.hit for step in served.steps)
-    assert {looked_up[step.key] for step in served.steps} == {1}
+    planned, to_make = looked_up
+    assert {planned[step.key] for step in served.steps} == {1}
+    assert not to_make
 
 
 @pytest.mark.slow
@@ -553,7 +535,7 @@ def test_predictions_of_a_model_that_was_fitted_are_not_read_back(
     again = evaluate(context, judged_query(context))
     assert (again.fold_losses, again.risks) == (fitted.fold_losses, fitted.risks)
     kept = {predictions_record(key): 1 for key in fitted.predictions}
-    assert +records_read == (kept if use_cache else {})
+    assert records_read == (kept if use_cache else {})
 
 
 def test_predictions_at_hand_are_those_that_a_reader_gets(tmp_path) -> None:
@@ -588,22 +570,13 @@ def test_space_and_metric_are_resolved_once(tmp_path, monkeypatch, trains_in_epo
     context = judged_context(tmp_path, trains_in_epochs=trains_in_epochs)
     query = judged_query(context).to_json()
     study_resampling.cache_clear()
-    count: Counter[str] = Counter()
-    find_space, find_metric = Problem.find_space, Problem.find_metric
-
-    def count_space(problem):
-        count["space"] += 1
-        return find_space(problem)
-
-    def count_metric(problem):
-        count["metric"] += 1
-        return find_metric(problem)
-
-    monkeypatch.setattr(Problem, "find_space", count_space)
-    monkeypatch.setattr(Problem, "find_metric", count_metric)
+    counts = [
+        counted(monkeypatch, Problem, name, lambda: ["all"])
+        for name in ("find_space", "find_metric")
+    ]
     state = evaluate_module.evaluate.fn(0, query, context, "trial")
     assert state.is_completed()
-    assert count == {"space": 1, "metric": 1}
+    assert counts == [{"all": 1}] * 2
 
 
 @pytest.mark.slow
