@@ -240,16 +240,6 @@ def test_a_space_that_cannot_be_used_is_refused_with_the_reason(tmp_path, change
         find_space(write(tmp_path, SPACE.replace(*change)))
 
 
-def test_a_model_that_cannot_predict_is_refused(tmp_path) -> None:
-    text = SPACE.replace("lightgbm.LGBMClassifier", "sklearn.preprocessing.MinMaxScaler")
-    integers = 'ConfigurationSpace(space=[Integer("n_estimators", (5, 20))])'
-    text = text.replace(integers, "ConfigurationSpace()")
-    text = text.replace('fixed={"n_jobs": 1, "verbosity": -1, "min_child_samples": 5},', "")
-    text = text.replace('flags=Flags(weights="class_weight", stochastic=True),', "")
-    with pytest.raises(BadInput, match="no method predict"):
-        find_space(write(tmp_path, text))
-
-
 def test_a_file_that_is_not_there_and_a_name_that_is_not_in_it_are_named(tmp_path) -> None:
     argument = write(tmp_path)
     with pytest.raises(UnknownName, match=r"'spce'.*'space'"):
@@ -358,6 +348,11 @@ def test_a_model_that_predicts_something_else_is_refused(tmp_path, estimator, ta
     other = "numbers" if target == "classes" else "classes"
     is_turned = kind in {"a regressor", "a classifier"}
     assert (f'target="{other}"' in found.value.remedy) == is_turned
+
+
+def test_a_model_that_cannot_predict_is_refused(tmp_path) -> None:
+    with pytest.raises(BadInput, match="no method predict"):
+        find_space(kind_space(tmp_path, "StandardScaler", "classes"))
 
 
 def test_a_model_that_only_some_values_make_a_regressor_is_refused(tmp_path) -> None:

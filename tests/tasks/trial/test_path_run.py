@@ -49,6 +49,11 @@ KNN = ("k_nearest", {"n_neighbors": 3, "weights": "uniform", "p": 2})
 PCA = ("pca", {"n_components": 0.9, "whiten": False})
 
 
+@pytest.fixture
+def context(tmp_path) -> StudyContext:
+    return context_of(tmp_path)
+
+
 def path(context: StudyContext, **changes: Any) -> Query:
     """A query of a path that has all steps but balancing, with some of them changed."""
     usual = {"rescale": "standardize", "balance": "none", "preprocess": PCA, "fit_model": TREE}
@@ -103,8 +108,7 @@ def test_cache_on_off_hit_and_missed_give_the_same_evaluation_to_the_last_bit(
     assert verify(store_of(cached)).is_sound
 
 
-def test_a_prefix_is_made_once_for_all_that_begin_with_it(tmp_path) -> None:
-    context = context_of(tmp_path)
+def test_a_prefix_is_made_once_for_all_that_begin_with_it(context) -> None:
     first = path(context)
     second = path(context, fit_model="gaussian_nb")
     evaluate(context, first)
@@ -114,15 +118,13 @@ def test_a_prefix_is_made_once_for_all_that_begin_with_it(tmp_path) -> None:
     assert store_of(context).index.totals().hits == 12
 
 
-def test_steps_that_hand_on_what_they_got_make_no_artifact(tmp_path) -> None:
-    context = context_of(tmp_path)
+def test_steps_that_hand_on_what_they_got_make_no_artifact(context) -> None:
     query = path(context, fit_model="gaussian_nb", rescale="none", preprocess="none")
     assert {s.step for s in evaluate(context, query).steps} == {"impute", "encode", "fit model"}
 
 
 @pytest.mark.slow
-def test_balancing_enters_the_keys_of_those_that_use_weights_and_of_no_others(tmp_path) -> None:
-    context = context_of(tmp_path)
+def test_balancing_enters_the_keys_of_those_that_use_weights_and_of_no_others(context) -> None:
     keys = {}
     for balance in ("none", "weighting"):
         for model in (TREE, KNN):
@@ -135,8 +137,7 @@ def test_balancing_enters_the_keys_of_those_that_use_weights_and_of_no_others(tm
     assert keys["none", str(TREE)]["fit model"] != keys["weighting", str(TREE)]["fit model"]
 
 
-def test_values_that_the_data_clips_to_the_same_share_a_key(tmp_path) -> None:
-    context = context_of(tmp_path)
+def test_values_that_the_data_clips_to_the_same_share_a_key(context) -> None:
     keys = []
     for n_neighbors in (85, 99):
         knn = ("k_nearest", {"n_neighbors": n_neighbors, "weights": "uniform", "p": 2})
@@ -146,8 +147,7 @@ def test_values_that_the_data_clips_to_the_same_share_a_key(tmp_path) -> None:
 
 
 @pytest.mark.slow
-def test_another_study_seed_shares_what_is_not_random(tmp_path) -> None:
-    context = context_of(tmp_path)
+def test_another_study_seed_shares_what_is_not_random(context) -> None:
     other = replace(context, problem=replace(context.problem, seed=1))
     query = path(context)
     evaluate(context, query)
@@ -155,8 +155,7 @@ def test_another_study_seed_shares_what_is_not_random(tmp_path) -> None:
     assert missed == {"fit model"}
 
 
-def test_an_evicted_prefix_is_not_made_again_when_a_later_one_is_there(tmp_path) -> None:
-    context = context_of(tmp_path)
+def test_an_evicted_prefix_is_not_made_again_when_a_later_one_is_there(context) -> None:
     store = store_of(context)
     query = path(context)
     steps = evaluate(context, query).steps
@@ -177,8 +176,7 @@ def test_an_evicted_prefix_is_not_made_again_when_a_later_one_is_there(tmp_path)
         pytest.param("encode", "train.parquet", marks=pytest.mark.full),
     ],
 )
-def test_a_damaged_prefix_is_made_again_with_a_warning(tmp_path, caplog, step, part) -> None:
-    context = context_of(tmp_path)
+def test_a_damaged_prefix_is_made_again_with_a_warning(context, caplog, step, part) -> None:
     store = store_of(context)
     store.memory = MemoryTier(0)
     first = path(context, rescale="minmax")
@@ -196,8 +194,7 @@ def test_a_damaged_prefix_is_made_again_with_a_warning(tmp_path, caplog, step, p
         assert all(s.hit for s in evaluate(context, first).steps)  # it was put back
 
 
-def test_lost_predictions_are_made_again(tmp_path) -> None:
-    context = context_of(tmp_path)
+def test_lost_predictions_are_made_again(context) -> None:
     query = draw(context, 3)
     first = evaluate(context, query)
     key = first.predictions[0]
@@ -208,8 +205,7 @@ def test_lost_predictions_are_made_again(tmp_path) -> None:
 
 
 @pytest.mark.slow
-def test_a_cache_too_small_for_anything_changes_nothing(tmp_path) -> None:
-    context = context_of(tmp_path)
+def test_a_cache_too_small_for_anything_changes_nothing(context) -> None:
     query = draw(context, 5)
     expected = results(evaluate(replace(context, use_cache=False), query))
     store_of(context).set_budget(1)
@@ -220,8 +216,7 @@ def test_a_cache_too_small_for_anything_changes_nothing(tmp_path) -> None:
 
 
 @pytest.mark.slow
-def test_costs_say_what_was_spent_and_what_it_would_have_been(tmp_path) -> None:
-    context = context_of(tmp_path)
+def test_costs_say_what_was_spent_and_what_it_would_have_been(context) -> None:
     query = draw(context, 1)
     missed, hit = evaluate(context, query), evaluate(context, query)
     assert missed.cost_uncached_seconds == missed.cost_seconds
@@ -253,9 +248,8 @@ def test_a_failure_says_what_failed_where_and_keeps_what_was_made_before(tmp_pat
 
 
 def test_a_failure_in_a_later_fold_keeps_what_the_step_took_in_those_before(
-    tmp_path, monkeypatch
+    context, monkeypatch
 ) -> None:
-    context = context_of(tmp_path)
     made = node.fit_model
 
     def fit_model(how, seed, data):
@@ -278,8 +272,7 @@ def test_a_failure_in_a_later_fold_keeps_what_the_step_took_in_those_before(
 
 
 @pytest.mark.slow
-def test_the_first_folds_are_served_when_all_are_asked_for(tmp_path) -> None:
-    context = context_of(tmp_path)
+def test_the_first_folds_are_served_when_all_are_asked_for(context) -> None:
     query = draw(context, 1)
     first = evaluate(context, replace(query, folds=1))
     second = evaluate(context, replace(query, folds=2))
@@ -315,15 +308,13 @@ def test_quantities_are_measured_over_the_folds_evaluated(tmp_path) -> None:
     assert measured(full)[:1] == measured(first)
 
 
-def test_all_folds_are_not_asked_for_by_their_number(tmp_path) -> None:
-    context = context_of(tmp_path)
+def test_all_folds_are_not_asked_for_by_their_number(context) -> None:
     with pytest.raises(ValueError, match="3 of 3"):
         PathRun(context, replace(draw(context, 1), folds=3))
 
 
 @pytest.mark.slow
-def test_test_rows_have_no_part_in_the_search(tmp_path) -> None:
-    context = context_of(tmp_path)
+def test_test_rows_have_no_part_in_the_search(context) -> None:
     store = store_of(context)
     dataset = load_dataset(store, context.problem.dataset)
     test = load_split(store, context.problem.split).held_out(REFIT)
@@ -340,8 +331,7 @@ def test_test_rows_have_no_part_in_the_search(tmp_path) -> None:
         assert evaluate(context, query).fold_losses == evaluate(other, query).fold_losses
 
 
-def test_a_loss_that_is_no_number_is_a_failure(tmp_path, monkeypatch) -> None:
-    context = context_of(tmp_path)
+def test_a_loss_that_is_no_number_is_a_failure(context, monkeypatch) -> None:
     broken = replace(metric.metric_named("error"), compute=lambda *_: float("nan"))
     monkeypatch.setattr(metric, "_ERROR", broken)
     came = outcome(context, draw(context, 0))
@@ -349,8 +339,7 @@ def test_a_loss_that_is_no_number_is_a_failure(tmp_path, monkeypatch) -> None:
     assert "error is nan on 40 held-out rows" in came.message
 
 
-def test_data_that_is_gone_ends_the_run_with_the_reason(tmp_path) -> None:
-    context = context_of(tmp_path)
+def test_data_that_is_gone_ends_the_run_with_the_reason(context) -> None:
     lost = replace(context, problem=replace(context.problem, dataset="0" * 64))
     with pytest.raises(StoreLost, match="data/0000"):
         outcome(lost, draw(context, 0))
@@ -365,8 +354,7 @@ def drop_predictions(context: StudyContext, evaluation: Evaluation) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, pytest.param(3, marks=pytest.mark.full)])
-def test_predictions_that_were_dropped_are_made_again_by_the_same_model(tmp_path, seed) -> None:
-    context = context_of(tmp_path)
+def test_predictions_that_were_dropped_are_made_again_by_the_same_model(context, seed) -> None:
     query = draw(context, seed)
     first = evaluate(context, query)
     kept = [node_predictions(context, key) for key in first.predictions]
@@ -408,8 +396,7 @@ def keys(evaluation: Evaluation) -> set[str]:
 
 
 @pytest.mark.slow
-def test_each_draw_has_prefixes_of_its_own_and_trials_of_one_draw_share_them(tmp_path) -> None:
-    context = context_of(tmp_path)
+def test_each_draw_has_prefixes_of_its_own_and_trials_of_one_draw_share_them(context) -> None:
     first = evaluate(context, query_of(context, BAYES, 0.5))
     other = evaluate(context, query_of(context, BAYES, 0.5, draw=1))
     assert not keys(first) & keys(other)
@@ -422,8 +409,7 @@ def test_each_draw_has_prefixes_of_its_own_and_trials_of_one_draw_share_them(tmp
 
 
 @pytest.mark.slow
-def test_a_model_of_a_subset_is_held_against_all_held_out_rows(tmp_path) -> None:
-    context = context_of(tmp_path)
+def test_a_model_of_a_subset_is_held_against_all_held_out_rows(context) -> None:
     store = store_of(context)
     dataset = load_dataset(store, context.problem.dataset)
     split = load_split(store, context.problem.split)
@@ -500,9 +486,8 @@ def linked(monkeypatch) -> Counter:
 
 @pytest.mark.slow
 def test_a_missed_key_is_looked_up_when_it_is_planned_and_under_its_lease(
-    tmp_path, looked_up
+    context, looked_up
 ) -> None:
-    context = context_of(tmp_path)
     evaluation = evaluate(context, judged_query(context))
     assert not any(step.hit for step in evaluation.steps)
     for count in looked_up:
@@ -538,8 +523,7 @@ def test_predictions_of_a_model_that_was_fitted_are_not_read_back(
     assert records_read == (kept if use_cache else {})
 
 
-def test_predictions_at_hand_are_those_that_a_reader_gets(tmp_path) -> None:
-    context = context_of(tmp_path)
+def test_predictions_at_hand_are_those_that_a_reader_gets(context) -> None:
     path_run = PathRun(context, judged_query(context))
     for position in range(len(path_run.steps)):
         path_run.run(position)
@@ -598,9 +582,8 @@ def test_a_record_is_linked_once_whether_it_is_written_or_served(
     ("serves_prefix", "most"), [pytest.param(True, 30, marks=pytest.mark.full), (False, 28)]
 )
 def test_a_missed_step_passes_through_few_files_before_it_is_fitted(
-    tmp_path, serves_prefix, most
+    context, serves_prefix, most
 ) -> None:
-    context = context_of(tmp_path)
     evaluate(context, judged_query(context, KNN))  # now data and prefix are there
     if not serves_prefix:
         context = replace(context, cache_area="another")
