@@ -13,7 +13,7 @@ import psutil
 import pytest
 from contracts.store import POSTGRES_IN_FULL, entry, made
 from processes import wait_for
-from sqlalchemy import event, select, update
+from sqlalchemy import event, update
 
 from prefect_tune.storage import ArtifactStore
 from prefect_tune.storage.lease import Holder, LeaseBook, _holder, process_age, process_start
@@ -35,30 +35,6 @@ def test_a_lease_is_held_by_one_at_a_time(book) -> None:
     assert book.acquire("a")
 
 
-def test_the_holder_is_known(book) -> None:
-    book.acquire("a")
-    assert book.holder("a") == Holder.this_process()
-    assert not Holder.this_process().is_dead()
-    assert book.holder("b") is None
-
-
-def test_whoever_waits_gets_its_turn(book) -> None:
-    order = []
-    book.acquire("a")
-
-    def wait() -> None:
-        with book.turn("a", lambda _: None):
-            order.append("waiter")
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    order.append("first")
-    book.release("a")
-    thread.join(timeout=10)
-    assert order == ["first", "waiter"]
-    assert book.holder("a") is None
-
-
 def test_a_lease_that_is_not_renewed_expires(either_store) -> None:
     short = LeaseBook(either_store.database, lease_seconds=0.3)
     short.close()  # it will not renew
@@ -67,19 +43,6 @@ def test_a_lease_that_is_not_renewed_expires(either_store) -> None:
     while not other.acquire("a"):
         sleep(0.05)
     other.close()
-
-
-def test_a_lease_that_is_renewed_lasts(either_store) -> None:
-    def expires() -> float:
-        with either_store.database.read() as connection:
-            return connection.execute(select(lease_table.c.expires)).scalar_one()
-
-    book = LeaseBook(either_store.database, lease_seconds=0.3)
-    assert book.acquire("a")
-    for _ in range(2):
-        before = expires()
-        wait_for(lambda at=before: expires() > at)
-    book.close()
 
 
 def set_clock_forward(either_store: ArtifactStore, seconds: float) -> None:
@@ -210,12 +173,6 @@ def test_a_live_process_is_alive_whatever_the_clock_says() -> None:
     _holder.cache_clear()
     assert not before.is_dead()
     assert Holder.this_process() == before
-
-
-def test_a_process_of_the_same_id_that_began_earlier_is_another_one() -> None:
-    mine = Holder.this_process()
-    assert Holder(mine.host, mine.pid, mine.started - 1).is_dead()
-    assert not Holder("elsewhere", mine.pid, mine.started - 1).is_dead()
 
 
 @pytest.mark.slow

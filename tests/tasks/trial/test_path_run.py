@@ -205,17 +205,6 @@ def test_lost_predictions_are_made_again(context) -> None:
 
 
 @pytest.mark.slow
-def test_a_cache_too_small_for_anything_changes_nothing(context) -> None:
-    query = draw(context, 5)
-    expected = results(evaluate(replace(context, use_cache=False), query))
-    store_of(context).set_budget(1)
-    came = evaluate(context, query)
-    assert results(came) == expected
-    assert store_of(context).index.totals().cache_bytes == 0
-    assert store_of(context).index.totals().refused > 0
-
-
-@pytest.mark.slow
 def test_costs_say_what_was_spent_and_what_it_would_have_been(context) -> None:
     query = draw(context, 1)
     missed, hit = evaluate(context, query), evaluate(context, query)
