@@ -310,21 +310,15 @@ def test_text_that_is_not_utf_8_is_returned(tmp_path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("has_log", [True, False])
-def test_standard_error_goes_to_the_log_until_the_worker_is_up(tmp_path, has_log) -> None:
-    variables = {LOG_VARIABLE: str(log_path(tmp_path))} if has_log else {}
+@pytest.mark.parametrize("folder", [".", None, "missing"], ids=["log", "no log", "no folder"])
+def test_standard_error_goes_to_a_log_that_can_be_opened_until_the_worker_is_up(
+    tmp_path, folder
+) -> None:
+    variables = {} if folder is None else {LOG_VARIABLE: str(log_path(tmp_path / folder))}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], env=variables, capture_output=True, text=True, check=True
     )
+    has_log = folder == "."
     assert log_text(tmp_path, 0) == ("as it started" if has_log else "")
     printed = "once it was up\n"
     assert done.stderr == (printed if has_log else f"as it started\n{printed}")
-
-
-@pytest.mark.slow
-def test_a_log_that_cannot_be_opened_leaves_standard_error_as_it_is(tmp_path) -> None:
-    variables = {LOG_VARIABLE: str(tmp_path / "missing" / "starts.log")}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=variables, capture_output=True, text=True, check=True
-    )
-    assert done.stderr == "as it started\nonce it was up\n"
