@@ -15,6 +15,7 @@ os.environ["MKL_NUM_THREADS"] = "1"
 import signal
 import sys
 from collections.abc import Iterator
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,17 +36,18 @@ settings.load_profile("here")
 
 SERVICES = {"server", "postgres", "bucket"}
 """Fixtures that start something outside of the test process."""
-STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"}
+STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system"}
 """What Python calls the start of a process, in audit events."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what uses services as slow, and put files of slow tests first: the rest fills gaps."""
+    """Mark what uses services as slow, and put long files first: the rest fills gaps."""
     for item in items:
         if not SERVICES.isdisjoint(item.fixturenames):
             item.add_marker("slow")
-    files = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in files)
+    tools = {item.path for item in items if item.get_closest_marker("tools")}
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: (item.path not in tools, item.path not in slow))
 
 
 class Quick:
@@ -61,6 +63,15 @@ class Quick:
 
 
 sys.addaudithook(Quick.refuse_a_process)
+_start = BaseProcess.start
+
+
+def _start_unless_quick(process: BaseProcess) -> None:
+    Quick.refuse_a_process("subprocess.Popen", ())  # multiprocessing raises no audit event
+    _start(process)
+
+
+BaseProcess.start = _start_unless_quick  # type: ignore[method-assign]
 
 
 @pytest.hookimpl(wrapper=True)

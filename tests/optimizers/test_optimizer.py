@@ -305,6 +305,7 @@ def made(method: str) -> Optimizer:
     return make_optimizer(method, SPACE, 0, OBJECTIVE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", WHOLE)
 def test_they_are_asked_for_first_and_the_method_goes_on_from_them(method) -> None:
     optimizer = made(method)
@@ -315,6 +316,7 @@ def test_they_are_asked_for_first_and_the_method_goes_on_from_them(method) -> No
     assert len({query.configuration for query in asked}) == 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", WHOLE)
 def test_a_study_is_resumed_with_what_it_began_with(method) -> None:
     for n in (2, 7):

@@ -101,6 +101,7 @@ def test_the_benchmark_graph_gives_the_thirty_picks_and_the_six_after_them() -> 
     assert order == [*FIRST_THIRTY, 329, 55, 1420, 660, 261, 346]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("counts", "n", "first"), [(TOY, 4, 5), (BENCHMARK, 12, 0), ((3, 3), 5, 2)]
 )

@@ -49,6 +49,7 @@ def test_a_stretch_tells_the_whole_curve_and_charges_the_new_epochs(table: Table
     assert told.cost_seconds == pytest.approx(table.seconds[3, 4:].sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OF_TABLE)
 def test_a_method_begins_rows_of_the_table_alone(table: Table, name: str) -> None:
     optimizer = method_of_table(name, table, 0, objective_of("synth0", table), {})

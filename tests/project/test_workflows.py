@@ -71,7 +71,7 @@ def test_only_the_job_that_publishes_may_do_more_than_read() -> None:
     publish = WORKFLOWS["release"]["jobs"]["publish"]
     assert [job["permissions"] for job in jobs() if "permissions" in job] == [{"id-token": "write"}]
     assert publish["environment"] == "pypi"
-    assert {"tests", "build"} == set(publish["needs"])
+    assert {"tests", "extra", "build"} == set(publish["needs"])
 
 
 @pytest.mark.parametrize(

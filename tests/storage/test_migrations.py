@@ -148,6 +148,7 @@ def columns_and_indexes(database: Database) -> dict[str, tuple[list[Any], list[A
         }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("policy", "sqlite_version"),
     [("lru", sqlite3.sqlite_version_info), ("gdsf", sqlite3.sqlite_version_info),

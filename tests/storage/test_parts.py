@@ -156,6 +156,7 @@ def test_an_unknown_codec_is_refused() -> None:
 DTYPES = [np.float64, np.float32, np.int64, np.int32, np.int8, np.bool_]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 @given(data=st.data())
 @settings(max_examples=25)

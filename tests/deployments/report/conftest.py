@@ -25,15 +25,16 @@ class Opened:
     asked_for: list[str] = field(default_factory=list)
 
 
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+
+
 @pytest.fixture(scope="module")
 def chromium(report_file) -> Iterator[Any]:  # noqa: ARG001 - no flow runs beside Playwright's loop
     """Ends with the module: flows of other tests could not run beside it either."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
-        )
+        browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
         yield browser
         browser.close()
 

@@ -155,6 +155,7 @@ def test_the_answers_say_what_the_study_found() -> None:
     assert any("NEW.csv" in words and "--labels" not in words for words in commands)
 
 
+@pytest.mark.slow
 def test_what_is_wrong_with_a_study_is_said_above_all() -> None:
     assert study_page(full()).alert == ""
     assert "guessing" in study_page(replace(full(), summary=SUMMARY | {"test_loss": 50.0})).alert

@@ -393,6 +393,7 @@ def test_each_pair_is_compared_in_both_orders() -> None:
     assert [s["pairs"][1]["n_won"] for s in found["fractions"]] == [6] * 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("metric", "test_rows", "scale", "probability"),
     [

@@ -123,6 +123,7 @@ def test_the_form_has_sections_in_order_and_says_what_is_left_to_its_default() -
     assert property_of("method")["default"] is None  # a study that goes on has its own
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -136,6 +137,7 @@ def test_nonsense_is_refused_before_there_is_a_run(name, value) -> None:
     assert not accepts(name, value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "value"),
     [

@@ -33,6 +33,7 @@ def test_a_study_that_is_there_is_said_to_be_continued_with_its_constraints(prep
     assert [note.option for note in more] == ["drop", "method"] == [note.option for note in again]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "field", "value"),
     [
@@ -57,6 +58,7 @@ def test_what_may_change_in_the_life_of_a_study_changes_when_it_is_given(
     assert getattr(prepared("train.csv", **given, **options).plan, field) == value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "flag"),
     [
@@ -78,6 +80,7 @@ def test_what_may_not_change_is_refused_with_what_the_study_has(prepared, option
     assert refused.value.remedy == "choose another --study name"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "is_raced"),
     [

@@ -101,6 +101,7 @@ def stored(plan: StudyPlan) -> StoredStudy:
     return StoredStudy("study", 0.0, "new", problem, settings, {}, 0.0)
 
 
+@pytest.mark.slow
 @given(plans)
 def test_a_plan_comes_back_from_the_ledger_as_it_went_in(plan) -> None:
     assert StudyPlan.from_stored(stored(plan), plan.execution) == plan

@@ -83,6 +83,7 @@ def value_of(configuration: Configuration) -> float:
     return total
 
 
+@pytest.mark.slow
 def test_a_box_holds_the_numbers() -> None:
     space = counted_space((1,), 3)
     search = GaussianSearch(space)

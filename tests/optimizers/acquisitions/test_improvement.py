@@ -113,6 +113,7 @@ def exact_of_logarithms(mean: float, deviation: float, best: float) -> float:
         return float(mpmath.log(mpmath.exp(f) * mpmath.ncdf(v) - kept))
 
 
+@pytest.mark.slow
 @given(st.floats(-30, 30), st.floats(1e-5, 10), st.floats(-5, 5))
 def test_it_agrees_with_many_digits(v: float, deviation: float, best: float) -> None:
     mean = best - v * deviation

@@ -51,6 +51,7 @@ def test_of_two_the_probability_is_that_of_their_difference() -> None:
     assert found.entropy == pytest.approx(0.3097345, abs=3 * deviation * np.log(9.74))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_probabilities_are_those_of_plain_draws(seed: int) -> None:
     n, draws = 12, 20_000
@@ -116,6 +117,7 @@ def test_a_sample_gives_up_to_its_share_of_six_tenths() -> None:
     assert (chosen[6:] >= 20).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [0.0, -5000.0])
 def test_the_rest_is_drawn_by_improvement_without_replacement(level: float) -> None:
     """Rows 1 to 4 have weights 1, 2, 3, 4 summed over two samples, far below what exp can say."""

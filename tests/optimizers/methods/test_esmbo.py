@@ -66,6 +66,7 @@ def study(optimizer: Esmbo, n: int) -> list[Query]:
     return queries
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_risks", [True, False])
 def test_with_one_history_of_all_examples_it_is_plain_search_trial_by_trial(
     with_risks: bool,

@@ -96,6 +96,7 @@ def refuses(name: str, option: str, value: Any) -> None:
     assert repr(value) in str(refused.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "option"), NUMBERS)
 @pytest.mark.parametrize("value", ["x", float("nan"), float("inf"), True])
 def test_what_is_no_number_is_refused(name: str, option: str, value: Any) -> None:

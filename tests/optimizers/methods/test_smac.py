@@ -179,6 +179,7 @@ def test_only_the_part_that_may_be_proposed_is() -> None:
     assert {c.path[0] for c in asked} <= {"a1", "a2"}
 
 
+@pytest.mark.slow
 def test_the_prior_is_drawn_from_in_the_share_given_and_until_so_many_have_ended() -> None:
     history = valley(3)
 

@@ -141,6 +141,7 @@ def in_mixed_corners(joint: str) -> float:
     return float(np.mean((found[:, 0] < 0.5) != (found[:, 1] < 0.5)))
 
 
+@pytest.mark.slow
 def test_groups_of_hyperparameters_have_a_density_together() -> None:
     assert in_mixed_corners("groups") < 0.1
     assert in_mixed_corners("choices") > 0.2
@@ -157,6 +158,7 @@ def matching(joint: str) -> float:
     return float(np.mean([len(set(c.path)) == 1 for c in found]))
 
 
+@pytest.mark.slow
 def test_the_choices_of_all_steps_have_a_density_together() -> None:
     assert matching("choices") > 0.9
     assert matching("groups") > 0.9

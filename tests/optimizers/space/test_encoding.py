@@ -76,6 +76,7 @@ def test_categories_share_the_prior_evenly(hyperparameter) -> None:
     assert [drawn.count(value) for value in values_of(hyperparameter)] == [100] * n
 
 
+@pytest.mark.slow
 def test_in_logarithms_the_ends_have_their_whole_rounding_cell() -> None:
     """The share of k is ln (k + 1/2) / (k - 1/2) of ln (16.5 / 0.5)."""
     k = Integer("k", (1, 16), log=True)

@@ -214,6 +214,7 @@ def test_canonical_paths_are_counted_and_listed_once() -> None:
     assert len(set(IGNORING.paths())) == 13
 
 
+@pytest.mark.slow
 @given(spaces())
 def test_every_path_has_one_canonical_form_and_settles_on_one_that_can_run(space) -> None:
     listed = set(space.paths())
@@ -226,6 +227,7 @@ def test_every_path_has_one_canonical_form_and_settles_on_one_that_can_run(space
         assert (path in listed) == (settled == path)
 
 
+@pytest.mark.slow
 @given(spaces(), st.integers(0, 9))
 def test_all_ways_to_make_candidates_end_in_canonical_ones(space, seed) -> None:
     rng = np.random.default_rng(seed)

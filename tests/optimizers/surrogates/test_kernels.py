@@ -111,6 +111,7 @@ def test_gradients_by_input_agree_with_differences(name: str, seed: int) -> None
         assert of_variance[row, :3] == pytest.approx(expected, rel=1e-5, abs=1e-6)
 
 
+@pytest.mark.slow
 @every_kernel
 @given(seed=st.integers(0, 10_000))
 @settings(max_examples=30)

@@ -160,6 +160,7 @@ def events_context(tmp_path_factory) -> StudyContext:
     return StudyContext("test", problem_of(source, open_store(address), space), address)
 
 
+@pytest.mark.slow
 def test_what_only_the_last_model_ignores_is_served_to_it(contexts) -> None:
     space, context = SPACES["modern"], contexts["modern"]
     evaluate(context, with_algorithms(space, rescale="quantiles", fit_model="k_nearest"))
@@ -170,6 +171,7 @@ def test_what_only_the_last_model_ignores_is_served_to_it(contexts) -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in SPACES if n.startswith("modern")])
 def test_the_design_of_flash_has_the_rank_of_the_paths_that_can_run(name) -> None:
     table = PathTable(SPACES[name], 0, {})

@@ -141,6 +141,7 @@ def recipes_digest(name: str) -> str:
     return hashlib.sha256(json.dumps(documents, sort_keys=True).encode()).hexdigest()[:16]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SPACES)
 def test_a_space_keeps_its_counts_and_digests(name) -> None:
     space = SPACES[name]

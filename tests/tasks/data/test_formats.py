@@ -145,6 +145,7 @@ def stream_digest(tmp_path_factory) -> str:
     return read(folder, labels=written(labels, folder / "labels.csv")).digest()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("as_text", "suffix"), [(False, "csv"), (True, "parquet")])
 @pytest.mark.parametrize("name", STREAMS)
 def test_one_stream_is_the_same_data_in_every_format(
@@ -268,6 +269,7 @@ def log_with(column: str, change: Callable[[pd.Series], Any]) -> Callable[[Path]
 CONDITIONS = "conditions.csv"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("write", "options", "message"),
     [
@@ -365,6 +367,7 @@ def test_midnight_in_omop_is_that_of_where_it_was_noted(tmp_path) -> None:
     assert set(ends) == {"2020-01-01 22:59:59.999999", "2020-01-01 00:00:00.000000"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write", [write_omop, write_synthea])
 def test_files_that_are_no_tables_are_passed_over(tmp_path, write) -> None:
     folder = write(tmp_path / "data")
@@ -550,6 +553,7 @@ DAYS = ("2024-05-01", "2024-05-02")
 MIDNIGHTS = tuple(f"{day}T00:00:00" for day in DAYS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("times", "suffix", "is_noted"),
     [

@@ -64,6 +64,7 @@ WRITERS: dict[str, Callable[[pd.DataFrame, Path], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRITERS)
 def test_one_table_is_the_same_data_in_every_file_and_as_a_dataframe(tmp_path, name) -> None:
     path = tmp_path / name.rpartition("/")[2]
@@ -175,6 +176,7 @@ def assigned(**columns: object) -> Callable[[pd.DataFrame], pd.DataFrame]:
     return lambda frame: frame.assign(**columns)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "options", "message"),
     [

@@ -64,6 +64,7 @@ SAME = ("Column", "ListOfLabels", "SeriesOfLabels", "FrameOfLabels", "ObjectLabe
         "ReversedClasses", "NoClasses", "EncodedClasses")  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", SAME)
 def test_labels_and_scores_are_those_of_the_plain_model(name, kind) -> None:
@@ -137,6 +138,7 @@ WRONG = {
 """By the name of a model: what the error has of what is wrong."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("name", "message"), WRONG.items())
 def test_anything_else_is_an_error_that_names_the_model_and_the_value(name, message, kind) -> None:

@@ -119,6 +119,7 @@ def test_every_second_iteration_tunes_a_path_that_never_was() -> None:
     assert len(tuned) == len(set(tuned)) == 4
 
 
+@pytest.mark.slow
 def test_a_path_goes_on_from_the_values_with_which_it_was_found() -> None:
     """Of integers too, whose default is far from where z-min found them good."""
     optimizer = Admm(counted_space((2, 3)), 0, UNIT, effort=3, effort_step=0)
@@ -186,6 +187,7 @@ def test_a_limit_that_is_exceeded_pulls_harder_each_iteration() -> None:
     assert steps[steps > 0] == pytest.approx(10.1)
 
 
+@pytest.mark.slow
 def test_a_limit_that_nothing_exceeds_changes_nothing() -> None:
     limits = (Constraint("size", 1e9),)
     free = Admm(counted_space((3, 4)), 0, Objective())
@@ -269,6 +271,7 @@ def test_one_plain_path_per_model_comes_first_if_wanted() -> None:
     assert first_paths(space, paths, of_each_model=True) == [plainest, ("none", "tree")]
 
 
+@pytest.mark.slow
 def test_tuning_within_a_limit_comes_near_its_inside() -> None:
     numbers = ConfigurationSpace(space=[Float("x", (0.0, 1.0)), Float("y", (0.0, 1.0))])
     space = Space(

@@ -35,6 +35,7 @@ def asked_for(
     return [t.query for t in optimizer.history]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("failure_cost", ["bound", "worst"])
 @pytest.mark.parametrize("theta_solver", ["bo", "smac", "trust_region"])
 def test_losses_in_points_and_as_shares_give_the_same_queries(

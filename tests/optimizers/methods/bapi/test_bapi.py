@@ -174,6 +174,7 @@ def test_a_curve_that_stays_behind_the_best_is_stopped_at_the_first_or_second_lo
     assert np.mean(np.array(looks) <= 2) > 0.9
 
 
+@pytest.mark.slow
 def test_curves_that_will_be_the_best_are_not_stopped_early_and_end_in_time() -> None:
     better = Newcomers(1.0 + 40.0 / np.arange(1, 51), 0, epsilon=0.0)
     runs = better.first_runs(40)
@@ -184,6 +185,7 @@ def test_curves_that_will_be_the_best_are_not_stopped_early_and_end_in_time() ->
         assert len(history.stretches(configuration)) <= 50 / quantum + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("variant", "first", "then"), [("default", 2, 5), ("paper", 10, 10)])
 def test_a_new_training_is_looked_at_soon_and_then_by_quanta(
     variant: str, first: int, then: int
@@ -207,6 +209,7 @@ def test_models_that_are_fitted_at_once_are_asked_for_in_full() -> None:
     assert any(t.query.epochs is not None for t in nets_asked)
 
 
+@pytest.mark.slow
 def test_what_diverges_ends_with_its_best_epoch_and_is_not_gone_on_with() -> None:
     optimizer = bapi(n_first=4)
     queries = study(optimizer, power, 12)
@@ -260,6 +263,7 @@ def test_a_space_smaller_than_the_start_is_gone_on_with_to_the_end() -> None:
         optimizer.ask(Budget())
 
 
+@pytest.mark.slow
 def test_the_best_is_trained_to_its_end_where_only_configurations_are_counted() -> None:
     optimizer = bapi(n_first=4)
     done = Simulation(optimizer, PowerLaws(optimizer), trials=8).run()

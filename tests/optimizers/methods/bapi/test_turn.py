@@ -70,6 +70,7 @@ def started(optimizer: Bapi, *, is_limited: bool = False) -> Bapi:
     return optimizer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("budget", "share"),
     [
@@ -204,6 +205,7 @@ def test_a_start_near_the_end_of_a_budget_pays_for_what_is_under_way(
     assert epochs_beside(2) <= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("look", "n_workers", "first", "then"),
     [(0.01, 1, 2, 4), (1.0, 1, 5, 10), (1.0, 4, 8, 16), (60.0, 1, 20, 20)],

@@ -92,6 +92,7 @@ def good_run() -> tuple[Fabolas, list[bool]]:
     return closings(GOOD, 35)
 
 
+@pytest.mark.slow
 def test_subsets_that_tell_are_not_given_up(good_run: tuple[Fabolas, list[bool]]) -> None:
     optimizer, closed = good_run
     assert not any(closed)
@@ -141,6 +142,7 @@ def test_full_evaluations_are_asked_for_with_what_is_predicted_of_them(
 
 
 # The answer.
+@pytest.mark.slow
 def test_before_anything_is_confirmed_the_answer_is_the_best_by_prediction() -> None:
     optimizer = fabolas(n_first=6)
     ask_and_tell(optimizer, Twin(), 24)
@@ -151,6 +153,7 @@ def test_before_anything_is_confirmed_the_answer_is_the_best_by_prediction() -> 
     assert abs(position(optimizer.incumbent.query)[0] - BEST) < 0.15  # and far from those two
 
 
+@pytest.mark.slow
 def test_at_the_end_the_best_are_confirmed_and_the_best_of_the_full_ones_is_the_answer() -> None:
     optimizer = fabolas(n_first=4, verify_every=0)
     run_to_its_end(optimizer, Twin(), 12)
@@ -184,12 +187,6 @@ def test_families_of_subsets_are_given_in_turn_and_subsets_are_of_one_fold() -> 
     assert {q.folds for q in queries if q.is_full} <= {None}
 
 
-# Queries under way.
-
-
-# Replay.
-
-
 # What may come (sheet, T17).
 def constant(query: Query) -> Outcome:  # noqa: ARG001
     return 7.0, 1.0
@@ -216,6 +213,7 @@ def tiny(query: Query) -> Outcome:
 PERCENT = replace(ROWS, metric="error", unit="percent", lower=0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outcome", [constant, free, perfect, with_an_outlier, tiny])
 @pytest.mark.parametrize("objective", [ROWS, PERCENT], ids=["raw", "percent"])
 def test_odd_losses_and_seconds_are_learned_from(
@@ -252,6 +250,7 @@ def test_the_paper_s_method_is_that_of_the_paper() -> None:
     assert not recipe.is_log
 
 
+@pytest.mark.slow
 def test_the_paper_s_method_begins_scattered_and_asks_for_all_rows_at_the_end_alone() -> None:
     optimizer = fabolas(variant="paper", n_first=10)
     slow = {"last_ask_seconds": (1e4,)}
@@ -279,6 +278,7 @@ def test_with_half_of_the_time_gone_the_first_design_ends() -> None:
     assert late.ask(Budget(seconds_spent=60.0, seconds_left=5.0)).is_full
 
 
+@pytest.mark.slow
 def test_a_larger_budget_is_confirmed_anew() -> None:
     optimizer, twin = fabolas_of_one(), Twin(is_good=True)
     for trials in (12, 18):

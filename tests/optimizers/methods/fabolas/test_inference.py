@@ -180,6 +180,7 @@ def log_normal_density(theta: np.ndarray) -> float:
     return -0.5 * float(away @ np.linalg.solve(COVARIANCE, away))
 
 
+@pytest.mark.slow
 def test_a_known_density_is_recovered() -> None:
     rng = np.random.default_rng(0)
     walkers = rng.normal(size=(20, 2))

@@ -53,6 +53,7 @@ def test_it_goes_by_information_and_not_by_improvement() -> None:
     assert spread[0] > spread[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.25, 0.125])
 def test_it_begins_on_the_subset_and_asks_for_that_and_all_rows_alone(share: float) -> None:
     optimizer = make_optimizer("mtbo", cube(), 0, ROWS, {"inference": "map", "share": share})

@@ -290,6 +290,7 @@ def asked_for(n: int, **options: Any) -> list[tuple[str, ...]]:
     return [t.query.configuration.path for t in history][12:]
 
 
+@pytest.mark.slow
 def test_of_equal_improvement_the_cheap_one_is_asked_for_first() -> None:
     cheap = [path[0] == "a1" for path in asked_for(42, cost_power=1.0)]
     whatever = [path[0] == "a1" for path in asked_for(42, cost_power=0.0)]
@@ -326,6 +327,7 @@ def test_inside_only_the_subspace_is_proposed_though_all_trials_teach() -> None:
     assert {path[0] for path in paths} == {"a1"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("outside", "least", "most"), [(0.0, 0, 0), (0.5, 3, 17)])
 def test_a_share_of_proposals_may_lie_outside(outside: float, least: int, most: int) -> None:
     part = TWO_BY_TWO.restricted_to({"step0": ["a1"], "step1": ["a0", "a1"]})
