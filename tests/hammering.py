@@ -1,5 +1,7 @@
 """Load for a store: processes that get or make random keys and check what they are given."""
 
+import multiprocessing
+from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 
@@ -9,7 +11,9 @@ from contracts.store import entry
 from prefect_tune.storage import ArtifactStore, Made, StoreAddress
 from prefect_tune.storage.matrices import canonical
 
-__all__ = ["hammer", "made"]
+__all__ = ["hammer", "made", "run_together"]
+
+N_KEYS = 30
 
 
 def made(number: int) -> Made:
@@ -18,13 +22,13 @@ def made(number: int) -> Made:
     return Made({"train": matrix}, {"rows": 500}, 0.5)
 
 
-def hammer(address: StoreAddress, seed: int, seconds: float, log: str, n_keys: int = 30) -> None:
+def hammer(address: StoreAddress, seed: int, seconds: float, log: str) -> None:
     """Get or make random keys; each must hold what it should, and the budget must hold."""
     store = ArtifactStore(address, memory_bytes=0)
     chance, until = np.random.default_rng(seed), monotonic() + seconds
     n_made = 0
     while monotonic() < until:
-        number = int(chance.integers(n_keys))
+        number = int(chance.integers(N_KEYS))
         kept, fresh = store.get_or_make(entry(f"{number:02x}f"), {}, lambda n=number: made(n))
         n_made += fresh is not None
         read = store.read(kept, ["train"])
@@ -33,3 +37,14 @@ def hammer(address: StoreAddress, seed: int, seconds: float, log: str, n_keys: i
         assert totals.cache_bytes <= totals.budget_bytes
     Path(log).write_text(str(n_made))
     store.close()
+
+
+def run_together(act: Callable[..., object], *given: tuple[object, ...]) -> None:
+    """Run a function in a process for each tuple of arguments; all processes must end well."""
+    spawn = multiprocessing.get_context("spawn")
+    processes = [spawn.Process(target=act, args=arguments) for arguments in given]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+    assert [p.exitcode for p in processes] == [0] * len(processes)

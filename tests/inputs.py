@@ -34,6 +34,15 @@ def write_table(folder: Path, n: int = 150, seed: int = 0) -> Path:
     return path
 
 
+def written(frame: pd.DataFrame, path: Path) -> str:
+    """A frame as Parquet or CSV, by the suffix of its file."""
+    if path.suffix == ".parquet":
+        frame.to_parquet(path, index=False)
+    else:
+        frame.to_csv(path, index=False)
+    return str(path)
+
+
 def events() -> tuple[pd.DataFrame, pd.DataFrame]:
     """Events of 40 patients with two label rows each, and their labels; code A tells the class."""
     rng = np.random.default_rng(0)
@@ -123,16 +132,11 @@ def omop_tables() -> dict[str, pd.DataFrame]:
     }
 
 
-def write_omop(folder: Path, suffix: str = "csv", *, capitals: bool = False) -> Path:
+def write_omop(folder: Path) -> Path:
     """`omop_tables` as files, with labels."""
     folder.mkdir()
     for name, frame in omop_tables().items():
-        stem = name.upper() if capitals else name
-        written = frame.rename(columns=str.upper) if capitals else frame
-        if suffix == "parquet":
-            written.to_parquet(folder / f"{stem}.parquet", index=False)
-        else:
-            written.to_csv(folder / f"{stem}.{suffix}", index=False)
+        frame.to_csv(folder / f"{name}.csv", index=False)
     pd.DataFrame(
         {"subject_id": [BIG, BIG + 1], "prediction_time": ["2022-01-01"] * 2, "label": [0, 1]}
     ).to_csv(folder / "labels.csv", index=False)

@@ -140,11 +140,6 @@ class Simulation:
             self.now = max(self.now, ended)
             yield self._tell(stretch, outcome)
 
-    def busy_share(self, until: float) -> float:
-        """Share of the workers' time up to then in which they had a trial."""
-        worked = sum(max(0.0, min(s.ended, until) - s.started) for s in self.stretches)
-        return worked / (until * self.n_workers)
-
     @property
     def budget(self) -> Budget:
         """As a flow would say it now."""

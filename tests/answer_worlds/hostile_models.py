@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.svm import SVC
@@ -34,13 +33,6 @@ class Column(Plain):
 
     def predict(self, X):
         return super().predict(X).reshape(-1, 1)
-
-
-class SparseColumn(Plain):
-    """Labels as a sparse column."""
-
-    def predict(self, X):
-        return sparse.csr_matrix(super().predict(X).reshape(-1, 1))
 
 
 class ListOfLabels(Plain):

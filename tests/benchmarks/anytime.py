@@ -2,12 +2,10 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from time import process_time
 from typing import Any, Self
 
-import numpy as np
 from simulation import Outcome, Simulation
 from worlds import evaluation
 
@@ -20,7 +18,7 @@ from prefect_tune.optimizers import (
     Trial,
 )
 
-__all__ = ["Contestant", "Curve", "Curves", "in_batches", "named", "watched"]
+__all__ = ["Contestant", "Curve", "in_batches", "named", "watched"]
 
 
 @dataclass(frozen=True)
@@ -76,12 +74,6 @@ class Curve:
         """Seconds after which the incumbent is no worse than a goal for the first time."""
         pairs = zip(self.ends, self.worths, strict=True)
         return next((e for e, w in pairs if w is not None and w <= goal), float("inf"))
-
-    def worth_at(self, seconds: float, otherwise: float) -> float:
-        """Worth of the incumbent at a time."""
-        k = int(np.searchsorted(self.ends, seconds, side="right"))
-        worth = self.worths[k - 1] if k else None
-        return otherwise if worth is None else worth
 
 
 def watched(
@@ -142,30 +134,6 @@ def in_batches(
 
 def _values(configuration: Configuration) -> list[Any]:
     return [value for _, choice in configuration.choices for _, value in choice.values]
-
-
-class Curves:
-    """Curves kept as JSON lines, each under its key; those that are there are not run again."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._done: dict[str, Curve] = {}
-        for line in path.read_text().splitlines() if path.exists() else ():
-            document = json.loads(line)
-            self._done[self._text(document["key"])] = Curve(**document["curve"])
-
-    def get(self, key: dict[str, Any], run: Callable[[], Curve]) -> Curve:
-        """The curve of a key, run if there is none."""
-        text = self._text(key)
-        if text not in self._done:
-            self._done[text] = run()
-            with self.path.open("a") as lines:
-                lines.write(json.dumps({"key": key, "curve": asdict(self._done[text])}) + "\n")
-        return self._done[text]
-
-    @staticmethod
-    def _text(key: dict[str, Any]) -> str:
-        return json.dumps(key, sort_keys=True)
 
 
 @dataclass(frozen=True)

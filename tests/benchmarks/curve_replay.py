@@ -10,7 +10,6 @@ from time import process_time
 
 import numpy as np
 from curve_tables import Table
-from numpy.typing import NDArray
 from simulation import Simulation
 
 from prefect_tune.optimizers import Configuration, Evaluation, Objective, Optimizer, Query
@@ -105,13 +104,6 @@ class Seen:
         row, epoch = self.chosen
         return float(table.tests[row, epoch - 1])
 
-    def validated_of_chosen(self, table: Table) -> float:
-        """Held-out loss of what the method named; the largest of the table before it did."""
-        if self.chosen is None:
-            return float(table.losses.max())
-        row, epoch = self.chosen
-        return float(table.losses[row, epoch - 1])
-
 
 @dataclass(frozen=True)
 class Run:
@@ -142,11 +134,6 @@ class Run:
         named = self.chosen[n - 1] if n else None
         chosen = None if named is None else (named[0], named[1])
         return Seen([*reached], [*reached.values()], chosen, sum(self.asks[:n]))
-
-    def seen_curves(self, table: Table) -> list[tuple[int, NDArray[np.float64]]]:
-        """Each row begun within the budget, with its losses as far as it was trained."""
-        seen = self.at(1.0)
-        return [(r, table.losses[r, :e]) for r, e in zip(seen.rows, seen.epochs, strict=True)]
 
 
 def run(optimizer: Optimizer, table: Table, trainings: float, *, are_asks_free: bool) -> Run:

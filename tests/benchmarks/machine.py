@@ -3,10 +3,13 @@
 import os
 import platform
 import sys
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
 
 import psutil
 
-__all__ = ["Goals", "describe"]
+__all__ = ["Goals", "describe", "seconds_of"]
 
 
 class Goals:
@@ -24,7 +27,8 @@ class Goals:
         self._check(what, value, f"at least {goal:g}", is_reached=value >= goal)
 
     def end(self) -> None:
-        """Exit with 1 if a goal was missed."""
+        """Print the machine again, and exit with 1 if a goal was missed."""
+        print(describe())
         if self._missed:
             sys.exit("missed: " + "; ".join(self._missed))
 
@@ -38,3 +42,15 @@ def describe() -> str:
     """Cores and load, to stand beside every figure."""
     load = ", ".join(f"{x:.2f}" for x in os.getloadavg())
     return f"{psutil.cpu_count()} cores, Python {platform.python_version()}, load {load}"
+
+
+def seconds_of(
+    act: Callable[..., object],
+    *arguments: Any,
+    clock: Callable[[], float] = perf_counter,
+    **options: Any,
+) -> float:
+    """Seconds that a call takes."""
+    started = clock()
+    act(*arguments, **options)
+    return clock() - started

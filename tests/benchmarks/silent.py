@@ -1,9 +1,16 @@
-"""An observer for benchmarks, whose output is their own."""
+"""Studies in benchmarks, whose output is their own."""
 
-from prefect_tune.flows.progress import Progress
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from prefect_tune.deployments.server.embedded import local_server
+from prefect_tune.deployments.server.prefect_settings import QUIET_CONSOLE, set_defaults
+from prefect_tune.flows.progress import Progress, observed_by
 from prefect_tune.optimizers import Trial
 
-__all__ = ["Silent"]
+__all__ = ["Silent", "silent_studies"]
 
 
 class Silent:
@@ -20,3 +27,13 @@ class Silent:
 
     def ended(self, trial: Trial, progress: Progress) -> None:
         """Nothing."""
+
+
+@contextmanager
+def silent_studies(home: Path) -> Iterator[None]:
+    """Run the studies of the body in this process, with a server and a home of their own."""
+    home.mkdir(parents=True, exist_ok=True)
+    os.environ["PREFECT_TUNE_HOME"] = str(home.absolute())
+    set_defaults(QUIET_CONSOLE)
+    with local_server(), observed_by(Silent()):
+        yield

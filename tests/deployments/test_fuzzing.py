@@ -1,9 +1,10 @@
 """Hostile input is refused with a message and nothing left behind, or accepted; never a traceback.
 
-300 cases that are the same each time, and those in which there once was a fault. The benchmark
-`deployments/fuzzed` tries more.
+300 cases that are the same each time, and those in which there once was a fault. The variable
+`FUZZED_TIMES` multiplies the cases, which are then others in each run.
 """
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,14 +14,15 @@ from fuzzing.ground import Ground
 from hypothesis import HealthCheck, Phase, example, given
 from hypothesis import settings as cases
 
+pytestmark = [pytest.mark.slow, pytest.mark.full]
+
+_TIMES = int(os.environ.get("FUZZED_TIMES", "1"))
 _LIKE_THESE: dict[str, Any] = {
     "database": None,
+    "derandomize": _TIMES == 1,
     "phases": [Phase.explicit, Phase.generate, Phase.shrink],
     "suppress_health_check": list(HealthCheck),
 }
-
-
-pytestmark = [pytest.mark.slow, pytest.mark.full]
 
 
 @pytest.fixture(scope="module")
@@ -30,13 +32,13 @@ def ground() -> Iterator[Ground]:
 
 
 @given(case=settings.parameters())
-@cases(max_examples=80, **_LIKE_THESE)
+@cases(max_examples=80 * _TIMES, **_LIKE_THESE)
 def test_any_parameters_are_refused_or_prepared(ground: Ground, case: Any) -> None:
     settings.check(ground, case)
 
 
 @given(case=data_files.damaged())
-@cases(max_examples=90, **_LIKE_THESE)
+@cases(max_examples=90 * _TIMES, **_LIKE_THESE)
 def test_any_data_file_is_refused_or_read(ground: Ground, case: Any) -> None:
     data_files.check(ground, case)
 
@@ -49,7 +51,7 @@ def test_any_data_file_is_refused_or_read(ground: Ground, case: Any) -> None:
 @example(case=("show", "x", "--database", "x://u@h:port/x"))
 @example(case=("show", "\udcff"))
 @example(case=("serve", "--limit=https://u:sw0rdfish@127.0.0.1:9/x"))
-@cases(max_examples=100, **_LIKE_THESE)
+@cases(max_examples=100 * _TIMES, **_LIKE_THESE)
 def test_any_command_line_is_refused_or_obeyed(ground: Ground, case: Any) -> None:
     command_lines.check(ground, case)
 
@@ -71,6 +73,6 @@ def rows(*damages: tuple[tuple[str, str], int, Any], looks: tuple[str, ...]) -> 
 @example(case=rows((("store", "schema"), 0, "x"), looks=("show", "flashed")))
 @example(case=rows((("artifacts", "parts"), 0, [1]), looks=("artifacts", "ls")))
 @example(case=rows((("records", "parts"), 0, {"a": 1}), looks=("artifacts", "verify")))
-@cases(max_examples=30, **_LIKE_THESE)
+@cases(max_examples=30 * _TIMES, **_LIKE_THESE)
 def test_any_damage_to_a_store_is_told(ground: Ground, case: Any) -> None:
     store_files.check(ground, case)

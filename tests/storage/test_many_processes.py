@@ -14,7 +14,7 @@ from time import sleep
 import numpy as np
 import pytest
 from contracts.store import POSTGRES_IN_FULL, entry, present
-from hammering import hammer, made
+from hammering import hammer, made, run_together
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -46,15 +46,7 @@ def test_under_load_nothing_is_torn_and_the_budget_holds(either_address, tmp_pat
     size = store.write(entry("a"), made(0), {}).size_bytes
     store.set_budget(8 * size)
     logs = [tmp_path / f"{i}" for i in range(3)]
-    processes = [
-        SPAWN.Process(target=hammer, args=(either_address, i, 1.0, str(log)))
-        for i, log in enumerate(logs)
-    ]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(120)
-    assert [p.exitcode for p in processes] == [0] * 3
+    run_together(hammer, *((either_address, i, 1.0, str(log)) for i, log in enumerate(logs)))
     made_in_all = sum(int(log.read_text()) for log in logs)
     totals = store.index.totals()
     # Each key is made once per residence: every making but the last few led to an eviction.

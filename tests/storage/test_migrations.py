@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from contracts.store import POSTGRES_IN_FULL, entry, made, present, put, use
+from hammering import run_together
 from sqlalchemy import (
     Column,
     Double,
@@ -208,14 +209,7 @@ def test_processes_that_open_it_at_once_upgrade_it_once(
     if not is_new:
         request.getfixturevalue("old")
     barrier = SPAWN.Barrier(2)
-    processes = [
-        SPAWN.Process(target=open_store, args=(either_address, barrier, planted)) for _ in range(2)
-    ]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(120)
-    assert [p.exitcode for p in processes] == [0] * 2
+    run_together(open_store, *[(either_address, barrier, planted)] * 2)
     assert state(database)[0] == 4
     with database.read() as connection:
         assert connection.execute(text("SELECT count(*) FROM store")).scalar_one() == 1

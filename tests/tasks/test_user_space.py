@@ -3,20 +3,17 @@
 import pickle
 import subprocess
 import sys
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 from command_line import CommandLine
-from studies import configured, context_of, evaluate, store_of
+from flow_studies import enter
+from studies import configured, context_of, evaluate, store_of, with_space
 
-from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers import Algorithm, Choice, UnknownName
-from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import SPACES
-from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import build, recipe
 from prefect_tune.tasks.user_code import load_user_code
@@ -93,11 +90,7 @@ def write(folder: Path, text: str = SPACE) -> str:
 
 
 def context(folder: Path, text: str = SPACE):
-    argument = write(folder, text)
-    space, code = find_space(argument)
-    made = context_of(folder)
-    problem = replace(made.problem, space=argument, space_digest=space.digest, space_code=code)
-    return replace(made, problem=problem)
+    return with_space(context_of(folder), text)
 
 
 def query(made):
@@ -144,7 +137,6 @@ def test_an_edited_docstring_or_comment_finds_what_is_cached(tmp_path) -> None:
 def test_a_process_that_never_saw_the_file_reads_what_it_made(tmp_path) -> None:
     made = context(tmp_path)
     outcome = evaluate(made, query(made))
-    (tmp_path / "my_space.py").unlink()
     (tmp_path / "context.pkl").write_bytes(pickle.dumps((made, query(made).to_json())))
     script = (
         "import pickle, sys\n"
@@ -197,11 +189,7 @@ def test_an_artifact_of_the_users_code_is_shown_and_exported_where_it_was_never_
     tmp_path, monkeypatch
 ) -> None:
     made = context(tmp_path)
-    plan = StudyPlan(
-        source=Source("table.csv", target="target"), data_name="table", problem=made.problem,
-        folds=3, holdout=None, test_size=0.2, positive=None, chance_loss=50.0, method="random",
-    )  # fmt: skip
-    Ledger(store_of(made).database).create_study("test", made.problem.to_json(), plan.to_json())
+    enter(made, "test")
     key = next(s.key for s in evaluate(made, query(made)).steps if s.step == "bend")
     store_of(made).index.flush()
     algorithm = made.problem.find_space().step("bend").algorithms[0]
@@ -250,16 +238,6 @@ REFUSED = [
 def test_a_space_that_cannot_be_used_is_refused_with_the_reason(tmp_path, change, message) -> None:
     with pytest.raises(BadInput, match=message):
         find_space(write(tmp_path, SPACE.replace(*change)))
-
-
-def test_a_model_that_cannot_predict_is_refused(tmp_path) -> None:
-    text = SPACE.replace("lightgbm.LGBMClassifier", "sklearn.preprocessing.MinMaxScaler")
-    integers = 'ConfigurationSpace(space=[Integer("n_estimators", (5, 20))])'
-    text = text.replace(integers, "ConfigurationSpace()")
-    text = text.replace('fixed={"n_jobs": 1, "verbosity": -1, "min_child_samples": 5},', "")
-    text = text.replace('flags=Flags(weights="class_weight", stochastic=True),', "")
-    with pytest.raises(BadInput, match="no method predict"):
-        find_space(write(tmp_path, text))
 
 
 def test_a_file_that_is_not_there_and_a_name_that_is_not_in_it_are_named(tmp_path) -> None:
@@ -372,6 +350,11 @@ def test_a_model_that_predicts_something_else_is_refused(tmp_path, estimator, ta
     assert (f'target="{other}"' in found.value.remedy) == is_turned
 
 
+def test_a_model_that_cannot_predict_is_refused(tmp_path) -> None:
+    with pytest.raises(BadInput, match="no method predict"):
+        find_space(kind_space(tmp_path, "StandardScaler", "classes"))
+
+
 def test_a_model_that_only_some_values_make_a_regressor_is_refused(tmp_path) -> None:
     space = kind_space(tmp_path, "one_of_two", "classes", ", hyperparameters=values")
     with pytest.raises(BadInput, match="is a regressor"):
@@ -425,12 +408,7 @@ space = Space(
 
 @pytest.fixture
 def made(tmp_path):
-    (tmp_path / "my_space.py").write_text(ORDERED_SPACE)
-    argument = f"{tmp_path / 'my_space.py'}:space"
-    space, code = find_space(argument)
-    context = context_of(tmp_path)
-    problem = replace(context.problem, space=argument, space_digest=space.digest, space_code=code)
-    return replace(context, problem=problem)
+    return context(tmp_path, ORDERED_SPACE)
 
 
 def ordered_query(context, order, rescale="standardize"):

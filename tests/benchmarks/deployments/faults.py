@@ -55,7 +55,6 @@ def main() -> None:
     for part in options.only.split(","):
         with tempfile.TemporaryDirectory() as folder:
             PARTS[part](Path(folder), rng, goals)
-    print(describe())
     goals.end()
 
 

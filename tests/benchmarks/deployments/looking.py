@@ -7,28 +7,24 @@ that they used, and times commands in processes of their own, from a warm disk. 
 `prefect-tune`, timed in turn with this one on the same stores.
 """
 
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
-from time import monotonic, time
-from typing import Any
+from subprocess import run
 
 import numpy as np
-from machine import Goals, describe
+from entered_studies import artifact, enter
+from machine import Goals, seconds_of
 from processes import COMMAND
 from sqlalchemy import insert
 
-from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers import Asked, Budget, Evaluation, Query, StepCost, Told, Trial
 from prefect_tune.optimizers.space.sampling import sample_configuration
-from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
+from prefect_tune.storage import ArtifactStore, StoreAddress
 from prefect_tune.storage.schema import artifact_table
 from prefect_tune.tasks.catalogue.spaces import space_named
-from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.problem import Problem
 
 SPACE = space_named("flash")
 COMMANDS = (
@@ -55,31 +51,10 @@ def trials(n: int) -> Iterator[Trial]:
         yield Trial(number, query).started().completed(Evaluation(loss, (loss,) * 3, 1, 2, steps))
 
 
-def artifact(step: StepCost, i: int) -> dict[str, Any]:
-    return {
-        "key": step.key, "parent": None, "study": "s", "step": step.step, "algorithm": "any",
-        "fold": step.fold, "is_present": True, "size_bytes": 1000, "cost_seconds": 1.0,
-        "created": time(), "last_used": time(), "hits": 0, "facts": {"rows": 100}, "parts": {},
-        "place": f"p{i}", "is_cheap": False,
-    }  # fmt: skip
-
-
 def fill(folder: Path, n: int) -> None:
     """Enter a finished study of `n` trials."""
     store = ArtifactStore(StoreAddress(str(folder)))
-    ledger, artifacts = Ledger(store.database), []
-    plan = StudyPlan(
-        source=Source("table.csv", target="target"),
-        data_name="table",
-        problem=Problem("data", "split", SPACE.name, SPACE.digest, "error", seed=0),
-        folds=3,
-        holdout=None,
-        test_size=0.2,
-        positive=None,
-        chance_loss=50.0,
-        method="flash",
-    )
-    ledger.create_study("s", plan.problem.to_json(), plan.to_json())
+    ledger, artifacts = enter(store, SPACE), []
     ledger.update_study("s", state="complete", result={"test_loss": 0.5})
     for trial in trials(n):
         asked = {**Asked(trial.number, trial.query, Budget()).to_json(), "seconds": 0.1}
@@ -89,12 +64,6 @@ def fill(folder: Path, n: int) -> None:
     with store.database.write() as connection:
         connection.execute(insert(artifact_table), artifacts)
     store.close()
-
-
-def seconds(command: Sequence[str], *arguments: str) -> float:
-    started = monotonic()
-    subprocess.run([*command, *arguments], check=True, capture_output=True)
-    return monotonic() - started
 
 
 def main() -> None:
@@ -107,13 +76,13 @@ def main() -> None:
                 taken: dict[str, list[float]] = {name: [] for name in contenders}
                 for _ in range(REPEATS):
                     for name, contender in contenders.items():
-                        taken[name].append(seconds(contender, *command, "--store", folder))
+                        words = [*contender, *command, "--store", folder]
+                        taken[name].append(seconds_of(run, words, check=True, capture_output=True))
                 medians = {name: median(values) for name, values in taken.items()}
                 what = f"{' '.join(command)}, {size} trials, s"
                 goals.at_most(what, medians.pop("this one"), 1)
                 for name, value in medians.items():
                     print(f"    {name}: {value:.2f}")
-        print(describe())
     goals.end()
 
 

@@ -16,14 +16,8 @@ from pathlib import Path
 from statistics import median
 from time import monotonic
 
-from machine import Goals, describe
+from machine import Goals, describe, seconds_of
 from processes import COMMAND, environment
-
-
-def timed(*command: str) -> float:
-    started = monotonic()
-    subprocess.run(command, check=True, capture_output=True)
-    return monotonic() - started
 
 
 def run(home: Path, *options: str) -> tuple[float, float, str]:
@@ -46,10 +40,14 @@ def run(home: Path, *options: str) -> tuple[float, float, str]:
 
 def main() -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    python = sys.executable
-    imports = [timed(python, "-c", "import prefect_tune") for _ in range(5)]
-    bare = [timed(python, "-c", "pass") for _ in range(5)]
-    helps = [timed(*COMMAND, "--help") for _ in range(5)]
+    imports, bare, helps = (
+        [seconds_of(subprocess.run, command, check=True, capture_output=True) for _ in range(5)]
+        for command in (
+            (sys.executable, "-c", "import prefect_tune"),
+            (sys.executable, "-c", "pass"),
+            (*COMMAND, "--help"),
+        )
+    )
     print(describe())
     alone = median(imports) - median(bare)
     goals = Goals()
@@ -68,7 +66,6 @@ def main() -> None:
             evaluating.append(_seconds(found[2]))
             print(f"{study} cache: search {found[1]}, evaluating {found[2]}")
     goals.at_least("times faster with the cache warm", evaluating[0] / evaluating[1], 3)
-    print(describe())
     goals.end()
 
 

@@ -16,24 +16,21 @@ from itertools import islice
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
 from time import monotonic, time
-from typing import Any
 
 import numpy as np
+from entered_studies import artifact, enter
 from machine import Goals, describe
 from playwright.sync_api import sync_playwright
 from processes import COMMAND
 from sqlalchemy import insert
 
-from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers import Asked, Budget, Evaluation, Failure, Query, StepCost, Told, Trial
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.trials.outcome import FailureKind
-from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
+from prefect_tune.storage import ArtifactStore, StoreAddress
 from prefect_tune.storage.schema import artifact_table, event_table, trial_table
 from prefect_tune.tasks.catalogue.spaces import space_named
-from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
-from prefect_tune.tasks.problem import Problem
 
 SPACE = space_named("modern")
 FOLDS = 3
@@ -86,33 +83,11 @@ def step_cost(
     return StepCost(step, fold, 0.1, 0.01, hit=False, key=known[-1])
 
 
-def artifact(study: str, step: StepCost, i: int) -> dict[str, Any]:
-    return {
-        "key": step.key, "parent": None, "study": study, "step": step.step, "algorithm": "any",
-        "fold": step.fold, "is_present": i % 3 > 0, "size_bytes": 1000, "cost_seconds": 1.0,
-        "created": time(), "last_used": time(), "hits": 0, "facts": {"rows": 100}, "parts": {},
-        "place": f"p{i}", "is_cheap": False,
-    }  # fmt: skip
-
-
 def fill(folder: Path, n: int) -> None:
     """Enter a finished study of `n` trials."""
     store = ArtifactStore(StoreAddress(str(folder)))
-    plan = StudyPlan(
-        source=Source("table.csv", target="target"),
-        data_name="table",
-        problem=Problem("data", "split", SPACE.name, SPACE.digest, "error", seed=0),
-        folds=FOLDS,
-        holdout=None,
-        test_size=0.2,
-        positive=None,
-        chance_loss=50.0,
-        method="flash",
-        race=True,
-        bounds=(QuantityBound(Quantity("latency_us"), 400.0),),
-    )
-    ledger = Ledger(store.database)
-    ledger.create_study("s", plan.problem.to_json(), plan.to_json())
+    bounds = (QuantityBound(Quantity("latency_us"), 400.0),)
+    ledger = enter(store, SPACE, race=True, bounds=bounds)
     best: Trial | None = None
     sequence = n_artifacts = 0
     made_up = trials(n)
@@ -133,7 +108,9 @@ def fill(folder: Path, n: int) -> None:
             told.append({"study": "s", **document})
             steps = trial.evaluation.steps if trial.evaluation else ()
             made = [step for step in steps if not step.hit]
-            artifacts += [artifact("s", step, n_artifacts + i) for i, step in enumerate(made)]
+            artifacts += [
+                artifact(step, i, is_present=i % 3 > 0) for i, step in enumerate(made, n_artifacts)
+            ]
             n_artifacts += len(made)
         with store.database.write() as connection:
             connection.execute(insert(event_table), events)
@@ -179,7 +156,7 @@ def main() -> None:
         goals.at_most("opened with its first figures drawn, s", first, 2)
         print(f"    all figures drawn after {all_of_them:.2f} s")
         goals.at_most("messages on the console", len(errors), 0)
-        print(*errors, describe(), sep="\n")
+        print(*errors, sep="\n")
         if len(sys.argv) > 2:
             shutil.copy(file, sys.argv[2])
     goals.end()

@@ -13,20 +13,18 @@ them. The home keeps what is done, and an interrupted benchmark goes on where it
 """
 
 import argparse
-import json
 import os
 import shutil
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from kept_rows import KeptRows
 from machine import describe
-from silent import Silent
+from silent import silent_studies
 
-from prefect_tune.deployments.server.embedded import local_server
-from prefect_tune.deployments.server.prefect_settings import QUIET_CONSOLE, set_defaults
-from prefect_tune.flows.progress import observed_by
 from prefect_tune.flows.tuning import tune
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 
@@ -49,35 +47,15 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=90)
     parser.add_argument("--repeats", type=int, default=3)
     chosen = parser.parse_args()
-    chosen.home.mkdir(parents=True, exist_ok=True)
-    os.environ["PREFECT_TUNE_HOME"] = str(chosen.home.absolute())
-    set_defaults(QUIET_CONSOLE)
     print(describe(), flush=True)
+    kept = KeptRows(chosen.home / "studies.jsonl", "table", "seed", "method", "seconds")
     tables, methods = chosen.tables.split(","), chosen.methods.split(",")
-    with local_server(), observed_by(Silent()):
+    with silent_studies(chosen.home):
         for seed, table, method in product(range(chosen.repeats), tables, methods):
-            row = outcome(chosen, table, method, seed)
+            key = {"table": table, "seed": seed, "method": method, "seconds": chosen.seconds}
+            row = kept.get_or_make(key, partial(run, chosen, table, method, seed))
             print(" ".join(f"{name} {shown(value)}" for name, value in row.items()), flush=True)
-    report(chosen)
-
-
-def done(chosen: argparse.Namespace) -> list[dict[str, Any]]:
-    """What the home has of studies of as many seconds."""
-    kept = chosen.home / "studies.jsonl"
-    rows = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
-    return [row for row in rows if row["seconds"] == chosen.seconds]
-
-
-def outcome(chosen: argparse.Namespace, table: str, method: str, seed: int) -> dict[str, Any]:
-    """What became of a study, which is run if it has not been."""
-    asked = {"table": table, "seed": seed, "method": method, "seconds": chosen.seconds}
-    for row in done(chosen):
-        if asked.items() <= row.items():
-            return row
-    row = {**asked, **run(chosen, table, method, seed)}
-    with (chosen.home / "studies.jsonl").open("a") as kept:
-        kept.write(json.dumps(row) + "\n")
-    return row
+    report(chosen, kept.rows)
 
 
 def run(chosen: argparse.Namespace, table: str, method: str, seed: int) -> dict[str, Any]:
@@ -139,9 +117,9 @@ def shown(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def report(chosen: argparse.Namespace) -> None:
+def report(chosen: argparse.Namespace, kept: list[dict[str, Any]]) -> None:
     """Print means and their standard errors, and paired differences."""
-    rows = pd.DataFrame(done(chosen))
+    rows = pd.DataFrame([row for row in kept if row["seconds"] == chosen.seconds])
     rows = rows[rows["method"].isin(chosen.methods.split(",")) & (rows["seed"] < chosen.repeats)]
     for table, own in rows.groupby("table", sort=False):
         load = own["load"]

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 from machine import Goals, describe
-from processes import COMMAND, environment
+from processes import COMMAND, environment, run_json
 
 FREE = (1e9, 1.0)
 """Limits that nothing exceeds: both quantities are measured and neither is limited."""
@@ -45,7 +45,6 @@ def main() -> None:
     wanted = [(pair, r) for r in range(chosen.repeats) for pair in dict.fromkeys([FREE, *limits])]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         runs = dict(zip(wanted, pool.map(lambda one: run(chosen, *one), wanted), strict=True))
-    print(describe(), flush=True)
     goals = Goals()
     for pair in limits:
         repeats = range(chosen.repeats)
@@ -83,14 +82,7 @@ def run(chosen: argparse.Namespace, pair: tuple[float, float], repeat: int) -> l
         )
         if done.returncode not in {0, 1}:
             raise RuntimeError(done.stderr)
-        trials = subprocess.run(
-            [*COMMAND, "trials", study, "--json"],
-            env=environment(home),
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        shown.write_text(trials.stdout)
+        shown.write_text(json.dumps(run_json("trials", study, home=home)))
     return list(told(json.loads(shown.read_text())))
 
 

@@ -11,22 +11,20 @@ is done, and an interrupted benchmark goes on where it was.
 """
 
 import argparse
-import json
 import os
 import shutil
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from kept_rows import KeptRows
 from machine import Goals, describe
 from scipy.stats import t as student
-from silent import Silent
+from silent import silent_studies
 
-from prefect_tune.deployments.server.embedded import local_server
-from prefect_tune.deployments.server.prefect_settings import QUIET_CONSOLE, set_defaults
-from prefect_tune.flows.progress import observed_by
 from prefect_tune.flows.tuning import tune
 
 TABLES = "vehicle,fri_c2_1000_10,pc4,space_ga,sick,wind"
@@ -43,30 +41,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--workers", type=int, default=2)
     chosen = parser.parse_args()
-    chosen.home.mkdir(parents=True, exist_ok=True)
-    os.environ["PREFECT_TUNE_HOME"] = str(chosen.home.absolute())
-    set_defaults(QUIET_CONSOLE)
     print(describe(), flush=True)
+    kept = KeptRows(chosen.home / "studies.jsonl", "table", "seed", "seconds")
     rows = []
-    with local_server(), observed_by(Silent()):
+    with silent_studies(chosen.home):
         for seed, table in product(range(chosen.seeds), chosen.tables.split(",")):
-            rows.append(outcome(chosen, table, seed))
+            key = {"table": table, "seed": seed, "seconds": chosen.seconds}
+            rows.append(kept.get_or_make(key, partial(run, chosen, table, seed)))
             print(" ".join(f"{name} {value}" for name, value in rows[-1].items()), flush=True)
     report(pd.DataFrame(rows))
-
-
-def outcome(chosen: argparse.Namespace, table: str, seed: int) -> dict[str, Any]:
-    """What became of a study, which is run if it has not been."""
-    kept = chosen.home / "studies.jsonl"
-    asked = {"table": table, "seed": seed, "seconds": chosen.seconds}
-    for line in kept.read_text().splitlines() if kept.exists() else ():
-        if asked.items() <= (row := json.loads(line)).items():
-            found: dict[str, Any] = row
-            return found
-    row = {**asked, **run(chosen, table, seed)}
-    with kept.open("a") as lines:
-        lines.write(json.dumps(row) + "\n")
-    return row
 
 
 def run(chosen: argparse.Namespace, table: str, seed: int) -> dict[str, Any]:
@@ -112,7 +95,6 @@ def report(rows: pd.DataFrame) -> None:
         f"{100 * (gains.mean() - half):.1f} to {100 * (gains.mean() + half):.1f} %, "
         f"{n} tables, load {rows['load'].min():.1f} to {rows['load'].max():.1f}"
     )
-    print(describe())
     goals = Goals()
     no_worse = int((by_table["ensemble"] <= by_table["single"]).sum())
     goals.at_least("tables on which the ensemble is no worse", no_worse, LEAST_TABLES)

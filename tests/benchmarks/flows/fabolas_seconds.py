@@ -11,14 +11,13 @@ keeps what is done, and an interrupted benchmark goes on where it was.
 """
 
 import argparse
-import json
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from machine import Goals, describe
-from processes import COMMAND, environment
+from processes import COMMAND, environment, run_json
 
 from prefect_tune.flows.comparison.standings import FRACTIONS, state_at
 
@@ -41,7 +40,6 @@ def main() -> None:
         print(f"{table.name}: {describe()}", flush=True)
         curves.append(compare(chosen, table))
         print(shown(chosen.home, curves[-1]).to_string(index=False), flush=True)
-    print(describe())
     report(pd.concat(curves, ignore_index=True))
 
 
@@ -82,10 +80,7 @@ def tested(curve: pd.DataFrame, fraction: float) -> float:
 
 def spent(home: Path, study: str) -> dict[str, Any]:
     """What a study did with its time."""
-    said = subprocess.run(
-        [*COMMAND, "show", study, "--json"], env=environment(home), capture_output=True, check=True
-    )
-    summary = json.loads(said.stdout)
+    summary = run_json("show", study, home=home)
     names = ("n_trials", "n_stopped", "n_failed")
     sizes = summary["decisions"].get("sizes", [])
     return {

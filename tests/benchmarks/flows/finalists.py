@@ -12,7 +12,6 @@ FOLDER gets `finalists.parquet`; what is there is not run again.
 """
 
 import argparse
-import json
 import signal
 import subprocess
 import sys
@@ -31,7 +30,7 @@ from peer_tools.report import ratio
 from peer_tools.scoring import test_loss
 from peer_tools.tables import SplitFiles, TableFile
 from peer_tools.task import Task
-from processes import COMMAND, environment
+from processes import COMMAND, environment, run_json
 
 from prefect_tune.optimizers import Configuration
 from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES
@@ -77,14 +76,7 @@ def searched(files: SplitFiles, home: Path, budget: float) -> list[dict[str, Any
     run += ["--budget", f"{budget:g}s", "--workers", "1", "--seed", str(files.seed)]
     run += ["--ensemble", "single", *study]
     subprocess.run([*COMMAND, *run], env=environment(home), check=True, capture_output=True)
-    said = subprocess.run(
-        [*COMMAND, "trials", "s", "--json"],
-        env=environment(home),
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    trials = [t for t in json.loads(said.stdout) if t["state"] == "complete"]
+    trials = [t for t in run_json("trials", "s", home=home) if t["state"] == "complete"]
     return sorted(trials, key=lambda t: (t["evaluation"]["loss"], t["number"]))
 
 

@@ -19,20 +19,22 @@ from time import monotonic, perf_counter, sleep
 from typing import Any
 
 import psutil
+from flow_studies import enter
 from inputs import write_table
 from machine import Goals, describe
+from silent import Silent
 from studies import problem_of
 
 from prefect_tune.flows.progress import RunningTrial
 from prefect_tune.flows.search import search
-from prefect_tune.flows.study.plan import StopRule, StudyPlan
+from prefect_tune.flows.study.plan import StopRule
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.workers.dask_trials import Ended
 from prefect_tune.optimizers import Evaluation, StepCost, Trial
-from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
+from prefect_tune.storage import ArtifactStore, StoreAddress
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.problem import open_store
+from prefect_tune.tasks.problem import StudyContext, open_store
 from prefect_tune.tasks.trial.evaluate import TrialOutcome
 
 TRIALS, STEPS = 10_000, 12
@@ -94,25 +96,13 @@ class Worker:
         return StepCost(f"step {i // 3}", i % 3, 0.01, 0.001, hit=is_shared, key=key)
 
 
-class Silent:
+class Submitting(Silent):
     """Follows nothing, and lets all be submitted."""
 
     report = "trial"
 
     def may_submit(self, n_reported: int) -> bool:  # noqa: ARG002 - the interface's
         return True
-
-    def note(self, text: str) -> None:
-        """Nothing."""
-
-    def warn(self, text: str) -> None:
-        """Nothing."""
-
-    def ended(self, trial: Trial, progress: Any) -> None:
-        """Nothing."""
-
-    def tick(self, progress: Any) -> None:
-        """Nothing."""
 
 
 def main() -> None:
@@ -131,7 +121,6 @@ def main() -> None:
         of_many_steps(store, goals)
         for method in options.methods.split(","):
             of_short_trials(store, method, options.trials, goals)
-        print(describe())
     goals.end()
 
 
@@ -190,16 +179,12 @@ def new_study(store: ArtifactStore, name: str, method: str) -> None:
     table = next(Path(store.address.url).parent.glob("*.csv"))
     source = Source(str(table), target="target")
     problem = problem_of(source, store, space_named("flash"))
-    plan = StudyPlan(
-        source=source, data_name="table", problem=problem, folds=3, holdout=None, test_size=0.2,
-        positive=None, chance_loss=50.0, method=method,
-    )  # fmt: skip
-    Ledger(store.database).create_study(name, problem.to_json(), plan.to_json())
+    enter(StudyContext(name, problem, store.address), name, method=method)
 
 
 def run(store: ArtifactStore, name: str, n_trials: int, worker: Worker) -> None:
     """Search until a study has so many trials."""
-    observer: Any = Silent()
+    observer: Any = Submitting()
     with Study.opened(store, name) as study, study.session():
         running: Any = worker
         search(study, running, StopRule(trials=n_trials), observer, observer)

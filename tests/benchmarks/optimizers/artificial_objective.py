@@ -12,14 +12,15 @@ every hyperparameter.
 """
 
 import argparse
-import json
 import warnings
+from functools import partial
 from pathlib import Path
 from statistics import median
 from time import process_time
 from typing import Any
 
 import numpy as np
+from kept_rows import KeptRows
 from loss_worlds.artificial import A2, A3, ArtificialLoss, Shape, artificial_space
 from machine import Goals, describe
 from threadpoolctl import threadpool_limits
@@ -104,36 +105,26 @@ def as_query(space: Space, names: list[tuple[str, str, str]], point: list[Any]) 
 
 
 def run_all(options: argparse.Namespace) -> dict[str, dict[int, Any]]:
-    shape = {"A3": A3, "A2": A2}[options.space]
-    path = Path(options.results)
-    done: dict[str, dict[int, Any]] = {}
-    for line in path.read_text().splitlines() if path.exists() else ():
-        run = json.loads(line)
-        if (run["space"], run["trials"]) == (options.space, options.trials):
-            done.setdefault(run["method"], {})[run["world"]] = run
+    kept = KeptRows(Path(options.results), "space", "trials", "method", "world")
+    same = {"space": options.space, "trials": options.trials}
     for world in range(FIRST_WORLD, FIRST_WORLD + options.repeats):
         for method in options.methods.split(","):
-            if world in done.get(method, {}):
-                continue
+            key = {**same, "method": method, "world": world}
             try:
-                arguments = shape, world, options.trials
-                is_theirs = method == "skopt"
-                losses, seconds = skopt(*arguments) if is_theirs else ours(method, *arguments)
+                kept.get_or_make(key, partial(made_run, options, method, world))
             except ImportError:
                 print("scikit-optimize is not installed; it is left out")
-                continue
-            run = {
-                "space": options.space,
-                "trials": options.trials,
-                "method": method,
-                "world": world,
-                "losses": losses,
-                "seconds": seconds,
-            }
-            done.setdefault(method, {})[world] = run
-            with path.open("a") as lines:
-                lines.write(json.dumps(run) + "\n")
+    done: dict[str, dict[int, Any]] = {}
+    for run in kept.rows:
+        if same.items() <= run.items():
+            done.setdefault(run["method"], {})[run["world"]] = run
     return done
+
+
+def made_run(options: argparse.Namespace, method: str, world: int) -> dict[str, Any]:
+    arguments = {"A3": A3, "A2": A2}[options.space], world, options.trials
+    losses, seconds = skopt(*arguments) if method == "skopt" else ours(method, *arguments)
+    return {"losses": losses, "seconds": seconds}
 
 
 def seconds_to(run: dict[str, Any], loss: float) -> float:
@@ -178,7 +169,6 @@ def main() -> None:
         print(f"times sooner than {theirs}: " + " ".join(f"{r:.1f}" for r in ratios))
         if theirs == "skopt" and ratios:
             goals.at_least("times sooner than scikit-optimize, median", median(ratios), SPEED_UP)
-    print(describe())
     goals.end()
 
 

@@ -19,13 +19,11 @@ from typing import Any
 
 import numpy as np
 from ConfigSpace import (
-    Categorical,
     ConfigurationSpace,
-    EqualsCondition,
-    Float,
 )
 from flash_worlds import BENCHMARK, counted_space
-from machine import Goals, describe
+from machine import Goals, describe, seconds_of
+from peer_tools.adapters.smac import joint_space
 from threadpoolctl import threadpool_limits
 from worlds import evaluation
 
@@ -76,7 +74,7 @@ def contestants(space: Any, events: list[Asked | Told]) -> dict[str, Optimizer]:
     return optimizers
 
 
-def smac3(events: list[Asked | Told], folder: str) -> Callable[[], object] | None:
+def smac3(space: Any, events: list[Asked | Told], folder: str) -> Callable[[], object] | None:
     """An ask of SMAC3's facade for hyperparameters that was told the same trials."""
     try:
         from smac import HyperparameterOptimizationFacade, Scenario
@@ -85,7 +83,7 @@ def smac3(events: list[Asked | Told], folder: str) -> Callable[[], object] | Non
         print("SMAC3 is not installed; its figure is left out")
         return None
     logging.disable(logging.CRITICAL)
-    joint = joint_space()
+    joint = joint_space(space, 0)
     scenario = Scenario(
         joint, deterministic=True, n_trials=10_000, output_directory=Path(folder), seed=0
     )
@@ -113,19 +111,6 @@ def smac3(events: list[Asked | Told], folder: str) -> Callable[[], object] | Non
     return ask
 
 
-def joint_space() -> ConfigurationSpace:
-    joint = ConfigurationSpace(seed=0)
-    for k, n in enumerate(BENCHMARK):
-        step = Categorical(f"step{k}", [f"a{j}" for j in range(n)])
-        joint.add(step)
-        for j in range(n):
-            for i in range(N_HYPERPARAMETERS):
-                h = Float(f"step{k}:a{j}:h{i}", (0.0, 1.0), default=0.5)
-                joint.add(h)
-                joint.add(EqualsCondition(h, step, f"a{j}"))
-    return joint
-
-
 def in_joint_space(configuration: Configuration, joint: ConfigurationSpace) -> Any:
     from ConfigSpace import Configuration as Joint
 
@@ -145,15 +130,13 @@ def main() -> None:
         for name, optimizer in contestants(space, events).items()
     }
     with tempfile.TemporaryDirectory() as folder:
-        other = smac3(events, folder)
+        other = smac3(space, events, folder)
         if other is not None:
             asks["SMAC3"] = other
         times: dict[str, list[float]] = {name: [] for name in asks}
         for _ in range(ROUNDS):
             for name, ask in asks.items():
-                started = process_time()
-                ask()
-                times[name].append(1000 * (process_time() - started))
+                times[name].append(1000 * seconds_of(ask, clock=process_time))
     medians = {name: median(values) for name, values in times.items()}
     print("milliseconds of an ask after 200 trials")
     for name, milliseconds in medians.items():
@@ -164,7 +147,6 @@ def main() -> None:
     if "SMAC3" in medians:
         goals.at_most("flash, phase 3 / SMAC3", medians["flash, phase 3"] / medians["SMAC3"], 1)
         goals.at_most("smac / SMAC3", medians["smac"] / medians["SMAC3"], 1)
-    print(describe())
     goals.end()
 
 

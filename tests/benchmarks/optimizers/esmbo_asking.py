@@ -15,12 +15,11 @@ from time import process_time
 from typing import Any
 
 import numpy as np
-from ConfigSpace import ConfigurationSpace, Float
 from machine import Goals, describe
+from subset_worlds.problems import cube
 from threadpoolctl import threadpool_limits
 
 from prefect_tune.optimizers import (
-    Algorithm,
     Asked,
     Budget,
     Evaluation,
@@ -28,8 +27,6 @@ from prefect_tune.optimizers import (
     Objective,
     Optimizer,
     Query,
-    Space,
-    Step,
     Told,
     Trial,
     make_optimizer,
@@ -49,14 +46,6 @@ METHODS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 KINDS = ("with a fit", "without a fit")
 
 
-def space() -> Space:
-    """One model with six hyperparameters in [0, 1]."""
-    names = [f"x{i}" for i in range(N_DIMENSIONS)]
-    cube = ConfigurationSpace(space=[Float(n, (0.0, 1.0), default=0.5) for n in names])
-    model = Algorithm(id="model", estimator="x.Model", hyperparameters=cube)
-    return Space("cube", (Step("model", (model,)),))
-
-
 def outcome(query: Query, n_risks: int) -> Evaluation:
     """A bowl, in percent; each bootstrap has another middle, and its own errors."""
     x = np.array([v for _, v in dict(query.configuration.choices)["model"].values])
@@ -69,7 +58,9 @@ def outcome(query: Query, n_risks: int) -> Evaluation:
 def begun(name: str, seed: int) -> Optimizer:
     """A method that was told random trials."""
     method, options = METHODS[name]
-    optimizer = make_optimizer(method, space(), seed, Objective(n_held_out=1_000), dict(options))
+    optimizer = make_optimizer(
+        method, cube(N_DIMENSIONS), seed, Objective(n_held_out=1_000), dict(options)
+    )
     events, rng = list[Event](), np.random.default_rng(seed)
     for number in range(N_TOLD):
         query = Query(sample_configuration(optimizer.space, rng))
@@ -121,7 +112,6 @@ def main() -> None:
     for other in (ONE, SINGLE):
         every = [median(times[name, KINDS[0]] + times[name, KINDS[1]]) for name in (MANY, other)]
         goals.at_most(f"times {other}, all asks", every[0] / every[1], 3)
-    print(describe())
     goals.end()
 
 

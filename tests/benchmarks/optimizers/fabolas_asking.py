@@ -15,18 +15,15 @@ from time import process_time
 
 import numpy as np
 from anytime import Contestant, named
-from ConfigSpace import ConfigurationSpace, Float
 from machine import Goals, describe
+from subset_worlds.problems import cube
 from threadpoolctl import threadpool_limits
 from worlds import evaluation
 
 from prefect_tune.optimizers import (
-    Algorithm,
     Budget,
     Objective,
     Query,
-    Space,
-    Step,
     Trial,
     make_optimizer,
 )
@@ -34,14 +31,6 @@ from prefect_tune.optimizers import (
 N_DIMENSIONS, AROUND = 10, 5
 OBJECTIVE = Objective(n_rows=12_800, n_held_out=2_000, n_classes=2, n_rarest=6_000, n_folds=1)
 GOALS = {100: 0.4, 200: 0.8}
-
-
-def space_of(n_dimensions: int) -> Space:
-    """One model with so many hyperparameters in [0, 1]."""
-    names = [f"x{i}" for i in range(n_dimensions)]
-    cube = ConfigurationSpace(space=[Float(n, (0.0, 1.0), default=0.5) for n in names])
-    model = Algorithm(id="model", estimator="x.Model", hyperparameters=cube)
-    return Space("cube", (Step("model", (model,)),))
 
 
 def told(number: int, query: Query, rng: np.random.Generator) -> Trial:
@@ -56,7 +45,7 @@ def told(number: int, query: Query, rng: np.random.Generator) -> Trial:
 def seconds_to_ask(contestant: Contestant, n_most: int) -> list[float]:
     """Seconds of each ask, up to some after so many results."""
     rng = np.random.default_rng(0)
-    space = space_of(N_DIMENSIONS)
+    space = cube(N_DIMENSIONS)
     optimizer = make_optimizer(contestant.method, space, 0, OBJECTIVE, contestant.options)
     times: list[float] = []
     for number in range(n_most + AROUND + 1):
@@ -85,7 +74,6 @@ def main() -> None:
             print(f"{what}: {median(near):.3f} ({' '.join(f'{t:.2f}' for t in near)})", flush=True)
             if contestant.method == "fabolas" and n in GOALS:
                 goals.at_most(what, median(near), GOALS[n])
-    print(describe())
     goals.end()
 
 

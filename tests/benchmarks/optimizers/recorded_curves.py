@@ -15,9 +15,9 @@ test loss is that of the epoch of the configuration that the method names at the
 """
 
 import argparse
-import json
 import zlib
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from curve_replay import Run, objective_of, run
 from curve_standings import Figures, mean_ranks, report_of
 from curve_tables import TABLES, Table, load_table
 from full_trainings import FULL_TRAININGS
+from kept_rows import KeptRows
 from machine import Goals, describe
 from methods_of_table import method_of_table
 from threadpoolctl import threadpool_limits
@@ -37,29 +38,7 @@ METHODS = "bapi,bapi:variant=paper,bapi_ei,bohb,hyperband,halving,random"
 KEY = ("table", "n_rows", "method", "seed", "budget", "charge", "nearest")
 
 
-class Runs:
-    """Runs kept as JSON lines, each under its key; those that are there are not made again."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        lines = path.read_text().splitlines() if path.exists() else []
-        kept = [json.loads(line) for line in lines]
-        self._done = {self._of(document): Run(**document["run"]) for document in kept}
-
-    def get(self, table: Table, contestant: Contestant, key: dict[str, Any]) -> Run:
-        """The run of a key, made if there is none."""
-        if self._of(key) not in self._done:
-            made = self._done[self._of(key)] = made_run(table, contestant, key)
-            with self.path.open("a") as lines:
-                lines.write(json.dumps({**key, "run": asdict(made)}) + "\n")
-        return self._done[self._of(key)]
-
-    @staticmethod
-    def _of(document: dict[str, Any]) -> tuple[Any, ...]:
-        return tuple(document[k] for k in KEY)
-
-
-def made_run(table: Table, contestant: Contestant, key: dict[str, Any]) -> Run:
+def made_run(table: Table, contestant: Contestant, key: dict[str, Any]) -> dict[str, Any]:
     """A run of a method, its seed made of the table's name and the number of the run."""
     seed = zlib.crc32(f"{key['table']}{key['seed']}".encode())
     objective, method = objective_of(key["table"], table), contestant.method
@@ -70,10 +49,11 @@ def made_run(table: Table, contestant: Contestant, key: dict[str, Any]) -> Run:
         optimizer = FULL_TRAININGS[method](table.space, seed, objective)
     else:
         optimizer = make_optimizer(method, table.space, seed, objective, contestant.options)
-    return run(optimizer, table, key["budget"], are_asks_free=not key["charge"])
+    done = run(optimizer, table, key["budget"], are_asks_free=not key["charge"])
+    return {"run": asdict(done)}
 
 
-def figures_of(name: str, options: argparse.Namespace, runs: Runs) -> dict[str, Figures]:
+def figures_of(name: str, options: argparse.Namespace, runs: KeptRows) -> dict[str, Figures]:
     """Figures of all methods on a table."""
     table = load_table(name, options.folder)
     seeds = range(options.first_seed, options.first_seed + options.seeds)
@@ -82,9 +62,9 @@ def figures_of(name: str, options: argparse.Namespace, runs: Runs) -> dict[str, 
     for contestant in named(options.methods):
         key = {**same, "table": name, "n_rows": len(table.configurations)}
         key["method"] = contestant.text
-        of_methods[contestant.text] = Figures.of(
-            [runs.get(table, contestant, {**key, "seed": seed}) for seed in seeds], table
-        )
+        keys = [{**key, "seed": seed} for seed in seeds]
+        rows = [runs.get_or_make(k, partial(made_run, table, contestant, k)) for k in keys]
+        of_methods[contestant.text] = Figures.of([Run(**row["run"]) for row in rows], table)
     return of_methods
 
 
@@ -145,14 +125,13 @@ def main() -> None:
         f"{'; configurations stand for rows' if options.nearest else ''}; runs in {options.runs}"
     )
     options.folder.mkdir(parents=True, exist_ok=True)
-    runs, of_tables = Runs(options.folder / options.runs), {}
+    runs, of_tables = KeptRows(options.folder / options.runs, *KEY), {}
     for name in options.tables.split(","):
         of_tables[name] = figures_of(name, options, runs)
         print("\n".join(report_of(name, of_tables[name])), flush=True)
     goals = Goals()
     print_ranks(of_tables, goals)
     print_bohb(of_tables, goals)
-    print(describe())
     goals.end()
 
 

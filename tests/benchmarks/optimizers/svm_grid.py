@@ -21,6 +21,7 @@ import json
 import math
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -29,6 +30,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from kept_rows import KeptRows
 from machine import describe
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
@@ -63,6 +65,7 @@ TABLES = {
     "phishing_websites": Plan(7_370, 7),
 }
 Cell = tuple[int, int, int, int]
+CELL = ("i", "j", "halvings", "draw")
 
 
 class Data:
@@ -110,23 +113,14 @@ class Data:
 
 def record(data: Data, path: Path, plan: Plan) -> list[dict[str, Any]]:
     """All cells, from small sizes to large ones, with what is copied."""
-    done: dict[Cell, dict[str, Any]] = {}
-    for line in path.read_text().splitlines() if path.exists() else ():
-        row = json.loads(line)
-        done[row["i"], row["j"], row["halvings"], row["draw"]] = row
+    kept, done = KeptRows(path, *CELL), dict[Cell, dict[str, Any]]()
     cells = [(i, j) for i in range(len(LOGS)) for j in range(len(LOGS))]
     for halvings in range(plan.smallest, -1, -1):
         for i, j in cells:
             for draw in range(N_DRAWS if halvings >= 2 else 1):
                 cell = (i, j, halvings, draw)
-                if cell in done:
-                    continue
-                is_useless = _is_useless(done, cell, plan)
-                row = _copied(done, cell) if is_useless else data.trained(cell)
-                key = dict(zip(("i", "j", "halvings", "draw"), cell, strict=True))
-                done[cell] = {**row, **key, "is_copied": is_useless}
-                with path.open("a") as lines:
-                    lines.write(json.dumps(done[cell]) + "\n")
+                key = dict(zip(CELL, cell, strict=True))
+                done[cell] = kept.get_or_make(key, partial(recorded, data, done, cell, plan))
         size = [r for (_, _, h, _), r in done.items() if h == halvings]
         took = sum(r["seconds"] for r in size if not r["is_copied"])
         n_copied = sum(r["is_copied"] for r in size)
@@ -137,6 +131,15 @@ def record(data: Data, path: Path, plan: Plan) -> list[dict[str, Any]]:
             flush=True,
         )
     return [done[cell] for cell in sorted(done)]
+
+
+def recorded(
+    data: Data, done: dict[Cell, dict[str, Any]], cell: Cell, plan: Plan
+) -> dict[str, Any]:
+    """What a cell came to, trained or copied."""
+    is_useless = _is_useless(done, cell, plan)
+    row = _copied(done, cell) if is_useless else data.trained(cell)
+    return {**row, **dict(zip(CELL, cell, strict=True)), "is_copied": is_useless}
 
 
 def _is_useless(done: dict[Cell, dict[str, Any]], cell: Cell, plan: Plan) -> bool:

@@ -16,10 +16,12 @@ equal numbers of evaluations are compared with those of asking and telling in tu
 
 import argparse
 import zlib
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
-from anytime import Contestant, Curve, Curves, in_batches, named, watched
+from anytime import Contestant, Curve, in_batches, named, watched
+from kept_rows import KeptRows
 from machine import Goals, describe
 from recorded_svms import Grid
 from threadpoolctl import threadpool_limits
@@ -108,7 +110,7 @@ def main() -> None:
     print(describe())
     folder = Path(options.folder)
     folder.mkdir(parents=True, exist_ok=True)
-    runs = Curves(folder / "svm_runs.jsonl")
+    runs = KeptRows(folder / "svm_runs.jsonl", "key")
     goals = Goals()
     for name in options.table.split(","):
         grid = Grid(name)
@@ -118,13 +120,14 @@ def main() -> None:
 
             def curves(contestant: Contestant, n: int, grid=grid, scale=scale) -> list[Curve]:
                 key = {"table": grid.space.name, "method": contestant.text, "scale": scale}
-                return [
-                    runs.get(
-                        {**key, "workers": n, "seed": seed},
-                        lambda seed=seed: run(grid, contestant, scale, seed, n),
+                rows = [
+                    runs.get_or_make(
+                        {"key": {**key, "workers": n, "seed": seed}},
+                        lambda seed=seed: {"curve": asdict(run(grid, contestant, scale, seed, n))},
                     )
                     for seed in range(options.seeds)
                 ]
+                return [Curve(**row["curve"]) for row in rows]
 
             medians = {}
             for contestant in named(options.methods):
@@ -138,7 +141,6 @@ def main() -> None:
                 if {"fabolas", other} <= medians.keys():
                     what = f"{name}, x{scale:g}: cost of {other} / of fabolas"
                     goals.at_least(what, medians[other] / medians["fabolas"], factor)
-    print(describe())
     goals.end()
 
 

@@ -311,7 +311,6 @@ def main() -> None:
         print(f"{found} ({by})" if by else f"UNNOTICED: {found}")
     goals = Goals()
     goals.at_least("noticed", sum(bool(known[f.key]) for f in faults), len(faults))
-    print(describe())
     goals.end()
 
 

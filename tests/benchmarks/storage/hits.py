@@ -18,7 +18,7 @@ import joblib
 import numpy as np
 import pyarrow.parquet as pq
 from contracts.store import entry
-from machine import Goals, describe
+from machine import Goals, describe, seconds_of
 
 from prefect_tune.storage import ArtifactStore, Made, StoreAddress
 from prefect_tune.storage.codec import decode
@@ -82,9 +82,7 @@ def measure(folder: str, shape: tuple[int, int], queue: object = None) -> dict[s
     times: dict[str, list[float]] = {name: [] for name in contestants}
     for _ in range(ROUNDS):
         for name, read in contestants.items():
-            started = perf_counter()
-            read()
-            times[name].append(1000 * (perf_counter() - started))
+            times[name].append(1000 * seconds_of(read))
     medians = {name: median(values) for name, values in times.items()}
     if queue is not None:
         queue.put(medians)
@@ -135,7 +133,6 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         whole, writing = misses(Path(folder))
     goals.at_most("miss on top of the write, ms", whole - writing, 5)
-    print(describe())
     goals.end()
 
 

@@ -17,16 +17,13 @@ from statistics import median
 from time import process_time
 
 from machine import Goals, describe
-from studies import configured, evaluate
+from studies import configured, evaluate, problem_of
 
 from prefect_tune.optimizers import Evaluation, Query
 from prefect_tune.storage import StoreAddress
-from prefect_tune.tasks.data.dataset import import_dataset
-from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.data.split import import_split, make_split
 from prefect_tune.tasks.fitting.training import EpochTraining
-from prefect_tune.tasks.problem import Problem, StudyContext, algorithm_ids, open_store
+from prefect_tune.tasks.problem import StudyContext, open_store
 from prefect_tune.tasks.user_space import load_user_space
 
 EPOCHS = 100
@@ -60,20 +57,9 @@ def study() -> Iterator[StudyContext]:
     """A study in a store of its own."""
     with tempfile.TemporaryDirectory() as folder:
         address = StoreAddress(str(Path(folder) / "store"))
-        store = open_store(address)
-        dataset = read_source(Source("sklearn:digits"))
-        name = "models.py:space"
-        space = load_user_space(SPACE, name)
-        problem = Problem(
-            dataset=import_dataset(dataset, store),
-            split=import_split(make_split(dataset, 3, 0.2, 0), store),
-            space=name,
-            space_digest=space.digest,
-            space_code=SPACE,
-            algorithms=algorithm_ids(space),
-            metric="error",
-            seed=0,
-        )
+        space = load_user_space(SPACE, "models.py:space")
+        own = {"space": "models.py:space", "space_code": SPACE}
+        problem = problem_of(Source("sklearn:digits"), open_store(address), space, **own)
         yield StudyContext("benchmark", problem, address, epochs=EPOCHS)
 
 
@@ -131,7 +117,6 @@ def main() -> None:
                     seconds, _ = timed(context, asked(context, model, epochs))
                     besides.append(seconds - sum(trained))
             goals.at_most(f"{model}: CPU s besides training", median(besides), 0.1)
-    print(describe())
     goals.end()
 
 

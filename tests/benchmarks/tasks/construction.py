@@ -96,7 +96,6 @@ def main() -> None:
         print(f"  pandas: {pandas_seconds:.2f} s, {size / table_bytes:.1f} x the events table")
         goals.at_least("  pandas / ours", pandas_seconds / seconds, 3)
         del expected
-    print(describe())
     goals.end()
 
 

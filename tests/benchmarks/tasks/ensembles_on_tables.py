@@ -16,13 +16,14 @@ that an interrupted benchmark goes on where it was, and so that more seeds or pa
 """
 
 import argparse
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from kept_rows import KeptRows
 from machine import Goals, describe
 from table_studies import Pair, TableStudy
 from threadpoolctl import threadpool_limits
@@ -56,48 +57,23 @@ ENDS = {
 N_ROWS = 2_000
 
 
-class Kept:
-    """Documents kept as JSON lines, each under its key; those that are there are not made again."""
-
-    def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self.path, self._done = path, dict[str, Any]()
-        for line in path.read_text().splitlines() if path.exists() else ():
-            document = json.loads(line)
-            self._done[self._text(document["key"])] = document["value"]
-
-    def get(self, key: Mapping[str, Any]) -> Any:
-        """What is there, or None."""
-        return self._done.get(self._text(key))
-
-    def put(self, key: Mapping[str, Any], value: Any) -> Any:
-        """Keep it, and return it."""
-        self._done[self._text(key)] = value
-        with self.path.open("a") as lines:
-            lines.write(json.dumps({"key": key, "value": value}) + "\n")
-        return value
-
-    @staticmethod
-    def _text(key: Mapping[str, Any]) -> str:
-        return json.dumps(key, sort_keys=True)
-
-
-def ended(pair: Pair, kept: Kept, chosen: argparse.Namespace) -> dict[str, Any]:
+def ended(pair: Pair, kept: KeptRows, chosen: argparse.Namespace) -> dict[str, Any]:
     """What each method ends in: test losses by row, members, and how many they are worth."""
-    outcomes, study = {}, None
-    for name, (method, end) in ENDS.items():
-        key = {**asdict(pair), "trials": chosen.trials}
-        outcome = kept.get({**key, "end": name})
-        if outcome is None:
-            study = study or TableStudy(pair, chosen.data, chosen.home, N_ROWS)
-            by_search = {**key, "search": method}
-            searched = kept.get(by_search)
-            if searched is None:
-                searched = study.search(method, SEARCHES[method], chosen.trials)
-                kept.put(by_search, searched)
-            outcome = kept.put({**key, "end": name}, outcome_of(study, searched["trials"], end))
-        outcomes[name] = outcome
-    return outcomes
+    study = cache(lambda: TableStudy(pair, chosen.data, chosen.home, N_ROWS))
+    key = {**asdict(pair), "trials": chosen.trials}
+
+    def searched(method: str) -> dict[str, Any]:
+        return {"value": study().search(method, SEARCHES[method], chosen.trials)}
+
+    def tested(method: str, end: str) -> dict[str, Any]:
+        by_search = {"key": {**key, "search": method}}
+        trials = kept.get_or_make(by_search, partial(searched, method))["value"]["trials"]
+        return {"value": outcome_of(study(), trials, end)}
+
+    return {
+        name: kept.get_or_make({"key": {**key, "end": name}}, partial(tested, *ends))["value"]
+        for name, ends in ENDS.items()
+    }
 
 
 def outcome_of(study: TableStudy, trials: Sequence[Mapping[str, Any]], end: str) -> dict[str, Any]:
@@ -175,7 +151,10 @@ def main() -> None:
     parser.add_argument("--pairs", default=",".join(PAIRS))
     chosen = parser.parse_args()
     print(describe(), flush=True)
-    kept, by_pair = Kept(chosen.home / "outcomes.jsonl"), dict[str, list[dict[str, Any]]]()
+    kept, by_pair = (
+        KeptRows(chosen.home / "outcomes.jsonl", "key"),
+        dict[str, list[dict[str, Any]]](),
+    )
     for seed in range(chosen.seeds):
         for text in chosen.pairs.split(","):
             space, table = text.split(":")
@@ -190,7 +169,6 @@ def main() -> None:
         print(row(pair, outcomes))
     goals = Goals()
     compare(by_pair, goals)
-    print(describe())
     goals.end()
 
 

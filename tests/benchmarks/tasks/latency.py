@@ -44,7 +44,6 @@ def main() -> None:
         spread = (max(values) - min(values)) / median(values)
         print(f"{name}: {median(values):.3g} us a row, {min(values):.3g} to {max(values):.3g}")
         goals.at_most(f"{name}: spread of {REPEATS} measurements", spread, 0.2)
-    print(describe())
     goals.end()
 
 

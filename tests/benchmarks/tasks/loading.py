@@ -10,27 +10,19 @@ shown beside it. Both on warm files, with one thread as a worker has, in turns; 
 
 import argparse
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from machine import Goals, describe
+from machine import Goals, describe, seconds_of
 
 from prefect_tune.storage import ArtifactStore, StoreAddress
 from prefect_tune.tasks.data.dataset import Dataset, import_dataset, load_dataset
 
 N_COLUMNS = 50
-
-
-def seconds(act: Callable[[], Any]) -> float:
-    started = perf_counter()
-    act()
-    return perf_counter() - started
 
 
 def table(n: int) -> Dataset:
@@ -64,13 +56,14 @@ def main() -> None:
         def stacked() -> Any:
             return np.column_stack(theirs())
 
-        rounds = [[seconds(act) for act in (ours, theirs, stacked)] for _ in range(given.repeats)]
+        rounds = [
+            [seconds_of(act) for act in (ours, theirs, stacked)] for _ in range(given.repeats)
+        ]
         ours_seconds, theirs_seconds, stacked_seconds = np.min(rounds, axis=0)
         print(f"ours {ours_seconds:.2f} s, theirs {theirs_seconds:.2f} s")
         print(f"theirs as one matrix {stacked_seconds:.2f} s")
         goals.at_most("ours / theirs", ours_seconds / theirs_seconds, 1.5)
         store.close()
-    print(describe())
     goals.end()
 
 

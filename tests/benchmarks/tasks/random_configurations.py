@@ -20,7 +20,7 @@ from pathlib import Path
 
 import psutil
 from machine import Goals, describe
-from processes import COMMAND, environment
+from processes import COMMAND, environment, run_json
 
 LIMITS = ("--trial-timeout", "60s", "--trial-memory", "4GB")
 DOCUMENTED = (
@@ -34,17 +34,6 @@ DOCUMENTED = (
     r"cannot be used when X contains zero vectors",
 )
 """Reasons that the catalogue names for a step that cannot work on some data."""
-
-
-def prefect_tune(home: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        [*COMMAND, *arguments],
-        env=environment(home),
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return done.stdout
 
 
 def reason(failure: dict[str, object]) -> str:
@@ -73,9 +62,11 @@ def main() -> None:
         study = f"random-{number}"
         options = ("--method", "random", "--study", study, "--trials", str(chosen.trials))
         workers = ("--workers", chosen.workers, "--quiet", "--json")
-        said = prefect_tune(chosen.home, "run", *shlex.split(data), *options, *LIMITS, *workers)
-        summary = json.loads(said)
-        trials = json.loads(prefect_tune(chosen.home, "trials", study, "--json"))
+        words = ("run", *shlex.split(data), *options, *LIMITS, *workers)
+        summary = json.loads(
+            subprocess.check_output([*COMMAND, *words], env=environment(chosen.home))
+        )
+        trials = run_json("trials", study, home=chosen.home)
         failures = [t["failure"] for t in trials if t["failure"]]
         kinds = Counter(str(f["kind"]) for f in failures)
         total += Counter({"trials": len(trials), **kinds})
@@ -92,7 +83,6 @@ def main() -> None:
     print("\n".join(undocumented))
     left = [p for p in psutil.Process().children(recursive=True) if p.is_running()]
     goals.at_most("processes left behind", len(left), 0)
-    print(describe())
     goals.end()
 
 

@@ -10,7 +10,6 @@ from ConfigSpace.hyperparameters import CategoricalHyperparameter
 from prefect_tune.optimizers import Algorithm, UnknownName
 from prefect_tune.optimizers.space.configuration import default_choice
 from prefect_tune.optimizers.space.space import Space, Step
-from prefect_tune.storage.key import prefix_key
 from prefect_tune.tasks.catalogue import spaces
 from prefect_tune.tasks.catalogue.portfolios import PORTFOLIOS, portfolio_of
 from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES, SPACES, space_named
@@ -130,9 +129,6 @@ DENSE = MatrixSummary(1000, 20, "dense", "float64", n_classes=3)
 SPARSE = MatrixSummary(300, 5000, "sparse", "float64", 0.01, 0.0, n_classes=2)
 
 
-PREFIX_KEY = "dd1f8c87423d6c8fd9714212c702836f4508c413fed936954b162963d1edb421"
-
-
 def recipes_digest(name: str) -> str:
     """Of the default of each algorithm, on dense and sparse data, without library versions."""
     documents = []
@@ -151,14 +147,6 @@ def test_a_space_keeps_its_counts_and_digests(name) -> None:
     space = SPACES[name]
     counts = (space.n_paths, space.n_feasible_paths, space.n_hyperparameters)
     assert (*counts, space.digest[:16], recipes_digest(name)) == PINNED[name]
-
-
-def test_a_lineage_keeps_its_key() -> None:
-    pca = SPACES["flash"].step("preprocess").algorithm("pca")
-    made = replace(recipe(pca, default_choice(pca), DENSE, balanced=False), library="sklearn 1")
-    steps = [{"step": "preprocess", **made.to_json(7)}]
-    lineage = {"dataset": "d", "split": "s", "fold": 0, "subset": 1.0, "subset_draw": 0}
-    assert prefix_key({**lineage, "steps": steps}) == PREFIX_KEY
 
 
 NAMES = ["modern", "modern_regression"]

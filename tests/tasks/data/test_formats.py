@@ -11,7 +11,17 @@ import pytest
 from command_line import CommandLine
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from inputs import BIG, codes_of, events, omop_tables, table, write_meds, write_omop, write_synthea
+from inputs import (
+    BIG,
+    codes_of,
+    events,
+    omop_tables,
+    table,
+    write_meds,
+    write_omop,
+    write_synthea,
+    written,
+)
 
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
@@ -36,14 +46,6 @@ def events_of(dataset: Dataset, row: int) -> list[tuple[str, str, float | None]]
         ("" if pd.isna(time) else time.isoformat(), code, None if np.isnan(value) else value)
         for time, code, value in zip(frame["time"], frame["code"], frame["value"], strict=True)
     ]
-
-
-def written_to(frame: pd.DataFrame, path: Path) -> str:
-    if path.suffix == ".parquet":
-        frame.to_parquet(path, index=False)
-    else:
-        frame.to_csv(path, index=False)
-    return str(path)
 
 
 def stream() -> pd.DataFrame:
@@ -76,7 +78,7 @@ def as_omop(folder: Path, suffix: str = "csv", *, capitals: bool = False) -> Non
     def write(frame: pd.DataFrame, path: Path) -> None:
         if capitals:
             frame, path = frame.rename(columns=str.upper), path.with_name(path.name.upper())
-        written_to(frame, path.with_name(f"{path.name}.{suffix}"))
+        written(frame, path.with_name(f"{path.name}.{suffix}"))
 
     split_by_code(folder, tables, write)
     born = {"year_of_birth": 1950, "month_of_birth": 3, "day_of_birth": 4}
@@ -86,11 +88,11 @@ def as_omop(folder: Path, suffix: str = "csv", *, capitals: bool = False) -> Non
 def as_synthea(folder: Path) -> None:
     event = {"patient": "PATIENT", "date": "START", "code": "CODE"}
     tables = {"7": ("conditions", event), "9": ("medications", {**event, "value": "DISPENSES"})}
-    split_by_code(folder, tables, lambda frame, path: written_to(frame, path.with_suffix(".csv")))
+    split_by_code(folder, tables, lambda frame, path: written(frame, path.with_suffix(".csv")))
     log = stream()
     died = log[log["code"] == "MEDS_DEATH"].set_index("patient")["date"]
     patients = pd.DataFrame({"Id": range(1, 11), "BIRTHDATE": "1950-03-04"})
-    written_to(patients.assign(DEATHDATE=patients["Id"].map(died)), folder / "patients.csv")
+    written(patients.assign(DEATHDATE=patients["Id"].map(died)), folder / "patients.csv")
 
 
 def named_and_timed() -> pd.DataFrame:
@@ -120,7 +122,7 @@ def as_table(folder: Path, suffix: str) -> None:
         times = log["date"].dt.strftime("%Y-%m-%dT%H:%M:%S.%f")
         log["date"] = times.mask(log["code"] == "CONDITION//7", stream()["date"])
         log = log.sample(frac=1, random_state=0)
-    written_to(log.rename(columns={"patient": "Patient_ID"}), folder / f"log.{suffix}")
+    written(log.rename(columns={"patient": "Patient_ID"}), folder / f"log.{suffix}")
 
 
 STREAMS = {
@@ -149,7 +151,7 @@ def stream_digest(tmp_path_factory) -> str:
     folder = tmp_path_factory.mktemp("stream")
     as_meds(folder)
     labels = pd.DataFrame({"patient": range(1, 11), "date": "2021-01-01", "label": [0, 1] * 5})
-    return read(folder, labels=written_to(labels, folder / "labels.csv")).digest()
+    return read(folder, labels=written(labels, folder / "labels.csv")).digest()
 
 
 @pytest.mark.slow
@@ -160,7 +162,7 @@ def test_one_stream_is_the_same_data_in_every_format(
 ) -> None:
     STREAMS[name](tmp_path)
     labels = pd.DataFrame({"patient": range(1, 11), "Date": "2021-01-01", "LABEL": [0, 1] * 5})
-    path = written_to(
+    path = written(
         labels.astype({"patient": str if as_text else int}), tmp_path / f"labels.{suffix}"
     )
     is_table = format_of(name) == "events"
@@ -220,7 +222,7 @@ def test_synthea_tables_become_events_of_codes(tmp_path) -> None:
 
 
 def test_what_a_file_is_taken_for_follows_from_the_options(tmp_path) -> None:
-    log, table_ = (Location.at(written_to(frame, tmp_path / name)) for frame, name in (
+    log, table_ = (Location.at(written(frame, tmp_path / name)) for frame, name in (
         (events()[0], "log.csv"), (table(), "table.csv")))  # fmt: skip
     assert recognise(Given(log)).name == "events"
     assert recognise(Given(log, target="code")).name == "table"
@@ -237,7 +239,7 @@ def omop_with(name: str, **columns: Any) -> Callable[[Path], Path]:
         frame = omop_tables()[name]
         gone = [column for column, value in columns.items() if value is ...]
         changed = {column: value for column, value in columns.items() if value is not ...}
-        written_to(frame.drop(columns=gone).assign(**changed), folder / f"{name}.csv")
+        written(frame.drop(columns=gone).assign(**changed), folder / f"{name}.csv")
         return folder
 
     return write
@@ -267,8 +269,8 @@ def log_with(column: str, change: Callable[[pd.Series], Any]) -> Callable[[Path]
         folder.mkdir()
         frame, labels = events()
         frame[column] = change(frame[column])
-        written_to(labels, folder / "labels.csv")
-        return Path(written_to(frame, folder / "log.parquet"))
+        written(labels, folder / "labels.csv")
+        return Path(written(frame, folder / "log.parquet"))
 
     return write
 
@@ -461,7 +463,7 @@ def log(codes=("042", "42", "250.00"), ids="{}") -> tuple[pd.DataFrame, pd.DataF
 def test_ids_with_and_without_leading_zeros_are_different_patients(tmp_path) -> None:
     events, labels = log()
     labels.loc[3, "patient"] = "003"
-    paths = written_to(events, tmp_path / "e.parquet"), written_to(labels, tmp_path / "l.csv")
+    paths = written(events, tmp_path / "e.parquet"), written(labels, tmp_path / "l.csv")
     with pytest.raises(BadInput, match="patient 003"):
         read_source(Source(paths[0], labels=paths[1]))
 
@@ -476,15 +478,15 @@ def test_source_codes_of_omop_stay_as_they_are(tmp_path, suffix) -> None:
             "condition_start_date": "2020-01-01",
         }
     )
-    written_to(conditions, tmp_path / f"condition_occurrence.{suffix}")
-    labels = written_to(log()[1], tmp_path / "labels.csv")
+    written(conditions, tmp_path / f"condition_occurrence.{suffix}")
+    labels = written(log()[1], tmp_path / "labels.csv")
     codes = read_source(Source(str(tmp_path), labels=labels)).X.codes
     assert codes == ["CONDITION//SOURCE//042", "CONDITION//SOURCE//42"]
 
 
 def test_a_code_that_is_spelled_like_a_gap_is_refused_with_the_reason(tmp_path) -> None:
     events, labels = log(codes=("NA", "K", "CL"))
-    paths = written_to(events, tmp_path / "e.csv"), written_to(labels, tmp_path / "l.csv")
+    paths = written(events, tmp_path / "e.csv"), written(labels, tmp_path / "l.csv")
     with pytest.raises(BadInput, match="20 events without"):
         read_source(Source(paths[0], labels=paths[1]))
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from inputs import codes_of, events, table, write_meds, write_table
+from inputs import codes_of, events, table, write_meds, write_table, written
 
 from prefect_tune.optimizers import UnknownName
 from prefect_tune.storage import ArtifactStore, StoreAddress
@@ -30,14 +30,6 @@ from prefect_tune.tasks.data.table_files import GAPS, column_names, read_table
 
 def read(path, **options):
     return read_source(Source(str(path), **{"target": "target", **options}))
-
-
-def written(frame: pd.DataFrame, path) -> str:
-    if path.suffix == ".parquet":
-        frame.to_parquet(path, index=False)
-    else:
-        frame.to_csv(path, index=False)
-    return str(path)
 
 
 def text_column(frame: pd.DataFrame) -> pd.DataFrame:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.datasets import make_classification, make_regression
+from sklearn.datasets import make_regression
 from sklearn.dummy import DummyClassifier
-from sklearn.linear_model import LinearRegression, Perceptron
+from sklearn.linear_model import LinearRegression
 from sklearn.metrics import f1_score, get_scorer, recall_score, roc_auc_score
 from studies import context_of, draw, epoch_context, evaluate, store_of, to_epoch
 
@@ -24,11 +24,6 @@ from prefect_tune.tasks.objective.weighted import MEANS, WEIGHTED, weighted_area
 from prefect_tune.tasks.trial.measuring import study_resampling
 
 RNG = np.random.default_rng(0)
-
-
-def test_error_is_the_percentage_of_wrong_labels() -> None:
-    y, label = np.array([0, 1, 1, 0]), np.array([0, 1, 0, 1])
-    assert metric_named("error").loss(y, Predictions(label), 2) == 50.0
 
 
 def test_error_of_chance_is_that_of_the_largest_class() -> None:
@@ -76,13 +71,6 @@ def test_the_positive_class_can_be_either(name) -> None:
     turned = Predictions(1 - said.label, said.score[:, ::-1])
     first = metric_named(name, positive=0).loss(y, said, 2)
     assert first == pytest.approx(metric_named(name, positive=1).loss(1 - y, turned, 2))
-
-
-def test_a_scorer_that_needs_probabilities_says_so() -> None:
-    X, y = make_classification(100, random_state=0)
-    said = predictions_of(Perceptron().fit(X, y), X, np.unique(y))
-    with pytest.raises(ValueError, match="neg_log_loss"):
-        metric_named("neg_log_loss").loss(y, said, 2)
 
 
 @pytest.mark.parametrize("name", ["roc_auc_ovr", "roc_auc_ovo_weighted", "auroc", "d2_brier_score"])

@@ -7,24 +7,21 @@ import numpy as np
 import pandas as pd
 import pytest
 from answer_worlds import hostile_models as models
-from answer_worlds.own_studies import LABELS, own_context, own_outcome, rows, table_text
+from answer_worlds.own_studies import LABELS, own_context, own_outcome, rows
 from answer_worlds.sklearn_losses import Judged, sklearn_loss
-from inputs import write_table
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import get_scorer_names
 from sklearn.multiclass import OneVsOneClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
-from studies import context_of, outcome, problem_of, store_of
+from studies import store_of
 
-from prefect_tune.optimizers import Evaluation, Failure, Query
+from prefect_tune.optimizers import Evaluation, Failure
 from prefect_tune.optimizers.space.configuration import default_choice
-from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.storage.key import predictions_record
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.data.dataset import load_dataset
-from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import load_split
 from prefect_tune.tasks.fitting.fitting import FoldData, fit_model
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
@@ -415,38 +412,6 @@ def test_a_trial_fails_with_the_value_that_is_no_prediction(
     assert "own: predict" in failure.message
     assert value in failure.message
     assert own_outcome(context).message == failure.message  # no record of it is served
-
-
-def evaluated_models():
-    """Every model of every space, each with one metric in turn."""
-    for space in SPACES.values():
-        names = CLASS_METRICS if space.target == "classes" else NUMBER_METRICS
-        of_two = [name for name in names if name != "top_k_accuracy"]
-        for position, algorithm in enumerate(space.steps[-1].algorithms):
-            name = of_two[(7 * position + len(space.name)) % len(of_two)]
-            yield pytest.param(space, algorithm.id, name, id=f"{space.name}-{algorithm.id}-{name}")
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(("space", "model", "metric"), list(evaluated_models()))
-def test_a_trial_of_any_model_reports_scikit_learns_loss(tmp_path, space, model, metric) -> None:
-    made = context_of(tmp_path, events=space.data == "events")
-    source = Source(str(write_table(tmp_path)), target="target")
-    if space.target == "numbers":
-        (tmp_path / "numbers.csv").write_text(table_text(0))
-        source = Source(str(tmp_path / "numbers.csv"), target="y", predicts="numbers")
-    if space.data == "events":
-        source = Source(str(tmp_path / "meds"), labels="labels/task")
-    problem = replace(problem_of(source, store_of(made), space), metric=metric)
-    context, rng = replace(made, problem=problem), np.random.default_rng(0)
-    path = next(path for path in space.paths() if path[-1] == model)
-    found = outcome(context, Query(sample_configuration(space, rng, path)))
-    if isinstance(found, Failure):  # the metric is not defined for what it predicts
-        assert metric.removeprefix("neg_") in found.message or "probabilities" in found.message, (
-            found.traceback
-        )
-        return
-    check_written(context, found)
 
 
 def test_predictions_of_another_shape_that_an_older_version_stored_are_made_again(tmp_path) -> None:

@@ -38,6 +38,11 @@ ITERATIVE = (
 )
 
 
+@pytest.fixture
+def context(tmp_path) -> StudyContext:
+    return epoch_context(tmp_path)
+
+
 def query_of(context: StudyContext, model: str, epochs: int | None = None) -> Query:
     return to_epoch(configured(context, rescale="standardize", fit_model=model), epochs)
 
@@ -75,8 +80,7 @@ def lose_predictions(context: StudyContext, evaluation: Evaluation) -> None:
 
 
 @pytest.mark.parametrize("model", ITERATIVE)
-def test_a_trial_goes_on_from_the_checkpoints_of_another(tmp_path, model) -> None:
-    context = epoch_context(tmp_path)
+def test_a_trial_goes_on_from_the_checkpoints_of_another(tmp_path, context, model) -> None:
     begun = evaluate(context, query_of(context, model, 4))
     assert len(begun.curve) == 4
     other = replace(context, study="another")
@@ -97,8 +101,7 @@ def test_a_trial_goes_on_from_the_checkpoints_of_another(tmp_path, model) -> Non
 
 
 @pytest.mark.parametrize("model", ITERATIVE)
-def test_the_predictions_that_are_kept_are_of_the_best_epoch(tmp_path, model) -> None:
-    context = epoch_context(tmp_path)
+def test_the_predictions_that_are_kept_are_of_the_best_epoch(context, model) -> None:
     for epochs in (2, 7, None):
         ended = evaluate(context, query_of(context, model, epochs))
         path_run = PathRun(context, query_of(context, model))
@@ -120,8 +123,7 @@ def test_without_a_cache_each_stretch_trains_from_the_start(tmp_path) -> None:
     assert checkpoints(context) == []
 
 
-def test_a_stretch_says_its_own_seconds_and_those_of_earlier_ones_apart(tmp_path) -> None:
-    context = epoch_context(tmp_path)
+def test_a_stretch_says_its_own_seconds_and_those_of_earlier_ones_apart(context) -> None:
     begun = evaluate(context, query_of(context, "boosting", 5))
     ended = evaluate(context, query_of(context, "boosting"))
     kept = {e.key: e.cost_seconds for e in checkpoints(context)}
@@ -135,8 +137,7 @@ def test_a_stretch_says_its_own_seconds_and_those_of_earlier_ones_apart(tmp_path
 
 
 @pytest.mark.parametrize("model", ["sgd", pytest.param("boosting", marks=pytest.mark.full)])
-def test_one_evicted_fold_is_trained_again_and_the_others_wait(tmp_path, model) -> None:
-    context = epoch_context(tmp_path)
+def test_one_evicted_fold_is_trained_again_and_the_others_wait(tmp_path, context, model) -> None:
     for epochs in (3, 6):
         evaluate(context, query_of(context, model, epochs))
     gone = next(e for e in checkpoints(context) if e.fold == 1)  # the newest
@@ -147,8 +148,7 @@ def test_one_evicted_fold_is_trained_again_and_the_others_wait(tmp_path, model) 
 
 
 @pytest.mark.parametrize("model", ITERATIVE)
-def test_predictions_that_are_lost_are_made_again(tmp_path, model) -> None:
-    context = epoch_context(tmp_path)
+def test_predictions_that_are_lost_are_made_again(context, model) -> None:
     first = evaluate(context, query_of(context, model))
     lose_predictions(context, first)
     again = evaluate(context, query_of(context, model))
@@ -176,9 +176,8 @@ def test_a_checkpoint_costs_the_sum_of_its_stretches_though_predictions_were_mad
 
 
 def test_a_checkpoint_that_was_evicted_after_the_plan_is_trained_again_and_told_as_such(
-    tmp_path, monkeypatch
+    context, monkeypatch
 ) -> None:
-    context = epoch_context(tmp_path)
     first = evaluate(context, query_of(context, "sgd"))
     measured = replace(context, quantities=(Quantity("model_size_bytes"),))
 
@@ -225,8 +224,7 @@ def test_a_model_that_is_served_is_read_without_its_rows(tmp_path, monkeypatch) 
     assert set(read) == {"estimator"}
 
 
-def test_a_damaged_checkpoint_is_passed_over(tmp_path) -> None:
-    context = epoch_context(tmp_path)
+def test_a_damaged_checkpoint_is_passed_over(tmp_path, context) -> None:
     evaluate(context, query_of(context, "sgd", 3))
     later = evaluate(context, query_of(context, "sgd", 6))
     store_of(context).memory = MemoryTier(0)
@@ -317,8 +315,7 @@ def test_quantities_are_measured_of_the_model_at_hand_once(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("model", [pytest.param("neighbours", marks=pytest.mark.full), "lbfgs"])
-def test_a_model_without_epochs_is_fitted_at_once_whatever_is_asked(tmp_path, model) -> None:
-    context = epoch_context(tmp_path)
+def test_a_model_without_epochs_is_fitted_at_once_whatever_is_asked(context, model) -> None:
     part = evaluate(context, query_of(context, model, 3))
     whole = evaluate(context, query_of(context, model))
     assert results(part) == results(whole)
@@ -347,8 +344,7 @@ def test_more_epochs_than_a_full_training_has_are_refused(tmp_path, epochs, has)
 
 
 @pytest.mark.parametrize("model", ITERATIVE)
-def test_a_refit_trains_the_epochs_that_were_best_and_chooses_nothing(tmp_path, model) -> None:
-    context = epoch_context(tmp_path)
+def test_a_refit_trains_the_epochs_that_were_best_and_chooses_nothing(context, model) -> None:
     path_run = PathRun(context, query_of(context, model, 7), [REFIT])
     for position in range(len(path_run.steps)):
         path_run.run(position)

@@ -4,6 +4,7 @@ import logging
 import shutil
 import sys
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -46,6 +47,11 @@ KNN = ("k_nearest", {"n_neighbors": 3, "weights": "uniform", "p": 2})
 
 
 PCA = ("pca", {"n_components": 0.9, "whiten": False})
+
+
+@pytest.fixture
+def context(tmp_path) -> StudyContext:
+    return context_of(tmp_path)
 
 
 def path(context: StudyContext, **changes: Any) -> Query:
@@ -102,8 +108,7 @@ def test_cache_on_off_hit_and_missed_give_the_same_evaluation_to_the_last_bit(
     assert verify(store_of(cached)).is_sound
 
 
-def test_a_prefix_is_made_once_for_all_that_begin_with_it(tmp_path) -> None:
-    context = context_of(tmp_path)
+def test_a_prefix_is_made_once_for_all_that_begin_with_it(context) -> None:
     first = path(context)
     second = path(context, fit_model="gaussian_nb")
     evaluate(context, first)
@@ -113,15 +118,13 @@ def test_a_prefix_is_made_once_for_all_that_begin_with_it(tmp_path) -> None:
     assert store_of(context).index.totals().hits == 12
 
 
-def test_steps_that_hand_on_what_they_got_make_no_artifact(tmp_path) -> None:
-    context = context_of(tmp_path)
+def test_steps_that_hand_on_what_they_got_make_no_artifact(context) -> None:
     query = path(context, fit_model="gaussian_nb", rescale="none", preprocess="none")
     assert {s.step for s in evaluate(context, query).steps} == {"impute", "encode", "fit model"}
 
 
 @pytest.mark.slow
-def test_balancing_enters_the_keys_of_those_that_use_weights_and_of_no_others(tmp_path) -> None:
-    context = context_of(tmp_path)
+def test_balancing_enters_the_keys_of_those_that_use_weights_and_of_no_others(context) -> None:
     keys = {}
     for balance in ("none", "weighting"):
         for model in (TREE, KNN):
@@ -134,8 +137,7 @@ def test_balancing_enters_the_keys_of_those_that_use_weights_and_of_no_others(tm
     assert keys["none", str(TREE)]["fit model"] != keys["weighting", str(TREE)]["fit model"]
 
 
-def test_values_that_the_data_clips_to_the_same_share_a_key(tmp_path) -> None:
-    context = context_of(tmp_path)
+def test_values_that_the_data_clips_to_the_same_share_a_key(context) -> None:
     keys = []
     for n_neighbors in (85, 99):
         knn = ("k_nearest", {"n_neighbors": n_neighbors, "weights": "uniform", "p": 2})
@@ -145,8 +147,7 @@ def test_values_that_the_data_clips_to_the_same_share_a_key(tmp_path) -> None:
 
 
 @pytest.mark.slow
-def test_another_study_seed_shares_what_is_not_random(tmp_path) -> None:
-    context = context_of(tmp_path)
+def test_another_study_seed_shares_what_is_not_random(context) -> None:
     other = replace(context, problem=replace(context.problem, seed=1))
     query = path(context)
     evaluate(context, query)
@@ -154,8 +155,7 @@ def test_another_study_seed_shares_what_is_not_random(tmp_path) -> None:
     assert missed == {"fit model"}
 
 
-def test_an_evicted_prefix_is_not_made_again_when_a_later_one_is_there(tmp_path) -> None:
-    context = context_of(tmp_path)
+def test_an_evicted_prefix_is_not_made_again_when_a_later_one_is_there(context) -> None:
     store = store_of(context)
     query = path(context)
     steps = evaluate(context, query).steps
@@ -176,8 +176,7 @@ def test_an_evicted_prefix_is_not_made_again_when_a_later_one_is_there(tmp_path)
         pytest.param("encode", "train.parquet", marks=pytest.mark.full),
     ],
 )
-def test_a_damaged_prefix_is_made_again_with_a_warning(tmp_path, caplog, step, part) -> None:
-    context = context_of(tmp_path)
+def test_a_damaged_prefix_is_made_again_with_a_warning(context, caplog, step, part) -> None:
     store = store_of(context)
     store.memory = MemoryTier(0)
     first = path(context, rescale="minmax")
@@ -195,8 +194,7 @@ def test_a_damaged_prefix_is_made_again_with_a_warning(tmp_path, caplog, step, p
         assert all(s.hit for s in evaluate(context, first).steps)  # it was put back
 
 
-def test_lost_predictions_are_made_again(tmp_path) -> None:
-    context = context_of(tmp_path)
+def test_lost_predictions_are_made_again(context) -> None:
     query = draw(context, 3)
     first = evaluate(context, query)
     key = first.predictions[0]
@@ -207,20 +205,7 @@ def test_lost_predictions_are_made_again(tmp_path) -> None:
 
 
 @pytest.mark.slow
-def test_a_cache_too_small_for_anything_changes_nothing(tmp_path) -> None:
-    context = context_of(tmp_path)
-    query = draw(context, 5)
-    expected = results(evaluate(replace(context, use_cache=False), query))
-    store_of(context).set_budget(1)
-    came = evaluate(context, query)
-    assert results(came) == expected
-    assert store_of(context).index.totals().cache_bytes == 0
-    assert store_of(context).index.totals().refused > 0
-
-
-@pytest.mark.slow
-def test_costs_say_what_was_spent_and_what_it_would_have_been(tmp_path) -> None:
-    context = context_of(tmp_path)
+def test_costs_say_what_was_spent_and_what_it_would_have_been(context) -> None:
     query = draw(context, 1)
     missed, hit = evaluate(context, query), evaluate(context, query)
     assert missed.cost_uncached_seconds == missed.cost_seconds
@@ -252,9 +237,8 @@ def test_a_failure_says_what_failed_where_and_keeps_what_was_made_before(tmp_pat
 
 
 def test_a_failure_in_a_later_fold_keeps_what_the_step_took_in_those_before(
-    tmp_path, monkeypatch
+    context, monkeypatch
 ) -> None:
-    context = context_of(tmp_path)
     made = node.fit_model
 
     def fit_model(how, seed, data):
@@ -277,8 +261,7 @@ def test_a_failure_in_a_later_fold_keeps_what_the_step_took_in_those_before(
 
 
 @pytest.mark.slow
-def test_the_first_folds_are_served_when_all_are_asked_for(tmp_path) -> None:
-    context = context_of(tmp_path)
+def test_the_first_folds_are_served_when_all_are_asked_for(context) -> None:
     query = draw(context, 1)
     first = evaluate(context, replace(query, folds=1))
     second = evaluate(context, replace(query, folds=2))
@@ -314,15 +297,13 @@ def test_quantities_are_measured_over_the_folds_evaluated(tmp_path) -> None:
     assert measured(full)[:1] == measured(first)
 
 
-def test_all_folds_are_not_asked_for_by_their_number(tmp_path) -> None:
-    context = context_of(tmp_path)
+def test_all_folds_are_not_asked_for_by_their_number(context) -> None:
     with pytest.raises(ValueError, match="3 of 3"):
         PathRun(context, replace(draw(context, 1), folds=3))
 
 
 @pytest.mark.slow
-def test_test_rows_have_no_part_in_the_search(tmp_path) -> None:
-    context = context_of(tmp_path)
+def test_test_rows_have_no_part_in_the_search(context) -> None:
     store = store_of(context)
     dataset = load_dataset(store, context.problem.dataset)
     test = load_split(store, context.problem.split).held_out(REFIT)
@@ -339,8 +320,7 @@ def test_test_rows_have_no_part_in_the_search(tmp_path) -> None:
         assert evaluate(context, query).fold_losses == evaluate(other, query).fold_losses
 
 
-def test_a_loss_that_is_no_number_is_a_failure(tmp_path, monkeypatch) -> None:
-    context = context_of(tmp_path)
+def test_a_loss_that_is_no_number_is_a_failure(context, monkeypatch) -> None:
     broken = replace(metric.metric_named("error"), compute=lambda *_: float("nan"))
     monkeypatch.setattr(metric, "_ERROR", broken)
     came = outcome(context, draw(context, 0))
@@ -348,24 +328,10 @@ def test_a_loss_that_is_no_number_is_a_failure(tmp_path, monkeypatch) -> None:
     assert "error is nan on 40 held-out rows" in came.message
 
 
-def test_data_that_is_gone_ends_the_run_with_the_reason(tmp_path) -> None:
-    context = context_of(tmp_path)
+def test_data_that_is_gone_ends_the_run_with_the_reason(context) -> None:
     lost = replace(context, problem=replace(context.problem, dataset="0" * 64))
     with pytest.raises(StoreLost, match="data/0000"):
         outcome(lost, draw(context, 0))
-
-
-def test_two_trials_of_one_prefix_at_once_make_it_once(tmp_path) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
-    context = context_of(tmp_path)
-    queries = [draw(context, s, ("standardize", "none", "pca", "gaussian_nb")) for s in (1, 1, 1)]
-    with ThreadPoolExecutor(3) as pool:
-        came = list(pool.map(lambda q: evaluate(context, q), queries))
-    assert len({results(e)[0] for e in came}) == 1
-    made = [s.key for e in came for s in e.steps if not s.hit]
-    assert len(made) == len(set(made)) == 15
-    assert np.isfinite(came[0].loss)
 
 
 def drop_predictions(context: StudyContext, evaluation: Evaluation) -> None:
@@ -377,8 +343,7 @@ def drop_predictions(context: StudyContext, evaluation: Evaluation) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, pytest.param(3, marks=pytest.mark.full)])
-def test_predictions_that_were_dropped_are_made_again_by_the_same_model(tmp_path, seed) -> None:
-    context = context_of(tmp_path)
+def test_predictions_that_were_dropped_are_made_again_by_the_same_model(context, seed) -> None:
     query = draw(context, seed)
     first = evaluate(context, query)
     kept = [node_predictions(context, key) for key in first.predictions]
@@ -420,8 +385,7 @@ def keys(evaluation: Evaluation) -> set[str]:
 
 
 @pytest.mark.slow
-def test_each_draw_has_prefixes_of_its_own_and_trials_of_one_draw_share_them(tmp_path) -> None:
-    context = context_of(tmp_path)
+def test_each_draw_has_prefixes_of_its_own_and_trials_of_one_draw_share_them(context) -> None:
     first = evaluate(context, query_of(context, BAYES, 0.5))
     other = evaluate(context, query_of(context, BAYES, 0.5, draw=1))
     assert not keys(first) & keys(other)
@@ -434,8 +398,7 @@ def test_each_draw_has_prefixes_of_its_own_and_trials_of_one_draw_share_them(tmp
 
 
 @pytest.mark.slow
-def test_a_model_of_a_subset_is_held_against_all_held_out_rows(tmp_path) -> None:
-    context = context_of(tmp_path)
+def test_a_model_of_a_subset_is_held_against_all_held_out_rows(context) -> None:
     store = store_of(context)
     dataset = load_dataset(store, context.problem.dataset)
     split = load_split(store, context.problem.split)
@@ -472,65 +435,58 @@ def judged_query(context: StudyContext, model: str | tuple = "gaussian_nb") -> Q
     return path(context, fit_model=model, preprocess="none")
 
 
-@pytest.fixture
-def looked_up(monkeypatch) -> Counter:
-    """How often each key was looked up in the index."""
-    count: Counter[str] = Counter()
-    entries, look_up_to_make = ArtifactIndex.entries, ArtifactIndex.look_up_to_make
+def counted(monkeypatch, owner: type, name: str, keys: Callable[..., Iterable]) -> Counter:
+    """Count the keys of each call of a method."""
+    count: Counter = Counter()
+    method = getattr(owner, name)
 
-    def count_entries(index, keys):
-        count.update(keys)
-        return entries(index, keys)
+    def count_and_call(self, *given, **named):
+        count.update(keys(*given, **named))
+        return method(self, *given, **named)
 
-    def count_look_up(index, connection, key, place):
-        count[key] += 1
-        return look_up_to_make(index, connection, key, place)
-
-    monkeypatch.setattr(ArtifactIndex, "entries", count_entries)
-    monkeypatch.setattr(ArtifactIndex, "look_up_to_make", count_look_up)
+    monkeypatch.setattr(owner, name, count_and_call)
     return count
+
+
+@pytest.fixture
+def looked_up(monkeypatch) -> list[Counter]:
+    """How often each key was looked up in the index, to be planned and to be made."""
+    return [
+        counted(monkeypatch, ArtifactIndex, "entries", lambda keys: keys),
+        counted(monkeypatch, ArtifactIndex, "look_up_to_make", lambda _, key, **__: [key]),
+    ]
 
 
 @pytest.fixture
 def records_read(monkeypatch) -> Counter:
     """How often the predictions of each model were read."""
-    count: Counter[str] = Counter()
-    get = Records.get
 
-    def count_get(records, record, names=None):
-        count[record] += record.startswith(PREDICTIONS)
-        return get(records, record, names)
+    def predictions(record, _=None):
+        return [record] if record.startswith(PREDICTIONS) else []
 
-    monkeypatch.setattr(Records, "get", count_get)
-    return count
+    return counted(monkeypatch, Records, "get", predictions)
 
 
 @pytest.fixture
 def linked(monkeypatch) -> Counter:
     """How often each record was linked to a study."""
-    count: Counter[tuple[str, str]] = Counter()
-    link = Records.link
-
-    def count_link(records, ids, study):
-        count.update((record, study) for record in ids)
-        link(records, ids, study)
-
-    monkeypatch.setattr(Records, "link", count_link)
-    return count
+    return counted(monkeypatch, Records, "link", lambda ids, study: [(i, study) for i in ids])
 
 
 @pytest.mark.slow
 def test_a_missed_key_is_looked_up_when_it_is_planned_and_under_its_lease(
-    tmp_path, looked_up
+    context, looked_up
 ) -> None:
-    context = context_of(tmp_path)
     evaluation = evaluate(context, judged_query(context))
     assert not any(step.hit for step in evaluation.steps)
-    assert {looked_up[step.key] for step in evaluation.steps} == {2}
-    looked_up.clear()
+    for count in looked_up:
+        assert {count[step.key] for step in evaluation.steps} == {1}
+        count.clear()
     served = evaluate(context, judged_query(context))
     assert all(step.hit for step in served.steps)
-    assert {looked_up[step.key] for step in served.steps} == {1}
+    planned, to_make = looked_up
+    assert {planned[step.key] for step in served.steps} == {1}
+    assert not to_make
 
 
 @pytest.mark.slow
@@ -553,7 +509,7 @@ def test_predictions_of_a_model_that_was_fitted_are_not_read_back(
     again = evaluate(context, judged_query(context))
     assert (again.fold_losses, again.risks) == (fitted.fold_losses, fitted.risks)
     kept = {predictions_record(key): 1 for key in fitted.predictions}
-    assert +records_read == (kept if use_cache else {})
+    assert records_read == (kept if use_cache else {})
 
 
 @pytest.mark.slow
@@ -576,8 +532,7 @@ def test_predictions_written_in_passing_are_neither_read_nor_written_again(
     assert sum(records_read.values()) == 0
 
 
-def test_predictions_at_hand_are_those_that_a_reader_gets(tmp_path) -> None:
-    context = context_of(tmp_path)
+def test_predictions_at_hand_are_those_that_a_reader_gets(context) -> None:
     path_run = PathRun(context, judged_query(context))
     for position in range(len(path_run.steps)):
         path_run.run(position)
@@ -608,22 +563,13 @@ def test_space_and_metric_are_resolved_once(tmp_path, monkeypatch, trains_in_epo
     context = judged_context(tmp_path, trains_in_epochs=trains_in_epochs)
     query = judged_query(context).to_json()
     study_resampling.cache_clear()
-    count: Counter[str] = Counter()
-    find_space, find_metric = Problem.find_space, Problem.find_metric
-
-    def count_space(problem):
-        count["space"] += 1
-        return find_space(problem)
-
-    def count_metric(problem):
-        count["metric"] += 1
-        return find_metric(problem)
-
-    monkeypatch.setattr(Problem, "find_space", count_space)
-    monkeypatch.setattr(Problem, "find_metric", count_metric)
+    counts = [
+        counted(monkeypatch, Problem, name, lambda: ["all"])
+        for name in ("find_space", "find_metric")
+    ]
     state = evaluate_module.evaluate.fn(0, query, context, "trial")
     assert state.is_completed()
-    assert count == {"space": 1, "metric": 1}
+    assert counts == [{"all": 1}] * 2
 
 
 @pytest.mark.slow
@@ -645,9 +591,8 @@ def test_a_record_is_linked_once_whether_it_is_written_or_served(
     ("serves_prefix", "most"), [pytest.param(True, 30, marks=pytest.mark.full), (False, 28)]
 )
 def test_a_missed_step_passes_through_few_files_before_it_is_fitted(
-    tmp_path, serves_prefix, most
+    context, serves_prefix, most
 ) -> None:
-    context = context_of(tmp_path)
     evaluate(context, judged_query(context, KNN))  # now data and prefix are there
     if not serves_prefix:
         context = replace(context, cache_area="another")

@@ -220,28 +220,6 @@ def test_old_files_are_swept_unless_they_are_written(tmp_path: Path) -> None:
 SERVED = StepCost("impute", 2, 30.0, 0.25, hit=True, key="a" * 64)
 
 
-def test_a_step_is_added_to_the_note_with_what_those_before_it_took(tmp_path) -> None:
-    note = trial_note._Note(NoteFile(tmp_path / "note"))
-    note.write(trial="t", started=1.5)
-    token = trial_note._NOTED.set(note)
-    try:
-        note_step("rescale", 2, lambda: [SERVED])
-    finally:
-        trial_note._NOTED.reset(token)
-    read = dict(read_note(tmp_path / "note"))
-    assert [StepCost(**cost) for cost in read.pop("steps")] == [SERVED]
-    assert read == {"trial": "t", "started": 1.5, "step": "rescale", "fold": 2}
-
-
-def test_a_note_that_is_not_there_or_taken_back_is_empty(tmp_path) -> None:
-    assert read_note(tmp_path / "none") == {}
-    file = NoteFile(tmp_path / "note")
-    trial_note._Note(file).write(trial="t")
-    assert read_note(file.path) == {"trial": "t"}
-    trial_note._take_back(file)
-    assert read_note(file.path) == {}
-
-
 class Run:
     id = "trial"
     flow_run_id = "flow run"
@@ -346,12 +324,15 @@ def test_text_that_is_not_utf_8_is_returned(tmp_path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("has_log", [True, False])
-def test_standard_error_goes_to_the_log_until_the_worker_is_up(tmp_path, has_log) -> None:
-    variables = {LOG_VARIABLE: str(log_path(tmp_path))} if has_log else {}
+@pytest.mark.parametrize("folder", [".", None, "missing"], ids=["log", "no log", "no folder"])
+def test_standard_error_goes_to_a_log_that_can_be_opened_until_the_worker_is_up(
+    tmp_path, folder
+) -> None:
+    variables = {} if folder is None else {LOG_VARIABLE: str(log_path(tmp_path / folder))}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], env=variables, capture_output=True, text=True, check=True
     )
+    has_log = folder == "."
     assert log_text(tmp_path, 0) == ("as it started" if has_log else "")
     printed = "once it was up\n"
     assert done.stderr == (printed if has_log else f"as it started\n{printed}")
