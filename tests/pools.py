@@ -108,14 +108,6 @@ def noted_death(folder: Path) -> None:
     die()
 
 
-def die_unless(path: Path) -> State[str]:
-    """Dies when it is called first."""
-    if not path.exists():
-        path.touch()
-        die()
-    return Completed(data="alive")
-
-
 def meet(folder: Path, number: int, n: int) -> State[int]:
     """Ends when so many of these have begun."""
     (folder / str(number)).touch()

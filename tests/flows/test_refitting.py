@@ -58,16 +58,6 @@ class Meeting(DecisionTreeClassifier):
         return super().fit(X, y)
 
 
-class Dying(DecisionTreeClassifier):
-    '''Dies when it is fitted first.'''
-
-    def fit(self, X, y):
-        if not (FOLDER / "died").exists():
-            (FOLDER / "died").touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().fit(X, y)
-
-
 class Broken(DecisionTreeClassifier):
     def fit(self, X, y):
         raise ValueError("not on these rows")
@@ -86,7 +76,7 @@ class Greedy(DecisionTreeClassifier):
 
 
 MODELS = dict(
-    one=Meeting, other=Meeting, plain=DecisionTreeClassifier, dying=Dying, broken=Broken,
+    one=Meeting, other=Meeting, plain=DecisionTreeClassifier, broken=Broken,
     endless=Endless, greedy=Greedy,
 )
 space = models(
@@ -164,15 +154,6 @@ def test_members_are_fitted_side_by_side_and_a_prefix_that_they_share_once(
     assert sorted(run.state_name for run in slow) == ["Cached", "Completed"]
     model = store_of(context).records.get(model_record(NAME))["model"]
     assert len(model.weights) == 2
-
-
-@pytest.mark.full
-def test_a_member_whose_worker_dies_is_fitted_once_more(context, tmp_path) -> None:
-    done, flow_run_id = refitted(context, "dying", "plain")
-    assert (tmp_path / "died").exists()
-    assert (tmp_path / "prefixes").read_text() == "made "  # it was kept before the death
-    assert 0 <= done[0].loss < 50
-    assert settled_task_runs(flow_run_id)
 
 
 @pytest.mark.full

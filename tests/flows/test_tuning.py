@@ -4,8 +4,6 @@ import asyncio
 import json
 import pickle
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,6 @@ import pandas as pd
 import pytest
 from inputs import QUICK, table, write_table
 from prefect_api import flow_runs, states, task_runs
-from processes import environment
 
 from prefect_tune.flows.study.lease import held_study
 from prefect_tune.flows.study.study import StudyFailed
@@ -304,36 +301,6 @@ def test_what_cannot_be_used_is_refused_before_a_flow_run(call, change, message)
     with pytest.raises(ValueError, match=message):
         call(**{"data": table(), "study": "refused", **change})
     assert len(flow_runs()) == before
-
-
-IN_LOOP = """
-import asyncio
-from prefect_tune import local_server, retry, tune
-
-async def main():
-    with local_server():
-        given = {"space": "small", "race": False, "study": "one"}
-        tune("table.csv", target="target", trials=1, workers=1, **given)
-        print(retry("one")["n_trials"])
-
-asyncio.run(main())
-"""
-
-
-@pytest.mark.full
-def test_a_server_of_its_own_is_told_all_where_an_event_loop_runs(tmp_path) -> None:
-    write_table(tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-c", IN_LOOP],
-        cwd=tmp_path,
-        env={**environment(tmp_path / "home"), "PREFECT_LOGGING_LEVEL": "WARNING"},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert done.stdout.split() == ["1"], done.stderr
-    assert not done.stderr
 
 
 def test_it_runs_where_an_event_loop_runs(call) -> None:

@@ -28,8 +28,6 @@ from prefect_tune.flows.study.plan import StopRule, StudyPlan, TaskRuns
 from prefect_tune.flows.text import format_bytes, parse_bytes, parse_seconds
 from prefect_tune.flows.tuning import tune
 from prefect_tune.optimizers import METHODS
-from prefect_tune.optimizers.method import Method
-from prefect_tune.optimizers.registry import _METHODS
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue import spaces
 from prefect_tune.tasks.catalogue.spaces import SPACES
@@ -250,15 +248,6 @@ def test_anything_else_is_refused_with_what_would_be_right(given) -> None:
         settings_of(ensemble=given)
     remedy = "name a whole number from 1, or single, greedy, agnostic or auto"
     assert refused.value.remedy == remedy
-
-
-def test_the_help_says_which_methods_end_in_an_ensemble_of_their_own(monkeypatch) -> None:
-    default = OPTIONS["ensemble"].help.split("[default: ")[1]
-    assert default.startswith("auto for flash, admm, smac, tpe without constraints; agnostic for")
-    assert default.endswith("single otherwise]")
-    method = Method(name="many", purpose="Many.", implementation="a:B", ensemble="agnostic")
-    monkeypatch.setitem(_METHODS, "many", method)
-    assert "agnostic for esmbo, ers, many; " in OPTIONS["ensemble"].help
 
 
 PLAIN = StudyPlan(

@@ -290,19 +290,6 @@ def test_a_pool_of_one_worker_ends_when_that_has_left(external, joined, monkeypa
 
 @pytest.mark.slow
 @pytest.mark.full
-def test_a_worker_that_is_benched_is_used_no_more(external, joined) -> None:
-    pool, _ = joined()
-    external.start_worker()
-    wait_for(lambda: pool.count_slots() == 2)
-    first, second = pool.client.run(os.getpid).items()
-    assert pool.bench(first[0]) == 1
-    assert pool.count_slots() == 1
-    assert pids_of(pool, 3) == {second[1]}
-    assert pool.bench(second[0]) == 0
-
-
-@pytest.mark.slow
-@pytest.mark.full
 def test_who_leaves_is_noticed_and_without_workers_it_is_waited_but_not_for_ever(
     external, joined, monkeypatch
 ) -> None:

@@ -13,7 +13,7 @@ from uuid import uuid4
 import distributed
 import pytest
 from distributed.core import Status
-from pools import client_of, die, die_unless, meet, pause, pool_of, started_child, worker_of
+from pools import client_of, die, meet, pause, pool_of, started_child, worker_of
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 from processes import is_alive, wait_for
@@ -194,15 +194,6 @@ def fail() -> State[None]:
 def pids(client: distributed.Client) -> set[int]:
     """The processes of the workers that are there."""
     return set(client.run(os.getpid, on_error="ignore").values())
-
-
-def test_what_the_task_raises_is_raised(client) -> None:
-    with pytest.raises(ValueError, match="not today"):
-        run(client, fail)
-
-
-def test_a_job_whose_worker_died_is_run_once_more(client, tmp_path) -> None:
-    assert run(client, die_unless, parameters={"path": tmp_path / "was-here"}) == "alive"
 
 
 def test_a_job_whose_worker_dies_again_fails_by_its_name(client) -> None:

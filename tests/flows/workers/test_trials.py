@@ -158,23 +158,6 @@ def test_where_a_trial_stands_is_known_while_it_runs(slow) -> None:
     in_flow(slow, body)
 
 
-def test_a_trial_over_its_time_is_ended_with_the_reason(slow) -> None:
-    def body(trials: DaskTrials) -> str:
-        start(trials, slow, 0)
-        (ended,) = collected(trials, 1)
-        assert ended.failure is not None
-        assert ended.failure.kind == "timeout"
-        wait_for(trials.has_room)
-        return ended.task_run_id
-
-    task_run_id, flow_run_id = in_flow(slow, body, TrialLimits(seconds=0.5))
-    (run,) = [r for r in task_runs(flow_run_id) if r.name == "trial 0"]
-    assert run.state_name == "TimedOut"
-    assert "0.5 s" in run.state.message
-    assert run.state.message.endswith("show test --trial 0")
-    assert str(run.id) == task_run_id
-
-
 def test_trials_that_are_cut_are_handed_back_and_their_workers_come_back(slow) -> None:
     def body(trials: DaskTrials) -> None:
         before = addresses(trials)

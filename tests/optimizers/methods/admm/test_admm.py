@@ -193,21 +193,6 @@ def test_a_limit_that_nothing_exceeds_changes_nothing() -> None:
     assert run(free, 40) == run(bound, 40, "size")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, {"variant": "paper", "effort": 6, "effort_step": 2}])
-def test_with_a_limit_more_trials_are_feasible(options: dict[str, Any]) -> None:
-    shares = []
-    for limits in ((), (Constraint("size", 15.0),)):
-        inside = 0
-        for seed in range(3):
-            space = counted_space((3, 4))
-            optimizer = Admm(space, seed, Objective(constraints=limits), **options)
-            paths = [q.configuration.path for q in run(optimizer, 50, "size", seed)]
-            inside += sum(path[-1] == "a3" for path in paths)
-        shares.append(inside / 150)
-    assert shares[1] > max(1.3 * shares[0], 0.3)
-
-
 @pytest.mark.parametrize(("before", "after"), [((), ("q",)), (("q",), ("p", "q")), (("q",), ())])
 def test_limits_may_change_between_asks(before: tuple[str, ...], after: tuple[str, ...]) -> None:
     def limited(names: tuple[str, ...]) -> Objective:
