@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from worlds import evaluation, mixed_space
+from worlds import evaluation, mixed_space, recorded
 
 from prefect_tune.flows.study.documents import Standing, TrialDocument
 from prefect_tune.flows.study.ensemble_rule import ENSEMBLE_KINDS, EnsembleRule
@@ -173,9 +173,7 @@ def trials(draw: st.DrawFn) -> list[Trial]:
 
 @given(trials(), st.sampled_from(((), CONSTRAINTS[:1], CONSTRAINTS)))
 def test_the_incumbent_is_that_of_the_history(made, constraints) -> None:
-    history = History(constraints)
-    for trial in made:
-        history.record(trial)
+    history = recorded(*made, constraints=constraints)
     standing = Standing(constraints)
     for trial in made:
         standing.add(TrialDocument(trial.to_json()))
@@ -267,9 +265,7 @@ def complete(number: int, **measured: float) -> Trial:
 
 
 def study(trials: list[Trial], *constraints: Constraint) -> Any:
-    history = History(constraints)
-    for trial in trials:
-        history.record(trial)
+    history = recorded(*trials, constraints=constraints)
     found = {trial.number: trial for trial in trials}
     optimizer = SimpleNamespace(history=history)
     return SimpleNamespace(trials=found, optimizer=optimizer, incumbent=history.incumbent)

@@ -440,22 +440,13 @@ def environment_elsewhere(context: StudyContext, folder: Path) -> Any:
     os.geteuid() != 0 or not Path(BOOT_ID).exists(), reason="only root can play another machine"
 )
 @pytest.mark.slow
-def test_a_worker_of_another_machine_is_refused_where_the_index_is_a_file(tmp_path) -> None:
+def test_another_machine_is_refused_where_the_index_is_a_file_and_a_container_is_not(
+    tmp_path,
+) -> None:
     context = context_of(tmp_path)
     there, here = environment_elsewhere(context, tmp_path), worker_environment(context)
-    with pytest.raises(
-        BadInput,
-        match=r"elsewhere, .* SQLite",
-    ):
+    with pytest.raises(BadInput, match=r"elsewhere, .* SQLite"):
         _check_environment("tcp://w:1", there, here)
     _check_environment("tcp://w:1", worker_environment(context), here)
-
-
-@pytest.mark.skipif(
-    os.geteuid() != 0 or not Path(BOOT_ID).exists(), reason="only root can play another machine"
-)
-@pytest.mark.slow
-def test_containers_of_one_machine_are_one_machine(tmp_path) -> None:
-    here = worker_environment(context_of(tmp_path))
     container = replace(here[INDEX_MACHINE], name="container")
     _check_environment("tcp://w:1", {**here, INDEX_MACHINE: container}, here)

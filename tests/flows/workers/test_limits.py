@@ -158,22 +158,37 @@ def client() -> Iterator[distributed.Client]:
         yield client
 
 
+class Reported:
+    """A trial on a worker, until that is gone, and what its nanny says of it.
+
+    Attributes:
+        future: Of its task.
+        report: What its nanny says, or None.
+    """
+
+    def __init__(
+        self, client: distributed.Client, task: Any, *given: object, limits: TrialLimits
+    ) -> None:
+        client.wait_for_workers(1, timeout=60)
+        flow_run_id, trial = uuid4(), uuid4()
+        with limits_kept(client, flow_run_id, limits) as reports:
+            self.future = client.submit(task, trial, flow_run_id, *given, pure=False)
+            reports.follow(trial, self.future)
+            wait_for(self.future.done)
+            self.report: Any = reports.wait_for(trial)
+        self.failure = self.report.failure
+        wait_for(lambda: list(client.processing()) not in ([], [self.report.worker]))
+
+
 @pytest.mark.slow
 def test_the_worker_of_a_trial_over_its_time_is_killed_and_reported(client) -> None:
-    flow_run_id, trial = uuid4(), uuid4()
-    with limits_kept(client, flow_run_id, LIMITS) as reports:
-        future = client.submit(noted, trial, flow_run_id, 1000, pure=False)
-        reports.follow(trial, future)
-        wait_for(future.done)
-        report = reports.wait_for(trial)
-        assert future.cancelled()  # or Dask would start it on another worker
-    assert report is not None
-    failure = report.failure
+    trial = Reported(client, noted, 1000, limits=LIMITS)
+    assert trial.future.cancelled()  # or Dask would start it on another worker
+    failure = trial.failure
     assert (failure.kind, failure.step, failure.fold) == ("timeout", "fit model", 1)
     assert "0.5 s" in failure.message
     assert failure.steps == (SERVED,)
     assert failure.cost_seconds > 0.5
-    wait_for(lambda: list(client.processing()) not in ([], [report.worker]))
 
 
 @pytest.mark.slow
@@ -187,33 +202,18 @@ def test_the_wait_for_a_report_counts_from_when_the_worker_went(monkeypatch) -> 
 
 @pytest.mark.slow
 @pytest.mark.full
-def test_a_trial_may_have_less_time_than_the_nanny_allows_and_more(client) -> None:
-    client.wait_for_workers(1, timeout=60)
-    for limit, own in ((1000.0, 0.5), (0.2, 1.5)):
-        flow_run_id, trial = uuid4(), uuid4()
-        with limits_kept(client, flow_run_id, TrialLimits(limit)) as reports:
-            future = client.submit(noted, trial, flow_run_id, 1000, own, pure=False)
-            reports.follow(trial, future)
-            wait_for(future.done)
-            report = reports.wait_for(trial)
-        assert report is not None
-        assert f"{own} s" in report.failure.message
-        wait_for(lambda report=report: list(client.processing()) not in ([], [report.worker]))
+@pytest.mark.parametrize(("limit", "own"), [(1000.0, 0.5), (0.2, 1.5)])
+def test_a_trial_may_have_less_time_than_the_nanny_allows_and_more(client, limit, own) -> None:
+    trial = Reported(client, noted, 1000, own, limits=TrialLimits(limit))
+    assert f"{own} s" in trial.failure.message
 
 
 @pytest.mark.slow
 def test_a_worker_that_dies_of_itself_is_reported_with_where_its_trial_was(client) -> None:
-    client.wait_for_workers(1, timeout=60)
-    flow_run_id, trial = uuid4(), uuid4()
-    with limits_kept(client, flow_run_id, LIMITS) as reports:
-        future = client.submit(noted, trial, flow_run_id, -0.3, pure=False)
-        reports.follow(trial, future)
-        wait_for(future.done)
-        report = reports.wait_for(trial)
-    assert future.status in ("error", "cancelled")
-    assert report is not None
-    assert (report.failure.kind, report.failure.step) == ("crashed", "fit model")
-    assert report.failure.steps == (SERVED,)
+    trial = Reported(client, noted, -0.3, limits=LIMITS)
+    assert trial.future.status in ("error", "cancelled")
+    assert (trial.failure.kind, trial.failure.step) == ("crashed", "fit model")
+    assert trial.failure.steps == (SERVED,)
 
 
 @pytest.mark.slow
@@ -283,16 +283,9 @@ EATS = "import time; eaten = bytearray(b'x') * 550_000_000; time.sleep(1000)"
 def test_what_a_trial_has_started_is_counted_and_goes_with_its_worker(  # noqa: PLR0917
     client, tmp_path, kind, code, limits, end
 ) -> None:
-    client.wait_for_workers(1, timeout=60)
-    flow_run_id, trial = uuid4(), uuid4()
-    with limits_kept(client, flow_run_id, limits) as reports:
-        future = client.submit(with_children, trial, flow_run_id, tmp_path, code, end, pure=False)
-        reports.follow(trial, future)
-        wait_for(future.done)
-        report = reports.wait_for(trial)
-        assert report is not None
-        assert report.failure.kind == kind
-        wait_for(lambda: not alive(tmp_path), 10)
+    trial = Reported(client, with_children, tmp_path, code, end, limits=limits)
+    assert trial.failure.kind == kind
+    wait_for(lambda: not alive(tmp_path), 10)
     assert len(list(tmp_path.iterdir())) == 3
 
 

@@ -196,6 +196,12 @@ def pids(client: distributed.Client) -> set[int]:
     return set(client.run(os.getpid, on_error="ignore").values())
 
 
+def both(client: distributed.Client) -> set[int]:
+    """The same once both are there."""
+    found: set[int] = wait_for(lambda: now if len(now := pids(client)) == 2 else None)
+    return found
+
+
 def test_a_job_whose_worker_dies_again_fails_by_its_name(client) -> None:
     with pytest.raises(RuntimeError, match=r"trial 7: .*2 attempts"):
         run_all(client, Job(die, {}, "refit of trial 7"))
@@ -221,7 +227,7 @@ def test_a_job_is_ended_by_what_is_called_while_it_runs(client) -> None:
         if any(client.processing().values()):
             raise InterruptedError("enough")
 
-    before = wait_for(lambda: found if len(found := pids(client)) == 2 else None)
+    before = both(client)
     with pytest.raises(InterruptedError, match="enough"):
         run(client, pause, parameters={"seconds": 1000}, check=check)
     wait_for(lambda: len(before & pids(client)) == 1)
@@ -245,7 +251,7 @@ def test_of_several_only_the_job_whose_worker_died_is_run_once_more(client, tmp_
 
 
 def test_with_the_first_that_fails_the_others_are_ended(client) -> None:
-    before = wait_for(lambda: found if len(found := pids(client)) == 2 else None)
+    before = both(client)
     jobs = (Job(pause, {"seconds": 1000}), Job(fail, {}), Job(pause, {"seconds": 1000}))
     with pytest.raises(ValueError, match="not today"):
         run_all(client, *jobs)
@@ -254,7 +260,7 @@ def test_with_the_first_that_fails_the_others_are_ended(client) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere workers are spawned")
 def test_a_worker_that_comes_back_is_forked_like_the_first(client) -> None:
-    before = wait_for(lambda: found if len(found := pids(client)) == 2 else None)
+    before = both(client)
     (parent,) = set(client.run(os.getppid).values())
     os.kill(min(before), signal.SIGKILL)
     wait_for(lambda: len(before & pids(client)) == 1 and len(pids(client)) == 2)

@@ -4,13 +4,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ConfigSpace import Categorical, ConfigurationSpace
+from ConfigSpace import Categorical, Float
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import approx_fprime
-from worlds import mixed_space
+from worlds import algorithm, mixed_space, one_algorithm
 
-from prefect_tune.optimizers import Algorithm, Configuration, Space, Step
+from prefect_tune.optimizers import Configuration, Space, Step
 from prefect_tune.optimizers.acquisitions.gaussian_search import GaussianSearch
 from prefect_tune.optimizers.methods.fabolas.sizes import COST, FULL, LOG_LOSS, PAPER_LOSS, TASKS
 from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace
@@ -412,12 +412,8 @@ def test_what_is_inactive_does_not_change_the_inputs(kind: KernelKind) -> None:
 
 
 def test_unordered_categories_are_as_far_from_one_another_as_two_paths() -> None:
-    three = ConfigurationSpace(space=[Categorical("kind", ["a", "b", "c"], default="a")])
-    algorithms = (
-        Algorithm(id="one", estimator="x.One", hyperparameters=three),
-        Algorithm(id="two", estimator="x.Two"),
-    )
-    space = Space("kinds", (Step("model", algorithms),))
+    three = Categorical("kind", ["a", "b", "c"], default="a")
+    space = Space("kinds", (Step("model", (algorithm("one", three), algorithm("two"))),))
     search = GaussianSearch(space)
     kinds = [Configuration.of(space, ("one",), [{"kind": kind}]) for kind in "abc"]
     rows = search.inputs.of(search.inputs.encode([*kinds, *drawn(space, 9)]))
@@ -451,11 +447,8 @@ def test_the_column_of_a_choice_tells_which_algorithm_a_step_has() -> None:
 
 
 def test_a_step_without_a_choice_has_no_such_column_nor_has_a_one_hot_path() -> None:
-    alone = Algorithm(
-        id="one", estimator="x.One", hyperparameters=ConfigurationSpace({"p": (0, 1)})
-    )
-    fixed = Space("fixed", (Step("model", (alone,)),))
-    assert PipelineInputs(CandidateSpace(fixed), "conditional").choice_column("model") is None
+    fixed = CandidateSpace(one_algorithm(Float("p", (0, 1))))
+    assert PipelineInputs(fixed, "conditional").choice_column("s") is None
     mixed = CandidateSpace(mixed_space())
     assert PipelineInputs(mixed, "conditional").choice_column("nowhere") is None
     assert PipelineInputs(mixed, "one_hot").choice_column("model") is None

@@ -5,13 +5,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ConfigSpace import ConfigurationSpace, Float, Integer
+from ConfigSpace import Float, Integer
 from flash_worlds import counted_space, planted_loss
-from worlds import evaluation, finite_space, mixed_space, ordered_space, told
+from worlds import (
+    NONE,
+    algorithm,
+    evaluation,
+    finite_space,
+    mixed_space,
+    one_algorithm,
+    ordered_space,
+    told,
+)
 
 from prefect_tune.optimizers import (
     Admm,
-    Algorithm,
     Asked,
     Budget,
     Configuration,
@@ -157,9 +165,7 @@ def test_algorithms_that_were_never_tuned_start_from_the_values_that_z_min_drew(
 
 def test_of_the_values_seen_theta_min_takes_the_best_with_its_way() -> None:
     """A little better and far away is worse than what is near."""
-    values = ConfigurationSpace(space=[Integer("k", (1, 100), default=20)])
-    algorithm = Algorithm(id="a", estimator="x.Y", hyperparameters=values)
-    space = Space("one", (Step("s", (algorithm,)),))
+    space = one_algorithm(Integer("k", (1, 100), default=20))
     for rho, k in ((10.0, 20), (0.0, 80)):
         optimizer = Admm(space, 0, UNIT, rho=rho)
         for number, (seen, loss) in enumerate([(20, 0.30), (80, 0.29)]):
@@ -233,9 +239,8 @@ def test_the_plainest_path_does_nothing_before_naive_bayes() -> None:
 
 
 def test_doing_nothing_and_naive_bayes_are_plainer_than_having_nothing_to_choose() -> None:
-    scales = (Algorithm(id="unit", estimator="x.Unit"), Algorithm(id="none"))
-    models = (Algorithm(id="lda", estimator="x.Lda"), Algorithm(id="gaussian_nb", estimator="x.N"))
-    space = Space("plain", (Step("scale", scales), Step("model", models)))
+    models = algorithm("lda"), algorithm("gaussian_nb")
+    space = Space("plain", (Step("scale", (UNIT, NONE)), Step("model", models)))
     assert plainest_path(space, list(space.paths())) == ("none", "gaussian_nb")
 
 
@@ -255,10 +260,7 @@ def test_one_plain_path_per_model_comes_first_if_wanted() -> None:
 
 
 def test_tuning_within_a_limit_comes_near_its_inside() -> None:
-    numbers = ConfigurationSpace(space=[Float("x", (0.0, 1.0)), Float("y", (0.0, 1.0))])
-    space = Space(
-        "one", (Step("s", (Algorithm(id="a", estimator="x.Y", hyperparameters=numbers),)),)
-    )
+    space = one_algorithm(Float("x", (0.0, 1.0)), Float("y", (0.0, 1.0)))
     objective = replace(UNIT, constraints=(Constraint("x", 0.4),))
     shares, best = [], []
     for seed in range(3):
