@@ -101,13 +101,6 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def noted_death(folder: Path) -> None:
-    """Dies whenever it is started, which it notes."""
-    folder.mkdir(exist_ok=True)
-    (folder / str(os.getpid())).touch()
-    die()
-
-
 def meet(folder: Path, number: int, n: int) -> State[int]:
     """Ends when so many of these have begun."""
     (folder / str(number)).touch()

@@ -20,8 +20,6 @@ from prefect_tune.optimizers import METHODS, Budget, NotYet, Optimizer, Query, T
 from prefect_tune.optimizers.trials.agnostic import best_frequencies
 from prefect_tune.storage import ArtifactStore, StoreAddress
 from prefect_tune.storage.key import model_record
-from prefect_tune.tasks.catalogue.portfolios import portfolio_of
-from prefect_tune.tasks.catalogue.spaces import space_named
 
 pytestmark = pytest.mark.usefixtures("server", "workers")
 
@@ -226,16 +224,3 @@ def test_in_a_race_what_goes_on_is_served_its_first_fold(tmp_path) -> None:
         first = history.stretches(whole.query.configuration)[0]
         assert whole.evaluation.fold_losses[0] == first.evaluation.loss
         assert all(step.hit for step in whole.evaluation.steps if step.fold == 0)
-
-
-@pytest.mark.full
-def test_a_table_and_nothing_else_is_searched_in_the_modern_space_by_a_race(tmp_path) -> None:
-    store = str(tmp_path / "store")
-    done = tune(data="sklearn:wine", trials=20, store=store, workers=2, study="wine")
-    assert (done["method"], done["space"], done["state"]) == ("flash", "modern", "complete")
-    assert done["decisions"]["race"]["begun"] == 20
-    assert done["ensemble"]["kind"] in {"single", "greedy", "agnostic"}
-    assert done["test_loss"] < 0.15 * done["chance_loss"]
-    trials = Study(ArtifactStore(StoreAddress(store)), "wine").trials.values()
-    start = list(dict.fromkeys(t.query.configuration for t in trials))
-    assert start[:3] == portfolio_of(space_named("modern"))[:3]

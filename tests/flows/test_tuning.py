@@ -3,7 +3,6 @@
 import asyncio
 import json
 import pickle
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -128,38 +127,6 @@ def test_the_same_configurations_again_are_all_served(finished) -> None:
         t["evaluation"]["loss"] for t in finished.trials[:6]
     ]
     assert len(served.task_runs) == 6 + 7 + 1  # trials, steps of the refit, its score
-
-
-def rare_codes(folder: Path) -> dict[str, str]:
-    """Events of which no code occurs in more than four patients: frequent ones cannot be chosen."""
-    n = 48
-    events = {"patient_id": range(n), "time": "2020-01-01", "value": 1.0}
-    labels = {"patient_id": range(n), "prediction_time": "2021-01-01"}
-    codes = [f"C{i // 4}" for i in range(n)]
-    pd.DataFrame(events | {"code": codes}).to_csv(folder / "events.csv", index=False)
-    classes = [i // 4 % 2 for i in range(n)]
-    pd.DataFrame(labels | {"label": classes}).to_csv(folder / "labels.csv", index=False)
-    return {"data": str(folder / "events.csv"), "labels": str(folder / "labels.csv")}
-
-
-@pytest.mark.full
-def test_failed_trials_are_results_with_their_reason_and_end_nothing(tmp_path) -> None:
-    done = Finished(
-        tmp_path, **rare_codes(tmp_path), target=None, space=None, trials=10, study="rare",
-        task_runs="steps",
-    )  # fmt: skip
-    failed = [t for t in done.trials if t["state"] == "failed"]
-    assert 0 < len(failed) < 10
-    assert done.summary["n_failed"] == len(failed)
-    for failure in (trial["failure"] for trial in failed):
-        assert (failure["kind"], failure["step"]) == ("error", "construct features")
-        assert re.search(r"code occurs in [45]", failure["message"])
-        assert "fit" in failure["traceback"]
-        assert failure["cost_seconds"] > 0
-    by_state = states(done.task_runs)
-    assert by_state["Failed"] == 2 * len(failed)  # the step and its trial
-    assert not {"Running", "Pending"} & set(by_state)
-    assert len(done.numbers("tell")) == 10
 
 
 def test_a_study_without_a_completed_trial_fails_and_can_be_retried(

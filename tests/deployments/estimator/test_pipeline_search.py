@@ -2,8 +2,6 @@
 
 import json
 import pickle
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ import pandas as pd
 import pytest
 from inputs import table
 from prefect_api import flow_runs
-from processes import environment, run_json
+from processes import run_json
 from scipy import sparse
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.pipeline import Pipeline
@@ -246,41 +244,3 @@ def test_new_rows_must_be_as_those_of_the_fit(fitted) -> None:
         fitted.predict(X.assign(a="x"))
     with pytest.raises(BadInput, match="the class 'maybe'"):
         fitted.score(X, y.where(y == "yes", "maybe"))
-
-
-SCRIPT = """
-from pathlib import Path
-
-with Path("imports").open("a") as file:
-    file.write(f"{__name__}\\n")
-
-from sklearn.datasets import load_iris
-from prefect_tune import PipelineSearch, load_study
-
-X, y = load_iris(return_X_y=True)
-quick = {"space": "small", "method": "random", "trials": 2, "workers": 1}
-for verbose in (0, 1):
-    print(PipelineSearch(**quick, verbose=verbose).fit(X, y).score(X, y) > 0.5)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.full
-def test_a_script_needs_no_guard_and_no_server(tmp_path: Path) -> None:
-    (tmp_path / "script.py").write_text(SCRIPT)
-    done = subprocess.run(
-        [sys.executable, "script.py"],
-        cwd=tmp_path,
-        env=environment(tmp_path / "home"),
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["True", "True"]
-    assert (tmp_path / "imports").read_text().split() == ["__main__"]
-    lines = done.stderr.splitlines()
-    assert lines[0].startswith("reading dataframe as a table: 150 rows")  # not a word without
-    assert lines[-1].startswith("final model saved (fitted in")
-    assert not [line for line in lines if "prefect" in line.lower()]

@@ -443,19 +443,15 @@ def test_what_goes_on_has_half_as_much_again_as_its_other_folds_should_take(
     assert users.seconds(NEXT) == 60.0
 
 
-def test_parts_of_the_rows_do_not_count_and_have_the_time_of_all() -> None:
-    part = Query(DRAWN.configuration, subset=0.25)
-    limit = limit_after(*[finished(0.1, query=part)] * 20)
+@pytest.mark.parametrize(
+    ("part", "seconds", "of_part"), [({"subset": 0.25}, 2.0, 40.0), ({"epochs": 3}, 0.1, 900.0)]
+)
+def test_parts_do_not_count_and_have_the_time_of_all_or_in_epochs_of_the_plan(
+    part, seconds, of_part
+) -> None:
+    query = replace(DRAWN, **part)
+    limit = limit_after(*[finished(0.1, query=query)] * 20)
     assert limit.seconds(NEXT) == 900.0
-    limit.follow([finished(2.0)] * 10)
-    assert limit.seconds(NEXT) == 40.0
-    assert limit.seconds(Trial(99, part)) == 40.0
-
-
-def test_parts_of_a_training_neither_count_nor_are_cut() -> None:
-    part = Query(DRAWN.configuration, epochs=3)
-    limit = limit_after(*[finished(0.1, query=part)] * 20)
-    assert limit.seconds(NEXT) == 900.0
-    limit.follow([finished(0.1)] * 10)
-    assert limit.seconds(NEXT) == 30.0
-    assert limit.seconds(Trial(99, part)) == 900.0
+    limit.follow([finished(seconds)] * 10)
+    assert limit.seconds(NEXT) == max(30.0, 20 * seconds)
+    assert limit.seconds(Trial(99, query)) == of_part

@@ -18,7 +18,7 @@ import psutil
 import pytest
 from external_clusters import ExternalCluster, cluster, external_cluster
 from inputs import QUICK, table, write_table
-from pools import PlainRunner, noted_death, pause
+from pools import PlainRunner, pause
 from processes import runs_trial, started, wait_for
 from studies import context_of
 from user_spaces import SLEEPING
@@ -309,27 +309,6 @@ def test_who_leaves_is_noticed_and_without_workers_it_is_waited_but_not_for_ever
     with pytest.raises(NoWorkers, match="no worker"):
         wait_for(lambda: pool.count_slots() < 0, 60)
     assert len([note for note in notes if "it waits for one" in note]) == 2
-
-
-@pytest.mark.slow
-@pytest.mark.full
-def test_a_task_whose_worker_dies_by_it_is_not_started_again_by_dask(
-    external, joined, tmp_path
-) -> None:
-    pool, notes = joined()
-    for _ in range(2):
-        external.start_worker()
-    wait_for(lambda: pool.count_slots() == 3)
-    future = pool.submit(noted_death, {"folder": tmp_path / "starts"})
-
-    former = pool._placed[future]
-    # By the time that it is back, Dask would have started the task elsewhere.
-    wait_for(lambda: pool.count_slots() == 3 and former not in pool._roster.addresses)
-    pool.cancel_stranded(future)
-    assert future.wrapped_future.cancelled()
-    assert pids_of(pool, 3)
-    assert len(list((tmp_path / "starts").iterdir())) == 1
-    assert not [note for note in notes if "left" in note]
 
 
 FLOW = """

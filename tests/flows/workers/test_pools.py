@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,7 @@ from distributed.core import Status
 from pools import client_of, die, meet, pause, pool_of, started_child, worker_of
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
-from processes import is_alive, wait_for
+from processes import is_alive, run_python, wait_for
 
 from prefect_tune.flows.workers import jobs, worker_pool
 from prefect_tune.flows.workers.fork_server import end_stopped_fork_server
@@ -293,9 +292,7 @@ def test_there_are_as_many_workers_as_cores_that_the_process_may_use() -> None:
         "if __name__ == '__main__':\n"
         "    with local_cluster(None) as cluster: print(len(cluster.workers))"
     )
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
-    assert done.stdout == "1\n"
+    assert run_python(program) == "1\n"
 
 
 def test_a_worker_is_ended_with_all_it_started_and_one_that_took_its_place_is_left_alone(

@@ -176,28 +176,6 @@ def test_trials_that_are_cut_are_handed_back_and_their_workers_come_back(slow) -
     assert [(r.state_name, r.state.message) for r in cancelled] == [("Cancelled", "enough")] * 2
 
 
-@pytest.mark.full
-def test_a_study_that_shares_the_workers_does_not_notice_the_death_of_anothers(quick, slow) -> None:
-    def body(trials: DaskTrials) -> None:
-        trials.prepare_workers()
-        with trials.sharing(quick) as one, trials.sharing(slow) as other:
-            assert (one.n_slots, other.n_slots) == (1, 1)
-            start(other, slow, 0)
-            kill(wait_for(lambda: busy(trials)))
-            start(one, quick, 0)
-            (lost,), (done,) = collected(other, 1), collected(one, 1)
-            assert lost.failure is not None
-            assert done.outcome is not None
-            assert done.outcome.evaluation is not None
-            assert one.has_room()
-            wait_for(other.has_room)
-            start(other, slow, 1)
-            assert trials.n_task_runs_of_all == one.n_task_runs + other.n_task_runs == 2
-        assert other.n_running == 0
-
-    in_flow(quick, body)
-
-
 class OwnFuture(Future):
     def release(self) -> None:
         """As Dask's."""

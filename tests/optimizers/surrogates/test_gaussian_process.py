@@ -58,26 +58,6 @@ def test_one_of_several_targets_is_a_process_of_its_own() -> None:
         assert np.allclose(one.predict(new), everything, rtol=1e-12)
 
 
-def test_it_agrees_with_scikit_learn_for_given_hyperparameters() -> None:
-    from sklearn.gaussian_process import GaussianProcessRegressor
-    from sklearn.gaussian_process.kernels import ConstantKernel, Matern
-
-    X, y = data(40, 3)
-    lengths = np.array([0.3, 1.0, 0.7])
-    theirs = GaussianProcessRegressor(
-        ConstantKernel(2.0) * Matern(lengths, nu=2.5), alpha=0.01, optimizer=None
-    )
-    centred = (y - y.mean()) / y.std()
-    theirs.fit(X, centred)
-    theta = np.log([2.0, *lengths, 0.01])
-    ours = GaussianProcess.given(scaled_matern(3), theta, X, centred, mean=0.0)
-    new = np.random.default_rng(1).random((20, 3))
-    expected_mean, expected_deviation = theirs.predict(new, return_std=True)
-    mean, deviation = ours.predict(new)
-    assert mean == pytest.approx(expected_mean, abs=1e-10)
-    assert deviation == pytest.approx(expected_deviation, abs=1e-9)
-
-
 def test_a_given_mean_is_what_is_far_away() -> None:
     X, y = data(12, 2)
     process = GaussianProcess.fit(

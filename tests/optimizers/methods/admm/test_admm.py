@@ -240,7 +240,7 @@ def test_the_plainest_path_does_nothing_before_naive_bayes() -> None:
 
 def test_doing_nothing_and_naive_bayes_are_plainer_than_having_nothing_to_choose() -> None:
     models = algorithm("lda"), algorithm("gaussian_nb")
-    space = Space("plain", (Step("scale", (UNIT, NONE)), Step("model", models)))
+    space = Space("plain", (Step("scale", (algorithm("unit"), NONE)), Step("model", models)))
     assert plainest_path(space, list(space.paths())) == ("none", "gaussian_nb")
 
 
