@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import click
 import pytest
+from flow_studies import plan
 from hypothesis import given
 from hypothesis import strategies as st
 from prefect.exceptions import SignatureMismatchError
@@ -24,7 +25,7 @@ from prefect_tune.flows.preparation.settings import (
 )
 from prefect_tune.flows.study.command import DEFAULT_SPACES, continue_command, run_command
 from prefect_tune.flows.study.ensemble_rule import ENSEMBLE_KINDS, EnsembleRule
-from prefect_tune.flows.study.plan import StopRule, StudyPlan, TaskRuns
+from prefect_tune.flows.study.plan import StopRule, TaskRuns
 from prefect_tune.flows.text import format_bytes, parse_bytes, parse_seconds
 from prefect_tune.flows.tuning import tune
 from prefect_tune.optimizers import METHODS
@@ -250,21 +251,13 @@ def test_anything_else_is_refused_with_what_would_be_right(given) -> None:
     assert refused.value.remedy == remedy
 
 
-PLAIN = StudyPlan(
+PLAIN = plan(
     source=Source("my table.csv", target="target"),
-    data_name="table",
     problem=Problem("data", "split", "modern", "digest", "error", seed=0),
-    folds=3,
-    holdout=None,
-    test_size=0.2,
-    positive=None,
-    chance_loss=50.0,
     method="flash",
     stop_rule=StopRule(seconds=600.0),
     race=True,
 )
-
-
 FULL = replace(
     PLAIN,
     source=Source(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from flow_studies import plan
 from hypothesis import given
 from hypothesis import strategies as st
 from worlds import evaluation, mixed_space, recorded
@@ -82,17 +83,7 @@ plans = st.builds(
 )
 
 
-PLAN = StudyPlan(
-    source=Source("data.csv"),
-    data_name="data",
-    problem=Problem("d", "s", "flash", "x", "error", 0),
-    folds=3,
-    holdout=None,
-    test_size=0.2,
-    positive=None,
-    chance_loss=50.0,
-    method="flash",
-)
+PLAN = plan(chance_loss=50.0)
 
 
 def stored(plan: StudyPlan) -> StoredStudy:

@@ -40,17 +40,6 @@ def test_whitened_normals_have_exact_moments(n: int, more: int, seed: int) -> No
     assert normals @ normals.T / (n + more) == pytest.approx(np.eye(n), abs=1e-9)
 
 
-def test_of_two_the_probability_is_that_of_their_difference() -> None:
-    mean = np.array([0.1400832002, -0.9503926815])
-    V = np.array([[0.1273484837, -0.0576397510], [-0.0576397510, 0.4381023173]])
-    worked = np.array([0.0931362481, 0.9068637519])
-    assert ndtr(-1.3216867091) == pytest.approx(worked[0], abs=1e-9)
-    found = minimiser(mean, V, 50_000)
-    deviation = np.sqrt(worked[0] * worked[1] / 50_000)
-    assert found.probabilities == pytest.approx(worked, abs=3 * deviation)
-    assert found.entropy == pytest.approx(0.3097345, abs=3 * deviation * np.log(9.74))
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_probabilities_are_those_of_plain_draws(seed: int) -> None:
     n, draws = 12, 20_000
