@@ -13,8 +13,6 @@ from fuzzing.ground import Ground
 from hypothesis import HealthCheck, Phase, example, given
 from hypothesis import settings as cases
 
-pytestmark = pytest.mark.full
-
 _LIKE_THESE: dict[str, Any] = {
     "database": None,
     "phases": [Phase.explicit, Phase.generate, Phase.shrink],

@@ -1,7 +1,6 @@
 """The estimator in the hands of its users: real studies on one shared server and worker."""
 
 import json
-import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -84,12 +83,6 @@ def test_results_have_scikit_learns_columns(fitted) -> None:
     assert fitted.best_score_ == best["mean_test_score"] == results["mean_test_score"].max()
     assert (results["mean_fit_time"] > 0).all()
     assert results["param_fit model"].tolist() == [p["fit model"] for p in results["params"]]
-
-
-def test_a_pickle_predicts_without_the_store(fitted) -> None:
-    X, _ = rows(20, seed=5)
-    again = pickle.loads(pickle.dumps(fitted))
-    np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
 
 
 def test_a_name_continues_the_study_and_a_clone_has_none_of_it(fitted) -> None:

@@ -15,6 +15,7 @@ import psutil
 import pytest
 from inputs import table
 from processes import is_alive, kill, wait_for
+from studies import trials_in
 from user_spaces import PRELUDE
 
 from prefect_tune.flows.tuning import tune
@@ -23,7 +24,6 @@ from prefect_tune.flows.workers.fork_server import fork_server_pid, start_fork_s
 from prefect_tune.flows.workers.local_workers import local_cluster, local_settings
 from prefect_tune.flows.workers.roster import NoWorkers
 from prefect_tune.flows.workers.scratch import scratch_folder
-from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.tasks.worker import orphans as parent_death
 from prefect_tune.tasks.worker.start_log import LOG_VARIABLE, log_path
 
@@ -88,14 +88,6 @@ def study_of(folder: Path, space: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def trials_of(parameters: dict[str, Any]) -> list[Any]:
-    store = ArtifactStore(StoreAddress(parameters["store"]))
-    try:
-        return Ledger(store.database).trials("s")
-    finally:
-        store.close()
-
-
 @contextmanager
 def meanwhile(attack: Callable[[], bool]) -> Iterator[None]:
     """Attack every 50 ms while the body runs, until the attack says that it is over."""
@@ -144,7 +136,7 @@ def kill_fork_server() -> int | None:
 def test_of_a_study_whose_code_kills_the_fork_server_only_that_trial_fails(tmp_path) -> None:
     parameters = study_of(tmp_path, "killing")
     assert tune(**parameters)["state"] == "complete"
-    trials = trials_of(parameters)
+    trials = trials_in(parameters["store"], "s")
     assert sorted(t["state"] for t in trials) == ["complete"] * 4 + ["failed"]
     (failure,) = [t["failure"] for t in trials if t["failure"]]
     assert failure["kind"] == "crashed"

@@ -14,7 +14,6 @@ from typing import IO, Any
 from uuid import uuid4
 
 import distributed
-import psutil
 import pytest
 from external_clusters import ExternalCluster, cluster, external_cluster
 from inputs import QUICK, table, write_table
@@ -266,26 +265,6 @@ def test_who_did_not_pass_is_checked_again_and_its_reason_said_once(
     is_away = False
     wait_for(lambda: pool.count_slots() == 2)
     assert notes.count("its store is away; it is not used") == 1
-
-
-@pytest.mark.slow
-@pytest.mark.full
-def test_a_pool_of_one_worker_ends_when_that_has_left(external, joined, monkeypatch) -> None:
-    pool, _ = joined()
-    external.start_worker()
-    wait_for(lambda: pool.count_slots() == 2)
-    monkeypatch.setattr(module, "_RETURN_SECONDS", 0.5)
-    pool.prepare(os.getpid)
-    with pool.reserved() as one:
-        wait_for(one.count_slots)
-        (pid,) = pids_of(one, 1)
-        families = {psutil.Process(p.pid): p for p in external.processes[1:]}
-        external.stop_worker(
-            next(p for f, p in families.items() if pid in {c.pid for c in f.children(True)})
-        )
-        with pytest.raises(NoWorkers, match="left"):
-            wait_for(lambda: one.count_slots() < 0, 60)
-    assert pool.n_reserved == 1
 
 
 @pytest.mark.slow

@@ -10,15 +10,15 @@ import distributed
 import psutil
 import pytest
 from inputs import write_table
-from pools import SERVED, SLEEP, client_of, noted, stepping, with_children
+from pools import SERVED, SLEEP, client_of, noted, with_children
 from prefect_api import flow_runs, task_runs
 from processes import is_alive, wait_for
+from studies import trials_in
 from user_spaces import PRELUDE
 
 from prefect_tune.flows.tuning import retry, tune
 from prefect_tune.flows.workers import nanny_reports
 from prefect_tune.flows.workers.nanny_reports import NannyReports, limits_kept
-from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.tasks.problem import TrialLimits
 from prefect_tune.tasks.worker.limit_keeper import mark_of
 
@@ -80,9 +80,7 @@ def trials(server: str, parameters: dict[str, Any]) -> dict[str, list[dict[str, 
     left = [p for p in psutil.Process().children(recursive=True) if p.pid not in before]
     assert not [p for p in left if "dask" in p.name()]
     found: dict[str, list[dict[str, Any]]] = {}
-    for trial in Ledger(ArtifactStore(StoreAddress(parameters["store"])).database).trials(
-        "hostile"
-    ):
+    for trial in trials_in(parameters["store"], "hostile"):
         algorithm = trial["query"]["configuration"]["fit model"]["algorithm"]
         found.setdefault(algorithm, []).append(trial)
     assert set(found) == {"works", "hangs", "eats", "dies"}
@@ -144,8 +142,7 @@ def test_every_task_run_has_ended_and_says_why(trials) -> None:
 def test_a_failed_trial_can_be_run_again_with_other_limits(trials, parameters) -> None:
     number = trials["hangs"][0]["number"]
     retry("hostile", [number], store=parameters["store"], workers=1, trial_timeout="2s")
-    ledger = Ledger(ArtifactStore(StoreAddress(parameters["store"])).database)
-    failure = ledger.trials("hostile")[number]["failure"]
+    failure = trials_in(parameters["store"], "hostile")[number]["failure"]
     assert "2 s" in failure["message"]
 
 
@@ -241,18 +238,6 @@ def test_the_step_that_a_trial_is_at_is_reported_once(client) -> None:
         assert len(said_of(client, flow_run_id)) <= 2  # one more if the trial had not noted it yet
         reports.forget(trial)
         assert reports.step_of(trial) is None
-
-
-@pytest.mark.slow
-@pytest.mark.full
-def test_steps_that_change_quickly_are_reported_twice_a_second(client) -> None:
-    flow_run_id, trial = uuid4(), uuid4()
-    with limits_kept(client, flow_run_id, TrialLimits(seconds=1000)) as reports:
-        future = client.submit(stepping, trial, flow_run_id, 2.0, pure=False)
-        reports.follow(trial, future)
-        since = monotonic()
-        future.result(timeout=60)
-        assert 1 <= len(said_of(client, flow_run_id)) <= 1 + 2 * (monotonic() - since)
 
 
 def said_of(client: distributed.Client, flow_run_id: UUID) -> list[Any]:

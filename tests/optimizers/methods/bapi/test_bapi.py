@@ -156,22 +156,6 @@ class Newcomers:
         return [first_run(queries, configuration) for configuration in new]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("variant", ["default", "paper"])
-def test_a_curve_that_stays_behind_the_best_is_stopped_at_the_first_or_second_look(
-    variant: str,
-) -> None:
-    looks = []
-    for seed in range(2):
-        flat = Newcomers(np.full(50, 60.0), seed, variant=variant)
-        runs = flat.first_runs(45)
-        assert len(runs) > 2
-        ends = flat.optimizer.decisions["ends"]
-        assert ends["stopped"] + ends["finished"] >= len(runs) / 2
-        looks += [len(run) for run in runs]
-    assert np.mean(np.array(looks) <= 2) > 0.9
-
-
 def test_curves_that_will_be_the_best_are_not_stopped_early_and_end_in_time() -> None:
     better = Newcomers(1.0 + 40.0 / np.arange(1, 51), 0, epsilon=0.0)
     runs = better.first_runs(40)
