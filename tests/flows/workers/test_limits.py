@@ -1,6 +1,6 @@
 """Trials that hang, eat memory or die are ended by their nannies, which say where they were."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -164,8 +164,14 @@ class Reported:
     """
 
     def __init__(
-        self, client: distributed.Client, task: Any, *given: object, limits: TrialLimits
+        self,
+        client: distributed.Client,
+        task: Any,
+        *given: object,
+        limits: TrialLimits,
+        look: Callable[[], object] = lambda: None,
     ) -> None:
+        """Run it; look at what is left while limits are still kept."""
         client.wait_for_workers(1, timeout=60)
         flow_run_id, trial = uuid4(), uuid4()
         with limits_kept(client, flow_run_id, limits) as reports:
@@ -173,6 +179,7 @@ class Reported:
             reports.follow(trial, self.future)
             wait_for(self.future.done)
             self.report: Any = reports.wait_for(trial)
+            look()
         self.failure = self.report.failure
         wait_for(lambda: list(client.processing()) not in ([], [self.report.worker]))
 
@@ -268,9 +275,11 @@ EATS = "import time; eaten = bytearray(b'x') * 550_000_000; time.sleep(1000)"
 def test_what_a_trial_has_started_is_counted_and_goes_with_its_worker(  # noqa: PLR0917
     client, tmp_path, kind, code, limits, end
 ) -> None:
-    trial = Reported(client, with_children, tmp_path, code, end, limits=limits)
+    def look() -> None:
+        wait_for(lambda: not alive(tmp_path), 10)
+
+    trial = Reported(client, with_children, tmp_path, code, end, limits=limits, look=look)
     assert trial.failure.kind == kind
-    wait_for(lambda: not alive(tmp_path), 10)
     assert len(list(tmp_path.iterdir())) == 3
 
 
