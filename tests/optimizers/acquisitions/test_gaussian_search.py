@@ -11,6 +11,7 @@ from subset_worlds.problems import configuration, cube
 from worlds import mixed_space, one_algorithm
 
 from prefect_tune.optimizers import Configuration, Space
+from prefect_tune.optimizers.acquisitions.expected_improvement import AugmentedImprovement
 from prefect_tune.optimizers.acquisitions.gaussian_search import Fitted, GaussianSearch, maximise
 from prefect_tune.optimizers.acquisitions.pool import drawn_evenly, moved, pool_around
 from prefect_tune.optimizers.methods.fabolas.belief import pipeline_inputs
@@ -74,6 +75,31 @@ def test_configurations_are_new_and_in_order() -> None:
 def drawn(space: Space, n: int, seed: int = 0) -> list[Configuration]:
     rng = np.random.default_rng(seed)
     return [sample_configuration(space, rng) for _ in range(n)]
+
+
+def value_of(configuration: Configuration) -> float:
+    """Paths differ by their ids, numbers are best at 0.3."""
+    total = 0.0
+    for _, choice in configuration.choices:
+        total += 0.3 * int(choice.algorithm[1:])
+        total += sum((float(v) - 0.3) ** 2 for _, v in choice.values)
+    return total
+
+
+def test_a_box_holds_the_numbers() -> None:
+    space = counted_space((1,), 3)
+    search = GaussianSearch(space)
+    configurations = drawn(space, 8)
+    values = np.array([value_of(c) for c in configurations])
+    observed = search.inputs.encode(configurations)
+    rng = np.random.default_rng(0)
+    process, _ = search.learned(observed, values[:, None], rng)
+    within = np.array([0.6, 0.1, 0.0]), np.array([0.8, 0.2, 0.5])
+    ranked = search.ranked(
+        AugmentedImprovement(process, float(values.min())), observed, rng, None, within
+    )
+    assert (ranked.units >= within[0] - 1e-12).all()
+    assert (ranked.units <= within[1] + 1e-12).all()
 
 
 class Peak:

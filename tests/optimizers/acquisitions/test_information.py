@@ -50,6 +50,13 @@ def test_probabilities_are_those_of_plain_draws(seed: int) -> None:
     assert (np.abs(minimiser(mean, V, draws).probabilities - p) < 5 * error).all()
 
 
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e6])
+def test_the_unit_of_the_loss_does_not_count(scale: float) -> None:
+    mean, V = posterior(6, 2)
+    one, other = minimiser(mean, V, 512), minimiser(mean * scale, V * scale**2, 512)
+    assert (one.winners == other.winners).all()
+
+
 def test_points_of_which_all_is_known_leave_no_doubt() -> None:
     found = minimiser(np.array([0.3, 0.1, 0.2]), np.zeros((3, 3)), 100)
     assert found.probabilities.tolist() == [0, 1, 0]

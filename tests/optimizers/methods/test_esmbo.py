@@ -1,26 +1,32 @@
 """ESMBO: the histories of bootstraps in turn, one process for all, and the ensemble of them."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from flash_worlds import counted_space
+from flash_worlds import counted_space, planted_loss
 from worlds import mixed_space, told
 
 from prefect_tune.optimizers import (
+    Asked,
     Budget,
     Constraint,
     Evaluation,
+    Event,
     Jopt,
     Objective,
     Optimizer,
     Query,
+    Told,
     Trial,
     make_optimizer,
+    replay,
 )
 from prefect_tune.optimizers.methods.declarations import EsmboOptions
 from prefect_tune.optimizers.methods.esmbo import Esmbo
+from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.trials.objective import Bootstraps
 
@@ -193,6 +199,37 @@ def test_random_configurations_are_those_of_random_search_and_end_in_an_ensemble
         ers.tell(ended(number, query, risks_of(query)))
     assert len(ers.weights) > 1
     assert sum(ers.weights.values()) == pytest.approx(1)
+
+
+def test_with_many_observations_and_two_workers_replay_fits_when_the_unbroken_study_does() -> None:
+    space, loss_of = counted_space((2, 2)), planted_loss((2, 2), 0)
+    rng = np.random.default_rng(0)
+    events: list[Event] = []
+    for number in range(66):
+        query = Query(sample_configuration(space, rng))
+        events += [
+            Asked(number, query, Budget()),
+            Told(told(number, query, loss_of(query))),
+        ]
+    unbroken = Jopt(space, 0, Objective())
+    replay(unbroken, events)
+    fitted, pending = [], []
+    for number in range(66, 76):
+        query = unbroken.ask(Budget())
+        assert unbroken.memo is not None
+        fitted.append(unbroken.memo["fitted"])
+        events.append(Asked(number, query, Budget(), json.loads(json.dumps(unbroken.memo))))
+        pending.append(Trial(number, query))
+        if len(pending) == 2:
+            for trial in pending:
+                ended = told(trial.number, trial.query, loss_of(trial.query))
+                unbroken.tell(ended)
+                events.append(Told(ended))
+            pending = []
+    assert fitted == [66, 66, 66, 66, 70, 70, 70, 70, 74, 74]
+    resumed = Jopt(space, 0, Objective())
+    replay(resumed, events)
+    assert resumed.ask(Budget()) == unbroken.ask(Budget())
 
 
 def test_memos_of_studies_begun_before_are_read() -> None:

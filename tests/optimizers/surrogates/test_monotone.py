@@ -333,6 +333,15 @@ def test_a_start_that_fits_badly_is_dropped() -> None:
     assert found.precision == pytest.approx(cold.precision)
 
 
+@settings(max_examples=25)
+@given(seed=st.integers(0, 10_000), s=st.integers(1, 8))
+def test_the_pull_on_means_is_that_of_the_truncated_vector(seed: int, s: int) -> None:
+    mean, covariance = drawn(s, seed)
+    sites = propagate(mean, covariance)
+    pull = sites.pull(mean, covariance, sites.factor(covariance))
+    assert mean + covariance @ pull == pytest.approx(truncated(mean, covariance, sites)[0])
+
+
 def test_a_truth_seen_with_noise_is_milder() -> None:
     """Of x ~ N(-1, 2) with x + e >= 0, e ~ N(0, 1): x moves by 2 r(z) / sqrt 3, z = -1 / sqrt 3."""
     mean, covariance = np.array([-1.0]), np.array([[2.0]])

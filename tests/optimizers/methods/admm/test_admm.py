@@ -127,6 +127,26 @@ def test_every_second_iteration_tunes_a_path_that_never_was() -> None:
     assert len(tuned) == len(set(tuned)) == 4
 
 
+def test_a_path_goes_on_from_the_values_with_which_it_was_found() -> None:
+    """Of integers too, whose default is far from where z-min found them good."""
+    optimizer = Admm(counted_space((2, 3)), 0, UNIT, effort=3, effort_step=0)
+    chosen = set()
+    iteration = 0
+    for number in range(60):
+        query = optimizer.ask(Budget(trials_left=200))
+        state = optimizer._state
+        if state.iteration > iteration and state.block == "theta":
+            iteration, path = state.iteration, state.path
+            here = optimizer._positions.at(state, path)
+            known = {t.query.configuration for t in list(optimizer.history)[:number]}
+            assert here in known
+            chosen.add(path)
+        loss = sum(float(v) for _, c in query.configuration.choices for _, v in c.values) / 4
+        loss *= 0.9 ** query.configuration.path.count("a1")  # other paths than the first are better
+        optimizer.tell(told(number, query, loss))
+    assert len(chosen) > 1
+
+
 def test_algorithms_that_were_never_tuned_start_from_the_values_that_z_min_drew() -> None:
     space = counted_space((2, 3))
     optimizer = Admm(space, 0, UNIT)
