@@ -1,22 +1,25 @@
 """Spaces of counted algorithms with planted losses, on which FLASH's numbers were worked out."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import product
 
 import numpy as np
-from ConfigSpace import ConfigurationSpace, Float
-from worlds import told
+from ConfigSpace import Float
+from worlds import algorithm, told
 
 from prefect_tune.optimizers import (
     Algorithm,
     Budget,
     Evaluation,
     Flash,
+    History,
     Query,
     Space,
     Step,
     StepCost,
+    Trial,
 )
+from prefect_tune.optimizers.space.configuration import default_configuration
 
 __all__ = [
     "BENCHMARK",
@@ -25,9 +28,11 @@ __all__ = [
     "additive_log_seconds",
     "additive_losses",
     "counted_space",
+    "defaults_of",
     "one_hot_paths",
     "planted_loss",
     "run_one_by_one",
+    "run_steps",
     "steps_of",
 ]
 
@@ -83,28 +88,13 @@ def planted_loss(counts: tuple[int, ...], seed: int) -> Callable[[Query], float 
 
 def counted_space(counts: tuple[int, ...], n_hyperparameters: int = 1) -> Space:
     """A space of so many algorithms per step, each with so many numbers in [0, 1]."""
-    return Space(
-        "counted",
-        tuple(
-            Step(
-                f"step{k}",
-                tuple(
-                    Algorithm(
-                        id=f"a{j}",
-                        estimator="x.Y",
-                        hyperparameters=ConfigurationSpace(
-                            space=[
-                                Float(f"h{i}", (0.0, 1.0), default=0.5)
-                                for i in range(n_hyperparameters)
-                            ]
-                        ),
-                    )
-                    for j in range(n)
-                ),
-            )
-            for k, n in enumerate(counts)
-        ),
-    )
+
+    def of(j: int) -> Algorithm:
+        numbers = (Float(f"h{i}", (0.0, 1.0), default=0.5) for i in range(n_hyperparameters))
+        return algorithm(f"a{j}", *numbers, estimator="x.Y")
+
+    steps = (Step(f"step{k}", tuple(map(of, range(n)))) for k, n in enumerate(counts))
+    return Space("counted", tuple(steps))
 
 
 def steps_of(query: Query, seen: set[str], seconds: Mapping[str, float]) -> Evaluation:
@@ -119,6 +109,23 @@ def steps_of(query: Query, seen: set[str], seconds: Mapping[str, float]) -> Eval
     spent = sum(c.load_seconds + (0.0 if c.hit else c.seconds) for c in costs)
     total = sum(c.seconds for c in costs)
     return Evaluation(20.0, (20.0,), spent, total, tuple(costs))
+
+
+def run_steps(
+    queries: Iterable[Query], seconds: Mapping[str, float], *, is_cached: bool = True
+) -> History:
+    """A history of these queries in turn, by the seconds that steps take."""
+    history, seen = History(), set[str]()
+    for number, query in enumerate(queries):
+        outcome = steps_of(query, seen if is_cached else set(), seconds)
+        history.record(Trial(number, query).started().completed(outcome))
+    return history
+
+
+def defaults_of(space: Space, *numbers: int) -> list[Query]:
+    """The defaults of the paths of these numbers; of all paths if there are none."""
+    paths = list(space.paths())
+    return [Query(default_configuration(space, paths[i])) for i in numbers or range(len(paths))]
 
 
 def run_one_by_one(optimizer: Flash, n: int, budget: Budget | None = None) -> list[Query]:

@@ -13,16 +13,22 @@ from prefect_tune.optimizers import Budget, Evaluation, Failure, Query, Trial
 from prefect_tune.storage import ArtifactStore, Ledger
 from prefect_tune.storage.cache.index import pinned_keys
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.problem import StudyContext
+from prefect_tune.tasks.problem import Problem, StudyContext
+
+
+def plan(**changes: Any) -> StudyPlan:
+    """Three folds of a table, a fifth of the rows for the test, by chance."""
+    usual = StudyPlan(
+        source=Source("table.csv", target="target"), data_name="table",
+        problem=Problem("data", "split", "small", "digest", "error", seed=0), folds=3, holdout=None,
+        test_size=0.2, positive=None, chance_loss=40.0, method="random",
+    )  # fmt: skip
+    return replace(usual, **changes)
 
 
 def plan_of(context: StudyContext, **changes: Any) -> StudyPlan:
-    """The plan of `context_of`: three folds, a fifth of the rows for the test, by chance."""
-    plan = StudyPlan(
-        source=Source("table.csv", target="target"), data_name="table", problem=context.problem,
-        folds=3, holdout=None, test_size=0.2, positive=None, chance_loss=40.0, method="random",
-    )  # fmt: skip
-    return replace(plan, **changes)
+    """The plan of `context_of`."""
+    return plan(problem=context.problem, **changes)
 
 
 def enter(context: StudyContext, name: str, **changes: Any) -> StudyPlan:

@@ -36,6 +36,16 @@ def run(
     )
 
 
+def run_python(program: str, *arguments: object, **options: Any) -> str:
+    """What a program prints on standard output."""
+    done = subprocess.run(
+        [sys.executable, "-c", program, *map(str, arguments)], **options,
+        capture_output=True, text=True, check=False, timeout=240,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def run_json(*arguments: object, home: Path, server: str | None = None) -> Any:
     """What `prefect-tune ... --json` prints."""
     done = run(*arguments, "--json", home=home, server=server)

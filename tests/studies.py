@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from inputs import table, write_meds, write_table
@@ -9,7 +10,7 @@ from inputs import table, write_meds, write_table
 from prefect_tune.optimizers import Configuration, Evaluation, Failure, Query
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.storage import ArtifactStore, StoreAddress
+from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.data.dataset import import_dataset
 from prefect_tune.tasks.data.reading import read_source
@@ -70,6 +71,14 @@ def with_space(
 
 def store_of(context: StudyContext) -> ArtifactStore:
     return open_store(context.store)
+
+
+def trials_in(store: Path | str, study: str) -> list[Any]:
+    """The trials of a study in the ledger of a store."""
+    opened = ArtifactStore(StoreAddress(str(store)))
+    found: list[Any] = Ledger(opened.database).trials(study)
+    opened.close()
+    return found
 
 
 def draw(context: StudyContext, seed: int, path: tuple[str, ...] | None = None) -> Query:

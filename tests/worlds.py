@@ -1,5 +1,8 @@
 """Small exact spaces, and trials in them."""
 
+from collections.abc import Iterable, Sequence
+from typing import Any
+
 from ConfigSpace import (
     Categorical,
     ConfigurationSpace,
@@ -9,13 +12,16 @@ from ConfigSpace import (
     ForbiddenEqualsClause,
     Integer,
 )
+from ConfigSpace.hyperparameters import Hyperparameter
 
 from prefect_tune.optimizers import (
     Algorithm,
+    Constraint,
     Evaluation,
     Failure,
     FailureKind,
     Flags,
+    History,
     Query,
     Space,
     Step,
@@ -24,35 +30,40 @@ from prefect_tune.optimizers import (
 )
 
 
+def algorithm(name: str, *values: Hyperparameter[Any, Any], **more: Any) -> Algorithm:
+    """One of that id, with such hyperparameters."""
+    space = ConfigurationSpace(space=list(values))
+    given = {"estimator": f"x.{name.title()}", "hyperparameters": space, **more}
+    return Algorithm(id=name, **given)
+
+
+def one_algorithm(*values: Hyperparameter[Any, Any]) -> Space:
+    """A space of one step with one algorithm."""
+    return Space("one", (Step("s", (algorithm("a", *values),)),))
+
+
+NONE = Algorithm(id="none")
+UNIT = algorithm("unit")
+POWER = algorithm("power", Float("p", (0.5, 2.0), default=1.0))
+BAYES = algorithm("bayes")
+DEPTH = Integer("depth", (1, 50), log=True, default=5)
+C = Float("C", (1e-3, 1e3), log=True, default=1.0)
+
+
 def mixed_space() -> Space:
     """Two steps, 2 x 3 paths, with conditions, a forbidden pair, logs and integers."""
     kernel = ConfigurationSpace(
         space=[
-            Float("C", (1e-3, 1e3), log=True, default=1.0),
+            C,
             Categorical("kernel", ["rbf", "poly"], default="rbf"),
             Integer("poly.degree", (2, 5), default=3),
         ]
     )
     kernel.add(EqualsCondition(kernel["poly.degree"], kernel["kernel"], "poly"))
+    models = algorithm("svm", hyperparameters=kernel), algorithm("tree", DEPTH), BAYES
     return Space(
         "mixed",
-        (
-            Step("scale", (Algorithm(id="none"), Algorithm(id="unit", estimator="x.Unit"))),
-            Step(
-                "model",
-                (
-                    Algorithm(id="svm", estimator="x.Svm", hyperparameters=kernel),
-                    Algorithm(
-                        id="tree",
-                        estimator="x.Tree",
-                        hyperparameters=ConfigurationSpace(
-                            space=[Integer("depth", (1, 50), log=True, default=5)]
-                        ),
-                    ),
-                    Algorithm(id="bayes", estimator="x.Bayes"),
-                ),
-            ),
-        ),
+        (Step("scale", (NONE, UNIT)), Step("model", models)),
         forbidden=frozenset({(("scale", "none"), ("model", "svm"))}),
     )
 
@@ -60,18 +71,8 @@ def mixed_space() -> Space:
 def ordered_space(n: int = 3) -> Space:
     """Up to four steps, each of them idle or one of two scalers, in any order, and two models."""
     names = "abcd"[:n]
-    algorithms = (
-        Algorithm(id="none"),
-        Algorithm(id="scale", estimator="x.Scale"),
-        Algorithm(
-            id="power",
-            estimator="x.Power",
-            hyperparameters=ConfigurationSpace(space=[Float("p", (0.5, 2.0), default=1.0)]),
-        ),
-    )
-    models = (Algorithm(id="tree", estimator="x.Tree"), Algorithm(id="bayes", estimator="x.Bayes"))
-    steps = (order_step(*names), *(Step(name, algorithms) for name in names))
-    return Space("ordered", (*steps, Step("model", models)))
+    steps = order_step(*names), *(Step(name, (NONE, algorithm("scale"), POWER)) for name in names)
+    return Space("ordered", (*steps, Step("model", (algorithm("tree"), BAYES))))
 
 
 def ignoring_space() -> Space:
@@ -80,45 +81,19 @@ def ignoring_space() -> Space:
     Of 3 x 3 x 2 x 3 = 54 paths 13 are canonical: 1 of the tree, 2 x 2 of Bayes, and of the support
     vector machine 2 x 3 where nothing and 2 where something is selected.
     """
-    power = Algorithm(
-        id="power",
-        estimator="x.Power",
-        hyperparameters=ConfigurationSpace(space=[Float("p", (0.5, 2.0), default=1.0)]),
-    )
     left_out = Algorithm(id="none", only_ignored=True)
+    models = (
+        algorithm("tree", DEPTH, ignores=("impute", "scale", "select")),
+        algorithm("bayes", ignores=("scale",)),
+        algorithm("svm", C),
+    )
     return Space(
         "ignoring",
         (
-            Step("impute", (left_out, Algorithm(id="mean", estimator="x.Mean"), power)),
-            Step("scale", (Algorithm(id="none"), Algorithm(id="unit", estimator="x.Unit"), power)),
-            Step(
-                "select",
-                (
-                    Algorithm(id="none"),
-                    Algorithm(id="some", estimator="x.Some", ignores=("scale",)),
-                ),
-            ),
-            Step(
-                "model",
-                (
-                    Algorithm(
-                        id="tree",
-                        estimator="x.Tree",
-                        hyperparameters=ConfigurationSpace(
-                            space=[Integer("depth", (1, 50), log=True, default=5)]
-                        ),
-                        ignores=("impute", "scale", "select"),
-                    ),
-                    Algorithm(id="bayes", estimator="x.Bayes", ignores=("scale",)),
-                    Algorithm(
-                        id="svm",
-                        estimator="x.Svm",
-                        hyperparameters=ConfigurationSpace(
-                            space=[Float("C", (1e-3, 1e3), log=True, default=1.0)]
-                        ),
-                    ),
-                ),
-            ),
+            Step("impute", (left_out, algorithm("mean"), POWER)),
+            Step("scale", (NONE, UNIT, POWER)),
+            Step("select", (NONE, algorithm("some", ignores=("scale",)))),
+            Step("model", models),
         ),
     )
 
@@ -133,48 +108,35 @@ def finite_space() -> Space:
             ForbiddenEqualsClause(grid["a"], "y"), ForbiddenEqualsClause(grid["b"], 2)
         )
     )
-    return Space(
-        "finite",
-        (
-            Step(
-                "model",
-                (
-                    Algorithm(id="grid", estimator="x.Grid", hyperparameters=grid),
-                    Algorithm(id="one", estimator="x.One"),
-                    Algorithm(id="two", estimator="x.Two"),
-                ),
-            ),
-        ),
-    )
+    models = algorithm("grid", hyperparameters=grid), algorithm("one"), algorithm("two")
+    return Space("finite", (Step("model", models),))
 
 
 def sparse_space() -> Space:
     """A step that makes sparse data, one that may make it dense, a model that needs it dense."""
-    dense_only = Flags(accepts_sparse=False)
+    dense = algorithm("dense", flags=Flags(output="dense"))
+    picky = algorithm("picky", flags=Flags(accepts_sparse=False))
     return Space(
         "sparse",
         (
-            Step(
-                "make",
-                (Algorithm(id="count", estimator="x.C", flags=Flags(output="sparse")),),
-                True,
-            ),
-            Step(
-                "densify",
-                (
-                    Algorithm(id="keep"),
-                    Algorithm(id="dense", estimator="x.D", flags=Flags(output="dense")),
-                ),
-            ),
-            Step(
-                "model",
-                (
-                    Algorithm(id="any", estimator="x.A"),
-                    Algorithm(id="picky", estimator="x.P", flags=dense_only),
-                ),
-            ),
+            Step("make", (algorithm("count", flags=Flags(output="sparse")),), True),
+            Step("densify", (Algorithm(id="keep"), dense)),
+            Step("model", (algorithm("any"), picky)),
         ),
     )
+
+
+def told_history(results: Iterable[tuple[Query, float | None]]) -> History:
+    """A history of trials that have ended with such losses."""
+    return recorded(*(told(number, *result) for number, result in enumerate(results)))
+
+
+def recorded(*trials: Trial, constraints: Sequence[Constraint] = ()) -> History:
+    """A history of these trials."""
+    history = History(constraints)
+    for trial in trials:
+        history.record(trial)
+    return history
 
 
 def evaluation(loss: float, cost_seconds: float = 1.0) -> Evaluation:

@@ -28,55 +28,15 @@ class Plain(ClassifierMixin, BaseEstimator):
         return self.inner_.predict_proba(X)
 
 
-class Column(Plain):
-    """Labels as a column, as CatBoost returns those of several classes."""
+class Number(RegressorMixin, BaseEstimator):
+    """The regressor that all others should come to."""
+
+    def fit(self, X, y):
+        self.inner_ = LinearRegression().fit(X, y)
+        return self
 
     def predict(self, X):
-        return super().predict(X).reshape(-1, 1)
-
-
-class ListOfLabels(Plain):
-    """Labels as a list, probabilities as lists."""
-
-    def predict(self, X):
-        return super().predict(X).tolist()
-
-    def predict_proba(self, X):
-        return super().predict_proba(X).tolist()
-
-
-class SeriesOfLabels(Plain):
-    """Labels as a Series with an index of its own, probabilities as a frame."""
-
-    def predict(self, X):
-        return pd.Series(super().predict(X), index=range(1000, 1000 + len(X)))
-
-    def predict_proba(self, X):
-        return pd.DataFrame(super().predict_proba(X), columns=self.classes_)
-
-
-class FrameOfLabels(Plain):
-    """Labels as a frame of one column."""
-
-    def predict(self, X):
-        return pd.DataFrame({"label": super().predict(X)})
-
-
-class ObjectLabels(Plain):
-    """Labels as numpy scalars in an array of objects."""
-
-    def predict(self, X):
-        label = np.empty(len(X), dtype=object)
-        label[:] = list(super().predict(X))
-        return label
-
-
-class FloatLabels(Plain):
-    """Whole numbers as labels of whole or truth values, as floats."""
-
-    def predict(self, X):
-        label = super().predict(X)
-        return label if label.dtype.kind == "U" else label.astype(np.float64)
+        return self.inner_.predict(X)
 
 
 class ReversedClasses(Plain):
@@ -157,52 +117,98 @@ class DuckTyped:
         return self.inner_.predict(X)
 
 
-class Abstains(Plain):
-    """Labels that are -1 in three rows."""
+def odd(name, base=Plain, **changes):
+    """A model that changes what some methods of another one return."""
 
-    def predict(self, X):
-        label = super().predict(X).astype(object)
-        label[:3] = -1
-        return label
+    def changed(method, change):
+        return lambda self, X: change(getattr(super(made, self), method)(X))
 
-
-class Codes(Plain):
-    """Positions of the classes instead of the classes, plus 7."""
-
-    def predict(self, X):
-        return 7 + np.searchsorted(self.inner_.classes_, super().predict(X))
+    made = type(name, (base,), {method: changed(method, c) for method, c in changes.items()})
+    return made
 
 
-class Short(Plain):
-    """One label less than rows."""
+def put(value, at, dtype=None):
+    """Changes what is at a place."""
 
-    def predict(self, X):
-        return super().predict(X)[:-1]
+    def changed(answer):
+        answer = pd.Series(answer).astype(dtype) if value is pd.NA else np.array(answer, dtype)
+        answer[at] = value
+        return answer
 
-
-class NotANumber(Plain):
-    """A label that is nan."""
-
-    def predict(self, X):
-        label = super().predict(X).astype(object)
-        label[5] = float("nan")
-        return label
+    return changed
 
 
-class Missing(Plain):
-    """A label that pandas knows as missing."""
-
-    def predict(self, X):
-        label = pd.Series(super().predict(X)).astype(object)
-        label[5] = pd.NA
-        return label
+def column(answer):
+    return answer.reshape(-1, 1)
 
 
-class TwoColumns(Plain):
-    """Two targets."""
+def twice(answer):
+    return np.column_stack([answer] * 2)
 
-    def predict(self, X):
-        return np.column_stack([super().predict(X)] * 2)
+
+def as_list(answer):
+    return answer.tolist()
+
+
+def as_text(answer):
+    return answer.astype(str)
+
+
+def short(answer):
+    return answer[:-1]
+
+
+def from_the_last(answer):
+    return answer[:, ::-1]
+
+
+def indexed(label):
+    """A Series with an index of its own."""
+    return pd.Series(label, index=range(1000, 1000 + len(label)))
+
+
+def numpy_scalars(label):
+    """An array of objects."""
+    objects = np.empty(len(label), dtype=object)
+    objects[:] = list(label)
+    return objects
+
+
+def floats(label):
+    """Whole numbers for labels of whole or truth values."""
+    return label if label.dtype.kind == "U" else label.astype(np.float64)
+
+
+Column = odd("Column", predict=column)  # as CatBoost returns those of several classes
+ListOfLabels = odd("ListOfLabels", predict=as_list, predict_proba=as_list)
+SeriesOfLabels = odd("SeriesOfLabels", predict=indexed, predict_proba=pd.DataFrame)
+FrameOfLabels = odd("FrameOfLabels", predict=lambda label: pd.DataFrame({"label": label}))
+ObjectLabels = odd("ObjectLabels", predict=numpy_scalars)
+FloatLabels = odd("FloatLabels", predict=floats)
+Abstains = odd("Abstains", predict=put(-1, slice(3), object))
+Codes = odd("Codes", predict=lambda label: 7 + np.unique(label, return_inverse=True)[1])
+Short = odd("Short", predict=short)
+NotANumber = odd("NotANumber", predict=put(float("nan"), 5, object))
+Missing = odd("Missing", predict=put(pd.NA, 5, object))
+TwoColumns = odd("TwoColumns", predict=twice)
+Reordered = odd("Reordered", predict=lambda label: pd.Series(label).sort_values())
+OnlyOne = odd("OnlyOne", predict=lambda label: label[0])  # for all rows together
+NanScores = odd("NanScores", predict_proba=put(np.nan, (3, 1)))
+InfiniteDecision = odd("InfiniteDecision", Decides, decision_function=put(-np.inf, 4))
+OneProbability = odd("OneProbability", predict_proba=lambda score: score[:, -1])
+OneProbabilityColumn = odd("OneProbabilityColumn", predict_proba=lambda score: score[:, -1:])
+ShortScores = odd("ShortScores", predict_proba=short)
+MoreColumns = odd("MoreColumns", predict_proba=lambda score: np.pad(score, ((0, 0), (0, 1))))
+TextScores = odd("TextScores", predict_proba=as_text)
+ReversedWithoutClasses = odd("ReversedWithoutClasses", NoClasses, predict_proba=from_the_last)
+NumberColumn = odd("NumberColumn", Number, predict=column)
+NumberList = odd("NumberList", Number, predict=as_list)
+NumberSeries = odd("NumberSeries", Number, predict=lambda found: pd.Series(found, dtype="Float64"))
+NumberNan = odd("NumberNan", Number, predict=put(np.nan, 2))
+NumberInfinite = odd("NumberInfinite", Number, predict=put(np.inf, 2))
+NumberMissing = odd("NumberMissing", Number, predict=put(pd.NA, 2, "Float64"))
+NumberText = odd("NumberText", Number, predict=as_text)
+NumberColumns = odd("NumberColumns", Number, predict=twice)
 
 
 class ProbabilitiesAsLabels(Plain):
@@ -210,154 +216,6 @@ class ProbabilitiesAsLabels(Plain):
 
     def predict(self, X):
         return super().predict_proba(X)
-
-
-class Reordered(Plain):
-    """Labels as a Series, sorted by label."""
-
-    def predict(self, X):
-        return pd.Series(super().predict(X)).sort_values()
-
-
-class OnlyOne(Plain):
-    """The same label for all rows together."""
-
-    def predict(self, X):
-        return super().predict(X)[0]
-
-
-class NanScores(Plain):
-    """A probability that is nan."""
-
-    def predict_proba(self, X):
-        score = super().predict_proba(X)
-        score[3, 1] = np.nan
-        return score
-
-
-class InfiniteDecision(Decides):
-    """A decision value that is infinite."""
-
-    def decision_function(self, X):
-        decision = super().decision_function(X).copy()
-        decision[4] = -np.inf
-        return decision
-
-
-class OneProbability(Plain):
-    """The probability of the last class alone."""
-
-    def predict_proba(self, X):
-        return super().predict_proba(X)[:, -1]
-
-
-class OneProbabilityColumn(Plain):
-    """The same, as a column."""
-
-    def predict_proba(self, X):
-        return super().predict_proba(X)[:, -1:]
-
-
-class ShortScores(Plain):
-    """One row of probabilities less than rows."""
-
-    def predict_proba(self, X):
-        return super().predict_proba(X)[:-1]
-
-
-class MoreColumns(Plain):
-    """A column more than there are classes."""
-
-    def predict_proba(self, X):
-        score = super().predict_proba(X)
-        return np.column_stack([score, np.zeros(len(score))])
-
-
-class TextScores(Plain):
-    """Probabilities as text."""
-
-    def predict_proba(self, X):
-        return super().predict_proba(X).astype(str)
-
-
-class ReversedWithoutClasses(NoClasses):
-    """Columns from the last class to the first, and no `classes_` to say so."""
-
-    def predict_proba(self, X):
-        return super().predict_proba(X)[:, ::-1]
-
-
-class Number(RegressorMixin, BaseEstimator):
-    """The regressor that all others should come to."""
-
-    def fit(self, X, y):
-        self.inner_ = LinearRegression().fit(X, y)
-        return self
-
-    def predict(self, X):
-        return self.inner_.predict(X)
-
-
-class NumberColumn(Number):
-    """Numbers as a column."""
-
-    def predict(self, X):
-        return super().predict(X).reshape(-1, 1)
-
-
-class NumberList(Number):
-    """Numbers as a list."""
-
-    def predict(self, X):
-        return super().predict(X).tolist()
-
-
-class NumberSeries(Number):
-    """Numbers as pandas' nullable type."""
-
-    def predict(self, X):
-        return pd.Series(super().predict(X)).astype("Float64")
-
-
-class NumberNan(Number):
-    """A number that is nan."""
-
-    def predict(self, X):
-        found = super().predict(X)
-        found[2] = np.nan
-        return found
-
-
-class NumberInfinite(Number):
-    """A number that is infinite."""
-
-    def predict(self, X):
-        found = super().predict(X)
-        found[2] = np.inf
-        return found
-
-
-class NumberMissing(Number):
-    """A number that pandas knows as missing."""
-
-    def predict(self, X):
-        found = pd.Series(super().predict(X)).astype("Float64")
-        found[2] = pd.NA
-        return found
-
-
-class NumberText(Number):
-    """Numbers as text."""
-
-    def predict(self, X):
-        return super().predict(X).astype(str)
-
-
-class NumberColumns(Number):
-    """Two numbers for each row."""
-
-    def predict(self, X):
-        return np.column_stack([super().predict(X)] * 2)
 
 
 def space_text(model, target="classes"):

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from ConfigSpace import ConfigurationSpace, Float
+from ConfigSpace import Float
+from worlds import NONE, UNIT, algorithm, recorded
 
 from prefect_tune.optimizers import (
     Algorithm,
@@ -12,7 +13,6 @@ from prefect_tune.optimizers import (
     Evaluation,
     Failure,
     FailureKind,
-    History,
     Objective,
     Query,
     Space,
@@ -40,12 +40,12 @@ CURVES = Objective(n_held_out=1_000, n_folds=1, epochs=T_MAX, iterative=frozense
 """Percent error, of 20 epochs."""
 
 
-def _numbers(*names: str) -> ConfigurationSpace:
-    return ConfigurationSpace(space=[Float(name, (0.0, 1.0), default=0.5) for name in names])
+def _numbers(*names: str) -> list[Float]:
+    return [Float(name, (0.0, 1.0), default=0.5) for name in names]
 
 
 def _net() -> Algorithm:
-    return Algorithm(id="net", estimator="x.Net", hyperparameters=_numbers("level", "rate"))
+    return algorithm("net", *_numbers("level", "rate"))
 
 
 def nets() -> Space:
@@ -55,9 +55,8 @@ def nets() -> Space:
 
 def mixed_nets() -> Space:
     """The same behind a scaler, beside a model that is fitted at once."""
-    scalers = (Algorithm(id="none"), Algorithm(id="unit", estimator="x.Unit"))
-    knn = Algorithm(id="knn", estimator="x.Knn", hyperparameters=_numbers("k"))
-    return Space("mixed nets", (Step("scale", scalers), Step("model", (_net(), knn))))
+    models = _net(), algorithm("knn", *_numbers("k"))
+    return Space("mixed nets", (Step("scale", (NONE, UNIT)), Step("model", models)))
 
 
 def net(level: float, rate: float = 0.5, scale: str | None = None) -> Configuration:
@@ -110,10 +109,7 @@ def curves_from(
     *trials: Trial, space: Space | None = None
 ) -> Mapping[Configuration, LearningCurve]:
     """The curves of trials."""
-    history = History()
-    for trial in trials:
-        history.record(trial)
-    return curves_of(history, space or nets(), CURVES, T_MAX)
+    return curves_of(recorded(*trials), space or nets(), CURVES, T_MAX)
 
 
 def curve(*trials: Trial, space: Space | None = None) -> LearningCurve:

@@ -22,6 +22,7 @@ from processes import (
     kill,
     run,
     run_json,
+    run_python,
     server_of,
     started,
     stop_server,
@@ -250,11 +251,7 @@ try:
 except EndedBySignal as ended:
     print("ended", ended.exit_code, ended)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=50
-    )
-    assert done.stdout.splitlines() == ["said", "ended 143 SIGTERM"]
-    assert done.stderr == ""
+    assert run_python(program).splitlines() == ["said", "ended 143 SIGTERM"]
 
 
 @pytest.mark.full
@@ -267,8 +264,7 @@ with interrupts_taken(lambda: None):
     os.kill(os.getpid(), signal.SIGHUP)
     print("goes on")
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    assert done.stdout == b"goes on\n"
+    assert run_python(program) == "goes on\n"
 
 
 def test_a_killed_flow_goes_on_as_if_it_had_never_stopped(scene, server, tmp_path) -> None:

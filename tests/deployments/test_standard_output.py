@@ -2,15 +2,13 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import CommandLine
 from inputs import write_table
-from processes import environment, run, run_json
+from processes import environment, run, run_json, run_python
 from user_spaces import PRELUDE
 
 SPACE = (
@@ -203,14 +201,7 @@ except SystemExit as end:
     print("end", end.code, flush=True)
 os.write(1, b"mine")
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=environment(studied.home, studied.server),
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=240,
-    )
-    document, end = done.stdout.split("end 0\n")
+    printed = run_python(program, env=environment(studied.home, studied.server))
+    document, end = printed.split("end 0\n")
     assert json.loads(document)["study"] == "s"
     assert end == "mine"

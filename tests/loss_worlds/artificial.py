@@ -7,7 +7,8 @@ and an algorithm without hyperparameters has v = |w_0|.
 """
 
 import numpy as np
-from ConfigSpace import ConfigurationSpace, Float, Integer
+from ConfigSpace import Float, Integer
+from worlds import algorithm
 
 from prefect_tune.optimizers import Algorithm, Query, Space, Step
 
@@ -51,10 +52,7 @@ def _algorithm(j: int, n_continuous: int, n_integers: int) -> Algorithm:
         *(Float(f"c{k}", (1.0, 10.0), default=5.5) for k in range(n_continuous)),
         *(Integer(f"d{k}", (1, 10), default=5) for k in range(n_integers)),
     ]
-    estimator = "x.Y" if numbers else ""
-    return Algorithm(
-        id=f"a{j}", estimator=estimator, hyperparameters=ConfigurationSpace(space=numbers)
-    )
+    return algorithm(f"a{j}", *numbers, estimator="x.Y" if numbers else "")
 
 
 def after_step(before: float, w: np.ndarray, theta: np.ndarray, xi: np.ndarray) -> float:

@@ -88,19 +88,6 @@ def test_few_models_are_as_often_the_best_as_among_themselves(risks: np.ndarray,
         assert found[members] == pytest.approx(best_frequencies(risks[members]))
 
 
-def test_models_that_are_alike_are_not_crowded_out_by_odd_ones() -> None:
-    """Twenty copies of the model that is the best in six of ten bootstraps, and four odd ones."""
-    alike = np.tile([0.0] * 6 + [1.0] * 4, (20, 1))
-    odd = np.ones((4, 10))
-    odd[np.arange(4), 6 + np.arange(4)] = 0.0
-    risks = np.concatenate([alike, odd])
-    heaviest = np.argsort(-best_frequencies(risks), kind="stable")[:4]
-    assert set(heaviest) == {20, 21, 22, 23}
-    found = frequencies_of_few(risks, 4)
-    assert found[:20].sum() >= 0.6
-    assert np.count_nonzero(found) == 4
-
-
 def test_the_first_member_has_the_least_mean_risk_and_others_are_picked_by_their_own_share() -> (
     None
 ):

@@ -1,8 +1,11 @@
 """Shares of the variance against closed forms, and what is said of trials."""
 
+from typing import Any
+
 import numpy as np
 import pytest
-from ConfigSpace import ConfigurationSpace, Float
+from ConfigSpace import Float
+from worlds import algorithm
 
 from prefect_tune.optimizers.importance.effects import Effect, effects
 from prefect_tune.optimizers.importance.importance import LEAST_TRIALS, importance_of
@@ -13,14 +16,8 @@ from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.space.space import Space
 
 
-def algorithm(name: str, *names: str, **more: object) -> Algorithm:
-    numbers = [Float(h, (0.0, 1.0)) for h in names]
-    return Algorithm(
-        id=name,
-        estimator=f"made.up.{name}",
-        hyperparameters=ConfigurationSpace(space=numbers),
-        **more,
-    )
+def made(name: str, *names: str, **more: Any) -> Algorithm:
+    return algorithm(name, *(Float(h, (0.0, 1.0)) for h in names), **more)
 
 
 def by_name(found: list[Effect]) -> dict[str, Effect]:
@@ -29,7 +26,7 @@ def by_name(found: list[Effect]) -> dict[str, Effect]:
 
 def test_indices_of_the_ishigami_function_are_those_of_its_closed_form() -> None:
     """Ishigami and Homma 1990, with a = 7 and b = 0.1."""
-    space = CandidateSpace(Space("one", (Step("model", (algorithm("m", "x1", "x2", "x3"),)),)))
+    space = CandidateSpace(Space("one", (Step("model", (made("m", "x1", "x2", "x3"),)),)))
 
     def ishigami(features):
         x1, x2, x3 = np.pi * (2 * features[:, 1:].T - 1)
@@ -45,9 +42,7 @@ def test_indices_of_the_ishigami_function_are_those_of_its_closed_form() -> None
 def test_indices_of_a_conditional_space_are_those_computed_by_hand() -> None:
     """The loss is u where `y` is chosen, else 0: of a variance of 5/48 the choice makes 3/48 by
     itself, u makes 1/48 by itself, and both together 1/48."""
-    space = CandidateSpace(
-        Space("two", (Step("model", (algorithm("x", "idle"), algorithm("y", "u"))),))
-    )
+    space = CandidateSpace(Space("two", (Step("model", (made("x", "idle"), made("y", "u"))),)))
 
     def loss(features):
         assert set(np.unique(features[features[:, 1] == 0, 3])) == {-1.0}  # u is not active in x
@@ -63,8 +58,8 @@ def test_indices_of_a_conditional_space_are_those_computed_by_hand() -> None:
 
 def test_a_choice_that_the_model_ignores_has_its_effect_elsewhere() -> None:
     """Trees ignore the scale: of the loss, that is 1 without scaling and with the other model."""
-    none, scaled = Algorithm(id="none"), algorithm("scaled")
-    tree, linear = algorithm("tree", ignores=("rescale",)), algorithm("linear")
+    none, scaled = Algorithm(id="none"), made("scaled")
+    tree, linear = made("tree", ignores=("rescale",)), made("linear")
     steps = (Step("rescale", (none, scaled)), Step("model", (tree, linear)))
     space = CandidateSpace(Space("ignoring", steps))
 
@@ -80,7 +75,7 @@ def test_a_choice_that_the_model_ignores_has_its_effect_elsewhere() -> None:
 
 
 def test_the_deviation_is_that_of_the_models() -> None:
-    space = CandidateSpace(Space("pair", (Step("model", (algorithm("m", "a", "b"),)),)))
+    space = CandidateSpace(Space("pair", (Step("model", (made("m", "a", "b"),)),)))
 
     def models(features):
         a, b = features[:, 1], features[:, 2]
@@ -93,7 +88,7 @@ def test_the_deviation_is_that_of_the_models() -> None:
 
 
 def test_models_that_learned_a_constant_do_not_count() -> None:
-    space = CandidateSpace(Space("pair", (Step("model", (algorithm("m", "a", "b"),)),)))
+    space = CandidateSpace(Space("pair", (Step("model", (made("m", "a", "b"),)),)))
 
     def models(features):
         a = features[:, 1]
@@ -107,7 +102,7 @@ def test_models_that_learned_a_constant_do_not_count() -> None:
 
 def test_the_work_grows_with_what_is_active_and_not_with_the_space() -> None:
     """Of 40 models with 3 hyperparameters each one is active: 5 predictions for each draw."""
-    models = tuple(algorithm(f"m{k}", f"a{k}", f"b{k}", f"c{k}") for k in range(40))
+    models = tuple(made(f"m{k}", f"a{k}", f"b{k}", f"c{k}") for k in range(40))
     space = CandidateSpace(Space("wide", (Step("model", models),)))
     n_predicted = 0
 
@@ -120,13 +115,7 @@ def test_the_work_grows_with_what_is_active_and_not_with_the_space() -> None:
     assert n_predicted <= 6 * 512  # A, B, another model, and the three of its own
 
 
-X = Algorithm(id="x", estimator="made.up.x")
-Y = Algorithm(
-    id="y",
-    estimator="made.up.y",
-    hyperparameters=ConfigurationSpace(space=[Float("u", (0.0, 1.0)), Float("idle", (0.0, 1.0))]),
-)
-SPACE = Space("two", (Step("model", (X, Y)),))
+SPACE = Space("two", (Step("model", (made("x"), made("y", "u", "idle"))),))
 
 
 def drawn(n: int) -> list[Configuration]:

@@ -1,7 +1,5 @@
 """The base class of all methods, events, known configurations, and the registry."""
 
-import subprocess
-import sys
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -9,6 +7,7 @@ import numpy as np
 import pytest
 from contracts.optimizer import OBJECTIVE, run
 from flash_worlds import counted_space
+from processes import run_python
 from worlds import evaluation, mixed_space, told
 
 from prefect_tune.optimizers import (
@@ -382,7 +381,4 @@ def test_knowing_the_methods_imports_nothing_heavy() -> None:
         "heavy = {'numpy', 'scipy', 'ConfigSpace', 'sklearn', 'optuna', 'pandas'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
-    said = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert said.stdout.strip() == "[]"
+    assert run_python(program) == "[]\n"

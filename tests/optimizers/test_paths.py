@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from flash_worlds import counted_space, steps_of
-from worlds import mixed_space, ordered_space
+from flash_worlds import counted_space, defaults_of, run_steps
+from worlds import mixed_space, ordered_space, recorded
 
 from prefect_tune.optimizers import (
     Configuration,
@@ -26,15 +26,9 @@ from prefect_tune.optimizers.space.sampling import sample_configuration
 @pytest.mark.parametrize("is_cached", [True, False])
 def test_what_is_held_is_counted_at_its_load_time(is_cached: bool) -> None:
     space = counted_space((2, 2))
-    history, seen = History(), set[str]()
-    paths = list(space.paths())
     seconds = {"step0.a0": 10.0, "step0.a1": 8.0, "step1.a0": 1.0, "step1.a1": 2.0}
-    for number, i in enumerate([0, 1, 3]):
-        query = Query(default_configuration(space, paths[i]))
-        outcome = steps_of(query, seen, seconds)
-        if not is_cached:
-            seen.clear()
-        history.record(Trial(number, query).started().completed(outcome))
+    history = run_steps(defaults_of(space, 0, 1, 3), seconds, is_cached=is_cached)
+    paths = list(space.paths())
     is_new = np.array([False, False, True, False])
     predicted = PathCost(space, paths).seconds(history, is_new)
     held = 0.01 if is_cached else 8.0
@@ -48,12 +42,10 @@ def test_what_is_held_is_counted_at_its_load_time(is_cached: bool) -> None:
 
 def test_a_candidate_whose_preparation_was_made_costs_its_model_alone() -> None:
     space = counted_space((2, 2))
-    rng, history, seen = np.random.default_rng(0), History(), set[str]()
+    rng = np.random.default_rng(0)
     seconds = {"step0.a0": 8.0, "step0.a1": 8.0, "step1.a0": 1.0, "step1.a1": 1.0}
     ran = [sample_configuration(space, rng, path) for path in space.paths()]
-    for number, configuration in enumerate([*ran, ran[0]]):
-        query = Query(configuration)
-        history.record(Trial(number, query).started().completed(steps_of(query, seen, seconds)))
+    history = run_steps(map(Query, [*ran, ran[0]]), seconds)
     other = sample_configuration(space, rng, ran[0].path)
     mixed = Configuration((ran[0].choices[0], other.choices[1]))
     candidates = CandidateSpace(space)
@@ -64,11 +56,9 @@ def test_a_candidate_whose_preparation_was_made_costs_its_model_alone() -> None:
 
 def test_a_failure_costs_the_step_that_failed_and_leaves_what_was_before_it() -> None:
     space = counted_space((2, 2))
-    history, seen, paths = History(), set[str](), list(space.paths())
+    paths = list(space.paths())
     seconds = {"step0.a0": 8.0, "step0.a1": 4.0, "step1.a0": 1.0}
-    for number, i in enumerate([0, 2]):
-        query = Query(default_configuration(space, paths[i]))
-        history.record(Trial(number, query).started().completed(steps_of(query, seen, seconds)))
+    history = run_steps(defaults_of(space, 0, 2), seconds)
     query = Query(default_configuration(space, paths[1]))  # (a0, a1): 8 s, then 2 s until it failed
     failure = Failure(FailureKind.ERROR, "it failed", step="step1", cost_seconds=10.0)
     history.record(Trial(2, query).started().failed(failure))
@@ -121,11 +111,9 @@ def test_steps_that_ended_before_a_failure_are_held() -> None:
 
 
 def test_the_typical_seconds_are_those_of_all_paths_with_nothing_cached() -> None:
-    space, history = counted_space((2, 2)), History()
+    space = counted_space((2, 2))
     seconds = {"step0.a0": 10.0, "step0.a1": 8.0, "step1.a0": 1.0, "step1.a1": 2.0}
-    for number, path in enumerate(space.paths()):
-        query = Query(default_configuration(space, path))
-        history.record(Trial(number, query).started().completed(steps_of(query, set(), seconds)))
+    history = run_steps(defaults_of(space), seconds, is_cached=False)
     assert PathCost(space, list(space.paths())).typical_seconds(history) == pytest.approx(10.5)
 
 
@@ -163,9 +151,7 @@ def failed(number: int, path: tuple[str, ...], failure: Failure, space: Space = 
 
 
 def tables(*trials: Trial, space: Space = SPACE) -> tuple[list[list[float]], float, float]:
-    history = History()
-    for trial in trials:
-        history.record(trial)
+    history = recorded(*trials)
     made, load, overhead = StepSeconds(space, RunningOrder(space)).tables(history)
     return [table.tolist() for table in made], load, overhead
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from worlds import evaluation, mixed_space, told
+from worlds import evaluation, mixed_space, recorded, told, told_history
 
 from prefect_tune.optimizers import (
     Constraint,
@@ -102,9 +102,8 @@ def test_a_kind_may_be_given_as_its_word_and_no_other_word() -> None:
 
 
 def test_a_configuration_joins_its_stretches() -> None:
-    history = History()
-    for number, (seed, epochs) in enumerate([(0, 2), (1, 2), (0, 6), (0, None)]):
-        history.record(told(number, query(seed, epochs=epochs), 1.0))
+    begun = (0, 2), (1, 2), (0, 6), (0, None)
+    history = told_history((query(seed, epochs=epochs), 1.0) for seed, epochs in begun)
     assert [t.number for t in history.stretches(query(0).configuration)] == [0, 2, 3]
 
 
@@ -157,9 +156,7 @@ def test_whatever_happened_it_says_what_looking_at_all_trials_says(happened) -> 
 
 @given(st.lists(CHANGES, max_size=40), st.integers(0, 3), st.integers(0, 6))
 def test_an_abridged_history_has_the_best_the_last_and_the_pending(happened, best, last) -> None:
-    history = History([LIMIT])
-    for change in happened:
-        history.record(changed(*change))
+    history = recorded(*(changed(*change) for change in happened), constraints=[LIMIT])
     abridged = history.abridged(best, last)
     feasible = [t for t in history.complete if history.violation(t) <= 0]
     ranked = sorted(feasible, key=lambda t: (t.loss, t.number))
@@ -199,10 +196,7 @@ QUERY = Query(default_configuration(mixed_space(), PATH))
 
 
 def history(*losses: float | None) -> History:
-    made = History()
-    for number, loss in enumerate(losses):
-        made.record(told(number, QUERY, loss))
-    return made
+    return told_history((QUERY, loss) for loss in losses)
 
 
 @pytest.mark.parametrize(

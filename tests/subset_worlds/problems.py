@@ -10,12 +10,11 @@ from typing import Any
 from zlib import crc32
 
 import numpy as np
-from ConfigSpace import ConfigurationSpace, Float
+from ConfigSpace import Float
 from simulation import Outcome
-from worlds import evaluation
+from worlds import algorithm, evaluation
 
 from prefect_tune.optimizers import (
-    Algorithm,
     Budget,
     Configuration,
     Failure,
@@ -63,11 +62,8 @@ Result = tuple[float | tuple[float, ...], float, float | None, float]
 
 def cube(d: int = 1) -> Space:
     """One algorithm with so many numbers in [0, 1]."""
-    numbers = [Float(f"x{i}", (0.0, 1.0), default=0.5) for i in range(d)]
-    model = Algorithm(
-        id="a", estimator="x.A", hyperparameters=ConfigurationSpace(space=list(numbers))
-    )
-    return Space("cube", (Step("model", (model,)),))
+    numbers = (Float(f"x{i}", (0.0, 1.0), default=0.5) for i in range(d))
+    return Space("cube", (Step("model", (algorithm("a", *numbers),)),))
 
 
 def configuration(x: float | tuple[float, ...]) -> Configuration:

@@ -11,6 +11,7 @@ import click
 import pytest
 from click.shell_completion import ShellComplete
 from command_line import CommandLine
+from processes import run_python
 
 from prefect_tune.deployments.command import main
 from prefect_tune.deployments.commands.completing import HEAVY
@@ -260,13 +261,11 @@ def test_completing_imports_nothing_heavy() -> None:
         "    try: main([], prog_name='prefect-tune')\n    except SystemExit: pass\n"
         "print(sorted({'prefect', 'numpy', 'sklearn', 'dask', 'pandas'} & set(sys.modules)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True,
-        env={**os.environ, "_PREFECT_TUNE_COMPLETE": "bash_complete"},
-    )  # fmt: skip
-    assert "responders" not in done.stdout
-    assert "flash" in done.stdout
-    assert done.stdout.endswith("[]\n")
+    variables = {**os.environ, "_PREFECT_TUNE_COMPLETE": "bash_complete"}
+    printed = run_python(program, env=variables)
+    assert "responders" not in printed
+    assert "flash" in printed
+    assert printed.endswith("[]\n")
 
 
 def test_a_cohort_is_written_once_and_can_be_tuned_on(run, tmp_path) -> None:

@@ -5,11 +5,9 @@ import os
 import pickle
 import shutil
 import sqlite3
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from subprocess import run as run_process
 
 import duckdb
 import numpy as np
@@ -19,6 +17,7 @@ import pytest
 from command_line import CommandLine
 from finished.ended import Ended
 from finished.programs import built_from, parameters, run_without_prefect_tune
+from processes import run_python
 
 from prefect_tune.deployments.server import task_run_page
 from prefect_tune.flows.results import explained, exported
@@ -242,11 +241,9 @@ def test_looking_imports_nothing_heavy(ended, tmp_path, commands, unneeded) -> N
         f"for command in {commands!r}: main(list(command), standalone_mode=False)\n"
         f"print(sorted({unneeded!r} & set(sys.modules)))"
     )
-    done = run_process(
-        [sys.executable, "-W", "ignore", "-c", program], cwd=tmp_path, capture_output=True,
-        env={**os.environ, "PREFECT_TUNE_HOME": str(ended.run.home)}, text=True, check=True,
-    )  # fmt: skip
-    assert done.stdout.endswith("[]\n"), done.stdout.splitlines()[-1]
+    variables = {**os.environ, "PREFECT_TUNE_HOME": str(ended.run.home), "PYTHONWARNINGS": "ignore"}
+    printed = run_python(program, cwd=tmp_path, env=variables)
+    assert printed.endswith("[]\n"), printed.splitlines()[-1]
 
 
 def test_a_report_is_one_file_named_after_the_study(ended, tmp_path, monkeypatch) -> None:

@@ -122,12 +122,6 @@ def test_a_replicate_that_another_process_runs_is_named_with_the_ways_out(compar
     assert "--name" in busy.value.remedy
 
 
-def test_methods_are_checked_before_any_study_is_entered(compared) -> None:
-    with pytest.raises(BadInput, match="--methods flash:r=x"):
-        compared(methods="random,flash:r=x", repeats=1, trials=3, name="c")
-    assert "continues" not in " ".join(map(str, compared(methods="random,tpe", trials=3).notes))
-
-
 def test_a_race_is_one_of_all_methods_and_goes_on_as_one(compared) -> None:
     given = {"methods": "random,tpe", "repeats": 1, "trials": 3, "name": "c"}
     for comparison in (compared(**given, race=True), compared(**given)):

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from inputs import QUICK, table, write_table
+from studies import trials_in
 
 from prefect_tune.flows.preparation.options import OPTIONS
 from prefect_tune.flows.preparation.prepare import prepare
@@ -13,7 +14,7 @@ from prefect_tune.flows.study.predict import final_model
 from prefect_tune.flows.study.study import StudyFailed
 from prefect_tune.flows.study.summary import summarize
 from prefect_tune.flows.tuning import tune
-from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
+from prefect_tune.storage import ArtifactStore, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
 
 
@@ -30,10 +31,7 @@ def limited(workers, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]
 
 
 def trials_of(limited: dict[str, Any]) -> list[Any]:
-    store = ArtifactStore(StoreAddress(limited["parameters"]["store"]))
-    found = Ledger(store.database).trials("s")
-    store.close()
-    return [t for t in found if t["evaluation"]]
+    return [t for t in trials_in(limited["parameters"]["store"], "s") if t["evaluation"]]
 
 
 def test_what_is_limited_is_in_each_trial_and_in_the_summary(limited) -> None:

@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 import click
 import pytest
+from flow_studies import plan
 from hypothesis import given
 from hypothesis import strategies as st
 from prefect.exceptions import SignatureMismatchError
@@ -31,8 +32,6 @@ from prefect_tune.flows.study.plan import StopRule, StudyPlan, TaskRuns
 from prefect_tune.flows.text import format_bytes, parse_bytes, parse_seconds
 from prefect_tune.flows.tuning import tune
 from prefect_tune.optimizers import METHODS
-from prefect_tune.optimizers.method import Method
-from prefect_tune.optimizers.registry import _METHODS
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue import spaces
 from prefect_tune.tasks.catalogue.spaces import SPACES
@@ -297,30 +296,13 @@ def test_anything_else_is_refused_with_what_would_be_right(given) -> None:
     assert all(str(kind) in refused.value.remedy for kind in (1, *ENSEMBLE_KINDS))
 
 
-def test_the_help_says_which_methods_end_in_an_ensemble_of_their_own(monkeypatch) -> None:
-    default = OPTIONS["ensemble"].help.split("[default: ")[1]
-    assert default.startswith("auto for flash, admm, smac, tpe without constraints; agnostic for")
-    assert default.endswith("single otherwise]")
-    method = Method(name="many", purpose="Many.", implementation="a:B", ensemble="agnostic")
-    monkeypatch.setitem(_METHODS, "many", method)
-    assert "agnostic for esmbo, ers, many; " in OPTIONS["ensemble"].help
-
-
-PLAIN = StudyPlan(
+PLAIN = plan(
     source=Source("my table.csv", target="target"),
-    data_name="table",
     problem=Problem("data", "split", "modern", "digest", "error", seed=0),
-    folds=3,
-    holdout=None,
-    test_size=0.2,
-    positive=None,
-    chance_loss=50.0,
     method="flash",
     stop_rule=StopRule(seconds=600.0),
     race=True,
 )
-
-
 FULL = replace(
     PLAIN,
     source=Source(

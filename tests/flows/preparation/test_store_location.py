@@ -149,9 +149,6 @@ def test_a_folder_is_made_absolute_since_workers_have_other_working_folders(
     assert store_address("~/mine", None).url == str(tmp_path / "mine")
 
 
-CLOSED = "postgresql+psycopg://ann:hidden@db/tune"
-
-
 @pytest.mark.parametrize(
     ("store", "database"),
     [
@@ -170,9 +167,9 @@ def test_they_name_the_store_that_was_named(store, database) -> None:
 
 
 def test_no_password_is_among_them(monkeypatch) -> None:
-    address = StoreAddress("https://ann:hidden@host/store", CLOSED)
+    address = StoreAddress("https://ann:hidden@host/store", DATABASE)
     assert "hidden" not in shlex.join(store_options(address))
-    monkeypatch.setenv(DATABASE_VARIABLE, CLOSED)
+    monkeypatch.setenv(DATABASE_VARIABLE, DATABASE)
     assert store_options(store_address("s3://b/s", None)) == ["--store", "s3://b/s"]
 
 

@@ -178,10 +178,7 @@ def losses_of(monkeypatch, *trials) -> list[float]:
     """Those that the forests are given."""
     given = []
     monkeypatch.setattr(module, "importance_of", lambda *a: given.append(a) or module.Importance(0))
-    subject = ImportancePass(PLAN)
-    for document in documents(trials):
-        subject.add(document)
-    subject.found()
+    taken(ImportancePass(PLAN), *trials).found()
     [(_, configurations, losses, chance)] = given
     assert len(configurations) == len(losses)
     assert chance == 50.0
@@ -213,9 +210,7 @@ def test_of_a_space_that_is_not_to_be_had_the_reason_is_said() -> None:
         ({"space": "gone.py:space", "space_code": "import nothing_such"}, "nothing_such"),
     ):
         subject = ImportancePass(replace(PLAN, problem=replace(PLAN.problem, **changed)))
-        for document in documents([ended(0, 1.0)]):
-            subject.add(document)
-        assert said in subject.found().reason
+        assert said in taken(subject, ended(0, 1.0)).found().reason
 
 
 def test_a_fault_of_the_mathematics_is_not_taken_for_one_of_the_space(monkeypatch) -> None:
@@ -228,10 +223,7 @@ def test_a_fault_of_the_mathematics_is_not_taken_for_one_of_the_space(monkeypatc
 
 
 def found(store, *trials) -> SearchProgress:
-    progress = ProgressPass(PLAN)
-    for document in documents(trials):
-        progress.add(document)
-    result = progress.found(Ledger(store.database), "s")
+    result = taken(ProgressPass(PLAN), *trials).found(Ledger(store.database), "s")
     store.close()
     return result
 

@@ -12,6 +12,7 @@ from answer_worlds import hostile_models
 from answer_worlds.own_studies import own_context
 from command_line import CommandLine
 from finished.ended import Ended
+from flow_studies import plan_of
 from sklearn.pipeline import Pipeline
 from studies import store_of
 
@@ -21,7 +22,6 @@ from prefect_tune.flows.results.explained import explained_trial
 from prefect_tune.flows.results.exported import export
 from prefect_tune.flows.results.trial_table import writable
 from prefect_tune.flows.study.lookup import list_trials
-from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.predict import final_model, predict
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage import Ledger
@@ -329,11 +329,9 @@ def ended(folder, model: str, n_classes: int):
     """A study whose final model is one of `hostile_models`, and a file of new rows."""
     made = own_context(folder, model, n_classes, "error" if n_classes else "r2")
     store, file = store_of(made), str(folder / "own.csv")
-    plan = StudyPlan(
-        source=Source(file, target="y"), data_name="own", problem=made.problem, folds=3,
-        holdout=None, test_size=0.2, positive=None, chance_loss=50.0, method="random",
-    )  # fmt: skip
-    Ledger(store.database).create_study("test", made.problem.to_json(), plan.to_json())
+    source = Source(file, target="y")
+    settings = plan_of(made, source=source, data_name="own").to_json()
+    Ledger(store.database).create_study("test", made.problem.to_json(), settings)
     dataset = load_dataset(store, made.problem.dataset)
     fitted = getattr(hostile_models, model)().fit(dataset.X, dataset.labels)
     about = {"dataset": made.problem.dataset, "trial": 0, "members": [{"trial": 0, "weight": 1.0}]}

@@ -41,13 +41,6 @@ class OneWay(DecisionTreeClassifier):
         raise ValueError("one way")
 
 
-class Forgetful(DecisionTreeClassifier):
-    '''Loses what it has learned when it is pickled.'''
-
-    def __getstate__(self):
-        return {k: v for k, v in super().__getstate__().items() if k != "tree_"}
-
-
 class Turned(DecisionTreeClassifier):
     '''Takes each class for another one once it is read back.'''
 
@@ -76,11 +69,6 @@ class Partly(DecisionTreeClassifier):
         return super().fit(X, y)
 
 
-class Greedy(Partly):
-    def end(self):
-        raise MemoryError("no room")
-
-
 class Dying(Partly):
     def end(self):
         os.kill(os.getpid(), signal.SIGKILL)
@@ -107,7 +95,7 @@ class Unlocked(TransformerMixin, BaseEstimator):
 
 
 stump = one("stump", DecisionTreeClassifier, seeded=True, max_depth=1, max_features=1)
-before_stump = (Locked, OneWay, Forgetful, Turned, Partly, Greedy, Dying)
+before_stump = (Locked, OneWay, Turned, Partly, Dying)
 globals().update(
     {c.__name__.lower(): models(one("better", c, DEPTH, seeded=True), stump) for c in before_stump},
     **{c.__name__.lower(): models(one("better", c, DEPTH, seeded=True)) for c in (Lambda, Blind)},
@@ -183,8 +171,6 @@ def assert_next_best(place: Place, summary: dict[str, Any], reason: str) -> None
         ("turned", "predicts other values"),
         ("partly", "too many rows"),
         pytest.param("oneway", "one way", marks=pytest.mark.full),
-        pytest.param("forgetful", "tree_", marks=pytest.mark.full),
-        pytest.param("greedy", "no room", marks=pytest.mark.full),
     ],
 )
 def test_the_next_best_that_can_be_kept_is_the_model(place, space, reason) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from flow_studies import plan
 from hypothesis import given
 from hypothesis import strategies as st
 from source_tree import classes_with
-from worlds import evaluation, mixed_space
+from worlds import evaluation, mixed_space, recorded
 
 from prefect_tune.flows.study.documents import Standing, TrialDocument
 from prefect_tune.flows.study.ensemble_rule import ENSEMBLE_KINDS, EnsembleRule
@@ -87,17 +88,7 @@ plans = st.builds(
 )
 
 
-PLAN = StudyPlan(
-    source=Source("data.csv"),
-    data_name="data",
-    problem=Problem("d", "s", "flash", "x", "error", 0),
-    folds=3,
-    holdout=None,
-    test_size=0.2,
-    positive=None,
-    chance_loss=50.0,
-    method="flash",
-)
+PLAN = plan(chance_loss=50.0)
 
 
 def stored(plan: StudyPlan) -> StoredStudy:
@@ -184,9 +175,7 @@ def trials(draw: st.DrawFn) -> list[Trial]:
 
 @given(trials(), st.sampled_from(((), CONSTRAINTS[:1], CONSTRAINTS)))
 def test_the_incumbent_is_that_of_the_history(made, constraints) -> None:
-    history = History(constraints)
-    for trial in made:
-        history.record(trial)
+    history = recorded(*made, constraints=constraints)
     standing = Standing(constraints)
     for trial in made:
         standing.add(TrialDocument(trial.to_json()))
@@ -278,9 +267,7 @@ def complete(number: int, **measured: float) -> Trial:
 
 
 def study(trials: list[Trial], *constraints: Constraint) -> Any:
-    history = History(constraints)
-    for trial in trials:
-        history.record(trial)
+    history = recorded(*trials, constraints=constraints)
     found = {trial.number: trial for trial in trials}
     optimizer = SimpleNamespace(history=history)
     return SimpleNamespace(trials=found, optimizer=optimizer, incumbent=history.incumbent)
@@ -458,19 +445,15 @@ def test_what_goes_on_has_half_as_much_again_as_its_other_folds_should_take(
     assert users.seconds(NEXT) == 60.0
 
 
-def test_parts_of_the_rows_do_not_count_and_have_the_time_of_all() -> None:
-    part = Query(DRAWN.configuration, subset=0.25)
-    limit = limit_after(*[finished(0.1, query=part)] * 20)
+@pytest.mark.parametrize(
+    ("part", "seconds", "of_part"), [({"subset": 0.25}, 2.0, 40.0), ({"epochs": 3}, 0.1, 900.0)]
+)
+def test_parts_do_not_count_and_have_the_time_of_all_or_in_epochs_of_the_plan(
+    part, seconds, of_part
+) -> None:
+    query = replace(DRAWN, **part)
+    limit = limit_after(*[finished(0.1, query=query)] * 20)
     assert limit.seconds(NEXT) == 900.0
-    limit.follow([finished(2.0)] * 10)
-    assert limit.seconds(NEXT) == 40.0
-    assert limit.seconds(Trial(99, part)) == 40.0
-
-
-def test_parts_of_a_training_neither_count_nor_are_cut() -> None:
-    part = Query(DRAWN.configuration, epochs=3)
-    limit = limit_after(*[finished(0.1, query=part)] * 20)
-    assert limit.seconds(NEXT) == 900.0
-    limit.follow([finished(0.1)] * 10)
-    assert limit.seconds(NEXT) == 30.0
-    assert limit.seconds(Trial(99, part)) == 900.0
+    limit.follow([finished(seconds)] * 10)
+    assert limit.seconds(NEXT) == max(30.0, 20 * seconds)
+    assert limit.seconds(Trial(99, query)) == of_part

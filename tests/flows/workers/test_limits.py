@@ -1,6 +1,6 @@
 """Trials that hang, eat memory or die are ended by their nannies, which say where they were."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -10,15 +10,15 @@ import distributed
 import psutil
 import pytest
 from inputs import write_table
-from pools import SERVED, SLEEP, client_of, noted, stepping, with_children
+from pools import SERVED, SLEEP, client_of, noted, with_children
 from prefect_api import flow_runs, task_runs
 from processes import is_alive, wait_for
+from studies import trials_in
 from user_spaces import PRELUDE
 
 from prefect_tune.flows.tuning import retry, tune
 from prefect_tune.flows.workers import nanny_reports
 from prefect_tune.flows.workers.nanny_reports import NannyReports, limits_kept
-from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.tasks.problem import TrialLimits
 from prefect_tune.tasks.worker.limit_keeper import mark_of
 
@@ -80,9 +80,7 @@ def trials(server: str, parameters: dict[str, Any]) -> dict[str, list[dict[str, 
     left = [p for p in psutil.Process().children(recursive=True) if p.pid not in before]
     assert not [p for p in left if "dask" in p.name()]
     found: dict[str, list[dict[str, Any]]] = {}
-    for trial in Ledger(ArtifactStore(StoreAddress(parameters["store"])).database).trials(
-        "hostile"
-    ):
+    for trial in trials_in(parameters["store"], "hostile"):
         algorithm = trial["query"]["configuration"]["fit model"]["algorithm"]
         found.setdefault(algorithm, []).append(trial)
     assert set(found) == {"works", "hangs", "eats", "dies"}
@@ -144,8 +142,7 @@ def test_every_task_run_has_ended_and_says_why(trials) -> None:
 def test_a_failed_trial_can_be_run_again_with_other_limits(trials, parameters) -> None:
     number = trials["hangs"][0]["number"]
     retry("hostile", [number], store=parameters["store"], workers=1, trial_timeout="2s")
-    ledger = Ledger(ArtifactStore(StoreAddress(parameters["store"])).database)
-    failure = ledger.trials("hostile")[number]["failure"]
+    failure = trials_in(parameters["store"], "hostile")[number]["failure"]
     assert "2 s" in failure["message"]
 
 
@@ -158,22 +155,44 @@ def client() -> Iterator[distributed.Client]:
         yield client
 
 
+class Reported:
+    """A trial on a worker, until that is gone, and what its nanny says of it.
+
+    Attributes:
+        future: Of its task.
+        report: What its nanny says, or None.
+    """
+
+    def __init__(
+        self,
+        client: distributed.Client,
+        task: Any,
+        *given: object,
+        limits: TrialLimits,
+        look: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Run it; look at what is left while limits are still kept."""
+        client.wait_for_workers(1, timeout=60)
+        flow_run_id, trial = uuid4(), uuid4()
+        with limits_kept(client, flow_run_id, limits) as reports:
+            self.future = client.submit(task, trial, flow_run_id, *given, pure=False)
+            reports.follow(trial, self.future)
+            wait_for(self.future.done)
+            self.report: Any = reports.wait_for(trial)
+            look()
+        self.failure = self.report.failure
+        wait_for(lambda: list(client.processing()) not in ([], [self.report.worker]))
+
+
 @pytest.mark.slow
 def test_the_worker_of_a_trial_over_its_time_is_killed_and_reported(client) -> None:
-    flow_run_id, trial = uuid4(), uuid4()
-    with limits_kept(client, flow_run_id, LIMITS) as reports:
-        future = client.submit(noted, trial, flow_run_id, 1000, pure=False)
-        reports.follow(trial, future)
-        wait_for(future.done)
-        report = reports.wait_for(trial)
-        assert future.cancelled()  # or Dask would start it on another worker
-    assert report is not None
-    failure = report.failure
+    trial = Reported(client, noted, 1000, limits=LIMITS)
+    assert trial.future.cancelled()  # or Dask would start it on another worker
+    failure = trial.failure
     assert (failure.kind, failure.step, failure.fold) == ("timeout", "fit model", 1)
     assert "0.5 s" in failure.message
     assert failure.steps == (SERVED,)
     assert failure.cost_seconds > 0.5
-    wait_for(lambda: list(client.processing()) not in ([], [report.worker]))
 
 
 @pytest.mark.slow
@@ -187,33 +206,18 @@ def test_the_wait_for_a_report_counts_from_when_the_worker_went(monkeypatch) -> 
 
 @pytest.mark.slow
 @pytest.mark.full
-def test_a_trial_may_have_less_time_than_the_nanny_allows_and_more(client) -> None:
-    client.wait_for_workers(1, timeout=60)
-    for limit, own in ((1000.0, 0.5), (0.2, 1.5)):
-        flow_run_id, trial = uuid4(), uuid4()
-        with limits_kept(client, flow_run_id, TrialLimits(limit)) as reports:
-            future = client.submit(noted, trial, flow_run_id, 1000, own, pure=False)
-            reports.follow(trial, future)
-            wait_for(future.done)
-            report = reports.wait_for(trial)
-        assert report is not None
-        assert f"{own} s" in report.failure.message
-        wait_for(lambda report=report: list(client.processing()) not in ([], [report.worker]))
+@pytest.mark.parametrize(("limit", "own"), [(1000.0, 0.5), (0.2, 1.5)])
+def test_a_trial_may_have_less_time_than_the_nanny_allows_and_more(client, limit, own) -> None:
+    trial = Reported(client, noted, 1000, own, limits=TrialLimits(limit))
+    assert f"{own} s" in trial.failure.message
 
 
 @pytest.mark.slow
 def test_a_worker_that_dies_of_itself_is_reported_with_where_its_trial_was(client) -> None:
-    client.wait_for_workers(1, timeout=60)
-    flow_run_id, trial = uuid4(), uuid4()
-    with limits_kept(client, flow_run_id, LIMITS) as reports:
-        future = client.submit(noted, trial, flow_run_id, -0.3, pure=False)
-        reports.follow(trial, future)
-        wait_for(future.done)
-        report = reports.wait_for(trial)
-    assert future.status in ("error", "cancelled")
-    assert report is not None
-    assert (report.failure.kind, report.failure.step) == ("crashed", "fit model")
-    assert report.failure.steps == (SERVED,)
+    trial = Reported(client, noted, -0.3, limits=LIMITS)
+    assert trial.future.status in ("error", "cancelled")
+    assert (trial.failure.kind, trial.failure.step) == ("crashed", "fit model")
+    assert trial.failure.steps == (SERVED,)
 
 
 @pytest.mark.slow
@@ -241,18 +245,6 @@ def test_the_step_that_a_trial_is_at_is_reported_once(client) -> None:
         assert len(said_of(client, flow_run_id)) <= 2  # one more if the trial had not noted it yet
         reports.forget(trial)
         assert reports.step_of(trial) is None
-
-
-@pytest.mark.slow
-@pytest.mark.full
-def test_steps_that_change_quickly_are_reported_twice_a_second(client) -> None:
-    flow_run_id, trial = uuid4(), uuid4()
-    with limits_kept(client, flow_run_id, TrialLimits(seconds=1000)) as reports:
-        future = client.submit(stepping, trial, flow_run_id, 2.0, pure=False)
-        reports.follow(trial, future)
-        since = monotonic()
-        future.result(timeout=60)
-        assert 1 <= len(said_of(client, flow_run_id)) <= 1 + 2 * (monotonic() - since)
 
 
 def said_of(client: distributed.Client, flow_run_id: UUID) -> list[Any]:
@@ -283,16 +275,11 @@ EATS = "import time; eaten = bytearray(b'x') * 550_000_000; time.sleep(1000)"
 def test_what_a_trial_has_started_is_counted_and_goes_with_its_worker(  # noqa: PLR0917
     client, tmp_path, kind, code, limits, end
 ) -> None:
-    client.wait_for_workers(1, timeout=60)
-    flow_run_id, trial = uuid4(), uuid4()
-    with limits_kept(client, flow_run_id, limits) as reports:
-        future = client.submit(with_children, trial, flow_run_id, tmp_path, code, end, pure=False)
-        reports.follow(trial, future)
-        wait_for(future.done)
-        report = reports.wait_for(trial)
-        assert report is not None
-        assert report.failure.kind == kind
+    def look() -> None:
         wait_for(lambda: not alive(tmp_path), 10)
+
+    trial = Reported(client, with_children, tmp_path, code, end, limits=limits, look=look)
+    assert trial.failure.kind == kind
     assert len(list(tmp_path.iterdir())) == 3
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,10 +12,10 @@ from uuid import uuid4
 import distributed
 import pytest
 from distributed.core import Status
-from pools import client_of, die, die_unless, meet, pause, pool_of, started_child, worker_of
+from pools import client_of, die, meet, pause, pool_of, started_child, worker_of
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
-from processes import is_alive, wait_for
+from processes import is_alive, run_python, wait_for
 
 from prefect_tune.flows.workers import jobs, worker_pool
 from prefect_tune.flows.workers.fork_server import end_stopped_fork_server
@@ -196,13 +195,10 @@ def pids(client: distributed.Client) -> set[int]:
     return set(client.run(os.getpid, on_error="ignore").values())
 
 
-def test_what_the_task_raises_is_raised(client) -> None:
-    with pytest.raises(ValueError, match="not today"):
-        run(client, fail)
-
-
-def test_a_job_whose_worker_died_is_run_once_more(client, tmp_path) -> None:
-    assert run(client, die_unless, parameters={"path": tmp_path / "was-here"}) == "alive"
+def both(client: distributed.Client) -> set[int]:
+    """The same once both are there."""
+    found: set[int] = wait_for(lambda: now if len(now := pids(client)) == 2 else None)
+    return found
 
 
 def test_a_job_whose_worker_dies_again_fails_by_its_name(client) -> None:
@@ -230,7 +226,7 @@ def test_a_job_is_ended_by_what_is_called_while_it_runs(client) -> None:
         if any(client.processing().values()):
             raise InterruptedError("enough")
 
-    before = wait_for(lambda: found if len(found := pids(client)) == 2 else None)
+    before = both(client)
     with pytest.raises(InterruptedError, match="enough"):
         run(client, pause, parameters={"seconds": 1000}, check=check)
     wait_for(lambda: len(before & pids(client)) == 1)
@@ -254,7 +250,7 @@ def test_of_several_only_the_job_whose_worker_died_is_run_once_more(client, tmp_
 
 
 def test_with_the_first_that_fails_the_others_are_ended(client) -> None:
-    before = wait_for(lambda: found if len(found := pids(client)) == 2 else None)
+    before = both(client)
     jobs = (Job(pause, {"seconds": 1000}), Job(fail, {}), Job(pause, {"seconds": 1000}))
     with pytest.raises(ValueError, match="not today"):
         run_all(client, *jobs)
@@ -263,7 +259,7 @@ def test_with_the_first_that_fails_the_others_are_ended(client) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere workers are spawned")
 def test_a_worker_that_comes_back_is_forked_like_the_first(client) -> None:
-    before = wait_for(lambda: found if len(found := pids(client)) == 2 else None)
+    before = both(client)
     (parent,) = set(client.run(os.getppid).values())
     os.kill(min(before), signal.SIGKILL)
     wait_for(lambda: len(before & pids(client)) == 1 and len(pids(client)) == 2)
@@ -296,9 +292,7 @@ def test_there_are_as_many_workers_as_cores_that_the_process_may_use() -> None:
         "if __name__ == '__main__':\n"
         "    with local_cluster(None) as cluster: print(len(cluster.workers))"
     )
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
-    assert done.stdout == "1\n"
+    assert run_python(program) == "1\n"
 
 
 def test_a_worker_is_ended_with_all_it_started_and_one_that_took_its_place_is_left_alone(

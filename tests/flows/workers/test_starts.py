@@ -25,13 +25,19 @@ MEMORY = "the system reports that it killed a process as memory ran out"
 
 
 class Clock:
-    """A clock that stands until a test advances it."""
+    """A clock that stands until a test or a pause advances it."""
 
     def __init__(self) -> None:
         self.now = 1000.0
+        self.n_sleeps = 0
 
     def __call__(self) -> float:
         return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.n_sleeps += 1
+        assert self.now < 2000, "waits for ever"
 
 
 @pytest.fixture
@@ -280,33 +286,12 @@ def test_the_error_ends_with_the_remedy_of_its_cause(starts, clock, cause, remed
 NANNY, OTHER_NANNY = "tcp://nanny-1", "tcp://nanny-2"
 
 
-class Time:
-    """A clock that tests and sleeping advance."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-        self.n_sleeps = 0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-        self.n_sleeps += 1
-        assert self.now < 2000, "waits for ever"
-
-
 @pytest.fixture
-def time(monkeypatch) -> Time:
-    time = Time()
-    monkeypatch.setattr(worker_pool, "monotonic", time)
-    monkeypatch.setattr(worker_pool, "sleep", time.sleep)
-    return time
-
-
-@pytest.fixture
-def pool_starts(time) -> WorkerStarts:
-    return WorkerStarts(time)
+def pool_starts(clock, monkeypatch) -> WorkerStarts:
+    """Starts by which pools wait on the clock."""
+    monkeypatch.setattr(worker_pool, "monotonic", clock)
+    monkeypatch.setattr(worker_pool, "sleep", clock.sleep)
+    return WorkerStarts(clock)
 
 
 def pool_of(pool_starts: WorkerStarts, *nannies: str, **options: Any) -> WorkerPool:
@@ -316,11 +301,11 @@ def pool_of(pool_starts: WorkerStarts, *nannies: str, **options: Any) -> WorkerP
     return WorkerPool(SimpleNamespace(client=client), 2, starts=pool_starts, **options)  # type: ignore[arg-type]
 
 
-def test_a_pool_without_workers_waits_until_there_is_no_hope(pool_starts, time) -> None:
+def test_a_pool_without_workers_waits_until_there_is_no_hope(pool_starts, clock) -> None:
     pool = pool_of(pool_starts)
     pool.note_death()
     assert pool.count_slots() == 0
-    pool_starts.note_failure(NANNY, "exited with code 3", time.now)
+    pool_starts.note_failure(NANNY, "exited with code 3", clock.now)
     assert pool.count_slots() == 0
     with pytest.raises(NoWorkers, match="with code 3"):
         pool.wait_for_all(10)
@@ -328,23 +313,23 @@ def test_a_pool_without_workers_waits_until_there_is_no_hope(pool_starts, time) 
         pool.count_slots()
     with pytest.raises(NoWorkers, match="exited with code 3"):
         pool.check()
-    assert time.now < 1000 + 60
+    assert clock.now < 1000 + 60
 
 
-def test_the_longer_a_pool_waits_the_less_often_it_looks(pool_starts, time) -> None:
+def test_the_longer_a_pool_waits_the_less_often_it_looks(pool_starts, clock) -> None:
     pool = pool_of(pool_starts)
-    pool_starts.note_failure(NANNY, "exited with code 3", time.now)
+    pool_starts.note_failure(NANNY, "exited with code 3", clock.now)
     with pytest.raises(NoWorkers):
         pool.wait_for_all(10)
-    assert time.now > 1000 + 40
-    assert time.n_sleeps < 200
+    assert clock.now > 1000 + 40
+    assert clock.n_sleeps < 200
 
 
-def test_a_pool_looks_often_again_once_its_workers_are_back(pool_starts, time) -> None:
+def test_a_pool_looks_often_again_once_its_workers_are_back(pool_starts, clock) -> None:
     pool = pool_of(pool_starts, NANNY, OTHER_NANNY)
     pool.note_death()
     at_first = pool.look_seconds
-    time.now += 10
+    clock.now += 10
     assert pool.look_seconds > at_first
     assert pool.count_slots() == 2
     assert pool.look_seconds == at_first
@@ -352,25 +337,25 @@ def test_a_pool_looks_often_again_once_its_workers_are_back(pool_starts, time) -
     assert pool.look_seconds == at_first
 
 
-def test_a_pool_goes_on_with_the_workers_that_are_up(pool_starts, time) -> None:
+def test_a_pool_goes_on_with_the_workers_that_are_up(pool_starts, clock) -> None:
     pool = pool_of(pool_starts, NANNY)
     pool_starts.note_up(NANNY)
-    pool_starts.note_failure(OTHER_NANNY, "exited with code 3", time.now)
-    time.now += 100
+    pool_starts.note_failure(OTHER_NANNY, "exited with code 3", clock.now)
+    clock.now += 100
     pool.check()
     pool.wait_for_all(10)
     assert pool.count_slots() == 1
 
 
-def test_a_reserved_pool_gives_its_worker_up_if_only_that_cannot_start(pool_starts, time) -> None:
+def test_a_reserved_pool_gives_its_worker_up_if_only_that_cannot_start(pool_starts, clock) -> None:
     benched: set[str] = set()
     pool_starts.note_up(NANNY)
-    pool_starts.note_failure(OTHER_NANNY, "exited with code 3", time.now)
+    pool_starts.note_failure(OTHER_NANNY, "exited with code 3", clock.now)
     one, other = (
         pool_of(pool_starts, NANNY, nanny=n, benched=benched) for n in (NANNY, OTHER_NANNY)
     )
     assert (one.count_slots(), other.count_slots()) == (1, 0)
-    time.now += 41
+    clock.now += 41
     assert one.count_slots() == 1
     with pytest.raises(NoWorkers, match="exited with code 3"):
         other.count_slots()
@@ -477,15 +462,21 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def test_a_system_that_counts_nothing_has_none(system) -> None:
-    assert count_oom_kills() == 0
-    write(system / "vmstat", "nr_free_pages 12\n")
-    assert count_oom_kills() == 0
-
-
-def test_those_of_the_machine_count(system) -> None:
-    write(system / "vmstat", "nr_free_pages 12\noom_kill 3\nnuma_hit 7\n")
-    assert count_oom_kills() == 3
+@pytest.mark.parametrize(
+    ("counted", "n"),
+    [
+        ({}, 0),
+        ({"vmstat": "nr_free_pages 12\n"}, 0),
+        ({"vmstat": "nr_free_pages 12\noom_kill 3\nnuma_hit 7\n"}, 3),
+        ({"own": "0::/\n", "vmstat": "oom_kill 3\n", "cgroup/memory.events": "oom_kill 2\n"}, 3),
+        ({"own": "none\n", "vmstat": "oom_kill many\n", "cgroup/memory.events": "oom_kill 1\n"}, 1),
+    ],
+    ids=["no file", "no count", "of the machine", "once though both count it", "damaged"],
+)
+def test_kills_of_the_machine_and_of_the_control_group_are_counted_once(system, counted, n) -> None:
+    for file, text in counted.items():
+        write(system / file, text)
+    assert count_oom_kills() == n
 
 
 @pytest.mark.parametrize(
@@ -501,17 +492,3 @@ def test_those_of_the_control_group_count_in_both_versions(system, own, file) ->
     write(system / "own", own)
     write(system / file, "oom 9\noom_kill_disable 0\noom_kill 2\n")
     assert count_oom_kills() == 2
-
-
-def test_a_kill_that_machine_and_group_count_is_counted_once(system) -> None:
-    write(system / "own", "0::/job\n")
-    write(system / "vmstat", "oom_kill 3\n")
-    write(system / "cgroup/job/memory.events", "oom_kill 2\n")
-    assert count_oom_kills() == 3
-
-
-def test_a_damaged_file_counts_nothing(system) -> None:
-    write(system / "own", "no group\n")
-    write(system / "vmstat", "oom_kill many\n")
-    write(system / "cgroup/memory.events", "oom_kill 1\n")
-    assert count_oom_kills() == 1

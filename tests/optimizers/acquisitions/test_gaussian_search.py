@@ -1,13 +1,16 @@
 """Candidates of a search with a Gaussian process, and how the best of them is found."""
 
+from typing import Any
+
 import numpy as np
 import pytest
-from ConfigSpace import Categorical, ConfigurationSpace, Float, Integer
+from ConfigSpace import Categorical, Float, Integer
+from ConfigSpace.hyperparameters import Hyperparameter
 from flash_worlds import counted_space
 from subset_worlds.problems import configuration, cube
-from worlds import mixed_space
+from worlds import mixed_space, one_algorithm
 
-from prefect_tune.optimizers import Algorithm, Configuration, Space, Step
+from prefect_tune.optimizers import Configuration, Space
 from prefect_tune.optimizers.acquisitions.expected_improvement import AugmentedImprovement
 from prefect_tune.optimizers.acquisitions.gaussian_search import Fitted, GaussianSearch, maximise
 from prefect_tune.optimizers.acquisitions.pool import drawn_evenly, moved, pool_around
@@ -115,10 +118,8 @@ class Peak:
         return self.score(inputs, penalties), -2 * (inputs - self.at)
 
 
-def one_algorithm(*hyperparameters: object) -> GaussianSearch:
-    values = ConfigurationSpace(space=list(hyperparameters))  # type: ignore[arg-type]
-    algorithm = Algorithm(id="a", estimator="x.Y", hyperparameters=values)
-    return GaussianSearch(Space("one", (Step("s", (algorithm,)),)))
+def search_of(*hyperparameters: Hyperparameter[Any, Any]) -> GaussianSearch:
+    return GaussianSearch(one_algorithm(*hyperparameters))
 
 
 def best_for(search: GaussianSearch, at: list[float], *seen: dict[str, object]) -> Candidates:
@@ -130,7 +131,7 @@ def best_for(search: GaussianSearch, at: list[float], *seen: dict[str, object]) 
 
 
 def test_numbers_are_polished_to_the_peak() -> None:
-    search = one_algorithm(*(Float(f"x{i}", (0.0, 1.0)) for i in range(6)))
+    search = search_of(*(Float(f"x{i}", (0.0, 1.0)) for i in range(6)))
     at = [0.11, 0.93, 0.57, 0.71, 0.33, 0.05]
     best = best_for(search, at, {f"x{i}": 0.5 for i in range(6)})
     assert best.units[0] == pytest.approx(at, abs=1e-4)
@@ -138,7 +139,7 @@ def test_numbers_are_polished_to_the_peak() -> None:
 
 def test_an_integer_a_step_beside_the_best_is_tried() -> None:
     others = [Float(f"x{i}", (0.0, 1.0)) for i in range(4)]
-    search = one_algorithm(Integer("a_k", (1, 5000)), *others)
+    search = search_of(Integer("a_k", (1, 5000)), *others)
     at = [(700 - 1) / 4999, 0.5, 0.5, 0.5, 0.5]
     seen = {f"x{i}": 0.5 for i in range(4)}
     for beside in (699, 701, 702):
@@ -151,7 +152,7 @@ def test_an_integer_a_step_beside_the_best_is_tried() -> None:
 @pytest.mark.parametrize("kind", [111, 611, 823, 1037])
 def test_every_other_category_is_tried_with_the_numbers_of_the_best(kind: int) -> None:
     numbers = [Float(f"x{i}", (0.0, 1.0)) for i in range(4)]
-    search = one_algorithm(Categorical("a_kind", [f"c{i}" for i in range(1200)]), *numbers)
+    search = search_of(Categorical("a_kind", [f"c{i}" for i in range(1200)]), *numbers)
     at = [*np.eye(1200)[kind] / np.sqrt(2), 0.2, 0.4, 0.6, 0.8]
     best = best_for(search, at, {"a_kind": "c7", **{f"x{i}": 0.2 + 0.2 * i for i in range(4)}})
     found = search.candidates.decode(best, 0)
@@ -161,7 +162,7 @@ def test_every_other_category_is_tried_with_the_numbers_of_the_best(kind: int) -
 
 
 def test_penalties_count_in_every_round() -> None:
-    search = one_algorithm(Integer("a_k", (1, 100)), Float("x", (0.0, 1.0)))
+    search = search_of(Integer("a_k", (1, 100)), Float("x", (0.0, 1.0)))
     observed = search.inputs.encode(
         [Configuration.of(search.space, ("a",), [{"a_k": 50, "x": 0.5}])]
     )

@@ -269,31 +269,6 @@ def test_it_is_bounded_and_falls_with_noise(n: int, seed: int, noise: float, fac
     assert (noisier <= gain + 1e-3).all()
 
 
-def test_noise_of_its_own_at_each_size_counts_there() -> None:
-    minimiser, latents = belief(10, 6, 5)
-    noise = np.full(5, 0.1)
-    alike = information_gain(minimiser, latents, BASIS, noise)
-    noise[1] = 1e4
-    loud = information_gain(minimiser, latents, BASIS, noise)
-    assert loud[:, [0, 2, 3, 4]] == pytest.approx(alike[:, [0, 2, 3, 4]])
-    assert np.abs(loud[:, 1]).max() < 1e-3 < alike[:, 1].min()
-
-
-@given(st.integers(1, 30), st.integers(0, 2**32))
-@settings(max_examples=15, deadline=None)
-def test_what_varies_with_no_representer_tells_nothing(n: int, seed: int) -> None:
-    minimiser, latents = belief(n, 4, seed)
-    apart = replace(latents, cross=np.zeros_like(latents.cross))
-    gain = information_gain(minimiser, apart, BASIS, noise_at(SIZES))
-    assert gain == pytest.approx(np.zeros((4, 5)), abs=1e-12)
-
-
-def test_a_single_representer_leaves_nothing_to_learn() -> None:
-    minimiser, latents = belief(1, 6, 8)
-    gain = information_gain(minimiser, latents, BASIS, noise_at(SIZES))
-    assert gain == pytest.approx(np.zeros((6, 5)), abs=1e-12)
-
-
 def evaluated_themselves(V: np.ndarray, mean: np.ndarray, noise: float) -> np.ndarray:
     """Gains of candidates that are the representers, on the full data."""
     minimiser = Minimiser.of(mean, V, whitened_normals(len(V), 512, np.random.default_rng(0)))

@@ -1,8 +1,6 @@
 """Every method keeps the contract of all methods."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from contracts.optimizer import (
     margins_over_random,
     run,
 )
+from processes import run_python
 from worlds import mixed_space
 
 from prefect_tune.optimizers import METHODS, Budget
@@ -65,14 +64,8 @@ def test_another_process_with_another_hash_seed_asks_the_same() -> None:
         f"import json, sys; sys.path[:0] = {[str(TESTS), str(Path(__file__).parent)]!r}\n"
         "from test_contract import asked_by_all; print(json.dumps(asked_by_all()))"
     )
-    there = subprocess.run(
-        [sys.executable, "-c", program],
-        env={"PYTHONHASHSEED": "77", "PATH": "", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert json.loads(there.stdout) == json.loads(json.dumps(asked_by_all()))
+    variables = {"PYTHONHASHSEED": "77", "PATH": "", "OMP_NUM_THREADS": "1"}
+    assert json.loads(run_python(program, env=variables)) == json.loads(json.dumps(asked_by_all()))
 
 
 def test_random_search_asks_for_nothing_twice_while_there_is_something_new() -> None:

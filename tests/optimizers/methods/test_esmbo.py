@@ -24,7 +24,7 @@ from prefect_tune.optimizers import (
     make_optimizer,
     replay,
 )
-from prefect_tune.optimizers.methods.declarations import EsmboOptions, ensemble_lines
+from prefect_tune.optimizers.methods.declarations import EsmboOptions
 from prefect_tune.optimizers.methods.esmbo import Esmbo
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
@@ -133,9 +133,6 @@ def test_weights_count_the_histories_in_which_a_trial_is_the_best() -> None:
     assert optimizer.decisions == {
         "histories": 4, "candidates": 4, "members": 3, "effective": pytest.approx(1 / 0.34375),
     }  # fmt: skip
-    (line,) = ensemble_lines(optimizer.decisions)
-    assert all(figure in line for figure in ("3 of 4", "4 bootstraps", "2.9"))
-    assert ensemble_lines(esmbo().decisions) == []
     assert esmbo().weights == {}
 
 

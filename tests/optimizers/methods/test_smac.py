@@ -7,7 +7,7 @@ import pytest
 from flash_worlds import counted_space
 from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestRegressor
-from worlds import mixed_space, told
+from worlds import mixed_space, told, told_history
 
 from prefect_tune.optimizers import (
     Budget,
@@ -48,11 +48,8 @@ def line(x: float, y: float = 0.5) -> Query:
 
 def valley(n: int = 40) -> History:
     """Losses of one number, least at 0.3."""
-    history, rng = History(), np.random.default_rng(0)
-    for number in range(n):
-        x, y = rng.random(2)
-        history.record(told(number, line(x, y), 5 + 50 * abs(x - 0.3)))
-    return history
+    rng = np.random.default_rng(0)
+    return told_history((line(x, y), 5 + 50 * abs(x - 0.3)) for x, y in rng.random((n, 2)))
 
 
 def first_numbers(search: ForestSearch, history: History, n: int = 12) -> NDArray[np.float64]:
@@ -66,9 +63,7 @@ def test_proposals_lie_where_losses_were_small() -> None:
 
 
 def test_a_pending_query_is_taken_to_have_given_the_mean() -> None:
-    history = History()
-    for number, loss in enumerate((2.0, 10.0, 30.0)):
-        history.record(told(number, line(0.1 * number), loss))
+    history = told_history([(line(0.0), 2.0), (line(0.1), 10.0), (line(0.2), 30.0)])
     history.record(Trial(3, line(0.9)))
     search = search_of(counted_space((1,), 2), is_log=False)
     observed, targets, best = search._observed(history)
@@ -78,9 +73,7 @@ def test_a_pending_query_is_taken_to_have_given_the_mean() -> None:
 
 
 def test_failures_have_the_loss_of_the_rule_and_are_not_the_best() -> None:
-    history = History()
-    history.record(told(0, line(0.1), None))
-    history.record(told(1, line(0.2), 70.0))
+    history = told_history([(line(0.1), None), (line(0.2), 70.0)])
     search = search_of(counted_space((1,), 2), is_log=False, failure_cost="chance")
     _, targets, best = search._observed(history)
     assert targets.tolist() == [50.0, 70.0]
@@ -88,9 +81,7 @@ def test_failures_have_the_loss_of_the_rule_and_are_not_the_best() -> None:
 
 
 def test_the_forest_is_fitted_to_logarithms_of_the_distance_from_the_least_loss() -> None:
-    history = History()
-    for number, loss in enumerate((2.0, 20.0, 40.0)):
-        history.record(told(number, line(0.1 * number), loss))
+    history = told_history([(line(0.0), 2.0), (line(0.1), 20.0), (line(0.2), 40.0)])
     _, targets, best = search_of(counted_space((1,), 2))._observed(history)
     assert targets == pytest.approx(np.log([2.2, 20.2, 40.2]))
     assert best == targets[0]
@@ -115,10 +106,10 @@ def test_improvement_is_of_the_loss_where_logarithms_are_predicted(
 
 def test_of_two_equal_candidates_the_cheap_one_is_asked_for_first() -> None:
     """Both numbers are as good below as above 0.5; above costs more."""
-    history, rng = History(), np.random.default_rng(0)
-    for number in range(40):
-        x, y = rng.random(2)
-        history.record(told(number, line(x, y), 5 + 50 * min(abs(x - 0.2), abs(x - 0.8))))
+    places = np.random.default_rng(0).random((40, 2))
+    history = told_history(
+        (line(x, y), 5 + 50 * min(abs(x - 0.2), abs(x - 0.8))) for x, y in places
+    )
 
     def log_cost(candidates: Candidates, features: NDArray[np.float64]) -> NDArray[np.float64]:
         assert features.shape == (len(candidates), 1 + 2)

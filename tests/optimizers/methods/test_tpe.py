@@ -14,10 +14,9 @@ from ConfigSpace import (
     Float,
 )
 from flash_worlds import counted_space
-from worlds import mixed_space, told
+from worlds import BAYES, algorithm, mixed_space, told, told_history
 
 from prefect_tune.optimizers import (
-    Algorithm,
     Budget,
     Configuration,
     History,
@@ -52,10 +51,9 @@ def numbers_of(configurations: list[Configuration]) -> np.ndarray:
 
 
 def test_two_trials_of_one_configuration_are_two_observations() -> None:
-    space, history = mixed_space(), History()
+    space = mixed_space()
     query = Query(sample_configuration(space, np.random.default_rng(0)))
-    history.record(told(0, query, 1.0))
-    history.record(told(1, query, 90.0))
+    history = told_history([(query, 1.0), (query, 90.0)])
     search = search_of(space)
     for _ in range(2):
         seen = search._study(history).get_trials()
@@ -63,9 +61,7 @@ def test_two_trials_of_one_configuration_are_two_observations() -> None:
 
 
 def test_of_many_trials_the_best_quarter_and_the_last_are_known(monkeypatch) -> None:
-    history, known = History(), []
-    for number in range(50):
-        history.record(told(number, line(number / 50), float(number)))
+    history, known = told_history((line(n / 50), float(n)) for n in range(50)), []
     search = search_of(counted_space((1,), 1), n_known=20)
     study_of = search._study
 
@@ -90,18 +86,14 @@ def test_the_prior_is_drawn_from_until_so_many_have_ended() -> None:
 
 
 def test_proposals_are_drawn_from_where_losses_were_small() -> None:
-    history = History()
-    for number, x in enumerate(np.linspace(0.01, 0.99, 40)):
-        history.record(told(number, line(x), float(abs(x - 0.3))))
+    history = told_history((line(x), abs(x - 0.3)) for x in np.linspace(0.01, 0.99, 40))
     found = numbers_of(proposals(search_of(counted_space((1,), 1)), history))
     assert np.mean(abs(found - 0.3) < 0.15) > 0.8
 
 
 def test_pending_trials_are_among_the_bad_ones() -> None:
-    history, rng = History(), np.random.default_rng(0)
-    for number in range(40):
-        x = float(rng.random())
-        history.record(told(number, line(x), abs(x - 0.3)))
+    places = np.random.default_rng(0).random(40)
+    history = told_history((line(x), abs(x - 0.3)) for x in places)
     search = search_of(counted_space((1,), 1))
     before = numbers_of(proposals(search, history))
     for number in range(10):
@@ -123,9 +115,7 @@ def test_a_pending_trial_that_ends_is_seen_with_its_loss() -> None:
 
 @pytest.mark.parametrize(("rule", "value"), [("worst", 8.0), ("chance", 50.0), ("bound", 100.0)])
 def test_failed_trials_have_the_loss_of_the_rule(rule: str, value: float) -> None:
-    history = History()
-    for number, loss in enumerate((8.0, None)):
-        history.record(told(number, line(0.1 * number), loss))
+    history = told_history([(line(0.0), 8.0), (line(0.1), None)])
     seen = search_of(counted_space((1,), 1), failure_cost=rule)._study(history).get_trials()
     assert [t.value for t in seen] == [8.0, value]
 
@@ -167,10 +157,8 @@ def test_the_choices_of_all_steps_have_a_density_together() -> None:
 
 def test_so_many_candidates_are_compared() -> None:
     """Of many candidates the best has the larger share of good trials around it."""
-    history, rng = History(), np.random.default_rng(0)
-    for number in range(100):
-        x = float(rng.random())
-        history.record(told(number, line(x), float(min(abs(x - 0.3), 0.2))))
+    places = np.random.default_rng(0).random(100)
+    history = told_history((line(x), min(abs(x - 0.3), 0.2)) for x in places)
     space = counted_space((1,), 1)
     few, many = (numbers_of(proposals(search_of(space, n_candidates=n), history)) for n in (1, 100))
     assert np.std(many) < 0.5 * np.std(few)
@@ -198,8 +186,7 @@ def conditional_space() -> Space:
     )
     for name, kernel in (("degree", "poly"), ("coef0", "poly"), ("gamma", "rbf")):
         values.add(EqualsCondition(values[name], values["kernel"], kernel))
-    svm = Algorithm(id="svm", estimator="x.Svm", hyperparameters=values)
-    return Space("conditional", (Step("model", (svm, Algorithm(id="bayes", estimator="x.B"))),))
+    return Space("conditional", (Step("model", (algorithm("svm", hyperparameters=values), BAYES)),))
 
 
 def test_hyperparameters_that_are_active_together_are_a_group() -> None:

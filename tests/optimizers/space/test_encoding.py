@@ -14,9 +14,9 @@ from ConfigSpace import (
 from flash_worlds import counted_space
 from hypothesis import given
 from hypothesis import strategies as st
-from worlds import mixed_space, sparse_space
+from worlds import algorithm, mixed_space, sparse_space
 
-from prefect_tune.optimizers import Algorithm, Configuration, Encoding, Space, Step
+from prefect_tune.optimizers import Configuration, Encoding, Space, Step
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace, neighbours
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.sampling import sample_configuration
@@ -163,7 +163,7 @@ def conditional_space() -> Space:
     values.add(EqualsCondition(values["b_width"], values["a_layers"], 3))
     values.add(GreaterThanCondition(values["d_rate"], values["b_width"], 20))
     values.add(EqualsCondition(values["e_decay"], values["c_kind"], "y"))
-    return Space("c", (Step("s", (Algorithm(id="a", estimator="x.Y", hyperparameters=values),)),))
+    return Space("c", (Step("s", (algorithm("a", hyperparameters=values),)),))
 
 
 @pytest.mark.parametrize("space", [conditional_space(), mixed_space()], ids=lambda s: s.name)

@@ -308,18 +308,6 @@ def test_worked_ratios_far_down() -> None:
         assert truncation_ratio(z) == pytest.approx((ratio, left), abs=2e-6)
 
 
-@settings(max_examples=25)
-@given(seed=st.integers(0, 10_000), s=st.integers(2, 12))
-def test_the_order_of_sites_hardly_matters(seed: int, s: int) -> None:
-    mean, covariance = drawn(s, seed)
-    order = np.random.default_rng(seed).permutation(s)
-    straight = truncated(mean, covariance, propagate(mean, covariance))
-    mixed = propagate(mean[order], covariance[np.ix_(order, order)])
-    other, _ = truncated(mean[order], covariance[np.ix_(order, order)], mixed)
-    deviations = np.sqrt(np.diag(straight[1]))
-    assert np.abs(straight[0][order] - other).max() < 1e-3 * deviations.max()
-
-
 def test_truths_that_hold_anyway_say_nothing() -> None:
     """From 8 deviations on exactly nothing, whatever is left of the ratio."""
     covariance = drawn(4, seed=1)[1]

@@ -1,15 +1,12 @@
 """The two minimisations of ADMM: theta, the hyperparameters of a path, and z, the path."""
 
-from typing import Any
-
 import numpy as np
 import pytest
-from ConfigSpace import ConfigurationSpace, Float, Integer
-from ConfigSpace.hyperparameters import Hyperparameter
+from ConfigSpace import Float, Integer
 from flash_worlds import counted_space
-from worlds import ordered_space, told
+from worlds import one_algorithm, ordered_space, told
 
-from prefect_tune.optimizers import Admm, Algorithm, Budget, Objective, Query, Space, Step
+from prefect_tune.optimizers import Admm, Budget, Objective, Query, Space
 from prefect_tune.optimizers.methods.admm.declaration import AdmmOptions
 from prefect_tune.optimizers.methods.admm.path_solvers import PathArms
 from prefect_tune.optimizers.methods.admm.positions import Positions
@@ -49,11 +46,6 @@ def test_the_forest_takes_a_failure_for_the_bound_of_the_metric() -> None:
     options = {"theta_solver": "smac", "failure_cost": "bound"}
     failing = asked_for(POINTS, 128.0, **options)
     assert failing == asked_for(POINTS, 128.0, failure=128.0, **options)
-
-
-def one_algorithm(*numbers: Hyperparameter[Any, Any]) -> Space:
-    values = ConfigurationSpace(space=list(numbers))
-    return Space("one", (Step("s", (Algorithm(id="a", estimator="x.Y", hyperparameters=values),)),))
 
 
 def values_asked_for(space: Space, best: float, n: int, **options: object) -> list[float]:

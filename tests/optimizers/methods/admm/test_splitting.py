@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
-from ConfigSpace import Categorical, ConfigurationSpace, Float, Integer
+from ConfigSpace import Categorical, Float, Integer
 from hypothesis import given
 from hypothesis import strategies as st
-from worlds import mixed_space
+from worlds import algorithm, mixed_space
 
 from prefect_tune.optimizers import (
-    Algorithm,
     Configuration,
     Constraint,
     Evaluation,
@@ -101,22 +100,19 @@ K, KIND, X = "0", "1", "2"
 """Columns of the first algorithm as the state names them."""
 
 
+VALUES = (
+    Integer("a_k", (1, 10), default=3),
+    Categorical("b_kind", ["x", "y", "z"], default="x"),
+    Float("c_x", (0.0, 1.0), default=0.5),
+)
+
+
 def space() -> Space:
-    def algorithm(name: str) -> Algorithm:
-        values = ConfigurationSpace(
-            space=[
-                Integer("a_k", (1, 10), default=3),
-                Categorical("b_kind", ["x", "y", "z"], default="x"),
-                Float("c_x", (0.0, 1.0), default=0.5),
-            ]
-        )
-        return Algorithm(id=name, estimator="x.Y", hyperparameters=values)
-
-    return Space("two", (Step("s", (algorithm("a"), algorithm("b"))),))
+    return Space("two", (Step("s", (algorithm("a", *VALUES), algorithm("b", *VALUES))),))
 
 
-def at(k: int, kind: str = "x", x: float = 0.5, algorithm: str = "a") -> Configuration:
-    return Configuration.of(space(), (algorithm,), [{"a_k": k, "b_kind": kind, "c_x": x}])
+def at(k: int, kind: str = "x", x: float = 0.5, name: str = "a") -> Configuration:
+    return Configuration.of(space(), (name,), [{"a_k": k, "b_kind": kind, "c_x": x}])
 
 
 def positions(**options: object) -> Positions:
@@ -131,7 +127,7 @@ def test_a_move_stands_where_theta_min_chose_and_remembers_how_far_it_was_pulled
     state = AdmmState()
     positions().move(state, at(6, "z", 0.25))
     assert positions().at(state, ("a",)) == at(6, "z", 0.25)
-    assert positions().at(state, ("b",)) == at(3, algorithm="b")
+    assert positions().at(state, ("b",)) == at(3, name="b")
     # The relaxed integer is the nearest point of the cell of 6 to the default 3: 5.5.
     assert state.delta == {K: pytest.approx(5 / 9)}
     assert state.dual == {K: pytest.approx(-0.5 / 9)}
@@ -140,7 +136,7 @@ def test_a_move_stands_where_theta_min_chose_and_remembers_how_far_it_was_pulled
 def test_inactive_integers_follow_their_multiplier_once() -> None:
     here, state = positions(), AdmmState()
     here.move(state, at(6))
-    here.move(state, at(3, algorithm="b"))
+    here.move(state, at(3, name="b"))
     assert state.dual[K] == pytest.approx(0.0)
     assert here.at(state, ("a",)) == at(6)
 

@@ -24,7 +24,7 @@ from prefect_tune.optimizers import Budget, Constraint, NotYet, Query, Trial
 from prefect_tune.optimizers.methods.bapi import turn as turn_module
 from prefect_tune.optimizers.methods.bapi.bapi import Bapi
 from prefect_tune.optimizers.methods.bapi.decisions import decisions_of
-from prefect_tune.optimizers.methods.bapi.declaration import BapiOptions, Settings, training_lines
+from prefect_tune.optimizers.methods.bapi.declaration import BapiOptions, Settings
 from prefect_tune.optimizers.methods.bapi.learner import CurveBelief, Epochs
 from prefect_tune.optimizers.methods.bapi.planning import PlannedTraining, Planning
 
@@ -267,27 +267,6 @@ def test_epochs_are_spared_by_what_was_decided_and_not_by_a_budget_that_ran_out(
     assert (found["configurations"], found["spared"], found["ends"]["left"]) == (2, 0, 2)
     found = decided(of(0, 10), of(1, 4), verdicts={"1": "stopped"})
     assert (found["spared"], found["ends"]["left"]) == (T_MAX - 4, 1)
-
-
-DECISIONS: dict[str, Any] = {
-    "t_max": 50,
-    "configurations": 40,
-    "at_once": 0,
-    "epochs": 1_200,
-    "spared": 600,
-    "ends": {"full": 3, "finished": 5, "stopped": 20, "diverged": 1, "left": 9, "failed": 2},
-    "thawed": 7,
-    "notes": [],
-}
-
-
-def test_epochs_ends_trainings_gone_on_with_and_a_lucky_epoch_are_said() -> None:
-    lucky = {"trial": 12, "loss": 24.41}
-    of_all, ends, thawed_or_lucky, *more = training_lines({**DECISIONS, "least": lucky})
-    assert all(figure in of_all for figure in ("40 configurations", "1,200 of 2,000", "600 spared"))
-    assert all(figure in ends for figure in ("3 to the end", "20 stopped", "1 diverged", "9 left"))
-    said = " ".join((thawed_or_lucky, *more))
-    assert all(figure in said for figure in ("7 trainings", "trial 12", "24.41"))
 
 
 def settings(**given: Any) -> Settings:

@@ -5,17 +5,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ConfigSpace import ConfigurationSpace, Float
-from worlds import mixed_space
+from subset_worlds.problems import configuration, cube
+from worlds import mixed_space, recorded
 
 from prefect_tune.optimizers import (
-    Algorithm,
     Configuration,
     Evaluation,
     Objective,
     Query,
     Space,
-    Step,
     Trial,
 )
 from prefect_tune.optimizers.acquisitions.entropy import (
@@ -39,29 +37,12 @@ from prefect_tune.optimizers.surrogates.fidelity_kernel import FidelityKernel, L
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.surrogates.noise import ConstantNoise, FallingNoise
 from prefect_tune.optimizers.surrogates.stationary import Matern52
-from prefect_tune.optimizers.trials.history import History
 
 SIZES = Sizes(100, 50_000, (1 / 512, 1 / 64, 1 / 8, 1.0))
 ERROR = Objective(n_held_out=1000)
 AUROC = Objective("auroc", unit="", upper=1.0)
 RECIPE = SearchRecipe(log_basis=LOG_LOSS, raw_basis=RAW_LOSS)
-PLANE = Space(
-    "plane",
-    (
-        Step(
-            "model",
-            (
-                Algorithm(
-                    id="svm",
-                    estimator="x.Svm",
-                    hyperparameters=ConfigurationSpace(
-                        space=[Float("x1", (0, 1), default=0.5), Float("x2", (0, 1), default=0.5)]
-                    ),
-                ),
-            ),
-        ),
-    ),
-)
+PLANE = cube(2)
 
 
 def plane_trials(n: int, seed: int = 0) -> list[Trial]:
@@ -73,28 +54,25 @@ def plane_trials(n: int, seed: int = 0) -> list[Trial]:
     trials = []
     for number in range(n):
         x, rows = rng.random(2), (781, 1562, 3125, 6250)[number % 4]
-        configuration = Configuration.of(PLANE, ("svm",), [{"x1": float(x[0]), "x2": float(x[1])}])
         loss = 100 * rows**-0.3 * (0.5 + (x[0] - 0.4) ** 2 + (x[1] - 0.6) ** 2)
         seconds = 2e-7 * rows**1.8 * np.exp(0.5 * x[0])
         outcome = Evaluation(float(loss), (), float(seconds), float(seconds))
-        trials.append(Trial(number, Query(configuration, rows / 50_000)).ended(outcome))
+        trials.append(Trial(number, Query(configuration(tuple(x)), rows / 50_000)).ended(outcome))
     return trials
 
 
-def in_full(number: int, x1: float, loss: float, seconds: float = 60.0) -> Trial:
-    configuration = Configuration.of(PLANE, ("svm",), [{"x1": x1, "x2": 0.5}])
-    return Trial(number, Query(configuration)).ended(Evaluation(loss, (), seconds, seconds))
+def in_full(number: int, x: float, loss: float, seconds: float = 60.0) -> Trial:
+    return Trial(number, Query(configuration((x, 0.5)))).ended(
+        Evaluation(loss, (), seconds, seconds)
+    )
 
 
 INPUTS = pipeline_inputs(PLANE)
-CENTRE = INPUTS.at(INPUTS.encode([Configuration.of(PLANE, ("svm",), [{"x1": 0.5, "x2": 0.5}])]), 1)
+CENTRE = INPUTS.at(INPUTS.encode([configuration((0.5, 0.5))]), 1)
 
 
 def seen_of(trials: list[Trial], n_folds: int = 1, space: Space = PLANE) -> SubsetObservations:
-    history = History()
-    for trial in trials:
-        history.record(trial)
-    return SubsetObservations.of(history, SIZES, pipeline_inputs(space), n_folds)
+    return SubsetObservations.of(recorded(*trials), SIZES, pipeline_inputs(space), n_folds)
 
 
 def learner(
@@ -253,10 +231,10 @@ def mixed_trials(n: int) -> list[Trial]:
     bayes = Configuration.of(MIXED, ("none", "bayes"), [{}, {}])
     trials = []
     for number in range(n):
-        configuration = trees[number % 50] if number % 2 else bayes
+        drawn = trees[number % 50] if number % 2 else bayes
         loss = 10.0 + number % 7 if number % 2 else 50.0
         outcome = Evaluation(loss, (), 1.0, 1.0 + number % 3)
-        trials.append(Trial(number, Query(configuration, 1 / 64)).ended(outcome))
+        trials.append(Trial(number, Query(drawn, 1 / 64)).ended(outcome))
     return trials
 
 

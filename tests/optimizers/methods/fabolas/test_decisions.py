@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from worlds import evaluation
 from prefect_tune.optimizers import Constraint, History, Query, Trial
 from prefect_tune.optimizers.methods.fabolas.belief import pipeline_inputs
 from prefect_tune.optimizers.methods.fabolas.decisions import AnswerStanding
-from prefect_tune.optimizers.methods.fabolas.declaration import size_lines
 from prefect_tune.optimizers.methods.fabolas.gate import Gate, Prediction
 from prefect_tune.optimizers.methods.fabolas.recipe import Acquisition, SearchRecipe
 from prefect_tune.optimizers.methods.fabolas.sizes import LOG_LOSS
@@ -202,32 +200,3 @@ def test_predictions_come_back_from_a_memo_by_the_number_of_their_trial() -> Non
 def test_what_is_kept_is_rounded_but_a_deviation_never_to_nothing() -> None:
     kept = Prediction("search", 1 / 3, 2e-11 / 3, 1e9 / 7, 100 / 3).to_json()
     assert kept == ["search", 0.333333333, 6.66666667e-12, 142857143.0, 33.3333333]
-
-
-DECISIONS: dict[str, Any] = {
-    "n_sizes": 7,
-    "sizes": [
-        {"share": 1 / 64, "runs": 1_012, "failed": 1},
-        {"share": 1 / 8, "runs": 1, "failed": 0},
-        {"share": 1.0, "runs": 3, "failed": 0},
-    ],
-    "gate": {"state": "open", "reason": ""},
-    "algorithms": {"tree": 0.3, "forest": 0.68, "bayes": 0.02},
-    "confirmations": [
-        {"trial": 40, "predicted": 12.3456, "deviation": 0.521, "loss": 12.5, "disagrees": False},
-        {"trial": 41, "predicted": 12.4, "deviation": 0.5, "loss": 15.0, "disagrees": True},
-        {"trial": 42, "predicted": 12.5, "deviation": 0.5, "loss": None, "disagrees": False},
-    ],
-    "notes": ["said once, when the search has ended"],
-}
-
-
-def test_sizes_models_confirmations_and_what_was_given_up_are_told() -> None:
-    gate = {"state": "closed", "reason": "they rank otherwise"}
-    said = "\n".join(size_lines({**DECISIONS, "gate": gate}))
-    for figures in (
-        *("3 of 7 sizes", "1/64 of the rows: 1,012 trials", "1/8 of the rows: 1 trial"),
-        *("forest 0.68, tree 0.30", "trial 40: predicted 12.35", "came out as 15"),
-        *("trial 42", "given up", "they rank otherwise"),
-    ):
-        assert figures in said

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from subset_worlds.problems import configuration
-from worlds import mixed_space
+from worlds import mixed_space, recorded
 
 from prefect_tune.optimizers import (
     Configuration,
@@ -49,9 +49,7 @@ def bayes() -> Configuration:
 
 def observed(*trials: Trial, pending: int = 0, n_folds: int = 1) -> SubsetObservations:
     """Trials told in this order, with some under way behind them."""
-    history = History()
-    for trial in trials:
-        history.record(trial)
+    history = recorded(*trials)
     for i in range(pending):
         history.record(Trial(len(trials) + i, Query(bayes())))
     return SubsetObservations.of(history, SIZES, INPUTS, n_folds)
@@ -343,10 +341,7 @@ HERE = configuration(0.5)
 
 
 def asked(*queries: Query) -> History:
-    history = History()
-    for number, query in enumerate(queries):
-        history.record(Trial(number, query))
-    return history
+    return recorded(*(Trial(number, query) for number, query in enumerate(queries)))
 
 
 def test_families_are_given_in_turn_and_full_queries_take_none() -> None:

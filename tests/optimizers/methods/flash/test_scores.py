@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flash_worlds import TOY, counted_space, one_hot_paths, steps_of
-from worlds import evaluation, told
+from flash_worlds import TOY, counted_space, defaults_of, one_hot_paths, run_steps, steps_of
+from worlds import evaluation, told_history
 
 from prefect_tune.optimizers import Failure, History, Objective, Query, Space, Trial
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
@@ -76,13 +76,7 @@ def test_a_path_under_way_is_imagined_to_return_its_mean() -> None:
 
 def equal_history(seconds: float) -> History:
     """Four paths of equal loss, one algorithm of the last step taking some seconds."""
-    space = counted_space((2, 2))
-    history, seen = History(), set[str]()
-    for number, path in enumerate(space.paths()):
-        query = Query(default_configuration(space, path))
-        outcome = steps_of(query, seen, {"step1.a1": seconds})
-        history.record(Trial(number, query).started().completed(outcome))
-    return history
+    return run_steps(defaults_of(counted_space((2, 2))), {"step1.a1": seconds})
 
 
 def equal_scores(cost: str, **options: Any) -> PathScores:
@@ -162,12 +156,7 @@ def models(options: FlashOptions, space: Space = SPACE) -> PathModels:
 
 def after_three(dear: float) -> History:
     """The first three of the design have run; the second model takes some seconds."""
-    history, seen, paths = History(), set[str](), list(SPACE.paths())
-    for number, i in enumerate(DESIGN[:3]):
-        query = Query(default_configuration(SPACE, paths[i]))
-        outcome = steps_of(query, seen, {"step1.a1": dear})
-        history.record(Trial(number, query).started().completed(outcome))
-    return history
+    return run_steps(defaults_of(SPACE, *DESIGN[:3]), {"step1.a1": dear})
 
 
 def left(dear: float, **options: object) -> list[int]:
@@ -183,12 +172,8 @@ def test_dear_paths_wait_until_the_others_have_run() -> None:
 
 def test_of_dear_paths_the_cheaper_one_comes_first() -> None:
     given = FlashOptions().resolved()
-    history, seen, paths = History(), set[str](), list(SPACE.paths())
     seconds = {"step1.a1": 500.0, "step1.a2": 90.0}
-    for number, i in enumerate([0, 3, 4, 6, 8]):
-        query = Query(default_configuration(SPACE, paths[i]))
-        outcome = steps_of(query, seen, seconds)
-        history.record(Trial(number, query).started().completed(outcome))
+    history = run_steps(defaults_of(SPACE, 0, 3, 4, 6, 8), seconds)
     design = [0, 3, 4, 6, 8, 1, 7, 2, 5]
     rest = rest_of_design(design, given, models(given), history, np.random.default_rng(0))
     assert rest == [2, 5, 1, 7]
@@ -212,10 +197,9 @@ FOUR_BY_FOUR = counted_space((4, 4))
 
 
 def history_of_losses(losses: dict[tuple[str, str], float | None]) -> History:
-    history = History()
-    for number, (path, loss) in enumerate(losses.items()):
-        history.record(told(number, Query(default_configuration(FOUR_BY_FOUR, path)), loss))
-    return history
+    return told_history(
+        (Query(default_configuration(FOUR_BY_FOUR, path)), loss) for path, loss in losses.items()
+    )
 
 
 def test_the_algorithms_of_the_paths_are_kept_in_the_order_of_the_space() -> None:
@@ -243,23 +227,20 @@ def test_of_a_small_share_two_are_kept_all_the_same() -> None:
 
 
 TWO_BY_TWO = counted_space((2, 2))
+PART = TWO_BY_TWO.restricted_to({"step0": ["a1"], "step1": ["a0", "a1"]})
 STEP_SECONDS = {"step0.a0": 1e4, "step0.a1": 8.0, "step1.a0": 0.01, "step1.a1": 2.0}
 
 
-def tuning(**options: Any) -> Tuning:
+def tuning(part: Space = TWO_BY_TWO, **options: Any) -> Tuning:
     given = FlashOptions(**options).resolved()
-    return Tuning(
-        TWO_BY_TWO, TWO_BY_TWO, Objective(), given, PathCost(TWO_BY_TWO, list(TWO_BY_TWO.paths()))
-    )
+    cost = PathCost(TWO_BY_TWO, list(TWO_BY_TWO.paths()))
+    return Tuning(TWO_BY_TWO, part, Objective(), given, cost)
 
 
 def history_of(n: int) -> History:
-    history, seen, rng = History(), set[str](), np.random.default_rng(0)
-    for number in range(n):
-        query = Query(sample_configuration(TWO_BY_TWO, rng))
-        outcome = steps_of(query, seen, STEP_SECONDS)
-        history.record(Trial(number, query).started().completed(outcome))
-    return history
+    rng = np.random.default_rng(0)
+    drawn = (Query(sample_configuration(TWO_BY_TWO, rng)) for _ in range(n))
+    return run_steps(drawn, STEP_SECONDS)
 
 
 def test_no_candidate_is_cheaper_than_a_share_of_a_run() -> None:
@@ -315,11 +296,7 @@ def test_the_papers_forest_is_that_of_its_time() -> None:
 
 
 def test_inside_only_the_subspace_is_proposed_though_all_trials_teach() -> None:
-    part = TWO_BY_TWO.restricted_to({"step0": ["a1"], "step1": ["a0", "a1"]})
-    given = FlashOptions().resolved()
-    search = Tuning(
-        TWO_BY_TWO, part, Objective(), given, PathCost(TWO_BY_TWO, list(TWO_BY_TWO.paths()))
-    )
+    search = tuning(PART)
     history = history_of(12)
     paths = {
         search.propose(history, np.random.default_rng(s))[0].configuration.path for s in range(12)
@@ -330,11 +307,7 @@ def test_inside_only_the_subspace_is_proposed_though_all_trials_teach() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("outside", "least", "most"), [(0.0, 0, 0), (0.5, 3, 17)])
 def test_a_share_of_proposals_may_lie_outside(outside: float, least: int, most: int) -> None:
-    part = TWO_BY_TWO.restricted_to({"step0": ["a1"], "step1": ["a0", "a1"]})
-    given = FlashOptions(outside=outside, cost_power=0.0).resolved()
-    search = Tuning(
-        TWO_BY_TWO, part, Objective(), given, PathCost(TWO_BY_TWO, list(TWO_BY_TWO.paths()))
-    )
+    search = tuning(PART, outside=outside, cost_power=0.0)
     history = history_of(12)
     paths = [
         search.propose(history, np.random.default_rng(s))[0].configuration.path for s in range(20)
