@@ -101,6 +101,21 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def noted_death(folder: Path) -> None:
+    """Dies whenever it is started, which it notes."""
+    folder.mkdir(exist_ok=True)
+    (folder / str(os.getpid())).touch()
+    die()
+
+
+def die_unless(path: Path) -> State[str]:
+    """Dies when it is called first."""
+    if not path.exists():
+        path.touch()
+        die()
+    return Completed(data="alive")
+
+
 def meet(folder: Path, number: int, n: int) -> State[int]:
     """Ends when so many of these have begun."""
     (folder / str(number)).touch()
@@ -117,6 +132,14 @@ def noted(
         sleep(abs(seconds))
         if seconds < 0:
             die()
+
+
+def stepping(task_run_id: UUID, flow_run_id: UUID, seconds: float) -> None:
+    """A trial that is at another fold fifty times a second."""
+    with _trial(task_run_id, flow_run_id):
+        for fold in range(int(50 * seconds)):
+            note_step("fit model", fold)
+            sleep(0.02)
 
 
 def with_children(task_run_id: UUID, flow_run_id: UUID, folder: Path, code: str, end: str) -> None:

@@ -1,7 +1,10 @@
 """Studies whose store is away, damaged or full, and the warnings that their users see."""
 
 import json
+import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from time import sleep
 from typing import Any
@@ -157,6 +160,57 @@ def test_damaged_artifacts_are_warned_of_once_in_a_study(place) -> None:
     damage(b"z")
     third = place.run(*place.command("third", "slow", "--trials", 2))
     assert len([w for w in shown_in(third.stderr) if "is made again" in w]) == 1
+
+
+class Disk:
+    """A file system in memory whose size can be changed; it takes only what is written."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def fill(self) -> None:
+        """Leave no free byte."""
+        stat = os.statvfs(self.path)
+        self._resize((stat.f_blocks - stat.f_bfree) * stat.f_frsize)
+
+    def free(self) -> None:
+        self._resize(4 * 1024**3)
+
+    def _resize(self, size: int) -> None:
+        size = max(size, 4096)  # 0 would be no limit
+        options = f"remount,size={size}"
+        subprocess.run(["mount", "-o", options, str(self.path)], check=True)
+
+
+@contextmanager
+def mounted(path: Path) -> Iterator[Disk]:
+    path.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4g", "none", str(path)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        yield Disk(path)
+    finally:
+        subprocess.run(["umount", "--lazy", str(path)], check=True)
+
+
+@pytest.mark.full
+def test_a_full_disk_ends_the_run_at_once_and_the_study_resumes_later(place, tmp_path) -> None:
+    with mounted(tmp_path / "disk") as disk:
+        store = ("--store", disk.path / "store")
+        command = place.command("s", "slow", "--trials", 6, "--no-cache", *store)
+        with started(*command, home=place.home, server=place.server) as process:
+            place.wait_for_fits(process)
+            disk.fill()
+            _, err = process.communicate(timeout=120)  # less than an outage is waited for
+        assert process.returncode == 1, err
+        assert "--cache-budget" in err
+        assert "waiting at most" not in err
+        disk.free()
+        resumed = place.run(*command)
+        assert resumed.returncode == 0, resumed.stderr
+        trials = place.json("trials", "s", *store)
+        assert [t["state"] for t in trials] == ["complete"] * 6
 
 
 @pytest.mark.full

@@ -10,6 +10,7 @@ import pytest
 from command_line import CommandLine
 from inputs import write_table
 from prefect.types.entrypoint import EntrypointType
+from prefect.utilities.urls import url_for
 from prefect_api import artifacts, flow_runs
 from processes import SECRETS
 from user_spaces import PRELUDE
@@ -92,6 +93,14 @@ def shows(page: Any, *texts: str) -> None:
         expect(page.locator("body")).to_contain_text(text)
 
 
+def test_the_run_shows_its_steps_cached_ones_too_and_its_artifacts(page, pages, flow_run_id):
+    page.goto(f"{pages}/runs/flow-run/{flow_run_id}?tab=TaskRuns")
+    shows(page, f"{STUDY} (random)", f"study:{STUDY}", "method:random")
+    shows(page, "trial 4", "fit model", "encode", "Cached")
+    page.goto(f"{pages}/runs/flow-run/{flow_run_id}?tab=Artifacts")
+    shows(page, *(f"{STUDY}-{part}" for part in ("progress", "summary", "trials")))
+
+
 def test_the_summary_has_the_curve_and_leads_to_a_failed_trials_task_run(
     page, pages, flow_run_id
 ) -> None:
@@ -110,6 +119,19 @@ def test_the_summary_has_the_curve_and_leads_to_a_failed_trials_task_run(
     number = failed.inner_text()[len("trial ") :]
     page.goto(failed.get_attribute("href"))
     shows(page, f"trial {number}", "Failed", f"see prefect-tune show {STUDY} --trial {number}")
+
+
+def test_the_command_says_where_prefect_shows_a_failed_trial(
+    run, server, page, monkeypatch
+) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", server)
+    said = "".join(run("trials", STUDY, "--failed").stdout.split())
+    found = re.findall(rf"{server.removesuffix('/api')}/runs/task-run/([0-9a-f-]{{36}})", said)
+    assert found
+    url = url_for("task-run", obj_id=found[0])
+    assert url in said
+    page.goto(url)
+    shows(page, "trial ", "Failed", "no model")
 
 
 def test_the_form_of_a_deployment_has_choices_descriptions_and_sections(

@@ -23,8 +23,12 @@ from processes import (
     SECRETS,
     environment,
     is_alive,
+    run,
     server_of,
     wait_for,
+)
+from processes import (
+    stop_server as stop_server_of,
 )
 
 from prefect_tune.deployments.server.embedded import local_server, may_be_configured
@@ -285,6 +289,27 @@ def test_no_page_of_another_origin_may_read_it(server) -> None:
     for origin, allowed in (("http://evil.example", None), (server.removesuffix("/api"),) * 2):
         answer = asked(server, "/health", Origin=origin)
         assert answer.headers["access-control-allow-origin"] == allowed
+
+
+@pytest.mark.full
+def test_its_owner_uses_it_from_another_shell_as_the_command_said(tmp_path) -> None:
+    home, data = tmp_path / "home", write_table(tmp_path)
+    command = ("run", data, *QUICK_OPTIONS, "--target", "target", "--trials", 1, "--workers", 1)
+    done = run(*command, "--study", "s", "--keep-server", home=home)
+    said, url = done.stdout + done.stderr, server_of(home)["url"]
+    exports = next(line for line in said.splitlines() if "export PREFECT_API_URL" in line)
+    shell = exports.partition("in another shell: ")[2]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    listing = subprocess.run(
+        ["bash", "-c", f"{shell}\nprefect flow-run ls"], check=False, timeout=120,
+        env={**environment(home), "PATH": path, "PREFECT_HOME": str(tmp_path)},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    stop_server_of(home)
+    assert listing.returncode == 0, listing.stderr
+    assert "COMPL" in listing.stdout
+    assert url.removesuffix("/api") in said
+    assert read_secret(home / "server").partition(":")[2] not in said
 
 
 @pytest.mark.full

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
-from inputs import write_table
+from inputs import write_meds, write_table
 from observing import Interrupting
 from sklearn.neural_network import MLPClassifier
 from user_spaces import PRELUDE
@@ -20,6 +21,8 @@ from prefect_tune.optimizers import METHODS, Budget, NotYet, Optimizer, Query, T
 from prefect_tune.optimizers.trials.agnostic import best_frequencies
 from prefect_tune.storage import ArtifactStore, StoreAddress
 from prefect_tune.storage.key import model_record
+from prefect_tune.tasks.catalogue.portfolios import portfolio_of
+from prefect_tune.tasks.catalogue.spaces import space_named
 
 pytestmark = pytest.mark.usefixtures("server", "workers")
 
@@ -224,3 +227,39 @@ def test_in_a_race_what_goes_on_is_served_its_first_fold(tmp_path) -> None:
         first = history.stretches(whole.query.configuration)[0]
         assert whole.evaluation.fold_losses[0] == first.evaluation.loss
         assert all(step.hit for step in whole.evaluation.steps if step.fold == 0)
+
+
+@pytest.mark.full
+def test_on_many_rows_a_race_looks_at_a_part_of_them_first(tmp_path) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(31_000, 3)).astype(np.float32)
+    frame = pd.DataFrame(x, columns=list("abc")).assign(target=np.where(x[:, 0] > 0, "p", "q"))
+    summary, study = raced(tmp_path, data=frame, trials=4, test_size=0.0, workers=1)
+    history = study.optimizer.history
+    assert [t.query.subset for t in history][:4] == [0.5] * 4
+    best = min(history.stopped, key=lambda t: t.loss)
+    parts = [(t.query.subset, t.query.folds) for t in history.stretches(best.query.configuration)]
+    assert parts == [(0.5, 1), (1.0, 1), (1.0, None)]
+    assert summary["incumbent"]["trial"] == history.complete[0].number
+
+
+@pytest.mark.full
+def test_events_are_searched_in_the_space_with_their_construction(tmp_path) -> None:
+    meds, store = write_meds(tmp_path / "meds"), str(tmp_path / "store")
+    done = tune(data=str(meds), labels="labels/task", trials=6, store=store, workers=2)
+    assert (done["method"], done["space"], done["state"]) == ("flash", "healthcare", "complete")
+    assert done["incumbent"]["loss"] < done["chance_loss"]
+    assert "construct features" in done["incumbent"]["configuration"]
+
+
+@pytest.mark.full
+def test_a_table_and_nothing_else_is_searched_in_the_modern_space_by_a_race(tmp_path) -> None:
+    store = str(tmp_path / "store")
+    done = tune(data="sklearn:wine", trials=20, store=store, workers=2, study="wine")
+    assert (done["method"], done["space"], done["state"]) == ("flash", "modern", "complete")
+    assert done["decisions"]["race"]["begun"] == 20
+    assert done["ensemble"]["kind"] in {"single", "greedy", "agnostic"}
+    assert done["test_loss"] < 0.15 * done["chance_loss"]
+    trials = Study(ArtifactStore(StoreAddress(store)), "wine").trials.values()
+    start = list(dict.fromkeys(t.query.configuration for t in trials))
+    assert start[:3] == portfolio_of(space_named("modern"))[:3]

@@ -1,10 +1,15 @@
 """Other tools beside ours: splits, scores, portfolios, and what is run again."""
 
+import os
 import re
+import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from time import sleep
 
 import numpy as np
 import pandas as pd
+import psutil
 import pytest
 from peer_tools.report import at_stages, mean_ranks, ratio
 from peer_tools.rows import RECORDED, Rows
@@ -12,6 +17,7 @@ from peer_tools.runs import Run, Tool, run_all
 from peer_tools.scoring import test_loss as loss_of_test  # or it would be collected
 from peer_tools.tables import TableFile
 from peer_tools.task import Incumbents, Task
+from processes import command_line
 
 TOOLS = "stub_tools.guessing,stub_tools.knowing"
 
@@ -122,3 +128,33 @@ def test_the_figures_of_a_page_are_those_of_the_recorded_runs(page) -> None:
             numbers = re.findall(r"\d\.\d+", of_ratio)
             assert (numbers, n) == ([f"{mean:.3f}", f"{error:.3f}"], 8)
             assert name.split()[1] == by_tool[tool]["version"].iloc[0]
+
+
+@pytest.mark.slow
+def test_an_interrupted_benchmark_leaves_no_run_behind(tables, tmp_path) -> None:
+    (run,) = runs_of(tables[:1], tmp_path, "stub_tools.guessing:sleeps=yes")
+    me, seen = psutil.Process(), []
+
+    def interrupt() -> None:
+        while not (found := [c for c in me.children() if "one_run" in " ".join(command_line(c))]):
+            sleep(0.05)
+        seen.extend(found)
+        os.kill(me.pid, signal.SIGINT)
+
+    with ThreadPoolExecutor(1) as background:
+        background.submit(interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run_all([run], Rows(tmp_path / "rows.parquet"), tmp_path, 1, lambda _: None)
+    assert [child.is_running() for child in seen] == [False]
+
+
+def rows(losses: dict[str, list[float]], seconds: dict[str, float] | None = None) -> pd.DataFrame:
+    """Losses of candidates on tables t0, t1, ..., each in a second unless given."""
+    return pd.DataFrame(
+        [
+            {"configuration": name, "table": f"t{t}", "loss": loss, "seconds": taken}
+            for name, of_tables in losses.items()
+            for taken in [(seconds or {}).get(name, 1.0)]
+            for t, loss in enumerate(of_tables)
+        ]
+    )

@@ -23,6 +23,7 @@ from prefect_tune.tasks.fitting.final_scoring import LossOnTest
 from prefect_tune.tasks.problem import StudyContext, TrialLimits
 
 NAME = "side-by-side"
+GENEROUS = TrialLimits(120)
 SERVER_SECONDS = 60
 """In which a server that has much to do knows of all that has ended."""
 SPACE = (
@@ -57,12 +58,37 @@ class Meeting(DecisionTreeClassifier):
         return super().fit(X, y)
 
 
+class Dying(DecisionTreeClassifier):
+    '''Dies when it is fitted first.'''
+
+    def fit(self, X, y):
+        if not (FOLDER / "died").exists():
+            (FOLDER / "died").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().fit(X, y)
+
+
 class Broken(DecisionTreeClassifier):
     def fit(self, X, y):
         raise ValueError("not on these rows")
 
 
-MODELS = dict(one=Meeting, other=Meeting, plain=DecisionTreeClassifier, broken=Broken)
+class Endless(DecisionTreeClassifier):
+    def fit(self, X, y):
+        sleep(1000)
+
+
+class Greedy(DecisionTreeClassifier):
+    def fit(self, X, y):
+        eaten = []
+        while True:
+            eaten.append(np.ones(20_000_000))
+
+
+MODELS = dict(
+    one=Meeting, other=Meeting, plain=DecisionTreeClassifier, dying=Dying, broken=Broken,
+    endless=Endless, greedy=Greedy,
+)
 space = models(
     *(
         one(id, model, max_depth=depth, random_state=0)
@@ -82,7 +108,9 @@ def context(workers, tmp_path: Path) -> StudyContext:  # noqa: ARG001 - refits r
     return replace(with_space(context_of(tmp_path), code), study=NAME)
 
 
-def refitted(context: StudyContext, *models: str) -> tuple[list[LossOnTest], UUID]:
+def refitted(
+    context: StudyContext, *models: str, limits: TrialLimits = GENEROUS
+) -> tuple[list[LossOnTest], UUID]:
     """The losses of an ensemble of trials of these models, numbered from 0, and of the first alone.
 
     And the flow run that fitted it.
@@ -93,7 +121,7 @@ def refitted(context: StudyContext, *models: str) -> tuple[list[LossOnTest], UUI
         flow_run_id = UUID(str(flow_run.id))
         with (
             entered(context, NAME) as study,
-            DaskTrials.started(context, flow_run_id, TrialLimits(120)) as running,
+            DaskTrials.started(context, flow_run_id, limits) as running,
         ):
             for model in models:
                 tell(study, evaluation(10.0), configured(context, slow="slow", fit_model=model))
@@ -139,6 +167,29 @@ def test_members_are_fitted_side_by_side_and_a_prefix_that_they_share_once(
 
 
 @pytest.mark.full
+def test_a_member_whose_worker_dies_is_fitted_once_more(context, tmp_path) -> None:
+    done, flow_run_id = refitted(context, "dying", "plain")
+    assert (tmp_path / "died").exists()
+    assert (tmp_path / "prefixes").read_text() == "made "  # it was kept before the death
+    assert 0 <= done[0].loss < 50
+    assert settled_task_runs(flow_run_id)
+
+
+@pytest.mark.full
 def test_the_trial_of_a_member_that_cannot_be_fitted_is_named(context) -> None:
     with pytest.raises(RefitFailed, match=r"^trial 1 "):
         refitted(context, "plain", "broken", "plain")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("model", "limits", "expected"),
+    [
+        ("endless", TrialLimits(1.5), r"4.5 s .* --trial-timeout"),
+        ("greedy", TrialLimits(120, 10**9), "more than 1 GB"),
+    ],
+)
+@pytest.mark.parametrize("others", [(), ("plain",)])
+def test_a_refit_is_held_to_limits(context, model, limits, expected, others) -> None:
+    with pytest.raises(RefitFailed, match=rf"^refit of trial 0: .*{expected}"):
+        refitted(context, model, *others, limits=limits)

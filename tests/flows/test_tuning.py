@@ -3,6 +3,9 @@
 import asyncio
 import json
 import pickle
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ import pandas as pd
 import pytest
 from inputs import QUICK, table, write_table
 from prefect_api import flow_runs, states, task_runs
+from processes import environment
 
 from prefect_tune.flows.study.lease import held_study
 from prefect_tune.flows.study.study import StudyFailed
@@ -127,6 +131,38 @@ def test_the_same_configurations_again_are_all_served(finished) -> None:
         t["evaluation"]["loss"] for t in finished.trials[:6]
     ]
     assert len(served.task_runs) == 6 + 7 + 1  # trials, steps of the refit, its score
+
+
+def rare_codes(folder: Path) -> dict[str, str]:
+    """Events of which no code occurs in more than four patients: frequent ones cannot be chosen."""
+    n = 48
+    events = {"patient_id": range(n), "time": "2020-01-01", "value": 1.0}
+    labels = {"patient_id": range(n), "prediction_time": "2021-01-01"}
+    codes = [f"C{i // 4}" for i in range(n)]
+    pd.DataFrame(events | {"code": codes}).to_csv(folder / "events.csv", index=False)
+    classes = [i // 4 % 2 for i in range(n)]
+    pd.DataFrame(labels | {"label": classes}).to_csv(folder / "labels.csv", index=False)
+    return {"data": str(folder / "events.csv"), "labels": str(folder / "labels.csv")}
+
+
+@pytest.mark.full
+def test_failed_trials_are_results_with_their_reason_and_end_nothing(tmp_path) -> None:
+    done = Finished(
+        tmp_path, **rare_codes(tmp_path), target=None, space=None, trials=10, study="rare",
+        task_runs="steps",
+    )  # fmt: skip
+    failed = [t for t in done.trials if t["state"] == "failed"]
+    assert 0 < len(failed) < 10
+    assert done.summary["n_failed"] == len(failed)
+    for failure in (trial["failure"] for trial in failed):
+        assert (failure["kind"], failure["step"]) == ("error", "construct features")
+        assert re.search(r"code occurs in [45]", failure["message"])
+        assert "fit" in failure["traceback"]
+        assert failure["cost_seconds"] > 0
+    by_state = states(done.task_runs)
+    assert by_state["Failed"] == 2 * len(failed)  # the step and its trial
+    assert not {"Running", "Pending"} & set(by_state)
+    assert len(done.numbers("tell")) == 10
 
 
 def test_a_study_without_a_completed_trial_fails_and_can_be_retried(
@@ -268,6 +304,36 @@ def test_what_cannot_be_used_is_refused_before_a_flow_run(call, change, message)
     with pytest.raises(ValueError, match=message):
         call(**{"data": table(), "study": "refused", **change})
     assert len(flow_runs()) == before
+
+
+IN_LOOP = """
+import asyncio
+from prefect_tune import local_server, retry, tune
+
+async def main():
+    with local_server():
+        given = {"space": "small", "race": False, "study": "one"}
+        tune("table.csv", target="target", trials=1, workers=1, **given)
+        print(retry("one")["n_trials"])
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.full
+def test_a_server_of_its_own_is_told_all_where_an_event_loop_runs(tmp_path) -> None:
+    write_table(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", IN_LOOP],
+        cwd=tmp_path,
+        env={**environment(tmp_path / "home"), "PREFECT_LOGGING_LEVEL": "WARNING"},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.stdout.split() == ["1"], done.stderr
+    assert not done.stderr
 
 
 def test_it_runs_where_an_event_loop_runs(call) -> None:

@@ -6,7 +6,6 @@ import sys
 import textwrap
 import threading
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import replace
 from time import sleep
 
@@ -14,7 +13,7 @@ import psutil
 import pytest
 from contracts.store import POSTGRES_IN_FULL, entry, made
 from processes import wait_for
-from sqlalchemy import event, update
+from sqlalchemy import event, select, update
 
 from prefect_tune.storage import ArtifactStore
 from prefect_tune.storage.lease import Holder, LeaseBook, _holder, process_age, process_start
@@ -36,6 +35,30 @@ def test_a_lease_is_held_by_one_at_a_time(book) -> None:
     assert book.acquire("a")
 
 
+def test_the_holder_is_known(book) -> None:
+    book.acquire("a")
+    assert book.holder("a") == Holder.this_process()
+    assert not Holder.this_process().is_dead()
+    assert book.holder("b") is None
+
+
+def test_whoever_waits_gets_its_turn(book) -> None:
+    order = []
+    book.acquire("a")
+
+    def wait() -> None:
+        with book.turn("a", lambda _: None):
+            order.append("waiter")
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    order.append("first")
+    book.release("a")
+    thread.join(timeout=10)
+    assert order == ["first", "waiter"]
+    assert book.holder("a") is None
+
+
 def test_a_lease_that_is_not_renewed_expires(either_store) -> None:
     short = LeaseBook(either_store.database, lease_seconds=0.3)
     short.close()  # it will not renew
@@ -44,6 +67,19 @@ def test_a_lease_that_is_not_renewed_expires(either_store) -> None:
     while not other.acquire("a"):
         sleep(0.05)
     other.close()
+
+
+def test_a_lease_that_is_renewed_lasts(either_store) -> None:
+    def expires() -> float:
+        with either_store.database.read() as connection:
+            return connection.execute(select(lease_table.c.expires)).scalar_one()
+
+    book = LeaseBook(either_store.database, lease_seconds=0.3)
+    assert book.acquire("a")
+    for _ in range(2):
+        before = expires()
+        wait_for(lambda at=before: expires() > at)
+    book.close()
 
 
 def set_clock_forward(either_store: ArtifactStore, seconds: float) -> None:
@@ -176,6 +212,12 @@ def test_a_live_process_is_alive_whatever_the_clock_says() -> None:
     assert Holder.this_process() == before
 
 
+def test_a_process_of_the_same_id_that_began_earlier_is_another_one() -> None:
+    mine = Holder.this_process()
+    assert Holder(mine.host, mine.pid, mine.started - 1).is_dead()
+    assert not Holder("elsewhere", mine.pid, mine.started - 1).is_dead()
+
+
 @pytest.mark.slow
 def test_processes_begin_one_after_the_other_and_grow_older() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
@@ -214,21 +256,14 @@ def statements_of(thread: threading.Thread, either_store: ArtifactStore) -> list
     return found
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_who_waits_takes_what_was_made_meanwhile_or_makes_it(either_store, fails) -> None:
+def test_who_waits_reads_and_takes_no_lease_for_what_was_made_meanwhile(either_store) -> None:
     going_on, came = threading.Event(), []
 
     def make():
         going_on.wait()
-        if fails:
-            raise ValueError("no luck")
         return made()
 
-    def try_it() -> None:
-        with pytest.raises(ValueError, match="no luck") if fails else nullcontext():
-            either_store.get_or_make(entry("a"), {}, make)
-
-    maker = threading.Thread(target=try_it)
+    maker = threading.Thread(target=lambda: either_store.get_or_make(entry("a"), {}, make))
     waiter = threading.Thread(
         target=lambda: came.append(either_store.get_or_make(entry("a"), {}, made))
     )
@@ -242,7 +277,32 @@ def test_who_waits_takes_what_was_made_meanwhile_or_makes_it(either_store, fails
         thread.join(60)
     ((kept, fresh),) = came
     assert kept.is_present
-    assert (fresh is not None) == fails
-    if not fails:  # it reads, and takes no lease after its first attempt
-        assert sum("INTO leases" in s for s in statements) == 1
-        assert not any(s.startswith("DELETE") for s in statements)
+    assert fresh is None
+    assert sum("INTO leases" in s for s in statements) == 1  # its first attempt
+    assert not any(s.startswith("DELETE") for s in statements)
+
+
+def test_who_waits_for_one_that_fails_makes_it(either_store) -> None:
+    going_on, came = threading.Event(), []
+
+    def fail():
+        going_on.wait()
+        raise ValueError("no luck")
+
+    def try_it() -> None:
+        with pytest.raises(ValueError, match="no luck"):
+            either_store.get_or_make(entry("a"), {}, fail)
+
+    maker = threading.Thread(target=try_it)
+    waiter = threading.Thread(
+        target=lambda: came.append(either_store.get_or_make(entry("a"), {}, made))
+    )
+    maker.start()
+    wait_for(lambda: either_store.leases.holder(f"artifact {entry('a').key}"))
+    waiter.start()
+    going_on.set()
+    for thread in (maker, waiter):
+        thread.join(60)
+    ((kept, fresh),) = came
+    assert kept.is_present
+    assert fresh is not None

@@ -1,6 +1,9 @@
 """The estimator in the hands of its users: real studies on one shared server and worker."""
 
 import json
+import pickle
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,9 +13,10 @@ import pandas as pd
 import pytest
 from inputs import table
 from prefect_api import flow_runs
-from processes import run_json
+from processes import environment, run_json
 from scipy import sparse
 from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import Pipeline
 
 from prefect_tune import PipelineSearch, load_study
@@ -83,6 +87,12 @@ def test_results_have_scikit_learns_columns(fitted) -> None:
     assert fitted.best_score_ == best["mean_test_score"] == results["mean_test_score"].max()
     assert (results["mean_fit_time"] > 0).all()
     assert results["param_fit model"].tolist() == [p["fit model"] for p in results["params"]]
+
+
+def test_a_pickle_predicts_without_the_store(fitted) -> None:
+    X, _ = rows(20, seed=5)
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
 
 
 def test_a_name_continues_the_study_and_a_clone_has_none_of_it(fitted) -> None:
@@ -163,6 +173,15 @@ def test_targets_of_a_pandas_array_are_taken() -> None:
     assert set(found.predict(X)) <= {"yes", "no"}
 
 
+def test_it_is_cross_validated() -> None:
+    X, y = rows()
+    scores = cross_val_score(search(trials=2), X, y.eq("yes").astype(int), cv=2)
+    assert scores.shape == (2,)
+    assert scores.mean() > 0.6
+    areas = cross_val_score(search(trials=2, metric="auroc"), X, y, cv=2, scoring="roc_auc")
+    assert areas.mean() > 0.6
+
+
 def test_numbers_are_found_out_by_the_target() -> None:
     X, _ = rows()
     y = 3 * X["a"] + np.random.default_rng(0).normal(size=len(X))
@@ -237,3 +256,41 @@ def test_new_rows_must_be_as_those_of_the_fit(fitted) -> None:
         fitted.predict(X.assign(a="x"))
     with pytest.raises(BadInput, match="the class 'maybe'"):
         fitted.score(X, y.where(y == "yes", "maybe"))
+
+
+SCRIPT = """
+from pathlib import Path
+
+with Path("imports").open("a") as file:
+    file.write(f"{__name__}\\n")
+
+from sklearn.datasets import load_iris
+from prefect_tune import PipelineSearch, load_study
+
+X, y = load_iris(return_X_y=True)
+quick = {"space": "small", "method": "random", "trials": 2, "workers": 1}
+for verbose in (0, 1):
+    print(PipelineSearch(**quick, verbose=verbose).fit(X, y).score(X, y) > 0.5)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.full
+def test_a_script_needs_no_guard_and_no_server(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, "script.py"],
+        cwd=tmp_path,
+        env=environment(tmp_path / "home"),
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["True", "True"]
+    assert (tmp_path / "imports").read_text().split() == ["__main__"]
+    lines = done.stderr.splitlines()
+    assert lines[0].startswith("reading dataframe as a table: 150 rows")  # not a word without
+    assert lines[-1].startswith("final model saved (fitted in")
+    assert not [line for line in lines if "prefect" in line.lower()]

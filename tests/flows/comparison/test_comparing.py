@@ -142,3 +142,28 @@ def test_a_finished_comparison_starts_nothing_and_says_the_same(compared, monkey
     left_out = {"trials", "methods", "repeats"}
     again = {k: v for k, v in compared.parameters.items() if k not in left_out}
     assert compare(**again) == compared.outcome
+
+
+BUDGET_SECONDS = 6.0
+
+
+@pytest.fixture(scope="module")
+def timed(workers, tmp_path_factory) -> dict[str, Any]:  # noqa: ARG001 - flows go there
+    """A comparison at equal time, and what it came to at first."""
+    folder = tmp_path_factory.mktemp("timed")
+    parameters = {
+        "data": str(write_table(folder)), "target": "target", "methods": "flash,smac",
+        "repeats": 1, "budget": f"{BUDGET_SECONDS:g}s", "space": "small", "name": "t", "workers": 2,
+        "store": str(folder / "store"), "out": str(folder / "curves.parquet"),
+    }  # fmt: skip
+    return {"parameters": parameters, "outcome": compare(**parameters)}
+
+
+@pytest.mark.full
+def test_runs_of_equal_time_are_looked_at_by_their_seconds(timed) -> None:
+    for stage in timed["outcome"]["fractions"]:
+        assert all(m["seconds"] <= stage["fraction"] * BUDGET_SECONDS for m in stage["methods"])
+    for method in timed["outcome"]["methods"]:
+        assert method["trials"] > 0
+        assert method["seconds"] > 0.5 * BUDGET_SECONDS
+        assert method["median_test_loss"] < 50

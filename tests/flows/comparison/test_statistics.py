@@ -27,6 +27,7 @@ from prefect_tune.flows.comparison.pairwise import (
 )
 from prefect_tune.flows.comparison.standings import (
     CURVE_COLUMNS,
+    SIGNIFICANCE,
     least_p_value,
     rank_p_values,
     standings,
@@ -163,6 +164,22 @@ def test_what_one_wins_the_other_loses(losses) -> None:
 
 
 @pytest.mark.slow
+@given(some_losses, st.randoms(use_true_random=False))
+def test_the_order_of_methods_and_of_repeats_does_not_matter(losses, random) -> None:
+    data_sets = np.arange(len(losses)) // 2
+    methods, repeats = list(range(losses.shape[1])), list(range(len(losses)))
+    random.shuffle(methods)
+    random.shuffle(repeats)
+    found = pairwise(losses, data_sets)
+    moved = pairwise(losses[repeats][:, methods], data_sets[repeats])
+    np.testing.assert_allclose(moved.expected_ranks, found.expected_ranks[methods])
+    square = np.ix_(methods, methods)
+    for name in ("win_frequencies", "n_won", "sign_test", "poisson_binomial"):
+        np.testing.assert_allclose(getattr(moved, name), getattr(found, name)[square])
+    np.testing.assert_allclose(moved.on_data_sets, found.on_data_sets[:, methods][:, :, methods])
+
+
+@pytest.mark.slow
 @given(some_losses)
 def test_with_one_repeat_each_it_is_the_paper_pair_by_pair(losses) -> None:
     n, k = losses.shape
@@ -198,6 +215,18 @@ def test_of_one_data_set_its_repeats_are_the_signs() -> None:
     assert found.win_frequencies[0, 1] == 0.7
     p = found.on_data_sets[0, 0, 1]
     assert found.poisson_binomial[0, 1] == pytest.approx(0.75 * p + 0.25 * (1 - p))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_data_sets", [22])
+def test_of_methods_that_are_alike_few_are_called_better(n_data_sets) -> None:
+    rng = np.random.default_rng(0)
+    found = [
+        pairwise(rng.normal(size=(3 * n_data_sets, 2)), np.arange(3 * n_data_sets) // 3)
+        for _ in range(200)
+    ]
+    assert sum(f.sign_test[0, 1] <= 0.05 for f in found) <= 20  # at most 5 % are expected
+    assert sum(f.poisson_binomial[0, 1] > 0.8 for f in found) <= 20
 
 
 def curves(
@@ -297,6 +326,17 @@ def test_the_least_p_is_that_of_one_order_in_all_blocks(n_blocks, n_methods) -> 
     losses = np.tile(np.arange(float(n_methods)), (n_blocks, 1))
     _, p_values = rank_p_values(losses, np.random.default_rng(0), 50_000)
     assert p_values[-1] == pytest.approx(least_p_value(n_blocks, n_methods), abs=0.008)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_blocks", [3])
+def test_of_methods_that_are_alike_one_is_behind_in_one_case_of_twenty(n_blocks) -> None:
+    rng = np.random.default_rng(0)
+    found = 0
+    for _ in range(400):
+        _, p_values = rank_p_values(rng.random((n_blocks, 4)), rng, 400)
+        found += bool((p_values <= SIGNIFICANCE).any())
+    assert found <= 36  # 5 % are 20; 36 or more of 400 come once in 2,000 times
 
 
 @given(

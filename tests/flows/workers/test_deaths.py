@@ -6,24 +6,29 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
+from uuid import uuid4
 
 import distributed
 import psutil
 import pytest
+from external_clusters import external_cluster
 from inputs import table
-from processes import is_alive, kill, wait_for
-from studies import trials_in
+from processes import at_a_trial, is_alive, kill, wait_for
 from user_spaces import PRELUDE
 
 from prefect_tune.flows.tuning import tune
 from prefect_tune.flows.workers import local_workers, worker_starts
 from prefect_tune.flows.workers.fork_server import fork_server_pid, start_fork_server
 from prefect_tune.flows.workers.local_workers import local_cluster, local_settings
+from prefect_tune.flows.workers.nanny_reports import limits_kept
 from prefect_tune.flows.workers.roster import NoWorkers
 from prefect_tune.flows.workers.scratch import scratch_folder
+from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
+from prefect_tune.tasks.problem import TrialLimits
 from prefect_tune.tasks.worker import orphans as parent_death
 from prefect_tune.tasks.worker.start_log import LOG_VARIABLE, log_path
 
@@ -65,6 +70,7 @@ def of(*chosen):
     return Space("models", (Step("fit model", tuple(algorithms)),))
 
 
+slow = of(*[Slow] * 5)
 killing = of(Slow, Slow, Killing, Slow, Slow)
 """
 )
@@ -88,6 +94,14 @@ def study_of(folder: Path, space: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def trials_of(parameters: dict[str, Any]) -> list[Any]:
+    store = ArtifactStore(StoreAddress(parameters["store"]))
+    try:
+        return Ledger(store.database).trials("s")
+    finally:
+        store.close()
+
+
 @contextmanager
 def meanwhile(attack: Callable[[], bool]) -> Iterator[None]:
     """Attack every 50 ms while the body runs, until the attack says that it is over."""
@@ -104,6 +118,14 @@ def meanwhile(attack: Callable[[], bool]) -> Iterator[None]:
     finally:
         has_ended.set()
         thread.join()
+
+
+def has_trial() -> bool:
+    """Whether a worker of this process has noted where its trial is."""
+    pid = fork_server_pid()
+    with suppress(psutil.NoSuchProcess):
+        return bool(pid and at_a_trial() & {p.pid for p in psutil.Process(pid).children()})
+    return False
 
 
 def are_of_our_fork_server(client: distributed.Client) -> bool:
@@ -131,12 +153,34 @@ def kill_fork_server() -> int | None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="workers are spawned on other systems")
 @pytest.mark.slow
+@pytest.mark.full
+@pytest.mark.usefixtures("server")
+def test_a_study_whose_fork_server_is_killed_completes_all_trials(tmp_path) -> None:
+    parameters = study_of(tmp_path, "slow")
+    killed = []
+
+    def attack() -> bool:
+        if has_trial():
+            killed.append(kill_fork_server())
+        return bool(killed)
+
+    with meanwhile(attack):
+        assert tune(**parameters)["state"] == "complete"
+    assert killed
+    assert fork_server_pid() not in killed
+    trials = trials_of(parameters)
+    assert [t["state"] for t in trials] == ["complete"] * 5
+    assert 1 <= sum(t["attempts"] - 1 for t in trials) <= 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers are spawned on other systems")
+@pytest.mark.slow
 @pytest.mark.usefixtures("server")
 @pytest.mark.full
 def test_of_a_study_whose_code_kills_the_fork_server_only_that_trial_fails(tmp_path) -> None:
     parameters = study_of(tmp_path, "killing")
     assert tune(**parameters)["state"] == "complete"
-    trials = trials_in(parameters["store"], "s")
+    trials = trials_of(parameters)
     assert sorted(t["state"] for t in trials) == ["complete"] * 4 + ["failed"]
     (failure,) = [t["failure"] for t in trials if t["failure"]]
     assert failure["kind"] == "crashed"
@@ -285,3 +329,27 @@ def test_nothing_is_left_of_a_killed_flow_whose_trials_hold_their_interpreters(
     with hidden_family(folder, process) as family:
         os.kill(process.pid, signal.SIGKILL)
         wait_for(lambda: not [p for p in family if is_alive(p)], 5)
+
+
+@pytest.mark.slow
+@pytest.mark.full
+def test_nothing_is_left_of_a_killed_worker_command_whose_trial_holds_its_interpreter(
+    tmp_path, monkeypatch
+) -> None:
+    (tmp_path / "dask").mkdir()
+    (tmp_path / "dask" / "held_lock.py").write_text(HOLD)
+    folder = tmp_path / "family"
+    folder.mkdir()
+    limits = TrialLimits(seconds=1000)
+    with external_cluster(tmp_path / "dask") as external:
+        command = external.start_worker(PYTHONPATH=str(tmp_path / "dask"))
+        with (
+            distributed.Client(external.address) as client,
+            limits_kept(client, uuid4(), limits),
+        ):
+            client.wait_for_workers(1, timeout=60)
+            monkeypatch.syspath_prepend(tmp_path / "dask")
+            client.submit(import_module("held_lock").hold, str(folder), pure=False)
+            with hidden_family(folder, command, 1) as family:
+                os.kill(command.pid, signal.SIGKILL)
+                wait_for(lambda: not [p for p in family if is_alive(p)], 5)

@@ -14,10 +14,11 @@ from typing import IO, Any
 from uuid import uuid4
 
 import distributed
+import psutil
 import pytest
 from external_clusters import ExternalCluster, cluster, external_cluster
 from inputs import QUICK, table, write_table
-from pools import PlainRunner, pause
+from pools import PlainRunner, noted_death, pause
 from processes import runs_trial, started, wait_for
 from studies import context_of
 from user_spaces import SLEEPING
@@ -269,6 +270,39 @@ def test_who_did_not_pass_is_checked_again_and_its_reason_said_once(
 
 @pytest.mark.slow
 @pytest.mark.full
+def test_a_pool_of_one_worker_ends_when_that_has_left(external, joined, monkeypatch) -> None:
+    pool, _ = joined()
+    external.start_worker()
+    wait_for(lambda: pool.count_slots() == 2)
+    monkeypatch.setattr(module, "_RETURN_SECONDS", 0.5)
+    pool.prepare(os.getpid)
+    with pool.reserved() as one:
+        wait_for(one.count_slots)
+        (pid,) = pids_of(one, 1)
+        families = {psutil.Process(p.pid): p for p in external.processes[1:]}
+        external.stop_worker(
+            next(p for f, p in families.items() if pid in {c.pid for c in f.children(True)})
+        )
+        with pytest.raises(NoWorkers, match="left"):
+            wait_for(lambda: one.count_slots() < 0, 60)
+    assert pool.n_reserved == 1
+
+
+@pytest.mark.slow
+@pytest.mark.full
+def test_a_worker_that_is_benched_is_used_no_more(external, joined) -> None:
+    pool, _ = joined()
+    external.start_worker()
+    wait_for(lambda: pool.count_slots() == 2)
+    first, second = pool.client.run(os.getpid).items()
+    assert pool.bench(first[0]) == 1
+    assert pool.count_slots() == 1
+    assert pids_of(pool, 3) == {second[1]}
+    assert pool.bench(second[0]) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.full
 def test_who_leaves_is_noticed_and_without_workers_it_is_waited_but_not_for_ever(
     external, joined, monkeypatch
 ) -> None:
@@ -288,6 +322,27 @@ def test_who_leaves_is_noticed_and_without_workers_it_is_waited_but_not_for_ever
     with pytest.raises(NoWorkers, match="no worker"):
         wait_for(lambda: pool.count_slots() < 0, 60)
     assert len([note for note in notes if "it waits for one" in note]) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.full
+def test_a_task_whose_worker_dies_by_it_is_not_started_again_by_dask(
+    external, joined, tmp_path
+) -> None:
+    pool, notes = joined()
+    for _ in range(2):
+        external.start_worker()
+    wait_for(lambda: pool.count_slots() == 3)
+    future = pool.submit(noted_death, {"folder": tmp_path / "starts"})
+
+    former = pool._placed[future]
+    # By the time that it is back, Dask would have started the task elsewhere.
+    wait_for(lambda: pool.count_slots() == 3 and former not in pool._roster.addresses)
+    pool.cancel_stranded(future)
+    assert future.wrapped_future.cancelled()
+    assert pids_of(pool, 3)
+    assert len(list((tmp_path / "starts").iterdir())) == 1
+    assert not [note for note in notes if "left" in note]
 
 
 FLOW = """
@@ -398,13 +453,22 @@ def environment_elsewhere(context: StudyContext, folder: Path) -> Any:
     os.geteuid() != 0 or not Path(BOOT_ID).exists(), reason="only root can play another machine"
 )
 @pytest.mark.slow
-def test_another_machine_is_refused_where_the_index_is_a_file_and_a_container_is_not(
-    tmp_path,
-) -> None:
+def test_a_worker_of_another_machine_is_refused_where_the_index_is_a_file(tmp_path) -> None:
     context = context_of(tmp_path)
     there, here = environment_elsewhere(context, tmp_path), worker_environment(context)
-    with pytest.raises(BadInput, match=r"elsewhere, .* SQLite"):
+    with pytest.raises(
+        BadInput,
+        match=r"elsewhere, .* SQLite",
+    ):
         _check_environment("tcp://w:1", there, here)
     _check_environment("tcp://w:1", worker_environment(context), here)
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not Path(BOOT_ID).exists(), reason="only root can play another machine"
+)
+@pytest.mark.slow
+def test_containers_of_one_machine_are_one_machine(tmp_path) -> None:
+    here = worker_environment(context_of(tmp_path))
     container = replace(here[INDEX_MACHINE], name="container")
     _check_environment("tcp://w:1", {**here, INDEX_MACHINE: container}, here)

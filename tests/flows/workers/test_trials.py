@@ -158,6 +158,23 @@ def test_where_a_trial_stands_is_known_while_it_runs(slow) -> None:
     in_flow(slow, body)
 
 
+def test_a_trial_over_its_time_is_ended_with_the_reason(slow) -> None:
+    def body(trials: DaskTrials) -> str:
+        start(trials, slow, 0)
+        (ended,) = collected(trials, 1)
+        assert ended.failure is not None
+        assert ended.failure.kind == "timeout"
+        wait_for(trials.has_room)
+        return ended.task_run_id
+
+    task_run_id, flow_run_id = in_flow(slow, body, TrialLimits(seconds=0.5))
+    (run,) = [r for r in task_runs(flow_run_id) if r.name == "trial 0"]
+    assert run.state_name == "TimedOut"
+    assert "0.5 s" in run.state.message
+    assert run.state.message.endswith("show test --trial 0")
+    assert str(run.id) == task_run_id
+
+
 def test_trials_that_are_cut_are_handed_back_and_their_workers_come_back(slow) -> None:
     def body(trials: DaskTrials) -> None:
         before = addresses(trials)
@@ -174,6 +191,28 @@ def test_trials_that_are_cut_are_handed_back_and_their_workers_come_back(slow) -
     _, flow_run_id = in_flow(slow, body)
     cancelled = [r for r in task_runs(flow_run_id) if r.name.startswith("trial")]
     assert [(r.state_name, r.state.message) for r in cancelled] == [("Cancelled", "enough")] * 2
+
+
+@pytest.mark.full
+def test_a_study_that_shares_the_workers_does_not_notice_the_death_of_anothers(quick, slow) -> None:
+    def body(trials: DaskTrials) -> None:
+        trials.prepare_workers()
+        with trials.sharing(quick) as one, trials.sharing(slow) as other:
+            assert (one.n_slots, other.n_slots) == (1, 1)
+            start(other, slow, 0)
+            kill(wait_for(lambda: busy(trials)))
+            start(one, quick, 0)
+            (lost,), (done,) = collected(other, 1), collected(one, 1)
+            assert lost.failure is not None
+            assert done.outcome is not None
+            assert done.outcome.evaluation is not None
+            assert one.has_room()
+            wait_for(other.has_room)
+            start(other, slow, 1)
+            assert trials.n_task_runs_of_all == one.n_task_runs + other.n_task_runs == 2
+        assert other.n_running == 0
+
+    in_flow(quick, body)
 
 
 class OwnFuture(Future):

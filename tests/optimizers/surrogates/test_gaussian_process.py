@@ -4,13 +4,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ConfigSpace import Categorical, Float
+from ConfigSpace import Categorical, ConfigurationSpace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import approx_fprime
-from worlds import algorithm, mixed_space, one_algorithm
+from worlds import mixed_space
 
-from prefect_tune.optimizers import Configuration, Space, Step
+from prefect_tune.optimizers import Algorithm, Configuration, Space, Step
 from prefect_tune.optimizers.acquisitions.gaussian_search import GaussianSearch
 from prefect_tune.optimizers.methods.fabolas.sizes import COST, FULL, LOG_LOSS, PAPER_LOSS, TASKS
 from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace
@@ -56,6 +56,26 @@ def test_one_of_several_targets_is_a_process_of_its_own() -> None:
                 assert a == pytest.approx(b, rel=1e-9, abs=1e-12)
         everything = [values[:, [number]] for values in together.predict(new)]
         assert np.allclose(one.predict(new), everything, rtol=1e-12)
+
+
+def test_it_agrees_with_scikit_learn_for_given_hyperparameters() -> None:
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import ConstantKernel, Matern
+
+    X, y = data(40, 3)
+    lengths = np.array([0.3, 1.0, 0.7])
+    theirs = GaussianProcessRegressor(
+        ConstantKernel(2.0) * Matern(lengths, nu=2.5), alpha=0.01, optimizer=None
+    )
+    centred = (y - y.mean()) / y.std()
+    theirs.fit(X, centred)
+    theta = np.log([2.0, *lengths, 0.01])
+    ours = GaussianProcess.given(scaled_matern(3), theta, X, centred, mean=0.0)
+    new = np.random.default_rng(1).random((20, 3))
+    expected_mean, expected_deviation = theirs.predict(new, return_std=True)
+    mean, deviation = ours.predict(new)
+    assert mean == pytest.approx(expected_mean, abs=1e-10)
+    assert deviation == pytest.approx(expected_deviation, abs=1e-9)
 
 
 def test_a_given_mean_is_what_is_far_away() -> None:
@@ -392,8 +412,12 @@ def test_what_is_inactive_does_not_change_the_inputs(kind: KernelKind) -> None:
 
 
 def test_unordered_categories_are_as_far_from_one_another_as_two_paths() -> None:
-    three = Categorical("kind", ["a", "b", "c"], default="a")
-    space = Space("kinds", (Step("model", (algorithm("one", three), algorithm("two"))),))
+    three = ConfigurationSpace(space=[Categorical("kind", ["a", "b", "c"], default="a")])
+    algorithms = (
+        Algorithm(id="one", estimator="x.One", hyperparameters=three),
+        Algorithm(id="two", estimator="x.Two"),
+    )
+    space = Space("kinds", (Step("model", algorithms),))
     search = GaussianSearch(space)
     kinds = [Configuration.of(space, ("one",), [{"kind": kind}]) for kind in "abc"]
     rows = search.inputs.of(search.inputs.encode([*kinds, *drawn(space, 9)]))
@@ -427,8 +451,11 @@ def test_the_column_of_a_choice_tells_which_algorithm_a_step_has() -> None:
 
 
 def test_a_step_without_a_choice_has_no_such_column_nor_has_a_one_hot_path() -> None:
-    fixed = CandidateSpace(one_algorithm(Float("p", (0, 1))))
-    assert PipelineInputs(fixed, "conditional").choice_column("s") is None
+    alone = Algorithm(
+        id="one", estimator="x.One", hyperparameters=ConfigurationSpace({"p": (0, 1)})
+    )
+    fixed = Space("fixed", (Step("model", (alone,)),))
+    assert PipelineInputs(CandidateSpace(fixed), "conditional").choice_column("model") is None
     mixed = CandidateSpace(mixed_space())
     assert PipelineInputs(mixed, "conditional").choice_column("nowhere") is None
     assert PipelineInputs(mixed, "one_hot").choice_column("model") is None

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from source_tree import concrete_classes
+from worlds import mixed_space
 
+from prefect_tune.optimizers.methods.fabolas.belief import pipeline_inputs
 from prefect_tune.optimizers.methods.fabolas.sizes import (
     COST,
     FULL,
@@ -31,6 +33,7 @@ BASES = {
     "full": FULL,
 }
 OF_TIME = Decay()
+INPUTS = pipeline_inputs(mixed_space())
 
 
 def kernel(basis: Basis) -> FidelityKernel:
@@ -165,10 +168,13 @@ def test_a_parameter_outside_its_bounds_is_refused_by_name() -> None:
         Parameter("height", 0.5, 0.0, 1.0, (0.0, 0.0))
 
 
-def rows(n: int, seed: int, column: int = 2) -> np.ndarray:
-    """Two numbers and a size or a time in its column, which is 1 in every third row."""
+INPUTS = pipeline_inputs(mixed_space())
+
+
+def rows(n: int, seed: int) -> np.ndarray:
+    """Two numbers and s, which is 1 in every third row."""
     inputs = np.random.default_rng(seed).random((n, 3))
-    inputs[::3, column] = 1.0
+    inputs[::3, 2] = 1.0
     return inputs
 
 
@@ -225,6 +231,12 @@ def test_a_basis_of_a_rank_that_is_not_there_is_refused(n: int) -> None:
         Basis(FULL.functions, FULL.slopes, (1.0,) * n)
 
 
+def rows_of_curves(n: int, seed: int) -> np.ndarray:
+    inputs = np.random.default_rng(seed).random((n, 3))
+    inputs[::3, 1] = 1.0
+    return inputs
+
+
 def test_worked_decay() -> None:
     """Sheet, W1."""
     of_time, theta = Decay(), np.log([0.5, 1.0, 1.5, 0.3])
@@ -251,7 +263,7 @@ def test_slopes_agree_with_central_differences(seed: int) -> None:
 
 
 def test_slopes_of_curves_are_those_of_t_times_the_covariance_within() -> None:
-    of_curves, a, b = curve_kernel(), rows(4, 0, 1), rows(5, 1, 1)
+    of_curves, a, b = curve_kernel(), rows_of_curves(4, 0), rows_of_curves(5, 1)
     theta, step = drawn_theta(of_curves, 3), np.array([0.0, 1e-5, 0.0])
 
     def difference(f: np.ndarray, g: np.ndarray) -> np.ndarray:
@@ -269,6 +281,25 @@ def test_slopes_of_curves_are_those_of_t_times_the_covariance_within() -> None:
     assert of_curves.slope_variance(theta, b) == pytest.approx(diagonal, rel=1e-12)
     between = Matern52([0, 2]).covariance(theta[:2], a, b)
     assert of_curves.between(theta, a, b) == pytest.approx(between, rel=1e-12)
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 10_000))
+def test_values_and_slopes_have_a_joint_covariance(seed: int) -> None:
+    """Symmetric, none negative."""
+    of_curves, a, b = curve_kernel(), rows_of_curves(7, seed), rows_of_curves(6, seed + 1)
+    theta = drawn_theta(of_curves, seed)
+    across = of_curves.slope_covariance(theta, a, b)
+    K = np.block(
+        [
+            [of_curves.covariance(theta, a, a), across],
+            [across.T, of_curves.slope_slope_covariance(theta, b, b)],
+        ]
+    )
+    assert pytest.approx(K.T, rel=1e-9, abs=1e-12) == K
+    assert np.diag(K)[:7] == pytest.approx(of_curves.variance(theta, a), rel=1e-12)
+    scale = np.sqrt(np.diag(K))
+    assert np.linalg.eigvalsh(K / np.outer(scale, scale)).min() > -1e-9
 
 
 THREE_ROWS = np.array([[0.3, 0.0], [0.9, 0.5], [0.3, 1.0]])

@@ -5,21 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ConfigSpace import Float, Integer
+from ConfigSpace import ConfigurationSpace, Float, Integer
 from flash_worlds import counted_space, planted_loss
-from worlds import (
-    NONE,
-    algorithm,
-    evaluation,
-    finite_space,
-    mixed_space,
-    one_algorithm,
-    ordered_space,
-    told,
-)
+from worlds import evaluation, finite_space, mixed_space, ordered_space, told
 
 from prefect_tune.optimizers import (
     Admm,
+    Algorithm,
     Asked,
     Budget,
     Configuration,
@@ -166,7 +158,9 @@ def test_algorithms_that_were_never_tuned_start_from_the_values_that_z_min_drew(
 
 def test_of_the_values_seen_theta_min_takes_the_best_with_its_way() -> None:
     """A little better and far away is worse than what is near."""
-    space = one_algorithm(Integer("k", (1, 100), default=20))
+    values = ConfigurationSpace(space=[Integer("k", (1, 100), default=20)])
+    algorithm = Algorithm(id="a", estimator="x.Y", hyperparameters=values)
+    space = Space("one", (Step("s", (algorithm,)),))
     for rho, k in ((10.0, 20), (0.0, 80)):
         optimizer = Admm(space, 0, UNIT, rho=rho)
         for number, (seen, loss) in enumerate([(20, 0.30), (80, 0.29)]):
@@ -199,6 +193,21 @@ def test_a_limit_that_nothing_exceeds_changes_nothing() -> None:
     free = Admm(counted_space((3, 4)), 0, Objective())
     bound = Admm(counted_space((3, 4)), 0, Objective(constraints=limits))
     assert run(free, 40) == run(bound, 40, "size")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, {"variant": "paper", "effort": 6, "effort_step": 2}])
+def test_with_a_limit_more_trials_are_feasible(options: dict[str, Any]) -> None:
+    shares = []
+    for limits in ((), (Constraint("size", 15.0),)):
+        inside = 0
+        for seed in range(3):
+            space = counted_space((3, 4))
+            optimizer = Admm(space, seed, Objective(constraints=limits), **options)
+            paths = [q.configuration.path for q in run(optimizer, 50, "size", seed)]
+            inside += sum(path[-1] == "a3" for path in paths)
+        shares.append(inside / 150)
+    assert shares[1] > max(1.3 * shares[0], 0.3)
 
 
 @pytest.mark.parametrize(("before", "after"), [((), ("q",)), (("q",), ("p", "q")), (("q",), ())])
@@ -241,8 +250,9 @@ def test_the_plainest_path_does_nothing_before_naive_bayes() -> None:
 
 
 def test_doing_nothing_and_naive_bayes_are_plainer_than_having_nothing_to_choose() -> None:
-    models = algorithm("lda"), algorithm("gaussian_nb")
-    space = Space("plain", (Step("scale", (algorithm("unit"), NONE)), Step("model", models)))
+    scales = (Algorithm(id="unit", estimator="x.Unit"), Algorithm(id="none"))
+    models = (Algorithm(id="lda", estimator="x.Lda"), Algorithm(id="gaussian_nb", estimator="x.N"))
+    space = Space("plain", (Step("scale", scales), Step("model", models)))
     assert plainest_path(space, list(space.paths())) == ("none", "gaussian_nb")
 
 
@@ -263,7 +273,10 @@ def test_one_plain_path_per_model_comes_first_if_wanted() -> None:
 
 @pytest.mark.slow
 def test_tuning_within_a_limit_comes_near_its_inside() -> None:
-    space = one_algorithm(Float("x", (0.0, 1.0)), Float("y", (0.0, 1.0)))
+    numbers = ConfigurationSpace(space=[Float("x", (0.0, 1.0)), Float("y", (0.0, 1.0))])
+    space = Space(
+        "one", (Step("s", (Algorithm(id="a", estimator="x.Y", hyperparameters=numbers),)),)
+    )
     objective = replace(UNIT, constraints=(Constraint("x", 0.4),))
     shares, best = [], []
     for seed in range(3):

@@ -1,13 +1,14 @@
 """Whole studies: budgets, replay, trainings that end early or run into trouble."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 import pytest
-from curve_worlds.nets import T_MAX, bapi, crashed, curve, net, stretch
+from curve_worlds.nets import CURVES, T_MAX, bapi, crashed, curve, mixed_nets, net, nets, stretch
 from curve_worlds.power_laws import PowerLaws
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ from prefect_tune.optimizers import (
     Algorithm,
     Budget,
     Configuration,
+    Constraint,
     Evaluation,
     NotYet,
     Objective,
@@ -165,6 +167,22 @@ class Newcomers:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("variant", ["default", "paper"])
+def test_a_curve_that_stays_behind_the_best_is_stopped_at_the_first_or_second_look(
+    variant: str,
+) -> None:
+    looks = []
+    for seed in range(2):
+        flat = Newcomers(np.full(50, 60.0), seed, variant=variant)
+        runs = flat.first_runs(45)
+        assert len(runs) > 2
+        ends = flat.optimizer.decisions["ends"]
+        assert ends["stopped"] + ends["finished"] >= len(runs) / 2
+        looks += [len(run) for run in runs]
+    assert np.mean(np.array(looks) <= 2) > 0.9
+
+
+@pytest.mark.slow
 def test_curves_that_will_be_the_best_are_not_stopped_early_and_end_in_time() -> None:
     better = Newcomers(1.0 + 40.0 / np.arange(1, 51), 0, epsilon=0.0)
     runs = better.first_runs(40)
@@ -185,6 +203,18 @@ def test_a_new_training_is_looked_at_soon_and_then_by_quanta(
     assert {run[0].epochs for run in runs} == {first}
     steps = {(b.epochs or 50) - (a.epochs or 50) for run in runs for a, b in pairwise(run)}
     assert max(steps) == then
+
+
+@pytest.mark.slow
+def test_models_that_are_fitted_at_once_are_asked_for_in_full() -> None:
+    optimizer = bapi(mixed_nets(), n_first=6)
+    Simulation(optimizer, PowerLaws(optimizer), trials=25).run()
+    fitted = [t for t in optimizer.history if t.query.configuration.path[-1] == "knn"]
+    assert fitted
+    assert all(t.query.epochs is None for t in fitted)
+    assert len({t.query.configuration for t in fitted}) == len(fitted)
+    nets_asked = [t for t in optimizer.history if t.query.configuration.path[-1] == "net"]
+    assert any(t.query.epochs is not None for t in nets_asked)
 
 
 @pytest.mark.slow
@@ -258,6 +288,38 @@ def test_what_is_gone_on_with_after_others_is_counted_as_thawed() -> None:
     query = optimizer.ask(left)
     assert query.configuration in {t.query.configuration for t in list(optimizer.history)[:5]}
     assert optimizer.decisions["thawed"] == 1
+
+
+class HalfFeasible(PowerLaws):
+    """Power laws of which the better half violates a constraint."""
+
+    def __call__(self, query: Query) -> Evaluation:
+        level = float(dict(query.configuration["model"].values)["level"])
+        quantity = 2.0 if level < 0.45 else 0.5
+        return replace(super().__call__(query), constraints={"quantity": quantity})
+
+
+@pytest.mark.slow
+def test_what_violates_is_neither_gone_on_with_nor_planned_again() -> None:
+    limited = replace(CURVES, constraints=(Constraint("quantity", 1.0),))
+    optimizer = Bapi(nets(), 0, limited, n_first=9)
+    Simulation(optimizer, HalfFeasible(optimizer), trials=40).run()
+    history = optimizer.history
+    violating = [t for t in history if history.violation(t) > 0]
+    assert len({t.query.configuration for t in violating}) == len(violating)  # one look each
+    planned = list(history)[len(history) // 2 :]
+    assert np.mean([history.violation(t) > 0 for t in planned]) < 0.3  # by chance, 0.45
+    assert optimizer.incumbent is not None
+    assert history.violation(optimizer.incumbent) <= 0
+
+
+def started(n: int = 9, **options: Any) -> Bapi:
+    """A method that has told a start of n configurations."""
+    optimizer = bapi(n_first=n, **options)
+    for _ in Simulation(optimizer, PowerLaws(optimizer), trials=n + 6).ends():
+        if len(optimizer.history.asked) > n and not optimizer.history.pending:
+            break
+    return optimizer
 
 
 def test_losses_behind_one_that_is_not_finite_say_nothing() -> None:
