@@ -76,7 +76,7 @@ BaseProcess.start = _start_unless_quick  # type: ignore[method-assign]
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    may_start = item.get_closest_marker("slow") or item.get_closest_marker("tools")
+    may_start = any(map(item.get_closest_marker, ("slow", "full", "tools")))
     Quick.running = None if may_start else item.nodeid
     try:
         return (yield)

@@ -152,6 +152,7 @@ def test_another_user_runs_no_code_on_the_scheduler_and_its_nodes(cluster) -> No
         assert all(line.startswith("refused") for line in said), said
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
 def test_no_port_answers_who_has_no_key(ports_before) -> None:
     ports = listening_ports() - ports_before
