@@ -35,6 +35,7 @@ def test_the_worked_example_of_the_ridge_with_intercept() -> None:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(
     st.lists(st.tuples(st.integers(0, 1455), st.floats(0, 100)), min_size=2, max_size=60),
@@ -53,6 +54,7 @@ def test_it_agrees_with_scikit_learn_and_a_direct_inverse(
     assert model.leverage(table[:50]) == pytest.approx(direct, abs=1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.lists(st.integers(0, 1455), min_size=1, max_size=30), st.integers(0, 1455))
 def test_imagining_a_path_equals_a_refit_with_its_mean_as_outcome(

@@ -136,6 +136,7 @@ def changed(number: int, state: str, loss: float) -> Trial:
     return asked.started().completed(Evaluation(loss, constraints={"latency_us": latency}))
 
 
+@pytest.mark.slow
 @given(st.lists(CHANGES, max_size=40))
 def test_whatever_happened_it_says_what_looking_at_all_trials_says(happened) -> None:
     history, trials = History([LIMIT]), dict[int, Trial]()

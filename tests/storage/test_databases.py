@@ -108,6 +108,7 @@ def test_the_budget_holds_when_many_put_at_once(server_address, server_store) ->
         assert server_store.index.totals().count == 5
 
 
+@pytest.mark.slow
 def test_a_database_that_nobody_holds_closes_its_connections(tmp_path) -> None:
     database = Database(f"sqlite:///{tmp_path}/index.sqlite")
     with database.read() as connection:

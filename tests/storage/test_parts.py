@@ -171,6 +171,7 @@ def test_dense_matrices_and_vectors_come_back_bit_by_bit(dtype, data) -> None:
     assert not back.flags.writeable
 
 
+@pytest.mark.slow
 @given(
     st_numpy.arrays(
         np.float64,

@@ -371,6 +371,7 @@ def in_a_file(_: StoreAddress, folder: Path) -> StoreAddress:
     return StoreAddress(str(folder / "file" / "store"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("store")
 @pytest.mark.parametrize(
     ("wrong", "message"),
@@ -391,6 +392,7 @@ def test_a_store_that_is_not_whole_or_not_ours_is_refused(
     assert not (tmp_path / "mistyped.sqlite").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "modes", "remedy"),
     [

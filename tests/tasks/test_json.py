@@ -70,6 +70,7 @@ def test_each_class_that_is_kept_as_json_is_looked_at() -> None:
     assert classes_with("to_json", "tasks") <= looked_at | OF_KEYS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_stored_comes_back_equal(name) -> None:
     value, read = CASES[name]

@@ -101,6 +101,7 @@ def query(made):
     )
 
 
+@pytest.mark.slow
 def test_a_class_of_the_file_and_one_of_another_library_are_run_and_cached(tmp_path) -> None:
     made = context(tmp_path)
     first = evaluate(made, query(made))

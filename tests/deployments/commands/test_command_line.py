@@ -39,6 +39,7 @@ def test_every_command_teaches_itself(tmp_path, topic) -> None:
     assert not run.home.exists()
 
 
+@pytest.mark.slow
 def test_spaces_are_listed_with_stable_fields(run) -> None:
     rows = {row["name"]: row for row in run.json("spaces")}
     assert list(rows) == list(SPACES)

@@ -98,6 +98,7 @@ def test_only_its_own_scripts_may_run_and_nothing_may_be_loaded(everything) -> N
     assert all((a.get("href") or "").startswith(("#", "data:")) for a in loading)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["full", "empty", "failed", "beyond_limits"])
 def test_the_five_questions_are_answered_whatever_the_study(name) -> None:
     page = study_page(getattr(made_up_reports, name)())
@@ -107,6 +108,7 @@ def test_the_five_questions_are_answered_whatever_the_study(name) -> None:
     assert (len(page_html(page)) > 500_000) == (name in {"full", "beyond_limits"})  # of Plotly
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["full", "failed"])
 @pytest.mark.parametrize("state", ["complete", "interrupted"])
 def test_all_commands_that_go_on_name_a_store_that_is_not_the_default_one(name, state) -> None:
@@ -120,6 +122,7 @@ def test_all_commands_that_go_on_name_a_store_that_is_not_the_default_one(name, 
     assert all(command.endswith(" --store 's3://b/my store'") for command in commands)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["full", "failed"])
 @pytest.mark.parametrize("state", ["complete", "interrupted"])
 def test_a_study_with_a_removed_option_says_so_and_has_no_command_that_extends_it(
@@ -228,6 +231,7 @@ def test_ten_thousand_trials_with_huge_messages_make_a_small_page() -> None:
     assert "10,000" in table.note
 
 
+@pytest.mark.slow
 def test_losses_of_different_fidelities_are_not_held_against_each_other() -> None:
     some, part = full(), "epochs 1 of 9"
     leads = [Lead(0.0, 1, 0, 20.0, part), Lead(0.7, 2, 1, 12.5, part), Lead(1.4, 3, 2, 30.0),

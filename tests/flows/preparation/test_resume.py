@@ -159,6 +159,7 @@ def queries(made: PreparedStudy, n: int) -> list[object]:
         return [study.ask(Budget()).query for _ in range(n)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["random", "flash", "admm"])
 def test_a_study_asks_as_if_its_space_had_not_grown(start, monkeypatch, method) -> None:
     expected = queries(start("never", method), 6)

@@ -173,6 +173,7 @@ def trials(draw: st.DrawFn) -> list[Trial]:
     return made
 
 
+@pytest.mark.slow
 @given(trials(), st.sampled_from(((), CONSTRAINTS[:1], CONSTRAINTS)))
 def test_the_incumbent_is_that_of_the_history(made, constraints) -> None:
     history = recorded(*made, constraints=constraints)
@@ -184,6 +185,7 @@ def test_the_incumbent_is_that_of_the_history(made, constraints) -> None:
     assert _number(standing.nearest_infeasible) == _number(nearest)
 
 
+@pytest.mark.slow
 @given(trials())
 def test_a_document_says_what_the_trial_says(made) -> None:
     for trial in made:

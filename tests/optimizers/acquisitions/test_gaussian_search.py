@@ -149,6 +149,7 @@ def test_an_integer_a_step_beside_the_best_is_tried() -> None:
         assert dict(found["s"].values)["a_k"] == 700
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [111, 611, 823, 1037])
 def test_every_other_category_is_tried_with_the_numbers_of_the_best(kind: int) -> None:
     numbers = [Float(f"x{i}", (0.0, 1.0)) for i in range(4)]

@@ -57,6 +57,7 @@ def first_numbers(search: ForestSearch, history: History, n: int = 12) -> NDArra
     return np.array([float(dict(c["step0"].values)["h0"]) for c in asked])
 
 
+@pytest.mark.slow
 def test_proposals_lie_where_losses_were_small() -> None:
     found = first_numbers(search_of(counted_space((1,), 2)), valley())
     assert np.abs(found - 0.3).max() < 0.15
@@ -104,6 +105,7 @@ def test_improvement_is_of_the_loss_where_logarithms_are_predicted(
     assert search._improvement is improvement
 
 
+@pytest.mark.slow
 def test_of_two_equal_candidates_the_cheap_one_is_asked_for_first() -> None:
     """Both numbers are as good below as above 0.5; above costs more."""
     places = np.random.default_rng(0).random((40, 2))
@@ -136,6 +138,7 @@ def test_local_search_climbs_to_the_top() -> None:
     assert scores[:10] == pytest.approx(first)
 
 
+@pytest.mark.slow
 def test_local_search_starts_at_the_best_observed() -> None:
     """Some proposals have kept numbers of the one good configuration, to the last digit."""
     space, history, rng = counted_space((1,), 6), History(), np.random.default_rng(0)

@@ -155,6 +155,7 @@ def test_the_choices_of_all_steps_have_a_density_together() -> None:
     assert matching("nothing") < 0.9
 
 
+@pytest.mark.slow
 def test_so_many_candidates_are_compared() -> None:
     """Of many candidates the best has the larger share of good trials around it."""
     places = np.random.default_rng(0).random(100)

@@ -31,6 +31,7 @@ def drawn(seed: int) -> Configuration:
     return sample_configuration(SPACE, np.random.default_rng(seed))
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10_000))
 def test_a_drawn_configuration_survives_the_unit_cube(seed) -> None:
     configuration = drawn(seed)
@@ -140,6 +141,7 @@ def test_a_unit_stands_for_the_same_value_in_the_grid_and_in_the_space(
         assert int(grid.index(u)) == from_unit(Integer("k", (1, n), log=log), u) - 1
 
 
+@pytest.mark.slow
 @given(n=st.integers(2, 200), log=st.booleans(), target=st.floats(-0.5, 1.5))
 def test_the_point_of_each_cell_is_projected_to_its_own_value(
     n: int, log: bool, target: float
@@ -232,6 +234,7 @@ def test_samples_and_neighbours_stay_in_the_part_that_may_be_proposed() -> None:
     assert not table.may_be_proposed(outside).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["flash", "healthcare", "regression", "admm"])
 def test_configurations_come_back_to_the_last_digit(name: str) -> None:
     space = space_named(name)

@@ -201,6 +201,7 @@ def test_it_runs_with_each_choice_and_with_draws(case) -> None:
     check_runs(case, [*one_by_one(algorithm), *draws(algorithm, 3)], fold(kind))
 
 
+@pytest.mark.slow
 @every
 def test_it_is_built_as_its_recipe_and_its_flags_say(case) -> None:
     kind, algorithm = case

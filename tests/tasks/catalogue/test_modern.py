@@ -338,6 +338,7 @@ EVENTS = st.lists(
 LABELS = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 6)), min_size=1, max_size=8)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(EVENTS, LABELS, st.integers(1, 3), st.sampled_from(AGGREGATIONS))
 def test_matrices_are_those_of_plain_python(events, labels, min_frequency, aggregation) -> None:

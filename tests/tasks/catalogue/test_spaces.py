@@ -223,5 +223,6 @@ def test_a_space_that_changed_otherwise_shows_it_in_its_digest(space) -> None:
     assert PROBLEM.as_started(space).digest != FLASH.digest
 
 
+@pytest.mark.slow
 def test_of_a_study_that_kept_no_algorithms_nothing_is_restricted() -> None:
     assert replace(PROBLEM, algorithms=()).as_started(GROWN) is GROWN

@@ -256,6 +256,7 @@ def test_events_that_cannot_be_used_are_refused_with_the_reason(
         read(tmp_path / "e.parquet", target=None, labels=str(tmp_path / "l.parquet"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("data", "options", "message"),
     [
@@ -321,6 +322,7 @@ def test_categories_that_look_like_numbers_stay_texts_everywhere(tmp_path, value
     assert new["place"].tolist() == values * 50
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gap", GAPS)
 def test_a_gap_is_spelled_alike_in_every_kind_of_file(tmp_path, gap) -> None:
     values = ["None", gap, "Gd"] * 50

@@ -129,6 +129,7 @@ def enumerated(
     return found / len(draws)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("share", "expected"),
     [(1.0, [0.191406, 0.617188, 0.191406]), (0.5, [0.229167, 0.541667, 0.229167])],
@@ -147,6 +148,7 @@ def test_weights_are_those_of_all_resamples(share: float, expected: list[float])
     assert weights == pytest.approx(exact, abs=0.005)
 
 
+@pytest.mark.slow
 def test_folds_count_alike_in_each_bootstrap() -> None:
     fold = np.array([0, 0, 0, 1])  # drawn within the fold: the last row is in all bootstraps
     draws = [(*drawn, 3) for drawn in product(range(3), repeat=3)]

@@ -234,6 +234,7 @@ def test_a_dropped_column_still_gives_the_groups(tmp_path) -> None:
     store.close()
 
 
+@pytest.mark.slow
 def test_a_store_that_is_lost_while_measuring_is_not_the_quantity_s_fault(tmp_path) -> None:
     def lost(*_: object) -> float:
         raise StoreLost("gone")

@@ -414,6 +414,7 @@ def test_a_trial_fails_with_the_value_that_is_no_prediction(
     assert own_outcome(context).message == failure.message  # no record of it is served
 
 
+@pytest.mark.slow
 def test_predictions_of_another_shape_that_an_older_version_stored_are_made_again(tmp_path) -> None:
     context = own_context(tmp_path, "Column", 3, "error")
     first = own_outcome(context)

@@ -108,6 +108,7 @@ def test_cache_on_off_hit_and_missed_give_the_same_evaluation_to_the_last_bit(
     assert verify(store_of(cached)).is_sound
 
 
+@pytest.mark.slow
 def test_a_prefix_is_made_once_for_all_that_begin_with_it(context) -> None:
     first = path(context)
     second = path(context, fit_model="gaussian_nb")
@@ -118,6 +119,7 @@ def test_a_prefix_is_made_once_for_all_that_begin_with_it(context) -> None:
     assert store_of(context).index.totals().hits == 12
 
 
+@pytest.mark.slow
 def test_steps_that_hand_on_what_they_got_make_no_artifact(context) -> None:
     query = path(context, fit_model="gaussian_nb", rescale="none", preprocess="none")
     assert {s.step for s in evaluate(context, query).steps} == {"impute", "encode", "fit model"}
@@ -137,6 +139,7 @@ def test_balancing_enters_the_keys_of_those_that_use_weights_and_of_no_others(co
     assert keys["none", str(TREE)]["fit model"] != keys["weighting", str(TREE)]["fit model"]
 
 
+@pytest.mark.slow
 def test_values_that_the_data_clips_to_the_same_share_a_key(context) -> None:
     keys = []
     for n_neighbors in (85, 99):
@@ -155,6 +158,7 @@ def test_another_study_seed_shares_what_is_not_random(context) -> None:
     assert missed == {"fit model"}
 
 
+@pytest.mark.slow
 def test_an_evicted_prefix_is_not_made_again_when_a_later_one_is_there(context) -> None:
     store = store_of(context)
     query = path(context)
@@ -194,6 +198,7 @@ def test_a_damaged_prefix_is_made_again_with_a_warning(context, caplog, step, pa
         assert all(s.hit for s in evaluate(context, first).steps)  # it was put back
 
 
+@pytest.mark.slow
 def test_lost_predictions_are_made_again(context) -> None:
     query = draw(context, 3)
     first = evaluate(context, query)
@@ -236,6 +241,7 @@ def test_a_failure_says_what_failed_where_and_keeps_what_was_made_before(tmp_pat
     assert [s.seconds for s in again.steps] == [s.seconds for s in came.steps]
 
 
+@pytest.mark.slow
 def test_a_failure_in_a_later_fold_keeps_what_the_step_took_in_those_before(
     context, monkeypatch
 ) -> None:
@@ -320,6 +326,7 @@ def test_test_rows_have_no_part_in_the_search(context) -> None:
         assert evaluate(context, query).fold_losses == evaluate(other, query).fold_losses
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_no_number_is_a_failure(context, monkeypatch) -> None:
     broken = replace(metric.metric_named("error"), compute=lambda *_: float("nan"))
     monkeypatch.setattr(metric, "_ERROR", broken)
@@ -532,6 +539,7 @@ def test_predictions_written_in_passing_are_neither_read_nor_written_again(
     assert sum(records_read.values()) == 0
 
 
+@pytest.mark.slow
 def test_predictions_at_hand_are_those_that_a_reader_gets(context) -> None:
     path_run = PathRun(context, judged_query(context))
     for position in range(len(path_run.steps)):
@@ -545,6 +553,7 @@ def test_predictions_at_hand_are_those_that_a_reader_gets(context) -> None:
             assert not array.flags.writeable
 
 
+@pytest.mark.slow
 def test_a_quantity_that_fails_tells_of_its_own_error_alone(tmp_path, monkeypatch) -> None:
     def fail(*_: object) -> float:
         raise ZeroDivisionError("no rows in a second")

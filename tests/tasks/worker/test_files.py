@@ -167,6 +167,7 @@ def lines(count: int) -> bytes:
     return b"".join(b"line %06d\n" % i for i in range(count))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", [1000, 65536, 3_000_000])
 def test_the_end_is_kept_in_bounded_space(tmp_path: Path, piece: int) -> None:
     path, data = tmp_path / "tail", lines(300_000)

@@ -210,6 +210,7 @@ def test_with_a_limit_more_trials_are_feasible(options: dict[str, Any]) -> None:
     assert shares[1] > max(1.3 * shares[0], 0.3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("before", "after"), [((), ("q",)), (("q",), ("p", "q")), (("q",), ())])
 def test_limits_may_change_between_asks(before: tuple[str, ...], after: tuple[str, ...]) -> None:
     def limited(names: tuple[str, ...]) -> Objective:

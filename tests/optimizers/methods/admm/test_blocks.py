@@ -42,6 +42,7 @@ def test_losses_in_points_and_as_shares_give_the_same_queries(
     assert asked_for(UNIT, 1.0, **options) == asked_for(POINTS, 128.0, **options)
 
 
+@pytest.mark.slow
 def test_the_forest_takes_a_failure_for_the_bound_of_the_metric() -> None:
     options = {"theta_solver": "smac", "failure_cost": "bound"}
     failing = asked_for(POINTS, 128.0, **options)

@@ -81,6 +81,7 @@ def test_without_epochs_it_is_said_how_to_give_them() -> None:
         Bapi(mixed_space(), 0, Objective(iterative=frozenset({"tree"})))
 
 
+@pytest.mark.slow
 def test_four_epochs_are_no_curve_and_five_are() -> None:
     with pytest.raises(ValueError, match="4 epochs"):
         bapi(epochs=4)
@@ -232,6 +233,7 @@ def test_what_diverges_ends_with_its_best_epoch_and_is_not_gone_on_with() -> Non
     assert optimizer.decisions["ends"]["diverged"] == 1
 
 
+@pytest.mark.slow
 def test_a_lost_stretch_falls_back_to_the_epochs_told_and_can_be_run_again() -> None:
     optimizer = bapi(n_first=4)
     study(optimizer, power, 14)

@@ -282,6 +282,7 @@ def test_what_exploded_counts_as_a_few_times_worse_than_chance(
     assert np.array_equal(losses[:n], seen(*usual).losses)
 
 
+@pytest.mark.slow
 def test_of_many_curves_the_best_and_the_newest_are_learned_from() -> None:
     trials = [stretch(i, net(i / 1_000, scale="none"), [90.0 - i / 10]) for i in range(300)]
     points = seen(*trials[::-1]).losses

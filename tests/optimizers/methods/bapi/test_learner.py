@@ -75,6 +75,7 @@ def test_sites_stand_at_curves_that_may_go_on_and_nowhere_else() -> None:
     assert np.isclose(fitted, at_knn).all(axis=1).sum() == 1
 
 
+@pytest.mark.slow
 def test_sites_are_few_and_what_is_under_way_has_its_own() -> None:
     many = [falling(i, i / 80) for i in range(80)]
     worst = Trial(80, Query(net(79 / 80, scale="none"), epochs=6))
@@ -142,6 +143,7 @@ def test_parameters_are_fitted_at_every_plan_while_points_are_few() -> None:
     assert n_fits(*[curves(*SEVEN)] * 3) == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_parameters_of_many_points_are_fitted_at_every_third_plan_or_once_points_have_grown() -> (
     None
 ):

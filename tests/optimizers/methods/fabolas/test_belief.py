@@ -385,6 +385,7 @@ def test_gains_are_those_of_joint_predictions() -> None:
             assert gains[i, j] == pytest.approx(alone[0, 0], abs=1e-8)
 
 
+@pytest.mark.slow
 def test_outcomes_are_drawn_with_the_moments_predicted_noise_included() -> None:
     row = rows(1, 0, 9, 0.1)
     rng = np.random.default_rng(0)

@@ -178,6 +178,7 @@ def test_no_more_are_confirmed_than_are_to_be_however_they_disappoint() -> None:
     assert not fabolas(n_confirmed=0).can_go_on
 
 
+@pytest.mark.slow
 def test_families_of_subsets_are_given_in_turn_and_subsets_are_of_one_fold() -> None:
     optimizer = fabolas(objective=replace(ROWS, n_folds=3), subset_draws=3)
     queries = ask_and_tell(optimizer, GOOD, 12)

@@ -171,6 +171,7 @@ def test_trials_before_anything_was_learned_do_not_pay_for_a_verification() -> N
 
 
 # Queries.
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds_left", [1.0, 5.0, 30.0])
 def test_nothing_is_asked_for_that_cannot_end_in_time(seconds_left: float) -> None:
     recipe = replace(DEFAULT, n_confirmed=0)

@@ -189,6 +189,7 @@ def test_paths_that_share_what_is_cached_are_preferred() -> None:
     assert steps < 0.5 * min(total, none)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "budget", [Budget(trials_left=16), Budget(trials_left=16, seconds_left=1e6)]
 )
