@@ -1,4 +1,4 @@
-"""Whatever ends a command, a worker or a server leaves a study to continue, and nothing else."""
+"""Signals, kills and closed terminals end a command and leave a study that can be resumed."""
 
 import os
 import pty

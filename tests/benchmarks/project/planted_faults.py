@@ -4,16 +4,15 @@
         [--only optimizers ...] [--with halving ...] [--record]
 
 `planted_faults/ROOM.toml` lists the faults of a room, in groups. A group names the tests that must
-notice its faults, and each fault has a reason, the right text, the wrong one, and the test that
-noticed it last. A fault is found by its text, which stands exactly once in its room: code may move
-to another file without an edit here. The name of a group says where the code was when the group was
-written, and decides nothing.
+notice its faults. Each fault has a reason, the right text, the wrong one, and once it was recorded
+the test that noticed it. A fault is found by its text, which stands exactly once in its room: code
+may move to another file without an edit here. The name of a group is where its code was at first.
 
-Faults are planted one after the other in a copy of the tree. There the test that noticed last runs,
-and the others of the group if it passes. A test that fails, or does not end in five minutes, has
-noticed; `--record` writes its name into the table. Each outcome is a line of the results, and
-it is used again while the file and the tests stay the same, so a run can be interrupted at any
-time. All faults must be noticed.
+Faults are planted one after the other in a copy of the tree. The recorded test runs first, then the
+others of the group. A test that fails, or does not end in five minutes, has noticed; `--record`
+writes its name into the table. Each outcome is a line of the results, and is used again while the
+file and the tests stay the same, so a run can be interrupted at any time. All faults must be
+noticed.
 
 A table and no mutation tool: cosmic-ray 8.7 finds ten thousand mutants in `optimizers/` alone,
 which take a day, and mutmut 3.8 takes a module's name from its path, where `optimizers/` is

@@ -1,4 +1,4 @@
-"""What is checked, decided and said before a study starts."""
+"""Checks and decisions before a study starts."""
 
 import json
 from collections.abc import Callable
