@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +18,6 @@ pytestmark = pytest.mark.tools
 FOLDER = ROOT / ".github" / "workflows"
 WORKFLOWS = {path.stem: yaml.safe_load(path.read_text()) for path in sorted(FOLDER.glob("*.yml"))}
 HOOKS = ROOT / ".pre-commit-config.yaml"
-SCRIPTS = Path(sys.executable).parent
 OTHERS = ["brew install libomp", "uv build", "uvx twine check --strict dist/*"]
 
 
@@ -118,10 +116,14 @@ def test_hooks_are_valid(tmp_path) -> None:
 
 
 def test_hooks_check_what_quick_checks() -> None:
-    """The tools that `test_checks.py` and this file run."""
+    """The tools that `test_checks.py` and this file run, on the modules that there are by then."""
+    programs = [hook["entry"].split()[0] for hook in hooks()]
+    assert programs[0] == "deployments/install"
+    assert [program for program in programs if not os.access(ROOT / program, os.X_OK)] == []
     entries = [hook["entry"].removeprefix(".venv/bin/") for hook in hooks()]
     tools = ("ruff check", "ruff format", "mypy", "mypy tests/typing", "pyright", "lint-imports")
     for tool in (*tools, "check-jsonschema --builtin-schema vendor.github-workflows"):
         assert any(re.match(rf"{tool}(?! \w)", entry) for entry in entries), tool
-    assert [e for e in entries if not (SCRIPTS / shlex.split(e)[0]).exists()] == []
     assert {hook["language"] for hook in hooks()} == {"system"}
+    of_the_tree = [hook for hook in hooks() if not hook.get("pass_filenames", True)]
+    assert all(re.search(hook["files"], "pyproject.toml") for hook in of_the_tree)
