@@ -59,7 +59,6 @@ class Fault:
         noticed_by: The test that noticed last, as pytest names it inside `tests/ROOM/`.
         tests: Files and folders of tests, inside `tests/ROOM/`.
         chosen: Expression that selects tests in them, as of pytest's `-k`; empty for all.
-        is_slow: Whether tests that start servers and processes run too.
     """
 
     room: str
@@ -70,7 +69,6 @@ class Fault:
     noticed_by: str = ""
     tests: tuple[str, ...] = ()
     chosen: str = ""
-    is_slow: bool = False
 
     @cached_property
     def file(self) -> Path:
@@ -129,14 +127,11 @@ def _sources(room: Path) -> dict[Path, str]:
 def all_faults() -> list[Fault]:
     """Return the faults of all rooms."""
     return [
-        Fault(
-            table.stem, name, *fault, tests=tuple(group["tests"]), chosen=group.get("chosen", ""),
-            is_slow=group.get("slow", False),
-        )
+        Fault(table.stem, name, *fault, tests=tuple(group["tests"]), chosen=group.get("chosen", ""))
         for table in sorted(TABLES.glob("*.toml"))
         for name, group in tomllib.loads(table.read_text()).items()
         for fault in group["faults"]
-    ]  # fmt: skip
+    ]
 
 
 @contextmanager
@@ -166,10 +161,7 @@ def failing_test(copy: Path, fault: Fault) -> str:
         name = f"{known}::{fault.noticed_by.partition('::')[2]}"
         if known.exists() and (failed := first_failure(copy, [name], missing="")):
             return failed
-    options = [
-        *(() if fault.is_slow else ("-m", "not slow")),
-        *(("-k", fault.chosen) if fault.chosen else ()),
-    ]
+    options = ("-k", fault.chosen) if fault.chosen else ()
     return first_failure(copy, [*options, *map(str, fault.test_paths)])
 
 
@@ -230,13 +222,13 @@ def plant(fault: Fault, free: "Queue[Path]") -> dict[str, Any]:
 
 def check_without_faults(faults: list[Fault], free: "Queue[Path]") -> None:
     """Exit if a test that is to notice a fault fails before anything is planted."""
-    alike: dict[tuple[str, str, bool], list[Fault]] = {}
+    alike: dict[tuple[str, str], list[Fault]] = {}
     for fault in faults:
-        alike.setdefault((fault.room, fault.chosen, fault.is_slow), []).append(fault)
+        alike.setdefault((fault.room, fault.chosen), []).append(fault)
     copy = free.get()
-    for (_, chosen, is_slow), same in alike.items():
+    for (_, chosen), same in alike.items():
         paths = dict.fromkeys(str(path) for fault in same for path in fault.test_paths)
-        options = [*(() if is_slow else ("-m", "not slow")), *(("-k", chosen) if chosen else ())]
+        options = ("-k", chosen) if chosen else ()
         if failed := first_failure(copy, [*options, *paths], seconds=1800):
             sys.exit(f"{failed} fails without a fault; fix it first")
     free.put(copy)
