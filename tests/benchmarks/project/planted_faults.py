@@ -56,8 +56,8 @@ class Fault:
         reason: The mechanism that breaks, in a few words.
         right: Text that the room has once; it may go over several lines.
         wrong: Text that replaces it.
-        noticed_by: The test that noticed last, as pytest names it inside `tests/ROOM/`.
-        tests: Files and folders of tests, inside `tests/ROOM/`.
+        noticed_by: The test that noticed last, as pytest names it from `tests/ROOM/`.
+        tests: Files and folders of tests, from `tests/ROOM/`.
         chosen: Expression that selects tests in them, as of pytest's `-k`; empty for all.
     """
 
@@ -240,7 +240,9 @@ def record(faults: list[Fault], known: dict[str, str]) -> None:
         text = table.read_text()
         for fault in faults:
             if fault.room == table.stem and "::" in known[fault.key]:
-                text = recorded(text, fault, known[fault.key].removeprefix(f"tests/{fault.room}/"))
+                file, _, name = known[fault.key].partition("::")
+                test = f"{os.path.relpath(file, Path('tests', fault.room))}::{name}"
+                text = recorded(text, fault, test)
         table.write_text(text)
 
 

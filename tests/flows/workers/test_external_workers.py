@@ -33,6 +33,7 @@ from prefect_tune.flows.workers.roster import NoWorkers, Roster
 from prefect_tune.flows.workers.worker_pool import WorkerPool
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.problem import StudyContext, TrialLimits
+from prefect_tune.tasks.worker import limit_keeper
 from prefect_tune.tasks.worker.readiness import INDEX_MACHINE, worker_environment
 
 NO_DATABASE = """
@@ -176,7 +177,9 @@ def test_a_worker_that_goes_away_while_it_is_asked_is_named(monkeypatch) -> None
         external_workers._describe(Client(), ["tcp://here", "tcp://gone"])
 
 
-TESTS = str(Path(__file__).parents[2])
+_FOLDERS = (str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH"))
+TESTS = os.pathsep.join(filter(None, _FOLDERS))
+"""For processes that import them, and the product from where this one does."""
 
 
 Joined = Callable[..., tuple[WorkerPool, list[str]]]
@@ -406,6 +409,29 @@ def marks(client: distributed.Client) -> set[str]:
     for names in client.run(of_nanny, nanny=True).values():
         found += names
     return {name for name in found if "prefect-tune" in name}
+
+
+@pytest.fixture
+def hurried(client: distributed.Client) -> Iterator[None]:
+    """Nannies that look for their flow ten times a second."""
+
+    def follow_each(seconds: float) -> None:
+        limit_keeper._FOLLOW_SECONDS = seconds
+
+    usual = limit_keeper._FOLLOW_SECONDS
+    client.run(follow_each, 0.1, nanny=True)
+    yield
+    client.run(follow_each, usual, nanny=True)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("hurried")
+def test_what_a_killed_flow_has_left_goes_with_its_trial(external_of_all, client) -> None:
+    (pid,) = client.run(os.getpid).values()
+    with killed_flow(external_of_all, client):
+        assert marks(client)
+        wait_for(lambda: not marks(client), 60)
+        wait_for(lambda: list(client.run(os.getpid, on_error="ignore").values()) not in ([], [pid]))
 
 
 @pytest.mark.slow
