@@ -15,6 +15,7 @@ pytestmark = [
         reason="needs a browser",
     ),
 ]
+CONTROLS = "a[href]:visible, button:visible, summary:visible, [tabindex='0']:visible"
 
 
 def violations(page) -> list[str]:
@@ -75,6 +76,50 @@ def test_light_and_dark_are_those_of_the_system_until_the_reader_chooses(reporte
     assert shown()[0] == "dark"  # as its reader chose
     switch.click()
     assert shown() == light
+
+
+@pytest.mark.full
+def test_the_legend_hides_a_trace_and_shows_it_again(made_up) -> None:
+    figure = made_up.page.locator("#figure-time-steps")
+    legend = figure.locator(".legend button", has_text="saved by the cache")
+    bars = figure.locator(".trace.bars")
+    assert bars.count() == 2
+    legend.click()
+    assert legend.get_attribute("aria-pressed") == "false"
+    assert bars.count() == 1
+    legend.press("Enter")
+    assert bars.count() == 2
+
+
+@pytest.mark.full
+def test_a_command_is_copied(made_up) -> None:
+    from playwright.sync_api import expect
+
+    page = made_up.page
+    first = page.locator(".next .copy").first
+    first.click()
+    expect(first).to_have_text("Copied")
+    page.context.grant_permissions(["clipboard-read"])
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied == page.locator(".next code").first.inner_text()
+    expect(first).to_have_text("Copy")
+
+
+@pytest.mark.full
+def test_the_keyboard_reaches_every_control(made_up) -> None:
+    page = made_up.page
+    expected = page.locator(CONTROLS).count()
+    page.evaluate(
+        """() => {
+            window.reached = new Set();
+            document.activeElement?.blur();
+            document.addEventListener('focusin', (event) => window.reached.add(event.target));
+        }"""
+    )
+    for _ in range(expected + 5):
+        page.keyboard.press("Tab")
+    assert expected > 40
+    assert page.evaluate("window.reached.size") >= expected
 
 
 @pytest.mark.full
