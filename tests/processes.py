@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from prefect_tune.tasks.worker.trial_note import read_text
 SECRETS: dict[str, str] = {}
 """Those of the embedded servers that tests have looked for, by their URLs."""
 COMMAND = (sys.executable, "-m", "prefect_tune.deployments")
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 
 
 def run(

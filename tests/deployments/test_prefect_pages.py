@@ -1,7 +1,6 @@
 """Prefect's own pages of a study, in a real browser: its run, its steps, its artifacts."""
 
 import re
-import shutil
 from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
@@ -12,7 +11,7 @@ from inputs import write_table
 from prefect.types.entrypoint import EntrypointType
 from prefect.utilities.urls import url_for
 from prefect_api import artifacts, flow_runs
-from processes import SECRETS
+from processes import BROWSER, SECRETS
 from user_spaces import PRELUDE
 
 from prefect_tune.flows.tuning import tune
@@ -68,9 +67,7 @@ def page(server, flow_run_id, deployment_id) -> Iterator[Any]:  # noqa: ARG001 -
 
     expect.set_options(timeout=60_000)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
-        )
+        browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1400, "height": 1200})
         page.set_default_timeout(60_000)
         page.goto(server.removesuffix("/api"))

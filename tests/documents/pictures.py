@@ -1,7 +1,6 @@
 """Pictures of Prefect's interface and of a report; `deployments/docs/pictures` runs this."""
 
 import argparse
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
@@ -12,7 +11,7 @@ from documents.pages import DOCS
 from PIL import Image
 from playwright.sync_api import Page, expect, sync_playwright
 from prefect_api import flow_runs
-from processes import run, server_of, stop_server
+from processes import BROWSER, run, server_of, stop_server
 
 from prefect_tune.deployments.server.locks import read_secret
 
@@ -54,9 +53,7 @@ def study(home: Path, n_trials: int) -> Iterator[Path]:
 def browser() -> Iterator[Page]:
     """A page of Chromium as people have it: sharp, and in light colours."""
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
-        )
+        chromium = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
         page = chromium.new_page(
             viewport={"width": WIDTH, "height": HEIGHT},
             color_scheme="light",

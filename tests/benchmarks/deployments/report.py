@@ -21,7 +21,7 @@ import numpy as np
 from entered_studies import artifact, enter
 from machine import Goals, describe
 from playwright.sync_api import sync_playwright
-from processes import COMMAND
+from processes import BROWSER, COMMAND
 from sqlalchemy import insert
 
 from prefect_tune.optimizers import Asked, Budget, Evaluation, Failure, Query, StepCost, Told, Trial
@@ -125,9 +125,7 @@ def opened(file: Path) -> tuple[float, float, list[str]]:
     """Seconds until the page and its first figures are there, until all are, and its errors."""
     errors: list[str] = []
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
-        )
+        browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1366, "height": 768})
         page.on("console", lambda said: errors.append(said.text))
         page.on("pageerror", lambda error: errors.append(str(error)))

@@ -1,12 +1,12 @@
 """A browser, and pages that it has opened: of a real study, and of made-up ones."""
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import BROWSER
 from reports.made_up import full
 
 from prefect_tune.deployments.report.html import page_html
@@ -23,9 +23,6 @@ class Opened:
     page: Any
     said: list[str] = field(default_factory=list)
     asked_for: list[str] = field(default_factory=list)
-
-
-BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 
 
 @pytest.fixture(scope="module")

@@ -2,18 +2,15 @@
 
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from processes import BROWSER
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(
-        "CI" not in os.environ and not (shutil.which("chromium") or shutil.which("google-chrome")),
-        reason="needs a browser",
-    ),
+    pytest.mark.skipif("CI" not in os.environ and not BROWSER, reason="needs a browser"),
 ]
 CONTROLS = "a[href]:visible, button:visible, summary:visible, [tabindex='0']:visible"
 
