@@ -27,7 +27,7 @@ from source_tree import ROOT, listed_files
 UV = shutil.which("uv") or str(ROOT / ".uv" / "bin" / "uv")
 OLDEST = (3, 11)
 STUDY = ("sklearn:iris", "--space", "small", "--method", "random", "--trials", "2")
-TESTS = ("-q", "-p", "no:cacheprovider", "-m", "not slow", "--ignore", "tests/project")
+TESTS = ("-q", "-p", "no:cacheprovider", "-m", "not slow and not full", "--ignore", "tests/project")
 
 
 @dataclass(frozen=True)
