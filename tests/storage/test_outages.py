@@ -8,7 +8,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from threading import Event
-from time import monotonic, sleep
+from time import sleep
 from uuid import uuid4
 
 import pytest
@@ -25,6 +25,7 @@ from prefect_tune.storage.database import Database
 from prefect_tune.storage.lease import LeaseBook
 from prefect_tune.storage.notices import Notice, noticed_by
 from prefect_tune.storage.schema import lease_table
+from prefect_tune.storage.waiting import outage
 from prefect_tune.storage.waiting.heartbeat import Heartbeat
 from prefect_tune.storage.waiting.outage import (
     OUTAGE_VARIABLE,
@@ -187,12 +188,12 @@ def test_each_outage_is_said_once(caplog) -> None:
 class Away:
     """A service that is away for some calls, each of which takes a moment."""
 
-    def __init__(self, n_calls: int, seconds: float = 0.05) -> None:
-        self.n_left, self.n_calls, self.seconds = n_calls, 0, seconds
+    def __init__(self, n_calls: int) -> None:
+        self.n_left, self.n_calls = n_calls, 0
 
     def __call__(self) -> str:
         self.n_calls += 1
-        sleep(self.seconds)
+        outage.sleep(0.05)
         if self.n_left:
             self.n_left -= 1
             raise ConnectionError(f"away at postgresql://me:secret@here for {self.n_left} more")
@@ -268,18 +269,24 @@ def test_other_errors_are_raised_at_once() -> None:
     assert calls == [1]
 
 
-def test_what_was_in_vain_counts_as_waiting_and_the_last_call_does_not() -> None:
-    service = Away(2, seconds=0.2)
+@pytest.fixture
+def clock(monkeypatch) -> list[float]:
+    """The time of waits, which only pauses advance."""
+    now = [1000.0]
+    monkeypatch.setattr(outage, "monotonic", lambda: now[0])
+    monkeypatch.setattr(outage, "sleep", lambda seconds: now.append(now.pop() + seconds))
+    return now
+
+
+def test_what_was_in_vain_counts_as_waiting_and_the_last_call_does_not(clock) -> None:
     with waits_counted():
         begun = begin()
-        started = monotonic()
-        through_outage(service, is_outage)
-        elapsed = monotonic() - started
-        own = begun.own_seconds()
-    assert own == pytest.approx(0.2, abs=0.15)  # of at least 0.6 s and the pauses
-    assert elapsed > own + 0.4
+        through_outage(Away(2), is_outage)
+        assert begun.own_seconds() == pytest.approx(0.05)
+    assert clock[0] > 1000.0 + 3 * 0.05  # there were pauses
 
 
+@pytest.mark.usefixtures("clock")
 def test_a_wait_inside_of_a_call_in_vain_counts_once() -> None:
     n_calls = 0
 
@@ -287,14 +294,14 @@ def test_a_wait_inside_of_a_call_in_vain_counts_once() -> None:
         nonlocal n_calls
         n_calls += 1
         with waiting():
-            sleep(0.2)
+            outage.sleep(0.2)
         if n_calls == 1:
             raise ConnectionError
 
     with waits_counted():
         begun = begin()
         through_outage(waits, is_outage)
-        assert -0.01 < begun.own_seconds() < 0.2
+        assert begun.own_seconds() == pytest.approx(0.0, abs=1e-9)
 
 
 def test_a_wait_is_known_while_it_lasts() -> None:
