@@ -54,12 +54,14 @@ class Quick:
     """Holds quick tests to their promise: they start no process."""
 
     running: str | None = None
+    broken: str | None = None
 
     @classmethod
     def refuse_a_process(cls, event: str, _: tuple[object, ...]) -> None:
-        """An audit hook."""
+        """An audit hook; what it raises may be caught, so it is noted too."""
         if event in STARTS and cls.running:
-            raise RuntimeError(f"{cls.running} starts a process; mark it with pytest.mark.slow")
+            cls.broken = f"{cls.running} starts a process; mark it with pytest.mark.slow"
+            raise RuntimeError(cls.broken)
 
 
 sys.addaudithook(Quick.refuse_a_process)
@@ -77,11 +79,18 @@ BaseProcess.start = _start_unless_quick  # type: ignore[method-assign]
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     may_start = any(map(item.get_closest_marker, ("slow", "full", "tools")))
-    Quick.running = None if may_start else item.nodeid
+    Quick.running, Quick.broken = None if may_start else item.nodeid, None
     try:
         return (yield)
     finally:
         Quick.running = None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    yield
+    if Quick.broken:
+        pytest.fail(Quick.broken)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,10 +1,14 @@
 """Tests look at behaviour: at the kind of an error and the values in it, not at its sentences."""
 
 import ast
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from source_tree import ROOT
 
 WORDS = 3
@@ -56,3 +60,21 @@ def test_no_output_is_compared_by_its_sentences() -> None:
         > WORDS_OF_TEXT
     }
     assert wordy == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mark", ["", "@pytest.mark.slow"])
+def test_only_a_test_that_is_not_quick_may_start_a_process(mark, tmp_path) -> None:
+    """Even if the code that it tests catches the error."""
+    (tmp_path / "test_planted.py").write_text(
+        f"import contextlib, subprocess, pytest\n{mark}\ndef test_it():\n"
+        "    with contextlib.suppress(Exception): subprocess.run('true')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "conftest", "test_planted.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == (0 if mark else 1)
