@@ -45,9 +45,9 @@ class Reader:
         return [self.run(command) for command in self.page.commands]
 
     def made_short(self, words: list[str]) -> list[str]:
-        if words[0] == "run":
+        if words[:1] == ["run"]:
             return [*words, "--trials", self.n_trials, "--workers", "1", "--quiet"]
-        if words[0] == "compare":
+        if words[:1] == ["compare"]:
             return [*words, "--repeats", "1", "--trials", "2", "--workers", "1", "--quiet"]
         return words
 
@@ -91,7 +91,7 @@ def test_an_algorithm_is_added_as_the_page_says(tmp_path) -> None:
 
 
 def test_a_method_is_added_as_the_page_says(tmp_path) -> None:
-    explained, searched, compared = Reader("method", tmp_path, "3").ran()
+    explained, searched, compared, _ = Reader("method", tmp_path, "3").ran()
     assert "before it settles for a path" in explained
     assert "settled for " in searched
     assert "settle" in compared
