@@ -121,6 +121,15 @@ def empty(wheel: Path, tmp_path_factory) -> Path:
     return python.parent
 
 
+def test_pip_installs_the_tree(tree, tmp_path) -> None:
+    """Without its dependencies: those of the same wheel are installed for `empty`."""
+    call(UV, "venv", "--quiet", "--seed", "--python", sys.executable, tmp_path / "venv")
+    python = tmp_path / "venv" / "bin" / "python"
+    call(python, "-m", "pip", "install", "--quiet", "--no-deps", ".", folder=tree)
+    installed = call(python, "-c", "import prefect_tune as p; print(p.__file__)", folder=tmp_path)
+    assert installed.startswith(str(tmp_path))
+
+
 @pytest.mark.parametrize("installed", ["wheel", "editable"])
 def test_mypy_finds_the_types_of_each_module(request, installed) -> None:
     python = request.getfixturevalue("empty") / "python" if installed == "wheel" else sys.executable

@@ -59,9 +59,18 @@ def test_workflows_run_what_people_run() -> None:
 
 def test_every_version_of_python_is_tested() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    versions = re.findall(r":: (3\.\d+)\n", "\n".join([*project["classifiers"], ""]))
+    oldest, *between, newest = versions
     cells = WORKFLOWS["tests"]["jobs"]["tests"]["strategy"]["matrix"]["include"]
-    tested = {f"Programming Language :: Python :: {cell['python']}" for cell in cells}
-    assert tested == {c for c in project["classifiers"] if re.search(r":: 3\.\d+$", c)}
+    linux, macos = "ubuntu-latest", "macos-latest"
+    assert {(cell["os"], cell["python"], cell["command"]) for cell in cells} == {
+        (linux, oldest, "tests/run quick tests/project"),
+        (linux, oldest, "tests/run"),
+        (linux, newest, "tests/run --cov"),
+        *((linux, version, "tests/run quick") for version in between),
+        (macos, between[-1], "tests/run quick"),
+        (linux, between[-1], "deployments/docs/build"),
+    }
 
 
 def test_only_the_job_that_publishes_may_do_more_than_read() -> None:
