@@ -1,7 +1,6 @@
 """Options are stated once, and read from the command line, forms and printed commands."""
 
 import inspect
-from collections.abc import Iterator
 from dataclasses import fields, replace
 from functools import cache
 from typing import Any, get_args
@@ -20,7 +19,7 @@ from prefect_tune.deployments.commands.run import run
 from prefect_tune.flows.comparing import compare
 from prefect_tune.flows.comparison.comparison import Comparison
 from prefect_tune.flows.comparison.prepare import prepare_comparison
-from prefect_tune.flows.preparation.options import COMPARE_OPTIONS, OPTIONS, Option
+from prefect_tune.flows.preparation.options import COMPARE_OPTIONS, OPTIONS
 from prefect_tune.flows.preparation.settings import (
     TuneSettings,
     parse_assignment,
@@ -132,40 +131,58 @@ def prepared_to_compare(data: str, **options: object) -> Comparison:
 ONLY_COMPARE = {name: o for name, o in COMPARE_OPTIONS.items() if name not in OPTIONS}
 
 
-def outside(option: Option) -> Iterator[Any]:
-    """The values next to those that the bounds of an option admit."""
-    step = 1 if option.kind == "whole" else 0.01
-    for keyword, bound in option.bounds.items():
-        match keyword:
-            case "minimum":
-                yield bound - step
-            case "exclusiveMinimum":
-                yield bound
-            case "maximum":
-                yield bound + step
-            case "pattern":
-                yield "4 apples"
-            case _:
-                raise AssertionError(f"{option.name} has a bound of another kind, {keyword}")
+BOUNDS = {
+    "test_size": {"minimum": 0, "maximum": 0.5},
+    "holdout": {"exclusiveMinimum": 0, "maximum": 0.5},
+    "folds": {"minimum": 2, "maximum": 100},
+    "epochs": {"minimum": 5, "maximum": 1000},
+    "seed": {"minimum": 0, "maximum": 2**32 - 2},
+    **{name: {"minimum": 1} for name in ("ensemble", "trials", "workers", "repeats")},
+}
+"""Of the numbers."""
+TEXTS = {"budget", "trial_timeout", "trial_memory", "cache_budget", "study", "name"}
+"""Texts of which not all can be read."""
+
+
+def test_numbers_have_their_bounds() -> None:
+    found = {name: o.bounds for name, o in {**OPTIONS, **ONLY_COMPARE}.items() if o.bounds}
+    assert {name for name, bounds in found.items() if "pattern" in bounds} == TEXTS
+    assert {name: found[name] for name in found.keys() - TEXTS} == BOUNDS
+
+
+def beside_bounds(*, inside: bool) -> list[Any]:
+    """Each number with its values next to its bounds, on one side of them."""
+    found = []
+    for name, bounds in BOUNDS.items():
+        step = 0.01 if name in ("test_size", "holdout") else 1
+        for keyword, bound in bounds.items():
+            outwards = step if keyword == "maximum" else -step
+            is_taken = keyword != "exclusiveMinimum"
+            values = (bound, bound + outwards) if is_taken else (bound - outwards, bound)
+            found.append((name, values[0] if inside else values[1]))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "value"), beside_bounds(inside=True))
+def test_what_is_on_a_bound_is_taken_by_forms_and_calls(name, value) -> None:
+    assert accepts(name, value, tune if name in OPTIONS else compare)
+    if name in OPTIONS:
+        settings_of(**{name: value})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("flow", "option", "value"),
-    [
-        pytest.param(flow, option, value, id=f"{name}={value}")
-        for flow, options in ((tune, OPTIONS), (compare, ONLY_COMPARE))
-        for name, option in options.items()
-        for value in outside(option)
-    ],
+    ("name", "value"),
+    [*beside_bounds(inside=False), *((name, "4 apples") for name in sorted(TEXTS))],
 )
-def test_what_is_out_of_bounds_is_refused_in_forms_and_calls(prepared, flow, option, value) -> None:
-    assert not accepts(option.name, value, flow)
-    prepare = prepared if flow is tune else prepared_to_compare
+def test_what_is_out_of_bounds_is_refused_in_forms_and_calls(prepared, name, value) -> None:
+    flow, prepare = (tune, prepared) if name in OPTIONS else (compare, prepared_to_compare)
+    assert not accepts(name, value, flow)
     with pytest.raises(BadInput) as refused:
-        prepare("train.csv", target="target", **{option.name: value})
-    given = f"{option.flag} {value}:", f"{option.flag} {value!r}:"
-    assert str(refused.value).startswith(given)
+        prepare("train.csv", target="target", **{name: value})
+    flag = COMPARE_OPTIONS.get(name, OPTIONS.get(name)).flag
+    assert str(refused.value).startswith((f"{flag} {value}:", f"{flag} {value!r}:"))
 
 
 @pytest.mark.slow
