@@ -155,11 +155,11 @@ def test_rows_of_a_group_stay_in_one_fold() -> None:
 @pytest.mark.parametrize(
     ("groups", "changes", "message"),
     [
-        (np.arange(30), {"group": "a"}, "fit has groups, and the search has group='a'"),
-        (np.arange(29), {}, r"groups is one label a row: shape \(30,\), not \(29,\)"),
-        (np.zeros((30, 2)), {}, r"groups is one label a row: shape \(30,\), not \(30, 2\)"),
-        ([1, "b"] * 15, {}, r"groups holds values of several types \(int, str\)"),
-        (pd.Series([None, *range(29)], dtype=object), {}, "1 of 30 groups are missing"),
+        (np.arange(30), {"group": "a"}, "group='a'"),
+        (np.arange(29), {}, r"groups .*\(29,\)"),
+        (np.zeros((30, 2)), {}, r"groups .*\(30, 2\)"),
+        ([1, "b"] * 15, {}, r"groups .*\(int, str\)"),
+        (pd.Series([None, *range(29)], dtype=object), {}, "1 of 30 groups"),
     ],
 )
 def test_groups_that_cannot_be_used_are_named(groups, changes, message) -> None:
@@ -211,15 +211,15 @@ X, Y = rows(30)
 @pytest.mark.parametrize(
     ("X", "y", "message"),
     [
-        (X.rename(columns={"a": "b"}), Y, "X has two columns called 'b'"),
-        (X.assign(a=[*X["a"][:-1], "x"]), Y, "column 'a' of X holds values of several types"),
-        (sparse.csr_matrix(np.eye(30)), Y, "X is a sparse csr_matrix"),
-        (X.astype({"count": pd.SparseDtype("int64")}), Y, "column 'count' of X is sparse"),
-        (X, Y.where(Y.index > 1), "2 of 30 targets in y are missing"),
-        (X, pd.Series([1, "x"] * 15, dtype=object), "y holds values of several types"),
-        (X, np.r_[np.inf, np.arange(29)], "y has infinite values"),
-        (X, np.ones(30), "y has one class, 1.0"),
-        (X, Y[:-1], "inconsistent numbers of samples"),
+        (X.rename(columns={"a": "b"}), Y, "two columns .*'b'"),
+        (X.assign(a=[*X["a"][:-1], "x"]), Y, "column 'a' .*types"),
+        (sparse.csr_matrix(np.eye(30)), Y, "sparse csr_matrix"),
+        (X.astype({"count": pd.SparseDtype("int64")}), Y, "column 'count' .*sparse"),
+        (X, Y.where(Y.index > 1), "2 of 30 targets"),
+        (X, pd.Series([1, "x"] * 15, dtype=object), "y .*types"),
+        (X, np.r_[np.inf, np.arange(29)], "y .*infinite"),
+        (X, np.ones(30), "one class, 1.0"),
+        (X, Y[:-1], r"\[30, 29\]"),
         (X.assign(name=[f"n{i}" for i in range(30)]).loc[[*X.index] * 5], [*Y] * 5, None),
     ],
 )
@@ -237,10 +237,10 @@ def test_what_cannot_be_used_is_named_before_any_work(X, y, message) -> None:
     ("changes", "message"),
     [
         ({"predicts": "labels"}, "predicts 'labels'"),
-        ({"predicts": "classes", "metric": "r2"}, "r2 judges numbers, and predicts is classes"),
+        ({"predicts": "classes", "metric": "r2"}, "r2 .*classes"),
         ({"method": "magic"}, "magic"),
         ({"trials": 0}, "trials 0"),
-        ({"folds": 31}, "fewer than the 31 folds need"),
+        ({"folds": 31}, "31 folds"),
     ],
 )
 def test_parameters_that_cannot_be_used_are_named(changes, message) -> None:
@@ -291,6 +291,6 @@ def test_a_script_needs_no_guard_and_no_server(tmp_path: Path) -> None:
     assert done.stdout.split() == ["True", "True"]
     assert (tmp_path / "imports").read_text().split() == ["__main__"]
     lines = done.stderr.splitlines()
-    assert lines[0].startswith("reading dataframe as a table: 150 rows")  # not a word without
-    assert lines[-1].startswith("final model saved (fitted in")
+    assert "150 rows" in lines[0]  # not a word without
+    assert "final model" in lines[-1]
     assert not [line for line in lines if "prefect" in line.lower()]

