@@ -136,7 +136,7 @@ def all_faults() -> list[Fault]:
 
 @contextmanager
 def copies(n: int) -> Iterator[Queue[Path]]:
-    """Make n copies of the tree, each a folder that holds the package by its import name."""
+    """Make n copies of the tree, each a folder that holds the package by its import name too."""
     skipped = shutil.ignore_patterns("__pycache__", "*.parquet")
     free: Queue[Path] = Queue()
     with TemporaryDirectory() as folder:
@@ -145,6 +145,7 @@ def copies(n: int) -> Iterator[Queue[Path]]:
             shutil.copytree(ROOT / "deployments" / "package", copy / "prefect_tune")
             for room in ROOMS:
                 shutil.copytree(ROOT / room, copy / "prefect_tune" / room, ignore=skipped)
+                (copy / room).symlink_to(copy / "prefect_tune" / room)  # where tests read sources
             shutil.copytree(ROOT / "tests", copy / "tests", ignore=skipped)
             shutil.copy(ROOT / "pyproject.toml", copy)
             free.put(copy)
