@@ -9,10 +9,11 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from threading import RLock
 from time import monotonic, sleep
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -234,6 +235,7 @@ class Database:
     def __init__(self, url: str) -> None:
         self.url = url
         self._was_reached = False
+        self._turn: AbstractContextManager[Any] = nullcontext()
         try:
             parsed = make_url(url)
         except (ArgumentError, ValueError) as error:  # a port that is no number
@@ -246,6 +248,7 @@ class Database:
             options["connect_args"] = {"timeout": BUSY_SECONDS, "check_same_thread": False}
             if not parsed.database:
                 options["poolclass"] = StaticPool
+                self._turn = RLock()  # all threads have the same connection
         else:
             # A server has some hundred connections for all processes, so threads share one.
             options |= {"pool_size": 1, "max_overflow": 0, "pool_timeout": BUSY_SECONDS}
@@ -306,6 +309,7 @@ class Database:
         """
         with (
             uninterrupted(),
+            self._turn,
             self._named(),
             self._connected(self.engine) as connection,
             connection.begin(),
@@ -334,7 +338,12 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """Yield a connection whose statements each see the newest committed state."""
-        with uninterrupted(), self._named(), self._connected(self._reading) as connection:
+        with (
+            uninterrupted(),
+            self._turn,
+            self._named(),
+            self._connected(self._reading) as connection,
+        ):
             yield connection
 
     @contextmanager

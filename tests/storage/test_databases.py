@@ -5,10 +5,12 @@ import multiprocessing
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from threading import Barrier, Thread
+from threading import Barrier, Event, Thread
+from time import sleep
 
 import pytest
 from contracts.store import POSTGRES_IN_FULL, made, put
@@ -289,3 +291,25 @@ def test_publications_are_finished(either_store) -> None:
         connection.execute(insert(publication_table).values(started=epoch()), rows)
     either_store.index.journal.finish(KEYS)
     assert either_store.index.journal.under_way() == []
+
+
+def test_threads_take_turns_at_a_database_in_memory() -> None:
+    database = Database("sqlite://")
+    entered = Event()
+
+    def add(number: int) -> None:
+        with database.write() as connection:
+            entered.set()
+            sleep(0.02)
+            connection.execute(text("INSERT INTO seen VALUES (:n)"), {"n": number})
+
+    with database.write() as connection:
+        connection.execute(text("CREATE TABLE seen (n INTEGER)"))
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(add, 1)
+        assert entered.wait(10)
+        second = pool.submit(add, 2)
+        first.result()
+        second.result()
+    with database.read() as connection:
+        assert set(connection.execute(text("SELECT n FROM seen")).scalars()) == {1, 2}

@@ -9,10 +9,10 @@ the test that noticed it. A fault is found by its text, which stands exactly onc
 may move to another file without an edit here. The name of a group is where its code was at first.
 
 Faults are planted one after the other in a copy of the tree. The recorded test runs first, then the
-others of the group. A test that fails, or does not end in five minutes, has noticed; `--record`
-writes its name into the table. Each outcome is a line of the results, and is used again while the
-file and the tests stay the same, so a run can be interrupted at any time. All faults must be
-noticed.
+others of the group that `tests/run` runs. A test that fails, or does not end in five minutes, has
+noticed; `--record` writes its name into the table. Each outcome is a line of the results, and is
+used again while the file and the tests stay the same, so a run can be interrupted at any time. All
+faults must be noticed.
 
 A table and no mutation tool: cosmic-ray 8.7 finds ten thousand mutants in `optimizers/` alone,
 which take a day, and mutmut 3.8 takes a module's name from its path, where `optimizers/` is
@@ -27,8 +27,8 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -184,9 +184,11 @@ def first_failure(
     Raises:
         RuntimeError: If no test ran and `missing` is not given.
     """
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *arguments]
+    options = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not full"]
+    command = [sys.executable, "-m", "pytest", *options, *arguments]
     environment = {
-        **os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1", "NO_COLOR": "1"
+        **os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1", "NO_COLOR": "1",
+        "PYTEST_DEBUG_TEMPROOT": str(copy),  # other runs clear away what is in the common folder
     }  # fmt: skip
     try:
         done = subprocess.run(
@@ -226,13 +228,23 @@ def check_without_faults(faults: list[Fault], free: "Queue[Path]") -> None:
     alike: dict[tuple[str, str], list[Fault]] = {}
     for fault in faults:
         alike.setdefault((fault.room, fault.chosen), []).append(fault)
-    copy = free.get()
-    for (_, chosen), same in alike.items():
-        paths = dict.fromkeys(str(path) for fault in same for path in fault.test_paths)
-        options = ("-k", chosen) if chosen else ()
-        if failed := first_failure(copy, [*options, *paths], seconds=1800):
-            sys.exit(f"{failed} fails without a fault; fix it first")
-    free.put(copy)
+
+    def failure(chosen: str, paths: Iterable[str]) -> str:
+        copy = free.get()
+        try:
+            return first_failure(copy, [*(("-k", chosen) if chosen else ()), *paths], seconds=1800)
+        finally:
+            free.put(copy)
+
+    with ThreadPoolExecutor(free.qsize()) as pool:
+        checks = [
+            pool.submit(failure, chosen, dict.fromkeys(str(p) for f in same for p in f.test_paths))
+            for (_, chosen), same in alike.items()
+        ]
+        for check in as_completed(checks):
+            if failed := check.result():
+                pool.shutdown(cancel_futures=True)
+                sys.exit(f"{failed} fails without a fault; fix it first")
 
 
 def record(faults: list[Fault], known: dict[str, str]) -> None:
