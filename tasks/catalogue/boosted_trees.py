@@ -5,7 +5,6 @@ AutoGluon's portfolios have (package autogluon.tabular 1.6, configs/zeroshot).
 """
 
 from dataclasses import replace
-from importlib.util import find_spec
 
 from ConfigSpace import Categorical, ConfigurationSpace, Float, Integer
 
@@ -104,8 +103,3 @@ def _of_numbers(algorithm: Algorithm) -> Algorithm:
 
 BOOSTED_TREES = (HIST_GRADIENT_BOOSTING, LIGHTGBM, XGBOOST, CATBOOST)
 BOOSTED_TREES_OF_NUMBERS = tuple(_of_numbers(algorithm) for algorithm in BOOSTED_TREES)
-
-
-def is_installed(algorithm: Algorithm) -> bool:
-    """Return whether all packages that an algorithm requires are there."""
-    return all(find_spec(package) is not None for package in algorithm.requires)
