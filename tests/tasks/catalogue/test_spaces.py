@@ -11,6 +11,7 @@ from prefect_tune.optimizers import Algorithm, UnknownName
 from prefect_tune.optimizers.space.configuration import default_choice
 from prefect_tune.optimizers.space.space import Space, Step
 from prefect_tune.tasks.catalogue import spaces
+from prefect_tune.tasks.catalogue.libraries import EXTRAS
 from prefect_tune.tasks.catalogue.portfolios import PORTFOLIOS, portfolio_of
 from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES, SPACES, space_named
 from prefect_tune.tasks.fitting.memory_estimate import MEMORY_RULES, MatrixSummary
@@ -166,12 +167,15 @@ def test_it_has_16_to_32_different_configurations_of_the_space(name) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_without_optional_libraries_there_are_as_many_which_need_none(name) -> None:
+def test_without_extras_there_are_as_many_which_need_none_and_some_are_of_lightgbm(name) -> None:
     space = SPACES[name]
-    kept = {s.name: {a.id for a in s.algorithms if not a.requires} for s in space.searched}
+    kept = {
+        s.name: {a.id for a in s.algorithms if EXTRAS.keys().isdisjoint(a.requires)}
+        for s in space.searched
+    }
     plain, portfolio = portfolio_of(space.restricted_to(kept)), portfolio_of(space)
     assert len(plain) == len(portfolio)
-    assert {c["fit model"].algorithm for c in plain} <= kept["fit model"]
+    assert "lightgbm" in {c["fit model"].algorithm for c in plain} <= kept["fit model"]
     assert any(c["fit model"].algorithm not in kept["fit model"] for c in portfolio)
 
 
