@@ -92,8 +92,10 @@ def check_libraries(what: str, algorithms: Iterable[Algorithm]) -> None:
     needing = [algorithm for algorithm in algorithms if algorithm.requires]
     for library in missing_libraries(needing):
         ids = dict.fromkeys(a.id for a in needing if library.package in a.requires)
+        others = ", ".join(name for name in ids if name != library.package)
         raise BadInput(
-            f"{what} needs {library.package} for {', '.join(ids)}, and it {library.reason}",
+            f"{what} needs {library.package}{f' for {others}' if others else ''}, which "
+            f"{library.reason}",
             remedy=library.remedy,
         )
 
