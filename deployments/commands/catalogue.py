@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 from prefect_tune.deployments.views.console import echo
 
-_BOOSTING = "pip install 'prefect-tune[boosting]'"
-
 
 @click.command()
 @click.argument("name", required=False, shell_complete=complete_spaces)
@@ -41,11 +39,12 @@ def spaces(name: str | None, *, as_json: bool) -> None:
             rows = [_space(space) for space in SPACES.values()]
             print_json(rows) if as_json else _print_spaces(rows)
             return
+        from prefect_tune.tasks.catalogue.libraries import usable_part
         from prefect_tune.tasks.user_space import find_space
 
         space, _ = find_space(name)
         document = _space(space)
-        for step, shown in zip(space.searched, document["steps"], strict=True):
+        for step, shown in zip(usable_part(space).searched, document["steps"], strict=True):
             shown["hyperparameters"] = {
                 algorithm.id: _hyperparameters(algorithm) for algorithm in step.algorithms
             }
@@ -102,8 +101,14 @@ def _properties(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _space(space: "Space") -> dict[str, Any]:
-    from prefect_tune.tasks.catalogue.spaces import missing_libraries
+    from prefect_tune.tasks.catalogue.libraries import (
+        algorithms_of,
+        missing_libraries,
+        usable_part,
+    )
 
+    missing = missing_libraries(algorithms_of(space))
+    space = usable_part(space)
     return {
         "name": space.name,
         "data": space.data,
@@ -115,7 +120,7 @@ def _space(space: "Space") -> dict[str, Any]:
             {"name": step.name, "algorithms": [a.id for a in step.algorithms]}
             for step in space.searched
         ],
-        "missing_libraries": list(missing_libraries(space.name)),
+        "missing_libraries": [library.package for library in missing],
     }
 
 
@@ -159,8 +164,11 @@ def _print_spaces(rows: list[dict[str, Any]]) -> None:
 
 def _print_missing(packages: Iterable[str]) -> None:
     """Say which libraries would add algorithms, and how to get them."""
+    from prefect_tune.tasks.catalogue.libraries import missing_library
+
     for package in dict.fromkeys(packages):
-        echo(f"{package} is not installed: {_BOOSTING}")
+        if missing := missing_library(package):
+            echo(str(missing))
 
 
 def _print_space(document: dict[str, Any]) -> None:

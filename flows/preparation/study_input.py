@@ -13,6 +13,12 @@ from numpy.typing import NDArray
 from prefect_tune.flows.preparation.settings import TuneSettings
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.catalogue.libraries import (
+    MissingLibrary,
+    algorithms_of,
+    missing_libraries,
+    usable_part,
+)
 from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES, space_named
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.formats.registry import FORMATS
@@ -25,7 +31,7 @@ from prefect_tune.tasks.fitting.iterative import (
     reasons_at_once,
 )
 from prefect_tune.tasks.objective.metric import DEFAULT_METRICS, Metric, metric_named
-from prefect_tune.tasks.user_space import find_space
+from prefect_tune.tasks.user_space import find_space, is_user_space
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +71,9 @@ class StudyInput:
         source: Where the data came from, with what its target turned out to be.
         dataset: The data.
         space_name: Name of the space.
-        space: The space.
+        space: The part of the space whose libraries can be used here.
         space_code: Text of the user's file; empty for a space of the catalogue.
+        missing: The libraries that the rest of the space needs.
     """
 
     source: Source
@@ -74,6 +81,7 @@ class StudyInput:
     space_name: str
     space: Space
     space_code: str
+    missing: tuple[MissingLibrary, ...] = ()
 
     def notes(self) -> list[Note]:
         """Return what the data was taken for, and what reading it had to decide."""
@@ -85,7 +93,8 @@ class StudyInput:
             f"reading {dataset.name} as {FORMATS[dataset.format].description}{found_out}: "
             f"{len(dataset)} rows, {dataset.n_features} {what}; {_describe_target(dataset)}"
         )
-        return [Note(described, "format", dataset.format), *map(Note, dataset.notes)]
+        of_data = [Note(described, "format", dataset.format), *map(Note, dataset.notes)]
+        return of_data + [_left_out(self.space, library) for library in self.missing]
 
 
 def read_input(settings: TuneSettings, read: Read = read_source) -> StudyInput:
@@ -97,11 +106,14 @@ def read_input(settings: TuneSettings, read: Read = read_source) -> StudyInput:
     source = replace(settings.source, predicts=_predicted(settings))
     dataset = read(source)
     space_name = settings.space or _default_space(dataset)
-    space, space_code = find_space(space_name)
-    _check_space(space, settings, dataset)
+    whole, space_code = find_space(space_name)
+    _check_space(whole, settings, dataset)
+    missing, space = missing_libraries(algorithms_of(whole)), usable_part(whole)
+    if not is_user_space(space_name):  # extras that nobody asked for are no news
+        missing = tuple(library for library in missing if not library.is_optional)
     if settings.epochs is not None:
         _check_epochs(space, settings.epochs, len(dataset.classes))
-    return StudyInput(source, dataset, space_name, space, space_code)
+    return StudyInput(source, dataset, space_name, space, space_code, missing)
 
 
 def find_metric(
@@ -177,6 +189,15 @@ def _check_space(space: Space, settings: TuneSettings, dataset: Dataset) -> None
     raise BadInput(reason, option="space", value=space.name, remedy=remedy)
 
 
+def _left_out(space: Space, library: MissingLibrary) -> Note:
+    return Note(
+        f"space {space.name} is searched without {library.package}, which {library.reason}",
+        "space",
+        space.name,
+        library.remedy,
+    )
+
+
 def _check_epochs(space: Space, epochs: int, n_classes: int) -> None:
     """Check that a model of the space trains in epochs.
 
@@ -186,7 +207,9 @@ def _check_epochs(space: Space, epochs: int, n_classes: int) -> None:
     if iterative_algorithms(space.steps[-1], n_classes):
         return
     fitting = DEFAULT_SPACES.get((space.data, space.target))
-    is_serving = fitting and iterative_algorithms(space_named(fitting).steps[-1], n_classes)
+    is_serving = fitting and iterative_algorithms(
+        usable_part(space_named(fitting)).steps[-1], n_classes
+    )
     names = sorted(path.rsplit(".", 1)[1] for path in ITERATIVE)
     models = [name for name in names if name.endswith("Regressor") == (not n_classes)]
     reasons = reasons_at_once(space.steps[-1], n_classes)

@@ -11,6 +11,7 @@ from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.storage.key import output_record
 from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.tasks.catalogue.libraries import check_libraries
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.trial_code import TrialPipeline, code_of, trial_pipeline
 
@@ -72,12 +73,14 @@ def built_pipeline(store: ArtifactStore, study: str, number: int) -> TrialPipeli
 
     Raises:
         UnknownName: If there is no such study.
-        BadInput: If there is no such trial in it, or its space is another one here.
+        BadInput: If there is no such trial in it, its space is another one here, or a library that
+            it needs cannot be used here.
         StoreLost: If the study's data is lost.
     """
     plan = StudyPlan.from_stored(find_study(store, study))
     trial = trial_numbered(store, study, number).document
-    query = Query.from_json(trial["query"], space_as_run(plan, study))
+    query = Query.from_json(trial["query"], space := space_as_run(plan, study))
+    check_libraries(f"trial {number}", space.algorithms(query.configuration.path))
     context = StudyContext(
         study, plan.problem, store.address, use_cache=plan.use_cache, epochs=plan.epochs
     )

@@ -11,8 +11,10 @@ from prefect_tune.flows.study.lookup import find_study
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.storage.key import model_record
 from prefect_tune.storage.ledger import Ledger
+from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.catalogue.libraries import algorithms_of, check_libraries
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.reading import read_features
@@ -30,7 +32,7 @@ def final_model(store: ArtifactStore, study: str) -> tuple[Any, dict[str, Any]]:
         RecordDamaged: If the model's record is damaged.
     """
     stored = find_study(store, study)
-    StudyPlan.from_stored(stored).problem.find_space()  # may bring code
+    space = StudyPlan.from_stored(stored).problem.find_space()  # may bring code
     if not store.records.exists(model_record(study)):
         raise BadInput(
             f"study {study!r} has no final model, as a run fits one at its end; continue the "
@@ -42,6 +44,10 @@ def final_model(store: ArtifactStore, study: str) -> tuple[Any, dict[str, Any]]:
         raise BadInput(
             f"the final model of study {study!r} needs {error.name}, which is not installed here"
         ) from error
+    except RecordDamaged as error:
+        if isinstance(error.__cause__, OSError):  # also where a library's own files do not load
+            check_libraries(f"the final model of study {study!r}", algorithms_of(space))
+        raise
     _check_constraints(store, study, parts["about"])
     tested = {name: stored.result.get(name) for name in ("test_loss", "test_loss_undefined")}
     return parts["model"], {**parts["about"], **tested}

@@ -17,15 +17,14 @@ from prefect_tune.flows.study.retention import KeptPredictions, StretchPins
 from prefect_tune.flows.study.trial_output import keep_output
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.events import Asked, ConstraintsMeasured, Retried, Told
-from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.wording import fidelity_text
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.catalogue.libraries import algorithms_of, check_libraries
 from prefect_tune.tasks.fitting.versions import session_versions
-from prefect_tune.tasks.problem import Problem
 from prefect_tune.tasks.threads import one_thread
 from prefect_tune.tasks.worker.printed_output import NOTHING, Printed
 
@@ -59,7 +58,8 @@ class Study:
         result: Its result so far, as the ledger has it.
 
     Raises:
-        BadInput: If there is no such study, or its space is not what it was.
+        BadInput: If there is no such study, its space is not what it was, or libraries that it
+            needs cannot be used here.
     """
 
     def __init__(self, store: ArtifactStore, name: str, plan: StudyPlan | None = None) -> None:
@@ -75,7 +75,12 @@ class Study:
         self.result = dict(stored.result)
         space = self.problem.find_space()
         if space.digest != self.problem.space_digest:
-            raise _other_space(name, self.problem, space)
+            raise BadInput(
+                f"study {name!r} searches a space {space.name!r} that this version of prefect-tune "
+                "knows otherwise",
+                remedy="continue it with the version that made it",
+            )
+        check_libraries(f"study {name!r}", algorithms_of(space))
         replayed = replayed_study(store, self.ledger, name, self.plan, space)
         self.optimizer, self.trials = replayed.optimizer, replayed.trials
         self.ask_seconds, self.asking_seconds = replayed.ask_seconds, sum(replayed.ask_seconds)
@@ -247,7 +252,7 @@ class Study:
 
     def note_versions(self) -> None:
         """Note the versions that it runs with from now on."""
-        algorithms = (a for step in self.optimizer.space.steps for a in step.algorithms)
+        algorithms = algorithms_of(self.optimizer.space)
         required = (package for algorithm in algorithms for package in algorithm.requires)
         self.set_result(versions=session_versions(required))
 
@@ -315,23 +320,3 @@ class Study:
         self.ledger.set_trial(self.name, trial.to_json())
         self.trials.keep(trial)
         return trial
-
-
-def _other_space(name: str, problem: Problem, space: Space) -> BadInput:
-    """Return the error that the space of a study is not what it was, and why as far as known."""
-    from prefect_tune.tasks.catalogue.spaces import missing_libraries  # noqa: PLC0415 - heavy
-
-    here = {algorithm.id for step in space.steps for algorithm in step.algorithms}
-    lost = {algorithm for _, ids in problem.algorithms for algorithm in ids} - here
-    missing = missing_libraries(space.name) if lost else ()
-    if missing:
-        return BadInput(
-            f"study {name!r} searches algorithms that need {', '.join(missing)}, which is not "
-            f"installed here: {', '.join(sorted(lost))}",
-            remedy="pip install 'prefect-tune[boosting]'",
-        )
-    return BadInput(
-        f"study {name!r} searches a space {space.name!r} that this version of prefect-tune knows "
-        "otherwise",
-        remedy="continue it with the version that made it",
-    )

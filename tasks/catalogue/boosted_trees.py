@@ -5,7 +5,6 @@ AutoGluon's portfolios have (package autogluon.tabular 1.6, configs/zeroshot).
 """
 
 from dataclasses import replace
-from importlib.util import find_spec
 
 from ConfigSpace import Categorical, ConfigurationSpace, Float, Integer
 
@@ -104,8 +103,11 @@ def _of_numbers(algorithm: Algorithm) -> Algorithm:
 
 BOOSTED_TREES = (HIST_GRADIENT_BOOSTING, LIGHTGBM, XGBOOST, CATBOOST)
 BOOSTED_TREES_OF_NUMBERS = tuple(_of_numbers(algorithm) for algorithm in BOOSTED_TREES)
+BOOSTED_TREES_OF_EVENTS = tuple(
+    replace(a, flags=replace(a.flags, accepts_sparse=bool(a.requires))) for a in BOOSTED_TREES
+)
+"""The same for matrices of events: the libraries take them sparse, scikit-learn does not.
 
-
-def is_installed(algorithm: Algorithm) -> bool:
-    """Return whether all packages that an algorithm requires are there."""
-    return all(find_spec(package) is not None for package in algorithm.requires)
+Those of tables never meet a sparse matrix. Their flags stay as they were, for the sake of studies
+that search the spaces of tables.
+"""

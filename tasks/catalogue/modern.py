@@ -14,7 +14,11 @@ from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.tasks.catalogue import classification, preprocessing
 from prefect_tune.tasks.catalogue import preparation as rescaling
-from prefect_tune.tasks.catalogue.boosted_trees import BOOSTED_TREES, BOOSTED_TREES_OF_NUMBERS
+from prefect_tune.tasks.catalogue.boosted_trees import (
+    BOOSTED_TREES,
+    BOOSTED_TREES_OF_EVENTS,
+    BOOSTED_TREES_OF_NUMBERS,
+)
 from prefect_tune.tasks.catalogue.construction import CONSTRUCT_FEATURES, DENSIFY
 from prefect_tune.tasks.catalogue.preparation import BALANCE
 
@@ -300,7 +304,7 @@ MODERN_HEALTHCARE = Space(
         _RESCALE,
         BALANCE,
         _preprocess("f_classif"),
-        _of_events((*BOOSTED_TREES, *MODELS)),
+        _of_events((*BOOSTED_TREES_OF_EVENTS, *MODELS)),
     ),
     forbidden=_ROTATED_FOR_TREES,
     data="events",

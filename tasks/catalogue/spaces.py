@@ -17,7 +17,6 @@ from prefect_tune.tasks.catalogue import (
 from prefect_tune.tasks.catalogue import (
     preparation as rescaling,
 )
-from prefect_tune.tasks.catalogue.boosted_trees import is_installed
 from prefect_tune.tasks.catalogue.construction import CONSTRUCT_FEATURES, DENSIFY
 from prefect_tune.tasks.catalogue.modern import MODERN, MODERN_HEALTHCARE, MODERN_REGRESSION
 from prefect_tune.tasks.catalogue.preparation import BALANCE, ENCODE, IMPUTE
@@ -59,16 +58,7 @@ def _model_alone(algorithm: Algorithm, *before: Step, numbers: bool = False) -> 
     )
 
 
-def _installed(space: Space) -> Space:
-    """Return the part of a space whose libraries are installed."""
-    if all(is_installed(a) for step in space.steps for a in step.algorithms):
-        return space
-    return space.restricted_to(
-        {s.name: {a.id for a in s.algorithms if is_installed(a)} for s in space.searched}
-    )
-
-
-_WHOLE_SPACES: Mapping[str, Space] = {
+SPACES: Mapping[str, Space] = {
     space.name: space
     for space in (
         Space("small", (*_TABLE, *_SMALL)),
@@ -103,22 +93,13 @@ _WHOLE_SPACES: Mapping[str, Space] = {
         MODERN_REGRESSION,
     )
 }
-SPACES: Mapping[str, Space] = {name: _installed(space) for name, space in _WHOLE_SPACES.items()}
-"""By name, without what needs a library that is not installed."""
+"""By name; the same whatever is installed (see `libraries`)."""
 DEFAULT_SPACES: Mapping[tuple[str, str], str] = {
     ("table", "classes"): "modern",
     ("table", "numbers"): "modern_regression",
     ("events", "classes"): "healthcare",
 }
 """By the kind of the data and of what is to be predicted."""
-
-
-def missing_libraries(name: str) -> tuple[str, ...]:
-    """Return the packages of which the space of that name would have more; none of a user's own."""
-    steps = _WHOLE_SPACES[name].steps if name in _WHOLE_SPACES else ()
-    algorithms = (algorithm for step in steps for algorithm in step.algorithms)
-    missing = (package for a in algorithms if not is_installed(a) for package in a.requires)
-    return tuple(dict.fromkeys(missing))
 
 
 def space_named(name: str) -> Space:

@@ -62,6 +62,7 @@ class MatrixSummary:
 
 
 _FLOAT = 8
+_SINGLE = 4
 _SPARSE_ELEMENT = 12
 """Bytes of a number and its column."""
 
@@ -200,6 +201,10 @@ def _column_distances(_: Mapping[str, Any], summary: MatrixSummary) -> MemoryEst
 
 def _binned_matrix(_: Mapping[str, Any], summary: MatrixSummary) -> MemoryEstimate:
     n, p = summary.rows, summary.columns
+    if summary.layout == "sparse":  # a byte for the bin of a number that is not zero
+        stored = round(summary.density * n * p)
+        made = f"the bins of {n:,} rows with {stored:,} numbers that are not zero, and their copy"
+        return MemoryEstimate(made, stored * (1 + _SINGLE))
     coded = n * p * _FLOAT if summary.layout == "frame" else 0
     return MemoryEstimate(f"the bins of {n:,} rows and {p:,} columns", n * p + coded)
 

@@ -7,6 +7,8 @@ import sklearn
 
 from prefect_tune.storage.lease import Machine
 from prefect_tune.storage.privacy.signing import key_fingerprint
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.catalogue.libraries import algorithms_of, missing_libraries
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.fitting.recipe import imported
 from prefect_tune.tasks.fitting.versions import installed_version
@@ -41,13 +43,16 @@ def worker_environment(context: StudyContext, dask_worker: Any = None) -> dict[s
 
     Raises:
         StoreRefused, RecordDamaged, OSError: If store, database or data set cannot be read here.
+        BadInput: If a library that the space needs cannot be used here; says how to get it.
         WorkerUnfit: If trials could not be held to their limits here.
     """
     store = open_store(context.store)
     with one_thread():  # or libraries that are loaded here would keep all theirs
         load_dataset(store, context.problem.dataset)
         space = context.problem.find_space()
-    algorithms = (algorithm for step in space.steps for algorithm in step.algorithms)
+    algorithms = algorithms_of(space)
+    if missing := missing_libraries(algorithms):
+        raise BadInput("; ".join(map(str, missing)))
     packages = sorted({package for algorithm in algorithms for package in algorithm.requires})
     if dask_worker is not None:
         prepare_note(dask_worker)

@@ -1,5 +1,6 @@
 """Studies that are prepared in folders of their own, and workers that flows of a file share."""
 
+import sys
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -27,6 +28,17 @@ def prepared(tmp_path, monkeypatch) -> Callable[..., PreparedStudy]:
         return prepare(TuneSettings.parse({**dict.fromkeys(OPTIONS), "data": data, **options}))
 
     return enter
+
+
+@pytest.fixture
+def without_libgomp(tmp_path, monkeypatch) -> None:
+    """LightGBM is installed as on a system that lacks the runtime of OpenMP."""
+    message = "libgomp.so.1: cannot open shared object file: No such file or directory"
+    folder = tmp_path / "broken"
+    folder.mkdir()
+    (folder / "lightgbm.py").write_text(f"raise OSError({message!r})")
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.delitem(sys.modules, "lightgbm", raising=False)
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ UV = shutil.which("uv") or str(ROOT / ".uv" / "bin" / "uv")
 LEFT_OUT = ("deployments/demo", "deployments/install", "deployments/pipeline_search.ipynb")
 """Files of the rooms that are no part of the package, besides `deployments/docs`."""
 NAMES = {module_name(path) for path in SOURCES if path.name not in ("__init__.py", "__main__.py")}
-OF_EXTRAS = {name for name in NAMES if ".catalogue.boosting." in name}
+OF_EXTRAS = {name for name in NAMES if name.endswith((".xg_boost", ".cat_boost"))}
 """Modules that need an optional dependency."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.full]

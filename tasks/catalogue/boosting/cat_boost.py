@@ -8,6 +8,7 @@ import pandas as pd
 from catboost import CatBoostClassifier as LibraryClassifier
 from catboost import CatBoostRegressor as LibraryRegressor
 from numpy.typing import NDArray
+from scipy import sparse
 
 from prefect_tune.tasks.catalogue.boosting.native import NativeClassifier, NativeRegressor
 
@@ -20,7 +21,7 @@ class _CatBoost:
     def _fit_coded(
         self,
         model: Any,
-        X: NDArray[np.float64],
+        X: Any,
         y: NDArray[Any],
         is_category: NDArray[np.bool_],
         sample_weight: NDArray[np.float64] | None,
@@ -28,8 +29,13 @@ class _CatBoost:
         columns = [int(i) for i in np.flatnonzero(is_category)]
         model.fit(self._seen(X), y, sample_weight=sample_weight, cat_features=columns)
 
-    def _seen(self, X: NDArray[np.float64]) -> Any:
-        """Return a frame: CatBoost takes codes as whole numbers only, -1 stands for a gap."""
+    def _seen(self, X: Any) -> Any:
+        """Return a frame of a table: CatBoost takes codes as whole numbers only, -1 is a gap."""
+        if sparse.issparse(X):  # CatBoost refuses arrays that are read-only, as those of steps are
+            places = (np.require(part, requirements="W") for part in (X.indices, X.indptr))
+            return sparse.csr_matrix((X.data, *places), shape=X.shape)
+        if not self.codes_.is_table_:
+            return X
         columns = dict(enumerate(X.T))
         for i in np.flatnonzero(self.codes_.is_category_):
             columns[int(i)] = np.nan_to_num(columns[int(i)], nan=-1.0).astype(np.int32)

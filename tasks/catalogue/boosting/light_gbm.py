@@ -22,7 +22,7 @@ class _LightGBM:
     def _fit_coded(
         self,
         model: Any,
-        X: NDArray[np.float64],
+        X: Any,
         y: NDArray[Any],
         is_category: NDArray[np.bool_],
         sample_weight: NDArray[np.float64] | None,

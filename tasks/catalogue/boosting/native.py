@@ -1,6 +1,7 @@
 """Boosted trees of other libraries behind scikit-learn's interface.
 
-They take the categories of a table as codes, and gaps as they are.
+They take the categories of a table as codes, and gaps as they are. Matrices reach the library in
+single precision, sparse ones as CSR, so that a matrix gives the same trees sparse and dense.
 """
 
 from typing import Any, Self
@@ -8,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin, clone
 from sklearn.utils.validation import validate_data
 
@@ -18,14 +20,18 @@ _MOST_CATEGORIES = 254
 class CategoryCodes(TransformerMixin, BaseEstimator):
     """Makes codes of categories, the most frequent first; gaps, rare and unseen ones are NaN.
 
-    Numbers, and matrices, stay as they are.
+    Numbers stay as they are; the elements of matrices become single precision.
     """
+
+    is_table_ = True
+    """Whether it was fitted to a table; of models pickled before this was noted, always true."""
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
         """Learn the categories of each column; `is_category_`, shape (p,), says which have any."""
         self.categories_: dict[int, NDArray[np.object_]] = {}
         self.is_category_ = np.zeros(X.shape[1], dtype=np.bool_)
-        if isinstance(X, pd.DataFrame):
+        self.is_table_ = isinstance(X, pd.DataFrame)
+        if self.is_table_:
             for i, name in enumerate(X):
                 if pd.api.types.is_numeric_dtype(X[name]):
                     continue
@@ -36,10 +42,19 @@ class CategoryCodes(TransformerMixin, BaseEstimator):
         self.n_features_in_ = X.shape[1]
         return self
 
-    def transform(self, X: Any) -> NDArray[np.float64]:
-        """Return codes and numbers, shape (n, p)."""
-        if not isinstance(X, pd.DataFrame):
-            return np.asarray(X, dtype=np.float64)
+    def transform(self, X: Any) -> Any:
+        """Return codes and numbers, shape (n, p).
+
+        A table becomes a matrix of float64. A dense matrix becomes float32, a sparse one CSR of
+        float32 with int32 indices.
+        """
+        if isinstance(X, pd.DataFrame):
+            return self._coded(X)
+        if sparse.issparse(X):
+            return _single_precision(X)
+        return np.asarray(X, dtype=np.float64 if self.is_table_ else np.float32)
+
+    def _coded(self, X: pd.DataFrame) -> NDArray[np.float64]:
         coded = np.empty(X.shape)
         for i, name in enumerate(X):
             if i not in self.categories_:
@@ -49,6 +64,20 @@ class CategoryCodes(TransformerMixin, BaseEstimator):
             codes = known.get_indexer(pd.Index(X[name].astype(object), dtype=object))
             coded[:, i] = np.where(codes < 0, np.nan, codes)
         return coded
+
+
+def _single_precision(X: Any) -> sparse.csr_matrix:
+    """Return a sparse matrix as CSR of float32; its indices are shared where they are int32."""
+    matrix = sparse.csr_array(X)
+    if not matrix.has_canonical_format:
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
+    parts = (
+        matrix.data.astype(np.float32),
+        matrix.indices.astype(np.int32, copy=False),
+        matrix.indptr.astype(np.int32, copy=False),
+    )
+    return sparse.csr_matrix(parts, shape=matrix.shape)  # CatBoost takes no sparse arrays
 
 
 class _Native(BaseEstimator):
@@ -64,7 +93,7 @@ class _Native(BaseEstimator):
     def _fit_coded(
         self,
         model: Any,
-        X: NDArray[np.float64],
+        X: Any,
         y: NDArray[Any],
         is_category: NDArray[np.bool_],
         sample_weight: NDArray[np.float64] | None,
@@ -72,7 +101,7 @@ class _Native(BaseEstimator):
         """Fit a model of the library, which is told which columns hold codes."""
         raise NotImplementedError
 
-    def _seen(self, X: NDArray[np.float64]) -> Any:
+    def _seen(self, X: Any) -> Any:
         """Return codes and numbers as the library takes them."""
         return X
 

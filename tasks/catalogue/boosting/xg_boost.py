@@ -18,15 +18,25 @@ _SETTINGS: Mapping[str, Any] = {
 
 
 class _XGBoost:
+    """XGBoost takes entries that a sparse matrix does not store for missing, as it does gaps.
+
+    So zeros of matrices are missing too, or dense matrices would give other trees. In tables zeros
+    are numbers and codes of categories, and only gaps are missing.
+    """
+
+    codes_: Any
+
     def _fit_coded(
         self,
         model: Any,
-        X: NDArray[np.float64],
+        X: Any,
         y: NDArray[Any],
         is_category: NDArray[np.bool_],
         sample_weight: NDArray[np.float64] | None,
     ) -> None:
         model.set_params(feature_types=["c" if c else "q" for c in is_category])
+        if not self.codes_.is_table_ and np.isnan(model.missing):
+            model.set_params(missing=0.0)
         model.fit(X, y, sample_weight=sample_weight)
 
 

@@ -16,15 +16,15 @@ from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.wording import UnknownName
 
 PORTFOLIOS = Path(__file__).parent
-"""A JSON file for each space that has one, and another of what scikit-learn alone can fit."""
+"""A JSON file for each space that has one, and another of what needs no extra."""
 _LISTS = "{}.json", "{}_without_boosting.json"
 
 
 def portfolio_of(space: Space) -> list[Configuration]:
     """Return the configurations to begin with, in their order; none if the space has no portfolio.
 
-    Where libraries are not installed, those of the list made without them. What is not of the space
-    is left out.
+    Where the extra `boosting` is not installed, those of the list made without it. What is not of
+    the space is left out.
     """
     found = [list(_of_space(PORTFOLIOS / name.format(space.name), space)) for name in _LISTS]
     return max(found, key=len)

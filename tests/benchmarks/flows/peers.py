@@ -40,6 +40,9 @@ from peer_tools.rows import PARTS, RECORDED, Rows
 from peer_tools.runs import Run, Tool, run_all
 from peer_tools.tables import TableFile
 
+from prefect_tune.tasks.catalogue.libraries import algorithms_of, missing_libraries
+from prefect_tune.tasks.catalogue.spaces import space_named
+
 ROOT = Path(__file__).parents[3]
 TOOLS = "ours,flaml,optuna,smac,autogluon"
 IN_EXTRA = ("flaml", "optuna", "smac")
@@ -73,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ]
     rows = Rows(home / "rows.parquet")
     prepare({run.tool.name for run in runs if not rows.has(run.key)}, home)
-    say(describe())
+    say(f"{describe()}; {installed()}")
     failed = run_all(runs, rows, home, chosen.jobs, say)
     asked = [run.key for run in runs if run not in failed]
     found = rows.of(asked)
@@ -85,6 +88,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if failed:
         sys.exit(f"failed: {', '.join(run.name for run in failed)}; the same command tries again")
     reached.end()
+
+
+def installed() -> str:
+    """Which install of ours is measured."""
+    lacking = [m.package for m in missing_libraries(algorithms_of(space_named("modern")))]
+    return f"prefect-tune without {', '.join(lacking)}" if lacking else "prefect-tune[boosting]"
 
 
 def prepare(names: set[str], home: Path) -> None:

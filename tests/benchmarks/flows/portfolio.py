@@ -9,7 +9,8 @@ of each table, by three folds and for 8 s at most. A portfolio is picked one by 
 the mean over tables of the normalised regret of the best so far (0 for the best candidate of a
 table, 1 for the median one), for its seconds. It is judged on tables that it was not made from:
 tables whose names begin alike (`cal_housing`, `cal_housing_reg`) are left out together. A second
-portfolio of each space is made and judged without the models of libraries that not everyone has.
+portfolio of each space is made and judged without the models of XGBoost and CatBoost, which not
+everyone has.
 
 FOLDER gets `losses.parquet`, in which an interrupted run goes on; what is there is not run again.
 With `--commit` the portfolios replace those of the catalogue, and the losses those beside this
@@ -38,6 +39,7 @@ from peer_tools.task import Task
 from prefect_tune.optimizers import Configuration, Space
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.sampling import new_configuration
+from prefect_tune.tasks.catalogue.libraries import EXTRAS
 from prefect_tune.tasks.catalogue.spaces import space_named
 
 PORTFOLIOS = Path(__file__).parents[3] / "tasks" / "catalogue" / "portfolios"
@@ -147,9 +149,9 @@ def evaluate(
 
 
 def plain(known: pd.DataFrame, space: Space) -> pd.DataFrame:
-    """The rows of candidates that scikit-learn alone can fit."""
+    """The rows of candidates that need no extra."""
     model = space.steps[-1]
-    optional = {algorithm.id for algorithm in model.algorithms if algorithm.requires}
+    optional = {a.id for a in model.algorithms if EXTRAS.keys() & set(a.requires)}
     models = known["configuration"].map(lambda c: json.loads(c)[model.name]["algorithm"])
     return known[~models.isin(optional)]
 

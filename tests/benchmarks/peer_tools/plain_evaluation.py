@@ -15,6 +15,7 @@ from peer_tools.task import Task
 from prefect_tune.optimizers import Configuration, Evaluation, Query
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.storage import StoreAddress
+from prefect_tune.tasks.catalogue.libraries import usable_part
 from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES, space_named
 from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
 from prefect_tune.tasks.data.reading import read_source
@@ -41,7 +42,8 @@ class PlainEvaluator:
     """
 
     def __init__(self, task: Task) -> None:
-        self.space: Space = space_named(space_of(task) or DEFAULT_SPACES["table", task.kind])
+        name = space_of(task) or DEFAULT_SPACES["table", task.kind]
+        self.space: Space = usable_part(space_named(name))
         self._task, self._problem = task, ""
         self._limit = max(_LEAST_TRIAL_SECONDS, _TRIAL_SHARE * task.seconds)
         # Forked: what is imported here need not be imported again after a trial was ended.

@@ -1,7 +1,7 @@
 """Portfolios picked from recorded losses of candidates on tables."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from peer_tools.task import Task
+from prefect_tune.tasks.catalogue.libraries import usable_part
 from prefect_tune.tasks.catalogue.portfolios import portfolio_of
 from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES, space_named
 
@@ -98,14 +99,21 @@ def start_without(task: Task, space: str | None) -> str | None:
         task: On a split of the table.
         space: Name of the space; None for the product's default.
     """
-    portfolio = portfolio_of(space_named(space or DEFAULT_SPACES["table", task.kind]))
+    searched = usable_part(space_named(space or DEFAULT_SPACES["table", task.kind]))
+    portfolio = portfolio_of(searched)
     if not portfolio:
         return None
     table, path = Path(task.train).name.rsplit("-", 2)[0], Path(task.folder, "portfolio.json")
     rows = Losses(LOSSES).of(task.kind)
+    models = {algorithm.id for algorithm in searched.steps[-1].algorithms}
+    rows = rows[rows["configuration"].map(partial(_has_model, searched.steps[-1].name, models))]
     rows = rows[~rows["table"].map(partial(related, table))]
     path.write_text(json.dumps([json.loads(c) for c in picked(rows, len(portfolio))]))
     return str(path)
+
+
+def _has_model(step: str, models: Collection[str], configuration: str) -> bool:
+    return json.loads(configuration)[step]["algorithm"] in models
 
 
 def _stem(name: str) -> str:

@@ -1,6 +1,7 @@
 """Checks and decisions before a study starts."""
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -151,6 +152,38 @@ def test_a_model_whose_values_leave_it_without_epochs_is_said_with_the_reason(
     assert "lbfgs: MLPClassifier with solver='lbfgs'" in notes
     assert "at once: lbfgs, nei" in notes
     assert "at once" not in " ".join(map(str, prepared("train.csv", **given).notes))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("without_libgomp")
+def test_a_new_study_goes_without_lightgbm_where_openmp_is_missing_and_says_so(prepared) -> None:
+    made = prepared("train.csv", target="target", drop=["patient"])
+    (note,) = [note for note in made.notes if "lightgbm" in str(note)]
+    assert "libgomp.so.1" in note.reason
+    assert "lib" in note.remedy
+    models = dict(made.plan.problem.algorithms)["fit model"]
+    assert {"xgboost", "catboost"} < set(models)
+    started = {c["fit model"]["algorithm"] for c in made.plan.start}
+    assert "lightgbm" not in started | set(models)
+
+
+OWN = """
+from dataclasses import replace
+from prefect_tune.tasks.catalogue.modern import MODERN
+space = replace(MODERN, name="own")
+"""
+
+
+@pytest.mark.slow
+def test_an_extra_that_is_not_installed_is_said_where_the_space_is_a_users(
+    prepared, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "catboost", None)
+    (tmp_path / "own.py").write_text(OWN)
+    for options, is_said in (({}, False), ({"space": f"{tmp_path / 'own.py'}:space"}, True)):
+        made = prepared("train.csv", target="target", drop=["patient"], **options)
+        assert "catboost" not in dict(made.plan.problem.algorithms)["fit model"]
+        assert any("catboost" in str(note) for note in made.notes) is is_said
 
 
 @pytest.mark.parametrize("method", ["halving", "hyperband", "bohb"])

@@ -1,5 +1,6 @@
 """A study in the ledger that is continued: what may change, and what must be the same."""
 
+import sys
 from dataclasses import replace
 
 import pytest
@@ -128,6 +129,34 @@ def test_a_users_file_may_change_in_its_comments_and_in_nothing_else(prepared, t
     file.write_text(f"{SPACE}\nseed = 1\n")
     with pytest.raises(CannotContinue):
         prepared("train.csv", **given)
+
+
+MODERN_STUDY = {"target": "target", "drop": ["patient"], "study": "m", "method": "random"}
+
+
+@pytest.mark.slow
+def test_a_study_that_was_started_without_a_library_is_resumed_where_it_is(
+    prepared, monkeypatch
+) -> None:
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "catboost", None)
+        made = prepared("train.csv", **MODERN_STUDY)
+    made = prepared("train.csv", **MODERN_STUDY)
+    with Study.opened(made.store, made.name) as study:
+        models = [algorithm.id for algorithm in study.optimizer.space.steps[-1].algorithms]
+        assert "catboost" not in models
+        assert "lightgbm" in models
+
+
+@pytest.mark.slow
+def test_a_study_of_lightgbm_is_refused_where_it_cannot_be_loaded(prepared, request) -> None:
+    made = prepared("train.csv", **MODERN_STUDY)
+    request.getfixturevalue("without_libgomp")
+    with (
+        pytest.raises(BadInput, match=r"lightgbm.*libgomp\.so\.1"),
+        Study.opened(made.store, made.name),
+    ):
+        pass
 
 
 SMALL = spaces.SPACES["small"]

@@ -1,7 +1,9 @@
 """The pipeline of a trial, as an object and as code, is what the trial fitted in its first fold."""
 
 import runpy
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from finished.searched import Searched, searched
 from inputs import table, write_meds, write_table
 
 from prefect_tune import load_study
+from prefect_tune.flows.results import built_pipeline as module
 from prefect_tune.flows.results.built_pipeline import built_pipeline, pipeline_code
 from prefect_tune.flows.study.lookup import list_trials
 from prefect_tune.tasks.bad_input import BadInput
@@ -190,8 +193,12 @@ def test_trials_and_spaces_that_are_not_there_are_refused(tmp_path: Path, monkey
         built_pipeline(found.store, "s", 7)
     assert (refused.value.option, refused.value.value) == ("trial", 7)
     monkeypatch.setattr(Problem, "find_space", lambda _: space_named("flash"))
-    monkeypatch.setattr(
-        "prefect_tune.tasks.catalogue.spaces.missing_libraries", lambda _: ("catboost",)
-    )
-    with pytest.raises(BadInput, match="without catboost"):
+    with pytest.raises(BadInput, match="another one"):
+        built_pipeline(found.store, "s", 0)
+    small = space_named("small")
+    models = tuple(replace(a, requires=("catboost",)) for a in small.steps[-1].algorithms)
+    needy = replace(small, steps=(*small.steps[:-1], replace(small.steps[-1], algorithms=models)))
+    monkeypatch.setattr(module, "space_as_run", lambda *_: needy)
+    monkeypatch.setitem(sys.modules, "catboost", None)
+    with pytest.raises(BadInput, match=r"catboost for .*\[boosting\]"):
         built_pipeline(found.store, "s", 0)

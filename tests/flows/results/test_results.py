@@ -2,6 +2,7 @@
 
 import json
 from copy import deepcopy
+from importlib import import_module
 from itertools import count
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage import Ledger
 from prefect_tune.storage.key import model_record
 from prefect_tune.storage.ledger import LedgerEvent
+from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.data.dataset import load_dataset
@@ -323,6 +325,22 @@ def test_a_package_that_the_model_needs_and_is_not_here_is_named(ended, monkeypa
     monkeypatch.setattr(type(ended.store.records), "get", read)
     with pytest.raises(BadInput, match="needs lightgbm"):
         export(ended.store, "s", "pickle")
+
+
+@pytest.mark.usefixtures("without_libgomp")
+def test_a_model_whose_library_does_not_load_is_not_taken_for_damaged(ended, monkeypatch) -> None:
+    def read(*_):
+        try:
+            import_module("lightgbm")
+        except OSError as error:
+            raise RecordDamaged("record model-s") from error
+
+    monkeypatch.setattr(type(ended.store.records), "get", read)
+    with pytest.raises(RecordDamaged):  # its space is another one, which needs no library
+        final_model(ended.store, "s")
+    monkeypatch.setattr(Problem, "find_space", lambda _: space_named("modern"))
+    with pytest.raises(BadInput, match=r"libgomp\.so\.1"):
+        final_model(ended.store, "s")
 
 
 def ended(folder, model: str, n_classes: int):

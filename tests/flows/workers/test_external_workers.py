@@ -32,7 +32,8 @@ from prefect_tune.flows.workers.nanny_reports import limits_kept
 from prefect_tune.flows.workers.roster import NoWorkers, Roster
 from prefect_tune.flows.workers.worker_pool import WorkerPool
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.problem import StudyContext, TrialLimits
+from prefect_tune.tasks.catalogue.spaces import space_named
+from prefect_tune.tasks.problem import StudyContext, TrialLimits, algorithm_ids
 from prefect_tune.tasks.worker import limit_keeper
 from prefect_tune.tasks.worker.readiness import INDEX_MACHINE, worker_environment
 
@@ -488,6 +489,25 @@ def test_a_worker_of_another_machine_is_refused_where_the_index_is_a_file(tmp_pa
     ):
         _check_environment("tcp://w:1", there, here)
     _check_environment("tcp://w:1", worker_environment(context), here)
+
+
+@pytest.mark.slow
+def test_a_worker_that_cannot_load_lightgbm_is_refused_with_the_remedy(tmp_path, request) -> None:
+    small = context_of(tmp_path)
+    space = space_named("modern")
+    problem = replace(small.problem, space="modern", space_digest=space.digest, algorithms=())
+    context = replace(small, problem=problem)
+    here = worker_environment(context)
+    request.getfixturevalue("without_libgomp")
+    with pytest.raises(BadInput) as answered:
+        worker_environment(context)
+    answer = pickle.loads(pickle.dumps(answered.value))
+    with pytest.raises(BadInput, match=r"lightgbm.*libgomp\.so\.1"):
+        _check_environment("tcp://w:1", answer, here)
+    models = tuple(a for a in space.steps[-1].algorithms if a.id != "lightgbm")
+    other = replace(space, steps=(*space.steps[:-1], replace(space.steps[-1], algorithms=models)))
+    problem = replace(problem, space_digest=other.digest, algorithms=algorithm_ids(other))
+    assert worker_environment(replace(context, problem=problem))["space"] == other.digest
 
 
 @pytest.mark.skipif(

@@ -1,12 +1,9 @@
 """The modern spaces on a rough table, and features constructed of tables and events."""
 
-import json
 import pickle
-import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from subprocess import run as run_process
 from typing import Any
 
 import numpy as np
@@ -257,30 +254,6 @@ def test_columns_of_many_categories_reach_histograms() -> None:
         .isna()
         .all()
     )
-
-
-WITHOUT = """
-import sys
-for name in {missing!r}:
-    sys.modules[name] = None
-import json
-from prefect_tune.tasks.catalogue.spaces import SPACES, missing_libraries
-space = SPACES["modern"]
-print(json.dumps([missing_libraries("modern"), missing_libraries("flash"), space.digest,
-                  [a.id for a in space.steps[-1].algorithms]]))
-"""
-
-
-@pytest.mark.full
-@pytest.mark.slow
-def test_models_of_libraries_that_are_not_installed_are_left_out() -> None:
-    program = WITHOUT.format(missing=["lightgbm", "catboost"])
-    ran = run_process([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    missing, of_flash, digest, models = json.loads(ran.stdout)
-    assert (missing, of_flash) == (["lightgbm", "catboost"], [])
-    assert "xgboost" in models
-    assert not {"lightgbm", "catboost"} & set(models)
-    assert digest != SPACES["modern"].digest
 
 
 def test_versions_of_required_libraries_are_in_keys() -> None:

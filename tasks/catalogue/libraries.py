@@ -1,0 +1,124 @@
+"""Libraries that algorithms require and a machine may lack, and the part of a space without them.
+
+A space of the catalogue is the same everywhere. What of it is searched is decided once, by the flow
+that starts the study.
+"""
+
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+
+from prefect_tune.optimizers.space.algorithm import Algorithm
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.threads import one_thread
+
+EXTRAS: Mapping[str, str] = {"catboost": "boosting", "xgboost": "boosting"}
+"""By package, the extra that brings it; the others come with prefect-tune or are a user's."""
+_LINKED = frozenset({"lightgbm", "xgboost"})
+"""Packages that may take the runtime of OpenMP from the system; the others bring all they need."""
+_OPENMP = re.compile(r"libg?omp\b[\w.-]*")
+_FROM_BREW = "brew install libomp"
+_FROM_PACKAGES = "apt-get install libgomp1, or dnf install libgomp on Fedora and its relatives"
+
+
+@dataclass(frozen=True, slots=True)
+class MissingLibrary:
+    """A library that algorithms require and that cannot be used on this machine.
+
+    Attributes:
+        package: Its import name.
+        reason: Why it cannot be used, such as `is not installed`.
+        remedy: How to get it.
+        is_optional: Whether it is an extra that was never installed.
+    """
+
+    package: str
+    reason: str
+    remedy: str
+    is_optional: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.package} {self.reason}: {self.remedy}"
+
+
+def missing_library(package: str) -> MissingLibrary | None:
+    """Return why a package cannot be used and how to get it; None if it can be used."""
+    if package in sys.modules and sys.modules[package] is not None:
+        return None
+    extra = EXTRAS.get(package)
+    remedy = f"pip install '{f'prefect-tune[{extra}]' if extra else package}'"
+    spec = None
+    with suppress(ModuleNotFoundError):  # of a dotted name, the package around it
+        spec = find_spec(package)
+    if spec is None:
+        return MissingLibrary(package, "is not installed", remedy, is_optional=extra is not None)
+    if package not in _LINKED:
+        return None
+    try:
+        with one_thread():  # it reads the number of threads when it is loaded
+            import_module(package)
+    except Exception as error:  # OSError, or an error of the library's own
+        is_mac = sys.platform == "darwin"
+        named = sorted(_OPENMP.findall(str(error)), reverse=is_mac)  # XGBoost names all systems'
+        if named:
+            reason = f"cannot be loaded, as the system library {named[0]} is missing"
+            return MissingLibrary(package, reason, _FROM_BREW if is_mac else _FROM_PACKAGES)
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        return MissingLibrary(package, f"cannot be loaded ({first})", f"reinstall it, {remedy}")
+    return None
+
+
+def missing_libraries(algorithms: Iterable[Algorithm]) -> tuple[MissingLibrary, ...]:
+    """Return the libraries that some of the algorithms require and that cannot be used here."""
+    required = dict.fromkeys(package for a in algorithms for package in a.requires)
+    return tuple(missing for package in required if (missing := missing_library(package)))
+
+
+def check_libraries(what: str, algorithms: Iterable[Algorithm]) -> None:
+    """Check that the libraries which algorithms require can be used here.
+
+    Args:
+        what: What has the algorithms, for the message.
+        algorithms: The algorithms.
+
+    Raises:
+        BadInput: If one cannot; names it, its algorithms, and how to get it.
+    """
+    needing = [algorithm for algorithm in algorithms if algorithm.requires]
+    for library in missing_libraries(needing):
+        ids = dict.fromkeys(a.id for a in needing if library.package in a.requires)
+        others = ", ".join(name for name in ids if name != library.package)
+        raise BadInput(
+            f"{what} needs {library.package}{f' for {others}' if others else ''}, which "
+            f"{library.reason}",
+            remedy=library.remedy,
+        )
+
+
+def algorithms_of(space: Space) -> tuple[Algorithm, ...]:
+    """Return the algorithms of all steps of a space."""
+    return tuple(algorithm for step in space.steps for algorithm in step.algorithms)
+
+
+def usable_part(space: Space) -> Space:
+    """Return the part of a space whose libraries can be used here.
+
+    Raises:
+        BadInput: If a step keeps no algorithm; names a library that it needs.
+    """
+    missing = {library.package for library in missing_libraries(algorithms_of(space))}
+    if not missing:
+        return space
+    left = {
+        step.name: {a.id for a in step.algorithms if missing.isdisjoint(a.requires)}
+        for step in space.searched
+    }
+    for step in space.steps:
+        if all(missing.intersection(algorithm.requires) for algorithm in step.algorithms):
+            check_libraries(f"step {step.name!r} of space {space.name!r}", step.algorithms)
+    return space.restricted_to(left)

@@ -1,0 +1,201 @@
+"""Boosted trees of other libraries: sparse matrices as they are, and libraries that are missing."""
+
+import json
+import os
+import sys
+from subprocess import run as run_process
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from catboost import CatBoostClassifier
+from inputs import write_meds
+from lightgbm import LGBMClassifier
+from scipy import sparse
+from studies import evaluate, problem_of
+from xgboost import XGBClassifier
+
+from prefect_tune.optimizers import Algorithm, Query, Space, Step
+from prefect_tune.optimizers.space.configuration import default_choice, default_configuration
+from prefect_tune.storage import StoreAddress
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.catalogue.boosting import cat_boost, light_gbm, xg_boost
+from prefect_tune.tasks.catalogue.libraries import missing_library, usable_part
+from prefect_tune.tasks.catalogue.spaces import SPACES
+from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
+from prefect_tune.tasks.fitting.recipe import recipe
+from prefect_tune.tasks.problem import StudyContext, open_store
+
+
+class Seen:
+    """Notes what reaches the library."""
+
+    matrices: list[Any] = []  # noqa: RUF012 - of all of them
+
+    def fit(self, X, *arguments, **named):
+        self.matrices.append(X)
+        return super().fit(X, *arguments, **named)
+
+    def predict_proba(self, X, *arguments, **named):
+        self.matrices.append(X)
+        return super().predict_proba(X, *arguments, **named)
+
+
+class SeenByLightGBM(Seen, LGBMClassifier):
+    pass
+
+
+class SeenByXGBoost(Seen, XGBClassifier):
+    pass
+
+
+class SeenByCatBoost(Seen, CatBoostClassifier):
+    pass
+
+
+MODELS = {
+    "lightgbm": lambda: light_gbm.LightGBMClassifier(
+        SeenByLightGBM(n_estimators=30, n_jobs=1, verbose=-1, deterministic=True, random_state=0)
+    ),
+    "xgboost": lambda: xg_boost.XGBoostClassifier(
+        SeenByXGBoost(n_estimators=30, n_jobs=1, tree_method="hist", random_state=0)
+    ),
+    "catboost": lambda: cat_boost.CatBoostClassifier(
+        SeenByCatBoost(
+            iterations=30, thread_count=1, verbose=False, allow_writing_files=False, random_state=0
+        )
+    ),
+}
+
+
+def averages(n: int = 900) -> tuple[np.ndarray, np.ndarray]:
+    """Means of few numbers, of either sign; most are not there, and so 0."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 30)).round(2) / 3
+    X[rng.random(X.shape) < 0.8] = 0.0
+    return X, (X @ rng.normal(size=30) + 0.3 * rng.normal(size=n) > 0).astype(int)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+def test_a_sparse_matrix_reaches_the_library_and_gives_what_it_gives_dense(name) -> None:
+    X, y = averages()
+    new = sparse.csc_array(X[600:])  # in another form, and with zeros that are stored
+    new.data[::5] = 0.0
+    Seen.matrices.clear()
+    of_sparse = MODELS[name]().fit(sparse.csr_array(X[:600]), y[:600])
+    found = of_sparse.predict_proba(new)
+    for matrix in Seen.matrices:
+        assert sparse.issparse(matrix)
+        assert matrix.format == "csr"
+        assert (matrix.dtype, matrix.indices.dtype) == (np.float32, np.int32)
+    assert len(Seen.matrices) == 2
+    of_dense = MODELS[name]().fit(X[:600], y[:600])
+    assert np.array_equal(found, of_dense.predict_proba(new.toarray()))
+    assert np.array_equal(found, of_sparse.predict_proba(new.toarray()))
+    assert Seen.matrices[-1].dtype == np.float32
+    assert np.ptp(found[:, 0]) > 0.5
+
+
+@pytest.mark.slow
+def test_zeros_and_gaps_of_matrices_are_missing_to_xgboost_and_only_gaps_of_tables() -> None:
+    X, y = averages()
+    gaps = np.where(X == 0.0, np.nan, X)
+    some = np.where(np.arange(X.size).reshape(X.shape) % 2, gaps, X)
+
+    def found(matrix: Any, new: Any) -> np.ndarray:
+        model = xg_boost.classifier(n_estimators=9, random_state=0).fit(matrix, y)
+        return model.predict_proba(new)
+
+    assert np.array_equal(found(X, X), found(gaps, gaps))
+    assert np.array_equal(found(X, X), found(some, some))
+    table, with_gaps = pd.DataFrame(X), pd.DataFrame(gaps)
+    assert not np.array_equal(found(table, table), found(table, with_gaps))
+    assert np.array_equal(found(with_gaps, with_gaps), found(gaps, gaps))
+
+
+def test_what_is_missing_may_be_said_otherwise() -> None:
+    X, y = averages(60)
+    model = xg_boost.classifier(n_estimators=2, missing=-1.0).fit(X, y)
+    assert model.estimator_.missing == -1.0
+
+
+@pytest.fixture(scope="module")
+def events_context(tmp_path_factory) -> StudyContext:
+    folder = tmp_path_factory.mktemp("events")
+    address = StoreAddress(str(folder / "store"))
+    source = Source(str(write_meds(folder / "meds")), labels="labels/task")
+    problem = problem_of(source, open_store(address), SPACES["modern_healthcare"])
+    return StudyContext("test", problem, address)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+def test_events_need_not_be_made_dense_for_them(events_context, name) -> None:
+    space, losses = SPACES["modern_healthcare"], []
+    for densify in ("keep_sparse", "to_dense"):
+        path = space.settled(("aggregate", densify, "none", "none", "none", name))
+        assert space.is_feasible(path)
+        query = Query(default_configuration(space, path))
+        losses.append(evaluate(events_context, query).fold_losses)
+    assert losses[0] == losses[1]
+
+
+def test_their_memory_on_sparse_matrices_follows_what_is_stored() -> None:
+    algorithm = SPACES["modern_healthcare"].step("fit model").algorithm("lightgbm")
+
+    def needed(layout: str, density: float) -> float:
+        summary = MatrixSummary(1000, 5000, layout, "float64", density, n_classes=2)
+        how = recipe(algorithm, default_choice(algorithm), summary, balanced=False)
+        return how.memory(how.arguments, summary).size_bytes
+
+    assert needed("sparse", 0.01) == 1000 * 5000 * 0.01 * (4 + 1)
+    assert needed("sparse", 0.02) == 2 * needed("sparse", 0.01)
+    assert needed("dense", 0.01) == needed("dense", 0.02) == 1000 * 5000
+
+
+BROKEN = 'raise OSError("libgomp.so.1: cannot open shared object file: No such file or directory")'
+WITHOUT = """
+import json, sys
+sys.modules["catboost"] = None
+from prefect_tune.tasks.catalogue.libraries import algorithms_of, missing_libraries, usable_part
+from prefect_tune.tasks.catalogue.spaces import SPACES
+space = SPACES["modern"]
+print(json.dumps([[str(m) for m in missing_libraries(algorithms_of(space))],
+                  [str(m) for m in missing_libraries(algorithms_of(SPACES["flash"]))], space.digest,
+                  [a.id for a in usable_part(space).steps[-1].algorithms]]))
+"""
+
+
+@pytest.mark.slow
+def test_a_space_is_the_same_where_libraries_are_missing_and_they_are_named(tmp_path) -> None:
+    (tmp_path / "lightgbm.py").write_text(BROKEN)
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-c", WITHOUT]
+    ran = run_process(command, env=environment, capture_output=True, text=True, check=True)
+    missing, of_flash, digest, models = json.loads(ran.stdout)
+    assert digest == SPACES["modern"].digest
+    broken, absent = missing
+    assert "libgomp.so.1" in broken
+    assert ("brew install libomp" if sys.platform == "darwin" else "libgomp1") in broken
+    assert "prefect-tune[boosting]" in absent
+    assert of_flash == []
+    assert "xgboost" in models
+    assert not {"lightgbm", "catboost"} & set(models)
+
+
+def test_a_library_that_comes_later_is_found(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
+    assert "pip install" in str(missing_library("lightgbm"))
+    monkeypatch.undo()
+    assert missing_library("lightgbm") is None
+
+
+def test_a_step_without_any_usable_algorithm_is_refused_with_the_remedy(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "catboost", None)
+    trees = SPACES["modern"].step("fit model").algorithm("catboost")
+    alone = Algorithm(id="trees", estimator=trees.estimator, requires=trees.requires)
+    with pytest.raises(BadInput, match=r"for trees.*\[boosting\]"):
+        usable_part(Space("own", (Step("fit model", (alone,)),)))
