@@ -269,7 +269,7 @@ def test_a_study_keeps_few_and_its_ensembles_are_the_same(tmp_path, monkeypatch)
     monkeypatch.setattr(kept_predictions, "_TRIALS_PER_DROP", 1)
     context = replace(context_of(tmp_path), study="s")
     with entered(context, "s", ensemble=EnsembleRule("greedy")) as study:
-        with study.session():
+        with study.timed(), study.searching():
             for query in (draw(context, seed) for seed in range(10)):
                 tell(study, evaluate(context, query), query)
         assert len(left(store_of(context))) <= 3 * (3 + 2)
