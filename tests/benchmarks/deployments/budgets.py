@@ -76,7 +76,7 @@ def measured(data: str, budget: str, *options: Any) -> dict[str, Any]:
             text=True,
         ) as process:
             for line in process.stdout or ():
-                first = first or (monotonic() - started if '"trial"' in line else None)
+                first = first or (monotonic() - started if '"number"' in line else None)
         seconds = monotonic() - started
         load = describe().partition("load ")[2]
         summary = run_json("show", "s", home=Path(home))
