@@ -116,7 +116,7 @@ _OPTIONS = (
     Option("format", "text", "Data", "Format of DATA: table, events, meds, omop or synthea. Found out from DATA when left out.", "FORMAT", choices=_formats),
     Option("test", "text", "Data", "Test rows, scored once at the end: a table like DATA, or for events a table like that of --labels.", "PATH"),
     Option("test_size", "number", "Data", "Share of the rows held back and scored once at the end, without --test; 0 for none.", "SHARE", default="0.2", bounds={"minimum": 0, "maximum": 0.5}),
-    Option("folds", "whole", "Data", "Folds of the stratified cross-validation.", "N", default="3", bounds={"minimum": 2, "maximum": 100}),
+    Option("folds", "whole", "Data", "Folds of the stratified cross-validation.", "N", default="3; on 50,000 training rows or more one held-out part", bounds={"minimum": 2, "maximum": 100}),
     Option("holdout", "number", "Data", "Share of the training rows to hold out, once, instead of cross-validation.", "SHARE", bounds=_SHARE),
     Option("group", "text", "Data", "Column of a table whose equal values stay in one fold, for instance the patient; it is no feature.", "COLUMN"),
     Option("drop", "texts", "Data", "Column to leave out of the features (repeatable).", "COLUMN"),
