@@ -101,15 +101,16 @@ def fit_final_model(
     _score(study, running, context, observer)
 
 
-def ending_seconds(study: Study, n_slots: int) -> float:
+def ending_seconds(study: Study, n_slots: int, most_seconds: float) -> float:
     """Return the seconds that follow the search: a second look, the final model, and its scores.
 
     An ensemble of kind `auto` takes as long to fit as the best trial several times at most, and so
-    is any other taken to.
+    is any other taken to. Where that is more than there may be, the mean of the folds is made.
 
     Args:
         study: A study whose search is under way.
         n_slots: How many trials run at once.
+        most_seconds: The most that may follow.
     """
     best, plan, optimizer = study.incumbent, study.plan, study.optimizer
     if best is None:
@@ -117,7 +118,10 @@ def ending_seconds(study: Study, n_slots: int) -> float:
     few = finalists_of(plan, optimizer, n_slots)
     members = [best] * (1 if ends_in_one(plan, optimizer) else MOST_REFITS)
     refits = refit_seconds(study, members, n_slots)
-    return look_seconds(few, n_slots) + refits + _AFTER_SECONDS
+    around = look_seconds(few, n_slots) + _AFTER_SECONDS
+    if around + refits > most_seconds and can_average_folds(study, [best]):
+        refits = _AVERAGING_SECONDS
+    return min(around + refits, most_seconds)
 
 
 _NOT_TESTED = {

@@ -41,7 +41,7 @@ def search(
     observer: Observer,
     *,
     only: Collection[int] | None = None,
-    reserve: Callable[[], float] = lambda: 0.0,
+    reserve: Callable[[float], float] = lambda _: 0.0,
 ) -> str:
     """Run trials until the stop rule holds, and wait for those under way.
 
@@ -55,7 +55,8 @@ def search(
         pace: How many task runs the server can take.
         observer: Follows the search.
         only: Numbers of the waiting trials to run, and no others; None asks for new ones too.
-        reserve: Says what of the seconds is for what comes after the search; at most a quarter.
+        reserve: Says how many of the seconds are for what comes after the search, given the most
+            that they may be: a quarter of all.
 
     Returns:
         Why it ended, as people say it.
@@ -128,7 +129,7 @@ class _Search:
     pace: ServerPace
     observer: Observer
     only: Collection[int] | None
-    reserve: Callable[[], float]
+    reserve: Callable[[float], float]
     time_limit: TimeLimit
     waits: bool = False
     said: set[str] = field(default_factory=set)
@@ -231,7 +232,7 @@ class _Search:
         if (seconds := self.stop_rule.seconds) is None:
             return inf
         left, most = seconds - self.study.seconds(), _MOST_RESERVED * seconds
-        return left if left > most else left - min(self.reserve(), most)
+        return left if left > most else left - min(self.reserve(most), most)
 
     def _is_spent(self) -> bool:
         """Return whether no time is left; a study without any result has time for its first one."""

@@ -135,7 +135,7 @@ def _run(study: Study, pace: ServerPace, observer: Observer, only: Collection[in
                     plan.stop_rule,
                     pace,
                     observer,
-                    reserve=lambda: ending_seconds(study, running.n_slots),
+                    reserve=lambda most: ending_seconds(study, running.n_slots, most),
                 )
                 observer.note(f"search ended: {reason}")
                 observer.tick(progress_of(study, plan.stop_rule, phase="second look"))

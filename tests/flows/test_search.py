@@ -307,7 +307,8 @@ def test_trials_that_are_run_again_have_more_time_than_before_unless_the_user_se
 def test_time_is_held_back_for_what_comes_after_and_asked_for_when_it_is_near() -> None:
     study, asked = WrittenStudy(), []
 
-    def reserve() -> float:
+    def reserve(most: float) -> float:
+        assert most == 25.0
         asked.append(study.spent)
         return 7.0
 
@@ -319,7 +320,7 @@ def test_time_is_held_back_for_what_comes_after_and_asked_for_when_it_is_near() 
 def test_at_most_a_quarter_of_the_time_is_held_back() -> None:
     study = WrittenStudy()
     arguments: Any = (study, WrittenPool(study), StopRule(seconds=100), Pace(), Heard())
-    search(*arguments, reserve=lambda: 60.0)
+    search(*arguments, reserve=lambda _: 60.0)
     assert study.spent == 75.0
 
 
