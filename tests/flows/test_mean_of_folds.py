@@ -11,8 +11,9 @@ from finished.searched import Here, searched
 from observing import Heard
 from sklearn.pipeline import Pipeline
 
-from prefect_tune.flows.final_model import ending_seconds, fit_final_model
-from prefect_tune.flows.refitting import can_average_folds, refit_seconds
+from prefect_tune.flows import final_model as ending
+from prefect_tune.flows.final_model import fit_final_model
+from prefect_tune.flows.refitting import can_average_folds
 from prefect_tune.flows.results.exported import export
 from prefect_tune.flows.study.ensemble_rule import EnsembleRule
 from prefect_tune.flows.study.predict import final_model
@@ -150,14 +151,10 @@ def test_without_a_cache_or_under_constraints_folds_are_never_averaged(ended) ->
         assert not can_average_folds(study, [replace(best[0], evaluation=curve)])
 
 
-def test_time_for_a_refit_is_held_back_only_where_it_fits(ended) -> None:
+def test_time_for_a_refit_is_held_back_only_where_it_fits(ended, monkeypatch) -> None:
+    monkeypatch.setattr(ending, "refit_seconds", lambda *_: 50.0)
     with Study.opened(ended.store, ended.name) as study:
-        enough = ending_seconds(study, 1, 1e6)
-        fitting = refit_seconds(study, [study.incumbent], 1)
-        assert fitting < enough < 1e6
-        slower = replace(study.incumbent.evaluation, cost_uncached_seconds=1e3)
-        study.trials.keep(slow := replace(study.incumbent, evaluation=slower))
-        study.optimizer.history.record(slow)
-        assert ending_seconds(study, 1, enough) < enough
+        assert 50 < ending.ending_seconds(study, 1, 100.0) < 60
+        assert ending.ending_seconds(study, 1, 20.0) < 10
         study.plan = replace(study.plan, use_cache=False)
-        assert ending_seconds(study, 1, enough) == enough
+        assert ending.ending_seconds(study, 1, 20.0) == 20
