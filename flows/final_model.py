@@ -8,15 +8,26 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from math import inf
 from typing import Any
 
 from prefect_tune.flows.progress import Observer
 from prefect_tune.flows.reevaluation import restore_predictions
-from prefect_tune.flows.refitting import member_of, refit_model, score_model
-from prefect_tune.flows.study.ensemble import ChosenEnsemble, choose_ensemble
+from prefect_tune.flows.refitting import (
+    OutOfTime,
+    Weighted,
+    average_folds,
+    can_average_folds,
+    folds_of,
+    member_of,
+    refit_model,
+    refit_seconds,
+    score_model,
+)
+from prefect_tune.flows.study.ensemble import MOST_REFITS, ChosenEnsemble, choose_ensemble
 from prefect_tune.flows.study.ensemble_rule import EnsembleRule
 from prefect_tune.flows.study.explanations import most_frequent_failure, nearest_miss
-from prefect_tune.flows.study.finalists import ends_in_one
+from prefect_tune.flows.study.finalists import ends_in_one, finalists_of, look_seconds
 from prefect_tune.flows.study.next_best import NextBest, ranked_trials
 from prefect_tune.flows.study.study import Study, StudyFailed
 from prefect_tune.flows.text import counted, format_seconds, loss_name
@@ -35,11 +46,17 @@ _LOGGER = logging.getLogger(__name__)
 
 
 def fit_final_model(
-    study: Study, running: DaskTrials, context: StudyContext, observer: Observer
+    study: Study,
+    running: DaskTrials,
+    context: StudyContext,
+    observer: Observer,
+    seconds_left: Callable[[], float] = lambda: inf,
 ) -> None:
     """Fit and store the incumbent or an ensemble, then score it; skip what is done already.
 
     If that cannot be refitted, kept and read back, the next best trial is used (see `next_best`).
+    If the time does not suffice for a refit, the model is the mean of the models of the folds, as
+    far as there may be one (see `can_average_folds`); else the refit takes the time that it takes.
     No choice depends on the test rows: whatever goes wrong there leaves the stored model in place.
 
     Args:
@@ -47,6 +64,7 @@ def fit_final_model(
         running: Workers to fit on.
         context: The study, for the workers.
         observer: Follows the study.
+        seconds_left: Says how many seconds are left for it.
 
     Raises:
         StudyFailed: If nothing was evaluated, or no trial can be refitted.
@@ -59,16 +77,18 @@ def fit_final_model(
         if not _is_scored(study):
             _score(study, running, context, observer)
         return
-    if _is_fitted(study, choice, incumbent):
+    if _is_fitted(study, choice, incumbent) and not study.result.get("of_folds"):
         study.set_result(ensemble=choice.ensemble)
         if not _is_scored(study):
             _score(study, running, context, observer)
         return
     for text in _notes(study, choice):
         observer.note(text)
-    fitted, seconds, failures = _fitted(study, running, context, choice, observer)
+    refits = _Refits(study, running, context, observer, seconds_left)
+    fitted, seconds, failures = _fitted(refits, choice)
     study.set_result(
         members=fitted.members,
+        of_folds=refits.are_of_folds,
         single_best=fitted.single_best(incumbent).number,
         ensemble=fitted.ensemble,
         refit_seconds=seconds,
@@ -76,8 +96,32 @@ def fit_final_model(
         is_scored=False,
         **_NOT_TESTED,
     )
-    observer.note(f"final model saved (fitted in {format_seconds(seconds)})")
+    done = "averaged" if refits.are_of_folds else "fitted"
+    observer.note(f"final model saved ({done} in {format_seconds(seconds)})")
     _score(study, running, context, observer)
+
+
+def ending_seconds(study: Study, n_slots: int, most_seconds: float) -> float:
+    """Return the seconds that follow the search: a second look, the final model, and its scores.
+
+    An ensemble of kind `auto` takes as long to fit as the best trial several times at most, and so
+    is any other taken to. Where that is more than there may be, the mean of the folds is made.
+
+    Args:
+        study: A study whose search is under way.
+        n_slots: How many trials run at once.
+        most_seconds: The most that may follow.
+    """
+    best, plan, optimizer = study.incumbent, study.plan, study.optimizer
+    if best is None:
+        return _AFTER_SECONDS
+    few = finalists_of(plan, optimizer, n_slots)
+    members = [best] * (1 if ends_in_one(plan, optimizer) else MOST_REFITS)
+    refits = refit_seconds(study, members, n_slots)
+    around = look_seconds(few, n_slots) + _AFTER_SECONDS
+    if around + refits > most_seconds and can_average_folds(study, [best]):
+        refits = _AVERAGING_SECONDS
+    return min(around + refits, most_seconds)
 
 
 _NOT_TESTED = {
@@ -99,7 +143,10 @@ def _score(study: Study, running: DaskTrials, context: StudyContext, observer: O
     model = alone = score_model(running, context)
     is_compared = [member["trial"] for member in members] != [number]
     if is_compared and (model.loss is not None or model.undefined):
-        alone = score_model(running, context, member_of(study, study.trials[number]))
+        best = study.trials[number]
+        is_of_folds = study.result.get("of_folds")
+        member = folds_of(best) if is_of_folds else member_of(study, best)
+        alone = score_model(running, context, member)
     study.set_result(
         is_scored=model.is_final and alone.is_final,
         test_loss=model.loss,
@@ -192,13 +239,68 @@ def _ensemble(
         return ChosenEnsemble("single", ((incumbent, 1.0),), (loss,), notes=(note,))
 
 
-def _fitted(
-    study: Study,
-    running: DaskTrials,
-    context: StudyContext,
-    choice: _Choice,
-    observer: Observer,
-) -> tuple[_Choice, float, list[dict[str, Any]]]:
+_AFTER_SECONDS = 2.0
+"""For what follows once a model is fitted: its scores, the summary, the end of the process."""
+_AVERAGING_SECONDS = 1.0
+"""To make a model of the folds' models, once a refit has taken too long."""
+
+
+@dataclass
+class _Refits:
+    """Refits within the time that is left; the first fields are arguments of `fit_final_model`.
+
+    Attributes:
+        are_of_folds: Whether the last model is the mean of the models of the folds.
+    """
+
+    study: Study
+    running: DaskTrials
+    context: StudyContext
+    observer: Observer
+    seconds_left: Callable[[], float]
+    are_of_folds: bool = False
+
+    def fit(self, weighted: Weighted) -> float:
+        """Fit and keep a model; return the seconds that it took.
+
+        Raises:
+            RefitFailed: If it cannot be fitted or kept; names the trial.
+            StoreLost: If the store cannot go on.
+        """
+        trials = [trial for trial, _ in weighted]
+        self.are_of_folds = False
+        if self.seconds_left() == inf or not can_average_folds(self.study, trials):
+            return refit_model(self.study, self.running, self.context, weighted)
+        needed = refit_seconds(self.study, trials, self.running.n_slots)
+        if needed > self.seconds_left() - _AFTER_SECONDS:
+            return self._average(weighted, f"a refit takes about {format_seconds(needed)}")
+        try:
+            return refit_model(self.study, self.running, self.context, weighted, self._check)
+        except OutOfTime as reason:
+            return self._average(weighted, str(reason))
+
+    def _average(self, weighted: Weighted, reason: str) -> float:
+        """Keep the mean of the folds' models; refit where the cache has lost one."""
+        try:
+            seconds = average_folds(self.running, self.context, weighted)
+        except RefitFailed as failure:
+            self.observer.note(
+                f"{failure}; fitted on all training rows instead, which takes longer"
+            )
+            return refit_model(self.study, self.running, self.context, weighted)
+        self.are_of_folds = True
+        self.observer.note(
+            f"no time is left to fit on all training rows ({reason}): the model is the mean of the "
+            "models of the folds; the same command with this study refits it"
+        )
+        return seconds
+
+    def _check(self) -> None:
+        if self.seconds_left() < _AFTER_SECONDS + _AVERAGING_SECONDS:
+            raise OutOfTime("it took longer than expected")
+
+
+def _fitted(refits: _Refits, choice: _Choice) -> tuple[_Choice, float, list[dict[str, Any]]]:
     """Fit what was chosen, or else the best trial that can be refitted.
 
     Returns:
@@ -207,15 +309,15 @@ def _fitted(
     Raises:
         StudyFailed: If no trial can be refitted.
     """
-    failures: list[dict[str, Any]] = []
+    study, failures = refits.study, list[dict[str, Any]]()
     next_best = NextBest(_others(study, choice), study.seconds())
     singles = (_Choice(((trial, 1.0),)) for trial in next_best)
     for candidate in chain([choice], singles):
         if failures:
             number = candidate.weighted[0][0].number
-            observer.note(f"{failures[-1]['reason']}; trial {number} is tried instead")
+            refits.observer.note(f"{failures[-1]['reason']}; trial {number} is tried instead")
         try:
-            seconds = refit_model(study, running, context, candidate.weighted)
+            seconds = refits.fit(candidate.weighted)
         except RefitFailed as failure:
             numbers = [trial.number for trial, _ in candidate.weighted]
             failures.append({"trials": numbers, "reason": masked(str(failure))})
@@ -302,4 +404,4 @@ def _notes(study: Study, choice: _Choice) -> Iterator[str]:
         fidelity = fidelity_text(trial.query.to_json(), study.plan.folds, study.plan.epochs)
         yield f"no full evaluation qualifies; trial {number} is the best partial one ({fidelity})"
     what = counted(len(choice.weighted), "member") if choice.is_ensemble else f"trial {number}"
-    yield f"fitting {what} on all training rows (not counted in the budget)"
+    yield f"fitting {what} on all training rows"

@@ -2,9 +2,11 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from time import perf_counter
 
+from prefect_tune.flows.study.next_best import fold_seconds
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.flows.workers.jobs import Job
@@ -24,12 +26,69 @@ from prefect_tune.tasks.fitting.final_scoring import LossOnTest
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.trial.evaluate import Report
 
+Weighted = Sequence[tuple[Trial, float]]
+"""Trials that a model is made of, and their weights."""
+
+_SLACK = 1.25
+"""Of the seconds that a refit should take."""
+_KEEPING_SECONDS = 0.5
+"""To put a model together, read it back and store it."""
+
+
+class OutOfTime(Exception):  # noqa: N818 - it says what is the matter
+    """The study has no time left for what is under way."""
+
+
+def refit_seconds(study: Study, trials: Sequence[Trial], n_slots: int) -> float:
+    """Return how long fitting trials on all training rows should take at most.
+
+    Each takes as long as one of its folds, more by as many rows as there are more.
+
+    Args:
+        study: The study.
+        trials: Those that the model is made of.
+        n_slots: How many are fitted at once.
+    """
+    plan = study.plan
+    share = 1 - (1 / plan.folds if plan.folds is not None else plan.holdout or 0.0)
+    seconds = [fold_seconds(trial) / share for trial in trials]
+    side_by_side = max(*seconds, sum(seconds) / max(n_slots, 1))
+    return _SLACK * side_by_side + _KEEPING_SECONDS
+
+
+def can_average_folds(study: Study, trials: Sequence[Trial]) -> bool:
+    """Return whether means of the models of folds may take the place of refits.
+
+    Only with a cache, which holds them. Never under constraints, which they were not measured
+    against, and not where models stop at their best epoch, which those of folds have passed.
+    """
+    plan = study.plan
+    is_trained_further = any(t.evaluation is not None and t.evaluation.curve for t in trials)
+    return plan.use_cache and not plan.bounds and not is_trained_further
+
+
+def average_folds(running: DaskTrials, context: StudyContext, weighted: Weighted) -> float:
+    """Keep the model that is made of the models of the folds of trials; return the seconds.
+
+    Raises:
+        RefitFailed: If the cache has lost one of them, or the model cannot be kept; names the
+            trial.
+        StoreLost: If the store cannot go on.
+    """
+    started = perf_counter()
+    members = [folds_of(trial, weight) for trial, weight in weighted]
+    with _failures_named(f"mean of the folds of {_named(members)}"):
+        parameters = {"what": f"folds of {_named(members)}", "members": members}
+        running.run(refit, {**parameters, "context": context, "report": "trial"})
+    return perf_counter() - started
+
 
 def refit_model(
     study: Study,
     running: DaskTrials,
     context: StudyContext,
-    weighted: Sequence[tuple[Trial, float]],
+    weighted: Weighted,
+    check: Callable[[], None] = lambda: None,
 ) -> float:
     """Fit members on all training rows and keep the model that is made of them.
 
@@ -41,39 +100,53 @@ def refit_model(
         running: Workers to fit on, none of which is needed by a trial.
         context: The study, for the workers.
         weighted: Trials that the model is made of, and their weights.
+        check: Called meanwhile; the refit ends with the `OutOfTime` that this raises.
 
     Returns:
         The seconds that it took.
 
     Raises:
+        OutOfTime: As `check` raises it.
         RefitFailed: If a member cannot be fitted or kept, or takes too long, or the worker of a
             task died in each attempt; names the trial.
         StoreLost: If the store cannot go on.
     """
     started = perf_counter()
     members = [member_of(study, trial, weight) for trial, weight in weighted]
-    what = f"trial {members[0].number}" if len(members) == 1 else f"ensemble of {len(members)}"
+    what = _named(members)
     parameters = {"what": what, "members": members, "context": context}
     pins = study.store.index.pins
     pins.release_beginning(member_pins(study.name))  # of a session that was killed
     try:
-        if len(members) == 1 or not context.use_cache:
-            running.run(refit, parameters)
-            return perf_counter() - started
-        asked = study.plan.execution.task_runs
-        report: Report = "steps" if asked == "auto" else asked
-        running.run_all([_job(member, context, report) for member in _in_turn(members)])
-        running.run(refit, {**parameters, "report": "trial"})
-    except (StoreLost, RefitFailed):
-        raise
-    except Exception as error:  # of any kind: what users wrote runs on the workers
-        message = str(error) if len(members) > 1 else f"refit of {what}: {error}"
-        failed = RefitFailed(message)
-        failed.is_over_limit = isinstance(error, TimeoutError)
-        raise failed from error
+        with _failures_named("" if len(members) > 1 else f"refit of {what}"):
+            if len(members) == 1 or not context.use_cache:
+                running.run(refit, parameters, check=check)
+                return perf_counter() - started
+            asked = study.plan.execution.task_runs
+            report: Report = "steps" if asked == "auto" else asked
+            jobs = [_job(member, context, report) for member in _in_turn(members)]
+            running.run_all(jobs, check=check)
+            running.run(refit, {**parameters, "report": "trial"}, check=check)
     finally:
         pins.release_beginning(member_pins(study.name))
     return perf_counter() - started
+
+
+@contextmanager
+def _failures_named(what: str) -> Iterator[None]:
+    """Raise `RefitFailed` for whatever goes wrong with the members of a model in the body."""
+    try:
+        yield
+    except (StoreLost, RefitFailed, OutOfTime):
+        raise
+    except Exception as error:  # of any kind: what users wrote runs on the workers
+        failed = RefitFailed(f"{what}: {error}" if what else str(error))
+        failed.is_over_limit = isinstance(error, TimeoutError)
+        raise failed from error
+
+
+def _named(members: Sequence[Member]) -> str:
+    return f"trial {members[0].number}" if len(members) == 1 else f"ensemble of {len(members)}"
 
 
 def score_model(
@@ -116,6 +189,11 @@ def score_model(
             raise
         return LossOnTest(None, masked(f"{error}".split("\n", 1)[0]), is_final=False)
     return scored.test
+
+
+def folds_of(trial: Trial, weight: float = 1.0) -> Member:
+    """Return the mean of the models of a trial's folds as a member of the final model."""
+    return Member(trial.number, trial.query.to_json(), weight, of_folds=True)
 
 
 def member_of(study: Study, trial: Trial, weight: float = 1.0) -> Member:

@@ -25,8 +25,10 @@ _MOST_DEATHS = 2
 """Of a trial's workers; the second death is its own doing."""
 _DIED = "the worker process died"
 _TICK_SECONDS = 0.5
-_MOST_RESERVED = 0.1
+_MOST_RESERVED = 0.25
 """Share of the seconds that is held back at most."""
+_MOST_LATE = 3
+"""Failures after which no first result is waited for once the time is spent."""
 _LAST_ASKS = 10
 """Of how many asks a method is told the seconds one by one."""
 
@@ -39,7 +41,7 @@ def search(
     observer: Observer,
     *,
     only: Collection[int] | None = None,
-    reserve: Callable[[], float] = lambda: 0.0,
+    reserve: Callable[[float], float] = lambda _: 0.0,
 ) -> str:
     """Run trials until the stop rule holds, and wait for those under way.
 
@@ -53,7 +55,8 @@ def search(
         pace: How many task runs the server can take.
         observer: Follows the search.
         only: Numbers of the waiting trials to run, and no others; None asks for new ones too.
-        reserve: Says what of the seconds is for what comes after the search; at most a tenth.
+        reserve: Says how many of the seconds are for what comes after the search, given the most
+            that they may be: a quarter of all.
 
     Returns:
         Why it ended, as people say it.
@@ -126,7 +129,7 @@ class _Search:
     pace: ServerPace
     observer: Observer
     only: Collection[int] | None
-    reserve: Callable[[], float]
+    reserve: Callable[[float], float]
     time_limit: TimeLimit
     waits: bool = False
     said: set[str] = field(default_factory=set)
@@ -154,7 +157,7 @@ class _Search:
             if reason and self.study.next_waiting(self.only) is not None:
                 reason = ""  # a worker died meanwhile, and its trial waits
             self.observer.tick(self._progress())
-            if self._seconds_left() <= 0:
+            if self._is_spent():
                 for trial in self.running.cut("the study's time is spent"):
                     self.study.put_back(trial)
                 return "the time is spent"
@@ -169,8 +172,10 @@ class _Search:
 
     def _next(self) -> tuple[Trial | None, str]:
         """Return the next trial to start, or why there is none; neither while the method waits."""
-        if self._seconds_left() <= 0:
+        if self._is_spent():
             return None, "the time is spent"
+        if self._seconds_left() <= 0 and self.running.n_running:
+            return None, ""  # one of them will be the first result
         if (waiting := self.study.next_waiting(self.only)) is not None:
             return waiting, ""
         if self.only is not None:
@@ -226,8 +231,15 @@ class _Search:
     def _seconds_left(self) -> float:
         if (seconds := self.stop_rule.seconds) is None:
             return inf
-        left = seconds - self.study.seconds()
-        return left if left > _MOST_RESERVED * seconds else left - self.reserve()
+        left, most = seconds - self.study.seconds(), _MOST_RESERVED * seconds
+        return left if left > most else left - min(self.reserve(most), most)
+
+    def _is_spent(self) -> bool:
+        """Return whether no time is left; a study without any result has time for its first one."""
+        if self._seconds_left() > 0:
+            return False
+        totals = self.study.trials.totals
+        return totals.told > totals.failed or totals.failed >= _MOST_LATE
 
     def _progress(self) -> Progress:
         running, reason = self.running.standing, self.study.optimizer.reason

@@ -1,8 +1,9 @@
 """One session of a study inside a flow run: workers up, search, final model, summary."""
 
 from collections.abc import Callable, Collection
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
+from math import inf
 from typing import Any
 from uuid import UUID
 
@@ -10,13 +11,12 @@ from prefect.client.orchestration import get_client
 from prefect.runtime import flow_run
 from prefect.settings import get_current_settings
 
-from prefect_tune.flows.final_model import fit_final_model
+from prefect_tune.flows.final_model import ending_seconds, fit_final_model
 from prefect_tune.flows.flow_run_page.page import shown_on_page
 from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.progress import Observer, current_observer
 from prefect_tune.flows.reevaluation import look_again, measure_missing
 from prefect_tune.flows.search import progress_of, search
-from prefect_tune.flows.study.finalists import finalists_of, look_seconds
 from prefect_tune.flows.study.notices import StudyNotices
 from prefect_tune.flows.study.plan import StopRule
 from prefect_tune.flows.study.study import Study, StudyFailed
@@ -72,7 +72,9 @@ def run_study(
         prepared.store.sweep()
         with shown_on_page(study, observer, progress_of(study, plan.stop_rule), outage) as page:
             try:
-                n_task_runs = _run(study, pace, page, only)
+                counted = study.timed(prepared.since) if only is None else nullcontext()
+                with counted:
+                    n_task_runs = _run(study, pace, page, only)
             except BaseException as error:
                 page.state = "failed" if isinstance(error, StudyFailed) else "interrupted"
                 with suppress(StoreLost):
@@ -104,6 +106,9 @@ def _name_flow_run(flow_run_id: UUID, study: Study) -> None:
 def _run(study: Study, pace: ServerPace, observer: Observer, only: Collection[int] | None) -> int:
     """Search and fit the final model on workers of this session; return the task runs reported."""
     plan, limits = study.plan, study.plan.trial_limits()
+    was_spent = (
+        plan.stop_rule.seconds is not None and study.seconds_before >= plan.stop_rule.seconds
+    )
     context = StudyContext(
         study.name,
         plan.problem,
@@ -123,16 +128,14 @@ def _run(study: Study, pace: ServerPace, observer: Observer, only: Collection[in
     ) as running:
         measure_missing(study, running, context, limits.seconds, observer)
         if only is None:
-            with study.session():
+            with study.searching():
                 reason = search(
                     study,
                     running,
                     plan.stop_rule,
                     pace,
                     observer,
-                    reserve=lambda: look_seconds(
-                        finalists_of(plan, study.optimizer, running.n_slots), running.n_slots
-                    ),
+                    reserve=lambda most: ending_seconds(study, running.n_slots, most),
                 )
                 observer.note(f"search ended: {reason}")
                 observer.tick(progress_of(study, plan.stop_rule, phase="second look"))
@@ -147,5 +150,6 @@ def _run(study: Study, pace: ServerPace, observer: Observer, only: Collection[in
             if note not in said:
                 observer.note(f"{study.optimizer.name}: {note}")
         observer.tick(progress_of(study, plan.stop_rule, phase="final model"))
-        fit_final_model(study, running, context, observer)
+        seconds_left = (lambda: inf) if was_spent or only is not None else study.seconds_left
+        fit_final_model(study, running, context, observer, seconds_left)
         return running.n_task_runs

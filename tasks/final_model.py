@@ -1,7 +1,8 @@
 """The final model of a study: its members fitted on all training rows, and combined.
 
 Prefect tasks fit each member, combine them, and score the result. Test rows are neither transformed
-nor predicted before the model is stored.
+nor predicted before the model is stored. Where no time is left to fit a member on all training
+rows, it is the mean of the models that the trial fitted on the folds, which the cache holds.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -69,13 +70,15 @@ class Member:
 
     Attributes:
         number: Number of the trial.
-        query: `Optimizer.refit` of the trial as JSON values.
+        query: `Optimizer.refit` of the trial as JSON values; of a mean of folds, the trial's own.
         weight: Its weight in the model.
+        of_folds: Whether it is the mean of the models of the trial's folds, which are in the cache.
     """
 
     number: int
     query: Mapping[str, Any]
     weight: float = 1.0
+    of_folds: bool = False
 
 
 def fit_member(
@@ -106,21 +109,6 @@ def fit_member(
     return path_run
 
 
-def fitted_pipeline(context: StudyContext, member: Member, run_step: RunStep) -> Pipeline:
-    """Return the pipeline of a member; steps that the cache has are served.
-
-    Args:
-        context: The study.
-        member: The member.
-        run_step: Does one step; either plainly or as a Prefect task.
-
-    Raises:
-        RefitFailed: If one of its steps cannot be done; names the trial.
-        StoreLost: If the store cannot go on.
-    """
-    return _fitted(context, member, run_step).pipeline
-
-
 def keep_model(context: StudyContext, members: Sequence[Member], run_step: RunStep) -> None:
     """Put the final model together from its members, and keep it.
 
@@ -147,6 +135,7 @@ def keep_model(context: StudyContext, members: Sequence[Member], run_step: RunSt
     about = {
         "trial": members[0].number,
         "members": [{"trial": member.number, "weight": member.weight} for member in members],
+        "of_folds": any(member.of_folds for member in members),
         "configuration": members[0].query["configuration"],
         "dataset": context.problem.dataset,
     }
@@ -157,34 +146,70 @@ def keep_model(context: StudyContext, members: Sequence[Member], run_step: RunSt
             store.records.put(record, {"model": model, "about": about}, check=check)
     except (NotPicklable, ProgramExit) as error:
         raise _not_kept(fitted, error) from error
-    store.records.link([record, *(f.record for f in fitted)], context.study)
+    store.records.link([record, *(r for f in fitted for r in f.records)], context.study)
     store.index.flush()
 
 
 @dataclass(frozen=True, slots=True)
 class _Fitted:
-    """A member, its pipeline, and the record that its last step has made."""
+    """A member, its pipelines, and the records that their last steps have made.
+
+    It has one pipeline, or of a mean of folds one for each.
+    """
 
     member: Member
-    pipeline: Pipeline
-    record: str
+    pipelines: tuple[Pipeline, ...]
+    records: tuple[str, ...]
+
+    def model(self, classes: Sequence[Any]) -> Any:
+        """Return the pipeline, or the mean of those of the folds."""
+        return _mean(self.pipelines, None, classes)
 
 
 def _fitted(context: StudyContext, member: Member, run_step: RunStep) -> _Fitted:
     """Return a member fitted; what the cache has lost since it was fitted is made again."""
-    nodes = fit_member(context, member, run_step).nodes(REFIT)
+    if member.of_folds:
+        path_run = _served_folds(context, member, run_step)
+    else:
+        path_run = fit_member(context, member, run_step)
     with _named(member), one_thread():
-        pipeline = Pipeline([(node.step, node.part("estimator")) for node in nodes])
-        return _Fitted(member, pipeline, nodes[-1].record)
+        chains = [path_run.nodes(fold) for fold in path_run.folds]
+        return _Fitted(
+            member,
+            tuple(Pipeline([(n.step, n.part("estimator")) for n in nodes]) for nodes in chains),
+            tuple(nodes[-1].record for nodes in chains),
+        )
+
+
+def _served_folds(context: StudyContext, member: Member, run_step: RunStep) -> PathRun:
+    """Return the run of a trial's folds, all of which the cache serves.
+
+    Raises:
+        RefitFailed: If it has lost one of their models.
+    """
+    with _named(member), one_thread():
+        path_run = PathRun(context, Query.from_json(member.query, context.problem.find_space()))
+        with path_run.pinned():
+            outcome: StepOutcome | None = None
+            for position in range(len(path_run.steps)):
+                if not path_run.is_served(position):
+                    raise LookupError("the cache has lost the models of its folds")
+                outcome = run_step(path_run, position, outcome)
+    return path_run
 
 
 def _put_together(fitted: Sequence[_Fitted], classes: Sequence[Any]) -> Any:
     """Return the model of some members."""
-    if len(fitted) == 1:
-        return fitted[0].pipeline
-    ensemble = ClassEnsemble if len(classes) else NumberEnsemble
     weights = [f.member.weight for f in fitted]
-    return ensemble.of_fitted([f.pipeline for f in fitted], weights, classes)
+    return _mean([f.model(classes) for f in fitted], weights, classes)
+
+
+def _mean(models: Sequence[Any], weights: Sequence[float] | None, classes: Sequence[Any]) -> Any:
+    """Return the weighted mean of fitted models; of one, the model itself."""
+    if len(models) == 1:
+        return models[0]
+    ensemble = ClassEnsemble if len(classes) else NumberEnsemble
+    return ensemble.of_fitted(models, weights, classes)
 
 
 def _check_read_back(context: StudyContext, model: Any, parts: Mapping[str, Any]) -> None:
@@ -223,7 +248,7 @@ def _is_close(one: NDArray[Any], other: NDArray[Any]) -> bool:
 def _not_kept(fitted: Sequence[_Fitted], error: NotPicklable | ProgramExit) -> RefitFailed:
     """Return why a model cannot be kept, with the trial and the step at fault as far as known."""
     for member in fitted:
-        for step, estimator in member.pipeline.steps:
+        for step, estimator in (one for pipeline in member.pipelines for one in pipeline.steps):
             if reason := _reason_not_kept(estimator):
                 message = f"trial {member.member.number} cannot be kept: {step}: {reason}"
                 return RefitFailed.at(step, message)
@@ -426,9 +451,10 @@ def _stored(context: StudyContext) -> Mapping[str, Any]:
 
 
 def _pipeline_alone(context: StudyContext, alone: Member, reported: ReportedSteps) -> Any:
-    """Return the pipeline of one trial, from the stored model if the trial is one of several."""
+    """Return the model of one trial, from the stored model if the trial is one of several."""
     parts = _stored(context)
     numbers = [member["trial"] for member in parts["about"]["members"]]
     if alone.number in numbers and len(numbers) > 1:
         return parts["model"].members_[numbers.index(alone.number)]
-    return fitted_pipeline(context, alone, reported.run_step)
+    classes = load_dataset(open_store(context.store), context.problem.dataset).classes
+    return _fitted(context, alone, reported.run_step).model(classes)

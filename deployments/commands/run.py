@@ -1,6 +1,7 @@
 """`prefect-tune run`, and `retry` for the trials that failed."""
 
 from dataclasses import replace
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -51,6 +52,7 @@ def run(
     The run shows the best trial, trials done and failed, the budget left, and what the cache saved.
     Interrupt it at any time; the same command with the same --study continues it.
     """  # noqa: D301 - click reads the backspace
+    since = monotonic()
 
     def prepare_study() -> "PreparedStudy":
         from prefect_tune.flows.preparation.prepare import prepare
@@ -67,7 +69,8 @@ def run(
             from prefect_tune.flows.tuning import tune
 
         given = {**parameters, "study": prepared.name}
-        with HANDOVER.offered(given, replace(prepared, notes=())):  # they have been shown
+        # Its notes have been shown, and its budget counts from the start of the command.
+        with HANDOVER.offered(given, replace(prepared, notes=(), since=since)):
             summary: dict[str, Any] = tune(**given)
         return summary
 

@@ -125,8 +125,13 @@ def _summary(facts: Facts) -> Iterator[str]:
             f"{'probabilities' if target['kind'] == 'classes' else 'predictions'} are averaged by "
             "weight; it is an estimator of scikit-learn."
         )
-    else:
+    elif not model["of_folds"]:
         yield "The model is a scikit-learn `Pipeline`, fitted on all training rows."
+    if model["of_folds"]:
+        yield (
+            "Each pipeline was fitted on the training rows of one fold, and their predictions are "
+            "averaged: no time was left to fit on all training rows."
+        )
     page = "https://pypi.org/project/prefect-tune/"
     yield f"[{escaped(facts['written_by'])}]({page}) searched for it and wrote this card."
 

@@ -101,6 +101,10 @@ def print_studies(rows: Sequence[Mapping[str, Any]]) -> None:
     CONSOLE.print(table if rows else "no studies")
 
 
+_LATE_SECONDS = 1.0
+"""Over the budget, from which on it is mentioned."""
+
+
 def _trials(summary: Mapping[str, Any]) -> Iterator[str]:
     seconds, n_waiting = summary["seconds"], summary["n_waiting"]
     total, evaluating = format_seconds(seconds["total"]), format_seconds(seconds["evaluating"])
@@ -111,7 +115,9 @@ def _trials(summary: Mapping[str, Any]) -> Iterator[str]:
         n_full = summary["n_trials"] - n_stopped - n_failed
         begun = counted(summary["n_begun"], "configuration")
         trials = f"{begun} in {trials}: {n_full} in full, {n_stopped} in part"
-    yield f"{trials}, {n_failed} failed, in {total} ({evaluating} of evaluating){waiting}"
+    over = seconds["over_budget"] or 0.0
+    late = f", {format_seconds(over)} over its budget" if over >= _LATE_SECONDS else ""
+    yield f"{trials}, {n_failed} failed, in {total}{late} ({evaluating} of evaluating){waiting}"
 
 
 def _best(summary: Mapping[str, Any]) -> Iterator[str | Text]:
@@ -153,6 +159,11 @@ def _model(summary: Mapping[str, Any]) -> Iterator[str | Text]:
         yield (
             f"no full evaluation qualifies; the model is the best partial one, trial "
             f"{model['trial']}{_of(model)}, fitted on all training rows"
+        )
+    if summary["model_of_folds"]:
+        yield (
+            "the model is the mean of the models of the folds, as no time was left to fit on all "
+            "training rows; the same command with this study does that"
         )
     if summary["no_model"]:
         yield line((summary["no_model"], "yellow"))

@@ -71,7 +71,7 @@ def run_replicate(
         study.note_versions()
         study.set_state("running")
         try:
-            with study.session():
+            with study.timed(), study.searching():
                 search(study, running, plan.stop_rule, pace, notices)
             study.set_result(decisions=study.optimizer.decisions)
             _score(study, running, replicate, observer)

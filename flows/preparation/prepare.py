@@ -7,10 +7,11 @@ entered in the ledger. A command prepares before its flow run begins, and hands 
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from prefect_tune.flows.preparation.handover import Handover
@@ -48,12 +49,14 @@ class PreparedStudy:
         plan: What it is run with from now on.
         store: Where it is.
         notes: What a user should know of the data and of what was decided.
+        since: Reading of `time.monotonic` from which the budget counts.
     """
 
     name: str
     plan: StudyPlan
     store: ArtifactStore
     notes: tuple[Note, ...] = ()
+    since: float = field(default_factory=monotonic)
 
     @property
     def title(self) -> str:
@@ -94,6 +97,7 @@ def prepare(
     Raises:
         BadInput, UnknownName, StoreRefused: If something cannot be used.
     """
+    since = monotonic()
     check_names(settings)
     if Path(settings.address.url).is_relative_to(home()):
         with suppress(OSError):  # reported when the store is opened
@@ -108,13 +112,15 @@ def prepare(
         entered = next((n for n in names if ledger.create_study(n, problem, documented)), None)
         if entered is not None:  # or another process has just taken the name
             store.records.link(plan.problem.records, entered)
-            return _prepared(entered, plan, store, notes, settings)
+            notes = [*notes, *_set_cache(settings, store)]
+            return PreparedStudy(entered, plan, store, tuple(notes), since)
     stored = ledger.study(name or "")
     if stored is None:
         raise BadInput(f"study {name!r} was removed while it was being started")
     check_not_busy(store, stored.name)
     plan, notes = resume(stored, settings, store, read)
-    return _prepared(stored.name, plan, store, notes, settings)
+    notes = [*notes, *_set_cache(settings, store)]
+    return PreparedStudy(stored.name, plan, store, tuple(notes), since)
 
 
 def prepare_retry(
@@ -185,16 +191,6 @@ def study_name_from(text: str) -> str:
     """Return a text as the beginning of a study's name."""
     plain = "".join(c if c.isalnum() or c in "._-" else "-" for c in text)
     return plain.lstrip("._-")[:50] or "data"
-
-
-def _prepared(
-    name: str,
-    plan: StudyPlan,
-    store: ArtifactStore,
-    notes: Sequence[Note],
-    settings: TuneSettings,
-) -> PreparedStudy:
-    return PreparedStudy(name, plan, store, (*notes, *_set_cache(settings, store)))
 
 
 def _set_cache(settings: TuneSettings, store: ArtifactStore) -> Iterator[Note]:

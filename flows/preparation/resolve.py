@@ -33,7 +33,13 @@ from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.portfolios import portfolio_of
 from prefect_tune.tasks.data.dataset import import_dataset
-from prefect_tune.tasks.data.split import TEST, Split, import_split, make_split
+from prefect_tune.tasks.data.split import (
+    TEST,
+    Split,
+    import_split,
+    make_split,
+    share_held_out_once,
+)
 from prefect_tune.tasks.fitting.iterative import reasons_at_once
 from prefect_tune.tasks.objective.metric import Metric
 from prefect_tune.tasks.problem import Problem, algorithm_ids
@@ -107,12 +113,18 @@ class Posed:
     """The question that a study puts to its method.
 
     Attributes:
+        folds: Folds of cross-validation; None where one part is held out instead.
+        holdout: Share of the training rows held out instead.
+        test_size: Share of test rows, 0 for none; None where a file names them.
         split: The folds and the test part.
         metric: What is minimised.
         objective: What a method may know of it.
         notes: What a user should know of the metric.
     """
 
+    folds: int | None
+    holdout: float | None
+    test_size: float | None
     split: Split
     metric: Metric
     objective: Objective
@@ -129,16 +141,25 @@ def pose(settings: TuneSettings, found: StudyInput) -> Posed:
     Raises:
         BadInput, UnknownName: If something cannot be used.
     """
-    folds, test_size = _folds_and_test_size(settings)
     dataset, bounds = found.dataset, settings.bounds or ()
-    split = make_split(dataset, folds, test_size, settings.seed or 0, settings.holdout)
+    test_size = settings.test_size
+    if test_size is None and settings.source.test is None:
+        test_size = _DEFAULT_TEST_SIZE
+    folds, holdout = settings.folds, settings.holdout
+    if folds is None and holdout is None:
+        holdout = share_held_out_once(dataset, test_size)
+        folds = None if holdout else _DEFAULT_FOLDS
+    split = make_split(dataset, folds, test_size, settings.seed or 0, holdout)
     check_constraints(bounds, dataset, split)
     metric, notes = find_metric(settings, dataset, dataset.y[split.fold != TEST])
     limits = tuple(bounded.constraint for bounded in bounds)
     objective = study_objective(
         metric, dataset, split, found.space, constraints=limits, epochs=settings.epochs
     )
-    return Posed(split, metric, objective, tuple(notes))
+    if holdout and settings.holdout is None:
+        text = f"{holdout:.1%} of the many training rows are held out once, instead of"
+        notes = [*notes, Note(f"{text} {_DEFAULT_FOLDS} folds (override with --folds)", "holdout")]
+    return Posed(folds, holdout, test_size, split, metric, objective, tuple(notes))
 
 
 def resolve(
@@ -157,7 +178,6 @@ def resolve(
         BadInput, UnknownName: If something cannot be used.
     """
     method = settings.method or DEFAULT_METHOD
-    folds, test_size = _folds_and_test_size(settings)
     dataset = (found := read_input(settings, read)).dataset
     posed = pose(settings, found)
     split, objective = posed.split, posed.objective
@@ -171,9 +191,9 @@ def resolve(
         source=found.source,
         data_name=dataset.name,
         problem=_problem(found, posed, store),
-        folds=folds,
-        holdout=settings.holdout,
-        test_size=test_size,
+        folds=posed.folds,
+        holdout=posed.holdout,
+        test_size=posed.test_size,
         positive=settings.positive,
         chance_loss=objective.chance,
         method=method,
@@ -272,15 +292,6 @@ def _epoch_notes(
         said = f"{len(at_once)} of {len(models)} models do not train in epochs"
         notes.append(Note(f"{said} and are fitted in full at once: {listed}", "epochs"))
     return notes
-
-
-def _folds_and_test_size(settings: TuneSettings) -> tuple[int | None, float | None]:
-    folds, test_size = settings.folds, settings.test_size
-    if folds is None and settings.holdout is None:
-        folds = _DEFAULT_FOLDS
-    if test_size is None and settings.source.test is None:
-        test_size = _DEFAULT_TEST_SIZE
-    return folds, test_size
 
 
 def _stop_rule(settings: TuneSettings) -> StopRule:

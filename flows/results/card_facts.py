@@ -154,7 +154,12 @@ def _model(
     ]
     ensemble = summary["ensemble"]
     kind = ensemble["kind"] if ensemble and len(members) > 1 else "single"
-    return {"kind": kind, "class": type(exported.model).__name__, "members": members}
+    return {
+        "kind": kind,
+        "class": type(exported.model).__name__,
+        "members": members,
+        "of_folds": exported.about.get("of_folds", False),
+    }
 
 
 def _is_balanced(document: Mapping[str, Any], space: Space) -> bool:

@@ -31,7 +31,7 @@ from prefect_tune.tasks.objective.metric import Predictions
 
 _STREAM = 0x656E7365
 """Of the study's seed, apart from all other draws."""
-_MOST_REFITS = 3.0
+MOST_REFITS = 3
 _LITTLE_SECONDS = 1.0
 """What the members of an ensemble of kind `auto` may take to fit: as much as the best trial so many
 times, or what nobody notices."""
@@ -134,7 +134,7 @@ def _fit_limit(trials: Sequence[Trial]) -> FitLimit:
         trials: The best one first.
     """
     seconds = np.array([_fold_seconds(trial) for trial in trials])
-    return FitLimit(seconds, max(_MOST_REFITS * seconds[0], _LITTLE_SECONDS))
+    return FitLimit(seconds, max(MOST_REFITS * seconds[0], _LITTLE_SECONDS))
 
 
 def _fold_seconds(trial: Trial) -> float:

@@ -67,22 +67,26 @@ class StudyClock:
     Args:
         ledger: Where sessions are kept.
         study: Name of the study.
-        spent_seconds: Seconds that its earlier sessions took.
+        spent_seconds: Seconds that its earlier sessions took; an attribute too.
     """
 
     def __init__(self, ledger: Ledger, study: str, spent_seconds: float) -> None:
-        self._ledger, self._study, self._spent = ledger, study, spent_seconds
+        self._ledger, self._study, self.spent_seconds = ledger, study, spent_seconds
         self._started: float | None = None
 
     def seconds(self) -> float:
         """Return the seconds spent so far, earlier sessions included."""
-        return self._spent + self._elapsed()
+        return self.spent_seconds + self._elapsed()
 
     @contextmanager
-    def running(self) -> Iterator[None]:
-        """Count the time of the body."""
+    def running(self, since: float | None = None) -> Iterator[None]:
+        """Count the time of the body.
+
+        Args:
+            since: Reading of `time.monotonic` from which the time counts; None for now.
+        """
         session = self._ledger.start_session(self._study)
-        self._started = monotonic()
+        self._started = monotonic() if since is None else since
 
         def note() -> None:
             self._ledger.beat(session, self._elapsed())

@@ -57,7 +57,7 @@ class NextBest:
             self._left.remove(best)
             yield best
         until = self._clock() + self._most_seconds
-        for trial in sorted(self._left, key=_fold_seconds):
+        for trial in sorted(self._left, key=fold_seconds):
             if self._clock() >= until:
                 return
             yield trial
@@ -68,10 +68,10 @@ class NextBest:
         step = failure.step or next(reversed(algorithms), "")
         self._n_failed[step, algorithms.get(step, "")] += 1
         if failure.is_over_limit:
-            self._too_slow = min(self._too_slow, _fold_seconds(trial))
+            self._too_slow = min(self._too_slow, fold_seconds(trial))
 
     def _is_put_off(self, trial: Trial) -> bool:
-        if _fold_seconds(trial) >= self._too_slow:
+        if fold_seconds(trial) >= self._too_slow:
             return True
         algorithms = _algorithms(trial)
         return any(
@@ -85,7 +85,7 @@ def _algorithms(trial: Trial) -> dict[str, str]:
     return {step: choice.algorithm for step, choice in trial.query.configuration.choices}
 
 
-def _fold_seconds(trial: Trial) -> float:
+def fold_seconds(trial: Trial) -> float:
     """Return the time that one fold on all rows takes, as far as the trial shows."""
     if trial.evaluation is None:
         return 0.0

@@ -5,7 +5,8 @@ next finds it as it was: an ask before its trial starts, an outcome before the n
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from math import inf
 from time import perf_counter
 from typing import Any
 
@@ -134,6 +135,16 @@ class Study:
     def seconds(self) -> float:
         """Return the time spent on it, that of this session included."""
         return self._clock.seconds()
+
+    @property
+    def seconds_before(self) -> float:
+        """Time that earlier sessions have spent on it."""
+        return self._clock.spent_seconds
+
+    def seconds_left(self) -> float:
+        """Return the time that is left of its budget; infinite where that is not bounded."""
+        seconds = self.plan.stop_rule.seconds
+        return inf if seconds is None else seconds - self.seconds()
 
     def next_waiting(self, only: Collection[int] | None = None) -> Trial | None:
         """Return the first trial that waits to be started, of some numbers or of all."""
@@ -265,24 +276,31 @@ class Study:
         """Note where the study stands: running, complete, interrupted or failed."""
         self.ledger.update_study(self.name, state=state)
 
+    def timed(self, since: float | None = None) -> AbstractContextManager[None]:
+        """Count the time of the body as the study's.
+
+        Args:
+            since: Reading of `time.monotonic` from which the time counts; None for now.
+        """
+        return self._clock.running(since)
+
     @contextmanager
-    def session(self) -> Iterator[None]:
-        """Count the time of the body as the study's, and keep what is in use.
+    def searching(self) -> Iterator[None]:
+        """Keep what is in use in the cache while the body runs.
 
         That is the incumbent's artifacts, and the models that configurations can go on from.
         """
-        with self._clock.running():
-            self._pin_incumbent()
-            self._pin_stretches()
-            self._keep_predictions()
-            try:
-                yield
-                self._note_incumbent()  # the last ask may have changed what is predicted
-            finally:
-                if self._stretch_pins is not None:
-                    self._stretch_pins.release()
-                    self._stretch_pins = None
-                self.store.index.pins.release(study_lease(self.name))
+        self._pin_incumbent()
+        self._pin_stretches()
+        self._keep_predictions()
+        try:
+            yield
+            self._note_incumbent()  # the last ask may have changed what is predicted
+        finally:
+            if self._stretch_pins is not None:
+                self._stretch_pins.release()
+                self._stretch_pins = None
+            self.store.index.pins.release(study_lease(self.name))
 
     def _note_incumbent(self) -> None:
         """Note the method's choice where it is another than the best full trial."""

@@ -38,7 +38,7 @@ def summarize(
     constraints = [bounded.constraint for bounded in plan.bounds]
     members = [member["trial"] for member in stored.result.get("members") or ()]
     summed = _Summed(Standing(constraints), alone=members[0] if len(members) == 1 else None)
-    incumbent = stored.result.get("incumbent")
+    incumbent, budget = stored.result.get("incumbent"), plan.stop_rule.seconds
     with documents_of(name):
         for document in ledger.each_trial(name):
             trial = TrialDocument(document)
@@ -71,6 +71,8 @@ def summarize(
         "cache": summed.cache_use(store.index.bytes_present(summed.keys, name)),
         "seconds": {
             "total": stored.seconds,
+            "budget": budget,
+            "over_budget": None if budget is None else max(stored.seconds - budget, 0.0),
             "evaluating": summed.cost_seconds,
             "asking": ledger.asking_seconds(name),
         },
@@ -163,7 +165,8 @@ def _final_model(result: Mapping[str, Any]) -> dict[str, Any]:
 
     `test_loss_undefined` has the reason if the test rows leave the loss undefined. `instead_of` has
     the trials that were chosen first, and why they could not be the model. `no_model` has the
-    reason if the last run ended without a model.
+    reason if the last run ended without a model. `model_of_folds` says whether the model is the
+    mean of those of the folds, for lack of time to fit on all training rows.
     """
     ensemble, test_loss = result.get("ensemble"), result.get("test_loss")
     alone = result.get("single_best_test_loss", test_loss if ensemble is None else None)
@@ -171,6 +174,7 @@ def _final_model(result: Mapping[str, Any]) -> dict[str, Any]:
         "ensemble": ensemble,
         "instead_of": _instead_of(result.get("instead_of")),
         "no_model": result.get("no_model"),
+        "model_of_folds": bool(result.get("of_folds")),
         "test_loss": test_loss,
         "test_loss_undefined": result.get("test_loss_undefined"),
         "single_best_test_loss": alone,

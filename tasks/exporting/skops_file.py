@@ -89,7 +89,7 @@ def _refusal(model: Any, trials: Sequence[int]) -> BadInput | None:
 
 def _parts(model: Any, trials: Sequence[int]) -> Iterator[tuple[str, Any]]:
     """Yield what may be refused, and where it stands: each step of each pipeline."""
-    pipelines = getattr(model, "members_", [model])
+    pipelines = model.members_ if len(trials) > 1 else [model]
     for number, pipeline in zip(trials, pipelines, strict=True):
         of = f" of trial {number}" if len(pipelines) > 1 else ""
         steps = pipeline.steps if isinstance(pipeline, Pipeline) else [("model", pipeline)]

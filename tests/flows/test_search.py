@@ -307,13 +307,34 @@ def test_trials_that_are_run_again_have_more_time_than_before_unless_the_user_se
 def test_time_is_held_back_for_what_comes_after_and_asked_for_when_it_is_near() -> None:
     study, asked = WrittenStudy(), []
 
-    def reserve() -> float:
+    def reserve(most: float) -> float:
+        assert most == 25.0
         asked.append(study.spent)
         return 7.0
 
     arguments: Any = (study, WrittenPool(study), StopRule(seconds=100), Pace(), Heard())
     assert search(*arguments, reserve=reserve) == "the time is spent"
-    assert (study.spent, min(asked)) == (93.0, 90.0)
+    assert (study.spent, min(asked)) == (93.0, 75.0)
+
+
+def test_at_most_a_quarter_of_the_time_is_held_back() -> None:
+    study = WrittenStudy()
+    arguments: Any = (study, WrittenPool(study), StopRule(seconds=100), Pace(), Heard())
+    search(*arguments, reserve=lambda _: 60.0)
+    assert study.spent == 75.0
+
+
+def test_a_budget_that_is_spent_at_the_start_leaves_time_for_a_first_result() -> None:
+    done = Searched(study=WrittenStudy(spent=20.0), seconds=5)
+    assert done.reason == "the time is spent"
+    assert [t.number for t in done.study.told] == [0]
+    assert done.pool.most == 1
+
+
+def test_a_first_result_is_waited_for_until_three_trials_have_failed() -> None:
+    fates = {(number, 1): "fails" for number in range(9)}
+    done = Searched(fates, WrittenStudy(spent=20.0), seconds=5)
+    assert [t.number for t in done.study.told] == [0, 1, 2]
 
 
 def test_trials_that_wait_are_run_before_new_ones_are_asked_for() -> None:

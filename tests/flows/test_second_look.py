@@ -358,10 +358,10 @@ def test_a_trial_that_breaks_a_constraint_set_since_is_not_chosen(looked, monkey
 @pytest.mark.parametrize("rule", [None, EnsembleRule("single")])
 def test_the_model_is_that_of_the_trial_which_was_chosen(looked, rule) -> None:
     looked.plan(ensemble=rule)
-    with looked.study.session():
+    with looked.study.timed(), looked.study.searching():
         looked.again(15.0, 11.0, 20.0, 20.0, 20.0)
     workers: Any = SimpleNamespace(
-        run=lambda task, parameters: task.fn(**{**parameters, "report": "trial"}).data
+        run=lambda task, parameters, **_: task.fn(**{**parameters, "report": "trial"}).data
     )
     fit_final_model(looked.study, workers, looked.context, looked.heard)
     assert looked.study.result["members"] == [{"trial": 3, "weight": 1.0}]

@@ -185,7 +185,7 @@ def new_study(store: ArtifactStore, name: str, method: str) -> None:
 def run(store: ArtifactStore, name: str, n_trials: int, worker: Worker) -> None:
     """Search until a study has so many trials."""
     observer: Any = Submitting()
-    with Study.opened(store, name) as study, study.session():
+    with Study.opened(store, name) as study, study.timed(), study.searching():
         running: Any = worker
         search(study, running, StopRule(trials=n_trials), observer, observer)
 

@@ -21,6 +21,7 @@ from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.portfolios import portfolio_of
 from prefect_tune.tasks.catalogue.spaces import space_named
+from prefect_tune.tasks.data import split as splits
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import LEARN, load_split
 
@@ -39,6 +40,20 @@ def test_rows_are_split_as_the_options_say(prepared) -> None:
     assert (split.fold == 0).sum() == pytest.approx(30, abs=4)
     for group in np.unique(dataset.groups):
         assert len(set(split.fold[dataset.groups == group])) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [({}, (None, 0.1)), ({"folds": 4}, (4, None)), ({"holdout": 0.3}, (None, 0.3))],
+)
+def test_many_rows_are_held_out_once_unless_the_user_says_how(
+    prepared, monkeypatch, given, expected
+) -> None:
+    for name, least in {"_ROWS": 10, "_RAREST": 1, "_GROUPS": 1}.items():
+        monkeypatch.setattr(splits, f"_HELD_OUT{name}", least)
+    study = prepared("train.csv", target="target", test="test.parquet", **given)
+    assert (study.plan.folds, study.plan.holdout) == expected
+    assert any(note.option == "holdout" for note in study.notes) is not bool(given)
 
 
 @pytest.mark.parametrize(

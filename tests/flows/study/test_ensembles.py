@@ -118,7 +118,7 @@ def test_what_auto_builds_is_fitted_in_a_few_times_what_the_best_takes(study, mo
         return sum(cost.seconds for cost in trial.evaluation.steps) / 3
 
     assert len(choose_ensemble(study, "auto").members) > 1
-    monkeypatch.setattr(ensemble, "_MOST_REFITS", 1.0)
+    monkeypatch.setattr(ensemble, "MOST_REFITS", 1.0)
     monkeypatch.setattr(ensemble, "_LITTLE_SECONDS", 0.0)
     chosen = choose_ensemble(study, "auto")
     assert sum(seconds_of(trial) for trial, _ in chosen.members) <= seconds_of(best(study)) + 1e-9
@@ -269,7 +269,7 @@ def test_a_study_keeps_few_and_its_ensembles_are_the_same(tmp_path, monkeypatch)
     monkeypatch.setattr(kept_predictions, "_TRIALS_PER_DROP", 1)
     context = replace(context_of(tmp_path), study="s")
     with entered(context, "s", ensemble=EnsembleRule("greedy")) as study:
-        with study.session():
+        with study.timed(), study.searching():
             for query in (draw(context, seed) for seed in range(10)):
                 tell(study, evaluate(context, query), query)
         assert len(left(store_of(context))) <= 3 * (3 + 2)

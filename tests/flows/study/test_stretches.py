@@ -136,7 +136,7 @@ def test_a_stopped_trial_that_is_preferred_to_full_ones_is_the_answer_everywhere
     with Study.opened(store_of(context), name) as study:
         monkeypatch.setattr(type(study.optimizer), "incumbent", property(_preferred))
         first, second = draw(context, 1), draw(context, 7)
-        with study.session():
+        with study.timed(), study.searching():
             tell(study, replace(first, subset=0.5), context)
             tell(study, second, context)
             assert pinned(study.store) >= {s.key for s in study.trials[0].evaluation.steps}
@@ -177,7 +177,7 @@ def test_what_may_be_gone_on_from_survives_pressure_until_the_session_ends(
 ) -> None:
     size = put(halving.store, "a", seconds=0.5).size_bytes
     part, other = (replace(draw(pinned_context, seed), folds=1) for seed in (1, 7))
-    with halving.session():
+    with halving.timed(), halving.searching():
         tell_model(halving, other, "z", loss=0.5)  # the choice, which is kept anyway
         tell_model(halving, part, "a", loss=2.0)
         halving.store.set_budget(halving.store.index.totals().cache_bytes + size)
@@ -193,7 +193,7 @@ def test_of_each_configuration_the_newest_stretch_is_kept_until_it_is_complete(
 ) -> None:
     first, second, other = (draw(pinned_context, seed) for seed in (1, 7, 4))
     a, b, c, d = (entry(name).key for name in "abcd")
-    with halving.session():
+    with halving.timed(), halving.searching():
         tell_model(halving, replace(other, folds=1), "d", loss=0.1)
         tell_model(halving, replace(first, folds=1), "a")
         tell_model(halving, replace(second, folds=1), "b")
@@ -205,14 +205,14 @@ def test_of_each_configuration_the_newest_stretch_is_kept_until_it_is_complete(
         tell_model(halving, other, "f", loss=0.2)
         assert pinned(halving.store) & {b, c, d} == {c}
     assert not pinned(halving.store)
-    with halving.session():
+    with halving.timed(), halving.searching():
         assert pinned(halving.store) & {a, b, c, d} == {c}
 
 
 def test_of_many_configurations_the_newest_are_kept(halving, pinned_context, monkeypatch) -> None:
     monkeypatch.setattr(stretch_pins, "_MOST_CONFIGURATIONS", 2)
     queries = [replace(draw(pinned_context, seed), folds=1) for seed in (1, 7, 4, 9)]
-    with halving.session():
+    with halving.timed(), halving.searching():
         for query, name, loss in zip(queries, "abcd", (4.0, 3.0, 2.0, 1.0), strict=True):
             tell_model(halving, query, name, loss)
         kept = {name for name in "abcd" if entry(name).key in pinned(halving.store)}
@@ -223,7 +223,7 @@ def test_models_of_subsets_are_not_kept_for_nothing_goes_on_from_them(
     halving, pinned_context
 ) -> None:
     first, second, other = (draw(pinned_context, seed) for seed in (1, 7, 4))
-    with halving.session():
+    with halving.timed(), halving.searching():
         tell_model(
             halving, replace(other, folds=1), "d", loss=0.1
         )  # the choice, which is kept anyway

@@ -120,7 +120,7 @@ def test_its_incumbents_so_far_and_task_runs_are_known_to_whoever_opens_it_next(
     store, enter
 ) -> None:
     name = enter()
-    with Study.opened(store, name) as study, study.session():
+    with Study.opened(store, name) as study, study.timed(), study.searching():
         for number, loss in enumerate((4.0, 5.0, 3.0)):
             trial = begin(study)
             study.tell(trial.completed(evaluation(loss)), f"run {number}")
@@ -231,7 +231,7 @@ def test_a_session_counts_time_and_keeps_what_the_incumbent_is_made_of(
     step = StepCost("fit model", 0, 1.0, 0.0, hit=False, key="a" * 64)
     with Study.opened(store, name) as study:
         assert study.seconds() == study.seconds() == 0.0
-        with study.session():
+        with study.timed(), study.searching():
             tell(study, replace(evaluation(1.0), steps=(step,)))
             assert step.key in pinned(store)
             sleep(0.1)
@@ -241,7 +241,7 @@ def test_a_session_counts_time_and_keeps_what_the_incumbent_is_made_of(
     assert not store.leases.holder(study_lease(name))
     with Study.opened(store, name) as again:
         assert again.seconds() >= spent > 0.1
-        with pytest.raises(ZeroDivisionError), again.session():
+        with pytest.raises(ZeroDivisionError), again.timed(), again.searching():
             sleep(1 / 0)
     with Study.opened(store, name) as again:
         assert again.seconds() > spent  # a session that fails counts too

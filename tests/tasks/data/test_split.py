@@ -24,6 +24,7 @@ from prefect_tune.tasks.data.split import (
     load_split,
     make_split,
     nested_subset,
+    share_held_out_once,
     split_again,
 )
 
@@ -145,6 +146,29 @@ def test_a_hold_out_part_is_held_out_once(holdout, per_group) -> None:
     if per_group:
         for group in range(300):
             assert len(set(split.fold[data.groups == group])) == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "test_size", "share"),
+    [
+        (dataset(50_000), 0.0, 0.2),
+        (dataset(62_500), 0.2, 0.2),
+        (dataset(49_000), 0.0, None),
+        (dataset(62_000), 0.2, None),
+        (dataset(250_000), 0.2, 0.1),
+        (dataset(800_000), 0.0, 0.05),
+        (dataset(200_000, share=0.011), 0.0, 0.1),
+        (dataset(200_000, share=0.005), 0.0, None),
+        (dataset(200_000, per_group=20), 0.0, 0.1),
+        (dataset(200_000, per_group=50), 0.0, None),
+        (replace(dataset(70_000), is_test=np.arange(70_000) < 20_000), None, 0.2),
+        (replace(dataset(70_000), is_test=np.arange(70_000) < 21_000), None, None),
+    ],
+)
+def test_one_part_is_held_out_where_it_has_enough_rows_of_each_class_and_groups(
+    data, test_size, share
+) -> None:
+    assert share_held_out_once(data, test_size) == share
 
 
 @pytest.mark.parametrize("holdout", [None, 0.25])
