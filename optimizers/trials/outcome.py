@@ -76,6 +76,8 @@ class Evaluation:
         fold_losses: One loss per fold.
         cost_seconds: Wall time of this stretch as measured, hits of the cache included.
         cost_uncached_seconds: What it would have taken with nothing cached.
+        load_seconds: Seconds that the worker took before, to load the data and the libraries; no
+            part of the costs.
         steps: Per step and fold, what it took.
         constraints: Measured quantities by name.
         curve: Mean of the folds' losses after each epoch from the first; empty without epochs.
@@ -102,6 +104,7 @@ class Evaluation:
     predictions: tuple[str, ...] = ()
     trouble: str = ""
     risks: tuple[float, ...] = ()
+    load_seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON values."""
@@ -136,6 +139,8 @@ class Failure:
         cost_seconds: Wall time spent until then.
         steps: Per step and fold that had ended until then, what it took.
         output: Last lines the trial printed.
+        load_seconds: Seconds that the worker took to load the data and the libraries, before the
+            clock of the trial started; no part of `cost_seconds`.
     """
 
     kind: FailureKind
@@ -146,6 +151,7 @@ class Failure:
     cost_seconds: float = 0.0
     steps: tuple[StepCost, ...] = ()
     output: str = ""
+    load_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         # A kind may come as its plain word, as from callers of ask and tell.

@@ -41,6 +41,7 @@ from prefect_tune.tasks.trial.node import Node
 from prefect_tune.tasks.trial.path_run import PathRun, StepFailed, StepOutcome
 from prefect_tune.tasks.user_code import exits_as_errors
 from prefect_tune.tasks.worker.printed_output import NOTHING, Printed, trial_captured
+from prefect_tune.tasks.worker.readiness import load
 from prefect_tune.tasks.worker.trial_note import (
     note_waits,
     this_worker,
@@ -157,16 +158,20 @@ def _is_outage(error: BaseException) -> bool:
 def _evaluated(
     context: StudyContext, query: Query, run_step: RunStep, space: Space | None
 ) -> Evaluation | Failure:
-    begun = begin()
+    begun, load_seconds = begin(), 0.0
     path_run: PathRun | None = None
     try:
         with exits_as_errors(), one_thread():
+            space = space or context.problem.find_space()
+            pipeline = space.pipeline(query.configuration.path)
+            load_seconds = load(context, (algorithm for _, algorithm in pipeline))
+            begun = begin()
             path_run = PathRun(context, query, space=space)
             outcome: StepOutcome | None = None
             with path_run.pinned() if context.use_cache else nullcontext():
                 for position in range(len(path_run.steps)):
                     outcome = run_step(path_run, position, outcome)
-                return _evaluation(path_run, begun)
+                return replace(_evaluation(path_run, begun), load_seconds=load_seconds)
     except Exception as error:
         failed = error if isinstance(error, StepFailed) else None
         cause = failed.__cause__ if failed and failed.__cause__ else error
@@ -180,6 +185,7 @@ def _evaluated(
             fold=failed.fold if failed else None,
             cost_seconds=begun.own_seconds(),
             steps=path_run.costs() if path_run else (),
+            load_seconds=load_seconds,
         )
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from types import FrameType
 from typing import Any
 
@@ -25,6 +26,7 @@ from prefect_tune.storage.inspection import verify
 from prefect_tune.storage.key import PREDICTIONS, predictions_record, quantity_record
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.storage.records import Records
+from prefect_tune.storage.waiting import outage
 from prefect_tune.storage.writer import MemoryTier
 from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
 from prefect_tune.tasks.data.split import REFIT, import_split, load_split
@@ -36,6 +38,7 @@ from prefect_tune.tasks.trial import evaluate as evaluate_module
 from prefect_tune.tasks.trial.measuring import study_resampling
 from prefect_tune.tasks.trial.path_run import PathRun
 from prefect_tune.tasks.user_space import load_user_space
+from prefect_tune.tasks.worker import readiness
 
 TREE = (
     "decision_tree",
@@ -217,6 +220,21 @@ def test_costs_say_what_was_spent_and_what_it_would_have_been(context) -> None:
     made = sum(s.seconds for s in missed.steps)
     assert hit.cost_uncached_seconds == pytest.approx(hit.cost_seconds + made)
     assert [s.seconds for s in hit.steps] == [s.seconds for s in missed.steps]
+
+
+@pytest.mark.slow
+def test_loading_the_data_is_no_cost_of_a_trial(context, monkeypatch) -> None:
+    query, hours = draw(context, 1), []
+    monkeypatch.setattr(outage, "monotonic", lambda: monotonic() + 3600.0 * len(hours))
+
+    def slow(*given: Any) -> Any:
+        hours.append(given)
+        return load_dataset(*given)
+
+    monkeypatch.setattr(readiness, "load_dataset", slow)
+    evaluation = evaluate(context, query)
+    assert evaluation.load_seconds >= 3600.0
+    assert evaluation.cost_seconds < 3600.0
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered")
