@@ -65,11 +65,12 @@ def search(
         NoWorkers: If no worker can go on, or none could be started for long.
     """
     plan = study.plan
-    is_adaptive = plan.trial_seconds is None
-    n_folds = study.optimizer.objective.n_folds or 1
-    most, failed = plan.trial_limits().seconds, study.failed_seconds
-    limit = TimeLimit(most, n_folds, is_adaptive=is_adaptive, failed_seconds=failed)
-    limit.follow(study.trials.values())
+    limit = TimeLimit(
+        study.optimizer.costs,
+        plan.trial_limits().seconds,
+        is_adaptive=plan.trial_seconds is None,
+        failed_seconds=study.failed_seconds,
+    )
     try:
         return _Search(study, running, stop_rule, pace, observer, only, reserve, limit).run()
     except BaseException:
@@ -119,7 +120,6 @@ class _Search:
         time_limit: Of the next trial.
         waits: Whether the method has said that its next ask waits for a tell.
         said: Notes of the method.
-        is_limit_said: Whether it was said that trials have less time than the plan gives them.
         remaining_time: Predicts the end.
     """
 
@@ -133,7 +133,6 @@ class _Search:
     time_limit: TimeLimit
     waits: bool = False
     said: set[str] = field(default_factory=set)
-    is_limit_said: bool = False
     remaining_time: RemainingTime = field(init=False)
 
     def __post_init__(self) -> None:
@@ -163,12 +162,12 @@ class _Search:
                 return "the time is spent"
 
     def _start(self, trial: Trial) -> None:
-        """Start a trial, and say once when trials have less time than before."""
-        if not self.is_limit_said and (note := self.time_limit.note(trial)):
-            self.is_limit_said = True
-            self.observer.note(note)
-        seconds = self.time_limit.seconds(trial)
-        self.running.submit(self.study.start(trial), self.pace.report, seconds)
+        """Start a trial, after a pilot where nothing is known of its costs."""
+        budget = self._budget()
+        seconds = self.time_limit.seconds(trial, budget)
+        pilot_seconds = self.time_limit.pilot_seconds(trial, budget)
+        started = self.study.start(trial)
+        self.running.submit(started, self.pace.report, seconds, pilot_seconds=pilot_seconds)
 
     def _next(self) -> tuple[Trial | None, str]:
         """Return the next trial to start, or why there is none; neither while the method waits."""
@@ -225,7 +224,7 @@ class _Search:
             ask_seconds=self.study.asking_seconds,
             n_workers=self.running.n_slots,
             last_ask_seconds=tuple(self.study.ask_seconds[-_LAST_ASKS:]),
-            fold_seconds=self.time_limit.fold_seconds,
+            trial_seconds=self.time_limit.of_user,
         )
 
     def _seconds_left(self) -> float:
@@ -290,7 +289,6 @@ class _Search:
             trial = trial.failed(replace(trial.failure, output=output))
         self.study.tell(trial, ended.task_run_id, ended.printed)
         self.remaining_time.ended(self.study.seconds())
-        self.time_limit.follow([trial])
         self.waits = False
         self.observer.ended(trial, self._progress())
 

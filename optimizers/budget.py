@@ -16,7 +16,7 @@ class Budget:
         ask_seconds: Seconds that the optimizer's own asks have taken so far.
         n_workers: Trials that may run at the same time.
         last_ask_seconds: Seconds of the last asks, newest last.
-        fold_seconds: Longest that a trial of one fold may take; None when not limited.
+        trial_seconds: Limit of a trial that the user has set; None if there is none.
     """
 
     trials_spent: int = 0
@@ -26,7 +26,7 @@ class Budget:
     ask_seconds: float = 0.0
     n_workers: int = 1
     last_ask_seconds: tuple[float, ...] = ()
-    fold_seconds: float | None = None
+    trial_seconds: float | None = None
 
     @property
     def share_left(self) -> float:

@@ -39,6 +39,7 @@ class Asked:
         query = Query.from_json(document["query"], space)
         budget = dict(document["budget"])
         budget["last_ask_seconds"] = tuple(budget.get("last_ask_seconds", ()))
+        budget.pop("fold_seconds", None)  # of earlier development versions
         return cls(document["number"], query, Budget(**budget), document.get("memo"))
 
 

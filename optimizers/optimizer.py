@@ -17,6 +17,7 @@ from prefect_tune.optimizers.method import Method, Reason, ordinal
 from prefect_tune.optimizers.space.configuration import Configuration, Query, part_of
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.wording import UnknownName
+from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Bootstraps, Objective, bootstraps_of
 from prefect_tune.optimizers.trials.trial import Trial
@@ -41,6 +42,7 @@ class Optimizer(ABC):
         **options: The method's own options, as `method` declares them.
 
     Attributes:
+        costs: Predicts the seconds of queries from the trials told.
         reason: Why the last ask asked for what it did; None before the first of this process.
 
     Raises:
@@ -63,6 +65,8 @@ class Optimizer(ABC):
         self.objective = objective or Objective()
         self.options = self.method.options(**options)
         self.history = History(self.objective.constraints)
+        self.costs = Costs(space, self.objective)
+        self._learns_costs = True
         self.memo: Mapping[str, Any] | None = None
         self.reason: Reason | None = None
         self._because: Reason | None = None
@@ -146,6 +150,10 @@ class Optimizer(ABC):
             raise ValueError(f"{self._n_asks} trials were asked for already")
         self._start, self._start_name = tuple(dict.fromkeys(start)), name
 
+    def share_costs(self, costs: Costs) -> None:
+        """Read the costs that another optimizer learns, which stands around this one."""
+        self.costs, self._learns_costs = costs, False
+
     def ask(self, budget: Budget) -> Query:
         """Return the next query, which becomes trial number `n` at the n-th ask, counted from 0.
 
@@ -201,6 +209,8 @@ class Optimizer(ABC):
         if trial.loss is not None and not isfinite(trial.loss):
             raise ValueError(f"trial {trial.number} has loss {trial.loss}; tell it as failed")
         self.history.record(trial)
+        if self._learns_costs:
+            self.costs.tell(trial)
         self._observe(trial)
 
     def retry(self, number: int) -> None:

@@ -91,12 +91,14 @@ class Made:
         summary: What keys of later steps need, as JSON values.
         seconds: Time to make it.
         held: Names of pickled parts that this process is likely to read again.
+        held_out_seconds: Share of `seconds` that the held-out rows took.
     """
 
     parts: Mapping[str, Any]
     summary: Mapping[str, Any]
     seconds: float
     held: tuple[str, ...] = ()
+    held_out_seconds: float = 0.0
 
 
 class ArtifactWriter:

@@ -22,7 +22,7 @@ from processes import wait_for
 from prefect_tune.flows.workers.local_workers import local_cluster, local_settings
 from prefect_tune.flows.workers.worker_pool import WorkerPool
 from prefect_tune.optimizers.trials.outcome import StepCost
-from prefect_tune.tasks.worker.trial_note import note_step, trial_noted
+from prefect_tune.tasks.worker.trial_note import loading_noted, note_step, trial_noted
 
 SERVED = StepCost("impute", 1, 30.0, 0.25, hit=True, key="a" * 64)
 """What `noted` says of the step before the one that it is at."""
@@ -132,6 +132,17 @@ def noted(
         sleep(abs(seconds))
         if seconds < 0:
             die()
+
+
+def loading(
+    task_run_id: UUID, flow_run_id: UUID, load_seconds: float, seconds: float = 0.0
+) -> None:
+    """A trial whose worker loads the data for so long before its first step."""
+    with _trial(task_run_id, flow_run_id):
+        with loading_noted():
+            sleep(load_seconds)
+        note_step("fit model", 1)
+        sleep(seconds)
 
 
 def stepping(task_run_id: UUID, flow_run_id: UUID, seconds: float) -> None:

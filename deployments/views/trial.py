@@ -99,6 +99,9 @@ def _when(trial: Explained, task_run: str | None) -> Iterator[str]:
         took, whole = trial["cost_seconds"], trial["cost_uncached_seconds"]
         saved = "" if whole is None else f" ({format_seconds(whole)} without the cache)"
         parts.append(f"took {format_seconds(took)}{saved}")
+        if trial["load_seconds"]:
+            load = format_seconds(trial["load_seconds"])
+            parts.append(f"after {load} of loading the data and the libraries")
     if trial["attempts"] > 1:
         parts.append(counted(trial["attempts"], "attempt"))
     if parts:

@@ -75,6 +75,7 @@ def attributes_of(
         **trial.quantities,
         "cost_seconds": trial.cost_seconds if evaluation or failure else None,
         "cost_uncached_seconds": evaluation.get("cost_uncached_seconds"),
+        "load_seconds": trial.load_seconds if evaluation or failure else None,
         "cache_hits": sum(step["hit"] for step in steps) if evaluation else None,
         "cache_steps": len(steps) if evaluation else None,
         "attempts": trial.document["attempts"],

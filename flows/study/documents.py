@@ -98,6 +98,12 @@ class TrialDocument:
         outcome = self.document["evaluation"] or self.document["failure"] or {}
         return float(outcome.get("cost_seconds", 0.0))
 
+    @property
+    def load_seconds(self) -> float:
+        """Seconds of loading data and libraries before its clock started."""
+        outcome = self.document["evaluation"] or self.document["failure"] or {}
+        return float(outcome.get("load_seconds", 0.0))  # not in 0.1
+
 
 class Standing:
     """The best of some trials, which are added one by one.

@@ -280,13 +280,21 @@ class DaskTrials:
         """Find out whether a worker is free."""
         return self.n_running < self._pool.count_slots() and self._isolation.admits(id(self))
 
-    def submit(self, trial: Trial, report: Report, limit_seconds: float | None = None) -> None:
+    def submit(
+        self,
+        trial: Trial,
+        report: Report,
+        limit_seconds: float | None = None,
+        *,
+        pilot_seconds: float | None = None,
+    ) -> None:
         """Start a trial on a free worker: that which ran its configuration last, if it is free.
 
         Args:
             trial: The trial.
             report: Which of its steps are task runs of their own.
             limit_seconds: How long it may take; None for what the nannies allow.
+            pilot_seconds: Most that a pilot may predict for it to start; None for no pilot.
         """
         parameters = {
             "number": trial.number,
@@ -294,6 +302,7 @@ class DaskTrials:
             "context": self._context,
             "report": report,
             "limit_seconds": limit_seconds,
+            "pilot_seconds": pilot_seconds,
         }
         run = _Run(
             trial,

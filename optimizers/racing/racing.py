@@ -8,13 +8,12 @@ is told what came of it. The method itself sees one trial a configuration and kn
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from math import sqrt
 from typing import Any
 
 import numpy as np
 
 from prefect_tune.optimizers.budget import Budget
-from prefect_tune.optimizers.method import Reason
+from prefect_tune.optimizers.method import Reason, two_digits
 from prefect_tune.optimizers.optimizer import KNOWN, NotYet, Optimizer
 from prefect_tune.optimizers.racing.rules import (
     as_on_all_rows,
@@ -23,10 +22,12 @@ from prefect_tune.optimizers.racing.rules import (
     is_behind,
     is_behind_on_part,
     joined,
+    smaller_shares,
     stretches_of,
 )
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.sampling import SpaceExhausted
+from prefect_tune.optimizers.surrogates.costs import LIKELY
 from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.optimizers.trials.outcome import Evaluation, TrialState
 from prefect_tune.optimizers.trials.trial import Trial
@@ -34,6 +35,8 @@ from prefect_tune.optimizers.trials.trial import Trial
 _GATHERED, _GATHERING_SHARE = 8, 0.2
 """So many configurations are looked at on a part of the rows before the best of them goes on, or as
 many as that share of the seconds holds."""
+_LOOK_SHARE = 0.1
+"""Of all worker-seconds, the most that a look may take whose seconds are known."""
 
 
 class Racing(Optimizer):
@@ -64,8 +67,10 @@ class Racing(Optimizer):
         super().__init__(inner.space, inner.seed, inner.objective)
         self.options = inner.options
         self.inner = inner
+        inner.share_costs(self.costs)
         self._inner_of: dict[int, int] = {}
         self._ran: dict[int, list[int]] = {}
+        self._smaller: dict[int, float] = {}
 
     @property
     def decisions(self) -> dict[str, Any]:
@@ -128,7 +133,9 @@ class Racing(Optimizer):
     def retry(self, number: int) -> None:
         """Count a failed stretch, and so its configuration, as pending again."""
         super().retry(number)
-        self.inner.retry(self._inner_of[number])
+        i = self._inner_of[number]
+        if self._smaller.pop(i, None) is None and self.inner.history[i].failure is not None:
+            self.inner.retry(i)
 
     def measure(self, number: int, constraints: Mapping[str, float]) -> None:
         """Take quantities of a stretch; the last one of a configuration has those that count."""
@@ -141,10 +148,15 @@ class Racing(Optimizer):
 
     def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:  # noqa: ARG002
         """Return what keeps up, to go on; else the first stretch of what the method asks for."""
+        for i, share in self._smaller.items():
+            return self._smaller_look(i, share)
         waiting = self._waiting()
-        may_end = [i for i in waiting if not self._is_sure_to_be_cut(i, budget)]
-        if may_end and not self._gathers(budget):
-            return self._next_stretch(may_end[0])
+        if not self._gathers(budget):
+            leaders = {self._number_of(self._last(i).query): i for i in reversed(waiting)}
+            # If the best would not end in time, the others are not worth the time either.
+            may_end = [i for i in waiting if i in leaders.values() and self._would_end(i, budget)]
+            if may_end:
+                return self._next_stretch(may_end[0])
         try:
             query = self._begun(budget)
         except (SpaceExhausted, NotYet):
@@ -154,7 +166,7 @@ class Racing(Optimizer):
                 raise NotYet from None
             raise
         self.memo, self._because = self.inner.memo, self.inner.reason
-        return query if self._is_first_whole() else self._stretches[0].of(query)
+        return query if self._is_first_whole() else self._first_stretch(query, budget)
 
     def _next_stretch(self, i: int) -> Query:
         k = self._number_of(self._last(i).query)
@@ -176,14 +188,57 @@ class Racing(Optimizer):
         is_alone = all(trial.query.subset < 1 for trial in lasts)
         return is_alone and sum(trial.is_told for trial in lasts) < _GATHERED
 
-    def _is_sure_to_be_cut(self, i: int, budget: Budget) -> bool:
-        """Return whether all rows would take too long if seconds grew with their root alone."""
-        if budget.seconds_left is None and not self.method.draws_on_cost:
-            return False  # its asks are to repeat, whatever trials take
+    def _first_stretch(self, whole: Query, budget: Budget) -> Query:
+        """Return the first stretch of a whole evaluation: fewer rows if more would not end."""
+        first = self._stretches[0].of(whole)
+        if not self._has_looks or not self._reads_costs(budget):
+            return first
+        if not self.costs.is_known(whole.configuration):
+            return first
+        allowed = self.costs.allowed_seconds(whole.configuration, budget)
+        if budget.seconds_left is not None:
+            allowed = min(allowed, _LOOK_SHARE * (budget.seconds_spent + budget.seconds_left))
+        share = self._largest_share(first, allowed)
+        if share == first.subset:
+            return first
+        rows, seconds = self.costs.rows(first), self.costs.seconds(first)
+        why = f"on fewer rows, as {rows:,.0f} would take {two_digits(seconds)} s"
+        before = self._because or Reason(self.name)
+        said = f"{before.text}; {why}" if before.text else why
+        self._because = Reason(before.phase, said)
+        return replace(first, subset=share)
+
+    def _largest_share(self, look: Query, allowed: float) -> float:
+        """Return the largest share that is likely to end in time; of none the smallest."""
+        for share in (shares := smaller_shares(self.objective, look.subset)):
+            query = replace(look, subset=share)
+            if self.costs.seconds(query, LIKELY) <= allowed:
+                return share
+        return shares[-1]
+
+    def _smaller_look(self, i: int, share: float) -> Query:
         last = self._last(i)
-        seconds = _evaluation(last).cost_uncached_seconds / sqrt(last.query.subset)
-        is_look = last.query.subset < 1
-        return is_look and budget.fold_seconds is not None and seconds > budget.fold_seconds
+        failure = last.failure
+        assert failure is not None  # noqa: S101 - it was not started
+        assert failure.pilot is not None  # noqa: S101 - which showed that
+        rows, seconds = self.costs.rows(last.query), two_digits(failure.pilot.seconds)
+        said = f"again on fewer rows, as {rows:,.0f} would take {seconds} s"
+        self._because = Reason("race", said)
+        return replace(last.query, subset=share)
+
+    def _would_end(self, i: int, budget: Budget) -> bool:
+        """Return whether what follows for a configuration is likely to end in time."""
+        if not self._reads_costs(budget):
+            return True
+        last = self._last(i).query
+        follows = self._stretches[self._number_of(last) + 1].of(self.inner.history[i].query)
+        done = last.folds or 0 if last.subset == follows.subset else 0
+        seconds = self.costs.seconds(follows, LIKELY, folds_done=done)
+        return seconds <= self.costs.allowed_seconds(follows.configuration, budget)
+
+    def _reads_costs(self, budget: Budget) -> bool:
+        """Return whether predicted seconds decide; else its asks repeat, whatever trials take."""
+        return budget.seconds_left is not None or self.method.draws_on_cost
 
     @property
     def _has_looks(self) -> bool:
@@ -209,6 +264,8 @@ class Racing(Optimizer):
         if i is None:
             i = len(self.inner.history) - 1
             self._ran[i] = []
+        elif self._smaller.pop(i, None) is not None:
+            pass
         elif self._is_told(i):  # a constraint has changed since, and with it who was the incumbent
             self.inner.history.record(self.inner.history[i].waiting())
         self._ran[i].append(self._n_asks)
@@ -221,10 +278,12 @@ class Racing(Optimizer):
         Raises:
             ValueError: If the stretch before was not run, or the race has no such stretch.
         """
-        k = self._number_of(query)
-        if k == 0 or (query.is_full and self._is_first_whole()):
+        k, configuration = self._number_of(query), query.configuration
+        if k == 0:
+            again = (i for i in self._smaller if self._last(i).query.configuration == configuration)
+            return next(again, None)
+        if query.is_full and self._is_first_whole():
             return None
-        configuration = query.configuration
         found = [
             i
             for i in self._ran
@@ -247,6 +306,8 @@ class Racing(Optimizer):
         for k, stretch in enumerate(self._stretches):
             if stretch.fits(query):
                 return k
+        if self._has_looks and self._stretches[0].fits_in_part(query):
+            return 0
         raise ValueError(
             f"trial {self._n_asks} is of {query.folds or 'all'} folds and a share of "
             f"{query.subset:g} of the rows, which is no stretch of this race"
@@ -255,7 +316,11 @@ class Racing(Optimizer):
     def _observe(self, trial: Trial) -> None:
         i = self._inner_of[trial.number]
         asked, before = replace(self.inner.history[i], attempts=trial.attempts), self._before(i)
-        if trial.failure is not None:
+        if self._ran[i][-1] != trial.number:
+            pass  # it was not started, and is run again although a smaller look took its place
+        elif trial.failure is not None and (share := self._share_instead(trial)):
+            self._smaller[i] = share
+        elif trial.failure is not None:
             failure = failed_later(before, trial.failure) if before else trial.failure
             self.inner.tell(asked.failed(failure))
         elif trial.query.is_full:
@@ -263,12 +328,30 @@ class Racing(Optimizer):
             self.inner.tell(asked.completed(joined(before, seen) if before else seen))
         self._stop_behind()
 
+    def _share_instead(self, trial: Trial) -> float | None:
+        """Return the smaller share of the rows to look at, if more would not have ended.
+
+        None if the trial was started, or no share would end either.
+        """
+        failure, query = trial.failure, trial.query
+        if failure is None or failure.pilot is None or not failure.is_unstarted:
+            return None
+        if not self._has_looks or self._number_of(query) > 0:
+            return None
+        allowed = failure.pilot.limit_seconds
+        for share in smaller_shares(self.objective, query.subset)[1:]:
+            if self.costs.seconds(replace(query, subset=share), LIKELY) <= allowed:
+                return share
+        return None
+
     def _before(self, i: int) -> Evaluation | None:
         """Return the stretches before the last one together; None where that is the first."""
         so_far: Evaluation | None = None
         for number in self._ran[i][:-1]:
             trial = self.history[number]
-            seen = _evaluation(trial)
+            if trial.evaluation is None:  # it was not started
+                continue
+            seen = trial.evaluation
             if trial.query.subset < 1:  # nothing that was made of them serves a later stretch
                 seen = replace(seen, steps=())
             so_far = joined(so_far, seen) if so_far else seen
@@ -312,7 +395,8 @@ class Racing(Optimizer):
 
     def _look(self, i: int) -> float:
         """Return the loss on a part of the rows."""
-        return _evaluation(self.history[self._ran[i][0]]).loss
+        losses = (self.history[number].loss for number in self._ran[i])
+        return next(loss for loss in losses if loss is not None)
 
     def _waiting(self) -> list[int]:
         """Return the method's numbers of configurations that may go on.

@@ -21,6 +21,8 @@ LARGE = 20_000
 """Training rows above which a part of them is looked at first."""
 _LOOK = 10_000
 """Rows that a look has at least; FLAML 2.7 starts with as many."""
+_LEAST_ROWS = 1_000
+"""Rows that a look has where more would not end in time."""
 _LOOK_RAREST = 100
 """Rows that it has at least of the rarest class, where all rows have so many."""
 
@@ -32,18 +34,24 @@ class Stretch:
     Attributes:
         subset: Share of the training rows.
         folds: How many of the folds; None for all.
+        held_out: Share of the held-out rows.
     """
 
     subset: float = 1.0
     folds: int | None = None
+    held_out: float = 1.0
 
     def of(self, whole: Query) -> Query:
         """Return the query of this stretch of a whole evaluation."""
-        return replace(whole, subset=self.subset, folds=self.folds)
+        return replace(whole, subset=self.subset, folds=self.folds, held_out=self.held_out)
 
     def fits(self, query: Query) -> bool:
         """Return whether a query asks for so much."""
         return (query.subset, query.folds) == (self.subset, self.folds)
+
+    def fits_in_part(self, query: Query) -> bool:
+        """Return whether a query asks for so many folds, and no more of the rows."""
+        return query.subset <= self.subset and query.folds == self.folds
 
 
 def is_large(objective: Objective) -> bool:
@@ -55,7 +63,8 @@ def stretches_of(objective: Objective) -> tuple[Stretch, ...]:
     """Return what a configuration runs one after another, the whole evaluation last.
 
     First one fold. On more than 20,000 training rows, before it that fold on a part of them: the
-    smallest 2^-k of the rows that has 10,000, and 100 of the rarest class.
+    smallest 2^-k of the rows that has 10,000, and 100 of the rarest class. It is judged on the
+    smallest 2^-k of the held-out rows that has 10,000, and 100 of the rarest class.
 
     Args:
         objective: Knows the folds and the rows.
@@ -66,7 +75,8 @@ def stretches_of(objective: Objective) -> tuple[Stretch, ...]:
     is_split = objective.n_folds is None or objective.n_folds > 1
     folds = (Stretch(folds=1),) if is_split else ()
     share = _share(objective)
-    look = (Stretch(share, 1 if is_split else None),) if share < 1 else ()
+    judged = _held_out_share(objective)
+    look = (Stretch(share, 1 if is_split else None, judged),) if share < 1 else ()
     if not look and not folds:
         raise ValueError(
             f"a race needs 2 folds or more, or more than {LARGE:,} training rows; there is "
@@ -81,6 +91,26 @@ def _share(objective: Objective) -> float:
     if n_rows <= LARGE:
         return 1.0
     share, rarest = 1.0, objective.n_rarest if objective.n_classes else None
+    while share * n_rows / 2 >= _LOOK and (rarest is None or share * rarest / 2 >= _LOOK_RAREST):
+        share /= 2
+    return share
+
+
+def smaller_shares(objective: Objective, share: float) -> list[float]:
+    """Return a share of the rows, its half and so on down to 1,000 rows; at least the share."""
+    shares = [share]
+    while shares[-1] / 2 * (objective.n_rows or 0) >= _LEAST_ROWS:
+        shares.append(shares[-1] / 2)
+    return shares
+
+
+def _held_out_share(objective: Objective) -> float:
+    """Return the share of the held-out rows that a look is judged on."""
+    n_rows = objective.n_held_out or 0
+    rarest = None
+    if objective.n_classes and objective.n_rarest and objective.n_rows:
+        rarest = objective.n_rarest * n_rows / objective.n_rows
+    share = 1.0
     while share * n_rows / 2 >= _LOOK and (rarest is None or share * rarest / 2 >= _LOOK_RAREST):
         share /= 2
     return share

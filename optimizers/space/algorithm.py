@@ -44,6 +44,10 @@ class Flags:
     few_categories: bool = False
 
 
+GROWTH: Mapping[str, float] = {"rows": 1.0, "held_out": 0.1, "fixed": 500.0}
+"""How the seconds of an algorithm are expected to grow; see `Algorithm.growth`."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Algorithm:
     """One way to do a step.
@@ -64,6 +68,11 @@ class Algorithm:
             summary of the data: a name (see `tasks.fitting.memory_estimate`) or a function of both.
             By default that of the catalogue for the same estimator, if it has one. It decides no
             result, so it is not part of `describe()`.
+        growth: How seconds are expected to grow, until they are measured: exponents by which those
+            of a fit grow with training `rows` (1 unless given) and with the values of
+            hyperparameters (0 unless given), and those of a `held_out` row with training rows (0.1
+            unless given); and the rows that the `fixed` part of a fit is worth (500 unless given).
+            Not part of `describe()` either.
         flags: Abilities and effects of the estimator.
         class_weights: `"balanced"` when the steps after this one are to weigh classes by their
             inverse frequency.
@@ -83,6 +92,7 @@ class Algorithm:
     sparse_fixed: Mapping[str, Any] = field(default_factory=dict)
     transforms: Mapping[str, str | Callable[[Any, Any], Any]] = field(default_factory=dict)
     memory: str | Callable[[Mapping[str, Any], Any], Any] = ""
+    growth: Mapping[str, float] = field(default_factory=dict)
     flags: Flags = field(default_factory=Flags)
     class_weights: Literal["", "balanced"] = ""
     order: tuple[str, ...] = ()
@@ -97,6 +107,12 @@ class Algorithm:
                 f"hyperparameter in the transforms of algorithm {self.id!r}:",
                 unknown[0],
                 tuple(self.hyperparameters),
+            )
+        grows_with = (*GROWTH, *self.hyperparameters)
+        unknown = [name for name in self.growth if name not in grows_with]
+        if unknown:
+            raise UnknownName(
+                f"name in the growth of algorithm {self.id!r}:", unknown[0], grows_with
             )
         if not isinstance(self.estimator, str):
             _check_importable(self.estimator, self.id)

@@ -219,6 +219,7 @@ class Query:
         subset_draw: Which of the independent families of nested subsets.
         epochs: How far to train an iterative model, counted from its start; None for to the end.
         folds: How many of the folds, from the first; None for all.
+        held_out: Share of each fold's held-out rows to judge on, in (0, 1].
     """
 
     configuration: Configuration
@@ -226,10 +227,13 @@ class Query:
     subset_draw: int = 0
     epochs: int | None = None
     folds: int | None = None
+    held_out: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0 < self.subset <= 1:
-            raise ValueError(f"subset must be a share of the rows in (0, 1]; got {self.subset}")
+        for name in ("subset", "held_out"):
+            share = getattr(self, name)
+            if not 0 < share <= 1:
+                raise ValueError(f"{name} must be a share of the rows in (0, 1]; got {share}")
         if self.subset_draw < 0:
             raise ValueError(f"subset_draw must be >= 0; got {self.subset_draw}")
         if self.epochs is not None and self.epochs < 1:
@@ -240,17 +244,21 @@ class Query:
     @property
     def is_full(self) -> bool:
         """Whether it is the whole evaluation: all rows, all folds, all epochs."""
-        return is_full(self.subset, self.folds, self.epochs)
+        return self.held_out == 1.0 and is_full(self.subset, self.folds, self.epochs)
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields as JSON values; `folds` only where they are not all."""
+        """Return all fields as JSON values; `folds` and `held_out` only where not all are asked."""
         document: dict[str, Any] = {
             "configuration": self.configuration.to_json(),
             "subset": self.subset,
             "subset_draw": self.subset_draw,
             "epochs": self.epochs,
         }
-        return document if self.folds is None else {**document, "folds": self.folds}
+        if self.folds is not None:
+            document["folds"] = self.folds
+        if self.held_out < 1:
+            document["held_out"] = self.held_out
+        return document
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], space: Space) -> Self:
@@ -261,4 +269,5 @@ class Query:
             int(document["subset_draw"]),
             document["epochs"],
             document.get("folds"),
+            float(document.get("held_out", 1.0)),
         )

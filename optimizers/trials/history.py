@@ -183,7 +183,8 @@ class History:
 
     def _has_failed(self, trial: Trial) -> bool:
         """Return whether any evaluation of a trial's configuration has failed."""
-        return any(t.failure is not None for t in self.stretches(trial.query.configuration))
+        others = self.stretches(trial.query.configuration)
+        return any(t.failure is not None and not t.failure.is_unstarted for t in others)
 
     @property
     def nearest_infeasible(self) -> Trial | None:

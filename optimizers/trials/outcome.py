@@ -55,6 +55,7 @@ class StepCost:
         load_seconds: Time to read what it needed or served.
         hit: Whether it was served from the cache.
         key: Prefix key of what it made.
+        held_out_seconds: Share of `seconds` that the held-out rows took; 0 if not measured.
     """
 
     step: str
@@ -63,6 +64,36 @@ class StepCost:
     load_seconds: float
     hit: bool
     key: str
+    held_out_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pilot:
+    """A fit on few rows that shows what a trial will take, before it starts.
+
+    Attributes:
+        rows: Training rows.
+        held_out_rows: Held-out rows.
+        steps: Per step, what it took.
+        seconds: Predicted seconds of the trial, within which it is likely to end.
+        limit_seconds: Seconds that the trial may take.
+    """
+
+    rows: int
+    held_out_rows: int
+    steps: tuple[StepCost, ...]
+    seconds: float
+    limit_seconds: float
+
+    @property
+    def is_over_limit(self) -> bool:
+        """Whether the trial was not started, as it would take too long."""
+        return self.seconds > self.limit_seconds
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any] | None) -> Self | None:
+        """Read what `asdict` makes of it; None of None."""
+        return None if document is None else cls(**{**document, "steps": _steps(document)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +107,8 @@ class Evaluation:
         fold_losses: One loss per fold.
         cost_seconds: Wall time of this stretch as measured, hits of the cache included.
         cost_uncached_seconds: What it would have taken with nothing cached.
+        load_seconds: Seconds that the worker took before, to load the data and the libraries; no
+            part of the costs.
         steps: Per step and fold, what it took.
         constraints: Measured quantities by name.
         curve: Mean of the folds' losses after each epoch from the first; empty without epochs.
@@ -87,6 +120,7 @@ class Evaluation:
         predictions: Key of the held-out predictions, per fold.
         risks: Loss in each bootstrap of the held-out examples, where the method asks for some and
             the query is full.
+        pilot: What a fit on few rows showed before the trial started; None without one.
     """
 
     loss: float
@@ -102,6 +136,8 @@ class Evaluation:
     predictions: tuple[str, ...] = ()
     trouble: str = ""
     risks: tuple[float, ...] = ()
+    load_seconds: float = 0.0
+    pilot: Pilot | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON values."""
@@ -119,6 +155,7 @@ class Evaluation:
                 "fold_curves": tuple(map(tuple, document.get("fold_curves", ()))),
                 "predictions": tuple(document["predictions"]),
                 "risks": tuple(document.get("risks", ())),
+                "pilot": Pilot.from_json(document.get("pilot")),
             }
         )
 
@@ -136,6 +173,9 @@ class Failure:
         cost_seconds: Wall time spent until then.
         steps: Per step and fold that had ended until then, what it took.
         output: Last lines the trial printed.
+        load_seconds: Seconds that the worker took to load the data and the libraries, before the
+            clock of the trial started; no part of `cost_seconds`.
+        pilot: What a fit on few rows showed before the trial started; None without one.
     """
 
     kind: FailureKind
@@ -146,6 +186,8 @@ class Failure:
     cost_seconds: float = 0.0
     steps: tuple[StepCost, ...] = ()
     output: str = ""
+    load_seconds: float = 0.0
+    pilot: Pilot | None = None
 
     def __post_init__(self) -> None:
         # A kind may come as its plain word, as from callers of ask and tell.
@@ -158,7 +200,13 @@ class Failure:
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         """Read what `to_json` wrote."""
-        return cls(**{**document, "steps": _steps(document)})
+        pilot = Pilot.from_json(document.get("pilot"))
+        return cls(**{**document, "steps": _steps(document), "pilot": pilot})
+
+    @property
+    def is_unstarted(self) -> bool:
+        """Whether the trial was not started, as its pilot showed that it would take too long."""
+        return self.pilot is not None and self.pilot.is_over_limit
 
 
 def _steps(document: Mapping[str, Any]) -> tuple[StepCost, ...]:

@@ -21,7 +21,13 @@ from ConfigSpace.hyperparameters import (
 from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
 from prefect_tune.tasks.catalogue import classification, preprocessing
 from prefect_tune.tasks.catalogue import preparation as rescaling
-from prefect_tune.tasks.catalogue.shared_spaces import GAMMA, C, fast_ica_space, forest_space
+from prefect_tune.tasks.catalogue.shared_spaces import (
+    GAMMA,
+    KERNEL_GROWTH,
+    C,
+    fast_ica_space,
+    forest_space,
+)
 
 _ESTIMATORS = "prefect_tune.tasks.catalogue.estimators"
 
@@ -117,6 +123,7 @@ CLASSIFY_LARGE = Step(
             id="gaussian_process",
             estimator=f"{_ESTIMATORS}.gaussian_process",
             memory="kernel_matrix",
+            growth=KERNEL_GROWTH,
             hyperparameters=ConfigurationSpace(
                 space=[
                     Categorical("kernel", ["RBF", "Matern52"], default="RBF"),
@@ -244,6 +251,7 @@ TRANSFORM_LARGE = Step(
             id="kitchen_sinks",
             estimator="sklearn.kernel_approximation.RBFSampler",
             memory="random_features",
+            growth={"n_components": 1.0},
             hyperparameters=ConfigurationSpace(
                 space=[
                     Float("gamma", GAMMA, default=1.0, log=True),
@@ -256,6 +264,7 @@ TRANSFORM_LARGE = Step(
             id="nystroem",
             estimator="sklearn.kernel_approximation.Nystroem",
             memory="nystroem",
+            growth={"n_components": 1.0},
             hyperparameters=_kernel_space(
                 Integer("n_components", (50, 10000), default=100, log=True),
                 Float("gamma", GAMMA, default=0.1, log=True),
@@ -280,6 +289,7 @@ TRANSFORM_LARGE = Step(
             id="kernel_pca",
             estimator="sklearn.decomposition.KernelPCA",
             memory="kernel_matrix",
+            growth=KERNEL_GROWTH,
             hyperparameters=_kernel_pca_space(),
             transforms={"n_components": "clip_n"},
             flags=Flags(output="dense", stochastic=True),

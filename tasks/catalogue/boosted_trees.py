@@ -13,6 +13,9 @@ from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
 _BOOSTING = "prefect_tune.tasks.catalogue.boosting"
 _IGNORED = ("impute", "encode", "rescale", "preprocess")
 _FLAGS = Flags(accepts_sparse=False, weights="sample_weight", stochastic=True)
+_FIXED_ROWS = 10_000.0
+"""Rows that the fixed part of a fit is worth, histograms above all; 6,000 to 17,000 were measured
+on 13 columns and three classes."""
 
 HIST_GRADIENT_BOOSTING = Algorithm(
     id="hist_gradient_boosting",
@@ -29,6 +32,7 @@ HIST_GRADIENT_BOOSTING = Algorithm(
     ),
     fixed={"categorical_features": "from_dtype", "early_stopping": False},
     memory="binned_matrix",
+    growth={"fixed": _FIXED_ROWS, "max_iter": 1.0},
     flags=Flags(
         accepts_sparse=False,
         weights="sample_weight",
@@ -51,6 +55,7 @@ LIGHTGBM = Algorithm(
         ]
     ),
     memory="binned_matrix",
+    growth={"fixed": _FIXED_ROWS, "n_estimators": 1.0},
     flags=_FLAGS,
     ignores=_IGNORED,
     requires=("lightgbm",),
@@ -68,6 +73,7 @@ XGBOOST = Algorithm(
         ]
     ),
     memory="binned_matrix",
+    growth={"fixed": _FIXED_ROWS, "n_estimators": 1.0, "max_depth": 1.0},
     flags=_FLAGS,
     ignores=_IGNORED,
     requires=("xgboost",),
@@ -84,6 +90,7 @@ CATBOOST = Algorithm(
         ]
     ),
     memory="binned_matrix",
+    growth={"fixed": _FIXED_ROWS, "iterations": 1.0, "depth": 1.0},
     flags=_FLAGS,
     ignores=_IGNORED,
     requires=("catboost",),

@@ -16,7 +16,13 @@ from ConfigSpace import (
 from ConfigSpace.hyperparameters import UniformFloatHyperparameter
 
 from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
-from prefect_tune.tasks.catalogue.shared_spaces import C, forest_space, kernel_svm_space, sgd_space
+from prefect_tune.tasks.catalogue.shared_spaces import (
+    KERNEL_GROWTH,
+    C,
+    forest_space,
+    kernel_svm_space,
+    sgd_space,
+)
 
 _ESTIMATORS = "prefect_tune.tasks.catalogue.estimators"
 
@@ -51,6 +57,7 @@ ADA_BOOST = Algorithm(
             Integer("max_depth", (1, 10), default=1),
         ]
     ),
+    growth={"n_estimators": 1.0, "max_depth": 1.0},
     flags=Flags(weights="sample_weight", stochastic=True),
 )
 DECISION_TREE = Algorithm(
@@ -108,6 +115,7 @@ K_NEAREST = Algorithm(
         ]
     ),
     transforms={"n_neighbors": "clip_n"},
+    growth={"held_out": 1.0},
 )
 LINEAR_DISCRIMINANT = Algorithm(
     id="linear_discriminant",
@@ -133,6 +141,7 @@ KERNEL_SVM = Algorithm(
     estimator="sklearn.svm.SVC",
     hyperparameters=kernel_svm_space(tol=1e-4),
     fixed={"cache_size": 200},
+    growth=KERNEL_GROWTH,
     flags=Flags(weights="class_weight"),
 )
 MULTINOMIAL_NB = Algorithm(

@@ -8,6 +8,7 @@ from ConfigSpace import Categorical, ConfigurationSpace, Float, Integer
 from ConfigSpace.hyperparameters import UniformFloatHyperparameter
 
 from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
+from prefect_tune.tasks.catalogue.shared_spaces import KERNEL_GROWTH
 
 _ESTIMATORS = "prefect_tune.tasks.catalogue.estimators"
 
@@ -47,6 +48,7 @@ SVM = Algorithm(
     estimator="sklearn.svm.SVC",
     hyperparameters=_kernel_machine(),
     fixed={"kernel": "rbf"},
+    growth=KERNEL_GROWTH,
     flags=Flags(weights="class_weight"),
 )
 SVR = Algorithm(
@@ -54,6 +56,7 @@ SVR = Algorithm(
     estimator="sklearn.svm.SVR",
     hyperparameters=_kernel_machine(Float("epsilon", (1e-2, 1.0), default=0.1, log=True)),
     fixed={"kernel": "rbf"},
+    growth=KERNEL_GROWTH,
 )
 RANDOM_FOREST = Algorithm(
     id="random_forest",

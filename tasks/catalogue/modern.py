@@ -21,6 +21,7 @@ from prefect_tune.tasks.catalogue.boosted_trees import (
 )
 from prefect_tune.tasks.catalogue.construction import CONSTRUCT_FEATURES, DENSIFY
 from prefect_tune.tasks.catalogue.preparation import BALANCE
+from prefect_tune.tasks.catalogue.shared_spaces import KERNEL_GROWTH
 
 _OWN = "prefect_tune.tasks.catalogue.estimators"
 _FOREST = Flags(weights="class_weight", stochastic=True)
@@ -57,6 +58,7 @@ RANDOM_FOREST = Algorithm(
     ),
     fixed={"n_jobs": 1},
     transforms={"max_features": "power_of_p"},
+    growth={"n_estimators": 1.0},
     flags=_FOREST,
     ignores=("rescale",),
 )
@@ -90,6 +92,7 @@ K_NEAREST = Algorithm(
         ]
     ),
     transforms={"n_neighbors": "clip_n"},
+    growth={"held_out": 1.0},
     ignores=("balance",),
 )
 KERNEL_SVM = Algorithm(
@@ -98,6 +101,7 @@ KERNEL_SVM = Algorithm(
     hyperparameters=_kernel_space(),
     fixed={"cache_size": 200},
     transforms={"rbf.gamma": "per_column"},
+    growth=KERNEL_GROWTH,
     flags=Flags(weights="class_weight"),
 )
 MODELS = (
@@ -114,6 +118,7 @@ RANDOM_FOREST_OF_NUMBERS = replace(
     RANDOM_FOREST,
     estimator="sklearn.ensemble.RandomForestRegressor",
     hyperparameters=_forest(exponent=0.8),
+    growth={"n_estimators": 1.0},
     flags=Flags(stochastic=True),
 )
 MODELS_OF_NUMBERS = (
@@ -139,6 +144,7 @@ MODELS_OF_NUMBERS = (
         hyperparameters=_kernel_space(Float("epsilon", (1e-3, 1.0), default=0.1, log=True)),
         fixed={"cache_size": 200},
         transforms={"rbf.gamma": "per_column"},
+        growth=KERNEL_GROWTH,
     ),
 )
 
@@ -236,6 +242,7 @@ _NYSTROEM = Algorithm(
     ),
     fixed={"kernel": "rbf"},
     transforms={"n_components": "clip_n", "gamma": "per_column"},
+    growth={"n_components": 1.0},
     flags=Flags(output="dense", stochastic=True),
 )
 

@@ -17,7 +17,13 @@ from ConfigSpace import (
 from ConfigSpace.hyperparameters import Hyperparameter, UniformIntegerHyperparameter
 
 from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
-from prefect_tune.tasks.catalogue.shared_spaces import GAMMA, C, fast_ica_space, forest_space
+from prefect_tune.tasks.catalogue.shared_spaces import (
+    GAMMA,
+    KERNEL_GROWTH,
+    C,
+    fast_ica_space,
+    forest_space,
+)
 
 _ESTIMATORS = "prefect_tune.tasks.catalogue.estimators"
 
@@ -95,6 +101,7 @@ KERNEL_PCA = Algorithm(
     id="kernel_pca",
     estimator="sklearn.decomposition.KernelPCA",
     memory="kernel_matrix",
+    growth=KERNEL_GROWTH,
     hyperparameters=kernel_space(
         {
             "cosine": (),
@@ -113,6 +120,7 @@ KITCHEN_SINKS = Algorithm(
     id="kitchen_sinks",
     estimator="sklearn.kernel_approximation.RBFSampler",
     memory="random_features",
+    growth={"n_components": 1.0},
     hyperparameters=ConfigurationSpace(
         space=[
             Float("gamma", (0.3, 2.0), default=1.0),
@@ -137,6 +145,7 @@ NYSTROEM = Algorithm(
     id="nystroem",
     estimator="sklearn.kernel_approximation.Nystroem",
     memory="nystroem",
+    growth={"n_components": 1.0},
     hyperparameters=kernel_space(
         {
             "cosine": (),

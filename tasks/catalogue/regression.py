@@ -16,6 +16,7 @@ from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
 from prefect_tune.tasks.catalogue import classification, preprocessing
 from prefect_tune.tasks.catalogue.shared_spaces import (
     GAMMA,
+    KERNEL_GROWTH,
     C,
     forest_space,
     kernel_svm_space,
@@ -163,6 +164,7 @@ REGRESS = Step(
                 Float("epsilon", (1e-3, 1.0), default=0.1, log=True), tol=1e-3
             ),
             fixed={"cache_size": 200},
+            growth=KERNEL_GROWTH,
         ),
         Algorithm(
             id="elastic_net",
@@ -195,6 +197,7 @@ REGRESS = Step(
             id="kernel_ridge",
             estimator="sklearn.kernel_ridge.KernelRidge",
             memory="kernel_matrix",
+            growth=KERNEL_GROWTH,
             hyperparameters=ConfigurationSpace(
                 space=[
                     Float("alpha", (1e-5, 10.0), default=1.0, log=True),

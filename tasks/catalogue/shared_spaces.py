@@ -17,6 +17,8 @@ from ConfigSpace.hyperparameters import (
 
 C = (2.0**-5, 2.0**15)
 GAMMA = (2.0**-15, 8.0)
+KERNEL_GROWTH = {"rows": 2.0, "held_out": 1.0, "fixed": 0.0}
+"""Of algorithms whose training rows are compared with each other, and with each held-out row."""
 
 
 def forest_space(

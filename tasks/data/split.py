@@ -99,6 +99,28 @@ class Split:
         """Return the rows that a fold holds out, in order; of the refit, the test rows."""
         return np.flatnonzero(self.fold == (TEST if fold == REFIT else fold))
 
+    def judged(
+        self,
+        fold: int,
+        y: NDArray[np.int32],
+        share: float = 1.0,
+        groups: NDArray[np.int64] | None = None,
+    ) -> NDArray[np.intp]:
+        """Return the rows that a fold is judged on, in order: all that it holds out, or a subset.
+
+        Args:
+            fold: Number of the fold.
+            y: Class or stratum of every row of the data set, shape (n,).
+            share: Share of the rows to take, in (0, 1].
+            groups: Group of every row of the data set, shape (n,), if rows of one stay together.
+        """
+        rows = self.held_out(fold)
+        if share == 1.0:
+            return rows
+        rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(fold, 0, 1)))
+        of_rows = None if groups is None else groups[rows]
+        return rows[nested_subset(y[rows], of_rows, share, rng)]
+
     def training(
         self,
         fold: int,

@@ -51,14 +51,21 @@ def fit_transformer(how: Recipe, seed: int, data: FoldData) -> Made:
         warnings.simplefilter("ignore")  # advice on settings that the search will learn from losses
         estimator, fitted = _fit_to_transform(how, seed, data)
         train = canonical(fitted)
+        begun = perf_counter()
         parts = {
             "train": train,
             "held_out": canonical(transformed(estimator, data.held_out, train)),
         }
+        held_out_seconds = perf_counter() - begun
     for matrix in parts.values():
         _check_matrix(matrix, how.algorithm)
     summary = MatrixSummary.of(parts["train"])
-    return Made({"estimator": estimator, **parts}, summary.to_json(), perf_counter() - started)
+    return Made(
+        {"estimator": estimator, **parts},
+        summary.to_json(),
+        perf_counter() - started,
+        held_out_seconds=held_out_seconds,
+    )
 
 
 def fit_model(how: Recipe, seed: int, data: FoldData) -> tuple[Made, Predictions]:
@@ -76,9 +83,16 @@ def fit_model(how: Recipe, seed: int, data: FoldData) -> tuple[Made, Predictions
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         estimator = _fit(how, seed, data)
+        begun = perf_counter()
         predictions = predictions_of(estimator, data.held_out, data.classes, name=how.algorithm)
-    summary = MatrixSummary.of(data.train).to_json()
-    return Made({"estimator": estimator}, summary, perf_counter() - started), predictions
+        held_out_seconds = perf_counter() - begun
+    made = Made(
+        {"estimator": estimator},
+        MatrixSummary.of(data.train).to_json(),
+        perf_counter() - started,
+        held_out_seconds=held_out_seconds,
+    )
+    return made, predictions
 
 
 def transformed(estimator: Any, X: Any, train: Any) -> Any:

@@ -20,7 +20,7 @@ from prefect.states import Completed, Failed
 
 from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, FailureKind
+from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, FailureKind, Pilot
 from prefect_tune.storage.database import DatabaseLost, is_outage
 from prefect_tune.storage.files import StoreAway, StoreRefused
 from prefect_tune.storage.privacy.masking import masked, passwords_in
@@ -39,8 +39,10 @@ from prefect_tune.tasks.trial.epochs import IterativeNode
 from prefect_tune.tasks.trial.measuring import measure, measure_risks
 from prefect_tune.tasks.trial.node import Node
 from prefect_tune.tasks.trial.path_run import PathRun, StepFailed, StepOutcome
+from prefect_tune.tasks.trial.pilot import WillNotEnd, pilot
 from prefect_tune.tasks.user_code import exits_as_errors
 from prefect_tune.tasks.worker.printed_output import NOTHING, Printed, trial_captured
+from prefect_tune.tasks.worker.readiness import load
 from prefect_tune.tasks.worker.trial_note import (
     note_waits,
     this_worker,
@@ -116,7 +118,11 @@ class TrialOutcome:
 
 
 def evaluate_query(
-    context: StudyContext, query: Query, run_step: RunStep, space: Space | None = None
+    context: StudyContext,
+    query: Query,
+    run_step: RunStep,
+    space: Space | None = None,
+    pilot_seconds: float | None = None,
 ) -> Evaluation | Failure:
     """Evaluate a query on the folds that it asks for.
 
@@ -125,6 +131,7 @@ def evaluate_query(
         query: What to evaluate.
         run_step: Does one step; either plainly or as a Prefect task.
         space: The problem's space if the caller has it.
+        pilot_seconds: Most that a pilot may predict for the trial to start; None for no pilot.
 
     Returns:
         The evaluation, or why there is none: whatever goes wrong in a trial is a result.
@@ -133,7 +140,7 @@ def evaluate_query(
         StoreLost: If the store cannot be reached from here in the time of an outage, or the study's
             records are gone or cannot be written.
     """
-    return with_store(partial(_evaluated, context, query, run_step, space))
+    return with_store(partial(_evaluated, context, query, run_step, space, pilot_seconds))
 
 
 def with_store(work: Callable[[], Result]) -> Result:
@@ -155,32 +162,68 @@ def _is_outage(error: BaseException) -> bool:
 
 
 def _evaluated(
-    context: StudyContext, query: Query, run_step: RunStep, space: Space | None
+    context: StudyContext,
+    query: Query,
+    run_step: RunStep,
+    space: Space | None,
+    pilot_seconds: float | None,
 ) -> Evaluation | Failure:
-    begun = begin()
+    begun, load_seconds = begin(), 0.0
     path_run: PathRun | None = None
+    shown: Pilot | None = None
     try:
         with exits_as_errors(), one_thread():
+            space = space or context.problem.find_space()
+            pipeline = space.pipeline(query.configuration.path)
+            load_seconds = load(context, (algorithm for _, algorithm in pipeline))
+            begun = begin()
             path_run = PathRun(context, query, space=space)
+            is_served = path_run.is_served(len(path_run.steps) - 1)
+            if pilot_seconds is not None and not is_served and context.epochs is None:
+                shown = _pilot(path_run, space, pilot_seconds)
             outcome: StepOutcome | None = None
             with path_run.pinned() if context.use_cache else nullcontext():
                 for position in range(len(path_run.steps)):
                     outcome = run_step(path_run, position, outcome)
-                return _evaluation(path_run, begun)
+                evaluation = _evaluation(path_run, begun)
+                return replace(evaluation, load_seconds=load_seconds, pilot=shown)
     except Exception as error:
         failed = error if isinstance(error, StepFailed) else None
         cause = failed.__cause__ if failed and failed.__cause__ else error
         if isinstance(cause, StoreLost | StoreRefused):
             raise cause  # noqa: B904 - with the cause that it has
         return Failure(
-            kind=FailureKind.MEMORY if isinstance(cause, MemoryError) else FailureKind.ERROR,
+            kind=_kind(cause),
             message=masked(f"{type(cause).__name__}: {cause}".split("\n", 1)[0]),
             traceback=masked("".join(traceback.format_exception(cause))),
             step=failed.step if failed else None,
             fold=failed.fold if failed else None,
             cost_seconds=begun.own_seconds(),
             steps=path_run.costs() if path_run else (),
+            load_seconds=load_seconds,
+            pilot=cause.pilot if isinstance(cause, WillNotEnd) else shown,
         )
+
+
+def _kind(cause: BaseException) -> FailureKind:
+    if isinstance(cause, WillNotEnd):
+        return FailureKind.TIMEOUT
+    return FailureKind.MEMORY if isinstance(cause, MemoryError) else FailureKind.ERROR
+
+
+def _pilot(path_run: PathRun, space: Space, limit_seconds: float) -> Pilot | None:
+    """Return what a pilot shows; None if it fails, which the trial may not.
+
+    Raises:
+        WillNotEnd: If the trial would take too long.
+    """
+    try:
+        shown = pilot(path_run, space, limit_seconds)
+    except Exception:  # few rows may not be enough
+        return None
+    if shown.is_over_limit:
+        raise WillNotEnd(shown)
+    return shown
 
 
 def _evaluation(path_run: PathRun, begun: Begun) -> Evaluation:
@@ -250,7 +293,9 @@ def evaluate(
     query: Mapping[str, Any],
     context: StudyContext,
     report: Report,
+    *,
     limit_seconds: float | None = None,
+    pilot_seconds: float | None = None,
 ) -> State[TrialOutcome]:
     """Evaluate a trial; a failed one ends Failed, with the reason as its message.
 
@@ -260,6 +305,7 @@ def evaluate(
         context: The study.
         report: Which of its steps are task runs of their own.
         limit_seconds: How long it may take; None for what the nannies allow.
+        pilot_seconds: Most that a pilot may predict for it to start; None for no pilot.
     """
     reported, worker = ReportedSteps(report), this_worker()
     space = context.problem.find_space()
@@ -267,7 +313,7 @@ def evaluate(
     try:
         with trial_noted(limit_seconds=limit_seconds), _captured(worker, context) as printed:
             asked = Query.from_json(query, space)
-            outcome = evaluate_query(context, asked, reported.run_step, space)
+            outcome = evaluate_query(context, asked, reported.run_step, space, pilot_seconds)
     except StoreLost as error:
         is_final = isinstance(error, DiskFull | StoreForbidden)
         lost = TrialOutcome(None, None, reported.n_task_runs, str(error), where, is_final)

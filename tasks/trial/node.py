@@ -95,6 +95,7 @@ class Node:
         key: Prefix key.
         hit: Whether it was served; None before it was looked for.
         seconds: Time to make it, once.
+        held_out_seconds: Share of that which the held-out rows took; 0 if it was served.
         load_seconds: Time spent reading it.
         earlier_seconds: Time that earlier trials spent on what it was made from, beside its parent.
     """
@@ -119,7 +120,7 @@ class Node:
         self.lineage = {**self.fold.origin, "steps": list(self.steps)}
         self.key = prefix_key(self.lineage)
         self.hit: bool | None = None
-        self.seconds = 0.0
+        self.seconds = self.held_out_seconds = 0.0
         self.load_seconds = 0.0
         self.earlier_seconds = 0.0
         self._made: Made | None = None
@@ -233,7 +234,13 @@ class Node:
     def cost(self) -> StepCost:
         """Return the cost of the step."""
         return StepCost(
-            self.step, self.fold.number, self.seconds, self.load_seconds, bool(self.hit), self.key
+            self.step,
+            self.fold.number,
+            self.seconds,
+            self.load_seconds,
+            bool(self.hit),
+            self.key,
+            0.0 if self.hit else self.held_out_seconds,
         )
 
     def _new_entry(self) -> Entry:
@@ -267,6 +274,7 @@ class Node:
         else:
             made, predictions = fit_model(self.recipe, self.seed, data)
             self._record(predictions)
+        self.held_out_seconds = made.held_out_seconds
         self.parent.release()
         return made
 

@@ -297,14 +297,17 @@ class PathRun:
         return asked or full
 
     def _fold(self, number: int) -> Fold:
-        problem, query = self.context.problem, self.query
+        problem, query, dataset = self.context.problem, self.query, self.dataset
+        judged = np.empty(0, dtype=np.intp)
+        if self._holds_out:
+            judged = self.split.judged(number, dataset.strata, query.held_out, dataset.groups)
         return Fold(
             number=number,
             dataset=self.dataset,
             training=self.split.training(
                 number, self.dataset.strata, query.subset, query.subset_draw, self.dataset.groups
             ),
-            held_out=self.split.held_out(number) if self._holds_out else np.empty(0, dtype=np.intp),
+            held_out=judged,
             context=self.context,
             store=self.store,
             origin={
@@ -314,6 +317,7 @@ class PathRun:
                 "subset": query.subset,
                 "subset_draw": query.subset_draw if query.subset < 1 else 0,
                 **({} if self._holds_out else {"held_out": "nothing"}),
+                **({"held_out": query.held_out} if query.held_out < 1 else {}),
                 **({"cache_area": self.context.cache_area} if self.context.cache_area else {}),
             },
         )

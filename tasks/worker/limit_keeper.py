@@ -76,6 +76,9 @@ def _has_client(mark: str, dask_scheduler: Any) -> bool:
     return mark.rpartition(" ")[2] in dask_scheduler.clients
 
 
+_LOAD_SECONDS = 600.0
+"""Longest time in which a worker may load data and libraries, before the clock of its trial starts;
+a slow disk is no fault of a trial."""
 _LOOK_SECONDS = 0.1
 _GRACE_SECONDS = 0.1
 """Between telling the flow and the kill, so that Dask does not start the trial elsewhere."""
@@ -197,8 +200,7 @@ class LimitKeeper(NannyPlugin):
         limit_bytes = self._limits.memory_bytes or share_of_memory(
             1, nanny.memory_manager.memory_limit or MEMORY_LIMIT
         )
-        times = note.get("times", 1.0)
-        limit_seconds = note.get("limit_seconds") or times * self._limits.seconds
+        limit_seconds, too_long = self._time_limit(note)
         # Memory first: where a look comes late, it says more.
         if memory_bytes := self._worker.tree.bytes_above(limit_bytes):
             message = (
@@ -207,15 +209,19 @@ class LimitKeeper(NannyPlugin):
             )
             await self._end_trial(nanny, self._worker, note, FailureKind.MEMORY, message)
         elif seconds > limit_seconds:
-            of = (
-                "(raise the limit"
-                if times == 1
-                else f"({times:g} times the limit of a trial, raise it"
-            )
-            message = f"took more than {limit_seconds:.4g} s {of} with --trial-timeout)"
-            await self._end_trial(nanny, self._worker, note, FailureKind.TIMEOUT, message)
+            await self._end_trial(nanny, self._worker, note, FailureKind.TIMEOUT, too_long)
         else:
             self._tell_step(nanny, note, seconds)
+
+    def _time_limit(self, note: Mapping[str, Any]) -> tuple[float, str]:
+        """Return the seconds that a trial may take now, and the message if it takes longer."""
+        if note.get("is_loading"):
+            message = f"took more than {_LOAD_SECONDS:g} s to load the data and the libraries"
+            return _LOAD_SECONDS, message
+        times = note.get("times", 1.0)
+        seconds = note.get("limit_seconds") or times * self._limits.seconds
+        of = "raise the limit" if times == 1 else f"{times:g} times the limit of a trial, raise it"
+        return seconds, f"took more than {seconds:.4g} s ({of} with --trial-timeout)"
 
     def _tell_step(self, nanny: Any, note: Mapping[str, Any], seconds: float) -> None:
         """Tell the flow at which step a trial is, if it is another; limits do not wait for that."""
@@ -266,13 +272,15 @@ class LimitKeeper(NannyPlugin):
     async def _tell(
         self, nanny: Any, note: Mapping[str, Any], kind: FailureKind, message: str
     ) -> None:
+        seconds = own_seconds(note)
         failure = {
             "kind": kind.value,
             "message": message,
             "step": note.get("step"),
             "fold": note.get("fold"),
-            "cost_seconds": own_seconds(note),
+            "cost_seconds": 0.0 if note.get("is_loading") else seconds,
             "steps": note.get("steps", []),
+            "load_seconds": seconds if note.get("is_loading") else note.get("load_seconds", 0.0),
         }
         word = {"trial": note["trial"], "worker": note["worker"], "failure": failure}
         word["nanny"] = nanny.address  # has what the trial printed

@@ -1,20 +1,25 @@
 """Readiness of a worker: it reads the store, has the flow's versions, and has loaded the data."""
 
+from collections.abc import Iterable
+from contextlib import suppress
 from importlib.metadata import version
 from typing import Any
 
 import sklearn
 
+from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.storage.lease import Machine
 from prefect_tune.storage.privacy.signing import key_fingerprint
+from prefect_tune.storage.waiting.outage import begin
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.libraries import algorithms_of, missing_libraries
 from prefect_tune.tasks.data.dataset import load_dataset
+from prefect_tune.tasks.data.split import load_split
 from prefect_tune.tasks.fitting.recipe import imported
 from prefect_tune.tasks.fitting.versions import installed_version
 from prefect_tune.tasks.problem import StudyContext, open_store
 from prefect_tune.tasks.threads import one_thread
-from prefect_tune.tasks.worker.trial_note import prepare_note
+from prefect_tune.tasks.worker.trial_note import loading_noted, prepare_note
 
 _LIBRARIES = "the libraries of the space's algorithms:"
 """Those that the space has algorithms of and that need not be installed, with their versions."""
@@ -25,13 +30,32 @@ INDEX_MACHINE = "machine of the index"
 
 def make_ready(context: StudyContext) -> None:
     """Load what the first trials of a study would load: its data, and the code of its space."""
-    with one_thread():
-        load_dataset(open_store(context.store), context.problem.dataset)
-        for step in context.problem.find_space().steps:
-            for algorithm in step.algorithms:
-                for path in (algorithm.import_path, algorithm.sparse_estimator):
-                    if path:
+    steps = context.problem.find_space().steps
+    load(context, (algorithm for step in steps for algorithm in step.algorithms))
+
+
+def load(context: StudyContext, algorithms: Iterable[Algorithm]) -> float:
+    """Load the data of a study and the libraries of some algorithms, before a trial's clock starts.
+
+    A library that cannot be imported fails the step that needs it, later.
+
+    Returns:
+        The seconds that it took, without waits for others.
+
+    Raises:
+        StoreRefused, RecordDamaged, OSError: If the store or the data cannot be read.
+    """
+    begun = begin()
+    with loading_noted(), one_thread():
+        store, problem = open_store(context.store), context.problem
+        load_dataset(store, problem.dataset)
+        load_split(store, problem.split)
+        for algorithm in algorithms:
+            for path in (algorithm.import_path, algorithm.sparse_estimator):
+                if path:
+                    with suppress(Exception):
                         imported(path)
+    return begun.own_seconds()
 
 
 def worker_environment(context: StudyContext, dask_worker: Any = None) -> dict[str, Any]:

@@ -212,6 +212,25 @@ def this_worker() -> Any:
         return None
 
 
+@contextmanager
+def loading_noted() -> Iterator[None]:
+    """Note that the trial of this process loads data and libraries in the body.
+
+    Loading has a time limit of its own. The clock of the trial starts when the body has ended.
+    """
+    note = _NOTED.get()
+    if note is None:
+        yield
+        return
+    with suppress(OSError, ValueError):  # the former note holds the trial to its limits
+        note.write(is_loading=True)
+    yield
+    load_seconds, waited = own_seconds(note.content), note.content.get("waited", 0.0)
+    ended = {"is_loading": False, "load_seconds": load_seconds, "waited_before": waited}
+    with suppress(OSError, ValueError):  # as above
+        note.write(started=monotonic(), **ended)
+
+
 def note_step(step: str, fold: int, costs: Callable[[], Iterable[StepCost]] = tuple) -> None:
     """Note which step of which fold the trial of this process is at.
 
@@ -235,15 +254,17 @@ def note_waits(waits: Waits) -> None:
 
 
 def own_seconds(note: Mapping[str, Any]) -> float:
-    """Return how long the trial of a note has worked, without its waits for others."""
+    """Return the seconds since the clock of a note's trial started, without waits for others."""
     until = note.get("waits_since") or monotonic()
-    return float(until - note["started"] - note.get("waited", 0.0))
+    waited = note.get("waited", 0.0) - note.get("waited_before", 0.0)
+    return float(until - note["started"] - waited)
 
 
 def read_note(path: Path) -> Mapping[str, Any]:
     """Read a note: `trial`, `flow_run`, `worker`, `started`, perhaps `step`, `fold` and `steps`.
 
-    Empty if it runs no trial.
+    While a worker loads data and libraries, `is_loading` is true; `load_seconds` follows. Empty if
+    it runs no trial.
     """
     return json.loads(read_text(path) or "{}")
 

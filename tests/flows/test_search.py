@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,12 +22,15 @@ from prefect_tune.optimizers import (
     Failure,
     FailureKind,
     NotYet,
+    Objective,
     Query,
     Reason,
     SpaceExhausted,
+    StepCost,
     Trial,
 )
 from prefect_tune.optimizers.space.sampling import sample_configuration
+from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage import StoreLost
 from prefect_tune.tasks.trial.evaluate import TrialOutcome
@@ -107,6 +111,7 @@ class WrittenStudy:
 
     def tell(self, trial: Trial, task_run_id: str, printed: Printed) -> None:  # noqa: ARG002
         self.told.append(self._set(trial))
+        self.optimizer.costs.tell(trial)
         self.task_runs.append(task_run_id)
         self.curve.add(self.spent, trial.loss or 9.0)
 
@@ -135,6 +140,7 @@ class WrittenPool:
     cuts: list[str] = field(default_factory=list)
     benched: list[str] = field(default_factory=list)
     limits: list[float] = field(default_factory=list)
+    pilots: list[float | None] = field(default_factory=list)
     given_up: list[int] = field(default_factory=list)
 
     @property
@@ -152,9 +158,12 @@ class WrittenPool:
         self.benched.append(worker)
         return self.n_slots - len(self.benched)
 
-    def submit(self, trial: Trial, report: str, limit_seconds: float) -> None:
+    def submit(
+        self, trial: Trial, report: str, limit_seconds: float, *, pilot_seconds: float | None
+    ) -> None:
         assert report == "steps"
         self.limits.append(limit_seconds)
+        self.pilots.append(pilot_seconds)
         assert trial.state == TrialState.RUNNING
         self.under_way.append(trial)
         self.most = max(self.most, self.n_running)
@@ -184,7 +193,10 @@ class WrittenPool:
 def _method(*, can_go_on: bool) -> Any:
     objective = SimpleNamespace(n_folds=5)
     reason = Reason("design", "one of 4 paths")
-    return SimpleNamespace(can_go_on=can_go_on, notes=(), objective=objective, reason=reason)
+    costs = Costs(mixed_space(), Objective(n_rows=50_000, n_folds=5))
+    return SimpleNamespace(
+        can_go_on=can_go_on, notes=(), objective=objective, reason=reason, costs=costs
+    )
 
 
 def _error() -> Any:
@@ -193,9 +205,9 @@ def _error() -> Any:
 
 def _ended(trial: Trial, fate: str) -> Ended:
     if fate == "complete":
-        return Ended(
-            trial, TrialOutcome(Evaluation(1.0), None, 1), task_run_id=f"run {trial.number}"
-        )
+        steps = tuple(StepCost(s, 0, 0.1, 0.0, hit=False, key="") for s in ("scale", "model"))
+        outcome = TrialOutcome(Evaluation(1.0, steps=steps), None, 1)
+        return Ended(trial, outcome, task_run_id=f"run {trial.number}")
     if fate == "fails":
         return Ended(trial, TrialOutcome(None, Failure(FailureKind.ERROR, "no rows"), 1))
     if fate == "store lost":
@@ -277,10 +289,10 @@ def test_what_is_under_way_when_the_time_is_spent_waits_untold() -> None:
     assert [t.number for t in done.study.told] == [0, 1, 2]
 
 
-def test_trials_have_less_time_once_others_have_finished_which_is_said_once() -> None:
+def test_trials_have_less_time_once_it_is_known_what_others_took() -> None:
     done = Searched(trials=15)
-    assert done.pool.limits == [900.0] * 6 + [30.0] * 9  # the sixth runs beside the fifth
-    assert len([note for note in done.heard.notes if note.startswith("trials end after 30s")]) == 1
+    assert done.pool.limits == [900.0] * 2 + [30.0] * 13  # the second runs beside the first
+    assert done.pool.pilots == [inf] * 2 + [None] * 13
 
 
 def test_trials_have_the_whole_time_where_the_user_has_set_a_limit() -> None:

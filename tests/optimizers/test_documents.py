@@ -25,16 +25,18 @@ from prefect_tune.optimizers.events import ConstraintsMeasured, Retried, Told
 from prefect_tune.optimizers.methods.admm.positions import AdmmState
 from prefect_tune.optimizers.methods.flash.flash import FlashMemo
 from prefect_tune.optimizers.space.sampling import sample_configuration
+from prefect_tune.optimizers.trials.outcome import Pilot
 
 SPACE = mixed_space()
 QUERY = Query(sample_configuration(SPACE, np.random.default_rng(0)))
-PART = replace(QUERY, subset=0.25, subset_draw=2, epochs=3, folds=1)
+PART = replace(QUERY, subset=0.25, subset_draw=2, epochs=3, folds=1, held_out=0.5)
+STEPS = (StepCost("scale", 0, 0.5, 0.1, hit=True, key="abc", held_out_seconds=0.25),)
 FULL = Evaluation(
     1.5,
     (1.0, 2.0),
     3.0,
     4.0,
-    steps=(StepCost("scale", 0, 0.5, 0.1, hit=True, key="abc"),),
+    steps=STEPS,
     constraints={"latency_us": 7.0},
     curve=(3.0, 2.0),
     fold_curves=((4.0, 2.0), (2.0, 2.0)),
@@ -42,6 +44,8 @@ FULL = Evaluation(
     resumed_from=1,
     predictions=("abc", "def"),
     risks=(1.0, 2.0),
+    load_seconds=2.5,
+    pilot=Pilot(1_000, 4_000, STEPS, 7.0, 9.0),
 )
 FAILURE = Failure(FailureKind.ERROR, "why", "where", "scale", 1, 0.5, FULL.steps)
 BUDGET = Budget(0, 5, 1.5, 30.0, 0.25, 4, (0.125, 0.125))
@@ -118,3 +122,16 @@ def test_a_memo_does_not_change_after_it_was_handed_out(changed: Changed) -> Non
     before = json.dumps(handed_out)
     changed.change(changed.memo)
     assert json.dumps(handed_out) == before
+
+
+def test_events_and_outcomes_of_earlier_versions_are_read() -> None:
+    asked = Asked(0, QUERY, BUDGET).to_json()
+    asked["budget"]["fold_seconds"] = 60.0
+    del asked["budget"]["trial_seconds"]
+    assert Asked.from_json(asked, SPACE) == Asked(0, QUERY, BUDGET)
+    new = {"load_seconds", "pilot"}
+    old = {name: value for name, value in FULL.to_json().items() if name not in new}
+    old["steps"] = [{k: v for k, v in old["steps"][0].items() if k != "held_out_seconds"}]
+    steps = (replace(STEPS[0], held_out_seconds=0.0),)
+    expected = replace(FULL, load_seconds=0.0, pilot=None, steps=steps)
+    assert Evaluation.from_json(old) == expected

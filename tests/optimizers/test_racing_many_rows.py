@@ -1,12 +1,12 @@
 """A race on many rows: each configuration is looked at on a part of them first."""
 
 from dataclasses import replace
-from functools import partial
 
 import pytest
-from worlds import mixed_space
+from worlds import DEPTH, mixed_space, one_algorithm
 
 from prefect_tune.optimizers import (
+    Asked,
     Budget,
     Evaluation,
     Failure,
@@ -15,8 +15,12 @@ from prefect_tune.optimizers import (
     Query,
     Racing,
     StepCost,
+    Told,
+    Trial,
     make_optimizer,
+    replay,
 )
+from prefect_tune.optimizers.trials.outcome import Pilot
 
 MANY = Objective(chance=50.0, n_rows=80_000, n_folds=3)
 LOOK = 1 / 8
@@ -27,8 +31,8 @@ def raced(method: str = "random", objective: Objective = MANY, space=None) -> Ra
     return Racing(make_optimizer(method, space or mixed_space(), 0, objective))
 
 
-def step(seconds: float, *, subset: bool = False) -> StepCost:
-    return StepCost("model", 0, seconds, 0.0, hit=False, key="part" if subset else "whole")
+def step(seconds: float, name: str = "model", *, subset: bool = False) -> StepCost:
+    return StepCost(name, 0, seconds, 0.0, hit=False, key="part" if subset else "whole")
 
 
 def ask(optimizer: Racing) -> Query:
@@ -39,7 +43,8 @@ def tell(optimizer: Racing, *losses: float, seconds: float = 1.0, number: int | 
     """Tell the outcome of the last ask, or of the one of a number."""
     number = len(optimizer.history) - 1 if number is None else number
     trial = optimizer.history[number]
-    steps = (step(seconds, subset=trial.query.subset < 1),)
+    name = optimizer.space.steps[-1].name
+    steps = (step(seconds, name, subset=trial.query.subset < 1),)
     mean = sum(losses) / len(losses)
     ended = trial.started().ended(Evaluation(mean, losses, seconds, seconds, steps))
     optimizer.tell(ended)
@@ -73,18 +78,77 @@ def test_the_best_of_the_first_looks_goes_on_to_one_fold_and_then_to_all() -> No
     assert ask(optimizer) == Query(best)
 
 
-def test_who_is_sure_to_be_cut_on_all_rows_waits_until_nothing_else_is_left() -> None:
-    """Seconds that grow with the root of the rows alone are 2.8 times as many on 8 times them."""
-    optimizer = gathered(raced(), 30.0, *[90.0] * (GATHERED - 1))
-    dear = optimizer.history[0].query.configuration
-    seconds = 0.5 * 8**0.5
-    timed = partial(Budget, seconds_left=1.0)
-    assert optimizer.ask(timed(fold_seconds=seconds - 0.01)).configuration != dear
-    assert optimizer.ask(timed(fold_seconds=seconds + 0.01)) == Query(dear, folds=1)
+TIMED = Budget(seconds_spent=40.0, seconds_left=60.0)
+
+
+def test_the_best_waits_while_all_rows_would_take_longer_than_is_left() -> None:
+    """Half a second on an eighth of the rows becomes some four, of what is left by each worker."""
+    optimizer = gathered(raced(), 30.0, 40.0, *[90.0] * (GATHERED - 2))
+    best, second = (optimizer.history[n].query.configuration for n in range(2))
+    short = replace(TIMED, seconds_left=2.0, n_workers=2)
+    assert optimizer.ask(short).configuration not in {best, second}  # nor the second best
+    assert optimizer.ask(TIMED) == Query(best, folds=1)
     last = gathered(raced(), 30.0, *[90.0] * (GATHERED - 1))
-    begun = last.ask(timed(fold_seconds=0.6))
-    assert begun.subset == LOOK
-    assert last.ask(timed(fold_seconds=0.6, trials_left=0)) == Query(dear, folds=1)
+    assert last.ask(replace(short, trials_left=0)).folds == 1
+
+
+def test_a_look_that_would_not_end_has_fewer_rows_and_says_why() -> None:
+    optimizer = raced(space=one_algorithm(DEPTH))
+    for _ in range(GATHERED - 1):
+        assert ask(optimizer).subset == LOOK
+        tell(optimizer, 50.0, seconds=40.0)
+    query = optimizer.ask(replace(TIMED, seconds_left=999.0, trial_seconds=20.0))
+    assert query.subset < LOOK
+    assert optimizer.costs.seconds(query) < 20.0
+    assert optimizer.reason is not None
+    assert "fewer rows" in optimizer.reason.text
+    assert optimizer.ask(Budget()).subset == LOOK  # its asks repeat, whatever trials take
+
+
+def unstarted(optimizer: Racing, limit_seconds: float) -> Trial:
+    """The outcome of the last ask, where a pilot on 1,000 rows took three seconds."""
+    pilot = Pilot(1_000, 1_000, (step(3.0),), 99.0, limit_seconds)
+    failure = Failure(FailureKind.TIMEOUT, "not started", cost_seconds=3.0, pilot=pilot)
+    trial = optimizer.history[len(optimizer.history) - 1].started().failed(failure)
+    optimizer.tell(trial)
+    return trial
+
+
+def test_what_was_not_started_is_looked_at_on_fewer_rows() -> None:
+    optimizer = raced()
+    first = ask(optimizer)
+    failed = unstarted(optimizer, limit_seconds=20.0)
+    assert len(optimizer.inner.history.pending) == 1
+    again = ask(optimizer)
+    assert again == replace(first, subset=again.subset)
+    assert again.subset < first.subset
+    assert optimizer.costs.seconds(again) <= 20.0
+    replayed = raced()
+    replay(replayed, [Asked(0, first, Budget()), Told(failed), Asked(1, again, Budget())], None)
+    tell(replayed, 30.0)
+    tell(optimizer, 30.0)
+    assert ask(replayed) == ask(optimizer)
+    assert ask(optimizer).configuration != first.configuration
+
+
+def test_what_would_not_even_end_on_the_fewest_rows_has_failed() -> None:
+    optimizer = raced()
+    ask(optimizer)
+    unstarted(optimizer, limit_seconds=0.5)
+    assert optimizer.inner.history[0].failure is not None
+    optimizer.retry(0)
+    assert len(optimizer.inner.history.pending) == 1
+
+
+def test_what_was_not_started_may_be_run_again_beside_its_smaller_look() -> None:
+    optimizer = raced()
+    ask(optimizer)
+    unstarted(optimizer, limit_seconds=20.0)
+    ask(optimizer)
+    optimizer.retry(0)
+    tell(optimizer, 30.0)
+    tell(optimizer, 25.0, number=0)
+    assert not optimizer.inner.history[0].is_told
 
 
 def test_looks_are_gathered_in_the_first_fifth_of_the_budget() -> None:

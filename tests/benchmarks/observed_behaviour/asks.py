@@ -221,7 +221,6 @@ def asks(optimizer: Any, world: World) -> dict[str, Any]:
                 ask_seconds=ASK_SECONDS * len(queries),
                 n_workers=N_WORKERS,
                 last_ask_seconds=(ASK_SECONDS,) * min(len(queries), 10),
-                fold_seconds=60.0,
             )
             try:
                 query = optimizer.ask(budget)

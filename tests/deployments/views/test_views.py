@@ -154,7 +154,7 @@ TRIAL: dict[str, Any] = {
     "incumbent": {"trial": 2, "loss": 11.0, "fold_losses": [12.0, 10.0]},
     "chance_loss": 50.0, "fidelity": "", "stretches": [], "method": "flash", "reason": None,
     "asked_at": "2026-11-24T09:00:00+00:00", "ended_at": None, "attempts": 1, "flow_run_id": None,
-    "task_run_id": None, "cost_seconds": 1.25, "cost_uncached_seconds": 3.5,
+    "task_run_id": None, "cost_seconds": 1.25, "cost_uncached_seconds": 3.5, "load_seconds": 6.25,
     "pipeline": [
         {
             "step": "rescale", "algorithm": "none", "choices": ["none", "minmax"],
@@ -189,7 +189,7 @@ def explained(capsys):
 def test_losses_stand_beside_those_of_the_best_trial(explained) -> None:
     lines = explained(reason={"phase": "tuning", "text": "best [EI]"})
     assert holds(lines[0], "trial 4 of s", "12.5 %", "trial 2", "11 %")
-    assert any(holds(line, "1.2s", "3.5s") for line in lines)
+    assert any(holds(line, "1.2s", "3.5s", "6.2s") for line in lines)
     assert "trial 4 12.5 10 15" in lines
     assert "trial 2 (best) 11 12 10" in lines
     assert "difference +1.5 -2 +5" in lines

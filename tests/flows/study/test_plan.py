@@ -22,17 +22,20 @@ from prefect_tune.flows.study.plan import Execution, StopRule, StudyPlan
 from prefect_tune.flows.study.replayed import StudyTotals, StudyTrials
 from prefect_tune.flows.study.time_limit import TimeLimit
 from prefect_tune.optimizers import (
+    Budget,
     Choice,
     Configuration,
     Constraint,
     Evaluation,
     Failure,
+    Objective,
     Query,
     StepCost,
     Trial,
 )
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.sampling import sample_configuration
+from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.outcome import FailureKind
 from prefect_tune.storage.ledger import StoredStudy
@@ -363,98 +366,76 @@ DRAWN = Query(sample_configuration(mixed_space(), np.random.default_rng(0)))
 NEXT = Trial(99, DRAWN)
 
 
-def finished(seconds: float, loss: float = 1.0, query: Query = DRAWN) -> Trial:
-    """A trial that took so long without the cache, of which the cache has spared it a part."""
-    return Trial(0, query).started().ended(Evaluation(loss, (), seconds / 10, seconds))
+def finished(seconds: float, query: Query = DRAWN) -> Trial:
+    """A trial whose steps took so long."""
+    names = ("scale", "model")
+    steps = tuple(StepCost(name, 0, seconds / 2, 0.0, hit=False, key="") for name in names)
+    return Trial(0, query).started().ended(Evaluation(1.0, (1.0,), seconds, seconds, steps))
 
 
 def limit_after(
-    *trials: Trial, most: float = 900.0, n_folds: int = 1, is_adaptive: bool = True
+    *trials: Trial,
+    most: float = 900.0,
+    is_adaptive: bool = True,
+    failed_seconds: dict[int, float] | None = None,
 ) -> TimeLimit:
-    limit = TimeLimit(most, n_folds, is_adaptive=is_adaptive)
-    limit.follow(trials)
-    return limit
+    costs = Costs(mixed_space(), Objective(n_rows=64_000, n_held_out=32_000, n_folds=1))
+    for trial in trials:
+        costs.tell(trial)
+    return TimeLimit(costs, most, is_adaptive=is_adaptive, failed_seconds=failed_seconds)
 
 
-def test_too_few_trials_say_nothing() -> None:
-    limit = limit_after(*[finished(2.0)] * 4)
-    assert limit.seconds(NEXT) == 900.0
-    assert limit.note(NEXT) == ""
+BUDGET = Budget(seconds_left=120.0, n_workers=2)
 
 
-def test_it_is_twenty_times_the_median_of_those_that_finished() -> None:
-    failed = Trial(0, DRAWN).started().failed(Failure(FailureKind.TIMEOUT, "", cost_seconds=800.0))
-    limit = limit_after(*[finished(2.0)] * 4, *[finished(3.0)] * 6, *[failed] * 50)
-    assert limit.seconds(NEXT) == 60.0
-    note = limit.note(NEXT)
-    assert all(part in note for part in ("1m00s", "20 times the median", "37m30s"))
+def test_the_first_trial_of_a_model_may_take_its_share_of_the_seconds_left() -> None:
+    models = 3
+    assert limit_after().seconds(NEXT, BUDGET) == 120.0 / models
+    assert limit_after().seconds(NEXT, replace(BUDGET, seconds_left=3.0)) == 5.0
+    assert limit_after().seconds(NEXT, Budget()) == 900.0
+
+
+def test_later_trials_may_take_what_is_predicted_three_deviations_up() -> None:
+    limit = limit_after(*[finished(10.0)] * 30)
+    seconds = limit.seconds(NEXT, BUDGET)
+    assert 11.0 < seconds < 30.0
+    half = limit.seconds(Trial(99, replace(DRAWN, subset=0.5)), BUDGET)
+    assert half < 0.7 * seconds
+    assert limit_after(*[finished(800.0)] * 30).seconds(NEXT, Budget()) == 900.0
 
 
 @pytest.mark.parametrize(
-    ("trials", "most", "expected"),
-    [
-        ([finished(0.1)] * 10, 900.0, 30.0),
-        ([finished(100.0)] * 10, 900.0, 900.0),
-        ([finished(0.1)] * 10, 20.0, 20.0),
-        ([*[finished(1.0)] * 10, finished(50.0, loss=0.5)], 900.0, 100.0),
-        ([*[finished(1.0)] * 10, finished(50.0, loss=1.5)], 900.0, 30.0),
-    ],
-    ids=["floor", "the plan's", "below the floor", "twice the best", "not the best"],
+    ("budget", "expected"),
+    [(BUDGET, 6.0), (replace(BUDGET, seconds_left=9.0), 5.0), (Budget(), 30.0)],
+    ids=["a tenth of the time left", "the least", "without a budget"],
 )
-def test_it_is_neither_below_the_floor_nor_the_best_nor_above_the_plans(
-    trials, most, expected
-) -> None:
-    assert limit_after(*trials, most=most).seconds(NEXT) == expected
+def test_no_limit_is_very_short(budget, expected) -> None:
+    assert limit_after(*[finished(0.01)] * 30).seconds(NEXT, budget) == expected
 
 
 def test_a_limit_of_the_users_stays() -> None:
-    limit = limit_after(*[finished(0.1)] * 20, is_adaptive=False)
-    assert limit.seconds(NEXT) == 900.0
+    limit = limit_after(*[finished(0.1)] * 20, most=7.0, is_adaptive=False)
+    assert limit.seconds(NEXT, BUDGET) == limit.of_user == 7.0
+    assert limit_after().of_user is None
 
 
-def folds(n: int, seconds: float, loss: float = 1.0, n_folds: int | None = None) -> Trial:
-    """A trial of n folds, each of which took so long."""
-    query = replace(DRAWN, folds=n_folds)
-    return Trial(0, query).started().ended(Evaluation(loss, (loss,) * n, 0.0, n * seconds))
+def test_a_trial_that_failed_has_more_time_when_it_is_run_again() -> None:
+    again = {99: 10.0, 100: 2000.0}
+    limit = limit_after(failed_seconds=again)
+    assert limit.seconds(NEXT, BUDGET) == 2.5 * 900.0
+    assert limit.seconds(Trial(100, DRAWN), BUDGET) == 4000.0
 
 
-def test_a_trial_of_one_fold_has_the_time_of_one_fold() -> None:
-    limit = limit_after(*[folds(5, 2.0)] * 10, n_folds=5)
-    assert limit.seconds(NEXT) == 200.0
-    first = Trial(99, replace(DRAWN, folds=1))
-    assert limit.seconds(first) == 40.0
-    assert all(part in limit.note(first) for part in ("3m20s", "1 of 5 folds after 40s"))
+def test_a_part_of_a_training_may_take_what_is_left() -> None:
+    part = Trial(99, replace(DRAWN, epochs=3))
+    assert limit_after(*[finished(0.1)] * 20).seconds(part, BUDGET) == 120.0
 
 
-def test_first_folds_of_those_that_were_stopped_count_as_much_as_whole_trials() -> None:
-    limit = limit_after(folds(5, 40.0, loss=2.0), *[folds(1, 2.0, n_folds=1)] * 9, n_folds=5)
-    assert limit.seconds(NEXT) == 5 * 2 * 40.0  # twice the best: those that were stopped are not
-    limit.follow([folds(5, 3.0, loss=1.0)])
-    assert limit.seconds(NEXT) == 5 * 20 * 2.0
-
-
-@pytest.mark.parametrize(("seconds", "expected"), [(5.0, 60.0), (12.0, 72.0), (40.0, 150.0)])
-def test_what_goes_on_has_half_as_much_again_as_its_other_folds_should_take(
-    seconds, expected
-) -> None:
-    """Up to two and a half times the limit of the plan, which no other trial exceeds."""
-    limit = limit_after(folds(1, seconds, n_folds=1), most=60.0, n_folds=5)
-    assert limit.seconds(NEXT) == expected
-    assert limit.seconds(Trial(99, replace(DRAWN, folds=1))) == 60.0
-    assert limit.fold_seconds == 60.0
-    users = limit_after(folds(1, seconds, n_folds=1), most=60.0, n_folds=5, is_adaptive=False)
-    assert users.seconds(NEXT) == 60.0
-
-
-@pytest.mark.parametrize(
-    ("part", "seconds", "of_part"), [({"subset": 0.25}, 2.0, 40.0), ({"epochs": 3}, 0.1, 900.0)]
-)
-def test_parts_do_not_count_and_have_the_time_of_all_or_in_epochs_of_the_plan(
-    part, seconds, of_part
-) -> None:
-    query = replace(DRAWN, **part)
-    limit = limit_after(*[finished(0.1, query=query)] * 20)
-    assert limit.seconds(NEXT) == 900.0
-    limit.follow([finished(seconds)] * 10)
-    assert limit.seconds(NEXT) == max(30.0, 20 * seconds)
-    assert limit.seconds(Trial(99, query)) == of_part
+def test_models_that_were_never_seen_have_a_pilot_on_many_rows() -> None:
+    assert limit_after().pilot_seconds(NEXT, BUDGET) == 40.0
+    user = replace(BUDGET, trial_seconds=3.0)
+    assert limit_after().pilot_seconds(NEXT, user) == 3.0
+    few = Trial(99, replace(DRAWN, subset=1 / 8))
+    assert limit_after().pilot_seconds(few, BUDGET) is None
+    assert limit_after(finished(1.0)).pilot_seconds(NEXT, BUDGET) is None
+    assert limit_after(failed_seconds={99: 1.0}).pilot_seconds(NEXT, BUDGET) is None

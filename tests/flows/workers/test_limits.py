@@ -10,7 +10,7 @@ import distributed
 import psutil
 import pytest
 from inputs import write_table
-from pools import SERVED, SLEEP, client_of, noted, with_children
+from pools import SERVED, SLEEP, client_of, loading, noted, with_children
 from prefect_api import flow_runs, task_runs
 from processes import is_alive, wait_for
 from studies import trials_in
@@ -20,6 +20,7 @@ from prefect_tune.flows.tuning import retry, tune
 from prefect_tune.flows.workers import nanny_reports
 from prefect_tune.flows.workers.nanny_reports import NannyReports, limits_kept
 from prefect_tune.tasks.problem import TrialLimits
+from prefect_tune.tasks.worker import limit_keeper
 from prefect_tune.tasks.worker.limit_keeper import mark_of
 
 SPACE = (
@@ -193,6 +194,23 @@ def test_the_worker_of_a_trial_over_its_time_is_killed_and_reported(client) -> N
     assert "0.5 s" in failure.message
     assert failure.steps == (SERVED,)
     assert failure.cost_seconds > 0.5
+
+
+@pytest.mark.slow
+def test_the_time_of_a_trial_starts_when_its_worker_has_loaded_the_data(client) -> None:
+    failure = Reported(client, loading, 1.5, 1000, limits=LIMITS).failure
+    assert (failure.kind, failure.step) == ("timeout", "fit model")
+    assert failure.load_seconds >= 1.5
+    assert failure.cost_seconds > 0.5
+
+
+@pytest.mark.slow
+def test_loading_has_a_time_limit_of_its_own(client, monkeypatch) -> None:
+    monkeypatch.setattr(limit_keeper, "_LOAD_SECONDS", 0.5)
+    failure = Reported(client, loading, 1000, limits=TrialLimits(1000)).failure
+    assert (failure.kind, failure.step, failure.cost_seconds) == ("timeout", None, 0.0)
+    assert "load" in failure.message
+    assert failure.load_seconds > 0.5
 
 
 @pytest.mark.slow

@@ -6,7 +6,9 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from math import inf
 from pathlib import Path
+from time import monotonic
 from types import FrameType
 from typing import Any
 
@@ -25,17 +27,20 @@ from prefect_tune.storage.inspection import verify
 from prefect_tune.storage.key import PREDICTIONS, predictions_record, quantity_record
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.storage.records import Records
+from prefect_tune.storage.waiting import outage
 from prefect_tune.storage.writer import MemoryTier
 from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
 from prefect_tune.tasks.data.split import REFIT, import_split, load_split
 from prefect_tune.tasks.objective import metric
 from prefect_tune.tasks.objective.quantity import Quantity
 from prefect_tune.tasks.problem import Problem, StudyContext
-from prefect_tune.tasks.trial import epochs, measuring, node
+from prefect_tune.tasks.trial import epochs, measuring, node, pilot
 from prefect_tune.tasks.trial import evaluate as evaluate_module
+from prefect_tune.tasks.trial.evaluate import evaluate_query
 from prefect_tune.tasks.trial.measuring import study_resampling
-from prefect_tune.tasks.trial.path_run import PathRun
+from prefect_tune.tasks.trial.path_run import PathRun, StepOutcome
 from prefect_tune.tasks.user_space import load_user_space
+from prefect_tune.tasks.worker import readiness
 
 TREE = (
     "decision_tree",
@@ -217,6 +222,79 @@ def test_costs_say_what_was_spent_and_what_it_would_have_been(context) -> None:
     made = sum(s.seconds for s in missed.steps)
     assert hit.cost_uncached_seconds == pytest.approx(hit.cost_seconds + made)
     assert [s.seconds for s in hit.steps] == [s.seconds for s in missed.steps]
+
+
+def piloted(context: StudyContext, query: Query, limit_seconds: float) -> Evaluation | Failure:
+    def run(path_run: PathRun, position: int, _: Any) -> StepOutcome:
+        return path_run.run(position)
+
+    return evaluate_query(context, query, run, pilot_seconds=limit_seconds)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("events", [False, pytest.param(True, marks=pytest.mark.full)])
+def test_a_pilot_shows_what_each_step_takes_and_changes_nothing(tmp_path, events) -> None:
+    context = context_of(tmp_path, events=events)
+    query = draw(context, 1)
+    came = piloted(context, query, inf)
+    assert isinstance(came, Evaluation)
+    assert came.pilot is not None
+    assert [cost.step for cost in came.pilot.steps] == list(
+        dict.fromkeys(s.step for s in came.steps)
+    )
+    assert all(0 < cost.held_out_seconds < cost.seconds for cost in came.pilot.steps)
+    assert came.cost_seconds > sum(cost.seconds for cost in (*came.pilot.steps, *came.steps))
+    assert results(came) == results(evaluate(replace(context, use_cache=False), query))
+    assert verify(store_of(context)).is_sound
+
+
+@pytest.mark.slow
+def test_what_would_take_too_long_is_not_started_and_leaves_nothing(context) -> None:
+    failure = piloted(context, draw(context, 1), 0.0)
+    assert isinstance(failure, Failure)
+    assert failure.is_unstarted
+    assert (failure.kind, failure.steps) == ("timeout", ())
+    assert failure.cost_seconds > 0
+    assert not store_of(context).index.select(Selection())
+    assert not store_of(context).records.used_by("test", PREDICTIONS)
+
+
+@pytest.mark.slow
+def test_a_pilot_that_fails_is_no_failure_of_its_trial(context, monkeypatch) -> None:
+    def fail(*_: Any) -> None:
+        raise ValueError("few rows")
+
+    monkeypatch.setattr(pilot, "_fitted", fail)
+    came = piloted(context, draw(context, 1), inf)
+    assert isinstance(came, Evaluation)
+    assert came.pilot is None
+
+
+@pytest.mark.slow
+def test_a_model_is_judged_on_the_share_of_held_out_rows_that_is_asked_for(context) -> None:
+    query = draw(context, 1)
+    half, whole = evaluate(context, replace(query, held_out=0.5)), evaluate(context, query)
+    records = store_of(context).records
+    for fold, key in enumerate(half.predictions):
+        labels = records.get(predictions_record(key))["label"]
+        every = load_split(store_of(context), context.problem.split).held_out(fold)
+        assert len(labels) == pytest.approx(len(every) / 2, abs=2)
+    assert not set(half.predictions) & set(whole.predictions)
+
+
+@pytest.mark.slow
+def test_loading_the_data_is_no_cost_of_a_trial(context, monkeypatch) -> None:
+    query, hours = draw(context, 1), []
+    monkeypatch.setattr(outage, "monotonic", lambda: monotonic() + 3600.0 * len(hours))
+
+    def slow(*given: Any) -> Any:
+        hours.append(given)
+        return load_dataset(*given)
+
+    monkeypatch.setattr(readiness, "load_dataset", slow)
+    evaluation = evaluate(context, query)
+    assert evaluation.load_seconds >= 3600.0
+    assert evaluation.cost_seconds < 3600.0
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered")

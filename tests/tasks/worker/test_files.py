@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from prefect_tune.optimizers.trials.outcome import StepCost
+from prefect_tune.storage.waiting.outage import Waits
 from prefect_tune.tasks.worker import start_log, trial_note
 from prefect_tune.tasks.worker.output_keeper import (
     KEPT_BYTES,
@@ -27,8 +28,11 @@ from prefect_tune.tasks.worker.trial_note import (
     PLACE_BYTES,
     NoteFile,
     WorkerUnfit,
+    loading_noted,
     note_path,
     note_step,
+    note_waits,
+    own_seconds,
     read_note,
     read_text,
     trial_noted,
@@ -246,6 +250,18 @@ def test_the_note_of_a_trial_goes_with_it(worker) -> None:
             note = read_note(path)
             assert (note["trial"], note["flow_run"], note["step"]) == ("trial", "flow run", step)
         assert read_note(path) == {}
+
+
+def test_waits_while_the_data_is_loaded_do_not_count_after_it(worker) -> None:
+    path = note_path(worker.local_directory, os.getpid())
+    with trial_noted():
+        with loading_noted():
+            assert read_note(path)["is_loading"]
+            note_waits(Waits(note_waits, seconds=1000.0))
+        assert not read_note(path)["is_loading"]
+        assert own_seconds(read_note(path)) >= 0
+        note_waits(Waits(note_waits, seconds=1500.0))
+        assert own_seconds(read_note(path)) < 0
 
 
 def test_a_trial_that_cannot_be_noted_does_not_start(worker) -> None:

@@ -1,0 +1,333 @@
+"""Seconds of queries before they run: Bayesian linear regressions for each algorithm of a step.
+
+Limits of trials, racing and expected improvement per second read this model. ln of the seconds that
+an algorithm fits on one fold, and ln of those that it takes for 1,000 held-out rows, are linear in
+
+    1, ln((training rows + fixed) / 1,000), and its hyperparameters' positions on the unit interval,
+
+with conjugate normal-inverse-gamma priors. The weights of the rows are 1 +- 0.3 for a fit and
+0.1 +- 0.3 for held-out rows, or as the algorithm declares in `growth`, and so are `fixed` rows, 500
+unless declared. The weight of a hyperparameter is 0 +- 1, or +- 0.3 around what its range is
+declared to multiply seconds by. The level of an algorithm that was never seen is that of the others
+of its step, as far apart as those are. What a trial takes besides its steps is one more regression.
+
+An algorithm that was never seen has a pilot first where a trial has many rows: its worker fits the
+pipeline on about 1,000 rows, for a fraction of a second, reports what each step took, and does not
+start a trial that would take too long. Its seconds are then known for all other trials.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import exp, inf, log
+from typing import Any
+
+import numpy as np
+from ConfigSpace.hyperparameters import Constant, Hyperparameter, NumericalHyperparameter
+
+from prefect_tune.optimizers.budget import Budget
+from prefect_tune.optimizers.space.algorithm import GROWTH
+from prefect_tune.optimizers.space.configuration import Choice, Configuration, Query
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.space.unit_interval import plain_value, to_unit
+from prefect_tune.optimizers.surrogates.linear import (
+    Array,
+    LinearPosterior,
+    LinearPrior,
+    LinearRegression,
+)
+from prefect_tune.optimizers.trials.objective import Objective
+from prefect_tune.optimizers.trials.outcome import FailureKind, Pilot, StepCost
+from prefect_tune.optimizers.trials.trial import Trial
+
+_REST = "", ""
+"""Stands for what a trial takes besides its steps."""
+_PER_ROWS = 1000.0
+_LEAST_SECONDS = 1e-4
+_NOISE = 0.3
+"""Deviation of ln seconds of equal fits before any was seen."""
+_NOISE_WEIGHT = 2.0
+"""Fits that the prior of the noise stands for."""
+_OF_REST = {"rows": 0.5}
+"""Growth of what is besides the steps."""
+_FIXED_HELD_OUT = 500.0
+"""Held-out rows that the part which does not grow with them is worth."""
+_ROWS_DEVIATION = 0.3
+_WEIGHT_DEVIATION, _DECLARED_DEVIATION = 1.0, 0.3
+"""Of the weights of hyperparameters, where their growth is not declared and where it is."""
+_LEVELS = log(0.03), log(0.003)
+"""ln seconds of a fit on 1,000 rows, and of 1,000 held-out rows, when nothing is known of any."""
+_LEVEL_DEVIATION = 2.0
+_LEAST_SPREAD = 1.0
+"""Least deviation between the levels of the algorithms of a step."""
+LIKELY = 0.5
+"""Deviations above the median of predicted seconds, within which two of three trials end."""
+_CUT_TIMES = 2.0
+"""A fit that was cut is taken to need this many times what it took."""
+
+
+class _Part:
+    """A regression of ln seconds of an algorithm: those of a fit, or those of held-out rows.
+
+    Args:
+        slopes: Expected weights of the rows and of the hyperparameters.
+    """
+
+    def __init__(self, slopes: Sequence[float]) -> None:
+        self._slopes = np.array(slopes)
+        self._regression = LinearRegression(1 + len(slopes))
+
+    @property
+    def is_known(self) -> bool:
+        """Whether anything was measured."""
+        return self._regression.n > 0
+
+    @property
+    def level(self) -> float:
+        """Ln seconds on 1,000 rows with hyperparameters in the middle, by the expected slopes."""
+        return self._regression.level(self._slopes)
+
+    def add(self, features: Array, seconds: float) -> None:
+        """Take seconds, at features of shape (d,)."""
+        self._regression.add(features, log(max(seconds, _LEAST_SECONDS)))
+
+    def posterior(self, level: float, deviation: float) -> LinearPosterior:
+        """Return what is known, where the level is expected to be this."""
+        mean = np.concatenate([[level], self._slopes])
+        deviations = np.where(mean == 0, _WEIGHT_DEVIATION, _DECLARED_DEVIATION)
+        deviations[0], deviations[1] = deviation, _ROWS_DEVIATION
+        return self._regression.posterior(LinearPrior(mean, deviations, _NOISE, _NOISE_WEIGHT))
+
+
+class _Algorithm:
+    """Seconds that one algorithm of a step takes to fit, and for held-out rows.
+
+    Args:
+        hyperparameters: Those that are searched.
+        growth: As the algorithm declares it.
+
+    Attributes:
+        parts: The fit, and the held-out rows.
+    """
+
+    def __init__(
+        self, hyperparameters: Iterable[Hyperparameter[Any, Any]], growth: Mapping[str, float]
+    ) -> None:
+        self._hyperparameters = [h for h in hyperparameters if not isinstance(h, Constant)]
+        growth = {**GROWTH, **growth}
+        slopes = [_slope(h, growth) for h in self._hyperparameters]
+        self.parts = _Part([growth["rows"], *slopes]), _Part([growth["held_out"], *slopes])
+        self._fixed = growth["fixed"]
+
+    def features(self, rows: float, choice: Choice | None = None) -> Array:
+        """Return the features of a fit on so many rows, shape (d,)."""
+        values = dict(choice.values) if choice else {}
+        units = [
+            to_unit(h, values[h.name]) - 0.5 if h.name in values else 0.0
+            for h in self._hyperparameters
+        ]
+        return np.array([1.0, log((rows + self._fixed) / _PER_ROWS), *units])
+
+
+def _slope(h: Hyperparameter[Any, Any], growth: Mapping[str, float]) -> float:
+    """Return what the whole range of a hyperparameter adds to ln seconds, as declared."""
+    exponent = growth.get(h.name, 0.0)
+    if not exponent or not isinstance(h, NumericalHyperparameter):
+        return 0.0
+    return float(exponent * log(h.upper / h.lower))
+
+
+def cheap_configuration(space: Space, configuration: Configuration) -> Configuration:
+    """Return a configuration with the least values of what is declared to multiply seconds.
+
+    A pilot fits that one: what the trees of a forest take is known from a few of them.
+    """
+    choices = []
+    for step, choice in configuration.choices:
+        algorithm = space.step(step).algorithm(choice.algorithm)
+        values = {
+            name: plain_value(h.lower)
+            if algorithm.growth.get(name, 0.0) > 0 and isinstance(h, NumericalHyperparameter)
+            else value
+            for name, value in choice.values
+            for h in [algorithm.hyperparameters[name]]
+        }
+        choices.append((step, Choice.of(choice.algorithm, values)))
+    return Configuration(tuple(choices))
+
+
+_Pair = tuple[str, str]
+"""A step and an algorithm."""
+
+
+class Costs:
+    """Predicts the seconds of queries from the trials told, as if nothing was cached.
+
+    Args:
+        space: What is searched.
+        objective: Knows the rows and the folds.
+
+    Attributes:
+        models: Ids of the algorithms of the last step.
+        seen: Those of them that a trial was told of.
+    """
+
+    def __init__(self, space: Space, objective: Objective) -> None:
+        self._space, self._objective = space, objective
+        self._last = space.steps[-1].name
+        self.models = frozenset(algorithm.id for algorithm in space.steps[-1].algorithms)
+        self.seen: set[str] = set()
+        self._algorithms = {_REST: _Algorithm((), _OF_REST)}
+        for step in space.steps:
+            for algorithm in step.algorithms:
+                of_algorithm = _Algorithm(algorithm.hyperparameters.values(), algorithm.growth)
+                self._algorithms[step.name, algorithm.id] = of_algorithm
+        self._posteriors: dict[tuple[_Pair, int], LinearPosterior] = {}
+
+    def tell(self, trial: Trial) -> None:
+        """Take a trial that has ended. Steps that the cache served are not measured by it."""
+        outcome, query = trial.evaluation or trial.failure, trial.query
+        assert outcome is not None  # noqa: S101 - the caller's duty
+        self.seen.add(self.model_of(query.configuration))
+        choices = self._choices(query.configuration)
+        rows, held_out_rows = self.rows(query), self._held_out_rows(query)
+        made = [cost for cost in outcome.steps if not cost.hit]
+        if outcome.pilot is not None:
+            self.tell_pilot(query.configuration, outcome.pilot)
+        for cost in made:
+            is_part = cost.step == self._last and query.epochs is not None
+            if cost.step in choices and not is_part:
+                self._add(cost, choices[cost.step], rows, held_out_rows)
+        rest = outcome.cost_seconds - sum(_spent(cost) for cost in outcome.steps)
+        if trial.evaluation is not None and made and query.epochs is None:
+            n_folds = len({cost.fold for cost in outcome.steps})
+            part, _ = self._algorithms[_REST].parts
+            part.add(self._algorithms[_REST].features(rows), rest / n_folds)
+        elif trial.failure is not None and trial.failure.kind == FailureKind.TIMEOUT:
+            step = trial.failure.step
+            if step is not None and step in choices and query.epochs is None:
+                cut = StepCost(step, 0, _CUT_TIMES * rest, 0.0, hit=False, key="")
+                self._add(cut, choices[step], rows, held_out_rows)
+        self._posteriors.clear()
+
+    def tell_pilot(self, configuration: Configuration, pilot: Pilot) -> None:
+        """Take what the steps of a configuration took on few rows, made cheap."""
+        choices = self._choices(cheap_configuration(self._space, configuration))
+        for cost in pilot.steps:
+            if cost.step in choices:
+                self._add(cost, choices[cost.step], pilot.rows, pilot.held_out_rows)
+        self._posteriors.clear()
+
+    def model_of(self, configuration: Configuration) -> str:
+        """Return the id of the algorithm of a configuration's last step."""
+        return self._choices(configuration)[self._last].algorithm
+
+    def is_known(self, configuration: Configuration) -> bool:
+        """Return whether the last step of a configuration was ever measured with its algorithm."""
+        part, _ = self._algorithms[self._last, self.model_of(configuration)].parts
+        return part.is_known
+
+    def rows(self, query: Query) -> float:
+        """Return how many rows of a fold a query trains on."""
+        return query.subset * (self._objective.n_rows or _PER_ROWS)
+
+    def seconds(self, query: Query, deviations: float = 0.0, folds_done: int = 0) -> float:
+        """Return predicted seconds of a query: their median, or so many deviations above.
+
+        With medians m_k and deviations s_k of ln seconds of the parts, and M the sum of medians,
+        that of the whole is sqrt(sum of (m_k s_k / M)^2), by the delta method.
+
+        Args:
+            query: What is to be run.
+            deviations: How many deviations of ln seconds above the median.
+            folds_done: Folds that were run before on the same rows, and are only loaded.
+        """
+        rows, held_out_rows = self.rows(query), self._held_out_rows(query)
+        choices = self._choices(query.configuration)
+        chosen = [((step, choice.algorithm), choice) for step, choice in choices.items()]
+        medians, spreads = [], []
+        for pair, choice in (*chosen, (_REST, None)):
+            features = self._algorithms[pair].features(rows, choice)[None]
+            for k in self._measured(pair):
+                (mean,), (deviation,) = self._posterior(pair, k).predict(features)
+                times = (held_out_rows + _FIXED_HELD_OUT) / _PER_ROWS if k else 1.0
+                medians.append(times * exp(mean))
+                spreads.append(medians[-1] * deviation)
+        n_folds = max((query.folds or self._objective.n_folds or 1) - folds_done, 0)
+        of_fold = sum(medians)
+        return n_folds * of_fold * exp(deviations * float(np.linalg.norm(spreads)) / of_fold)
+
+    def share_seconds(self, configuration: Configuration, budget: Budget) -> float:
+        """Return the share that the next trial of a configuration has of the worker-seconds left.
+
+        All of them, but for the first trial of a model's algorithm, which has an equal share with
+        all the algorithms that were not seen.
+        """
+        left = inf if budget.seconds_left is None else max(budget.seconds_left, 0.0)
+        is_seen = self.model_of(configuration) in self.seen
+        return left if is_seen else left / len(self.models - self.seen)
+
+    def allowed_seconds(self, configuration: Configuration, budget: Budget) -> float:
+        """Return the longest that the next trial of a configuration may take.
+
+        That is its share of the worker-seconds left, the user's limit, and what is left of the
+        time.
+        """
+        left = inf if budget.seconds_left is None else max(budget.seconds_left, 0.0)
+        share = self.share_seconds(configuration, budget)
+        return min(share, left / max(budget.n_workers, 1), budget.trial_seconds or inf)
+
+    def _held_out_rows(self, query: Query) -> float:
+        return query.held_out * (self._objective.n_held_out or _PER_ROWS)
+
+    def _add(self, cost: StepCost, choice: Choice, rows: float, held_out_rows: float) -> None:
+        algorithm = self._algorithms[cost.step, choice.algorithm]
+        features = algorithm.features(rows, choice)
+        of_fit, of_held_out = algorithm.parts
+        of_fit.add(features, cost.seconds - cost.held_out_seconds)
+        if cost.held_out_seconds and held_out_rows:
+            in_all = held_out_rows + _FIXED_HELD_OUT
+            of_held_out.add(features, cost.held_out_seconds * _PER_ROWS / in_all)
+
+    def _measured(self, pair: _Pair) -> tuple[int, ...]:
+        """Return which parts a prediction has: held-out rows count where they were told apart."""
+        of_fit, of_held_out = self._algorithms[pair].parts
+        is_apart = of_held_out.is_known or (not of_fit.is_known and self._is_apart)
+        return (0, 1) if pair != _REST and is_apart else (0,)
+
+    @property
+    def _is_apart(self) -> bool:
+        """Whether held-out rows of any algorithm were measured."""
+        return any(algorithm.parts[1].is_known for algorithm in self._algorithms.values())
+
+    def _choices(self, configuration: Configuration) -> dict[str, Choice]:
+        """Return the choice of each step that does something, fixed ones included."""
+        chosen = dict(configuration.choices)
+        return {
+            step.name: chosen.get(step.name, Choice(algorithm.id))
+            for step, algorithm in self._space.pipeline(configuration.path)
+            if not algorithm.is_passthrough or step.name == self._last
+        }
+
+    def _posterior(self, pair: _Pair, k: int) -> LinearPosterior:
+        """Return what is known of a part of an algorithm, with the levels of others as prior."""
+        if (pair, k) not in self._posteriors:
+            part = self._algorithms[pair].parts[k]
+            self._posteriors[pair, k] = part.posterior(*self._level(pair, k))
+        return self._posteriors[pair, k]
+
+    def _level(self, pair: _Pair, k: int) -> tuple[float, float]:
+        """Return mean and deviation of the level of an algorithm before it is seen.
+
+        Those of the levels of the other algorithms of its step.
+        """
+        levels = [
+            algorithm.parts[k].level
+            for other, algorithm in self._algorithms.items()
+            if other[0] == pair[0] and other != pair and algorithm.parts[k].is_known
+        ]
+        if not levels:
+            return _LEVELS[k], _LEVEL_DEVIATION
+        return float(np.mean(levels)), max(float(np.std(levels)), _LEAST_SPREAD)
+
+
+def _spent(cost: StepCost) -> float:
+    return cost.load_seconds + (0.0 if cost.hit else cost.seconds)

@@ -1,0 +1,100 @@
+"""Pilots: a pipeline fitted on about a thousand rows, which shows what the whole trial will take.
+
+A pilot runs in the trial, before it starts, and takes a fraction of a second. Nothing of it is
+cached, recorded or judged.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prefect_tune.optimizers.space.configuration import Choice
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.surrogates.costs import LIKELY, Costs, cheap_configuration
+from prefect_tune.optimizers.trials.objective import Objective
+from prefect_tune.optimizers.trials.outcome import Pilot, StepCost
+from prefect_tune.tasks.data.events import EventRows
+from prefect_tune.tasks.fitting.fitting import FoldData, fit_model, fit_transformer
+from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
+from prefect_tune.tasks.fitting.recipe import recipe, step_seed
+from prefect_tune.tasks.trial.path_run import PathRun
+
+_ROWS, _HELD_OUT_ROWS = 1_000, 4_000
+"""Training rows of a pilot, and held-out rows: so many that calls do not count."""
+
+
+class WillNotEnd(Exception):  # noqa: N818 - it says what is the matter
+    """A trial would take too long, so it was not started.
+
+    Args:
+        pilot: What showed that.
+    """
+
+    def __init__(self, pilot: Pilot) -> None:
+        super().__init__(
+            f"the trial was not started: as a fit on {pilot.rows:,} rows shows, it would take "
+            f"{pilot.seconds:.3g} s, and it may take {pilot.limit_seconds:.3g} s"
+        )
+        self.pilot = pilot
+
+
+def pilot(path_run: PathRun, space: Space, limit_seconds: float) -> Pilot:
+    """Fit a trial's pipeline on few rows of its first fold, and predict what the trial takes.
+
+    Args:
+        path_run: The trial, which has not begun.
+        space: The space of the study.
+        limit_seconds: Seconds that the trial may take.
+
+    Raises:
+        Exception: What an estimator raises.
+    """
+    split, query, dataset = path_run.split, path_run.query, path_run.dataset
+    fold = path_run.folds[0]
+    rows = split.training(fold, dataset.strata, groups=dataset.groups)
+    share = min(_ROWS / len(rows), 1.0)
+    few = split.training(fold, dataset.strata, share, query.subset_draw, dataset.groups)
+    held_out = split.held_out(fold)
+    few_held_out = held_out[:: ceil(len(held_out) / _HELD_OUT_ROWS)]
+    cheap = dict(cheap_configuration(space, query.configuration).choices)
+    steps = _fitted(path_run, cheap, few, few_held_out)
+    objective = Objective(n_rows=len(rows), n_held_out=len(held_out), n_folds=split.n_folds)
+    costs = Costs(space, objective)
+    shown = Pilot(len(few), len(few_held_out), steps, 0.0, limit_seconds)
+    costs.tell_pilot(query.configuration, shown)
+    return replace(shown, seconds=costs.seconds(query, LIKELY))
+
+
+def _fitted(
+    path_run: PathRun,
+    cheap: Mapping[str, Choice],
+    rows: NDArray[np.intp],
+    held_out_rows: NDArray[np.intp],
+) -> tuple[StepCost, ...]:
+    """Fit each step on some rows, with cheap values, and return what it took."""
+    dataset, context, fold = path_run.dataset, path_run.context, path_run.folds[0]
+    train, held_out = dataset.rows(rows), dataset.rows(held_out_rows)
+    kind = "pickle" if isinstance(train, EventRows) else "frame"
+    summary = MatrixSummary(len(rows), dataset.n_features, kind)
+    labels, classes = dataset.labels[rows], np.array(dataset.classes)
+    costs, is_balanced = [], False
+    for position, (step, algorithm, choice) in enumerate(path_run.steps):
+        is_balanced |= bool(algorithm.class_weights)
+        if algorithm.is_passthrough:
+            continue
+        summary = replace(summary, n_classes=len(classes))
+        how = recipe(algorithm, cheap.get(step.name, choice), summary, balanced=is_balanced)
+        seed = step_seed(context.problem.seed, step.name, fold)
+        data = FoldData(train, held_out, labels, classes, context.memory_limit_bytes)
+        if position == len(path_run.steps) - 1:
+            made, _ = fit_model(how, seed, data)
+        else:
+            made = fit_transformer(how, seed, data)
+            train, held_out = made.parts["train"], made.parts["held_out"]
+            summary = MatrixSummary(**made.summary)
+        cost = StepCost(step.name, fold, made.seconds, 0.0, hit=False, key="")
+        costs.append(replace(cost, held_out_seconds=made.held_out_seconds))
+    return tuple(costs)

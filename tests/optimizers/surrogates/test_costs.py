@@ -1,0 +1,206 @@
+"""Predicted seconds of queries: a Bayesian regression against plain algebra, and what it learns."""
+
+from dataclasses import replace
+from math import inf
+
+import numpy as np
+import pytest
+from ConfigSpace import Float, Integer
+from worlds import algorithm
+
+from prefect_tune.optimizers import (
+    Budget,
+    Choice,
+    Configuration,
+    Evaluation,
+    Failure,
+    FailureKind,
+    Objective,
+    Query,
+    Space,
+    Step,
+    StepCost,
+    Trial,
+)
+from prefect_tune.optimizers.space.configuration import default_configuration
+from prefect_tune.optimizers.space.wording import UnknownName
+from prefect_tune.optimizers.surrogates.costs import Costs, cheap_configuration
+from prefect_tune.optimizers.surrogates.linear import LinearPrior, LinearRegression
+from prefect_tune.optimizers.trials.outcome import Pilot
+
+TREES = Integer("trees", (10, 1000), log=True, default=100)
+FOREST = algorithm("forest", TREES, growth={"trees": 1.0, "fixed": 0.0})
+KERNEL = algorithm("kernel", growth={"rows": 2.0, "held_out": 1.0, "fixed": 0.0})
+PLAIN = algorithm("plain", Float("C", (1e-3, 1e3), log=True, default=1.0), growth={"fixed": 0.0})
+MODELS = Step("model", (FOREST, KERNEL, PLAIN))
+SPACE = Space("timed", (Step("scale", (algorithm("unit"),)), MODELS))
+OBJECTIVE = Objective(n_rows=64_000, n_held_out=32_000, n_folds=3)
+
+
+def query(model: str, subset: float = 1.0, folds: int | None = 1, **values: float) -> Query:
+    configuration = default_configuration(SPACE, ("unit", model))
+    if values:
+        (scale, _) = configuration.choices
+        configuration = Configuration((scale, ("model", Choice.of(model, values))))
+    return Query(configuration, subset, folds=folds)
+
+
+def told(asked: Query, *seconds: tuple[str, float, float]) -> Trial:
+    """A trial of one fold whose steps took seconds to fit, and seconds for the held-out rows.
+
+    Rescaling takes a millisecond.
+    """
+    steps = [
+        StepCost(step, 0, fit + held_out, 0.0, hit=False, key="", held_out_seconds=held_out)
+        for step, fit, held_out in (("scale", 1e-3, 0.0), *seconds)
+    ]
+    cost = sum(step.seconds for step in steps)
+    return Trial(0, asked).started().ended(Evaluation(1.0, (1.0,), cost, cost, tuple(steps)))
+
+
+def costs(*trials: Trial) -> Costs:
+    learned = Costs(SPACE, OBJECTIVE)
+    for trial in trials:
+        learned.tell(trial)
+    return learned
+
+
+def test_a_regression_is_what_the_normal_equations_say() -> None:
+    """With rows of the prior added, one per weight: least squares, weighted by the noise."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.ones(8), rng.normal(size=(8, 2))])
+    y = X @ [1.0, 2.0, -1.0] + 0.1 * rng.normal(size=8)
+    prior = LinearPrior(np.array([0.5, 1.0, 0.0]), np.array([2.0, 0.3, 1.0]), 0.3, 2.0)
+    regression = LinearRegression(3)
+    for features, target in zip(X, y, strict=True):
+        regression.add(features, target)
+    posterior = regression.posterior(prior)
+
+    rows = np.vstack([X, np.diag(0.3 / prior.deviation)])
+    targets = np.concatenate([y, 0.3 / prior.deviation * prior.mean])
+    weights, residual, *_ = np.linalg.lstsq(rows, targets, rcond=None)
+    assert posterior.mean == pytest.approx(weights)
+    rate = 2.0 * 0.3**2 + residual[0] / 2
+    new = np.array([[1.0, 0.5, -0.5]])
+    spread = new @ np.linalg.inv(rows.T @ rows) @ new.T
+    mean, deviation = posterior.predict(new)
+    assert mean == pytest.approx(new @ weights)
+    assert deviation == pytest.approx(np.sqrt(rate / (2.0 + 8 / 2 - 1) * (1 + spread[0])))
+
+
+def test_the_mean_less_what_slopes_explain_is_the_level() -> None:
+    regression = LinearRegression(2)
+    for x in (1.0, 2.0, 4.0):
+        regression.add(np.array([1.0, x]), 5.0 + 3.0 * x)
+    assert regression.level(np.array([3.0])) == pytest.approx(5.0)
+
+
+def test_seconds_grow_with_rows_as_an_algorithm_declares() -> None:
+    """On twice the rows 2 s become 4 of a plain fit, and 8 of a kernel's, held-out rows apart."""
+    models = "plain", "kernel"
+    learned = costs(*(told(query(m, 1 / 8), ("model", 2.0, 1.0)) for m in models))
+    for model, fit, held_out in (("plain", 2.0, 2**0.1), ("kernel", 4.0, 2.0)):
+        expected = 2.0 * fit + held_out
+        assert learned.seconds(query(model, 1 / 4)) == pytest.approx(expected, rel=0.1)
+
+
+def test_what_was_measured_outweighs_what_was_declared() -> None:
+    flat = [told(query("plain", 1 / 2**k), ("model", 3.0, 0.0)) for k in range(7)] * 3
+    assert costs(*flat).seconds(query("plain")) == pytest.approx(3.0, rel=0.2)
+
+
+def test_a_hyperparameter_multiplies_seconds_as_declared_or_as_measured() -> None:
+    learned = costs(told(query("forest", trees=10), ("model", 2.0, 0.0)))
+    assert learned.seconds(query("forest", trees=1000)) == pytest.approx(200.0, rel=0.2)
+    for c in (1e-3, 1e-1, 1e1, 1e3) * 5:
+        learned.tell(told(query("plain", C=c), ("model", c**0.5, 0.0)))
+    for c in (1e-3, 1e3):
+        assert learned.seconds(query("plain", C=c)) == pytest.approx(c**0.5, rel=0.3)
+
+
+def test_an_algorithm_that_was_never_seen_is_like_the_others_of_its_step() -> None:
+    seen, new = query("plain", 1 / 64), query("forest", 1 / 64)
+    learned = costs(told(seen, ("model", 50.0, 0.0)))
+    assert not learned.is_known(new.configuration)
+    assert learned.seconds(new) == pytest.approx(50.0, rel=0.2)
+    assert learned.seconds(new, 1.0) > 1.5 * learned.seconds(seen, 1.0)
+
+
+def test_folds_that_were_run_before_are_not_counted_and_held_out_rows_as_far_as_judged() -> None:
+    learned = costs(told(query("kernel"), ("model", 2.0, 6.0)))
+    one = learned.seconds(query("kernel"))
+    assert learned.seconds(query("kernel", folds=None)) == pytest.approx(3 * one)
+    assert learned.seconds(query("kernel", folds=None), folds_done=1) == pytest.approx(2 * one)
+    half = replace(query("kernel"), held_out=0.5)
+    assert one - learned.seconds(half) == pytest.approx(3.0, rel=0.05)
+
+
+def test_steps_of_the_cache_and_parts_of_a_training_tell_nothing() -> None:
+    served = told(query("plain"), ("model", 500.0, 0.0))
+    assert served.evaluation is not None
+    hits = tuple(replace(cost, hit=True) for cost in served.evaluation.steps)
+    hit = replace(served, evaluation=replace(served.evaluation, steps=hits))
+    part = told(replace(query("plain"), epochs=3), ("model", 500.0, 0.0))
+    learned = costs(hit, part)
+    assert not learned.is_known(query("plain").configuration)
+    assert learned.seen == {"plain"}
+
+
+def test_a_fit_that_was_cut_takes_twice_as_long_at_least() -> None:
+    steps = (StepCost("scale", 0, 1.0, 0.0, hit=False, key=""),)
+    failure = Failure(FailureKind.TIMEOUT, "", step="model", cost_seconds=21.0, steps=steps)
+    learned = costs(Trial(0, query("plain")).started().failed(failure))
+    assert learned.seconds(query("plain")) == pytest.approx(41.0, rel=0.05)
+    error = replace(failure, kind=FailureKind.ERROR)
+    learned = costs(Trial(0, query("plain")).started().failed(error))
+    assert not learned.is_known(query("plain").configuration)
+
+
+PILOT = Pilot(
+    rows=1_000,
+    held_out_rows=4_500,
+    steps=(StepCost("model", 0, 0.6, 0.0, hit=False, key="", held_out_seconds=0.5),),
+    seconds=99.0,
+    limit_seconds=9.0,
+)
+
+
+def test_a_pilot_with_the_fewest_trees_tells_what_many_take() -> None:
+    """Ten trees on 1,000 rows 0.1 s, and on 4,500 held-out rows and a call's 500 more 0.5 s."""
+    many = query("forest", trees=1000)
+    cheap = cheap_configuration(SPACE, many.configuration)
+    assert cheap == query("forest", trees=10).configuration
+    failure = Failure(FailureKind.TIMEOUT, "", pilot=PILOT)
+    assert failure.is_unstarted
+    learned = costs(Trial(0, many).started().failed(failure))
+    expected = 100 * (0.1 * 64 + 64**0.1 * 0.5 * 32.5 / 5)
+    assert learned.seconds(many) == pytest.approx(expected, rel=0.25)
+    read = Failure.from_json(failure.to_json())
+    assert read == failure
+
+
+def test_the_first_trial_of_an_algorithm_has_a_share_of_the_seconds_left() -> None:
+    learned = costs(told(query("plain"), ("model", 1.0, 0.0)))
+    budget = Budget(seconds_left=60.0, n_workers=4)
+    forest, plain = query("forest").configuration, query("plain").configuration
+    assert learned.share_seconds(forest, budget) == 30.0  # of two that were not seen
+    assert learned.share_seconds(plain, budget) == 60.0
+    assert learned.allowed_seconds(forest, budget) == 15.0
+    assert learned.allowed_seconds(forest, replace(budget, trial_seconds=2.0)) == 2.0
+    assert learned.allowed_seconds(forest, Budget()) == inf
+
+
+def test_what_grows_with_nothing_that_is_there_is_named() -> None:
+    with pytest.raises(UnknownName, match=r"tree.*trees"):
+        algorithm("forest", TREES, growth={"tree": 1.0})
+
+
+def test_a_line_is_learned_through_noise() -> None:
+    """Seconds of 40 fits with a fifth of noise are predicted on rows four times as many."""
+    rng = np.random.default_rng(1)
+    shares, noise = 2.0 ** -rng.integers(2, 7, size=40), np.exp(0.2 * rng.normal(size=40))
+    fits = [
+        told(query("plain", float(share)), ("model", float(8 * share * times), 0.0))
+        for share, times in zip(shares, noise, strict=True)
+    ]
+    assert costs(*fits).seconds(query("plain")) == pytest.approx(8.0, rel=0.25)
