@@ -27,8 +27,9 @@ _DIED = "the worker process died"
 _TICK_SECONDS = 0.5
 _MOST_RESERVED = 0.25
 """Share of the seconds that is held back at most."""
-_MOST_LATE = 3
-"""Failures after which no first result is waited for once the time is spent."""
+_MOST_LATE, _LATE_SECONDS = 3, 30.0
+"""Failures after which no first result is waited for once the time is spent, and the seconds left
+that a method is told meanwhile."""
 _LAST_ASKS = 10
 """Of how many asks a method is told the seconds one by one."""
 
@@ -215,12 +216,14 @@ class _Search:
 
     def _budget(self) -> Budget:
         totals = self.study.trials.totals
-        seconds = self.stop_rule.seconds
+        left = self._seconds_left()
+        if left <= 0:  # there is no result yet: see `_is_spent`
+            left = _LATE_SECONDS
         return Budget(
             trials_spent=totals.told,
             trials_left=self._trials_left(),
             seconds_spent=totals.cost_seconds,
-            seconds_left=None if seconds is None else self._seconds_left() * self.running.n_slots,
+            seconds_left=None if left == inf else left * self.running.n_slots,
             ask_seconds=self.study.asking_seconds,
             n_workers=self.running.n_slots,
             last_ask_seconds=tuple(self.study.ask_seconds[-_LAST_ASKS:]),

@@ -341,6 +341,7 @@ def test_a_budget_that_is_spent_at_the_start_leaves_time_for_a_first_result() ->
     assert done.reason == "the time is spent"
     assert [t.number for t in done.study.told] == [0]
     assert done.pool.most == 1
+    assert done.study.budgets[0].seconds_left == 60.0
 
 
 def test_a_first_result_is_waited_for_until_three_trials_have_failed() -> None:
