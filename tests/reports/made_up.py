@@ -49,12 +49,14 @@ SUMMARY: dict[str, Any] = {
     "constraints": {"latency_us": 10.0}, "nearest_infeasible": None,
     "ensemble": {"kind": "agnostic", "members": [], "losses": [], "nested": {"single": 12.5}},
     "model_trial": None, "model_is_partial": False, "instead_of": None,
-    "no_model": None,
+    "no_model": None, "model_of_folds": False,
     "test_loss_undefined": None, "single_best_test_loss_undefined": None,
     "test_loss": 13.0, "single_best_test_loss": 13.5, "holdout": None, "chance_loss": 50.0,
     "decisions": {"notes": [NASTY], "race": {"begun": 90, "stopped": 40}},
     "cache": {"hits": 3, "misses": 1, "size_bytes": 2000, "seconds_saved": 4.0},
-    "seconds": {"total": 75.0, "evaluating": 70.0, "asking": 1.0},
+    "seconds": {
+        "total": 75.0, "evaluating": 70.0, "asking": 1.0, "budget": 60.0, "over_budget": 15.0,
+    },
 }  # fmt: skip
 REPRODUCTION = Reproduction(
     command=("prefect-tune", "run", "it's here.csv", "--target", NASTY, "--study", "made-up"),

@@ -16,6 +16,7 @@ FACTS: dict[str, Any] = {
         "kind": "single",
         "class": "Pipeline",
         "members": [{"trial": 4, "weight": 1.0, "loss": 0.2, "configuration": CONFIGURATION}],
+        "of_folds": False,
     },
     "target": {"name": "price", "kind": "numbers", "classes": []},
     "data": {

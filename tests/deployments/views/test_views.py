@@ -20,12 +20,14 @@ SUMMARY = {
     "constraints": {"latency_us": 10.0}, "nearest_infeasible": None, "ensemble": None,
     "finalists": [],
     "model_trial": None, "model_is_partial": False, "instead_of": None,
-    "no_model": None,
+    "no_model": None, "model_of_folds": False,
     "test_loss_undefined": None, "single_best_test_loss_undefined": None,
     "test_loss": 13.0, "single_best_test_loss": 13.0, "chance_loss": 50.0, "decisions": {},
     "notes": [],
     "cache": {"hits": 3, "misses": 1, "size_bytes": 2000, "seconds_saved": 4.0},
-    "seconds": {"total": 75.0, "evaluating": 70.0, "asking": 1.0},
+    "seconds": {
+        "total": 75.0, "evaluating": 70.0, "asking": 1.0, "budget": None, "over_budget": None,
+    },
 }  # fmt: skip
 
 
