@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, BinaryIO
 
 from blake3 import blake3
 
@@ -54,6 +54,11 @@ def artifact_folder(key: str) -> str:
 def digest(data: bytes | memoryview) -> str:
     """Return the BLAKE3 of bytes, 64 hexadecimal digits."""
     return blake3(data).hexdigest()
+
+
+def file_digest(file: BinaryIO) -> str:
+    """Return the `digest` of a file's bytes, read piece by piece from its start."""
+    return hashlib.file_digest(file, blake3).hexdigest()
 
 
 def content_digest(tag: str, parts: Iterable[bytes | memoryview]) -> str:
@@ -133,9 +138,13 @@ PREDICTIONS = "predictions/"
 """How the ids of held-out predictions begin."""
 
 
+DATA = "data/"
+"""How the ids of data sets begin."""
+
+
 def dataset_record(digest: str) -> str:
     """Return the id of the record that holds a data set."""
-    return f"data/{digest}"
+    return f"{DATA}{digest}"
 
 
 def split_record(digest: str) -> str:
