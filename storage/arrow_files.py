@@ -8,7 +8,7 @@ columns.
 
 import json
 from collections.abc import Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
@@ -129,7 +129,7 @@ def _matrix(
         return np.empty((len(columns), 0), dtype)
     start = np.frombuffer(data, np.uint8).__array_interface__["data"][0]
     places = [column.buffers()[1].address - start for column in columns]
-    steps = {after - before for before, after in zip(places, places[1:], strict=False)}
+    steps = {after - before for before, after in pairwise(places)}
     if len(steps) > 1:  # some have gaps, and say so between the values
         views = [_matrix([column], data, dtype) for column in columns]
         return np.concatenate(views)

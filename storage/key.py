@@ -11,7 +11,8 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, BinaryIO
+from io import FileIO
+from typing import Any
 
 from blake3 import blake3
 
@@ -21,6 +22,8 @@ ARTIFACT_FORMAT = 1
 Raise it when the same lineage must no longer find what an earlier version wrote, as when a codec
 writes other bytes. Steps of ours enter lineages by `code_digest`.
 """
+
+_PIECE_BYTES = 1 << 16
 
 _READS_TEXT = re.compile("__doc__|getdoc|getsource")
 """How code reads docstrings or sources, which then decide what it does."""
@@ -56,9 +59,12 @@ def digest(data: bytes | memoryview) -> str:
     return blake3(data).hexdigest()
 
 
-def file_digest(file: BinaryIO) -> str:
-    """Return the `digest` of a file's bytes, read piece by piece from its start."""
-    return hashlib.file_digest(file, blake3).hexdigest()
+def file_digest(file: FileIO) -> str:
+    """Return the `digest` of the bytes of a file, read piece by piece."""
+    hasher, piece = blake3(), memoryview(bytearray(_PIECE_BYTES))
+    while n_read := file.readinto(piece):
+        hasher.update(piece[:n_read])
+    return hasher.hexdigest()
 
 
 def content_digest(tag: str, parts: Iterable[bytes | memoryview]) -> str:

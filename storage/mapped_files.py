@@ -7,10 +7,8 @@ The copies of a remote store's files are below the user's cache folder, where on
 enter. A copy is named by its digest and hashed whenever it is opened, so nobody has to trust it.
 """
 
-import errno
 import fcntl
 import mmap
-import os
 import shutil
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -134,15 +132,19 @@ class HostCopies:
         try:
             make_private(self.folder.parent)
             make_private(self.folder)
-            if shutil.disk_usage(self.folder).free < needed_bytes:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.folder))
             file = (self.folder / "lock").open("ab")
             fcntl.flock(file, fcntl.LOCK_EX)
+            free_bytes = shutil.disk_usage(self.folder).free
         except OSError as error:
-            text = (
-                f"workers on this host cannot share data ({error}), so each holds all of it in "
-                "memory; make room there, or set XDG_CACHE_HOME to another folder"
-            )
-            warn("no host copies", text)
-            return None
-        return file
+            why = str(error)
+        else:
+            if free_bytes >= needed_bytes:
+                return file
+            file.close()
+            why = f"{self.folder} has {free_bytes / 1e9:.2f} GB left"
+        warn(
+            "no host copies",
+            f"processes on this host cannot share the data of a remote store, and each holds all "
+            f"of it in memory: {why}; make room there, or set XDG_CACHE_HOME to another folder",
+        )
+        return None
