@@ -51,6 +51,7 @@ def from_arrow(layout: str, data: bytes | memoryview) -> Any:
     Raises:
         ValueError: If the layout is neither frame nor vector.
     """
+    data = memoryview(data).toreadonly()
     reader = pa.ipc.open_file(pa.py_buffer(data))
     description = json.loads(reader.schema.metadata[METADATA])
     columns = reader.get_batch(0).columns
@@ -100,7 +101,7 @@ def _block_of(column: pa.Array, position: int) -> object:
     return position if pa.types.is_dictionary(column.type) else column.type
 
 
-def _block(columns: Sequence[pa.Array], data: bytes | memoryview) -> Any:
+def _block(columns: Sequence[pa.Array], data: memoryview) -> Any:
     """Return columns of one type as pandas holds them: shape (columns, n), or a categorical."""
     first = columns[0]
     if pa.types.is_dictionary(first.type):
@@ -113,7 +114,7 @@ def _block(columns: Sequence[pa.Array], data: bytes | memoryview) -> Any:
 
 
 def _matrix(
-    columns: Sequence[pa.Array], data: bytes | memoryview, dtype: np.dtype[Any] | None = None
+    columns: Sequence[pa.Array], data: memoryview, dtype: np.dtype[Any] | None = None
 ) -> NDArray[Any]:
     """Return columns of one type as a read-only view of the file, shape (columns, n).
 
