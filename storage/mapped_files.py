@@ -4,7 +4,8 @@ The processes that map a file share its bytes in the page cache. A file is hashe
 through the map, so a process that only loads the file holds none of its pages.
 
 The copies of a remote store's files are below the user's cache folder, where only the user can
-enter. A copy is named by its digest and hashed whenever it is opened, so nobody has to trust it.
+enter. A copy is named by its digest and hashed whenever it is opened. If the hash differs, the file
+is downloaded again.
 """
 
 import fcntl
@@ -144,7 +145,7 @@ class HostCopies:
             why = f"{self.folder} has {free_bytes / 1e9:.2f} GB left"
         warn(
             "no host copies",
-            f"processes on this host cannot share the data of a remote store, and each holds all "
-            f"of it in memory: {why}; make room there, or set XDG_CACHE_HOME to another folder",
+            "processes on this host cannot share the data of a remote store, and each holds all of "
+            f"it in memory: {why}; make room there, or set XDG_CACHE_HOME to another folder",
         )
         return None
