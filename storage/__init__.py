@@ -1,7 +1,8 @@
 """Keys, bytes and records: what steps made and what studies did; no estimators, no Prefect.
 
-`key` names things, `codec` turns values into bytes (`matrices` in one form, pickles signed),
-`files` publishes folders of them under a URL; `atomic` does so for single files. `store` is the
+`key` names things, `codec` turns values into bytes (`matrices` in one form, pickles signed,
+`arrow_files` for data that processes map), `files` publishes folders of them under a URL, and
+`mapped_files` reads what is mapped; `atomic` publishes single files. `store` is the
 artifact store: `writer` fills its bounded `cache`, `journal` says what is being written,
 `inspection` looks into it, `opening` ties folder and database together. `records` must never go.
 `ledger` has the studies. `lease` says who is making what, and tells processes apart. `schema`

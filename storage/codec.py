@@ -1,5 +1,7 @@
 """Values as bytes and back: matrices and frames as Parquet, documents as JSON, the rest as pickle.
 
+Frames and vectors that processes are to map become uncompressed Arrow files instead.
+
 A pickle is of protocol 5 with its large buffers beside it: a count, the length of each piece, then
 the pieces, so reading copies nothing. Values that pickle refuses, such as an estimator with a
 lambda in an attribute, are written by cloudpickle. Both kinds are read alike.
@@ -17,6 +19,10 @@ from typing import Any
 
 class NotPicklable(ValueError):  # noqa: N818 - it says what is the matter
     """Neither pickle nor cloudpickle can write a value; the message has the reason."""
+
+
+_ARROW = "arrow-"
+"""Beginning of the names of codecs for Arrow files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +47,21 @@ def layout(value: Any) -> str:
     return matrix_layout(value) or ("json" if _is_document(value) else "pickle")
 
 
-def encode(value: Any, about: Mapping[str, Any] = MappingProxyType({})) -> Encoded:
+def is_mapped(codec: str) -> bool:
+    """Return whether values of a codec are views of the bytes they are decoded from."""
+    return codec.startswith(_ARROW)
+
+
+def encode(
+    value: Any, about: Mapping[str, Any] = MappingProxyType({}), *, mappable: bool = False
+) -> Encoded:
     """Return a value as bytes.
 
     Args:
         value: The value; matrices and frames must be canonical.
-        about: What made it, as JSON values, for the metadata of a Parquet file.
+        about: What made it, as JSON values, for the metadata of a Parquet or Arrow file.
+        mappable: Whether frames and vectors are written so that their values can be views of a
+            mapped file.
 
     Raises:
         NotPicklable: If no codec takes the value.
@@ -58,6 +73,10 @@ def encode(value: Any, about: Mapping[str, Any] = MappingProxyType({})) -> Encod
         return Encoded(codec, ".json", json.dumps(value, allow_nan=False).encode())
     if codec == "pickle":
         return Encoded(codec, ".pkl", _pickled(value))
+    if mappable and codec in ("frame", "vector"):
+        from prefect_tune.storage.arrow_files import to_arrow
+
+        return Encoded(_ARROW + codec, ".arrow", to_arrow(value, codec, about))
     return Encoded(codec, ".parquet", to_parquet(value, codec, about))
 
 
@@ -73,6 +92,10 @@ def decode(codec: str, data: bytes | memoryview) -> Any:
         return _unpickled(memoryview(data))
     if codec == "json":
         return json.loads(bytes(data))
+    if is_mapped(codec):
+        from prefect_tune.storage.arrow_files import from_arrow
+
+        return from_arrow(codec.removeprefix(_ARROW), data)
     from prefect_tune.storage.matrices import from_parquet
 
     return from_parquet(codec, data)

@@ -8,7 +8,6 @@ the next.
 import errno
 import hmac
 import json
-import mmap
 import posixpath
 import shutil
 from collections.abc import Callable, Mapping
@@ -24,8 +23,9 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.utils import get_protocol
 
-from prefect_tune.storage.codec import encode
+from prefect_tune.storage.codec import encode, is_mapped
 from prefect_tune.storage.key import digest
+from prefect_tune.storage.mapped_files import HostCopies, Mapped, mapped
 from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.storage.privacy.signing import sign, signing_key
 from prefect_tune.storage.waiting.outage import (
@@ -130,17 +130,25 @@ class Files:
         self.is_local = isinstance(self.filesystem, LocalFileSystem)
         self._answered = True
         self._store_id = ""
+        self.copies: HostCopies | None = None
 
     def belong_to(self, store_id: str) -> None:
         """Take a local folder for these files only while it has the claim of that store."""
         self._store_id = store_id
+        if not self.is_local and get_protocol(self.url) != "memory":
+            self.copies = HostCopies(store_id)
 
     def path(self, *names: str) -> str:
         """Return a path below the root."""
         return posixpath.join(self.root, *names)
 
     def encode(
-        self, folder: str, parts: Mapping[str, Any], about: Mapping[str, Any] = MappingProxyType({})
+        self,
+        folder: str,
+        parts: Mapping[str, Any],
+        about: Mapping[str, Any] = MappingProxyType({}),
+        *,
+        mappable: bool = False,
     ) -> dict[str, tuple[Part, bytes | memoryview]]:
         """Return parts as bytes, with their descriptions.
 
@@ -148,11 +156,12 @@ class Files:
             folder: Where they are to be published.
             parts: Values by name, in canonical form.
             about: What made them, as JSON values.
+            mappable: See `codec.encode`.
         """
         key = signing_key()
         encoded: dict[str, tuple[Part, bytes | memoryview]] = {}
         for name, value in parts.items():
-            e = encode(value, about)
+            e = encode(value, about, mappable=mappable)
             is_signed = key is not None and e.codec == "pickle"
             signature = sign(key, f"{folder}/{name}", e.data) if key and is_signed else ""
             part = Part(name + e.suffix, digest(e.data), len(e.data), e.codec, signature)
@@ -241,13 +250,16 @@ class Files:
             self._make_folder(folder.parent)
             folder.mkdir(exist_ok=True)
 
-    def read(self, folder: str, name: str, part: Part) -> bytes | memoryview:
-        """Return the bytes of a part, checked; those of a local Parquet file are not copied.
+    def read(
+        self, folder: str, name: str, part: Part, *, from_copy: bool = False
+    ) -> bytes | memoryview:
+        """Return the bytes of a part, checked; those of a local file are mapped, unless pickled.
 
         Args:
             folder: Where it was published.
             name: Its name among the parts.
             part: Its description.
+            from_copy: Whether a copy on this host may serve a file of a remote store.
 
         Raises:
             Damaged: If they are missing or not those that were written, or if they are a pickle
@@ -255,14 +267,11 @@ class Files:
         """
         path = self.path(folder, part.file)
         try:
-            # What is checked must be what is unpickled, so a pickle is read into memory first.
-            is_mapped = self.is_local and part.codec != "pickle"
-            data = (
-                self._reach(partial(_mapped, path)) if is_mapped else self._call("cat_file", path)
-            )
+            found = self._copied(path, part) if from_copy and is_mapped(part.codec) else None
+            data, its_digest = found or self._fetched(path, part)
         except FileNotFoundError as error:
             raise Damaged(f"{path} is missing", is_missing=True) from error
-        if len(data) != part.size_bytes or digest(data) != part.digest:
+        if len(data) != part.size_bytes or its_digest != part.digest:
             raise Damaged(f"{path} is not what was written: its digest differs")
         key = signing_key()
         if key is not None and part.codec == "pickle":
@@ -271,6 +280,26 @@ class Files:
                 state = "not signed with the signing key" if part.signature else "not signed"
                 raise Damaged(f"{path} is {state}, and is not loaded")
         return data
+
+    def _fetched(self, path: str, part: Part) -> Mapped:
+        """Return the bytes of a file in the store, and their digest."""
+        # What is checked must be what is unpickled, so a pickle is read into memory first.
+        if self.is_local and part.codec != "pickle":
+            return self._reach(partial(mapped, path))
+        data = self._call("cat_file", path)
+        return data, digest(data)
+
+    def _copied(self, path: str, part: Part) -> Mapped | None:
+        """Return the bytes of a remote file from its copy on this host; None without a copy."""
+        if self.copies is None:
+            return None
+        with suppress(DiskFull):  # the disk of the copy
+            return self.copies.obtain(
+                part.digest,
+                FREE_BYTES_KEPT + part.size_bytes,
+                lambda copy: self._call("get_file", path, str(copy)),
+            )
+        return None
 
     def clear(self, folder: str, place: str) -> None:
         """Delete the files of a place, finished or not."""
@@ -307,10 +336,16 @@ class Files:
             for folder, parts in publications.items():
                 self.delete(f"{folder}/{place_of(parts)}")
             return
-        paths = [self.path(f, part.file) for f, ps in publications.items() for part in ps.values()]
+        paths = {
+            self.path(folder, part.file): part
+            for folder, parts in publications.items()
+            for part in parts.values()
+        }
+        if self.copies is not None:
+            self.copies.remove([part.digest for part in paths.values() if is_mapped(part.codec)])
         if paths:
             with suppress(FileNotFoundError):
-                self._call("rm", paths)
+                self._call("rm", list(paths))
 
     def _call(self, operation: str, *arguments: Any, **options: Any) -> Any:
         """Call the filesystem; raises as `_reach`."""
@@ -391,11 +426,3 @@ class Files:
     def _disk_free(self) -> float:
         self._check_there()  # else it is another disk's
         return shutil.disk_usage(self.root).free
-
-
-def _mapped(path: str) -> bytes | memoryview:
-    with open(path, "rb") as file:  # noqa: PTH123 - fsspec's paths are strings
-        try:
-            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-        except ValueError:  # an empty file cannot be mapped
-            return b""

@@ -92,6 +92,7 @@ def stats(store: ArtifactStore) -> dict[str, Any]:
     return {
         "size_bytes": totals.cache_bytes,
         "records_bytes": store.records.size_bytes(),
+        "copies_bytes": store.records.copies_bytes(),
         "budget_bytes": totals.budget_bytes,
         "count": totals.count,
         "hits": totals.hits,

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from io import FileIO
 from typing import Any
 
 from blake3 import blake3
@@ -21,6 +22,8 @@ ARTIFACT_FORMAT = 1
 Raise it when the same lineage must no longer find what an earlier version wrote, as when a codec
 writes other bytes. Steps of ours enter lineages by `code_digest`.
 """
+
+_PIECE_BYTES = 1 << 16
 
 _READS_TEXT = re.compile("__doc__|getdoc|getsource")
 """How code reads docstrings or sources, which then decide what it does."""
@@ -54,6 +57,14 @@ def artifact_folder(key: str) -> str:
 def digest(data: bytes | memoryview) -> str:
     """Return the BLAKE3 of bytes, 64 hexadecimal digits."""
     return blake3(data).hexdigest()
+
+
+def file_digest(file: FileIO) -> str:
+    """Return the `digest` of the bytes of a file, read piece by piece."""
+    hasher, piece = blake3(), memoryview(bytearray(_PIECE_BYTES))
+    while n_read := file.readinto(piece):
+        hasher.update(piece[:n_read])
+    return hasher.hexdigest()
 
 
 def content_digest(tag: str, parts: Iterable[bytes | memoryview]) -> str:
@@ -133,9 +144,13 @@ PREDICTIONS = "predictions/"
 """How the ids of held-out predictions begin."""
 
 
+DATA = "data/"
+"""How the ids of data sets begin."""
+
+
 def dataset_record(digest: str) -> str:
     """Return the id of the record that holds a data set."""
-    return f"data/{digest}"
+    return f"{DATA}{digest}"
 
 
 def split_record(digest: str) -> str:

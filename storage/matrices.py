@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy import sparse
 
-_METADATA = b"prefect_tune"
+METADATA = b"prefect_tune"
 
 
 def canonical(value: Any) -> Any:
@@ -106,7 +106,7 @@ def from_parquet(layout: str, data: bytes | memoryview) -> Any:
     table = pq.read_table(pa.BufferReader(data), use_threads=False)
     if layout == "frame":
         return _frame_from_table(table)
-    description = json.loads(table.schema.metadata[_METADATA])
+    description = json.loads(table.schema.metadata[METADATA])
     dtype = np.dtype(description["dtype"])
     values = table.column("values").combine_chunks()
     match layout:
@@ -130,7 +130,7 @@ def from_parquet(layout: str, data: bytes | memoryview) -> Any:
 
 
 def _write_parquet(table: pa.Table, description: dict[str, Any]) -> memoryview:
-    metadata = {**(table.schema.metadata or {}), _METADATA: json.dumps(description).encode()}
+    metadata = {**(table.schema.metadata or {}), METADATA: json.dumps(description).encode()}
     sink = pa.BufferOutputStream()
     pq.write_table(
         table.replace_schema_metadata(metadata),

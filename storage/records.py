@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.engine import Connection
 
-from prefect_tune.storage.codec import NotPicklable, decode
+from prefect_tune.storage.codec import NotPicklable, decode, is_mapped
 from prefect_tune.storage.database import Database, as_written, in_chunks, insert_new
 from prefect_tune.storage.files import (
     FREE_BYTES_KEPT,
@@ -26,6 +26,7 @@ from prefect_tune.storage.files import (
     place_of,
 )
 from prefect_tune.storage.journal import Journal, end_publications, note_publications
+from prefect_tune.storage.key import DATA
 from prefect_tune.storage.lease import check_held
 from prefect_tune.storage.notices import warn
 from prefect_tune.storage.schema import record_table, record_user_table
@@ -49,6 +50,7 @@ class Records:
         self._files, self._journal = files, journal
         self._database = database
         self._has_warned = False
+        self._has_swept = False
 
     def put(
         self,
@@ -58,6 +60,7 @@ class Records:
         check: Callable[[Mapping[str, Any]], None] | None = None,
         *,
         private: bool = False,
+        mappable: bool = False,
     ) -> None:
         """Keep a record, replacing one of the same id.
 
@@ -67,6 +70,7 @@ class Records:
             study: The study that uses it, noted with it.
             check: Called with the parts as they will be read back, before anything is written.
             private: Whether only the owner of local files may read them.
+            mappable: Whether readers map its frames and vectors; see `codec.encode`.
 
         Raises:
             NotPicklable: If a part cannot be pickled, or cannot be read back, or fails the check. A
@@ -76,7 +80,7 @@ class Records:
             ProcessExhausted: If this process has no file handles left.
         """
         folder, place = _folder(record), new_place()
-        encoded = self._files.encode(folder, parts, {"record": record})
+        encoded = self._files.encode(folder, parts, {"record": record}, mappable=mappable)
         if check is not None:
             _check_read_back(encoded, check)
         self._check_room(sum(part.size_bytes for part, _ in encoded.values()))
@@ -126,15 +130,28 @@ class Records:
         while True:
             try:
                 return {
-                    name: decode(
-                        parts[name].codec, self._files.read(_folder(record), name, parts[name])
-                    )
+                    name: self._read(record, name, parts[name])
                     for name in (parts if names is None else names)
                 }
             except (Damaged, KeyError, OSError) as error:
                 former, parts = parts, self.parts(record)
                 if parts == former:  # else it was replaced while it was read
                     raise RecordDamaged(f"record {record}: {error}") from error
+
+    def _read(self, record: str, name: str, part: Part) -> Any:
+        if is_mapped(part.codec) and self._files.copies and not self._has_swept:
+            self._has_swept = True
+            self._files.copies.sweep(self._data_digests())
+        data = self._files.read(_folder(record), name, part, from_copy=True)
+        return decode(part.codec, data)
+
+    def _data_digests(self) -> set[str]:
+        """Return the digests of the files of all data sets."""
+        is_data = record_table.c.id.startswith(DATA, autoescape=True)
+        with self._database.read() as connection:
+            query = select(record_table.c.id, record_table.c.parts).where(is_data)
+            rows = connection.execute(query).all()
+        return {part.digest for row in rows for part in _parts(row.id, row.parts).values()}
 
     def is_whole(self, record: str) -> bool:
         """Return whether a record is there and each of its parts is what was written."""
@@ -144,6 +161,15 @@ class Records:
         except (Damaged, RecordDamaged):
             return False
         return True
+
+    def is_mappable(self, record: str) -> bool:
+        """Return whether readers map the frames and vectors of a record.
+
+        Raises:
+            RecordDamaged: If there is no such record.
+        """
+        codecs = {part.codec for part in self.parts(record).values()}
+        return all(is_mapped(codec) or codec in ("json", "pickle") for codec in codecs)
 
     def exists(self, record: str) -> bool:
         """Return whether a record of that id was kept, without reading its bytes."""
@@ -197,6 +223,10 @@ class Records:
         with self._database.read() as connection:
             total = connection.execute(select(func.sum(record_table.c.size_bytes))).scalar()
         return int(total or 0)
+
+    def copies_bytes(self) -> int:
+        """Return the bytes of the copies on this host."""
+        return self._files.copies.size_bytes() if self._files.copies else 0
 
     def parts(self, record: str) -> dict[str, Part]:
         """Return the files of a record by name.

@@ -123,8 +123,10 @@ def print_stats(document: Mapping[str, Any]) -> None:
     size, budget, records = (
         format_bytes(document[name]) for name in ("size_bytes", "budget_bytes", "records_bytes")
     )
+    copies = document["copies_bytes"]
+    on_host = f", {format_bytes(copies)} of them also on this host" if copies else ""
     CONSOLE.print(
-        f"cache: {document['count']} artifacts, {size} of {budget}; records: {records}\n"
+        f"cache: {document['count']} artifacts, {size} of {budget}; records: {records}{on_host}\n"
         f"{document['hits']} of {n_steps} steps served{share}, "
         f"{format_seconds(document['seconds_saved'])} saved; "
         f"{document['evicted']} evicted, {document['refused']} refused"

@@ -118,26 +118,35 @@ class Dataset:
 
 
 def import_dataset(dataset: Dataset, store: ArtifactStore) -> str:
-    """Keep a data set in the store's records, if it is not there, and return its digest."""
+    """Keep a data set in the store's records, if it is not there, and return its digest.
+
+    A data set that an earlier version kept as Parquet is written again, so that workers map it.
+    """
     digest = dataset.digest()
     record = dataset_record(digest)
-    if not store.records.is_whole(record):
+    if not (store.records.is_whole(record) and store.records.is_mappable(record)):
         about = {"name": dataset.name, "kind": dataset.kind, "classes": list(dataset.classes)}
-        parts: dict[str, Any] = {"about": about, "y": canonical(dataset.y)}
+        parts: dict[str, Any] = {"about": about, "y": dataset.y}
         if dataset.groups is not None:
-            parts["groups"] = canonical(dataset.groups)
+            parts["groups"] = dataset.groups
         if dataset.is_test is not None:
-            parts["is_test"] = canonical(dataset.is_test)
-        frames = {"X": dataset.X} if isinstance(dataset.X, pd.DataFrame) else dataset.X.frames()
-        frames |= {} if dataset.aside is None else {"aside": dataset.aside}
-        parts |= {name: canonical(frame) for name, frame in frames.items()}
-        store.records.put(record, parts)
+            parts["is_test"] = dataset.is_test
+        if isinstance(dataset.X, EventRows):
+            parts |= dataset.X.parts()
+        else:
+            parts["X"] = dataset.X
+        if dataset.aside is not None:
+            parts["aside"] = dataset.aside
+        parts = {name: canonical(part) for name, part in parts.items()}
+        store.records.put(record, parts, mappable=True)
     return digest
 
 
 @lru_cache(maxsize=2)
 def load_dataset(store: ArtifactStore, digest: str) -> Dataset:
     """Load the data set of a digest, once per process.
+
+    Its arrays are read-only views of files that all processes of this user on this host share.
 
     Raises:
         RecordDamaged: If it is not in the store's records, or damaged.
@@ -147,7 +156,7 @@ def load_dataset(store: ArtifactStore, digest: str) -> Dataset:
     return Dataset(
         name=about["name"],
         kind=about["kind"],
-        X=parts["X"] if about["kind"] == "table" else EventRows.from_frames(parts),
+        X=parts["X"] if about["kind"] == "table" else EventRows.from_parts(parts),
         y=parts["y"],
         classes=tuple(about["classes"]),
         groups=parts.get("groups"),

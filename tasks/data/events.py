@@ -82,10 +82,17 @@ class EventRows:
         """Return all that it holds, as frames by name."""
         return {"events": self.events, "rows": self.rows}
 
+    def parts(self) -> dict[str, Any]:
+        """Return all that is stored, by name: the frames, and the bounds of the rows."""
+        return {**self.frames(), "start": self.start, "stop": self.stop}
+
     @classmethod
-    def from_frames(cls, frames: Mapping[str, Any]) -> Self:
-        """Return the inverse of `frames`."""
-        return cls(frames["events"], frames["rows"], *_bounds(frames["events"], frames["rows"]))
+    def from_parts(cls, parts: Mapping[str, Any]) -> Self:
+        """Return the inverse of `parts`; data sets of earlier versions lack the bounds."""
+        events, rows = parts["events"], parts["rows"]
+        if "start" not in parts:
+            return cls(events, rows, *_bounds(events, rows))
+        return cls(events, rows, parts["start"], parts["stop"])
 
 
 def positions(start: NDArray[np.int64], stop: NDArray[np.int64]) -> NDArray[np.int64]:

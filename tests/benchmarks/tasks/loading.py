@@ -1,69 +1,163 @@
-"""Loading an imported table of a million rows and 50 columns beside what pyarrow takes for it.
+"""Loading imported data in a worker: seconds and private memory, mapped and from Parquet.
 
-    tests/benchmarks/run tasks/loading [--rows 1000000] [--repeats 5]
+    tests/benchmarks/run tasks/loading [--data items.parquet --target bought] [--patients 100000]
+        [--rows 1000000] [--columns 30] [--repeats 3] [--workers]
 
-Ours: from the table that the store keeps as Parquet to the frame that a worker's steps are given,
-the digest of the file checked. Theirs: `pyarrow.parquet.read_table` of the same file, and
-`to_numpy` of each column; putting them together to one matrix, which a frame does not need, is
-shown beside it. Both on warm files, with one thread as a worker has, in turns; the fastest counts.
+Each load runs in a new process that has imported what a worker imports, and loaded a table of ten
+rows, beside a process that has loaded the same data. Before: Parquet parts, which each process
+decodes. After: Arrow parts, which the processes of a host map. Private memory is the growth of the
+unique set size. The files are warm and each process has one thread. The two take turns, and the
+least counts. `--workers` also kills a local worker and waits until the next one is ready.
 """
 
 import argparse
+import gc
+import multiprocessing
+import os
+import signal
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic, perf_counter, sleep
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
-from machine import Goals, describe, seconds_of
+import psutil
+from machine import Goals, describe
+from pools import client_of
 
 from prefect_tune.storage import ArtifactStore, StoreAddress
+from prefect_tune.storage.key import dataset_record
+from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.data.dataset import Dataset, import_dataset, load_dataset
+from prefect_tune.tasks.data.reading import read_source
+from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.problem import Problem, StudyContext, open_store
+from prefect_tune.tasks.worker.readiness import make_ready
 
-N_COLUMNS = 50
+FORMS = ("before", "after")
+SPAWN = multiprocessing.get_context("spawn")
 
 
-def table(n: int) -> Dataset:
+def made_table(n: int, n_columns: int) -> Dataset:
     rng = np.random.default_rng(0)
-    X = pd.DataFrame(rng.normal(size=(n, N_COLUMNS)), columns=[f"x{i}" for i in range(N_COLUMNS)])
+    names = [f"x{i}" for i in range(n_columns)]
+    X = pd.DataFrame(rng.normal(size=(n, n_columns)), columns=names)
     y = (X["x0"] > 0).to_numpy().astype(np.int32)
     return Dataset("large", "table", X, y, (False, True))
 
 
+def data_sets(given: argparse.Namespace) -> Iterator[Dataset]:
+    """The table of a file, a table of random numbers, and a cohort."""
+    if given.data:
+        yield read_source(Source(given.data, target=given.target))
+    if given.rows:
+        yield made_table(given.rows, given.columns)
+    if given.patients:
+        yield read_source(Source(f"cohort:paper?n_patients={given.patients}"))
+
+
+def stored(dataset: Dataset, store: ArtifactStore, form: str) -> tuple[str, int]:
+    """Keep a data set in a store; its digest, and the bytes of its parts."""
+    former_bytes = store.records.size_bytes()
+    digest = import_dataset(dataset, store)
+    record = dataset_record(digest)
+    if form == "before":
+        parts = store.records.get(record)
+        store.records.put(record, {k: v for k, v in parts.items() if k not in ("start", "stop")})
+    return digest, store.records.size_bytes() - former_bytes
+
+
+def kept(dataset: Dataset, folder: Path, form: str) -> tuple[StoreAddress, str, str, int]:
+    """Keep ten rows and a data set; the address, both digests, and the bytes of the data set."""
+    address = StoreAddress(str(folder / form))
+    store = ArtifactStore(address)
+    few, _ = stored(made_table(10, 2), store, form)
+    digest, size_bytes = stored(dataset, store, form)
+    store.close()
+    return address, few, digest, size_bytes
+
+
+def private_bytes() -> int:
+    gc.collect()
+    return int(psutil.Process().memory_full_info().uss)
+
+
+def load(address: StoreAddress, few: str, digest: str) -> tuple[float, int]:
+    """Seconds and private bytes that the data takes in this process."""
+    import prefect_tune.tasks.final_model  # noqa: F401 - as a worker has
+
+    store = open_store(address)
+    load_dataset(store, few)
+    before, started = private_bytes(), perf_counter()
+    dataset = load_dataset(store, digest)
+    seconds = perf_counter() - started
+    assert len(dataset)
+    return seconds, private_bytes() - before
+
+
+def beside_another(*arguments: Any) -> tuple[float, int]:
+    """What `load` returns in a new process while another one has the same data."""
+    with SPAWN.Pool(1) as other, SPAWN.Pool(1) as pool:
+        other.apply(load, arguments)
+        return pool.apply(load, arguments)
+
+
+def restarted(context: StudyContext) -> tuple[float, float]:
+    """Seconds from the end of a worker until the next one is up, and until it is ready."""
+    with client_of(1) as client:
+        client.run(make_ready, context)
+        (pid,) = client.run(os.getpid).values()
+        started = monotonic()
+        os.kill(pid, signal.SIGKILL)
+        while set(client.run(os.getpid, on_error="ignore").values()) <= {pid}:
+            sleep(0.005)
+        up = monotonic() - started
+        client.run(make_ready, context)
+        return up, monotonic() - started
+
+
+def context_of(address: StoreAddress, digest: str, kind: str) -> StudyContext:
+    space = space_named("healthcare" if kind == "events" else "modern")
+    problem = Problem(digest, "", space.name, space.digest, "error", 0)
+    return StudyContext("loading", problem, address)
+
+
+def measure(dataset: Dataset, given: argparse.Namespace, folder: Path, goals: Goals) -> None:
+    here = {form: kept(dataset, folder, form) for form in FORMS}
+    size_bytes = here["after"][3]
+    print(f"\n{dataset.name}: {len(dataset)} x {dataset.n_features}, {size_bytes / 1e6:.1f} MB")
+    rounds = [[beside_another(*here[form][:3]) for form in FORMS] for _ in range(given.repeats)]
+    best: Any = np.min(rounds, axis=0)
+    for form, (seconds, private) in zip(FORMS, best, strict=True):
+        print(f"  {form}: {seconds:.3f} s, {private / 1e6:.2f} MB private")
+    goals.at_most("  seconds, after / before", best[1, 0] / best[0, 0], 1)
+    goals.at_most("  private memory / data", best[1, 1] / size_bytes, 0.1)
+    print(f"  private memory, after / before: {best[1, 1] / best[0, 1]:.4f}")
+    if given.workers:
+        for form in FORMS:
+            context = context_of(here[form][0], here[form][2], dataset.kind)
+            up, ready = np.min([restarted(context) for _ in range(given.repeats)], axis=0)
+            print(f"  restarted worker {form}: up after {up:.2f} s, ready after {ready:.2f} s")
+        goals.at_most("  seconds until a restarted worker is ready", ready, 1)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data")
+    parser.add_argument("--target", default="target")
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--columns", type=int, default=30)
+    parser.add_argument("--patients", type=int, default=0)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--workers", action="store_true")
     given = parser.parse_args()
     print(describe())
     goals = Goals()
-    pa.set_cpu_count(1)
-    with tempfile.TemporaryDirectory() as folder:
-        store = ArtifactStore(StoreAddress(folder))
-        digest = import_dataset(table(given.rows), store)
-        (file,) = Path(folder).glob("records/**/X.parquet")
-        print(f"{given.rows} x {N_COLUMNS}, {file.stat().st_size / 1e6:.0f} MB as Parquet")
-
-        def ours() -> Dataset:
-            load_dataset.cache_clear()
-            return load_dataset(store, digest)
-
-        def theirs() -> list[Any]:
-            return [column.to_numpy() for column in pq.read_table(file).columns]
-
-        def stacked() -> Any:
-            return np.column_stack(theirs())
-
-        rounds = [
-            [seconds_of(act) for act in (ours, theirs, stacked)] for _ in range(given.repeats)
-        ]
-        ours_seconds, theirs_seconds, stacked_seconds = np.min(rounds, axis=0)
-        print(f"ours {ours_seconds:.2f} s, theirs {theirs_seconds:.2f} s")
-        print(f"theirs as one matrix {stacked_seconds:.2f} s")
-        goals.at_most("ours / theirs", ours_seconds / theirs_seconds, 1.5)
-        store.close()
+    for dataset in data_sets(given):
+        with tempfile.TemporaryDirectory() as folder:
+            measure(dataset, given, Path(folder), goals)
     goals.end()
 
 

@@ -55,7 +55,8 @@ def context(tmp_path) -> StudyContext:
 @contextmanager
 def in_bucket(folder: Path) -> Iterator[tuple[FaultyProxy, StudyContext]]:
     """A study whose store is in a bucket, and what lies before that."""
-    with faulty_bucket() as proxy:
+    with faulty_bucket() as proxy, pytest.MonkeyPatch.context() as patched:
+        patched.setenv("XDG_CACHE_HOME", str(folder))  # where copies of its data go
         address = StoreAddress(f"s3://bucket/{uuid4().hex}", f"sqlite:///{folder}/index.sqlite")
         context = context_of(folder, address=address)
         store_of(context).memory = MemoryTier(0)

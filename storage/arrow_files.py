@@ -1,0 +1,139 @@
+"""Frames and vectors as uncompressed Arrow files, which processes read in place from a memory map.
+
+Any Arrow reader reads the files. Columns of one type stand next to each other, so pandas gets them
+as one matrix and never joins them, which would copy them. A categorical column is its codes, -1 for
+a gap, beside each different text once. The schema's metadata holds shape, type and the order of the
+columns.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from itertools import groupby, pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from numpy.typing import NDArray
+from pandas.api.internals import create_dataframe_from_blocks
+
+from prefect_tune.storage.matrices import METADATA
+
+
+def to_arrow(value: Any, layout: str, about: Mapping[str, Any]) -> memoryview:
+    """Return a frame or vector as the bytes of an Arrow file.
+
+    Args:
+        value: In canonical form.
+        layout: Its `matrix_layout`, frame or vector.
+        about: Its origin, as JSON values, for the file's metadata.
+    """
+    description: dict[str, Any] = {"layout": layout, "shape": list(value.shape), **about}
+    if layout == "frame":
+        description["order"] = order = _file_order(value)
+        names = [str(value.columns[position]) for position in order]
+        columns = [_column(value.iloc[:, position]) for position in order]
+    else:
+        description["dtype"] = str(value.dtype)
+        is_bool = value.dtype == np.bool_  # Arrow packs them as bits
+        names, columns = ["values"], [_plain(value.view(np.uint8) if is_bool else value)]
+    batch = pa.RecordBatch.from_arrays(columns, names)
+    batch = batch.replace_schema_metadata({METADATA: json.dumps(description).encode()})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return memoryview(sink.getvalue())
+
+
+def from_arrow(layout: str, data: bytes | memoryview) -> Any:
+    """Return the value that `to_arrow` was given; its arrays are views of the data.
+
+    Raises:
+        ValueError: If the layout is neither frame nor vector.
+    """
+    data = memoryview(data).toreadonly()
+    reader = pa.ipc.open_file(pa.py_buffer(data))
+    description = json.loads(reader.schema.metadata[METADATA])
+    columns = reader.get_batch(0).columns
+    if layout == "vector":
+        return _matrix(columns, data, np.dtype(description["dtype"]))[0]
+    if layout != "frame":
+        raise ValueError(f"unknown codec {layout!r}")
+    order, names = np.array(description["order"], dtype=np.intp), reader.schema.names
+    blocks: list[tuple[Any, NDArray[np.intp]]] = []
+    for _, group in groupby(range(len(columns)), lambda i: _block_of(columns[i], i)):
+        positions = list(group)
+        blocks.append((_block([columns[i] for i in positions], data), order[positions]))
+    in_order = [name for _, name in sorted(zip(order, names, strict=True))]
+    index = pd.RangeIndex(description["shape"][0])
+    return create_dataframe_from_blocks(blocks, index=index, columns=pd.Index(in_order))
+
+
+def _file_order(frame: pd.DataFrame) -> list[int]:
+    """Return the positions of a frame's columns in the order of the file."""
+    by_type: dict[str, list[int]] = {}
+    for position, dtype in enumerate(frame.dtypes):
+        by_type.setdefault(str(dtype), []).append(position)
+    return [position for positions in by_type.values() for position in positions]
+
+
+def _column(column: pd.Series) -> pa.Array:
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        codes = column.cat.codes.to_numpy()
+        texts = pa.array(list(column.cat.categories), pa.string())
+        return pa.DictionaryArray.from_arrays(_plain(codes, codes < 0), texts, safe=False)
+    values = column.to_numpy()
+    if values.dtype == np.bool_:
+        return pa.array(values)
+    return _plain(values, np.isnat(values) if values.dtype.kind == "M" else None)
+
+
+def _plain(values: NDArray[Any], is_gap: NDArray[np.bool_] | None = None) -> pa.Array:
+    """Return an array whose bytes are those of the values, in gaps too."""
+    has_gap = is_gap is not None and is_gap.any()
+    validity = pa.array(~is_gap).buffers()[1] if is_gap is not None and has_gap else None
+    raw = pa.py_buffer(np.ascontiguousarray(values).view(np.uint8))
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [validity, raw])
+
+
+def _block_of(column: pa.Array, position: int) -> object:
+    """Return a value that is equal for columns of one block."""
+    return position if pa.types.is_dictionary(column.type) else column.type
+
+
+def _block(columns: Sequence[pa.Array], data: memoryview) -> Any:
+    """Return columns of one type as pandas holds them: shape (columns, n), or a categorical."""
+    first = columns[0]
+    if pa.types.is_dictionary(first.type):
+        (codes,) = _matrix([first.indices], data)
+        dtype = pd.CategoricalDtype(pd.Index(first.dictionary.to_pylist(), dtype=object))
+        return pd.Categorical.from_codes(codes, dtype=dtype, validate=False)
+    if pa.types.is_boolean(first.type):
+        return np.array([column.to_numpy(zero_copy_only=False) for column in columns])
+    return _matrix(columns, data)
+
+
+def _matrix(
+    columns: Sequence[pa.Array], data: memoryview, dtype: np.dtype[Any] | None = None
+) -> NDArray[Any]:
+    """Return columns of one type as a read-only view of the file, shape (columns, n).
+
+    Args:
+        columns: As Arrow reads them from the file.
+        data: The bytes of the file.
+        dtype: Type of the elements; None for that of the columns.
+    """
+    if dtype is None:
+        dtype = np.dtype(columns[0].type.to_pandas_dtype())
+    n = len(columns[0])
+    if n == 0:
+        return np.empty((len(columns), 0), dtype)
+    start = np.frombuffer(data, np.uint8).__array_interface__["data"][0]
+    places = [column.buffers()[1].address - start for column in columns]
+    steps = {after - before for before, after in pairwise(places)}
+    if len(steps) > 1:  # some have gaps, and say so between the values
+        views = [_matrix([column], data, dtype) for column in columns]
+        return np.concatenate(views)
+    strides = (steps.pop() if steps else n * dtype.itemsize, dtype.itemsize)
+    shape = (len(columns), n)
+    return np.ndarray(shape, dtype, buffer=data, offset=places[0], strides=strides)
