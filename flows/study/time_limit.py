@@ -71,9 +71,8 @@ class TimeLimit:
 
         The first trial of a model's algorithm on many rows has one, unless it is run again.
         """
-        configuration = trial.query.configuration
         is_small = self._costs.rows(trial.query) < _PILOT_ROWS
         is_again = trial.number in self._failed_seconds
-        if is_small or is_again or self._costs.is_known(configuration):
+        if is_small or is_again or self._costs.is_known(trial.query.configuration):
             return None
-        return self._costs.allowed_seconds(configuration, budget)
+        return self._costs.allowed_seconds(trial.query, budget)

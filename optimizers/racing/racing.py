@@ -35,8 +35,6 @@ from prefect_tune.optimizers.trials.trial import Trial
 _GATHERED, _GATHERING_SHARE = 8, 0.2
 """So many configurations are looked at on a part of the rows before the best of them goes on, or as
 many as that share of the seconds holds."""
-_LOOK_SHARE = 0.1
-"""Of all worker-seconds, the most that a look may take whose seconds are known."""
 
 
 class Racing(Optimizer):
@@ -71,6 +69,7 @@ class Racing(Optimizer):
         self._inner_of: dict[int, int] = {}
         self._ran: dict[int, list[int]] = {}
         self._smaller: dict[int, float] = {}
+        self._provisional: set[int] = set()
 
     @property
     def decisions(self) -> dict[str, Any]:
@@ -195,9 +194,7 @@ class Racing(Optimizer):
             return first
         if not self.costs.is_known(whole.configuration):
             return first
-        allowed = self.costs.allowed_seconds(whole.configuration, budget)
-        if budget.seconds_left is not None:
-            allowed = min(allowed, _LOOK_SHARE * (budget.seconds_spent + budget.seconds_left))
+        allowed = self.costs.allowed_seconds(first, budget)
         share = self._largest_share(first, allowed)
         if share == first.subset:
             return first
@@ -234,7 +231,7 @@ class Racing(Optimizer):
         follows = self._stretches[self._number_of(last) + 1].of(self.inner.history[i].query)
         done = last.folds or 0 if last.subset == follows.subset else 0
         seconds = self.costs.seconds(follows, LIKELY, folds_done=done)
-        return seconds <= self.costs.allowed_seconds(follows.configuration, budget)
+        return seconds <= self.costs.allowed_seconds(follows, budget)
 
     def _reads_costs(self, budget: Budget) -> bool:
         """Return whether predicted seconds decide; else its asks repeat, whatever trials take."""
@@ -315,18 +312,25 @@ class Racing(Optimizer):
 
     def _observe(self, trial: Trial) -> None:
         i = self._inner_of[trial.number]
-        asked, before = replace(self.inner.history[i], attempts=trial.attempts), self._before(i)
-        if self._ran[i][-1] != trial.number:
-            pass  # it was not started, and is run again although a smaller look took its place
-        elif trial.failure is not None and (share := self._share_instead(trial)):
+        if self._ran[i][-1] == trial.number:  # or a smaller look took its place
+            self._observe_last(i, trial)
+        self._stop_behind()
+
+    def _observe_last(self, i: int, trial: Trial) -> None:
+        """Tell the method what came of a configuration, if that is known now."""
+        if (share := self._share_instead(trial)) is not None:
             self._smaller[i] = share
-        elif trial.failure is not None:
+            return
+        if trial.failure is None and not trial.query.is_full:
+            return
+        self._take_back(i)
+        asked, before = replace(self.inner.history[i], attempts=trial.attempts), self._before(i)
+        if trial.failure is not None:
             failure = failed_later(before, trial.failure) if before else trial.failure
             self.inner.tell(asked.failed(failure))
-        elif trial.query.is_full:
+        else:
             seen = _evaluation(trial)
             self.inner.tell(asked.completed(joined(before, seen) if before else seen))
-        self._stop_behind()
 
     def _share_instead(self, trial: Trial) -> float | None:
         """Return the smaller share of the rows to look at, if more would not have ended.
@@ -360,17 +364,46 @@ class Racing(Optimizer):
     def _stop_behind(self) -> None:
         """Tell the method of those that are clearly behind, and will not go on.
 
-        Whenever an outcome is told: the incumbent may be another one.
+        Whenever an outcome is told: the incumbent may be another one. Before there is any, it is
+        told the losses of looks as they are, until more is known.
         """
         incumbent = self.history.incumbent
-        for i in self._waiting() if incumbent else ():
-            if incumbent and self._is_behind(i, incumbent):
-                last, before = self._last(i), self._before(i)
-                asked = replace(self.inner.history[i], attempts=last.attempts)
-                seen = as_on_all_rows(_evaluation(last), last.query.subset)
-                seen = joined(before, seen) if before else seen
+        if incumbent is None:
+            self._tell_looks()
+            return
+        for i in sorted(self._provisional):
+            self._take_back(i)
+        for i in self._waiting():
+            if self._is_behind(i, incumbent):
                 best, difference = _evaluation(incumbent), self._difference(i, incumbent)
-                self.inner.tell(asked.completed(estimated(seen, best, self.objective, difference)))
+                seen = estimated(self._as_on_all_rows(i), best, self.objective, difference)
+                self._tell_inside(i, seen)
+
+    def _tell_looks(self) -> None:
+        for i in self._waiting() if self._has_looks else ():
+            if i not in self._provisional:
+                self._tell_inside(i, self._as_on_all_rows(i))
+                self._provisional.add(i)
+
+    def _take_back(self, i: int) -> None:
+        """Count a configuration as pending again, of which a look was told as it is."""
+        if i in self._provisional:
+            self._provisional.discard(i)
+            self.inner.history.record(self.inner.history[i].waiting())
+
+    def _tell_inside(self, i: int, evaluation: Evaluation) -> None:
+        asked = replace(self.inner.history[i], attempts=self._last(i).attempts)
+        self.inner.tell(asked.completed(evaluation))
+
+    def _as_on_all_rows(self, i: int) -> Evaluation:
+        """Return the stretches of a configuration together, with steps as all rows would take."""
+        last, before = self._last(i), self._before(i)
+        growth = {
+            step: self.costs.growth(last.query, step)
+            for step in {cost.step for cost in _evaluation(last).steps}
+        }
+        seen = as_on_all_rows(_evaluation(last), growth)
+        return joined(before, seen) if before else seen
 
     def _is_behind(self, i: int, incumbent: Trial) -> bool:
         """Return whether a configuration is clearly worse in its last stretch."""
@@ -420,7 +453,7 @@ class Racing(Optimizer):
         return last if last is not None and last.state == TrialState.COMPLETE else None
 
     def _is_told(self, i: int) -> bool:
-        return self.inner.history[i].is_told
+        return self.inner.history[i].is_told and i not in self._provisional
 
 
 def _evaluation(trial: Trial) -> Evaluation:

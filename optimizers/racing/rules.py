@@ -6,7 +6,7 @@ much of a difference is chance, those that ran on have shown. The method is told
 configuration: a paired estimate where it ended early, else all stretches together.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 
@@ -214,17 +214,17 @@ def estimated(
     return replace(stretch, loss=sum(losses) / len(losses), fold_losses=losses, risks=())
 
 
-def as_on_all_rows(look: Evaluation, share: float) -> Evaluation:
+def as_on_all_rows(look: Evaluation, growth: Mapping[str, float]) -> Evaluation:
     """Return the evaluation of a part of the rows with steps that took as long as all rows would.
 
-    Seconds of steps are taken to be proportional to the rows. What was spent stays as it is.
+    What was spent stays as it is.
 
     Args:
         look: Of the part.
-        share: Of the rows, in (0, 1].
+        growth: How many times as long each step takes on all rows.
     """
-    steps = (replace(cost, seconds=cost.seconds / share) for cost in look.steps)
-    return look if share == 1 else replace(look, steps=tuple(steps))
+    steps = (replace(cost, seconds=growth[cost.step] * cost.seconds) for cost in look.steps)
+    return replace(look, steps=tuple(steps))
 
 
 def joined(first: Evaluation, whole: Evaluation) -> Evaluation:

@@ -17,6 +17,7 @@ start a trial that would take too long. Its seconds are then known for all other
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import exp, inf, log
 from typing import Any
 
@@ -60,6 +61,9 @@ _LEAST_SPREAD = 1.0
 """Least deviation between the levels of the algorithms of a step."""
 LIKELY = 0.5
 """Deviations above the median of predicted seconds, within which two of three trials end."""
+_LOOK_SHARE = 1 / 30
+"""Of all worker-seconds, the most that a part of the rows should take: a search of a few looks is
+none."""
 _CUT_TIMES = 2.0
 """A fit that was cut is taken to need this many times what it took."""
 
@@ -240,20 +244,34 @@ class Costs:
             deviations: How many deviations of ln seconds above the median.
             folds_done: Folds that were run before on the same rows, and are only loaded.
         """
+        parts = [part for step in self._parts(query).values() for part in step]
+        of_fold = sum(median for median, _ in parts)
+        spread = sum((median * deviation) ** 2 for median, deviation in parts) ** 0.5
+        n_folds = max((query.folds or self._objective.n_folds or 1) - folds_done, 0)
+        return n_folds * of_fold * exp(deviations * spread / of_fold)
+
+    def growth(self, query: Query, step: str) -> float:
+        """Return how many times as long a step of a query would take on all rows."""
+        of_part, of_all = (
+            sum(median for median, _ in self._parts(asked).get(step, ()))
+            for asked in (query, replace(query, subset=1.0, held_out=1.0))
+        )
+        return of_all / of_part if of_part else 1.0
+
+    def _parts(self, query: Query) -> dict[str, list[tuple[float, float]]]:
+        """Return median seconds on a fold, and deviations of their logarithm, by step."""
         rows, held_out_rows = self.rows(query), self._held_out_rows(query)
         choices = self._choices(query.configuration)
         chosen = [((step, choice.algorithm), choice) for step, choice in choices.items()]
-        medians, spreads = [], []
+        parts: dict[str, list[tuple[float, float]]] = {}
         for pair, choice in (*chosen, (_REST, None)):
             features = self._algorithms[pair].features(rows, choice)[None]
+            parts[pair[0]] = []
             for k in self._measured(pair):
                 (mean,), (deviation,) = self._posterior(pair, k).predict(features)
                 times = (held_out_rows + _FIXED_HELD_OUT) / _PER_ROWS if k else 1.0
-                medians.append(times * exp(mean))
-                spreads.append(medians[-1] * deviation)
-        n_folds = max((query.folds or self._objective.n_folds or 1) - folds_done, 0)
-        of_fold = sum(medians)
-        return n_folds * of_fold * exp(deviations * float(np.linalg.norm(spreads)) / of_fold)
+                parts[pair[0]].append((times * exp(mean), float(deviation)))
+        return parts
 
     def share_seconds(self, configuration: Configuration, budget: Budget) -> float:
         """Return the share that the next trial of a configuration has of the worker-seconds left.
@@ -265,15 +283,16 @@ class Costs:
         is_seen = self.model_of(configuration) in self.seen
         return left if is_seen else left / len(self.models - self.seen)
 
-    def allowed_seconds(self, configuration: Configuration, budget: Budget) -> float:
-        """Return the longest that the next trial of a configuration may take.
+    def allowed_seconds(self, query: Query, budget: Budget) -> float:
+        """Return the longest that a query should take, if it is to be started now.
 
         That is its share of the worker-seconds left, the user's limit, and what is left of the
-        time.
+        time; for a part of the rows also a thirtieth of all worker-seconds.
         """
         left = inf if budget.seconds_left is None else max(budget.seconds_left, 0.0)
-        share = self.share_seconds(configuration, budget)
-        return min(share, left / max(budget.n_workers, 1), budget.trial_seconds or inf)
+        share = self.share_seconds(query.configuration, budget)
+        of_look = _LOOK_SHARE * (budget.seconds_spent + left) if query.subset < 1 else inf
+        return min(share, of_look, left / max(budget.n_workers, 1), budget.trial_seconds or inf)
 
     def _held_out_rows(self, query: Query) -> float:
         return query.held_out * (self._objective.n_held_out or _PER_ROWS)

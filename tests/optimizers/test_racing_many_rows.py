@@ -97,9 +97,9 @@ def test_a_look_that_would_not_end_has_fewer_rows_and_says_why() -> None:
     for _ in range(GATHERED - 1):
         assert ask(optimizer).subset == LOOK
         tell(optimizer, 50.0, seconds=40.0)
-    query = optimizer.ask(replace(TIMED, seconds_left=999.0, trial_seconds=20.0))
+    query = optimizer.ask(replace(TIMED, seconds_left=999.0))
     assert query.subset < LOOK
-    assert optimizer.costs.seconds(query) < 20.0
+    assert optimizer.costs.seconds(query) < 40.0
     assert optimizer.reason is not None
     assert "fewer rows" in optimizer.reason.text
     assert optimizer.ask(Budget()).subset == LOOK  # its asks repeat, whatever trials take
@@ -148,7 +148,7 @@ def test_what_was_not_started_may_be_run_again_beside_its_smaller_look() -> None
     optimizer.retry(0)
     tell(optimizer, 30.0)
     tell(optimizer, 25.0, number=0)
-    assert not optimizer.inner.history[0].is_told
+    assert optimizer.inner.history[0].loss == 30.0
 
 
 def test_looks_are_gathered_in_the_first_fifth_of_the_budget() -> None:
@@ -157,6 +157,20 @@ def test_looks_are_gathered_in_the_first_fifth_of_the_budget() -> None:
     assert optimizer.ask(Budget(seconds_spent=19.0, seconds_left=81.0)).subset == LOOK
     assert optimizer.ask(Budget(trials_spent=2, trials_left=2)).subset == LOOK
     assert optimizer.ask(Budget(seconds_spent=21.0, seconds_left=79.0)) == Query(best, folds=1)
+
+
+def test_before_any_runs_on_all_rows_the_method_is_told_looks_as_they_are() -> None:
+    optimizer = gathered(raced(), 30.0, 20.0, 22.0, *[90.0] * (GATHERED - 3))
+    inner = optimizer.inner.history
+    assert [t.loss for t in inner] == [30.0, 20.0, 22.0, *[90.0] * (GATHERED - 3)]
+    assert optimizer.decisions["race"] == {"begun": GATHERED, "stopped": 0}
+    for losses in ((10.0,), (10.0, 12.0, 14.0)):
+        assert ask(optimizer).configuration == inner[1].query.configuration
+        assert inner[1].loss == 20.0
+        tell(optimizer, *losses)
+    assert inner[1].loss == 12.0
+    assert inner[3].loss == 12.0 + 70.0  # behind, and told as on all rows
+    assert not inner[2].is_told  # it may go on
 
 
 def test_where_no_more_may_be_begun_the_best_goes_on_at_once() -> None:
@@ -173,7 +187,10 @@ def test_who_is_behind_on_the_part_is_told_by_the_difference_to_the_incumbents_l
     assert told.loss == pytest.approx(12.0 + (27.0 - 20.0))
     assert told.cost_seconds == 0.5
     assert told.evaluation is not None
-    assert [cost.seconds for cost in told.evaluation.steps] == [0.5 / LOOK]  # as of all rows
+    (cost,) = told.evaluation.steps
+    look = optimizer.history[len(optimizer.history) - 1].query
+    assert cost.seconds == 0.5 * optimizer.costs.growth(look, "model")  # as of all rows
+    assert cost.seconds > 2 * 0.5
 
 
 def goes_on(optimizer: Racing, loss: float) -> bool:

@@ -185,9 +185,10 @@ def test_the_first_trial_of_an_algorithm_has_a_share_of_the_seconds_left() -> No
     forest, plain = query("forest").configuration, query("plain").configuration
     assert learned.share_seconds(forest, budget) == 30.0  # of two that were not seen
     assert learned.share_seconds(plain, budget) == 60.0
-    assert learned.allowed_seconds(forest, budget) == 15.0
-    assert learned.allowed_seconds(forest, replace(budget, trial_seconds=2.0)) == 2.0
-    assert learned.allowed_seconds(forest, Budget()) == inf
+    assert learned.allowed_seconds(query("forest"), budget) == 15.0
+    assert learned.allowed_seconds(query("forest", 1 / 2), budget) == 2.0  # a thirtieth
+    assert learned.allowed_seconds(query("forest"), replace(budget, trial_seconds=1.0)) == 1.0
+    assert learned.allowed_seconds(query("forest", 1 / 2), Budget()) == inf
 
 
 def test_what_grows_with_nothing_that_is_there_is_named() -> None:
