@@ -10,6 +10,7 @@ from prefect_tune.flows.study.plan import StopRule
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.study.time_limit import TimeLimit
 from prefect_tune.flows.study.trial_output import last_lines
+from prefect_tune.flows.text import format_seconds
 from prefect_tune.flows.workers.dask_trials import DaskTrials, Ended
 from prefect_tune.flows.workers.roster import NoWorkers
 from prefect_tune.flows.workers.server_pace import ServerPace
@@ -30,6 +31,8 @@ _MOST_RESERVED = 0.25
 _MOST_LATE, _LATE_SECONDS = 3, 30.0
 """Failures after which no first result is waited for once the time is spent, and the seconds left
 that a method is told meanwhile."""
+_MOST_UNENDED = 10
+"""Trials that do not end in time, and none that does, after which the cheapest has no limit."""
 _LAST_ASKS = 10
 """Of how many asks a method is told the seconds one by one."""
 
@@ -294,6 +297,25 @@ class _Search:
         self.remaining_time.ended(self.study.seconds())
         self.waits = False
         self.observer.ended(trial, self._progress())
+        self._run_cheapest()
+
+    def _run_cheapest(self) -> None:
+        """Run the cheapest trial whatever its limit, once it shows that none would end in time."""
+        totals, costs = self.study.trials.totals, self.study.optimizer.costs
+        if self.only is not None or self.time_limit.is_lifted or totals.told > totals.failed:
+            return
+        failed = (t for t in self.study.trials.values() if t.failure is not None)
+        late = [t for t in failed if t.failure and t.failure.kind == FailureKind.TIMEOUT]
+        if len(late) < _MOST_UNENDED and not (late and costs.models <= costs.seen):
+            return
+        cheapest = min(late, key=lambda t: (costs.seconds(t.query), t.number))
+        seconds = format_seconds(costs.seconds(cheapest.query))
+        self.observer.note(
+            f"no trial would end within its limit, so trial {cheapest.number} runs without one: it "
+            f"is the cheapest, and should take {seconds}; raise --trial-timeout or --budget"
+        )
+        self.time_limit.lift(cheapest.number)
+        self.study.retry(cheapest.number)
 
     def _put_back(self, trial: Trial, outcome: TrialOutcome) -> None:
         """Let a trial wait whose worker cannot go on, and use the worker no more.

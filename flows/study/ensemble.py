@@ -88,7 +88,8 @@ def choose_ensemble(
         restore: Makes the predictions of trials again, best first, as far as it can.
 
     Returns:
-        The ensemble, or None when no trial qualifies.
+        The ensemble, or None when no trial qualifies. The incumbent alone if it is ahead of the
+        full trials, of which ensembles are made.
     """
     history = study.optimizer.history
     feasible = sorted(
@@ -99,6 +100,8 @@ def choose_ensemble(
         return None
     if kind == "single":
         return _alone(feasible[0])
+    if (best := study.incumbent) is not None and not best.query.is_full:
+        return _alone(best, [f"trial {best.number} is ahead of all full trials"])
     candidates = feasible[: CANDIDATES if kind == "greedy" else BEST_OF_ENSEMBLES]
     restore([trial for trial in candidates if _has_lost_predictions(study, trial)])
     trials, held_out = _held_out(study, candidates)

@@ -12,7 +12,7 @@ _DEVIATIONS = 3.0
 _SHORTEST_SECONDS, _LONGEST_FLOOR_SECONDS = 5.0, 30.0
 _FLOOR_SHARE = 0.1
 """Of the time left: no limit is shorter, within the two bounds above."""
-_TIMES_MOST, _TIMES_FAILED = 2.5, 2.0
+_TIMES_MOST, _TIMES_FAILED, _TIMES_LIFTED = 2.5, 2.0, 2.0
 _PILOT_ROWS = 10_000
 """Training rows from which on a pilot is worth its fraction of a second."""
 
@@ -43,14 +43,26 @@ class TimeLimit:
     ) -> None:
         self._costs, self._most, self._is_adaptive = costs, most_seconds, is_adaptive
         self._failed_seconds = failed_seconds or {}
+        self._lifted: int | None = None
 
     @property
     def of_user(self) -> float | None:
         """Limit that the user has set; None if there is none."""
         return None if self._is_adaptive else self._most
 
+    @property
+    def is_lifted(self) -> bool:
+        """Whether the limit was lifted for a trial."""
+        return self._lifted is not None
+
+    def lift(self, number: int) -> None:
+        """Let a trial of that number take far longer than its limit."""
+        self._lifted = number
+
     def seconds(self, trial: Trial, budget: Budget) -> float:
         """Return how long a trial may take that starts now."""
+        if trial.number == self._lifted:
+            return max(self._most, _TIMES_LIFTED * self._costs.seconds(trial.query, _DEVIATIONS))
         if not self._is_adaptive:
             return self._most
         failed = self._failed_seconds.get(trial.number)
@@ -72,7 +84,7 @@ class TimeLimit:
         The first trial of a model's algorithm on many rows has one, unless it is run again.
         """
         is_small = self._costs.rows(trial.query) < _PILOT_ROWS
-        is_again = trial.number in self._failed_seconds
+        is_again = trial.number in {*self._failed_seconds, self._lifted}
         if is_small or is_again or self._costs.is_known(trial.query.configuration):
             return None
         return self._costs.allowed_seconds(trial.query, budget)

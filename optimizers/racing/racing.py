@@ -19,6 +19,7 @@ from prefect_tune.optimizers.racing.rules import (
     as_on_all_rows,
     estimated,
     failed_later,
+    is_ahead,
     is_behind,
     is_behind_on_part,
     joined,
@@ -101,12 +102,25 @@ class Racing(Optimizer):
     def incumbent(self) -> Trial | None:
         """The trial of the configuration that the method would choose, if that ran all folds.
 
-        The best partial one if no configuration did.
+        On many rows, one that is clearly ahead of that as far as both ran, which there was no time
+        to run in full. The best partial one if no configuration ran all folds.
         """
         chosen = self.inner.incumbent
         if chosen is None or chosen == self.inner.history.incumbent:
-            return super().incumbent
+            return self._ahead() or super().incumbent
         return self._whole(chosen.number) or super().incumbent
+
+    def _ahead(self) -> Trial | None:
+        """Return the trial that is clearly better than the best full one, if there is one."""
+        best = self.history.incumbent
+        if best is None or not self._has_looks:
+            return None
+        found = [
+            (-self._number_of(last.query), self._difference(i, best), i)
+            for i in self._waiting()
+            if self.history.violation(last := self._last(i)) <= 0 and self._is_ahead(i, best)
+        ]
+        return self._last(min(found)[-1]) if found else None
 
     @property
     def weights(self) -> Mapping[int, float]:
@@ -410,14 +424,25 @@ class Racing(Optimizer):
         last, best = self._last(i), _evaluation(incumbent)
         if last.query.subset == 1:
             return is_behind(_evaluation(last), best, self.history)
+        return is_behind_on_part(self._difference(i, incumbent), best, self._known(incumbent))
+
+    def _is_ahead(self, i: int, incumbent: Trial) -> bool:
+        """Return whether a configuration is clearly better in its last stretch."""
+        last, best = self._last(i), _evaluation(incumbent)
+        if last.query.subset == 1:
+            return is_ahead(_evaluation(last), best, self.history)
+        return is_behind_on_part(-self._difference(i, incumbent), best, self._known(incumbent))
+
+    def _known(self, incumbent: Trial) -> list[tuple[float, float]]:
+        """Return differences to the incumbent on a part of the rows and in all, where known."""
+        best = _evaluation(incumbent)
         look = self._look(self._inner_of[incumbent.number])
         wholes = [(j, self._whole(j)) for j in self._ran]
-        known = [
+        return [
             (self._look(j) - look, _evaluation(whole).loss - best.loss)
             for j, whole in wholes
             if whole is not None and whole.number != incumbent.number
         ]
-        return is_behind_on_part(self._difference(i, incumbent), best, known)
 
     def _difference(self, i: int, incumbent: Trial) -> float:
         """Return by how much a configuration was worse than the incumbent in its last stretch."""

@@ -138,6 +138,22 @@ def is_behind(first: Evaluation, incumbent: Evaluation, history: History) -> boo
     return first.fold_losses[0] - incumbent.fold_losses[0] > known
 
 
+def is_ahead(first: Evaluation, incumbent: Evaluation, history: History) -> bool:
+    """Return whether a configuration is better on its first fold by more than a margin.
+
+    Before the margin is known, whether it is better there than the incumbent on its best fold.
+
+    Args:
+        first: Of the first fold.
+        incumbent: Of the best configuration, on all folds.
+        history: The trials so far.
+    """
+    known = margin(incumbent, history)
+    if known is None:
+        return first.fold_losses[0] < min(incumbent.fold_losses)
+    return incumbent.fold_losses[0] - first.fold_losses[0] > known
+
+
 def margin(incumbent: Evaluation, history: History) -> float | None:
     """Return the difference on one fold that is not clearly one; None where too few are known.
 

@@ -109,6 +109,9 @@ class WrittenStudy:
         for number in self.numbers("running"):
             self.put_back(self.trials[number])
 
+    def retry(self, number: int) -> None:
+        self._set(self.trials[number].retried())
+
     def tell(self, trial: Trial, task_run_id: str, printed: Printed) -> None:  # noqa: ARG002
         self.told.append(self._set(trial))
         self.optimizer.costs.tell(trial)
@@ -293,6 +296,17 @@ def test_trials_have_less_time_once_it_is_known_what_others_took() -> None:
     done = Searched(trials=15)
     assert done.pool.limits == [900.0] * 2 + [30.0] * 13  # the second runs beside the first
     assert done.pool.pilots == [inf] * 2 + [None] * 13
+
+
+def test_where_no_trial_ends_in_time_the_cheapest_runs_on_and_it_is_said() -> None:
+    fates = {(n, 1): "times out" for n in range(30)}
+    study = WrittenStudy(trial_seconds=1.0)
+    done = Searched(fates, study=study, trials=14)
+    n = next(n for n, t in study.trials.items() if t.attempts == 2)
+    assert study.trials[n].state == TrialState.COMPLETE
+    assert [limit > 1.0 for limit in done.pool.limits].count(True) == 1
+    (note,) = done.heard.notes
+    assert f"trial {n} runs" in note
 
 
 def test_trials_have_the_whole_time_where_the_user_has_set_a_limit() -> None:

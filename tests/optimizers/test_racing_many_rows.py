@@ -173,6 +173,22 @@ def test_before_any_runs_on_all_rows_the_method_is_told_looks_as_they_are() -> N
     assert not inner[2].is_told  # it may go on
 
 
+def test_what_is_ahead_of_the_best_full_trial_leads_before_it_ran_in_full() -> None:
+    """The best full trial has 20 on the part, and 10, 12 and 14 on the folds."""
+    optimizer = with_incumbent()
+    full, too_late = optimizer.incumbent, Budget(seconds_spent=99.0, seconds_left=1e-9)
+    for look, leads in ((17.0, False), (15.0, True), (15.5, False)):
+        before = optimizer.incumbent
+        assert optimizer.ask(too_late).subset < LOOK
+        number = len(optimizer.history) - 1
+        tell(optimizer, look)
+        assert optimizer.incumbent == (optimizer.history[number] if leads else before)
+    assert optimizer.incumbent != full
+    query = ask(optimizer)
+    ahead = tell(optimizer, 9.0)  # better on its first fold than the other on any
+    assert (optimizer.incumbent, ahead.query) == (ahead, query)
+
+
 def test_where_no_more_may_be_begun_the_best_goes_on_at_once() -> None:
     optimizer = gathered(raced(), 30.0, 20.0)
     best = optimizer.history[1].query.configuration
