@@ -21,6 +21,7 @@ from prefect_tune.flows.preparation.study_input import (
 )
 from prefect_tune.flows.study.plan import StopRule, StudyPlan
 from prefect_tune.flows.study.replayed import study_objective
+from prefect_tune.flows.text import format_bytes
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.racing.racing import Racing
 from prefect_tune.optimizers.racing.rules import is_large
@@ -34,6 +35,7 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.portfolios import portfolio_of
 from prefect_tune.tasks.data.dataset import import_dataset
 from prefect_tune.tasks.data.split import (
+    REFIT,
     TEST,
     Split,
     import_split,
@@ -41,6 +43,7 @@ from prefect_tune.tasks.data.split import (
     share_held_out_once,
 )
 from prefect_tune.tasks.fitting.iterative import reasons_at_once
+from prefect_tune.tasks.fitting.memory_estimate import LIBRARIES_BYTES, least_memory
 from prefect_tune.tasks.objective.metric import Metric
 from prefect_tune.tasks.problem import Problem, algorithm_ids
 
@@ -181,6 +184,7 @@ def resolve(
     dataset = (found := read_input(settings, read)).dataset
     posed = pose(settings, found)
     split, objective = posed.split, posed.objective
+    _check_memory(settings, found, split)
     bounds = settings.bounds or ()
     options = dict(settings.options)
     check = partial(check_method, method, options, found.space, objective, option="option")
@@ -215,6 +219,28 @@ def resolve(
     epoch_notes = _epoch_notes(plan, found.space, len(dataset.classes), objective.iterative)
     notes += [*_stretch_notes(plan, made), *epoch_notes]
     return plan, [*posed.notes, *found.notes(), *notes]
+
+
+def _check_memory(settings: TuneSettings, found: StudyInput, split: Split) -> None:
+    """Check that some model can be fitted on all training rows within `--trial-memory`.
+
+    Raises:
+        BadInput: If none can; names the smallest prediction.
+    """
+    limit, dataset = settings.trial_memory_bytes, found.dataset
+    if limit is None or dataset.kind != "table":
+        return
+    models = found.space.steps[-1].algorithms
+    least = least_memory(models, split.n_training(REFIT), dataset.n_features)
+    needed = LIBRARIES_BYTES + int(least.size_bytes)
+    if needed > limit:
+        raise BadInput(
+            f"no model fits: {least.what} takes at least {format_bytes(int(least.size_bytes))}, "
+            f"and the libraries {format_bytes(LIBRARIES_BYTES)}",
+            option="trial_memory",
+            value=format_bytes(limit),
+            remedy=f"name at least {format_bytes(needed)}",
+        )
 
 
 def _problem(found: StudyInput, posed: Posed, store: ArtifactStore) -> Problem:

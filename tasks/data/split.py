@@ -99,6 +99,10 @@ class Split:
         """Return the rows that a fold holds out, in order; of the refit, the test rows."""
         return np.flatnonzero(self.fold == (TEST if fold == REFIT else fold))
 
+    def n_training(self, fold: int) -> int:
+        """Return how many rows a fold trains on in all."""
+        return int(np.count_nonzero((self.fold != TEST) & (self.fold != fold)))
+
     def judged(
         self,
         fold: int,

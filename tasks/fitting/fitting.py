@@ -27,6 +27,8 @@ class FoldData:
         y: Classes of the training rows as the user wrote them, or their numbers, shape (n,).
         classes: All classes, sorted; empty when numbers are to be predicted.
         memory_limit_bytes: Most memory that fitting may take; None for that of the machine.
+        n_rows_in_all: Training rows of which `train` may be a part, and which must fit in memory
+            too; None for those of `train`.
     """
 
     train: Any
@@ -34,6 +36,7 @@ class FoldData:
     y: NDArray[Any]
     classes: NDArray[Any]
     memory_limit_bytes: int | None = None
+    n_rows_in_all: int | None = None
 
 
 def fit_transformer(how: Recipe, seed: int, data: FoldData) -> Made:
@@ -118,16 +121,19 @@ def _started(how: Recipe) -> float:
 
 
 def check_fits(how: Recipe, data: FoldData) -> None:
-    """Refuse a step that cannot fit in memory.
+    """Refuse a step that cannot fit in memory, on all training rows.
 
     Raises:
         WillNotFit: If it needs more than there is.
     """
+    summary = MatrixSummary.of(data.train)
+    if data.n_rows_in_all is not None:
+        summary = replace(summary, rows=max(summary.rows, data.n_rows_in_all))
     check_memory(
         how.estimator.rsplit(".", 1)[-1],
         how.memory,
         how.arguments,
-        MatrixSummary.of(data.train),
+        summary,
         repairs=how.repairs,
         limit_bytes=data.memory_limit_bytes,
     )

@@ -3,9 +3,11 @@
 An estimate is a lower bound: the bytes of the largest arrays that the step cannot avoid, given its
 arguments and the size of the data. A step that might fit is therefore never refused. What depends
 on the values, such as the leaves of a tree, is left to the limit of the running trial.
+
+All training rows count, also where a part of them is looked at: the final model is fitted on all.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from math import comb
@@ -65,6 +67,10 @@ _FLOAT = 8
 _SINGLE = 4
 _SPARSE_ELEMENT = 12
 """Bytes of a number and its column."""
+
+
+LIBRARIES_BYTES = 300_000_000
+"""Memory of a worker that has loaded its libraries, about."""
 
 
 class WillNotFit(MemoryError):  # noqa: N818 - it says what is the matter
@@ -130,21 +136,51 @@ def check_memory(
         WillNotFit: If it needs more.
     """
     limit = _machine_bytes() if limit_bytes is None else limit_bytes
-    rules = [rule] if rule else []
+    rules = [_matrix, rule] if rule else [_matrix]
     if "write_out" in repairs:
         rules.append(_dense_matrix)
     estimates = [rule(arguments, summary) for rule in rules]
-    largest = max(estimates, key=lambda estimate: estimate.size_bytes, default=None)
-    if largest is not None and largest.size_bytes > limit:
+    largest = max(estimates, key=lambda estimate: estimate.size_bytes)
+    if largest.size_bytes > limit:
         raise WillNotFit(
             f"{name} was not started: {largest.what} takes at least "
             f"{largest.size_bytes / 1e9:,.1f} GB, and there are {limit / 1e9:,.1f} GB"
         )
 
 
+def least_memory(models: Iterable[Algorithm], rows: int, columns: int) -> MemoryEstimate:
+    """Return what the model takes at least that needs least memory of a table.
+
+    Args:
+        models: Algorithms of the last step, one or more.
+        rows: Training rows.
+        columns: Columns.
+    """
+    table = MatrixSummary(rows, columns, "dense", "float32")
+    estimates = []
+    for algorithm in models:
+        arguments = {h.name: h.default_value for h in algorithm.hyperparameters.values()}
+        rule = memory_rule(algorithm, algorithm.import_path)
+        rules = [_matrix, rule] if rule else [_matrix]
+        of_model = (rule({**arguments, **algorithm.fixed}, table) for rule in rules)
+        estimates.append(max(of_model, key=lambda estimate: estimate.size_bytes))
+    return min(estimates, key=lambda estimate: estimate.size_bytes)
+
+
 @cache
 def _machine_bytes() -> int:
     return int(psutil.virtual_memory().total)
+
+
+def _matrix(_: Mapping[str, Any], summary: MatrixSummary) -> MemoryEstimate:
+    """Return what the training rows take as they are; nothing for frames, which may be mapped."""
+    n, p = summary.rows, summary.columns
+    made, size = f"a matrix of {n:,} rows and {p:,} columns", 0.0
+    if summary.layout == "dense" and summary.dtype:
+        size = n * p * np.dtype(summary.dtype).itemsize
+    elif summary.layout == "sparse":
+        size = n * p * summary.density * _SPARSE_ELEMENT
+    return MemoryEstimate(made, size)
 
 
 def _dense_matrix(_: Mapping[str, Any], summary: MatrixSummary) -> MemoryEstimate:

@@ -32,7 +32,10 @@ from prefect_tune.tasks.problem import StudyContext
 
 @dataclass(frozen=True)
 class Fold:
-    """Data, study and store, shared by all nodes of a fold."""
+    """Data, study and store, shared by all nodes of a fold.
+
+    `training` may be a part of `n_rows_in_all` training rows, and memory must suffice for those.
+    """
 
     number: int
     dataset: Dataset
@@ -41,6 +44,7 @@ class Fold:
     context: StudyContext
     store: ArtifactStore
     origin: Mapping[str, Any]
+    n_rows_in_all: int | None = None
 
     def data(self, train: Any, held_out: Any) -> FoldData:
         """Return what an algorithm learns from and is judged on."""
@@ -51,6 +55,7 @@ class Fold:
             dataset.labels[self.training],
             np.array(dataset.classes),
             self.context.memory_limit_bytes,
+            self.n_rows_in_all,
         )
 
 

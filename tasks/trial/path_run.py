@@ -310,6 +310,7 @@ class PathRun:
             held_out=judged,
             context=self.context,
             store=self.store,
+            n_rows_in_all=self.split.n_training(number),
             origin={
                 "dataset": problem.dataset,
                 "split": problem.split,

@@ -88,7 +88,14 @@ def _fitted(
         summary = replace(summary, n_classes=len(classes))
         how = recipe(algorithm, cheap.get(step.name, choice), summary, balanced=is_balanced)
         seed = step_seed(context.problem.seed, step.name, fold)
-        data = FoldData(train, held_out, labels, classes, context.memory_limit_bytes)
+        data = FoldData(
+            train,
+            held_out,
+            labels,
+            classes,
+            context.memory_limit_bytes,
+            path_run.split.n_training(fold),
+        )
         if position == len(path_run.steps) - 1:
             made, _ = fit_model(how, seed, data)
         else:

@@ -101,6 +101,32 @@ def test_what_cannot_be_is_refused_before_any_work(prepared, tmp_path, options, 
     assert not list((tmp_path / "home").glob("store/records/data/*"))
 
 
+CUBE = """
+from prefect_tune import Algorithm, Space, Step
+from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
+from prefect_tune.tasks.fitting.memory_estimate import MemoryEstimate
+
+
+def cube(arguments, summary):
+    return MemoryEstimate("a cube", summary.columns * 10**8)
+
+
+others = tuple(Algorithm(id=i, estimator="sklearn.linear_model.LinearRegression", memory=cube) for i in "ab")
+space = Space("own", (IMPUTE, ENCODE, Step("fit model", others)))
+"""
+
+
+def test_a_memory_limit_that_no_model_fits_names_the_smallest_prediction(
+    prepared, tmp_path
+) -> None:
+    (tmp_path / "cube.py").write_text(CUBE)
+    given = {"target": "target", "space": f"{tmp_path / 'cube.py'}:space"}
+    with pytest.raises(BadInput, match=r"a cube .* at least") as refused:
+        prepared("train.csv", trial_memory="600MB", **given)
+    assert "--trial-memory 600.0MB" in str(refused.value)
+    assert prepared("train.csv", trial_memory="3GB", **given).plan.trial_memory_bytes == 3 * 10**9
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [

@@ -27,6 +27,7 @@ from prefect_tune.tasks.fitting.memory_estimate import (
     MatrixSummary,
     WillNotFit,
     check_memory,
+    least_memory,
 )
 from prefect_tune.tasks.fitting.recipe import effective_value, recipe
 from prefect_tune.tasks.fitting.versions import digest_of_own, library_of
@@ -200,6 +201,32 @@ def test_what_will_not_fit_is_refused_with_the_figures_before_it_starts() -> Non
     data = FoldData(X, X, y, np.unique(y), memory_limit_bytes=1_000_000)
     with pytest.raises(WillNotFit, match="12,340 columns"):
         fit_transformer(how, 0, data)
+
+
+def test_what_would_not_fit_on_all_rows_is_refused_on_a_part_of_them() -> None:
+    X, y = np.ones((30, 40)), np.array(["a", "b"] * 15)
+    choice = Choice("polynomial", (("degree", 2), ("interaction_only", 0)))
+    how = recipe(POLYNOMIAL, choice, MatrixSummary.of(X), balanced=False)
+    part = FoldData(X, X, y, np.unique(y), memory_limit_bytes=1_000_000)
+    fit_transformer(how, 0, part)
+    with pytest.raises(WillNotFit, match="3,000 rows"):
+        fit_transformer(how, 0, replace(part, n_rows_in_all=3_000))
+
+
+def test_a_matrix_that_is_larger_than_the_memory_is_refused() -> None:
+    wide = MatrixSummary(10**6, 10**4, "dense", "float64")
+    with pytest.raises(WillNotFit, match=r"80\.0 GB"):
+        check_memory("Ridge", None, {}, wide, limit_bytes=10**9)
+    for fits in (replace(wide, layout="sparse", density=1e-3), replace(wide, layout="frame")):
+        check_memory("Ridge", None, {}, fits, limit_bytes=10**9)
+
+
+def test_the_least_memory_is_that_of_the_model_that_needs_least() -> None:
+    kernel = Algorithm(id="kernel", estimator="x.Kernel", memory="kernel_matrix")
+    plain = Algorithm(id="plain", estimator="x.Plain")
+    least = least_memory([kernel, plain], 100_000, 50)
+    assert least.size_bytes == 100_000 * 50 * 4
+    assert least_memory([kernel], 100_000, 50).size_bytes == 2 * 100_000**2 * 8
 
 
 def test_the_limit_is_the_machines_memory_when_none_is_given() -> None:
