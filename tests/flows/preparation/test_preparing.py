@@ -111,7 +111,7 @@ def cube(arguments, summary):
     return MemoryEstimate("a cube", summary.columns * 10**8)
 
 
-others = tuple(Algorithm(id=i, estimator="sklearn.linear_model.LinearRegression", memory=cube) for i in "ab")
+others = tuple(Algorithm(id=i, estimator="sklearn.naive_bayes.GaussianNB", memory=cube) for i in "ab")
 space = Space("own", (IMPUTE, ENCODE, Step("fit model", others)))
 """
 
