@@ -111,8 +111,9 @@ def cube(arguments, summary):
     return MemoryEstimate("a cube", summary.columns * 10**8)
 
 
-others = tuple(Algorithm(id=i, estimator="sklearn.naive_bayes.GaussianNB", memory=cube) for i in "ab")
-space = Space("own", (IMPUTE, ENCODE, Step("fit model", others)))
+given = {"estimator": "sklearn.naive_bayes.GaussianNB", "memory": cube}
+models = tuple(Algorithm(id=name, **given) for name in "ab")
+space = Space("own", (IMPUTE, ENCODE, Step("fit model", models)))
 """
 
 
