@@ -111,7 +111,8 @@ def cube(arguments, summary):
     return MemoryEstimate("a cube", summary.columns * 10**8)
 
 
-others = tuple(Algorithm(id=i, estimator="sklearn.naive_bayes.GaussianNB", memory=cube) for i in "ab")
+GAUSSIAN = "sklearn.naive_bayes.GaussianNB"
+others = tuple(Algorithm(id=i, estimator=GAUSSIAN, memory=cube) for i in "ab")
 space = Space("own", (IMPUTE, ENCODE, Step("fit model", others)))
 """
 
