@@ -135,7 +135,7 @@ _OPTIONS = (
     Option("option", "assignments", "Search", "Option of the method itself (repeatable).", "NAME=VALUE"),
     Option("trials", "whole", "Budget", "Configurations to begin in all, those of earlier runs of the study included; going on with one is not counted.", "N", bounds=_AT_LEAST_1),
     Option("budget", "text", "Budget", "Time in all, from the start of the command to its final model, that of earlier runs included; for instance 30m or 8h. Whichever comes first ends the search; 10m if neither is given.", "TIME", bounds=_SECONDS, examples=("30m", "8h")),
-    Option("trial_timeout", "text", "Budget", "Longest that a trial may take, for instance 60s; one that takes longer is ended and has failed.", "TIME", default="a tenth of --budget, 10s to 15m", bounds=_SECONDS, examples=("60s",)),
+    Option("trial_timeout", "text", "Budget", "Longest that a trial may take, for instance 60s; one that takes longer is ended and has failed.", "TIME", default="follows predicted costs", bounds=_SECONDS, examples=("60s",)),
     Option("trial_memory", "text", "Budget", "Most memory that a trial may take, for instance 4GB; one that takes more is ended and has failed.", "SIZE", default="the machine's, shared by the workers", bounds=_BYTES, examples=("4GB",)),
     Option("study", "text", "Where", "Name of the study; a study of that name is continued.", "NAME", default="data, method and time", bounds={"pattern": r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"}),
     Option("workers", "whole", "Where", "Trials at the same time.", "N", default="the cores", bounds=_AT_LEAST_1),
