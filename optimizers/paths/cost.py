@@ -5,6 +5,7 @@ Prefixes of pipelines are codes, equal where the same steps ran before with the 
 count in the order in which they run, and those that hand on what they were given do not.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -14,6 +15,7 @@ from prefect_tune.optimizers.paths.step_seconds import RunningOrder, StepSeconds
 from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace
 from prefect_tune.optimizers.space.configuration import Choice, Configuration, default_configuration
 from prefect_tune.optimizers.space.space import Path, Space
+from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.trial import Trial
 
@@ -103,11 +105,18 @@ class PathCost:
         space: The space.
         paths: The paths to predict for.
         shared: By step, what takes the place of its default values.
+        costs: Predicts the seconds of steps on all rows, where trials look at parts of them first;
+            None for the means of what full evaluations took.
     """
 
     def __init__(
-        self, space: Space, paths: Sequence[Path], shared: Mapping[str, Choice] | None = None
+        self,
+        space: Space,
+        paths: Sequence[Path],
+        shared: Mapping[str, Choice] | None = None,
+        costs: Costs | None = None,
     ) -> None:
+        self._space, self._costs = space, costs
         self._order = RunningOrder(space)
         self._prefixes = PathPrefixes(space, self._order)
         self._step_seconds = StepSeconds(space, self._order)
@@ -134,32 +143,36 @@ class PathCost:
                 steps without hyperparameters are sure to be the same again. None for what a run
                 takes of which nothing is cached.
         """
-        tables, load, overhead = self._step_seconds.tables(history)
+        tables, load, overhead = self._tables(history)
         held = np.zeros(self._codes.shape, dtype=np.bool_)
         if is_new is not None:
             held = self._held(history) & (is_new[:, None] | self._is_free)
             held[:, -1] = False  # the model of a configuration that was never run
-        return self._summed(tables, load, overhead, self._algorithms, held)
+        return overhead + _loaded(_of_algorithms(tables, self._algorithms), load, held)
 
     def typical_seconds(self, history: History) -> float:
         """Return the mean seconds of a run of any path, of which nothing is cached."""
-        tables, _, overhead = self._step_seconds.tables(history)
+        tables, _, overhead = self._tables(history)
         return overhead + sum(float(table.mean()) for table in tables)
 
-    def _summed(
-        self,
-        tables: Sequence[NDArray[np.float64]],
-        load: float,
-        overhead: float,
-        algorithms: NDArray[np.intp],
-        held: NDArray[np.bool_],
-    ) -> NDArray[np.float64]:
-        """Return the seconds of runs of algorithms, shape (n, K), of which some steps are held."""
-        total = np.full(len(algorithms), overhead)
-        for k, table in enumerate(tables):
-            seconds = table[algorithms[:, k]]
-            total += np.where(held[:, k], np.minimum(load, seconds), seconds)
-        return total
+    def _tables(self, history: History) -> tuple[list[NDArray[np.float64]], float, float]:
+        """Return the seconds of each step's algorithms, of a load, and of all else."""
+        tables, load, overhead = self._step_seconds.tables(history)
+        if self._costs is None:
+            return tables, load, overhead
+        costs = self._costs
+        tables = [
+            np.array(
+                [
+                    0.0
+                    if algorithm.is_passthrough
+                    else costs.step_seconds(step.name, self._defaults[k][algorithm.id])
+                    for algorithm in step.algorithms
+                ]
+            )
+            for k, step in enumerate(self._space.searched)
+        ]
+        return tables, load, costs.overhead_seconds
 
     def of_candidates(
         self, history: History, space: CandidateSpace
@@ -172,7 +185,7 @@ class PathCost:
             history: The trials so far.
             space: The space of the candidates; the same one, or a part of it.
         """
-        tables, load, overhead = self._step_seconds.tables(history)
+        tables, load, overhead = self._tables(history)
         of_candidates = CandidatePrefixes(space, self._order)
         known: Sequence[NDArray[np.void]] = ()
         if _is_served(history):
@@ -185,8 +198,33 @@ class PathCost:
                 prefixes = of_candidates.of(candidates, features)
                 for k, made in enumerate(known):
                     held[:, k] = np.isin(prefixes[k], made)
-            return self._summed(tables, load, overhead, candidates.algorithms, held)
+            of_steps = _of_algorithms(tables, candidates.algorithms)
+            if self._costs is not None:
+                of_steps = self._at(self._costs, candidates, features, space)
+            return overhead + _loaded(of_steps, load, held)
 
+        return seconds
+
+    def _at(
+        self,
+        costs: Costs,
+        candidates: Candidates,
+        features: NDArray[np.float64],
+        space: CandidateSpace,
+    ) -> NDArray[np.float64]:
+        """Return the predicted seconds of each step of candidates with their values, (n, K)."""
+        seconds = np.zeros(candidates.algorithms.shape)
+        positions = features[:, len(space.encoding.algorithms) :]
+        positions = np.where(positions < 0, np.nan, positions)
+        columns = defaultdict[tuple[str, str], list[int]](list)
+        for j, (step, algorithm, _) in enumerate(space.encoding.columns):
+            columns[step, algorithm].append(j)
+        for k, searched in enumerate(self._space.searched):
+            for i, choice in enumerate(searched.algorithms):
+                rows = np.flatnonzero(candidates.algorithms[:, k] == i)
+                if len(rows) and not choice.is_passthrough:
+                    at = positions[rows][:, columns[searched.name, choice.id]]
+                    seconds[rows, k] = costs.of_positions(searched.name, choice.id, at)
         return seconds
 
     def _held(self, history: History) -> NDArray[np.bool_]:
@@ -217,6 +255,21 @@ class PathCost:
             if configuration.choices[k][1] != self._defaults[k].get(path[k]):
                 return
             yield k, code
+
+
+def _of_algorithms(
+    tables: Sequence[NDArray[np.float64]], algorithms: NDArray[np.intp]
+) -> NDArray[np.float64]:
+    """Return the seconds of each step of paths, shape (n, K)."""
+    columns = zip(tables, algorithms.T, strict=True)
+    return np.column_stack([table[column] for table, column in columns])
+
+
+def _loaded(
+    seconds: NDArray[np.float64], load: float, held: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Return the seconds of paths, shape (n,), of which some steps are only loaded, (n, K)."""
+    return np.where(held, np.minimum(load, seconds), seconds).sum(axis=1)
 
 
 def _default_choices(

@@ -14,11 +14,10 @@ import numpy as np
 
 from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.optimizers.trials.history import History
-from prefect_tune.optimizers.trials.objective import Objective
+from prefect_tune.optimizers.trials.objective import MANY_ROWS, Objective
 from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, StepCost
 
-LARGE = 20_000
-"""Training rows above which a part of them is looked at first."""
+LARGE = MANY_ROWS
 _LOOK = 10_000
 """Rows that a look has at least; FLAML 2.7 starts with as many."""
 _LEAST_ROWS = 1_000

@@ -18,7 +18,7 @@ start a trial that would take too long. Its seconds are then known for all other
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from math import exp, inf, log
+from math import exp, inf, log, nan
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.space.algorithm import GROWTH
 from prefect_tune.optimizers.space.configuration import Choice, Configuration, Query
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.space.unit_interval import plain_value, to_unit
+from prefect_tune.optimizers.space.unit_interval import Value, plain_value, to_unit
 from prefect_tune.optimizers.surrogates.linear import (
     Array,
     LinearPosterior,
@@ -121,14 +121,24 @@ class _Algorithm:
         self.parts = _Part([growth["rows"], *slopes]), _Part([growth["held_out"], *slopes])
         self._fixed = growth["fixed"]
 
+    def positions(self, values: Mapping[str, Value]) -> Array:
+        """Return positions of hyperparameters in [0, 1], NaN where they have no value."""
+        hyperparameters = self._hyperparameters
+        return np.array(
+            [to_unit(h, values[h.name]) if h.name in values else nan for h in hyperparameters]
+        )
+
+    def features_at(self, rows: float, positions: Array) -> Array:
+        """Return the features of fits on so many rows, shape (n, d), at positions."""
+        n = len(positions)
+        of_rows = np.full(n, log((rows + self._fixed) / _PER_ROWS))
+        centred = np.nan_to_num(positions - 0.5, nan=0.0)
+        return np.column_stack([np.ones(n), of_rows, centred])
+
     def features(self, rows: float, choice: Choice | None = None) -> Array:
         """Return the features of a fit on so many rows, shape (d,)."""
         values = dict(choice.values) if choice else {}
-        units = [
-            to_unit(h, values[h.name]) - 0.5 if h.name in values else 0.0
-            for h in self._hyperparameters
-        ]
-        return np.array([1.0, log((rows + self._fixed) / _PER_ROWS), *units])
+        return self.features_at(rows, self.positions(values)[None])[0]
 
 
 def _slope(h: Hyperparameter[Any, Any], growth: Mapping[str, float]) -> float:
@@ -251,6 +261,36 @@ class Costs:
         n_folds = max((query.folds or self._objective.n_folds or 1) - folds_done, 0)
         return n_folds * of_fold * exp(deviations * spread / of_fold)
 
+    def step_seconds(self, step: str, choice: Choice) -> float:
+        """Return median seconds of a step on all folds and rows, with the values of a choice."""
+        values = dict(choice.values)
+        positions = self._algorithms[step, choice.algorithm].positions(values)
+        return float(self.of_positions(step, choice.algorithm, positions[None])[0])
+
+    def of_positions(self, step: str, algorithm: str, positions: Array) -> Array:
+        """Return median seconds of a step on all folds and rows, shape (n,).
+
+        Args:
+            step: Name of the step.
+            algorithm: Id of its algorithm.
+            positions: Those of its hyperparameters in [0, 1], NaN where they are not active, in
+                the order of `Encoding.columns`, shape (n, d).
+        """
+        known, n_rows = self._algorithms[step, algorithm], self._objective.n_rows or _PER_ROWS
+        features = known.features_at(n_rows, positions)
+        seconds = np.zeros(len(positions))
+        for k in self._measured((step, algorithm)):
+            mean, _ = self._posterior((step, algorithm), k).predict(features)
+            seconds += self._times(k, self._objective.n_held_out or _PER_ROWS) * np.exp(mean)
+        return seconds * (self._objective.n_folds or 1)
+
+    @property
+    def overhead_seconds(self) -> float:
+        """Median seconds of a full evaluation besides the steps that are searched."""
+        fixed = [s for s in self._space.steps if s.fixed and not s.algorithms[0].is_passthrough]
+        of_fixed = sum(self.step_seconds(s.name, Choice(s.algorithms[0].id)) for s in fixed)
+        return of_fixed + float(self.of_positions(*_REST, np.empty((1, 0)))[0])
+
     def growth(self, query: Query, step: str) -> float:
         """Return how many times as long a step of a query would take on all rows."""
         of_part, of_all = (
@@ -270,9 +310,12 @@ class Costs:
             parts[pair[0]] = []
             for k in self._measured(pair):
                 (mean,), (deviation,) = self._posterior(pair, k).predict(features)
-                times = (held_out_rows + _FIXED_HELD_OUT) / _PER_ROWS if k else 1.0
+                times = self._times(k, held_out_rows)
                 parts[pair[0]].append((times * exp(mean), float(deviation)))
         return parts
+
+    def _times(self, k: int, held_out_rows: float) -> float:
+        return (held_out_rows + _FIXED_HELD_OUT) / _PER_ROWS if k else 1.0
 
     def share_seconds(self, configuration: Configuration, budget: Budget) -> float:
         """Return the share that the next trial of a configuration has of the worker-seconds left.

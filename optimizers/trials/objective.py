@@ -71,6 +71,10 @@ FailureCost = Literal["bound", "worst", "chance"]
 """What a failed trial counts as: the metric's upper bound, the worst finished loss, or chance."""
 
 
+MANY_ROWS = 20_000
+"""Training rows above which a part of them is looked at before all."""
+
+
 @dataclass(frozen=True, slots=True)
 class Objective:
     """The metric, the constraints and the size of the data, as far as a method may know them.

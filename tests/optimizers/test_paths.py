@@ -11,6 +11,7 @@ from prefect_tune.optimizers import (
     Failure,
     FailureKind,
     History,
+    Objective,
     Query,
     Space,
     StepCost,
@@ -21,6 +22,7 @@ from prefect_tune.optimizers.paths.step_seconds import RunningOrder, StepSeconds
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.sampling import sample_configuration
+from prefect_tune.optimizers.surrogates.costs import Costs
 
 
 @pytest.mark.parametrize("is_cached", [True, False])
@@ -127,6 +129,30 @@ def test_what_is_outside_of_the_steps_is_taken_by_each_run() -> None:
     cost = PathCost(space, list(space.paths()))
     assert cost.seconds(history, None) == pytest.approx([7.0, 7.0])
     assert cost.typical_seconds(history) == pytest.approx(7.0)
+
+
+def test_on_many_rows_seconds_are_predicted_with_the_values_of_candidates() -> None:
+    """As `Costs` predicts the whole evaluation, of which nothing is cached."""
+    space, rng = mixed_space(), np.random.default_rng(0)
+    costs = Costs(space, Objective(n_rows=64_000, n_held_out=20_000, n_folds=3))
+    for number in range(20):
+        query = Query(sample_configuration(space, rng), subset=0.25, folds=1)
+        depth = float(dict(query.configuration["model"].values).get("depth", 1))
+        steps = tuple(
+            StepCost(step, 0, seconds, 0.0, hit=False, key="", held_out_seconds=0.1)
+            for step, seconds in (("scale", 0.2), ("model", 0.3 * depth))
+        )
+        outcome = Evaluation(20.0, (20.0,), 1.0 + depth, 1.0 + depth, steps)
+        costs.tell(Trial(number, query).started().stopped(outcome))
+    paths = list(space.paths())
+    cost, candidates = PathCost(space, paths, costs=costs), CandidateSpace(space)
+    drawn = [sample_configuration(space, rng) for _ in range(10)]
+    encoded = candidates.encode(drawn)
+    predicted = cost.of_candidates(History(), candidates)(encoded, candidates.features(encoded))
+    assert predicted == pytest.approx([costs.seconds(Query(c)) for c in drawn])
+    defaults = [costs.seconds(Query(default_configuration(space, path))) for path in paths]
+    assert cost.seconds(History(), None) == pytest.approx(defaults)
+    assert max(predicted) > 2 * min(predicted)
 
 
 SPACE = counted_space((2, 2))

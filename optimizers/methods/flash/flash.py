@@ -41,6 +41,7 @@ from prefect_tune.optimizers.space.configuration import Choice, Configuration, Q
 from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
 from prefect_tune.optimizers.space.space import Path, Space
 from prefect_tune.optimizers.trials.history import capacity
+from prefect_tune.optimizers.trials.objective import MANY_ROWS
 
 
 @dataclass
@@ -316,5 +317,6 @@ class Flash(Optimizer):
         shared = self._decided.shared or {}
         if self._made is None or self._made.shared != shared:
             parts = self.space, self.seed, self.objective, self.options
-            self._made = PathModels(*parts, shared)
+            costs = self.costs if (self.objective.n_rows or 0) > MANY_ROWS else None
+            self._made = PathModels(*parts, shared, costs=costs)
         return self._made

@@ -12,6 +12,7 @@ from prefect_tune.optimizers.paths.cost import PathCost
 from prefect_tune.optimizers.paths.table import PathTable
 from prefect_tune.optimizers.space.configuration import Choice
 from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.surrogates.path_linear import PathLinear, guarded_log_seconds
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.losses import told_losses
@@ -139,6 +140,7 @@ class PathModels:
         objective: What is minimised.
         options: Those of FLASH, resolved.
         shared: By step that all paths share, what takes the place of its default values.
+        costs: Predicts seconds where trials look at parts of many rows first; None where not.
     """
 
     def __init__(
@@ -148,7 +150,10 @@ class PathModels:
         objective: Objective,
         options: FlashOptions,
         shared: Mapping[str, Choice],
+        *,
+        costs: Costs | None = None,
     ) -> None:
+        self._costs = costs
         self._space, self._seed, self._objective = space, seed, objective
         self._options, self.shared = options, shared
 
@@ -160,7 +165,7 @@ class PathModels:
     @cached_property
     def cost(self) -> PathCost:
         """Predicts the seconds of each path, step by step."""
-        return PathCost(self._space, self.table.paths, self.shared)
+        return PathCost(self._space, self.table.paths, self.shared, self._costs)
 
     @cached_property
     def scores(self) -> PathScores:
