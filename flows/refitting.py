@@ -10,6 +10,7 @@ from prefect_tune.flows.study.next_best import fold_seconds
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.flows.workers.jobs import Job
+from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.storage.waiting.outage import StoreLost
@@ -42,7 +43,8 @@ class OutOfTime(Exception):  # noqa: N818 - it says what is the matter
 def refit_seconds(study: Study, trials: Sequence[Trial], n_slots: int) -> float:
     """Return how long fitting trials on all training rows should take at most.
 
-    Each takes as long as one of its folds, more by as many rows as there are more.
+    Each takes as long as one of its folds, more by as many rows as there are more. Where a trial
+    ran on a part of the rows, that is what the costs of all trials predict.
 
     Args:
         study: The study.
@@ -51,7 +53,14 @@ def refit_seconds(study: Study, trials: Sequence[Trial], n_slots: int) -> float:
     """
     plan = study.plan
     share = 1 - (1 / plan.folds if plan.folds is not None else plan.holdout or 0.0)
-    seconds = [fold_seconds(trial) / share for trial in trials]
+    costs = study.optimizer.costs
+    of_folds = (
+        costs.seconds(Query(trial.query.configuration, folds=1))
+        if trial.query.subset < 1
+        else fold_seconds(trial)
+        for trial in trials
+    )
+    seconds = [of_fold / share for of_fold in of_folds]
     side_by_side = max(*seconds, sum(seconds) / max(n_slots, 1))
     return _SLACK * side_by_side + _KEEPING_SECONDS
 

@@ -237,7 +237,7 @@ def _check_memory(settings: TuneSettings, found: StudyInput, split: Split) -> No
         raise BadInput(
             f"no model fits: {least.what} takes at least {format_bytes(int(least.size_bytes))}, "
             f"and the libraries {format_bytes(LIBRARIES_BYTES)}",
-            option="trial_memory",
+            option="trial-memory",
             value=format_bytes(limit),
             remedy=f"name at least {format_bytes(needed)}",
         )

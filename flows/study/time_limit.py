@@ -10,7 +10,7 @@ from prefect_tune.optimizers.trials.trial import Trial
 _DEVIATIONS = 3.0
 """Above the median of predicted ln seconds."""
 _SHORTEST_SECONDS, _LONGEST_FLOOR_SECONDS = 5.0, 30.0
-_FLOOR_SHARE = 0.1
+_FLOOR_SHARE = 0.25
 """Of the time left: no limit is shorter, within the two bounds above."""
 _TIMES_MOST, _TIMES_FAILED, _TIMES_LIFTED = 2.5, 2.0, 2.0
 _PILOT_ROWS = 10_000
@@ -22,7 +22,7 @@ class TimeLimit:
 
     The first trial of a model's algorithm may take its share of the worker-seconds left (see
     `Costs.allowed_seconds`). Later ones may take what is predicted from measured costs, three
-    standard deviations above the median, and at least a tenth of the time left, between 5 and 30 s.
+    standard deviations above the median. Any may take a quarter of the time left, from 5 to 30 s.
     A study without a time budget keeps within the limit of the plan. A trial that failed and is run
     again has two and a half times that limit, or twice what it took if that is more.
 
@@ -68,15 +68,16 @@ class TimeLimit:
         failed = self._failed_seconds.get(trial.number)
         if failed is not None:
             return max(_TIMES_MOST * self._most, _TIMES_FAILED * failed)
-        configuration = trial.query.configuration
-        left = budget.seconds_left
+        query, left = trial.query, budget.seconds_left
         most = self._most if left is None else inf
-        if trial.query.epochs is not None or not self._costs.is_known(configuration):
-            share = self._costs.share_seconds(configuration, budget)
-            return min(most, max(share, _SHORTEST_SECONDS))
         floor = _LONGEST_FLOOR_SECONDS if left is None else _FLOOR_SHARE * left / budget.n_workers
-        floor = min(max(floor, _SHORTEST_SECONDS), _LONGEST_FLOOR_SECONDS)
-        return min(most, max(self._costs.seconds(trial.query, _DEVIATIONS), floor))
+        limits = [min(max(floor, _SHORTEST_SECONDS), _LONGEST_FLOOR_SECONDS)]
+        is_first = self._costs.model_of(query.configuration) not in self._costs.seen
+        if is_first or query.epochs is not None:
+            limits.append(self._costs.share_seconds(query.configuration, budget))
+        if self._costs.is_known(query.configuration):
+            limits.append(self._costs.seconds(query, _DEVIATIONS))
+        return min(most, max(limits))
 
     def pilot_seconds(self, trial: Trial, budget: Budget) -> float | None:
         """Return the most that a pilot may predict for a trial to start; None for no pilot.

@@ -61,9 +61,9 @@ _LEAST_SPREAD = 1.0
 """Least deviation between the levels of the algorithms of a step."""
 LIKELY = 0.5
 """Deviations above the median of predicted seconds, within which two of three trials end."""
-_LOOK_SHARE = 1 / 30
-"""Of all worker-seconds, the most that a part of the rows should take: a search of a few looks is
-none."""
+_LOOK_SHARE, _LEAST_LOOK_SECONDS = 1 / 30, 3.0
+"""Of all worker-seconds, the most that a part of the rows should take, so that a search has many
+looks; and what it may take in any case."""
 _CUT_TIMES = 2.0
 """A fit that was cut is taken to need this many times what it took."""
 
@@ -171,7 +171,7 @@ class Costs:
 
     Attributes:
         models: Ids of the algorithms of the last step.
-        seen: Those of them that a trial was told of.
+        seen: Those of them that a trial was told of which was started.
     """
 
     def __init__(self, space: Space, objective: Objective) -> None:
@@ -190,7 +190,8 @@ class Costs:
         """Take a trial that has ended. Steps that the cache served are not measured by it."""
         outcome, query = trial.evaluation or trial.failure, trial.query
         assert outcome is not None  # noqa: S101 - the caller's duty
-        self.seen.add(self.model_of(query.configuration))
+        if trial.failure is None or not trial.failure.is_unstarted:
+            self.seen.add(self.model_of(query.configuration))
         choices = self._choices(query.configuration)
         rows, held_out_rows = self.rows(query), self._held_out_rows(query)
         made = [cost for cost in outcome.steps if not cost.hit]
@@ -287,11 +288,13 @@ class Costs:
         """Return the longest that a query should take, if it is to be started now.
 
         That is its share of the worker-seconds left, the user's limit, and what is left of the
-        time; for a part of the rows also a thirtieth of all worker-seconds.
+        time; for a part of the rows also a thirtieth of all worker-seconds, or 3 s.
         """
         left = inf if budget.seconds_left is None else max(budget.seconds_left, 0.0)
         share = self.share_seconds(query.configuration, budget)
-        of_look = _LOOK_SHARE * (budget.seconds_spent + left) if query.subset < 1 else inf
+        of_look = max(_LOOK_SHARE * (budget.seconds_spent + left), _LEAST_LOOK_SECONDS)
+        if query.subset == 1:
+            of_look = inf
         return min(share, of_look, left / max(budget.n_workers, 1), budget.trial_seconds or inf)
 
     def _held_out_rows(self, query: Query) -> float:

@@ -111,9 +111,9 @@ def cube(arguments, summary):
     return MemoryEstimate("a cube", summary.columns * 10**8)
 
 
-GAUSSIAN = "sklearn.naive_bayes.GaussianNB"
-others = tuple(Algorithm(id=i, estimator=GAUSSIAN, memory=cube) for i in "ab")
-space = Space("own", (IMPUTE, ENCODE, Step("fit model", others)))
+given = {"estimator": "sklearn.naive_bayes.GaussianNB", "memory": cube}
+models = tuple(Algorithm(id=name, **given) for name in "ab")
+space = Space("own", (IMPUTE, ENCODE, Step("fit model", models)))
 """
 
 

@@ -396,9 +396,9 @@ def test_the_first_trial_of_a_model_may_take_its_share_of_the_seconds_left() -> 
 
 
 def test_later_trials_may_take_what_is_predicted_three_deviations_up() -> None:
-    limit = limit_after(*[finished(10.0)] * 30)
+    limit = limit_after(*[finished(20.0)] * 30)
     seconds = limit.seconds(NEXT, BUDGET)
-    assert 11.0 < seconds < 30.0
+    assert 16.0 < seconds < 60.0
     half = limit.seconds(Trial(99, replace(DRAWN, subset=0.5)), BUDGET)
     assert half < 0.7 * seconds
     assert limit_after(*[finished(800.0)] * 30).seconds(NEXT, Budget()) == 900.0
@@ -406,8 +406,8 @@ def test_later_trials_may_take_what_is_predicted_three_deviations_up() -> None:
 
 @pytest.mark.parametrize(
     ("budget", "expected"),
-    [(BUDGET, 6.0), (replace(BUDGET, seconds_left=9.0), 5.0), (Budget(), 30.0)],
-    ids=["a tenth of the time left", "the least", "without a budget"],
+    [(BUDGET, 15.0), (replace(BUDGET, seconds_left=9.0), 5.0), (Budget(), 30.0)],
+    ids=["a quarter of the time left", "the least", "without a budget"],
 )
 def test_no_limit_is_very_short(budget, expected) -> None:
     assert limit_after(*[finished(0.01)] * 30).seconds(NEXT, budget) == expected
