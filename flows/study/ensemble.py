@@ -35,6 +35,10 @@ MOST_REFITS = 3
 _LITTLE_SECONDS = 1.0
 """What the members of an ensemble of kind `auto` may take to fit: as much as the best trial so many
 times, or what nobody notices."""
+_TOO_FEW_ROWS = (
+    "too few rows are held out to compare kinds of ensembles on rows that none was built on; the "
+    "best trial alone is taken"
+)
 _FEW_ROWS = 30
 """Bootstraps of fewer are so alike, or so wild, that which model wins them says little."""
 
@@ -117,10 +121,7 @@ def choose_ensemble(
     elif nested := nested_losses(held_out, picks, bootstraps, _sequence(study, 1), limit=limit):
         built = best_kind(nested)
     else:
-        notes.append(
-            "too few rows are held out to compare kinds of ensembles on rows that none was built "
-            "on; the best trial alone is taken"
-        )
+        notes.append(_TOO_FEW_ROWS)
     rng = np.random.default_rng(_sequence(study, 0))
     choice = choose(built, held_out, picks, bootstraps, rng, limit=limit)
     is_better = choice.losses[-1] < _loss(feasible[0])  # whose predictions may be gone

@@ -140,7 +140,8 @@ def test_trials_are_listed_with_stable_fields_and_written_as_a_table(ended, tmp_
     assert set(found[0]) >= {
         "loss", "cost_seconds", "cost_uncached_seconds", "fold_losses", "steps"
     }  # fmt: skip
-    assert set(found[0]["steps"][0]) == {"step", "fold", "seconds", "load_seconds", "hit", "key"}
+    of_step = {"step", "fold", "seconds", "held_out_seconds", "load_seconds", "hit", "key"}
+    assert set(found[0]["steps"][0]) == of_step
     for suffix, read in (("parquet", pd.read_parquet), ("csv", pd.read_csv)):
         out = tmp_path / f"trials.{suffix}"
         said, table = ended.run.json("trials", "s", "--out", out), read(out)

@@ -59,7 +59,8 @@ def test_run_json_prints_what_show_prints_and_nothing_else(studied) -> None:
         "trial", "loss", "fidelity", "constraints", "configuration",
     }  # fmt: skip
     assert set(summary["cache"]) == {"hits", "misses", "size_bytes", "seconds_saved"}
-    assert set(summary["seconds"]) == {"total", "evaluating", "asking"}
+    of_time = {"total", "evaluating", "asking", "budget", "over_budget"}
+    assert set(summary["seconds"]) == of_time
     assert len(re.findall(r"^trial +\d+ ", studied.ran.stderr, re.MULTILINE)) == 3
 
 
@@ -125,6 +126,7 @@ def test_a_failure_while_running_is_told_with_exit_code_1(run, tmp_path) -> None
     assert [t["failure"]["step"] for t in failed] == ["construct features"] * 2
     assert set(failed[0]["failure"]) == {
         "kind", "message", "traceback", "step", "fold", "cost_seconds", "steps", "output",
+        "load_seconds", "pilot",
     }  # fmt: skip
 
 

@@ -237,8 +237,9 @@ def test_it_takes_sparse_data_exactly_if_its_flag_says_so(case) -> None:
     kind, algorithm = case
     choice, data = default(algorithm), fold(kind, as_sparse=True)
     if not algorithm.flags.accepts_sparse:
-        with pytest.raises((TypeError, ValueError)):
-            run(case, choice, data)
+        if not algorithm.requires:  # these could, and their tables are never sparse
+            with pytest.raises((TypeError, ValueError)):
+                run(case, choice, data)
         return
     came = run(case, choice, data)
     if kind.startswith("transform"):
