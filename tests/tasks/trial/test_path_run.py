@@ -675,7 +675,7 @@ def test_a_record_is_linked_once_whether_it_is_written_or_served(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("serves_prefix", "most"), [pytest.param(True, 31, marks=pytest.mark.full), (False, 28)]
+    ("serves_prefix", "most"), [pytest.param(True, 31, marks=pytest.mark.full), (False, 29)]
 )
 def test_a_missed_step_passes_through_few_files_before_it_is_fitted(
     context, serves_prefix, most
