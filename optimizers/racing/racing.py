@@ -69,6 +69,7 @@ class Racing(Optimizer):
         inner.share_costs(self.costs)
         self._inner_of: dict[int, int] = {}
         self._ran: dict[int, list[int]] = {}
+        self._losses: list[dict[int, float]] = [{} for _ in self._stretches]
         self._smaller: dict[int, float] = {}
         self._provisional: set[int] = set()
 
@@ -165,7 +166,8 @@ class Racing(Optimizer):
             return self._smaller_look(i, share)
         waiting = self._waiting()
         if not self._gathers(budget):
-            leaders = {self._number_of(self._last(i).query): i for i in reversed(waiting)}
+            ahead = [i for i in waiting if self._keeps_up(i)]
+            leaders = {self._number_of(self._last(i).query): i for i in reversed(ahead)}
             # If the best would not end in time, the others are not worth the time either.
             may_end = [i for i in waiting if i in leaders.values() and self._would_end(i, budget)]
             if may_end:
@@ -184,7 +186,9 @@ class Racing(Optimizer):
     def _next_stretch(self, i: int) -> Query:
         k = self._number_of(self._last(i).query)
         ran, rest = self._stretches[k], self._stretches[k + 1]
-        if ran.subset < 1:
+        if rest.subset < 1:
+            said = f"kept up on {ran.subset:.2g} of the rows, so {rest.subset:.2g} of them follow"
+        elif ran.subset < 1:
             follows = "all rows of it follow" if rest.folds else "all rows follow"
             said = f"kept up on a part of the rows, so {follows}"
         else:
@@ -198,7 +202,7 @@ class Racing(Optimizer):
         if not self._has_looks or seconds.share_left <= 1 - _GATHERING_SHARE:
             return False
         lasts = [self._last(i) for i in self._ran]
-        is_alone = all(trial.query.subset < 1 for trial in lasts)
+        is_alone = all(self._number_of(trial.query) == 0 for trial in lasts)
         return is_alone and sum(trial.is_told for trial in lasts) < _GATHERED
 
     def _first_stretch(self, whole: Query, budget: Budget) -> Query:
@@ -245,7 +249,7 @@ class Racing(Optimizer):
         follows = self._stretches[self._number_of(last) + 1].of(self.inner.history[i].query)
         done = last.folds or 0 if last.subset == follows.subset else 0
         seconds = self.costs.seconds(follows, LIKELY, folds_done=done)
-        return seconds <= self.costs.allowed_seconds(follows, budget)
+        return seconds <= self.costs.allowed_seconds(follows, budget, is_first=False)
 
     def _reads_costs(self, budget: Budget) -> bool:
         """Return whether predicted seconds decide; else its asks repeat, whatever trials take."""
@@ -300,13 +304,15 @@ class Racing(Optimizer):
             for i in self._ran
             if (last := self._last(i)).query.configuration == configuration
             and last.state == TrialState.STOPPED
-            and self._number_of(last.query) == k - 1
+            and (at := self._number_of(last.query)) < k
+            # Studies of earlier versions had one look.
+            and all(stretch.subset < 1 for stretch in self._stretches[at + 1 : k])
         ]
         if not found:
             raise ValueError(
                 f"trial {self._n_asks} goes on with a configuration whose stretch before is missing"
             )
-        return min(found, key=lambda i: (self._is_told(i), i))
+        return min(found, key=lambda i: (self._is_told(i), -self._number_of(self._last(i).query), i))
 
     def _number_of(self, query: Query) -> int:
         """Return which of the stretches a query asks for.
@@ -326,6 +332,8 @@ class Racing(Optimizer):
 
     def _observe(self, trial: Trial) -> None:
         i = self._inner_of[trial.number]
+        if trial.loss is not None:
+            self._losses[self._number_of(trial.query)][i] = trial.loss
         if self._ran[i][-1] == trial.number:  # or a smaller look took its place
             self._observe_last(i, trial)
         self._stop_behind()
@@ -419,42 +427,55 @@ class Racing(Optimizer):
         seen = as_on_all_rows(_evaluation(last), growth)
         return joined(before, seen) if before else seen
 
-    def _is_behind(self, i: int, incumbent: Trial) -> bool:
-        """Return whether a configuration is clearly worse in its last stretch."""
-        last, best = self._last(i), _evaluation(incumbent)
-        if last.query.subset == 1:
-            return is_behind(_evaluation(last), best, self.history)
-        return is_behind_on_part(self._difference(i, incumbent), best, self._known(incumbent))
+    def _keeps_up(self, i: int) -> bool:
+        """Return whether a configuration should go on while none has run on all rows and folds.
 
-    def _is_ahead(self, i: int, incumbent: Trial) -> bool:
+        It should if it is not clearly behind the best of those that have run on the most rows.
+        """
+        if self.history.incumbent is not None or not self._has_looks:
+            return True
+        furthest = self._waiting()[0]
+        return not self._is_behind(i, self._last(furthest))
+
+    def _is_behind(self, i: int, best: Trial) -> bool:
+        """Return whether a configuration is clearly worse in its last stretch than the best one."""
+        if self._last(i).query.subset == 1:
+            return is_behind(_evaluation(self._last(i)), _evaluation(best), self.history)
+        return self._is_behind_on_part(i, best, 1.0)
+
+    def _is_ahead(self, i: int, best: Trial) -> bool:
         """Return whether a configuration is clearly better in its last stretch."""
-        last, best = self._last(i), _evaluation(incumbent)
-        if last.query.subset == 1:
-            return is_ahead(_evaluation(last), best, self.history)
-        return is_behind_on_part(-self._difference(i, incumbent), best, self._known(incumbent))
+        if self._last(i).query.subset == 1:
+            return is_ahead(_evaluation(self._last(i)), _evaluation(best), self.history)
+        return self._is_behind_on_part(i, best, -1.0)
 
-    def _known(self, incumbent: Trial) -> list[tuple[float, float]]:
-        """Return differences to the incumbent on a part of the rows and in all, where known."""
-        best = _evaluation(incumbent)
-        look = self._look(self._inner_of[incumbent.number])
-        wholes = [(j, self._whole(j)) for j in self._ran]
-        return [
-            (self._look(j) - look, _evaluation(whole).loss - best.loss)
-            for j, whole in wholes
-            if whole is not None and whole.number != incumbent.number
+    def _is_behind_on_part(self, i: int, best: Trial, sign: float) -> bool:
+        """Return whether a difference on a part of the rows, times a sign, is clearly one."""
+        if (k := self._shared_look(i, best)) is None:
+            return False
+        j, far = self._inner_of[best.number], self._number_of(best.query)
+        looks, at_end = self._losses[k], self._losses[far]
+        known = [
+            (looks[other] - looks[j], at_end[other] - at_end[j])
+            for other in looks.keys() & at_end.keys() - {j}
         ]
+        difference = sign * (looks[i] - looks[j])
+        return is_behind_on_part(difference, _evaluation(best), known if k < far else ())
+
+    def _shared_look(self, i: int, best: Trial) -> int | None:
+        """Return the last look that both have had; None if there is none."""
+        j = self._inner_of[best.number]
+        looks = (k for k, stretch in enumerate(self._stretches) if stretch.subset < 1)
+        return max((k for k in looks if {i, j} <= self._losses[k].keys()), default=None)
 
     def _difference(self, i: int, incumbent: Trial) -> float:
         """Return by how much a configuration was worse than the incumbent in its last stretch."""
         last = self._last(i)
-        if last.query.subset < 1:
-            return self._look(i) - self._look(self._inner_of[incumbent.number])
-        return _evaluation(last).fold_losses[0] - _evaluation(incumbent).fold_losses[0]
-
-    def _look(self, i: int) -> float:
-        """Return the loss on a part of the rows."""
-        losses = (self.history[number].loss for number in self._ran[i])
-        return next(loss for loss in losses if loss is not None)
+        if last.query.subset == 1:
+            return _evaluation(last).fold_losses[0] - _evaluation(incumbent).fold_losses[0]
+        k = self._shared_look(i, incumbent)
+        assert k is not None  # noqa: S101 - only what can be compared is behind
+        return self._losses[k][i] - self._losses[k][self._inner_of[incumbent.number]]
 
     def _waiting(self) -> list[int]:
         """Return the method's numbers of configurations that may go on.

@@ -8,7 +8,7 @@ configuration: a paired estimate where it ended early, else all stretches togeth
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import sqrt
+from math import inf, sqrt
 
 import numpy as np
 
@@ -24,6 +24,8 @@ _LEAST_ROWS = 1_000
 """Rows that a look has where more would not end in time."""
 _LOOK_RAREST = 100
 """Rows that it has at least of the rarest class, where all rows have so many."""
+_RUNG = 4
+"""How many times as many rows the next look has; ASHA's usual rungs are as far apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +63,10 @@ def is_large(objective: Objective) -> bool:
 def stretches_of(objective: Objective) -> tuple[Stretch, ...]:
     """Return what a configuration runs one after another, the whole evaluation last.
 
-    First one fold. On more than 20,000 training rows, before it that fold on a part of them: the
-    smallest 2^-k of the rows that has 10,000, and 100 of the rarest class. It is judged on the
-    smallest 2^-k of the held-out rows that has 10,000, and 100 of the rarest class.
+    First one fold. On more than 20,000 training rows, before it that fold on parts of them: the
+    smallest 2^-k of the rows that has 10,000, and 100 of the rarest class, then four times as many
+    rows, and so on to a quarter of all. The first look is judged on the smallest 2^-k of the
+    held-out rows that has 10,000, and 100 of the rarest class; the next ones on four times as many.
 
     Args:
         objective: Knows the folds and the rows.
@@ -73,15 +76,17 @@ def stretches_of(objective: Objective) -> tuple[Stretch, ...]:
     """
     is_split = objective.n_folds is None or objective.n_folds > 1
     folds = (Stretch(folds=1),) if is_split else ()
-    share = _share(objective)
-    judged = _held_out_share(objective)
-    look = (Stretch(share, 1 if is_split else None, judged),) if share < 1 else ()
-    if not look and not folds:
+    share, judged = _share(objective), _held_out_share(objective)
+    looks = []
+    while share < 1 and (not looks or share <= 1 / _RUNG):
+        looks.append(Stretch(share, 1 if is_split else None, judged))
+        share, judged = _RUNG * share, min(_RUNG * judged, 1.0)
+    if not looks and not folds:
         raise ValueError(
             f"a race needs 2 folds or more, or more than {LARGE:,} training rows; there is "
             f"{objective.n_folds} fold"
         )
-    return (*look, *folds, Stretch())
+    return (*looks, *folds, Stretch())
 
 
 def _share(objective: Objective) -> float:
@@ -89,8 +94,14 @@ def _share(objective: Objective) -> float:
     n_rows = objective.n_rows or 0
     if n_rows <= LARGE:
         return 1.0
-    share, rarest = 1.0, objective.n_rarest if objective.n_classes else None
-    while share * n_rows / 2 >= _LOOK and (rarest is None or share * rarest / 2 >= _LOOK_RAREST):
+    is_known = objective.n_classes and objective.n_rarest is not None
+    return _halved(n_rows, (objective.n_rarest or 0) if is_known else inf)
+
+
+def _halved(n_rows: int, n_rarest: float) -> float:
+    """Return the smallest 2^-k of rows that has enough of them, and of the rarest class."""
+    share = 1.0
+    while share * n_rows / 2 >= _LOOK and share * n_rarest / 2 >= _LOOK_RAREST:
         share /= 2
     return share
 
@@ -106,13 +117,10 @@ def smaller_shares(objective: Objective, share: float) -> list[float]:
 def _held_out_share(objective: Objective) -> float:
     """Return the share of the held-out rows that a look is judged on."""
     n_rows = objective.n_held_out or 0
-    rarest = None
+    rarest = inf
     if objective.n_classes and objective.n_rarest and objective.n_rows:
         rarest = objective.n_rarest * n_rows / objective.n_rows
-    share = 1.0
-    while share * n_rows / 2 >= _LOOK and (rarest is None or share * rarest / 2 >= _LOOK_RAREST):
-        share /= 2
-    return share
+    return _halved(n_rows, rarest)
 
 
 _LEAST_COMPARED = 3

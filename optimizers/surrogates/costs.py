@@ -327,16 +327,16 @@ class Costs:
         is_seen = self.model_of(configuration) in self.seen
         return left if is_seen else left / len(self.models - self.seen)
 
-    def allowed_seconds(self, query: Query, budget: Budget) -> float:
+    def allowed_seconds(self, query: Query, budget: Budget, *, is_first: bool = True) -> float:
         """Return the longest that a query should take, if it is to be started now.
 
-        That is its share of the worker-seconds left, the user's limit, and what is left of the
-        time; for a part of the rows also a thirtieth of all worker-seconds, or 3 s.
+        That is its share of the worker-seconds left, the user's limit, and the rest of the time; for
+        the first look at a part of the rows also a thirtieth of all worker-seconds, or 3 s.
         """
         left = inf if budget.seconds_left is None else max(budget.seconds_left, 0.0)
         share = self.share_seconds(query.configuration, budget)
         of_look = max(_LOOK_SHARE * (budget.seconds_spent + left), _LEAST_LOOK_SECONDS)
-        if query.subset == 1:
+        if query.subset == 1 or not is_first:
             of_look = inf
         return min(share, of_look, left / max(budget.n_workers, 1), budget.trial_seconds or inf)
 

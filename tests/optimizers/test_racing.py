@@ -428,12 +428,24 @@ def test_on_few_rows_one_fold_comes_before_all_of_them(n_rows) -> None:
 
 
 @pytest.mark.parametrize(
-    ("n_rows", "share"),
-    [(20_001, 1 / 2), (39_999, 1 / 2), (40_000, 1 / 4), (80_000, 1 / 8), (1_300_000, 1 / 128)],
+    ("n_rows", "shares"),
+    [
+        (20_001, [1 / 2]),
+        (39_999, [1 / 2]),
+        (40_000, [1 / 4]),
+        (80_000, [1 / 8]),
+        (200_000, [1 / 16, 1 / 4]),
+        (1_300_000, [1 / 128, 1 / 32, 1 / 8]),
+    ],
 )
-def test_on_many_rows_that_fold_on_a_part_of_10_000_or_more_comes_first(n_rows, share) -> None:
+def test_on_many_rows_that_fold_on_parts_of_10_000_or_more_comes_first(n_rows, shares) -> None:
     parts = stretches_of(Objective(n_rows=n_rows, n_folds=3))
-    assert parts == (Stretch(share, 1), FOLD, WHOLE)
+    assert parts == (*(Stretch(share, 1) for share in shares), FOLD, WHOLE)
+
+
+def test_each_look_is_judged_on_more_of_the_held_out_rows() -> None:
+    parts = stretches_of(Objective(n_rows=200_000, n_held_out=80_000, n_folds=1))
+    assert parts == (Stretch(1 / 16, None, 1 / 8), Stretch(1 / 4, None, 1 / 2), WHOLE)
 
 
 def test_a_part_has_enough_rows_of_the_rarest_class() -> None:

@@ -288,3 +288,53 @@ def test_with_workers_to_spare_the_next_best_goes_on_meanwhile() -> None:
     optimizer = gathered(raced(), 30.0, 20.0, 25.0, 40.0, 50.0, 60.0, 70.0, 80.0)
     configurations = [ask(optimizer).configuration for _ in range(3)]
     assert configurations == [optimizer.history[n].query.configuration for n in (1, 2, 0)]
+
+
+RUNGS = Objective(chance=50.0, n_rows=200_000, n_folds=1)
+FIRST, SECOND = 1 / 16, 1 / 4
+
+
+def looked_at(*losses: float) -> Racing:
+    """Configurations with these losses in their first looks, of two."""
+    optimizer = raced(objective=RUNGS)
+    for loss in losses:
+        assert ask(optimizer).subset == FIRST
+        tell(optimizer, loss)
+    return optimizer
+
+
+def subsets(optimizer: Racing, *losses: float) -> list[tuple[int, float]]:
+    """Configurations and shares of the next asks, which end with these losses."""
+    asked = []
+    for loss in losses:
+        query = ask(optimizer)
+        asked.append((optimizer._inner_of[len(optimizer.history) - 1], query.subset))
+        tell(optimizer, loss)
+    return asked
+
+
+def test_what_keeps_up_on_few_rows_is_looked_at_on_four_times_as_many() -> None:
+    optimizer = looked_at(20.0, *[90.0] * (GATHERED - 1))
+    assert subsets(optimizer, 15.0, 10.0) == [(0, SECOND), (0, 1.0)]
+    assert optimizer.inner.history[0].loss == 10.0
+
+
+def test_while_none_has_run_on_all_rows_only_what_is_near_the_best_has_more_rows() -> None:
+    """Three go on beside the best; they show that what looks 70 worse is so on more rows."""
+    optimizer = looked_at(20.0, *[90.0] * (GATHERED - 1))
+    short = Budget(seconds_spent=100.0, seconds_left=12.0)
+    asked = []
+    for _ in range(8):
+        query = optimizer.ask(short)
+        asked.append(query.subset)
+        tell(optimizer, {SECOND: 15.0 if len(asked) == 1 else 85.0}.get(query.subset, 90.0))
+    assert asked == [*[SECOND] * 4, *[FIRST] * 4]
+
+
+def test_a_study_of_one_look_goes_on_from_it_to_all_rows() -> None:
+    optimizer = looked_at(20.0, *[90.0] * (GATHERED - 1))
+    best = optimizer.history[0].query.configuration
+    optimizer.restore(GATHERED, Query(best), None)
+    tell(optimizer, 10.0)
+    assert optimizer.inner.history[0].loss == 10.0
+    assert not optimizer._is_behind(1, optimizer.history[0])  # three go on before any is behind
