@@ -23,6 +23,7 @@ from prefect_tune.flows.refitting import (
     refit_model,
     refit_seconds,
     score_model,
+    subset_in_time,
 )
 from prefect_tune.flows.study.ensemble import MOST_REFITS, ChosenEnsemble, choose_ensemble
 from prefect_tune.flows.study.ensemble_rule import EnsembleRule
@@ -55,7 +56,8 @@ def fit_final_model(
     """Fit and store the incumbent or an ensemble, then score it; skip what is done already.
 
     If that cannot be refitted, kept and read back, the next best trial is used (see `next_best`).
-    If the time does not suffice for a refit, the model is the mean of the models of the folds, as
+    If the time does not suffice for a refit, a trial that ran on a part of the rows is fitted on as
+    large a part as the time allows, and else the model is the mean of the models of the folds, as
     far as there may be one (see `can_average_folds`); else the refit takes the time that it takes.
     No choice depends on the test rows: whatever goes wrong there leaves the stored model in place.
 
@@ -77,7 +79,8 @@ def fit_final_model(
         if not _is_scored(study):
             _score(study, running, context, observer)
         return
-    if _is_fitted(study, choice, incumbent) and not study.result.get("of_folds"):
+    is_short = study.result.get("of_folds") or study.result.get("fitted_subset", 1.0) < 1
+    if _is_fitted(study, choice, incumbent) and not is_short:
         study.set_result(ensemble=choice.ensemble)
         if not _is_scored(study):
             _score(study, running, context, observer)
@@ -89,6 +92,7 @@ def fit_final_model(
     study.set_result(
         members=fitted.members,
         of_folds=refits.are_of_folds,
+        fitted_subset=refits.subset,
         single_best=fitted.single_best(incumbent).number,
         ensemble=fitted.ensemble,
         refit_seconds=seconds,
@@ -105,7 +109,8 @@ def ending_seconds(study: Study, n_slots: int, most_seconds: float) -> float:
     """Return the seconds that follow the search: a second look, the final model, and its scores.
 
     An ensemble of kind `auto` takes as long to fit as the best trial several times at most, and so
-    is any other taken to. Where that is more than there may be, the mean of the folds is made.
+    is any other taken to. Where that is more than there may be, fewer rows are fitted, or the mean
+    of the folds is made.
 
     Args:
         study: A study whose search is under way.
@@ -117,11 +122,11 @@ def ending_seconds(study: Study, n_slots: int, most_seconds: float) -> float:
         return _AFTER_SECONDS
     few = finalists_of(plan, optimizer, n_slots)
     members = [best] * (1 if ends_in_one(plan, optimizer) else MOST_REFITS)
-    refits = refit_seconds(study, members, n_slots)
     around = look_seconds(few, n_slots) + _AFTER_SECONDS
-    if around + refits > most_seconds and can_average_folds(study, [best]):
-        refits = _AVERAGING_SECONDS
-    return min(around + refits, most_seconds)
+    subset = subset_in_time(study, members, n_slots, most_seconds - around)
+    if not subset and can_average_folds(study, [best]):
+        return min(around + _AVERAGING_SECONDS, most_seconds)
+    return min(around + refit_seconds(study, members, n_slots, subset or 1.0), most_seconds)
 
 
 _NOT_TESTED = {
@@ -251,6 +256,7 @@ class _Refits:
 
     Attributes:
         are_of_folds: Whether the last model is the mean of the models of the folds.
+        subset: Share of the training rows that it was fitted on, or its trial.
     """
 
     study: Study
@@ -259,6 +265,7 @@ class _Refits:
     observer: Observer
     seconds_left: Callable[[], float]
     are_of_folds: bool = False
+    subset: float = 1.0
 
     def fit(self, weighted: Weighted) -> float:
         """Fit and keep a model; return the seconds that it took.
@@ -268,19 +275,32 @@ class _Refits:
             StoreLost: If the store cannot go on.
         """
         trials = [trial for trial, _ in weighted]
-        self.are_of_folds = False
+        self.are_of_folds, self.subset = False, 1.0
         if self.seconds_left() == inf or not can_average_folds(self.study, trials):
             return refit_model(self.study, self.running, self.context, weighted)
-        needed = refit_seconds(self.study, trials, self.running.n_slots)
-        if needed > self.seconds_left() - _AFTER_SECONDS:
-            return self._average(weighted, f"a refit takes about {format_seconds(needed)}")
+        n_slots = self.running.n_slots
+        needed = format_seconds(refit_seconds(self.study, trials, n_slots))
+        left = self.seconds_left() - _AFTER_SECONDS
+        self.subset = subset_in_time(self.study, trials, n_slots, left)
+        if not self.subset:
+            return self._average(weighted, f"a refit takes about {needed}")
         try:
-            return refit_model(self.study, self.running, self.context, weighted, self._check)
+            seconds = refit_model(
+                self.study, self.running, self.context, weighted, self._check, self.subset
+            )
         except OutOfTime as reason:
             return self._average(weighted, str(reason))
+        if self.subset < 1:
+            self.observer.note(
+                f"no time is left to fit on all training rows (a refit takes about {needed}): the "
+                f"model is fitted on {self.subset:.2g} of them; the same command with this study "
+                "refits it"
+            )
+        return seconds
 
     def _average(self, weighted: Weighted, reason: str) -> float:
         """Keep the mean of the folds' models; refit where the cache has lost one."""
+        self.subset = 1.0
         try:
             seconds = average_folds(self.running, self.context, weighted)
         except RefitFailed as failure:
@@ -289,6 +309,7 @@ class _Refits:
             )
             return refit_model(self.study, self.running, self.context, weighted)
         self.are_of_folds = True
+        self.subset = max(trial.query.subset for trial, _ in weighted)
         self.observer.note(
             f"no time is left to fit on all training rows ({reason}): the model is the mean of the "
             "models of the folds; the same command with this study refits it"

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from time import perf_counter
 
 from prefect_tune.flows.study.next_best import fold_seconds
@@ -40,8 +41,10 @@ class OutOfTime(Exception):  # noqa: N818 - it says what is the matter
     """The study has no time left for what is under way."""
 
 
-def refit_seconds(study: Study, trials: Sequence[Trial], n_slots: int) -> float:
-    """Return how long fitting trials on all training rows should take at most.
+def refit_seconds(
+    study: Study, trials: Sequence[Trial], n_slots: int, subset: float = 1.0
+) -> float:
+    """Return how long fitting trials on the training rows should take at most.
 
     Each takes as long as one of its folds, more by as many rows as there are more. Where a trial
     ran on a part of the rows, that is what the costs of all trials predict.
@@ -50,12 +53,13 @@ def refit_seconds(study: Study, trials: Sequence[Trial], n_slots: int) -> float:
         study: The study.
         trials: Those that the model is made of.
         n_slots: How many are fitted at once.
+        subset: Share of the rows, for trials that ran on a part of them.
     """
     plan = study.plan
     share = 1 - (1 / plan.folds if plan.folds is not None else plan.holdout or 0.0)
     costs = study.optimizer.costs
     of_folds = (
-        costs.seconds(Query(trial.query.configuration, folds=1))
+        costs.seconds(Query(trial.query.configuration, subset, folds=1))
         if trial.query.subset < 1
         else fold_seconds(trial)
         for trial in trials
@@ -63,6 +67,28 @@ def refit_seconds(study: Study, trials: Sequence[Trial], n_slots: int) -> float:
     seconds = [of_fold / share for of_fold in of_folds]
     side_by_side = max(*seconds, sum(seconds) / max(n_slots, 1))
     return _SLACK * side_by_side + _KEEPING_SECONDS
+
+
+def subset_in_time(
+    study: Study, trials: Sequence[Trial], n_slots: int, seconds: float
+) -> float:
+    """Return the largest share of the training rows that a refit has time for; 0 if there is none.
+
+    That is all rows, or the half, a quarter and so on of them where that is still more than the
+    trials ran on.
+
+    Args:
+        study: The study.
+        trials: Those that the model is made of.
+        n_slots: How many are fitted at once.
+        seconds: How long it may take.
+    """
+    subset, most = 1.0, max(trial.query.subset for trial in trials)
+    while subset > most or subset == 1.0:
+        if refit_seconds(study, trials, n_slots, subset) <= seconds:
+            return subset
+        subset /= 2
+    return 0.0
 
 
 def can_average_folds(study: Study, trials: Sequence[Trial]) -> bool:
@@ -98,8 +124,9 @@ def refit_model(
     context: StudyContext,
     weighted: Weighted,
     check: Callable[[], None] = lambda: None,
+    subset: float = 1.0,
 ) -> float:
-    """Fit members on all training rows and keep the model that is made of them.
+    """Fit members on the training rows and keep the model that is made of them.
 
     They are fitted side by side, each by a task of its own, and handed over by the cache, where
     they stay pinned until then. Without a cache one task fits them one after the other.
@@ -110,6 +137,7 @@ def refit_model(
         context: The study, for the workers.
         weighted: Trials that the model is made of, and their weights.
         check: Called meanwhile; the refit ends with the `OutOfTime` that this raises.
+        subset: Share of the training rows to fit on.
 
     Returns:
         The seconds that it took.
@@ -121,7 +149,7 @@ def refit_model(
         StoreLost: If the store cannot go on.
     """
     started = perf_counter()
-    members = [member_of(study, trial, weight) for trial, weight in weighted]
+    members = [member_of(study, trial, weight, subset) for trial, weight in weighted]
     what = _named(members)
     parameters = {"what": what, "members": members, "context": context}
     pins = study.store.index.pins
@@ -205,9 +233,10 @@ def folds_of(trial: Trial, weight: float = 1.0) -> Member:
     return Member(trial.number, trial.query.to_json(), weight, of_folds=True)
 
 
-def member_of(study: Study, trial: Trial, weight: float = 1.0) -> Member:
-    """Return a trial as a member of the final model."""
-    return Member(trial.number, study.optimizer.refit(trial).to_json(), weight)
+def member_of(study: Study, trial: Trial, weight: float = 1.0, subset: float = 1.0) -> Member:
+    """Return a trial as a member of the final model, fitted on a share of the training rows."""
+    query = replace(study.optimizer.refit(trial), subset=subset)
+    return Member(trial.number, query.to_json(), weight)
 
 
 def _in_turn(members: Sequence[Member]) -> list[Member]:

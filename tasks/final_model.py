@@ -2,7 +2,8 @@
 
 Prefect tasks fit each member, combine them, and score the result. Test rows are neither transformed
 nor predicted before the model is stored. Where no time is left to fit a member on all training
-rows, it is the mean of the models that the trial fitted on the folds, which the cache holds.
+rows, it is fitted on a part of them, or is the mean of the models that the trial fitted on the
+folds, which the cache holds.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -136,6 +137,7 @@ def keep_model(context: StudyContext, members: Sequence[Member], run_step: RunSt
         "trial": members[0].number,
         "members": [{"trial": member.number, "weight": member.weight} for member in members],
         "of_folds": any(member.of_folds for member in members),
+        "subset": min(member.query["subset"] for member in members),
         "configuration": members[0].query["configuration"],
         "dataset": context.problem.dataset,
     }

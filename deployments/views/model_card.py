@@ -126,7 +126,8 @@ def _summary(facts: Facts) -> Iterator[str]:
             "weight; it is an estimator of scikit-learn."
         )
     elif not model["of_folds"]:
-        yield "The model is a scikit-learn `Pipeline`, fitted on all training rows."
+        rows = "all" if model["subset"] == 1 else f"{model['subset']:.2g} of the"
+        yield f"The model is a scikit-learn `Pipeline`, fitted on {rows} training rows."
     if model["of_folds"]:
         yield (
             "Each pipeline was fitted on the training rows of one fold, and their predictions are "

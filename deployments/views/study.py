@@ -158,7 +158,12 @@ def _model(summary: Mapping[str, Any]) -> Iterator[str | Text]:
     if model is not None and summary["model_is_partial"]:
         yield (
             f"no full evaluation qualifies; the model is the best partial one, trial "
-            f"{model['trial']}{_of(model)}, fitted on all training rows"
+            f"{model['trial']}{_of(model)}"
+        )
+    if summary["model_subset"] < 1 and not summary["model_of_folds"]:
+        yield (
+            f"the model is fitted on {summary['model_subset']:.2g} of the training rows, as no time "
+            "was left for all of them; the same command with this study does that"
         )
     if summary["model_of_folds"]:
         yield (

@@ -159,6 +159,7 @@ def _model(
         "class": type(exported.model).__name__,
         "members": members,
         "of_folds": exported.about.get("of_folds", False),
+        "subset": exported.about.get("subset", 1.0),
     }
 
 

@@ -166,7 +166,8 @@ def _final_model(result: Mapping[str, Any]) -> dict[str, Any]:
     `test_loss_undefined` has the reason if the test rows leave the loss undefined. `instead_of` has
     the trials that were chosen first, and why they could not be the model. `no_model` has the
     reason if the last run ended without a model. `model_of_folds` says whether the model is the
-    mean of those of the folds, for lack of time to fit on all training rows.
+    mean of those of the folds, for lack of time to fit on all training rows, and `model_subset` on
+    which share of them it was fitted.
     """
     ensemble, test_loss = result.get("ensemble"), result.get("test_loss")
     alone = result.get("single_best_test_loss", test_loss if ensemble is None else None)
@@ -175,6 +176,7 @@ def _final_model(result: Mapping[str, Any]) -> dict[str, Any]:
         "instead_of": _instead_of(result.get("instead_of")),
         "no_model": result.get("no_model"),
         "model_of_folds": bool(result.get("of_folds")),
+        "model_subset": result.get("fitted_subset", 1.0),
         "test_loss": test_loss,
         "test_loss_undefined": result.get("test_loss_undefined"),
         "single_best_test_loss": alone,

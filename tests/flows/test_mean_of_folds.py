@@ -10,8 +10,10 @@ import pytest
 from finished.searched import Here, searched
 from observing import Heard
 from sklearn.pipeline import Pipeline
+from user_spaces import PRELUDE
 
 from prefect_tune.flows import final_model as ending
+from prefect_tune.flows import refitting
 from prefect_tune.flows.final_model import fit_final_model
 from prefect_tune.flows.refitting import can_average_folds
 from prefect_tune.flows.results.exported import export
@@ -21,6 +23,7 @@ from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.study.summary import summarize
 from prefect_tune.storage import ArtifactStore
 from prefect_tune.tasks.data.dataset import load_dataset
+from prefect_tune.tasks.data.split import REFIT, load_split
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.trial.path_run import PathRun
 
@@ -89,6 +92,17 @@ def ended(tmp_path: Path) -> Ended:
     return Ended(found.store, found.name)
 
 
+def looked_at(folder: Path) -> Ended:
+    """A study that has looked at a ninth of the rows, of a model that counts those it has."""
+    code, file = "sklearn.neighbors.KNeighborsClassifier", folder / "near.py"
+    file.write_text(f'{PRELUDE}\nspace = models(one("near", "{code}", Integer("leaf_size", (9, 99))))')
+    found = searched(
+        folder, trials=1, fit=False, data="sklearn:digits", folds=FOLDS, space=f"{file}:space",
+        method="halving", option={"fidelity": "subset"}, seed=1,
+    )  # fmt: skip
+    return Ended(found.store, found.name)
+
+
 def test_without_time_for_a_refit_the_model_is_the_mean_of_the_folds(ended) -> None:
     summary = ended.end(1.0)
     assert summary["model_of_folds"]
@@ -151,8 +165,39 @@ def test_without_a_cache_or_under_constraints_folds_are_never_averaged(ended) ->
         assert not can_average_folds(study, [replace(best[0], evaluation=curve)])
 
 
-def test_time_for_a_refit_is_held_back_only_where_it_fits(ended, monkeypatch) -> None:
-    monkeypatch.setattr(ending, "refit_seconds", lambda *_: 50.0)
+@pytest.fixture
+def slow_refits(monkeypatch) -> None:
+    """A refit on all rows takes 50 s."""
+
+    def seconds(study: Study, trials: Any, n_slots: int, subset: float = 1.0) -> float:
+        return 50.0 * subset
+
+    for module in (ending, refitting):
+        monkeypatch.setattr(module, "refit_seconds", seconds)
+
+
+def test_what_ran_on_few_rows_is_fitted_on_as_many_as_there_is_time_for(
+    tmp_path, slow_refits
+) -> None:
+    ended = looked_at(tmp_path)
+    summary = ended.end(30.0)
+    assert (summary["model_of_folds"], summary["model_subset"]) == (False, 0.5)
+    model, about = final_model(ended.store, ended.name)
+    assert about["subset"] == 0.5
+    with Study.opened(ended.store, ended.name) as study:
+        split = load_split(ended.store, study.problem.split)
+        n_rows = len(split.training(REFIT, load_dataset(ended.store, study.problem.dataset).strata))
+    n_fitted = model[-1].n_samples_fit_
+    assert n_fitted == pytest.approx(n_rows / 2, abs=2)
+    assert ended.end(1e3)["model_subset"] == 1.0  # a later session with time refits it
+
+
+def test_where_no_more_rows_fit_the_time_the_models_of_the_folds_do(tmp_path, slow_refits) -> None:
+    summary = looked_at(tmp_path).end(3.0)
+    assert (summary["model_of_folds"], summary["model_subset"]) == (True, pytest.approx(1 / 9))
+
+
+def test_time_for_a_refit_is_held_back_only_where_it_fits(ended, slow_refits) -> None:
     with Study.opened(ended.store, ended.name) as study:
         assert 50 < ending.ending_seconds(study, 1, 100.0) < 60
         assert ending.ending_seconds(study, 1, 20.0) < 10

@@ -60,10 +60,11 @@ def _best(report: StudyReport) -> Answer:
         return Answer("best", question, said)
     of = f" ({best['fidelity']})" if best["fidelity"] else ""
     headline = f"Trial {best['trial']}{of}"
-    is_of_folds = report.summary["model_of_folds"]
+    is_of_folds, subset = (report.summary[f"model_{what}"] for what in ("of_folds", "subset"))
     lines = [
         *_ensemble_lines(members, best["trial"]),
         *(["The model is the mean of the models of its folds."] if is_of_folds else []),
+        *([f"The model is fitted on {subset:.2g} of the training rows."] if subset < 1 else []),
         *_replaced_lines(report, best["trial"]),
         *(
             f"{name}: {short_number(best['constraints'].get(name))} of at most {bound:g}"

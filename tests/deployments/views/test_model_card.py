@@ -17,6 +17,7 @@ FACTS: dict[str, Any] = {
         "class": "Pipeline",
         "members": [{"trial": 4, "weight": 1.0, "loss": 0.2, "configuration": CONFIGURATION}],
         "of_folds": False,
+        "subset": 1.0,
     },
     "target": {"name": "price", "kind": "numbers", "classes": []},
     "data": {

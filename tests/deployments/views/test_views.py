@@ -20,7 +20,7 @@ SUMMARY = {
     "constraints": {"latency_us": 10.0}, "nearest_infeasible": None, "ensemble": None,
     "finalists": [],
     "model_trial": None, "model_is_partial": False, "instead_of": None,
-    "no_model": None, "model_of_folds": False,
+    "no_model": None, "model_of_folds": False, "model_subset": 1.0,
     "test_loss_undefined": None, "single_best_test_loss_undefined": None,
     "test_loss": 13.0, "single_best_test_loss": 13.0, "chance_loss": 50.0, "decisions": {},
     "notes": [],
