@@ -286,7 +286,12 @@ class _Refits:
             return self._average(weighted, f"a refit takes about {needed}")
         try:
             seconds = refit_model(
-                self.study, self.running, self.context, weighted, self._check, self.subset
+                self.study,
+                self.running,
+                self.context,
+                weighted,
+                check=self._check,
+                subset=self.subset,
             )
         except OutOfTime as reason:
             return self._average(weighted, str(reason))

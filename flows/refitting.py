@@ -69,9 +69,7 @@ def refit_seconds(
     return _SLACK * side_by_side + _KEEPING_SECONDS
 
 
-def subset_in_time(
-    study: Study, trials: Sequence[Trial], n_slots: int, seconds: float
-) -> float:
+def subset_in_time(study: Study, trials: Sequence[Trial], n_slots: int, seconds: float) -> float:
     """Return the largest share of the training rows that a refit has time for; 0 if there is none.
 
     That is all rows, or the half, a quarter and so on of them where that is still more than the
@@ -123,6 +121,7 @@ def refit_model(
     running: DaskTrials,
     context: StudyContext,
     weighted: Weighted,
+    *,
     check: Callable[[], None] = lambda: None,
     subset: float = 1.0,
 ) -> float:

@@ -162,8 +162,8 @@ def _model(summary: Mapping[str, Any]) -> Iterator[str | Text]:
         )
     if summary["model_subset"] < 1 and not summary["model_of_folds"]:
         yield (
-            f"the model is fitted on {summary['model_subset']:.2g} of the training rows, as no time "
-            "was left for all of them; the same command with this study does that"
+            f"the model is fitted on {summary['model_subset']:.2g} of the training rows, as no "
+            "time was left for all of them; the same command with this study does that"
         )
     if summary["model_of_folds"]:
         yield (

@@ -312,7 +312,9 @@ class Racing(Optimizer):
             raise ValueError(
                 f"trial {self._n_asks} goes on with a configuration whose stretch before is missing"
             )
-        return min(found, key=lambda i: (self._is_told(i), -self._number_of(self._last(i).query), i))
+        return min(
+            found, key=lambda i: (self._is_told(i), -self._number_of(self._last(i).query), i)
+        )
 
     def _number_of(self, query: Query) -> int:
         """Return which of the stretches a query asks for.

@@ -77,7 +77,7 @@ def stretches_of(objective: Objective) -> tuple[Stretch, ...]:
     is_split = objective.n_folds is None or objective.n_folds > 1
     folds = (Stretch(folds=1),) if is_split else ()
     share, judged = _share(objective), _held_out_share(objective)
-    looks = []
+    looks: list[Stretch] = []
     while share < 1 and (not looks or share <= 1 / _RUNG):
         looks.append(Stretch(share, 1 if is_split else None, judged))
         share, judged = _RUNG * share, min(_RUNG * judged, 1.0)

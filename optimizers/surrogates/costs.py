@@ -330,8 +330,8 @@ class Costs:
     def allowed_seconds(self, query: Query, budget: Budget, *, is_first: bool = True) -> float:
         """Return the longest that a query should take, if it is to be started now.
 
-        That is its share of the worker-seconds left, the user's limit, and the rest of the time; for
-        the first look at a part of the rows also a thirtieth of all worker-seconds, or 3 s.
+        That is its share of the worker-seconds left, the user's limit, and the rest of the time;
+        for the first look at a part of the rows also a thirtieth of all worker-seconds, or 3 s.
         """
         left = inf if budget.seconds_left is None else max(budget.seconds_left, 0.0)
         share = self.share_seconds(query.configuration, budget)

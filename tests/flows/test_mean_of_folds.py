@@ -95,7 +95,9 @@ def ended(tmp_path: Path) -> Ended:
 def looked_at(folder: Path) -> Ended:
     """A study that has looked at a ninth of the rows, of a model that counts those it has."""
     code, file = "sklearn.neighbors.KNeighborsClassifier", folder / "near.py"
-    file.write_text(f'{PRELUDE}\nspace = models(one("near", "{code}", Integer("leaf_size", (9, 99))))')
+    file.write_text(
+        f'{PRELUDE}\nspace = models(one("near", "{code}", Integer("leaf_size", (9, 99))))'
+    )
     found = searched(
         folder, trials=1, fit=False, data="sklearn:digits", folds=FOLDS, space=f"{file}:space",
         method="halving", option={"fidelity": "subset"}, seed=1,
@@ -169,16 +171,15 @@ def test_without_a_cache_or_under_constraints_folds_are_never_averaged(ended) ->
 def slow_refits(monkeypatch) -> None:
     """A refit on all rows takes 50 s."""
 
-    def seconds(study: Study, trials: Any, n_slots: int, subset: float = 1.0) -> float:
-        return 50.0 * subset
+    def seconds(*arguments: Any) -> float:
+        return 50.0 * (arguments[3] if len(arguments) > 3 else 1.0)
 
     for module in (ending, refitting):
         monkeypatch.setattr(module, "refit_seconds", seconds)
 
 
-def test_what_ran_on_few_rows_is_fitted_on_as_many_as_there_is_time_for(
-    tmp_path, slow_refits
-) -> None:
+@pytest.mark.usefixtures("slow_refits")
+def test_what_ran_on_few_rows_is_fitted_on_as_many_as_there_is_time_for(tmp_path) -> None:
     ended = looked_at(tmp_path)
     summary = ended.end(30.0)
     assert (summary["model_of_folds"], summary["model_subset"]) == (False, 0.5)
@@ -192,12 +193,14 @@ def test_what_ran_on_few_rows_is_fitted_on_as_many_as_there_is_time_for(
     assert ended.end(1e3)["model_subset"] == 1.0  # a later session with time refits it
 
 
-def test_where_no_more_rows_fit_the_time_the_models_of_the_folds_do(tmp_path, slow_refits) -> None:
+@pytest.mark.usefixtures("slow_refits")
+def test_where_no_more_rows_fit_the_time_the_models_of_the_folds_do(tmp_path) -> None:
     summary = looked_at(tmp_path).end(3.0)
     assert (summary["model_of_folds"], summary["model_subset"]) == (True, pytest.approx(1 / 9))
 
 
-def test_time_for_a_refit_is_held_back_only_where_it_fits(ended, slow_refits) -> None:
+@pytest.mark.usefixtures("slow_refits")
+def test_time_for_a_refit_is_held_back_only_where_it_fits(ended) -> None:
     with Study.opened(ended.store, ended.name) as study:
         assert 50 < ending.ending_seconds(study, 1, 100.0) < 60
         assert ending.ending_seconds(study, 1, 20.0) < 10
