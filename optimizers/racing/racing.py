@@ -16,6 +16,7 @@ from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Reason, two_digits
 from prefect_tune.optimizers.optimizer import KNOWN, NotYet, Optimizer
 from prefect_tune.optimizers.racing.rules import (
+    LEAST_COMPARED,
     as_on_all_rows,
     estimated,
     failed_later,
@@ -72,6 +73,7 @@ class Racing(Optimizer):
         self._losses: list[dict[int, float]] = [{} for _ in self._stretches]
         self._smaller: dict[int, float] = {}
         self._provisional: set[int] = set()
+        self._told_beside: int | None = None
 
     @property
     def decisions(self) -> dict[str, Any]:
@@ -388,29 +390,38 @@ class Racing(Optimizer):
     def _stop_behind(self) -> None:
         """Tell the method of those that are clearly behind, and will not go on.
 
-        Whenever an outcome is told: the incumbent may be another one. Before there is any, it is
-        told the losses of looks as they are, until more is known.
+        Whenever an outcome is told: the incumbent may be another one. Of many rows it is told the
+        looks at the others too, until more is known: as they are before there is an incumbent, and
+        then as estimates.
         """
         incumbent = self.history.incumbent
-        if incumbent is None:
-            self._tell_looks()
-            return
-        for i in sorted(self._provisional):
-            self._take_back(i)
+        leads = None if incumbent is None else incumbent.number
+        if leads != self._told_beside:
+            for i in sorted(self._provisional):
+                self._take_back(i)
+            self._told_beside = leads
         for i in self._waiting():
-            if self._is_behind(i, incumbent):
-                best, difference = _evaluation(incumbent), self._difference(i, incumbent)
-                seen = estimated(self._as_on_all_rows(i), best, self.objective, difference)
+            if incumbent is None:
+                is_behind, seen = False, None
+            else:
+                is_behind, seen = self._is_behind(i, incumbent), self._estimated(i, incumbent)
+            if is_behind and seen is not None:
+                self._take_back(i)
                 self._tell_inside(i, seen)
-
-    def _tell_looks(self) -> None:
-        for i in self._waiting() if self._has_looks else ():
-            if i not in self._provisional:
-                self._tell_inside(i, self._as_on_all_rows(i))
+            elif self._has_looks and i not in self._provisional:
+                self._tell_inside(i, seen or self._as_on_all_rows(i))
                 self._provisional.add(i)
 
+    def _estimated(self, i: int, incumbent: Trial) -> Evaluation | None:
+        """Return what all rows would come to; None if nothing can be compared."""
+        difference = self._difference(i, incumbent)
+        if difference is None:
+            return None
+        best = _evaluation(incumbent)
+        return estimated(self._as_on_all_rows(i), best, self.objective, difference)
+
     def _take_back(self, i: int) -> None:
-        """Count a configuration as pending again, of which a look was told as it is."""
+        """Count a configuration as pending again, of which a look was told for the time being."""
         if i in self._provisional:
             self._provisional.discard(i)
             self.inner.history.record(self.inner.history[i].waiting())
@@ -455,14 +466,19 @@ class Racing(Optimizer):
         """Return whether a difference on a part of the rows, times a sign, is clearly one."""
         if (k := self._shared_look(i, best)) is None:
             return False
-        j, far = self._inner_of[best.number], self._number_of(best.query)
-        looks, at_end = self._losses[k], self._losses[far]
-        known = [
-            (looks[other] - looks[j], at_end[other] - at_end[j])
-            for other in looks.keys() & at_end.keys() - {j}
-        ]
-        difference = sign * (looks[i] - looks[j])
-        return is_behind_on_part(difference, _evaluation(best), known if k < far else ())
+        difference = sign * (self._losses[k][i] - self._losses[k][self._inner_of[best.number]])
+        return is_behind_on_part(difference, _evaluation(best), self._known(k, best))
+
+    def _known(self, k: int, best: Trial) -> list[tuple[float, float]]:
+        """Return differences to the best in a look, and on the most rows that enough ran on."""
+        j, looks, known = self._inner_of[best.number], self._losses[k], []
+        for far in range(self._number_of(best.query), k, -1):
+            ran = self._losses[far]
+            others = looks.keys() & ran.keys() - {j} if j in ran else set()
+            known = [(looks[other] - looks[j], ran[other] - ran[j]) for other in sorted(others)]
+            if len(known) >= LEAST_COMPARED:
+                break
+        return known
 
     def _shared_look(self, i: int, best: Trial) -> int | None:
         """Return the last look that both have had; None if there is none."""
@@ -470,13 +486,16 @@ class Racing(Optimizer):
         looks = (k for k, stretch in enumerate(self._stretches) if stretch.subset < 1)
         return max((k for k in looks if {i, j} <= self._losses[k].keys()), default=None)
 
-    def _difference(self, i: int, incumbent: Trial) -> float:
-        """Return by how much a configuration was worse than the incumbent in its last stretch."""
+    def _difference(self, i: int, incumbent: Trial) -> float | None:
+        """Return by how much a configuration was worse than the incumbent in its last stretch.
+
+        Of a part of the rows, in the last look that both had; None if they had none.
+        """
         last = self._last(i)
         if last.query.subset == 1:
             return _evaluation(last).fold_losses[0] - _evaluation(incumbent).fold_losses[0]
-        k = self._shared_look(i, incumbent)
-        assert k is not None  # noqa: S101 - only what can be compared is behind
+        if (k := self._shared_look(i, incumbent)) is None:
+            return None
         return self._losses[k][i] - self._losses[k][self._inner_of[incumbent.number]]
 
     def _waiting(self) -> list[int]:

@@ -123,7 +123,7 @@ def _held_out_share(objective: Objective) -> float:
     return _halved(n_rows, rarest)
 
 
-_LEAST_COMPARED = 3
+LEAST_COMPARED = 3
 """So many besides the incumbent must have run all folds before their spread is trusted."""
 
 
@@ -180,7 +180,7 @@ def margin(incumbent: Evaluation, history: History) -> float | None:
         and trial.evaluation is not incumbent
         and len(trial.evaluation.fold_losses) == n_folds
     ]
-    if n_folds < 2 or len(others) < _LEAST_COMPARED:
+    if n_folds < 2 or len(others) < LEAST_COMPARED:
         return None
     differences = np.array(others) - np.array(incumbent.fold_losses)
     spread = sqrt(float(np.mean(np.var(differences, axis=1, ddof=1))))
@@ -202,7 +202,7 @@ def is_behind_on_part(
         known: The difference to the incumbent on the part, and in all, of each other one that ran
             both.
     """
-    if len(known) >= _LEAST_COMPARED:
+    if len(known) >= LEAST_COMPARED:
         looks, wholes = np.array(known).T
         return difference > sqrt(float(np.mean((looks - wholes) ** 2)))
     if len(incumbent.fold_losses) < 2:

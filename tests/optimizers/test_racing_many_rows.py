@@ -172,7 +172,7 @@ def test_before_any_runs_on_all_rows_the_method_is_told_looks_as_they_are() -> N
         tell(optimizer, *losses)
     assert inner[1].loss == 12.0
     assert inner[3].loss == 12.0 + 70.0  # behind, and told as on all rows
-    assert not inner[2].is_told  # it may go on
+    assert inner[2].loss == 12.0 + 2.0  # it may go on, and until then an estimate is told
 
 
 def test_what_is_ahead_of_the_best_full_trial_leads_before_it_ran_in_full() -> None:
@@ -338,3 +338,16 @@ def test_a_study_of_one_look_goes_on_from_it_to_all_rows() -> None:
     tell(optimizer, 10.0)
     assert optimizer.inner.history[0].loss == 10.0
     assert not optimizer._is_behind(1, optimizer.history[0])  # three go on before any is behind
+
+
+def test_where_few_ran_on_all_rows_those_on_most_rows_say_who_is_behind() -> None:
+    """Three that look 10 worse are so on four times the rows; then 70 is behind."""
+    optimizer = looked_at(20.0, *[30.0] * 3, *[90.0] * (GATHERED - 4))
+    short = Budget(seconds_spent=100.0, seconds_left=12.0)
+    for loss in (15.0, 25.0, 25.0, 25.0):
+        assert optimizer.ask(short).subset == SECOND
+        tell(optimizer, loss)
+    assert ask(optimizer).subset == 1.0
+    tell(optimizer, 10.0)
+    assert optimizer.decisions["race"]["stopped"] == GATHERED - 4
+    assert [t.loss for t in optimizer.inner.history][:5] == [10.0, 20.0, 20.0, 20.0, 80.0]
