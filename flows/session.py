@@ -144,7 +144,7 @@ def _run(study: Study, pace: ServerPace, observer: Observer, only: Collection[in
             reason = search(study, running, StopRule(), pace, observer, only=only)
             observer.note(f"search ended: {reason}")
         decisions = study.optimizer.decisions
-        study.set_result(decisions=decisions)
+        study.set_result(decisions=decisions, algorithm_seconds=study.optimizer.costs.portable())
         said = study.optimizer.notes if only is None else ()
         for note in decisions.get("notes", ()):
             if note not in said:

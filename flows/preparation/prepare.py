@@ -5,12 +5,14 @@ what was left out is resolved (`resolve`) or merged with what there is (`resume`
 entered in the ledger. A command prepares before its flow run begins, and hands over to the flow.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
+from statistics import fmean
 from time import monotonic
 from typing import Any
 
@@ -30,6 +32,7 @@ from prefect_tune.flows.study.lookup import failed_trials, find_study
 from prefect_tune.flows.study.plan import Execution, StudyPlan
 from prefect_tune.flows.study.summary import summarize
 from prefect_tune.flows.text import format_bytes
+from prefect_tune.optimizers.trials.objective import PortableSeconds
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.private_folder import make_private
 from prefect_tune.storage.store import ArtifactStore
@@ -107,6 +110,7 @@ def prepare(
     name = settings.study or default_name
     if name is None or ledger.study(name) is None:
         plan, notes = resolve(settings, store, read)
+        plan = replace(plan, earlier_seconds=_earlier_seconds(ledger, plan.problem.space_digest))
         problem, documented = plan.problem.to_json(), plan.to_json()
         names = (name,) if name else _default_names(plan)
         entered = next((n for n in names if ledger.create_study(n, problem, documented)), None)
@@ -185,6 +189,28 @@ def check_names(settings: TuneSettings) -> None:
         metric_named(settings.metric)
     if settings.space is not None:
         find_space(settings.space)
+
+
+_EARLIER_STUDIES, _EARLIER_READ = 5, 50
+"""Studies whose seconds are taken, and the newest ones among which they are looked for."""
+
+
+def _earlier_seconds(ledger: Ledger, space_digest: str) -> tuple[PortableSeconds, ...]:
+    """Return the mean seconds of each algorithm in the last studies of the same space."""
+    newest = (ledger.study(name) for name in ledger.study_names()[:_EARLIER_READ])
+    alike = (s for s in newest if s and s.problem["space_digest"] == space_digest)
+    known = [s.result["algorithm_seconds"] for s in alike if s.result.get("algorithm_seconds")][
+        :_EARLIER_STUDIES
+    ]
+    fits, held_out = (defaultdict[tuple[str, str], list[float]](list) for _ in range(2))
+    for step, algorithm, of_fit, of_held_out in chain(*known):
+        fits[step, algorithm].append(of_fit)
+        if of_held_out is not None:
+            held_out[step, algorithm].append(of_held_out)
+    return tuple(
+        (*pair, fmean(levels), fmean(held_out[pair]) if held_out[pair] else None)
+        for pair, levels in fits.items()
+    )
 
 
 def study_name_from(text: str) -> str:

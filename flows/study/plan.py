@@ -15,6 +15,7 @@ from prefect_tune.tasks.objective.quantity import QuantityBound
 from prefect_tune.tasks.problem import Problem
 
 if TYPE_CHECKING:
+    from prefect_tune.optimizers.trials.objective import PortableSeconds
     from prefect_tune.tasks.problem import TrialLimits
 
 
@@ -95,6 +96,7 @@ class StudyPlan:
         race: Whether configurations that are clearly behind end after their first fold.
         start_from: File or study that the configurations to begin with are from.
         start: Configurations to begin with, as JSON values.
+        earlier_seconds: Seconds of algorithms in earlier studies, as `Objective` has them.
         flow_run_id: The flow run of the latest session; None before the first.
         execution: Where the trials of this session run.
     """
@@ -120,6 +122,7 @@ class StudyPlan:
     race: bool = False
     start_from: str | None = None
     start: tuple[Mapping[str, Any], ...] = ()
+    earlier_seconds: tuple["PortableSeconds", ...] = ()
     flow_run_id: str | None = None
     execution: Execution = field(default_factory=Execution)
 
@@ -184,6 +187,7 @@ class StudyPlan:
             "race": self.race,
             "start_from": self.start_from,
             "start": list(self.start),
+            "earlier_seconds": [list(one) for one in self.earlier_seconds],
             "trials": self.stop_rule.trials,
             "budget_seconds": self.stop_rule.seconds,
             "constraint": [bound.to_json() for bound in self.bounds],
@@ -231,6 +235,7 @@ class StudyPlan:
             race=settings["race"],
             start_from=settings["start_from"],
             start=tuple(settings["start"]),
+            earlier_seconds=tuple(map(tuple, settings.get("earlier_seconds", ()))),
             flow_run_id=settings["flow_run_id"],
             execution=execution or Execution(),
         )

@@ -19,7 +19,7 @@ from prefect_tune.optimizers.registry import make_optimizer
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.wording import fidelity_text
-from prefect_tune.optimizers.trials.objective import Constraint, Objective
+from prefect_tune.optimizers.trials.objective import Constraint, Objective, PortableSeconds
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.ledger import Ledger, LedgerEvent
@@ -38,6 +38,7 @@ def study_objective(
     *,
     constraints: tuple[Constraint, ...] = (),
     epochs: int | None = None,
+    earlier_seconds: tuple[PortableSeconds, ...] = (),
 ) -> Objective:
     """Return the objective of a study, with all that a method may know of it.
 
@@ -48,6 +49,7 @@ def study_objective(
         space: What is searched.
         constraints: What an incumbent must meet.
         epochs: Epochs of a full training; None when models are fitted at once.
+        earlier_seconds: Seconds of algorithms in earlier studies.
     """
     n_classes = len(dataset.classes)
     folds = [split.training(fold, dataset.strata) for fold in range(split.n_folds)]
@@ -60,6 +62,8 @@ def study_objective(
         n_classes=n_classes,
         n_rarest=rarest,
         n_folds=split.n_folds,
+        n_columns=dataset.n_features,
+        earlier_seconds=earlier_seconds,
         epochs=epochs,
         iterative=iterative_algorithms(space.steps[-1], n_classes) if epochs else frozenset(),
     )
@@ -193,6 +197,7 @@ def replayed_study(
         space,
         constraints=tuple(bounded.constraint for bounded in plan.bounds),
         epochs=plan.epochs,
+        earlier_seconds=plan.earlier_seconds,
     )
     optimizer = make_optimizer(plan.method, space, problem.seed, objective, plan.options)
     if plan.start:

@@ -212,7 +212,7 @@ class Racing(Optimizer):
         first = self._stretches[0].of(whole)
         if not self._has_looks or not self._reads_costs(budget):
             return first
-        if not self.costs.is_known(whole.configuration):
+        if not self.costs.is_expected(whole.configuration):
             return first
         allowed = self.costs.allowed_seconds(first, budget)
         share = self._largest_share(first, allowed)

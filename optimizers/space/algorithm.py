@@ -44,7 +44,9 @@ class Flags:
     few_categories: bool = False
 
 
-GROWTH: Mapping[str, float] = {"rows": 1.0, "held_out": 0.1, "fixed": 500.0}
+GROWTH: Mapping[str, float] = {
+    "rows": 1.0, "columns": 1.0, "classes": 0.0, "held_out": 0.1, "fixed": 500.0,
+}  # fmt: skip
 """How the seconds of an algorithm are expected to grow; see `Algorithm.growth`."""
 
 
@@ -69,10 +71,10 @@ class Algorithm:
             By default that of the catalogue for the same estimator, if it has one. It decides no
             result, so it is not part of `describe()`.
         growth: How seconds are expected to grow, until they are measured: exponents by which those
-            of a fit grow with training `rows` (1 unless given) and with the values of
-            hyperparameters (0 unless given), and those of a `held_out` row with training rows (0.1
-            unless given); and the rows that the `fixed` part of a fit is worth (500 unless given).
-            Not part of `describe()` either.
+            of a fit grow with training `rows` and `columns` (1 unless given), `classes` and the
+            values of hyperparameters (0 unless given), and those of a `held_out` row with training
+            rows (0.1 unless given); and the rows that the `fixed` part of a fit is worth (500
+            unless given). Not part of `describe()` either.
         flags: Abilities and effects of the estimator.
         class_weights: `"balanced"` when the steps after this one are to weigh classes by their
             inverse frequency.

@@ -8,8 +8,10 @@ an algorithm fits on one fold, and ln of those that it takes for 1,000 held-out 
 with conjugate normal-inverse-gamma priors. The weights of the rows are 1 +- 0.3 for a fit and
 0.1 +- 0.3 for held-out rows, or as the algorithm declares in `growth`, and so are `fixed` rows, 500
 unless declared. The weight of a hyperparameter is 0 +- 1, or +- 0.3 around what its range is
-declared to multiply seconds by. The level of an algorithm that was never seen is that of the others
-of its step, as far apart as those are. What a trial takes besides its steps is one more regression.
+declared to multiply seconds by. The level of an algorithm that was never seen is the one of earlier
+studies in the same store, +- 0.7, moved by how seconds are declared to grow with columns and
+classes; without them it is the mean level of the other algorithms of its step, as far apart as
+those are. What a trial takes besides its steps is one more regression.
 
 An algorithm that was never seen has a pilot first where a trial has many rows: its worker fits the
 pipeline on about 1,000 rows, for a fraction of a second, reports what each step took, and does not
@@ -35,7 +37,7 @@ from prefect_tune.optimizers.surrogates.linear import (
     LinearPrior,
     LinearRegression,
 )
-from prefect_tune.optimizers.trials.objective import Objective
+from prefect_tune.optimizers.trials.objective import Objective, PortableSeconds
 from prefect_tune.optimizers.trials.outcome import FailureKind, Pilot, StepCost
 from prefect_tune.optimizers.trials.trial import Trial
 
@@ -59,6 +61,10 @@ _LEVELS = log(0.03), log(0.003)
 _LEVEL_DEVIATION = 2.0
 _LEAST_SPREAD = 1.0
 """Least deviation between the levels of the algorithms of a step."""
+_EARLIER_DEVIATION = 0.7
+"""Of a level from earlier studies: other data, maybe another machine."""
+_COLUMNS = 10
+"""Of the data that portable levels are for, which has two classes."""
 LIKELY = 0.5
 """Deviations above the median of predicted seconds, within which two of three trials end."""
 _LOOK_SHARE, _LEAST_LOOK_SECONDS = 1 / 30, 3.0
@@ -107,19 +113,28 @@ class _Algorithm:
     Args:
         hyperparameters: Those that are searched.
         growth: As the algorithm declares it.
+        objective: Knows the columns and the classes.
 
     Attributes:
         parts: The fit, and the held-out rows.
+        moved: What columns and classes add to ln seconds, as declared.
     """
 
     def __init__(
-        self, hyperparameters: Iterable[Hyperparameter[Any, Any]], growth: Mapping[str, float]
+        self,
+        hyperparameters: Iterable[Hyperparameter[Any, Any]],
+        growth: Mapping[str, float],
+        objective: Objective,
     ) -> None:
         self._hyperparameters = [h for h in hyperparameters if not isinstance(h, Constant)]
         growth = {**GROWTH, **growth}
         slopes = [_slope(h, growth) for h in self._hyperparameters]
         self.parts = _Part([growth["rows"], *slopes]), _Part([growth["held_out"], *slopes])
         self._fixed = growth["fixed"]
+        n_classes = objective.n_classes or 0
+        of_columns = growth["columns"] * log((objective.n_columns or _COLUMNS) / _COLUMNS)
+        # A model for each class, but one for two of them.
+        self.moved = of_columns + growth["classes"] * log(n_classes if n_classes > 2 else 1)
 
     def positions(self, values: Mapping[str, Value]) -> Array:
         """Return positions of hyperparameters in [0, 1], NaN where they have no value."""
@@ -189,11 +204,15 @@ class Costs:
         self._last = space.steps[-1].name
         self.models = frozenset(algorithm.id for algorithm in space.steps[-1].algorithms)
         self.seen: set[str] = set()
-        self._algorithms = {_REST: _Algorithm((), _OF_REST)}
+        self._algorithms = {_REST: _Algorithm((), _OF_REST, objective)}
+        self._earlier = {
+            (step, algorithm): of for step, algorithm, *of in objective.earlier_seconds
+        }
         for step in space.steps:
             for algorithm in step.algorithms:
-                of_algorithm = _Algorithm(algorithm.hyperparameters.values(), algorithm.growth)
-                self._algorithms[step.name, algorithm.id] = of_algorithm
+                self._algorithms[step.name, algorithm.id] = _Algorithm(
+                    algorithm.hyperparameters.values(), algorithm.growth, objective
+                )
         self._posteriors: dict[tuple[_Pair, int], LinearPosterior] = {}
 
     def tell(self, trial: Trial) -> None:
@@ -239,6 +258,22 @@ class Costs:
         """Return whether the last step of a configuration was ever measured with its algorithm."""
         part, _ = self._algorithms[self._last, self.model_of(configuration)].parts
         return part.is_known
+
+    def is_expected(self, configuration: Configuration) -> bool:
+        """Return whether its last step was measured, here or in earlier studies."""
+        pair = self._last, self.model_of(configuration)
+        return self.is_known(configuration) or pair in self._earlier
+
+    def portable(self) -> list[PortableSeconds]:
+        """Return what was measured, for the `earlier_seconds` of later studies."""
+        return [
+            (*pair, of_fit.level - algorithm.moved, of_held_out.level - algorithm.moved)
+            if of_held_out.is_known
+            else (*pair, of_fit.level - algorithm.moved, None)
+            for pair, algorithm in self._algorithms.items()
+            for of_fit, of_held_out in [algorithm.parts]
+            if of_fit.is_known
+        ]
 
     def rows(self, query: Query) -> float:
         """Return how many rows of a fold a query trains on."""
@@ -360,8 +395,9 @@ class Costs:
 
     @property
     def _is_apart(self) -> bool:
-        """Whether held-out rows of any algorithm were measured."""
-        return any(algorithm.parts[1].is_known for algorithm in self._algorithms.values())
+        """Whether held-out rows of any algorithm were measured, here or in earlier studies."""
+        is_here = any(algorithm.parts[1].is_known for algorithm in self._algorithms.values())
+        return is_here or any(of[1] is not None for of in self._earlier.values())
 
     def _choices(self, configuration: Configuration) -> dict[str, Choice]:
         """Return the choice of each step that does something, fixed ones included."""
@@ -382,8 +418,11 @@ class Costs:
     def _level(self, pair: _Pair, k: int) -> tuple[float, float]:
         """Return mean and deviation of the level of an algorithm before it is seen.
 
-        Those of the levels of the other algorithms of its step.
+        Those of earlier studies, or else of the other algorithms of its step.
         """
+        known = self._earlier.get(pair, (None, None))[k]
+        if known is not None:
+            return known + self._algorithms[pair].moved, _EARLIER_DEVIATION
         levels = [
             algorithm.parts[k].level
             for other, algorithm in self._algorithms.items()

@@ -32,7 +32,7 @@ HIST_GRADIENT_BOOSTING = Algorithm(
     ),
     fixed={"categorical_features": "from_dtype", "early_stopping": False},
     memory="binned_matrix",
-    growth={"fixed": _FIXED_ROWS, "max_iter": 1.0},
+    growth={"fixed": _FIXED_ROWS, "classes": 1.0, "max_iter": 1.0},
     flags=Flags(
         accepts_sparse=False,
         weights="sample_weight",
@@ -55,7 +55,7 @@ LIGHTGBM = Algorithm(
         ]
     ),
     memory="binned_matrix",
-    growth={"fixed": _FIXED_ROWS, "n_estimators": 1.0},
+    growth={"fixed": _FIXED_ROWS, "classes": 1.0, "n_estimators": 1.0},
     flags=_FLAGS,
     ignores=_IGNORED,
     requires=("lightgbm",),
@@ -73,7 +73,7 @@ XGBOOST = Algorithm(
         ]
     ),
     memory="binned_matrix",
-    growth={"fixed": _FIXED_ROWS, "n_estimators": 1.0, "max_depth": 1.0},
+    growth={"fixed": _FIXED_ROWS, "classes": 1.0, "n_estimators": 1.0, "max_depth": 1.0},
     flags=_FLAGS,
     ignores=_IGNORED,
     requires=("xgboost",),
@@ -90,7 +90,7 @@ CATBOOST = Algorithm(
         ]
     ),
     memory="binned_matrix",
-    growth={"fixed": _FIXED_ROWS, "iterations": 1.0, "depth": 1.0},
+    growth={"fixed": _FIXED_ROWS, "classes": 1.0, "iterations": 1.0, "depth": 1.0},
     flags=_FLAGS,
     ignores=_IGNORED,
     requires=("catboost",),

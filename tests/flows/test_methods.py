@@ -142,6 +142,8 @@ def test_who_opens_the_study_again_asks_for_the_same(ran) -> None:
 def test_what_it_has_learned_is_brought_back_and_shown(ran) -> None:
     optimizer = ran.study().optimizer
     assert optimizer.decisions == ran.summary["decisions"]
+    known = [tuple(one) for one in ran.study().result["algorithm_seconds"]]
+    assert known == optimizer.costs.portable() != []
     assert optimizer.incumbent.number == ran.summary["incumbent"]["trial"]
     lines = METHODS[ran.summary["method"]].render_decisions(ran.summary["decisions"])
     assert all(isinstance(line, str) for line in lines)

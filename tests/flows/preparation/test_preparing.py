@@ -15,9 +15,11 @@ from prefect_tune.flows.preparation.options import OPTIONS
 from prefect_tune.flows.preparation.prepare import prepare
 from prefect_tune.flows.preparation.settings import TuneSettings
 from prefect_tune.flows.study.lookup import find_study, list_trials
+from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers.racing import rules as stretches
 from prefect_tune.optimizers.space.configuration import default_configuration
+from prefect_tune.storage import Ledger
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.portfolios import portfolio_of
 from prefect_tune.tasks.catalogue.spaces import space_named
@@ -330,3 +332,21 @@ def test_a_search_begins_with_a_file_and_then_with_the_best_of_a_study(
     assert list(prepared("train.csv", **two).plan.start) == [
         t["query"]["configuration"] for t in trials
     ]
+
+
+def test_a_study_knows_the_seconds_of_earlier_ones_of_its_space(prepared, tmp_path) -> None:
+    table = {"target": "target", "test": "test.parquet"}
+    first = prepared("train.csv", **table, space="small", study="first")
+    assert first.plan.earlier_seconds == ()
+    for name, level in (("first", -3.0), ("second", -5.0)):
+        study = prepared("train.csv", **table, space="small", study=name)
+        Ledger(study.store.database).update_study(
+            name, result={"algorithm_seconds": [["fit model", "svm", level, None]]}
+        )
+    later = prepared("train.csv", **table, space="small", study="later")
+    assert later.plan.earlier_seconds == (("fit model", "svm", -4.0, None),)
+    stored = find_study(later.store, "later")
+    assert StudyPlan.from_stored(stored).earlier_seconds == later.plan.earlier_seconds
+    with Study.opened(later.store, "later") as study:
+        assert study.optimizer.objective.earlier_seconds == later.plan.earlier_seconds
+    assert prepared("train.csv", **table, space="modern", study="o").plan.earlier_seconds == ()

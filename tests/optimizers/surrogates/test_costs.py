@@ -207,3 +207,22 @@ def test_a_line_is_learned_through_noise() -> None:
         for share, times in zip(shares, noise, strict=True)
     ]
     assert costs(*fits).seconds(query("plain")) == pytest.approx(8.0, rel=0.25)
+
+
+def test_seconds_of_earlier_studies_are_those_of_a_later_one_with_other_columns() -> None:
+    """Twice the columns take twice as long, and three classes three times of a model for each."""
+    grows = algorithm("grows", growth={"fixed": 0.0, "classes": 1.0})
+    space = Space("timed", (Step("scale", (algorithm("unit"),)), Step("model", (grows,))))
+    asked = Query(default_configuration(space, ("unit", "grows")), folds=1)
+    earlier = Costs(space, replace(OBJECTIVE, n_columns=20, n_classes=2))
+    for _ in range(20):
+        earlier.tell(told(asked, ("model", 6.0, 0.0)))
+    known = tuple(earlier.portable())
+    later = Costs(space, replace(OBJECTIVE, n_columns=40, n_classes=3, earlier_seconds=known))
+    assert later.is_expected(asked.configuration)
+    assert not later.is_known(asked.configuration)  # so that a pilot still checks it
+    assert later.seconds(asked) == pytest.approx(6 * 2 * 3, rel=0.05)
+    assert Costs(space, OBJECTIVE).seconds(asked) != pytest.approx(36, rel=0.5)
+    for _ in range(20):
+        later.tell(told(asked, ("model", 1.0, 0.0)))
+    assert later.seconds(asked) == pytest.approx(1, rel=0.2)
