@@ -334,7 +334,7 @@ def test_a_search_begins_with_a_file_and_then_with_the_best_of_a_study(
     ]
 
 
-def test_a_study_knows_the_seconds_of_earlier_ones_of_its_space(prepared, tmp_path) -> None:
+def test_a_study_knows_the_seconds_of_earlier_ones_of_its_space(prepared) -> None:
     table = {"target": "target", "test": "test.parquet"}
     first = prepared("train.csv", **table, space="small", study="first")
     assert first.plan.earlier_seconds == ()
