@@ -23,6 +23,7 @@ from prefect_tune.flows.refitting import (
     refit_model,
     refit_seconds,
     score_model,
+    scoring_seconds,
     subset_in_time,
 )
 from prefect_tune.flows.study.ensemble import MOST_REFITS, ChosenEnsemble, choose_ensemble
@@ -122,7 +123,7 @@ def ending_seconds(study: Study, n_slots: int, most_seconds: float) -> float:
         return _AFTER_SECONDS
     few = finalists_of(plan, optimizer, n_slots)
     members = [best] * (1 if ends_in_one(plan, optimizer) else MOST_REFITS)
-    around = look_seconds(few, n_slots) + _AFTER_SECONDS
+    around = look_seconds(few, n_slots) + _AFTER_SECONDS + scoring_seconds(study, members)
     subset = subset_in_time(study, members, n_slots, most_seconds - around)
     if not subset and can_average_folds(study, [best]):
         return min(around + _AVERAGING_SECONDS, most_seconds)
@@ -245,7 +246,7 @@ def _ensemble(
 
 
 _AFTER_SECONDS = 2.0
-"""For what follows once a model is fitted: its scores, the summary, the end of the process."""
+"""For what follows a fit besides the scores: the summary, the end of the process."""
 _AVERAGING_SECONDS = 1.0
 """To make a model of the folds' models, once a refit has taken too long."""
 
@@ -257,6 +258,7 @@ class _Refits:
     Attributes:
         are_of_folds: Whether the last model is the mean of the models of the folds.
         subset: Share of the training rows that it was fitted on, or its trial.
+        after_seconds: For what follows once it is fitted.
     """
 
     study: Study
@@ -266,6 +268,7 @@ class _Refits:
     seconds_left: Callable[[], float]
     are_of_folds: bool = False
     subset: float = 1.0
+    after_seconds: float = 0.0
 
     def fit(self, weighted: Weighted) -> float:
         """Fit and keep a model; return the seconds that it took.
@@ -280,7 +283,8 @@ class _Refits:
             return refit_model(self.study, self.running, self.context, weighted)
         n_slots = self.running.n_slots
         needed = format_seconds(refit_seconds(self.study, trials, n_slots))
-        left = self.seconds_left() - _AFTER_SECONDS
+        self.after_seconds = _AFTER_SECONDS + scoring_seconds(self.study, trials)
+        left = self.seconds_left() - self.after_seconds
         self.subset = subset_in_time(self.study, trials, n_slots, left)
         if not self.subset:
             return self._average(weighted, f"a refit takes about {needed}")
@@ -322,7 +326,7 @@ class _Refits:
         return seconds
 
     def _check(self) -> None:
-        if self.seconds_left() < _AFTER_SECONDS + _AVERAGING_SECONDS:
+        if self.seconds_left() < self.after_seconds + _AVERAGING_SECONDS:
             raise OutOfTime("it took longer than expected")
 
 

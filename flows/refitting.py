@@ -15,6 +15,7 @@ from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.storage.waiting.outage import StoreLost
+from prefect_tune.tasks.data.split import REFIT, load_split
 from prefect_tune.tasks.final_model import (
     FinalScores,
     Member,
@@ -67,6 +68,20 @@ def refit_seconds(
     seconds = [of_fold / share for of_fold in of_folds]
     side_by_side = max(*seconds, sum(seconds) / max(n_slots, 1))
     return _SLACK * side_by_side + _KEEPING_SECONDS
+
+
+def scoring_seconds(study: Study, trials: Sequence[Trial]) -> float:
+    """Return how long the scores of the test rows should take: of a model, and of its first trial.
+
+    Args:
+        study: The study.
+        trials: Those that the model is made of.
+    """
+    split, costs = load_split(study.store, study.problem.split), study.optimizer.costs
+    n_rows = len(split.held_out(REFIT))
+    scored = [*trials, *(trials[:1] if len(trials) > 1 else ())]
+    seconds = (costs.held_out_seconds(t.query.configuration, n_rows) for t in scored)
+    return _SLACK * sum(seconds) if n_rows else 0.0
 
 
 def subset_in_time(study: Study, trials: Sequence[Trial], n_slots: int, seconds: float) -> float:

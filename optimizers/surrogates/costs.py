@@ -296,6 +296,21 @@ class Costs:
         n_folds = max((query.folds or self._objective.n_folds or 1) - folds_done, 0)
         return n_folds * of_fold * exp(deviations * spread / of_fold)
 
+    def held_out_seconds(self, configuration: Configuration, n_rows: int) -> float:
+        """Return median seconds of predicting so many rows with a configuration fitted on all rows.
+
+        Zero where the held-out rows of none of its steps were measured apart.
+        """
+        rows = self._objective.n_rows or _PER_ROWS
+        seconds = 0.0
+        for step, choice in self._choices(configuration).items():
+            pair = step, choice.algorithm
+            if 1 in self._measured(pair):
+                features = self._algorithms[pair].features(rows, choice)[None]
+                (mean,), _ = self._posterior(pair, 1).predict(features)
+                seconds += self._times(1, n_rows) * exp(mean)
+        return seconds
+
     def step_seconds(self, step: str, choice: Choice) -> float:
         """Return median seconds of a step on all folds and rows, with the values of a choice."""
         values = dict(choice.values)

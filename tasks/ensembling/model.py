@@ -128,8 +128,11 @@ class ClassEnsemble(ClassifierMixin, _Ensemble):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class with the largest share, shape (n,); of equals, the lowest."""
-        positions = heaviest_class(self.predict_proba(X))
-        return self.classes_[positions]
+        return self.labels_of_probabilities(self.predict_proba(X))
+
+    def labels_of_probabilities(self, probabilities: NDArray[np.float64]) -> NDArray[Any]:
+        """Return the classes of the largest shares, (n,), of (n, c); of equals, the lowest."""
+        return self.classes_[heaviest_class(probabilities)]
 
     def _contributed(self, member: Any, X: Any) -> NDArray[np.float64]:
         """Return the probabilities of a member; its votes if it gives none, shape (n, c)."""

@@ -12,6 +12,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+from sklearn.pipeline import Pipeline
 
 Array = NDArray[np.float64]
 ScoreMethod = Literal["predict_proba", "decision_function"]
@@ -95,7 +97,8 @@ def predictions_of(
 ) -> Predictions:
     """Return the checked predictions of a fitted model.
 
-    Labels come from `predict`, scores from the first of `methods` that the model has.
+    Labels come from `predict`, scores from the first of `methods` that the model has. Of a model
+    that says how its labels follow from its probabilities, rows are predicted once.
 
     Args:
         model: The fitted model.
@@ -110,8 +113,12 @@ def predictions_of(
     """
     if not _n_rows(X):
         return Predictions(np.empty(0, dtype=np.int32 if len(classes) else np.float64))
-    label = predicted_labels(model, X, classes, name=name)
     answer = _Answer(model, X, classes, name)
+    if len(classes) and "predict_proba" in methods and (labels_of := _labels_of(model)):
+        probabilities = np.asarray(model.predict_proba(X))
+        label = answer.labels(labels_of(probabilities))
+        return Predictions(label, answer.scores("predict_proba", probabilities, lambda: label))
+    label = predicted_labels(model, X, classes, name=name)
     for method in methods if len(classes) else ():
         if not callable(getattr(model, method, None)):
             continue
@@ -121,6 +128,19 @@ def predictions_of(
             continue
         return Predictions(label, answer.scores(method, returned, lambda: label))
     return Predictions(label)
+
+
+def _labels_of(model: Any) -> Callable[[Array], Any] | None:
+    """Return how the labels of a model, or of a pipeline's last step, follow from probabilities.
+
+    Forests of scikit-learn take the likeliest class; other models declare it by a method
+    `labels_of_probabilities`. None for all others, as a vector machine may contradict itself.
+    """
+    last = model.steps[-1][1] if isinstance(model, Pipeline) else model
+    if type(last) in {RandomForestClassifier, ExtraTreesClassifier}:
+        return lambda probabilities: last.classes_[probabilities.argmax(axis=1)]
+    declared: Callable[[Array], Any] | None = getattr(last, "labels_of_probabilities", None)
+    return declared
 
 
 def predicted_labels(model: Any, X: Any, classes: NDArray[Any], *, name: str = "") -> NDArray[Any]:

@@ -21,6 +21,7 @@ from prefect_tune.flows.study.ensemble_rule import EnsembleRule
 from prefect_tune.flows.study.predict import final_model
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.study.summary import summarize
+from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.storage import ArtifactStore
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import REFIT, load_split
@@ -206,3 +207,11 @@ def test_time_for_a_refit_is_held_back_only_where_it_fits(ended) -> None:
         assert ending.ending_seconds(study, 1, 20.0) < 10
         study.plan = replace(study.plan, use_cache=False)
         assert ending.ending_seconds(study, 1, 20.0) == 20
+
+
+@pytest.mark.usefixtures("slow_refits")
+def test_time_for_the_scores_of_the_test_rows_is_held_back(ended, monkeypatch) -> None:
+    monkeypatch.setattr(Costs, "held_out_seconds", lambda *_: 16.0)
+    with Study.opened(ended.store, ended.name) as study:
+        assert 70 < ending.ending_seconds(study, 1, 100.0) < 80
+    assert ended.end(65.0)["model_of_folds"]

@@ -132,7 +132,11 @@ class NativeClassifier(ClassifierMixin, _Native):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of largest probability, shape (n,)."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        return self.labels_of_probabilities(self.predict_proba(X))
+
+    def labels_of_probabilities(self, probabilities: NDArray[np.float64]) -> NDArray[Any]:
+        """Return the classes of largest probability, shape (n,), of (n, classes)."""
+        return self.classes_[probabilities.argmax(axis=1)]
 
 
 class NativeRegressor(RegressorMixin, _Native):

@@ -226,3 +226,12 @@ def test_seconds_of_earlier_studies_are_those_of_a_later_one_with_other_columns(
     for _ in range(20):
         later.tell(told(asked, ("model", 1.0, 0.0)))
     assert later.seconds(asked) == pytest.approx(1, rel=0.2)
+
+
+def test_seconds_of_more_held_out_rows_are_predicted() -> None:
+    """Ten seconds for 32,000 rows, with 500 for what does not grow."""
+    known = costs(*[told(query("plain"), ("model", 1.0, 10.0))] * 20)
+    configuration = query("plain").configuration
+    twice = known.held_out_seconds(configuration, 64_000)
+    assert twice == pytest.approx(10 * 64.5 / 32.5, rel=0.05)
+    assert costs(told(query("plain"), ("model", 1.0, 0.0))).held_out_seconds(configuration, 9) == 0

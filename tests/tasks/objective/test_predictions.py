@@ -9,10 +9,11 @@ import pytest
 from answer_worlds import hostile_models as models
 from answer_worlds.own_studies import LABELS, own_context, own_outcome, rows
 from answer_worlds.sklearn_losses import Judged, sklearn_loss
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import get_scorer_names
 from sklearn.multiclass import OneVsOneClassifier
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from studies import store_of
@@ -20,9 +21,11 @@ from studies import store_of
 from prefect_tune.optimizers import Evaluation, Failure
 from prefect_tune.optimizers.space.configuration import default_choice
 from prefect_tune.storage.key import predictions_record
+from prefect_tune.tasks.catalogue.boosting import light_gbm
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import load_split
+from prefect_tune.tasks.ensembling.model import ClassEnsemble
 from prefect_tune.tasks.fitting.fitting import FoldData, fit_model
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import recipe
@@ -125,6 +128,27 @@ def test_labels_come_from_predict_where_it_disagrees_with_the_probabilities() ->
     found = predictions_of(model, X, classes)
     assert (classes[found.label] == model.predict(X)).all()
     assert (found.label != found.score.argmax(axis=1)).any()
+
+
+@pytest.mark.parametrize("name", ["RandomForestClassifier", "lightgbm", "pipeline", "ensemble"])
+@pytest.mark.parametrize("kind", ["two texts", "whole numbers"])
+def test_where_labels_follow_from_probabilities_rows_are_predicted_once(
+    name, kind, monkeypatch
+) -> None:
+    classes = KINDS[kind]
+    forest = RandomForestClassifier(5, random_state=0).fit(X, target(classes))
+    boosted = light_gbm.classifier(n_estimators=3).fit(X, target(classes))
+    model = {
+        "RandomForestClassifier": forest,
+        "lightgbm": boosted,
+        "pipeline": Pipeline([("model", boosted)]),
+        "ensemble": ClassEnsemble.of_fitted([forest, boosted], None, tuple(classes)),
+    }[name]
+    labels = model.predict(X)
+    monkeypatch.setattr(type(model), "predict", None)
+    found = predictions_of(model, X, classes)
+    assert (classes[found.label] == labels).all()
+    assert found.score == pytest.approx(model.predict_proba(X))
 
 
 WRONG = {
