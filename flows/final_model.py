@@ -249,6 +249,8 @@ _AFTER_SECONDS = 2.0
 """For what follows a fit besides the scores: the summary, the end of the process."""
 _AVERAGING_SECONDS = 1.0
 """To make a model of the folds' models, once a refit has taken too long."""
+_HOPE = 1.25
+"""A refit may be predicted to take so many times the time left: one that does is ended in time."""
 
 
 @dataclass
@@ -285,7 +287,7 @@ class _Refits:
         needed = format_seconds(refit_seconds(self.study, trials, n_slots))
         self.after_seconds = _AFTER_SECONDS + scoring_seconds(self.study, trials)
         left = self.seconds_left() - self.after_seconds
-        self.subset = subset_in_time(self.study, trials, n_slots, left)
+        self.subset = subset_in_time(self.study, trials, n_slots, _HOPE * left)
         if not self.subset:
             return self._average(weighted, f"a refit takes about {needed}")
         try:
