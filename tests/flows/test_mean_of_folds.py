@@ -214,4 +214,4 @@ def test_time_for_the_scores_of_the_test_rows_is_held_back(ended, monkeypatch) -
     monkeypatch.setattr(Costs, "held_out_seconds", lambda *_: 16.0)
     with Study.opened(ended.store, ended.name) as study:
         assert 70 < ending.ending_seconds(study, 1, 100.0) < 80
-    assert ended.end(65.0)["model_of_folds"]
+    assert ended.end(55.0)["model_of_folds"]
