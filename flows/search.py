@@ -237,7 +237,7 @@ class _Search:
         if (seconds := self.stop_rule.seconds) is None:
             return inf
         left, most = seconds - self.study.seconds(), _MOST_RESERVED * seconds
-        return left if left > most else left - min(self.reserve(most), most)
+        return left if left > most else left - self.reserve(most)
 
     def _is_spent(self) -> bool:
         """Return whether no time is left; a study without any result has time for its first one."""
