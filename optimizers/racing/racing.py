@@ -17,6 +17,7 @@ from prefect_tune.optimizers.method import Reason, two_digits
 from prefect_tune.optimizers.optimizer import KNOWN, NotYet, Optimizer
 from prefect_tune.optimizers.racing.rules import (
     LEAST_COMPARED,
+    Stretch,
     as_on_all_rows,
     estimated,
     failed_later,
@@ -70,7 +71,7 @@ class Racing(Optimizer):
         inner.share_costs(self.costs)
         self._inner_of: dict[int, int] = {}
         self._ran: dict[int, list[int]] = {}
-        self._losses: list[dict[int, float]] = [{} for _ in self._stretches]
+        self._losses: dict[Stretch, dict[int, float]] = {}
         self._smaller: dict[int, float] = {}
         self._provisional: set[int] = set()
         self._told_beside: int | None = None
@@ -167,18 +168,14 @@ class Racing(Optimizer):
         for i, share in self._smaller.items():
             return self._smaller_look(i, share)
         waiting = self._waiting()
-        if not self._gathers(budget):
-            ahead = [i for i in waiting if self._keeps_up(i)]
-            leaders = {self._number_of(self._last(i).query): i for i in reversed(ahead)}
-            # If the best would not end in time, the others are not worth the time either.
-            may_end = [i for i in waiting if i in leaders.values() and self._would_end(i, budget)]
-            if may_end:
-                return self._next_stretch(may_end[0])
+        ending = (i for i in waiting if self._keeps_up(i) and self._would_end(i, budget))
+        if not self._gathers(budget) and (best := next(ending, None)) is not None:
+            return self._next_stretch(best)
         try:
             query = self._begun(budget)
         except (SpaceExhausted, NotYet):
-            if waiting:
-                return self._next_stretch(waiting[0])
+            if (best := next(ending, waiting[0] if waiting else None)) is not None:
+                return self._next_stretch(best)
             if self.history.pending:  # one of them may keep up
                 raise NotYet from None
             raise
@@ -186,8 +183,7 @@ class Racing(Optimizer):
         return query if self._is_first_whole() else self._first_stretch(query, budget)
 
     def _next_stretch(self, i: int) -> Query:
-        k = self._number_of(self._last(i).query)
-        ran, rest = self._stretches[k], self._stretches[k + 1]
+        ran, rest = self._last(i).query, self._following(self._last(i).query)
         if rest.subset < 1:
             said = f"kept up on {ran.subset:.2g} of the rows, so {rest.subset:.2g} of them follow"
         elif ran.subset < 1:
@@ -197,6 +193,11 @@ class Racing(Optimizer):
             said = "kept up on its first fold, so the others follow"
         self._because = Reason("race", said)
         return rest.of(self.inner.history[i].query)
+
+    def _following(self, ran: Query) -> Stretch:
+        """Return what follows a stretch; after a smaller look, the first of the usual ones."""
+        k = self._number_of(ran)
+        return self._stretches[k if ran.subset < self._stretches[k].subset else k + 1]
 
     def _gathers(self, budget: Budget) -> bool:
         """Return whether more looks at parts of the rows come first, and then the best goes on."""
@@ -248,10 +249,11 @@ class Racing(Optimizer):
         if not self._reads_costs(budget):
             return True
         last = self._last(i).query
-        follows = self._stretches[self._number_of(last) + 1].of(self.inner.history[i].query)
+        follows = self._following(last).of(self.inner.history[i].query)
         done = last.folds or 0 if last.subset == follows.subset else 0
         seconds = self.costs.seconds(follows, LIKELY, folds_done=done)
-        return seconds <= self.costs.allowed_seconds(follows, budget, is_first=False)
+        is_first = self._number_of(follows) == 0
+        return seconds <= self.costs.allowed_seconds(follows, budget, is_first=is_first)
 
     def _reads_costs(self, budget: Budget) -> bool:
         """Return whether predicted seconds decide; else its asks repeat, whatever trials take."""
@@ -296,20 +298,22 @@ class Racing(Optimizer):
             ValueError: If the stretch before was not run, or the race has no such stretch.
         """
         k, configuration = self._number_of(query), query.configuration
-        if k == 0:
-            again = (i for i in self._smaller if self._last(i).query.configuration == configuration)
-            return next(again, None)
         if query.is_full and self._is_first_whole():
             return None
+        again = (i for i in self._smaller if self._last(i).query.configuration == configuration)
+        if k == 0 and (i := next(again, None)) is not None:
+            return i
         found = [
             i
             for i in self._ran
             if (last := self._last(i)).query.configuration == configuration
             and last.state == TrialState.STOPPED
-            and (at := self._number_of(last.query)) < k
+            and (last.query.subset < query.subset or self._number_of(last.query) < k)
             # Studies of earlier versions had one look.
-            and all(stretch.subset < 1 for stretch in self._stretches[at + 1 : k])
+            and all(s.subset < 1 for s in self._stretches[self._number_of(last.query) + 1 : k])
         ]
+        if not found and k == 0:
+            return None
         if not found:
             raise ValueError(
                 f"trial {self._n_asks} goes on with a configuration whose stretch before is missing"
@@ -337,8 +341,14 @@ class Racing(Optimizer):
     def _observe(self, trial: Trial) -> None:
         i = self._inner_of[trial.number]
         if trial.loss is not None:
-            self._losses[self._number_of(trial.query)][i] = trial.loss
-        if self._ran[i][-1] == trial.number:  # or a smaller look took its place
+            self._losses.setdefault(Stretch.asked(trial.query), {})[i] = trial.loss
+        last, counts = self._last(i), trial.loss is not None
+        is_last = last.number == trial.number
+        if not is_last and self._number_of(last.query) == 0 and (counts or last.failure):
+            # It was run again after a smaller look had taken its place.
+            self._ran[i] = [*(n for n in self._ran[i] if n != trial.number), trial.number]
+            is_last = True
+        if is_last:
             self._observe_last(i, trial)
         self._stop_behind()
 
@@ -464,15 +474,17 @@ class Racing(Optimizer):
 
     def _is_behind_on_part(self, i: int, best: Trial, sign: float) -> bool:
         """Return whether a difference on a part of the rows, times a sign, is clearly one."""
-        if (k := self._shared_look(i, best)) is None:
+        if (look := self._shared_look(i, best)) is None:
             return False
-        difference = sign * (self._losses[k][i] - self._losses[k][self._inner_of[best.number]])
-        return is_behind_on_part(difference, _evaluation(best), self._known(k, best))
+        losses, j = self._losses[look], self._inner_of[best.number]
+        difference = sign * (losses[i] - losses[j])
+        return is_behind_on_part(difference, _evaluation(best), self._known(look, best))
 
-    def _known(self, k: int, best: Trial) -> list[tuple[float, float]]:
+    def _known(self, look: Stretch, best: Trial) -> list[tuple[float, float]]:
         """Return differences to the best in a look, and on the most rows that enough ran on."""
-        j, looks, known = self._inner_of[best.number], self._losses[k], []
-        for far in range(self._number_of(best.query), k, -1):
+        j, looks, known = self._inner_of[best.number], self._losses[look], []
+        further = (s for s in self._losses if look.extent < s.extent)
+        for far in sorted(further, key=lambda stretch: stretch.extent, reverse=True):
             ran = self._losses[far]
             others = looks.keys() & ran.keys() - {j} if j in ran else set()
             known = [(looks[other] - looks[j], ran[other] - ran[j]) for other in sorted(others)]
@@ -480,11 +492,11 @@ class Racing(Optimizer):
                 break
         return known
 
-    def _shared_look(self, i: int, best: Trial) -> int | None:
-        """Return the last look that both have had; None if there is none."""
-        j = self._inner_of[best.number]
-        looks = (k for k, stretch in enumerate(self._stretches) if stretch.subset < 1)
-        return max((k for k in looks if {i, j} <= self._losses[k].keys()), default=None)
+    def _shared_look(self, i: int, best: Trial) -> Stretch | None:
+        """Return the largest look that both have had, at the same rows; None if there is none."""
+        both = {i, self._inner_of[best.number]}
+        looks = (s for s, losses in self._losses.items() if s.subset < 1 and both <= losses.keys())
+        return max(looks, key=lambda stretch: stretch.extent, default=None)
 
     def _difference(self, i: int, incumbent: Trial) -> float | None:
         """Return by how much a configuration was worse than the incumbent in its last stretch.
@@ -494,9 +506,9 @@ class Racing(Optimizer):
         last = self._last(i)
         if last.query.subset == 1:
             return _evaluation(last).fold_losses[0] - _evaluation(incumbent).fold_losses[0]
-        if (k := self._shared_look(i, incumbent)) is None:
+        if (look := self._shared_look(i, incumbent)) is None:
             return None
-        return self._losses[k][i] - self._losses[k][self._inner_of[incumbent.number]]
+        return self._losses[look][i] - self._losses[look][self._inner_of[incumbent.number]]
 
     def _waiting(self) -> list[int]:
         """Return the method's numbers of configurations that may go on.

@@ -9,6 +9,7 @@ configuration: a paired estimate where it ended early, else all stretches togeth
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, sqrt
+from typing import Self
 
 import numpy as np
 
@@ -41,6 +42,16 @@ class Stretch:
     subset: float = 1.0
     folds: int | None = None
     held_out: float = 1.0
+
+    @classmethod
+    def asked(cls, query: Query) -> Self:
+        """Return what a query runs."""
+        return cls(query.subset, query.folds, query.held_out)
+
+    @property
+    def extent(self) -> tuple[float, float, float]:
+        """Orders stretches by how much they run."""
+        return self.subset, inf if self.folds is None else self.folds, self.held_out
 
     def of(self, whole: Query) -> Query:
         """Return the query of this stretch of a whole evaluation."""
