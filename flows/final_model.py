@@ -58,8 +58,9 @@ def fit_final_model(
 
     If that cannot be refitted, kept and read back, the next best trial is used (see `next_best`).
     If the time does not suffice for a refit, a trial that ran on a part of the rows is fitted on as
-    large a part as the time allows, and else the model is the mean of the models of the folds, as
-    far as there may be one (see `can_average_folds`); else the refit takes the time that it takes.
+    large a part as the time allows. Else the model is the mean of the models of the folds where
+    there may be one (see `can_average_folds`), and elsewhere the refit takes its time, on as many
+    rows as the trial ran on.
     No choice depends on the test rows: whatever goes wrong there leaves the stored model in place.
 
     Args:
@@ -76,12 +77,12 @@ def fit_final_model(
     incumbent = _incumbent(study)
     restore = partial(restore_predictions, study, running, context, observer)
     choice = _choice(study, incumbent, restore)
-    if _is_replaced(study, choice):
+    is_short = study.result.get("of_folds") or study.result.get("fitted_subset", 1.0) < 1
+    if not is_short and _is_replaced(study, choice):
         if not _is_scored(study):
             _score(study, running, context, observer)
         return
-    is_short = study.result.get("of_folds") or study.result.get("fitted_subset", 1.0) < 1
-    if _is_fitted(study, choice, incumbent) and not is_short:
+    if not is_short and _is_fitted(study, choice, incumbent):
         study.set_result(ensemble=choice.ensemble)
         if not _is_scored(study):
             _score(study, running, context, observer)
@@ -281,22 +282,24 @@ class _Refits:
         """
         trials = [trial for trial, _ in weighted]
         self.are_of_folds, self.subset = False, 1.0
-        if self.seconds_left() == inf or not can_average_folds(self.study, trials):
+        if self.seconds_left() == inf:
             return refit_model(self.study, self.running, self.context, weighted)
-        n_slots = self.running.n_slots
+        n_slots, most = self.running.n_slots, max(trial.query.subset for trial in trials)
         needed = format_seconds(refit_seconds(self.study, trials, n_slots))
         self.after_seconds = _AFTER_SECONDS + scoring_seconds(self.study, trials)
-        left = self.seconds_left() - self.after_seconds
-        self.subset = subset_in_time(self.study, trials, n_slots, _HOPE * left)
-        if not self.subset:
+        left = (self.seconds_left() - self.after_seconds) * (_HOPE if most == 1 else 1.0)
+        self.subset = subset_in_time(self.study, trials, n_slots, left)
+        can_average = can_average_folds(self.study, trials)
+        if not self.subset and can_average:
             return self._average(weighted, f"a refit takes about {needed}")
+        self.subset = self.subset or most
         try:
             seconds = refit_model(
                 self.study,
                 self.running,
                 self.context,
                 weighted,
-                check=self._check,
+                check=self._check if can_average else lambda: None,
                 subset=self.subset,
             )
         except OutOfTime as reason:

@@ -28,7 +28,7 @@ _DIED = "the worker process died"
 _TICK_SECONDS = 0.5
 _MOST_RESERVED = 0.25
 """Share of the seconds that is held back at most."""
-_MOST_LATE, _LATE_SECONDS = 3, 30.0
+_MOST_BROKEN, _LATE_SECONDS = 3, 30.0
 """Failures after which no first result is waited for once the time is spent, and the seconds left
 that a method is told meanwhile."""
 _MOST_UNENDED = 10
@@ -243,8 +243,12 @@ class _Search:
         """Return whether no time is left; a study without any result has time for its first one."""
         if self._seconds_left() > 0:
             return False
-        totals = self.study.trials.totals
-        return totals.told > totals.failed or totals.failed >= _MOST_LATE
+        if self._has_result:
+            return True
+        if (lifted := self.time_limit.lifted) is not None:
+            return self.study.trials[lifted].failure is not None
+        n_failed = self.study.trials.totals.failed
+        return n_failed >= _MOST_BROKEN and not self._unended()
 
     def _progress(self) -> Progress:
         running, reason = self.running.standing, self.study.optimizer.reason
@@ -300,13 +304,17 @@ class _Search:
         self._run_cheapest()
 
     def _run_cheapest(self) -> None:
-        """Run the cheapest trial whatever its limit, once it shows that none would end in time."""
-        totals, costs = self.study.trials.totals, self.study.optimizer.costs
-        if self.only is not None or self.time_limit.is_lifted or totals.told > totals.failed:
+        """Run the cheapest trial whatever its limit, once it shows that none would end in time.
+
+        That is once ten have not, or all models have been tried, or nothing more may be begun.
+        """
+        costs = self.study.optimizer.costs
+        if self.only is not None or self.time_limit.lifted is not None or self._has_result:
             return
-        failed = (t for t in self.study.trials.values() if t.failure is not None)
-        late = [t for t in failed if t.failure and t.failure.kind == FailureKind.TIMEOUT]
-        if len(late) < _MOST_UNENDED and not (late and costs.models <= costs.seen):
+        late = self._unended()
+        is_last = self._trials_left() == 0 or self._seconds_left() <= 0
+        is_over = is_last and not self.running.n_running
+        if not late or not (is_over or len(late) >= _MOST_UNENDED or costs.models <= costs.seen):
             return
         cheapest = min(late, key=lambda t: (costs.seconds(t.query), t.number))
         seconds = format_seconds(costs.seconds(cheapest.query))
@@ -316,6 +324,16 @@ class _Search:
         )
         self.time_limit.lift(cheapest.number)
         self.study.retry(cheapest.number)
+
+    @property
+    def _has_result(self) -> bool:
+        totals = self.study.trials.totals
+        return totals.told > totals.failed
+
+    def _unended(self) -> list[Trial]:
+        """Return the trials that have not ended within their limit, or were not begun for it."""
+        failed = (t for t in self.study.trials.values() if t.failure is not None)
+        return [t for t in failed if t.failure and t.failure.kind == FailureKind.TIMEOUT]
 
     def _put_back(self, trial: Trial, outcome: TrialOutcome) -> None:
         """Let a trial wait whose worker cannot go on, and use the worker no more.

@@ -119,6 +119,7 @@ def _run(study: Study, pace: ServerPace, observer: Observer, only: Collection[in
         epochs=plan.epochs,
         bootstraps=study.optimizer.bootstraps,
     )
+    n_told = study.trials.totals.told
     with DaskTrials.started(
         context,
         UUID(plan.flow_run_id),
@@ -150,6 +151,8 @@ def _run(study: Study, pace: ServerPace, observer: Observer, only: Collection[in
             if note not in said:
                 observer.note(f"{study.optimizer.name}: {note}")
         observer.tick(progress_of(study, plan.stop_rule, phase="final model"))
-        seconds_left = (lambda: inf) if was_spent or only is not None else study.seconds_left
+        # Where nothing was left to search, the session is there for the model.
+        is_for_model = was_spent or study.trials.totals.told == n_told
+        seconds_left = (lambda: inf) if is_for_model or only is not None else study.seconds_left
         fit_final_model(study, running, context, observer, seconds_left)
         return running.n_task_runs

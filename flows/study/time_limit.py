@@ -12,7 +12,8 @@ _DEVIATIONS = 3.0
 _SHORTEST_SECONDS, _LONGEST_FLOOR_SECONDS = 5.0, 30.0
 _FLOOR_SHARE = 0.25
 """Of the time left: no limit is shorter, within the two bounds above."""
-_TIMES_MOST, _TIMES_FAILED, _TIMES_LIFTED = 2.5, 2.0, 2.0
+_TIMES_MOST, _TIMES_FAILED = 2.5, 2.0
+_DAY_SECONDS = 86_400.0
 _PILOT_ROWS = 10_000
 """Training rows from which on a pilot is worth its fraction of a second."""
 
@@ -51,18 +52,18 @@ class TimeLimit:
         return None if self._is_adaptive else self._most
 
     @property
-    def is_lifted(self) -> bool:
-        """Whether the limit was lifted for a trial."""
-        return self._lifted is not None
+    def lifted(self) -> int | None:
+        """Number of the trial that may take a day; None before there is one."""
+        return self._lifted
 
     def lift(self, number: int) -> None:
-        """Let a trial of that number take far longer than its limit."""
+        """Let a trial of that number take a day."""
         self._lifted = number
 
     def seconds(self, trial: Trial, budget: Budget) -> float:
         """Return how long a trial may take that starts now."""
         if trial.number == self._lifted:
-            return max(self._most, _TIMES_LIFTED * self._costs.seconds(trial.query, _DEVIATIONS))
+            return max(self._most, _DAY_SECONDS)
         if not self._is_adaptive:
             return self._most
         failed = self._failed_seconds.get(trial.number)
@@ -73,8 +74,11 @@ class TimeLimit:
         floor = _LONGEST_FLOOR_SECONDS if left is None else _FLOOR_SHARE * left / budget.n_workers
         limits = [min(max(floor, _SHORTEST_SECONDS), _LONGEST_FLOOR_SECONDS)]
         is_first = self._costs.model_of(query.configuration) not in self._costs.seen
-        if is_first or query.epochs is not None:
-            limits.append(self._costs.share_seconds(query.configuration, budget))
+        share = self._costs.share_seconds(query.configuration, budget)
+        if is_first:
+            limits.append(share)
+        elif query.epochs is not None:  # whose seconds are not predicted
+            limits.append(share / budget.n_workers)
         if self._costs.is_known(query.configuration):
             limits.append(self._costs.seconds(query, _DEVIATIONS))
         return min(most, max(limits))
@@ -82,10 +86,12 @@ class TimeLimit:
     def pilot_seconds(self, trial: Trial, budget: Budget) -> float | None:
         """Return the most that a pilot may predict for a trial to start; None for no pilot.
 
-        The first trial of a model's algorithm on many rows has one, unless it is run again.
+        The first trial of a model's algorithm on many rows has one, unless it is run again or may
+        take any time.
         """
         is_small = self._costs.rows(trial.query) < _PILOT_ROWS
         is_again = trial.number in {*self._failed_seconds, self._lifted}
         if is_small or is_again or self._costs.is_known(trial.query.configuration):
             return None
-        return self._costs.allowed_seconds(trial.query, budget)
+        allowed = self._costs.allowed_seconds(trial.query, budget)
+        return None if allowed == inf else allowed

@@ -95,6 +95,7 @@ def ended(tmp_path: Path) -> Ended:
 
 def looked_at(folder: Path) -> Ended:
     """A study that has looked at a ninth of the rows, of a model that counts those it has."""
+    folder.mkdir(exist_ok=True)
     code, file = "sklearn.neighbors.KNeighborsClassifier", folder / "near.py"
     file.write_text(
         f'{PRELUDE}\nspace = models(one("near", "{code}", Integer("leaf_size", (9, 99))))'
@@ -215,3 +216,16 @@ def test_time_for_the_scores_of_the_test_rows_is_held_back(ended, monkeypatch) -
     with Study.opened(ended.store, ended.name) as study:
         assert 70 < ending.ending_seconds(study, 1, 100.0) < 80
     assert ended.end(55.0)["model_of_folds"]
+
+
+@pytest.mark.usefixtures("slow_refits")
+def test_where_folds_may_not_be_averaged_the_refit_takes_its_time(ended) -> None:
+    summary = ended.end(1.0, use_cache=False)
+    assert (summary["model_of_folds"], summary["model_subset"]) == (False, 1.0)
+
+
+@pytest.mark.usefixtures("slow_refits")
+def test_what_ran_on_few_rows_is_refitted_on_few_where_folds_may_not_be_averaged(tmp_path) -> None:
+    for seconds, subset in ((30.0, 0.5), (3.0, pytest.approx(1 / 9))):
+        summary = looked_at(tmp_path / str(seconds)).end(seconds, use_cache=False)
+        assert (summary["model_of_folds"], summary["model_subset"]) == (False, subset)

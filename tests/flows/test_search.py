@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from math import inf
 from types import SimpleNamespace
 from typing import Any
 
@@ -295,7 +294,10 @@ def test_what_is_under_way_when_the_time_is_spent_waits_untold() -> None:
 def test_trials_have_less_time_once_it_is_known_what_others_took() -> None:
     done = Searched(trials=15)
     assert done.pool.limits == [900.0] * 2 + [30.0] * 13  # the second runs beside the first
-    assert done.pool.pilots == [inf] * 2 + [None] * 13
+    assert done.pool.pilots == [None] * 15
+    pilots = Searched(trials=15, seconds=1e3).pool.pilots
+    assert None not in pilots[:2]
+    assert pilots[2:] == [None] * 13
 
 
 def test_where_no_trial_ends_in_time_the_cheapest_runs_on_and_it_is_said() -> None:
@@ -307,6 +309,21 @@ def test_where_no_trial_ends_in_time_the_cheapest_runs_on_and_it_is_said() -> No
     assert [limit > 1.0 for limit in done.pool.limits].count(True) == 1
     (note,) = done.heard.notes
     assert f"trial {n} runs" in note
+
+
+def test_the_cheapest_runs_on_once_no_more_may_be_begun() -> None:
+    fates = {(n, 1): "times out" for n in range(9)}
+    done = Searched(fates, trials=4)
+    assert [t.state for t in done.study.trials.values()].count(TrialState.COMPLETE) == 1
+
+
+def test_once_the_time_is_spent_the_cheapest_runs_on_instead_of_more_that_do_not_end() -> None:
+    fates = {(n, 1): "times out" for n in range(9)}
+    done = Searched(fates, WrittenStudy(spent=20.0), seconds=5)
+    assert [t.state for t in done.study.trials.values()].count(TrialState.COMPLETE) == 1
+    assert len(done.study.trials) <= 2  # those of both workers
+    fates |= {(n, 2): "fails" for n in range(9)}
+    assert Searched(fates, WrittenStudy(spent=20.0), seconds=5).reason == "the time is spent"
 
 
 def test_trials_have_the_whole_time_where_the_user_has_set_a_limit() -> None:
