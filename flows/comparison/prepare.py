@@ -266,7 +266,7 @@ def _prepare_replicate(
         study=_study_name(name, repeat, entrant),
     )
     try:
-        return prepare(mine, read=read)
+        return prepare(mine, read=read, is_compared=True)
     except CannotContinue as error:  # it knows of studies alone
         raise error.with_remedy(_ANOTHER) from error
     except StudyBusy as error:

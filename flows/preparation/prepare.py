@@ -87,7 +87,11 @@ HANDOVER: Handover[PreparedStudy] = Handover()
 
 
 def prepare(
-    settings: TuneSettings, default_name: str | None = None, read: Read = read_source
+    settings: TuneSettings,
+    default_name: str | None = None,
+    read: Read = read_source,
+    *,
+    is_compared: bool = False,
 ) -> PreparedStudy:
     """Read and check the input, and enter the study in the ledger or find it there.
 
@@ -96,6 +100,7 @@ def prepare(
         default_name: Name for a new study that was given none; by default made from the data, the
             method and the time.
         read: Reads the input.
+        is_compared: Whether it is part of a comparison, where no study knows of earlier ones.
 
     Raises:
         BadInput, UnknownName, StoreRefused: If something cannot be used.
@@ -110,7 +115,9 @@ def prepare(
     name = settings.study or default_name
     if name is None or ledger.study(name) is None:
         plan, notes = resolve(settings, store, read)
-        plan = replace(plan, earlier_seconds=_earlier_seconds(ledger, plan.problem.space_digest))
+        if not is_compared:
+            known = _earlier_seconds(ledger, plan.problem.space_digest)
+            plan = replace(plan, earlier_seconds=known)
         problem, documented = plan.problem.to_json(), plan.to_json()
         names = (name,) if name else _default_names(plan)
         entered = next((n for n in names if ledger.create_study(n, problem, documented)), None)
@@ -191,7 +198,7 @@ def check_names(settings: TuneSettings) -> None:
         find_space(settings.space)
 
 
-_EARLIER_STUDIES, _EARLIER_READ = 5, 50
+_EARLIER_STUDIES, _EARLIER_READ = 5, 20
 """Studies whose seconds are taken, and the newest ones among which they are looked for."""
 
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from ConfigSpace import ConfigurationSpace
-from ConfigSpace.hyperparameters import Constant
+from ConfigSpace.hyperparameters import Constant, NumericalHyperparameter
 
 from prefect_tune.optimizers.space.wording import UnknownName
 
@@ -116,6 +116,12 @@ class Algorithm:
             raise UnknownName(
                 f"name in the growth of algorithm {self.id!r}:", unknown[0], grows_with
             )
+        for name, h in self.hyperparameters.items():
+            if self.growth.get(name) and isinstance(h, NumericalHyperparameter) and h.lower <= 0:
+                raise ValueError(
+                    f"seconds of algorithm {self.id!r} are declared to grow with {name!r}, whose "
+                    f"range begins at {h.lower:g}; leave it out of `growth`, or begin above 0"
+                )
         if not isinstance(self.estimator, str):
             _check_importable(self.estimator, self.id)
 

@@ -49,7 +49,7 @@ _NOISE = 0.3
 """Deviation of ln seconds of equal fits before any was seen."""
 _NOISE_WEIGHT = 2.0
 """Fits that the prior of the noise stands for."""
-_OF_REST = {"rows": 0.5}
+_OF_REST = {"rows": 0.5, "columns": 0.0}
 """Growth of what is besides the steps."""
 _FIXED_HELD_OUT = 500.0
 """Held-out rows that the part which does not grow with them is worth."""
@@ -230,7 +230,8 @@ class Costs:
             is_part = cost.step == self._last and query.epochs is not None
             if cost.step in choices and not is_part:
                 self._add(cost, choices[cost.step], rows, held_out_rows)
-        rest = outcome.cost_seconds - sum(_spent(cost) for cost in outcome.steps)
+        of_pilot = outcome.pilot.own_seconds if outcome.pilot else 0.0
+        rest = outcome.cost_seconds - of_pilot - sum(_spent(cost) for cost in outcome.steps)
         if trial.evaluation is not None and made and query.epochs is None:
             n_folds = len({cost.fold for cost in outcome.steps})
             part, _ = self._algorithms[_REST].parts

@@ -77,6 +77,7 @@ class Pilot:
         steps: Per step, what it took.
         seconds: Predicted seconds of the trial, within which it is likely to end.
         limit_seconds: Seconds that the trial may take.
+        own_seconds: Seconds that the pilot took, which are part of the trial's cost.
     """
 
     rows: int
@@ -84,6 +85,7 @@ class Pilot:
     steps: tuple[StepCost, ...]
     seconds: float
     limit_seconds: float
+    own_seconds: float = 0.0
 
     @property
     def is_over_limit(self) -> bool:

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -202,9 +203,10 @@ def share_held_out_once(dataset: Dataset, test_size: float | None) -> float | No
     share = min(max(_HELD_OUT_ROWS, n_rows / 10), 4 * _HELD_OUT_ROWS) / max(n_rows, 1.0)
     if share > _MOST_HELD_OUT:
         return None
-    rarest = min(np.bincount(dataset.y[~is_test])) if dataset.classes else _HELD_OUT_ROWS
-    n_groups = n_rows if dataset.groups is None else len(np.unique(dataset.groups[~is_test]))
-    has_enough = share * rarest >= _HELD_OUT_RAREST and share * n_groups >= _HELD_OUT_GROUPS
+    part = share * (1 - (test_size or 0.0))
+    rarest = min(np.bincount(dataset.y[~is_test])) if dataset.classes else inf
+    n_groups = inf if dataset.groups is None else len(np.unique(dataset.groups[~is_test]))
+    has_enough = part * rarest >= _HELD_OUT_RAREST and part * n_groups >= _HELD_OUT_GROUPS
     return float(f"{share:.3g}") if has_enough else None
 
 

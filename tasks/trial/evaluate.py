@@ -217,10 +217,12 @@ def _pilot(path_run: PathRun, space: Space, limit_seconds: float) -> Pilot | Non
     Raises:
         WillNotEnd: If the trial would take too long.
     """
+    begun = begin()
     try:
         shown = pilot(path_run, space, limit_seconds)
     except Exception:  # few rows may not be enough
         return None
+    shown = replace(shown, own_seconds=begun.own_seconds())
     if shown.is_over_limit:
         raise WillNotEnd(shown)
     return shown

@@ -198,6 +198,21 @@ def test_what_grows_with_nothing_that_is_there_is_named() -> None:
         algorithm("forest", TREES, growth={"tree": 1.0})
 
 
+def test_seconds_do_not_grow_with_what_may_be_zero() -> None:
+    with pytest.raises(ValueError, match=r"alpha.*0"):
+        algorithm("line", Float("alpha", (0.0, 1.0)), growth={"alpha": 1.0})
+
+
+def test_the_seconds_of_a_pilot_are_no_overhead_of_trials() -> None:
+    plain, steps = query("plain"), (StepCost("model", 0, 1e-3, 0.0, hit=False, key=""),)
+    trial = told(plain, ("model", 1.0, 0.0))
+    evaluation = replace(trial.evaluation, cost_seconds=trial.evaluation.cost_seconds + 50.0)
+    pilot = Pilot(1_000, 4_000, steps, 1.0, 9.0, own_seconds=50.0)
+    for shown, is_overhead in ((None, True), (pilot, False)):
+        learned = costs(replace(trial, evaluation=replace(evaluation, pilot=shown)))
+        assert (learned.overhead_seconds > 10) is is_overhead
+
+
 def test_a_line_is_learned_through_noise() -> None:
     """Seconds of 40 fits with a fifth of noise are predicted on rows four times as many."""
     rng = np.random.default_rng(1)

@@ -176,7 +176,9 @@ def test_a_hold_out_part_is_held_out_once(holdout, per_group) -> None:
         (dataset(200_000, share=0.011), 0.0, 0.1),
         (dataset(200_000, share=0.005), 0.0, None),
         (dataset(200_000, per_group=20), 0.0, 0.1),
+        (dataset(200_000, share=0.011), 0.2, None),  # of which a fifth are test rows
         (dataset(200_000, per_group=50), 0.0, None),
+        (replace(dataset(4_000_000), classes=()), 0.0, 0.01),
         (replace(dataset(70_000), is_test=np.arange(70_000) < 20_000), None, 0.2),
         (replace(dataset(70_000), is_test=np.arange(70_000) < 21_000), None, None),
     ],
