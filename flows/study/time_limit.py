@@ -86,12 +86,12 @@ class TimeLimit:
     def pilot_seconds(self, trial: Trial, budget: Budget) -> float | None:
         """Return the most that a pilot may predict for a trial to start; None for no pilot.
 
-        The first trial of a model's algorithm on many rows has one, unless it is run again or may
-        take any time.
+        The first trial of a model's algorithm on many rows has one, and of another step's that may
+        be slow, unless it is run again or may take any time.
         """
         is_small = self._costs.rows(trial.query) < _PILOT_ROWS
         is_again = trial.number in {*self._failed_seconds, self._lifted}
-        if is_small or is_again or self._costs.is_known(trial.query.configuration):
+        if is_small or is_again or not self._costs.has_unknown(trial.query.configuration):
             return None
         allowed = self._costs.allowed_seconds(trial.query, budget)
         return None if allowed == inf else allowed

@@ -260,6 +260,18 @@ class Costs:
         part, _ = self._algorithms[self._last, self.model_of(configuration)].parts
         return part.is_known
 
+    def has_unknown(self, configuration: Configuration) -> bool:
+        """Return whether its last step was never measured here, or another one that may be slow.
+
+        Those that may be slow declare how their seconds grow.
+        """
+        for step, choice in self._choices(configuration).items():
+            may_be_slow = self._space.step(step).algorithm(choice.algorithm).growth
+            part, _ = self._algorithms[step, choice.algorithm].parts
+            if not part.is_known and (may_be_slow or step == self._last):
+                return True
+        return False
+
     def is_expected(self, configuration: Configuration) -> bool:
         """Return whether its last step was measured, here or in earlier studies."""
         pair = self._last, self.model_of(configuration)

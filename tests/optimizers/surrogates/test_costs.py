@@ -250,3 +250,13 @@ def test_seconds_of_more_held_out_rows_are_predicted() -> None:
     twice = known.held_out_seconds(configuration, 64_000)
     assert twice == pytest.approx(10 * 64.5 / 32.5, rel=0.05)
     assert costs(told(query("plain"), ("model", 1.0, 0.0))).held_out_seconds(configuration, 9) == 0
+
+
+def test_an_algorithm_before_the_model_that_may_be_slow_counts_as_unknown() -> None:
+    kernel = algorithm("kernel", growth={"rows": 2.0})
+    space = Space("timed", (Step("scale", (algorithm("unit"), kernel)), MODELS))
+    learned = Costs(space, OBJECTIVE)
+    asked = [Query(default_configuration(space, (s, "plain")), folds=1) for s in ("unit", "kernel")]
+    assert [learned.has_unknown(query.configuration) for query in asked] == [True, True]
+    learned.tell(replace(told(query("plain"), ("model", 1.0, 0.0)), query=asked[0]))
+    assert [learned.has_unknown(query.configuration) for query in asked] == [False, True]
