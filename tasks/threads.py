@@ -71,7 +71,7 @@ def with_one_thread(estimator: Any) -> Any:
 
 OPENMP = "openmp"
 """Way to give threads to a fit that takes as many as OpenMP allows; see `Algorithm.threads`."""
-_CELLS_PER_THREAD = 200_000
+_CELLS_PER_THREAD = 500_000
 """Rows times columns for which one more thread pays; tests/benchmarks/tasks/threads.py measures."""
 
 

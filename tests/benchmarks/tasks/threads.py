@@ -18,18 +18,18 @@ from prefect_tune.tasks.threads import THREAD_VARIABLES
 
 os.environ.update(THREAD_VARIABLES, OMP_WAIT_POLICY="PASSIVE")  # libraries read it as they load
 
-import numpy as np  # noqa: E402
-import pandas as pd  # noqa: E402
-from machine import describe, seconds_of  # noqa: E402
+import numpy as np
+import pandas as pd
+from machine import describe, seconds_of
 
-from prefect_tune.optimizers.space.algorithm import Algorithm, Step  # noqa: E402
-from prefect_tune.optimizers.space.configuration import Configuration, default_choice  # noqa: E402
-from prefect_tune.optimizers.surrogates.costs import cheap_configuration  # noqa: E402
-from prefect_tune.optimizers.space.space import Space  # noqa: E402
-from prefect_tune.tasks.catalogue.spaces import SPACES  # noqa: E402
-from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary  # noqa: E402
-from prefect_tune.tasks.fitting.recipe import build, recipe  # noqa: E402
-from prefect_tune.tasks.threads import one_thread, several_threads  # noqa: E402
+from prefect_tune.optimizers.space.algorithm import Algorithm, Step
+from prefect_tune.optimizers.space.configuration import Configuration, default_choice
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.surrogates.costs import cheap_configuration
+from prefect_tune.tasks.catalogue.spaces import SPACES
+from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
+from prefect_tune.tasks.fitting.recipe import build, recipe
+from prefect_tune.tasks.threads import one_thread, several_threads
 
 WAYS = {"xgboost": "estimator__n_jobs"}
 """Ways that algorithms do not declare, as their results depend on the number of threads."""
@@ -42,7 +42,9 @@ def algorithms(ids: list[str]) -> Iterator[tuple[Algorithm, str]]:
             yield algorithm, way
 
 
-def fit_seconds(algorithm: Algorithm, way: str, n_threads: int, X: pd.DataFrame, y: object) -> float:
+def fit_seconds(
+    algorithm: Algorithm, way: str, n_threads: int, X: pd.DataFrame, y: object
+) -> float:
     chosen = ("fit model", default_choice(algorithm))
     space = Space("alone", (Step("fit model", (replace(algorithm, ignores=()),)),))
     cheap = cheap_configuration(space, Configuration((chosen,)))
