@@ -252,9 +252,14 @@ def pool() -> Pool:
 
 
 @pytest.fixture
-def tasks(pool, monkeypatch) -> TasksUnderWay[str]:
+def unsettled(monkeypatch) -> None:
+    """No server hears of task runs that are cut."""
     for settle in ("end_task_run", "reap"):
         monkeypatch.setattr(under_way_module, settle, lambda *_, **__: None)
+
+
+@pytest.fixture
+def tasks(pool, unsettled) -> TasksUnderWay[str]:  # noqa: ARG001
     tasks: TasksUnderWay[str] = TasksUnderWay(pool, uuid4(), NannyReports())
     for name in "ab":
         tasks.submit(name, name, {}, name)
@@ -324,6 +329,7 @@ def trials_on(n_slots: int, cores: int, context: StudyContext) -> tuple[DaskTria
     return trials, pool.n_threads
 
 
+@pytest.mark.usefixtures("unsettled")
 @pytest.mark.parametrize(
     ("n_slots", "cores", "n_threads"),
     [(1, 8, 8), (2, 8, 4), (3, 8, 2), (8, 8, 1), (12, 8, 1), (2, 0, 1)],
