@@ -1,4 +1,4 @@
-"""What a study did not reach, in one line: a model, constraints, memory. Light to import."""
+"""Shortfalls of a study in one line each: no model, constraints, memory. Light to import."""
 
 import re
 from collections import Counter
