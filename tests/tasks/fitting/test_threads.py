@@ -48,6 +48,7 @@ def declared() -> Iterator[tuple[str, Algorithm]]:
 
 
 DECLARED = dict(declared())
+OF_SPARSE = [a for a in BOOSTED_TREES_OF_EVENTS if a.threads and a.flags.accepts_sparse]
 OF_TABLES = "boosting"
 
 
@@ -113,11 +114,8 @@ def test_a_fit_gives_the_same_bytes_whatever_its_number_of_threads(name) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [a.id for a in BOOSTED_TREES_OF_EVENTS if a.threads])
-def test_sparse_matrices_are_fitted_alike_with_any_number_of_threads(name) -> None:
-    algorithm = next(a for a in BOOSTED_TREES_OF_EVENTS if a.id == name)
-    if not algorithm.flags.accepts_sparse:
-        return
+@pytest.mark.parametrize("algorithm", OF_SPARSE, ids=[a.id for a in OF_SPARSE])
+def test_sparse_matrices_are_fitted_alike_with_any_number_of_threads(algorithm) -> None:
     alone, *others = (fitted(algorithm, n, as_sparse=True) for n in NUMBERS_OF_THREADS)
     for estimator, predictions in others:
         assert np.array_equal(predictions, alone[1])
