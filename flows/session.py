@@ -17,6 +17,7 @@ from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.progress import Observer, current_observer
 from prefect_tune.flows.reevaluation import look_again, measure_missing
 from prefect_tune.flows.search import progress_of, search
+from prefect_tune.flows.study.explanations import left_out_for_memory
 from prefect_tune.flows.study.notices import StudyNotices
 from prefect_tune.flows.study.plan import StopRule
 from prefect_tune.flows.study.study import Study, StudyFailed
@@ -24,6 +25,7 @@ from prefect_tune.flows.study.summary import summarize
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.flows.workers.reaping import end_former_run, settle_task_runs
 from prefect_tune.flows.workers.server_pace import OutageNote, ServerPace
+from prefect_tune.storage.notices import warn
 from prefect_tune.storage.waiting.outage import StoreLost
 from prefect_tune.tasks.problem import StudyContext
 
@@ -150,6 +152,8 @@ def _run(study: Study, pace: ServerPace, observer: Observer, only: Collection[in
         for note in decisions.get("notes", ()):
             if note not in said:
                 observer.note(f"{study.optimizer.name}: {note}")
+        if left_out := left_out_for_memory(study):
+            warn("memory", left_out)  # in the study's result, too
         observer.tick(progress_of(study, plan.stop_rule, phase="final model"))
         # Where nothing was left to search, the session is there for the model.
         is_for_model = was_spent or study.trials.totals.told == n_told

@@ -149,6 +149,7 @@ class StudyContext:
         quantities: What to measure beside the loss.
         epochs: Epochs of a full training of iterative models (t_max); None to fit them at once.
         bootstraps: Those that evaluations have the risks of; None for no risks.
+        most_threads: Threads that a fit may use if they pay.
     """
 
     study: str
@@ -160,6 +161,7 @@ class StudyContext:
     quantities: tuple[Quantity, ...] = ()
     epochs: int | None = None
     bootstraps: Bootstraps | None = None
+    most_threads: int = 1
 
 
 @lru_cache(maxsize=4)

@@ -1,4 +1,8 @@
-"""One thread per trial: the cores belong to the trials, and sums are the same everywhere."""
+"""Threads of trials: one each, but for large fits whose results do not depend on their number.
+
+The cores belong to the trials: workers times threads is at most their number. Linear algebra keeps
+to one thread always, since the order in which threads add numbers up decides the last digits.
+"""
 
 import os
 import sys
@@ -63,6 +67,48 @@ def with_one_thread(estimator: Any) -> Any:
         if name not in parameters and accepted.get(name, _SET).default is None
     }
     return estimator.set_params(**dict.fromkeys(left_open, 1)) if left_open else estimator
+
+
+OPENMP = "openmp"
+"""Way to give threads to a fit that takes as many as OpenMP allows; see `Algorithm.threads`."""
+_CELLS_PER_THREAD = 500_000
+"""Rows times columns for which one more thread pays; tests/benchmarks/tasks/threads.py measures."""
+
+
+def fit_threads(n_cells: float, most: int) -> int:
+    """Return how many threads a fit should have.
+
+    Args:
+        n_cells: Rows times columns of the training matrix, or its non-zeros if it is sparse.
+        most: Threads that there are for it.
+    """
+    return max(1, min(most, int(n_cells / _CELLS_PER_THREAD)))
+
+
+@contextmanager
+def several_threads(estimator: Any, way: str, n_threads: int) -> Iterator[None]:
+    """Give a fit in the body of `one_thread` several threads, and leave no trace of them.
+
+    Args:
+        estimator: The estimator to fit.
+        way: What its algorithm declares as `threads`; empty for one thread.
+        n_threads: The number of threads.
+    """
+    if n_threads == 1 or not way:
+        yield
+    elif way == OPENMP:
+        with _controller(len(sys.modules)).limit(limits={"openmp": n_threads, "blas": 1}):
+            yield
+        for held in vars(estimator).values():
+            if hasattr(held, "n_threads"):  # as those who bin columns note it
+                held.n_threads = 1
+    else:
+        former = estimator.get_params()[way]
+        estimator.set_params(**{way: n_threads})
+        try:
+            yield
+        finally:
+            estimator.set_params(**{way: former})
 
 
 _SET = Parameter("set", Parameter.KEYWORD_ONLY, default=1)

@@ -1,9 +1,11 @@
-"""Why a study has no model, in one line; and which failures are alike. Light to import."""
+"""Shortfalls of a study in one line each: no model, constraints, memory. Light to import."""
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from prefect_tune.flows.text import counted
+from prefect_tune.optimizers.trials.outcome import FailureKind
 
 if TYPE_CHECKING:
     from prefect_tune.flows.study.study import Study
@@ -31,6 +33,24 @@ def most_frequent_failure(study: "Study") -> str:
     return (
         f"{counted(n_failed, 'trial')} failed, {len(most)} of them with: {most[0]}; retry runs "
         "them again"
+    )
+
+
+def left_out_for_memory(study: "Study") -> str:
+    """Return which algorithms trials failed with for want of memory; empty if none did."""
+    lacking: Counter[str] = Counter()
+    for trial in study.trials.values():
+        if trial.failure is not None and trial.failure.kind == FailureKind.MEMORY:
+            choices = dict(trial.query.configuration.choices)
+            *_, last = choices
+            step = trial.failure.step if trial.failure.step in choices else last
+            lacking[f"{step}: {choices[step].algorithm}"] += 1
+    if not lacking:
+        return ""
+    named = ", ".join(f"{name} ({n})" for name, n in lacking.most_common())
+    return (
+        f"{counted(lacking.total(), 'trial')} left out as memory did not suffice: {named}; fewer "
+        "--workers or a larger --trial-memory give each trial more"
     )
 
 

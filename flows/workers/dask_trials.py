@@ -8,7 +8,7 @@ reruns these trials one by one, until each has ended.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from math import inf
 from threading import Lock
@@ -17,6 +17,7 @@ from typing import Any
 from uuid import UUID
 
 import distributed
+from dask.system import CPU_COUNT
 from prefect.client.schemas.objects import State
 from prefect.states import Crashed, Failed
 
@@ -167,6 +168,8 @@ class DaskTrials:
         reports: What the workers' nannies report.
         limit_seconds: How long a trial may take that is given no other limit.
         isolation: Shared with the trials of other studies on the same workers; None for a new one.
+        cores: Cores that the tasks share, each with an equal number of threads; 0 for one thread
+            each, as on workers of others.
 
     Attributes:
         n_task_runs: Task runs that ended so far, those inside of trials included.
@@ -181,10 +184,14 @@ class DaskTrials:
         limit_seconds: float = inf,
         *,
         isolation: Isolation | None = None,
+        cores: int = 0,
     ) -> None:
         self._isolation = isolation or Isolation()
+        self._cores = cores
         self._pool, self._reports, self._limit_seconds = pool, reports, limit_seconds
-        self._context, self._flow_run_id = context, flow_run_id
+        # The same for all trials, whose costs are compared.
+        self._context = self._sharing_cores(context, pool.n_slots)
+        self._flow_run_id = flow_run_id
         self.n_task_runs = 0
         self._under_way: TasksUnderWay[_Run] = TasksUnderWay(pool, flow_run_id, reports)
         self._sharing: list[DaskTrials] = []
@@ -220,7 +227,8 @@ class DaskTrials:
             limits_kept(pool.client, flow_run_id, limits, pool.n_slots) as reports,
             notices_received(pool.client, flow_run_id),
         ):
-            trials = cls(pool, context, flow_run_id, reports, limits.seconds)
+            cores = 0 if scheduler else CPU_COUNT
+            trials = cls(pool, context, flow_run_id, reports, limits.seconds, cores=cores)
             try:
                 yield trials
             finally:
@@ -241,8 +249,15 @@ class DaskTrials:
             NoWorkers: If none of the workers can go on.
         """
         with self._pool.reserved() as pool:
-            shared = self._flow_run_id, self._reports, self._limit_seconds
-            other = DaskTrials(pool, context, *shared, isolation=self._isolation)
+            other = DaskTrials(
+                pool,
+                context,
+                self._flow_run_id,
+                self._reports,
+                self._limit_seconds,
+                isolation=self._isolation,
+                cores=self._cores // max(self.n_slots, 1),
+            )
             self._sharing.append(other)
             try:
                 yield other
@@ -356,17 +371,31 @@ class DaskTrials:
         limit_seconds: float = inf,
         check: Callable[[], None] = lambda: None,
     ) -> list[Any]:
-        """Run tasks that are no trials, while none is under way: see `run_jobs`."""
+        """Run tasks that are no trials, while none is under way: see `run_jobs`.
+
+        They share the cores of all trials.
+        """
+        n_at_once = min(len(jobs), self.n_slots)
         results = run_jobs(
             self._pool,
             self._flow_run_id,
-            jobs,
+            [self._job_sharing_cores(job, n_at_once) for job in jobs],
             reports=self._reports,
             limit_seconds=limit_seconds,
             check=check,
         )
         self.n_task_runs += sum(getattr(result, "n_task_runs", 1) for result in results)
         return results
+
+    def _job_sharing_cores(self, job: Job, n_at_once: int) -> Job:
+        if "context" not in job.parameters:
+            return job
+        context = self._sharing_cores(job.parameters["context"], n_at_once)
+        return replace(job, parameters={**job.parameters, "context": context})
+
+    def _sharing_cores(self, context: StudyContext, n_at_once: int) -> StudyContext:
+        """Return a context with the threads of each of so many tasks that run at once."""
+        return replace(context, most_threads=max(self._cores // max(n_at_once, 1), 1))
 
     def _standing_of(self, task: SubmittedTask[_Run], now: float) -> RunningTrial:
         at, run = self._reports.step_of(task.task_run_id), task.subject

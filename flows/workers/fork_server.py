@@ -39,6 +39,7 @@ _SERVER = "prefect_tune.flows.workers.preloaded"
 _ENVIRONMENT: Mapping[str, str] = {
     # One trial runs on each core, and its threads would compete with other trials.
     **THREAD_VARIABLES,
+    "OMP_WAIT_POLICY": "PASSIVE",  # threads that wait leave their core to others
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
     "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",  # each event of an outage would be printed
     "PREFECT_LOGGING_LOGGERS_PREFECT_TASK_RUNS_LEVEL": "WARNING",

@@ -75,6 +75,9 @@ class Algorithm:
             values of hyperparameters (0 unless given), and those of a `held_out` row with training
             rows (0.1 unless given); and the rows that the `fixed` part of a fit is worth (500
             unless given). Not part of `describe()` either.
+        threads: Way to give a fit several threads, only where its results are equal for any number
+            of them: the parameter of the estimator that counts them (`n_jobs`), or `openmp`. By
+            default a fit has one thread. Not part of `describe()` either.
         flags: Abilities and effects of the estimator.
         class_weights: `"balanced"` when the steps after this one are to weigh classes by their
             inverse frequency.
@@ -95,6 +98,7 @@ class Algorithm:
     transforms: Mapping[str, str | Callable[[Any, Any], Any]] = field(default_factory=dict)
     memory: str | Callable[[Mapping[str, Any], Any], Any] = ""
     growth: Mapping[str, float] = field(default_factory=dict)
+    threads: str = ""
     flags: Flags = field(default_factory=Flags)
     class_weights: Literal["", "balanced"] = ""
     order: tuple[str, ...] = ()

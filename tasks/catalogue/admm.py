@@ -65,6 +65,7 @@ _RANDOM_FOREST = Algorithm(
     estimator="sklearn.ensemble.RandomForestClassifier",
     hyperparameters=_forest(bootstrap=True),
     fixed={"n_jobs": 1},
+    threads="n_jobs",
     transforms={"max_features": "power_of_p"},
     flags=_FOREST,
 )
@@ -73,6 +74,7 @@ _EXTRA_TREES = Algorithm(
     estimator="sklearn.ensemble.ExtraTreesClassifier",
     hyperparameters=_forest(bootstrap=False),
     fixed={"n_jobs": 1},
+    threads="n_jobs",
     transforms={"max_features": "power_of_p"},
     flags=_FOREST,
 )

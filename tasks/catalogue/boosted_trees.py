@@ -33,6 +33,7 @@ HIST_GRADIENT_BOOSTING = Algorithm(
     fixed={"categorical_features": "from_dtype", "early_stopping": False},
     memory="binned_matrix",
     growth={"fixed": _FIXED_ROWS, "classes": 1.0, "max_iter": 1.0},
+    threads="openmp",
     flags=Flags(
         accepts_sparse=False,
         weights="sample_weight",
@@ -56,6 +57,7 @@ LIGHTGBM = Algorithm(
     ),
     memory="binned_matrix",
     growth={"fixed": _FIXED_ROWS, "classes": 1.0, "n_estimators": 1.0},
+    threads="openmp",
     flags=_FLAGS,
     ignores=_IGNORED,
     requires=("lightgbm",),
@@ -91,6 +93,7 @@ CATBOOST = Algorithm(
     ),
     memory="binned_matrix",
     growth={"fixed": _FIXED_ROWS, "classes": 1.0, "iterations": 1.0, "depth": 1.0},
+    threads="estimator__thread_count",
     flags=_FLAGS,
     ignores=_IGNORED,
     requires=("catboost",),

@@ -79,6 +79,7 @@ EXTRA_TREES = Algorithm(
     estimator="sklearn.ensemble.ExtraTreesClassifier",
     hyperparameters=forest_space(_max_features(), bootstrap=False),
     fixed={"n_estimators": 100, "n_jobs": 1},
+    threads="n_jobs",
     transforms={"max_features": "logp_max_features"},
     flags=Flags(weights="class_weight", stochastic=True),
 )
@@ -178,6 +179,7 @@ RANDOM_FOREST = Algorithm(
     estimator="sklearn.ensemble.RandomForestClassifier",
     hyperparameters=forest_space(_max_features(), bootstrap=True),
     fixed={"n_estimators": 100, "n_jobs": 1},
+    threads="n_jobs",
     transforms={"max_features": "logp_max_features"},
     flags=Flags(weights="class_weight", stochastic=True),
 )

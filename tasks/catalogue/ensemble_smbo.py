@@ -63,6 +63,7 @@ RANDOM_FOREST = Algorithm(
     estimator=f"{_ESTIMATORS}.forest_classifier",
     hyperparameters=_forest(),
     fixed={"n_estimators": 100, "n_jobs": 1},
+    threads="n_jobs",
     transforms={"max_features": "share_of_p"},
     flags=Flags(weights="class_weight", stochastic=True),
 )
@@ -71,6 +72,7 @@ RANDOM_FOREST_REGRESSOR = Algorithm(
     estimator=f"{_ESTIMATORS}.forest_regressor",
     hyperparameters=_forest(),
     fixed={"n_estimators": 100, "n_jobs": 1},
+    threads="n_jobs",
     transforms={"max_features": "share_of_p"},
     flags=Flags(stochastic=True),
 )

@@ -57,6 +57,7 @@ RANDOM_FOREST = Algorithm(
         Categorical("criterion", ["gini", "entropy"], default="gini"), exponent=0.5
     ),
     fixed={"n_jobs": 1},
+    threads="n_jobs",
     transforms={"max_features": "power_of_p"},
     growth={"n_estimators": 1.0},
     flags=_FOREST,

@@ -204,6 +204,7 @@ TREES_EMBEDDING = Algorithm(
         ]
     ),
     fixed={"sparse_output": False, "n_jobs": 1},
+    threads="n_jobs",
     flags=Flags(output="dense", stochastic=True),
 )
 SELECT_PERCENTILE = Algorithm(

@@ -115,6 +115,7 @@ REGRESS = Step(
             estimator="sklearn.ensemble.ExtraTreesRegressor",
             hyperparameters=_forest_of_numbers(bootstrap=False),
             fixed={"n_estimators": 100, "n_jobs": 1},
+            threads="n_jobs",
             flags=_SEEDED,
         ),
         Algorithm(
@@ -211,6 +212,7 @@ REGRESS = Step(
             estimator="sklearn.ensemble.RandomForestRegressor",
             hyperparameters=_forest_of_numbers(bootstrap=True),
             fixed={"n_estimators": 100, "n_jobs": 1},
+            threads="n_jobs",
             flags=_SEEDED,
         ),
         Algorithm(

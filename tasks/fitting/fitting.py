@@ -1,6 +1,7 @@
 """Fitting one step on one fold: plain functions, no cache and no Prefect."""
 
 import warnings
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
@@ -15,6 +16,7 @@ from prefect_tune.storage.store import Made
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary, check_memory
 from prefect_tune.tasks.fitting.recipe import REPAIRED, Recipe, build, imported
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
+from prefect_tune.tasks.threads import fit_threads, several_threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,7 @@ class FoldData:
         memory_limit_bytes: Most memory that fitting may take; None for that of the machine.
         n_rows_in_all: Training rows of which `train` may be a part, and which must fit in memory
             too; None for those of `train`.
+        most_threads: Threads that a fit may use if they pay.
     """
 
     train: Any
@@ -37,6 +40,18 @@ class FoldData:
     classes: NDArray[Any]
     memory_limit_bytes: int | None = None
     n_rows_in_all: int | None = None
+    most_threads: int = 1
+
+    def threads_for(self, estimator: Any, how: Recipe) -> AbstractContextManager[None]:
+        """Give a fit on the training rows in the body the threads that pay.
+
+        Args:
+            estimator: What is fitted, without its repairs.
+            how: Its recipe.
+        """
+        rows, columns = self.train.shape
+        n_cells = self.train.nnz if sparse.issparse(self.train) else rows * columns
+        return several_threads(estimator, how.threads, fit_threads(n_cells, self.most_threads))
 
 
 def fit_transformer(how: Recipe, seed: int, data: FoldData) -> Made:
@@ -154,10 +169,12 @@ def _fit(how: Recipe, seed: int, data: FoldData) -> Any:
     if how.weights == "class_weight":  # in figures: `partial_fit` does not take the word
         how = replace(how, arguments={**how.arguments, "class_weight": class_weights(data.y)})
     estimator = build(how, seed)
+    weights = {}
     if how.weights == "sample_weight":
         argument = f"{REPAIRED}__sample_weight" if how.repairs else "sample_weight"
-        return estimator.fit(data.train, data.y, **{argument: sample_weights(data.y)})
-    return estimator.fit(data.train, data.y)
+        weights = {argument: sample_weights(data.y)}
+    with data.threads_for(estimator[-1] if how.repairs else estimator, how):
+        return estimator.fit(data.train, data.y, **weights)
 
 
 def sample_weights(y: NDArray[Any]) -> NDArray[np.float64]:

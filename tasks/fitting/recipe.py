@@ -89,6 +89,7 @@ class Recipe:
         repairs: What is done to the data just before it (see `tasks.repairs`), in order.
         out_of_fold: Whether training rows are what `fit_transform` makes of them.
         memory: The rule that estimates the memory it needs, if there is one; in no key.
+        threads: Way to give a fit several threads, as the algorithm declares it; in no key.
     """
 
     algorithm: str
@@ -100,6 +101,7 @@ class Recipe:
     repairs: tuple[str, ...] = ()
     out_of_fold: bool = False
     memory: MemoryRule | None = None
+    threads: str = ""
 
     def to_json(self, seed: int) -> dict[str, Any]:
         """Return all that decides the result, as JSON values."""
@@ -156,6 +158,7 @@ def recipe(
         repairs=repairs_of(algorithm.flags, dict(choice.values), summary.layout),
         out_of_fold=algorithm.flags.out_of_fold,
         memory=memory_rule(algorithm, estimator),
+        threads=algorithm.threads if estimator == algorithm.import_path else "",
     )
     library = library_of(
         estimator,

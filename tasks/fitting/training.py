@@ -93,7 +93,7 @@ class EpochTraining:
         started = perf_counter()
         check_fits(how, data)
         self._iterative, self._loss, self._data, self._of = iterative, loss, data, epochs
-        self._algorithm, self._initial = how.algorithm, build(how, seed)
+        self._how, self._initial = how, build(how, seed)
         initial, rounds = model_in(self._initial, how), iterative.rounds
         self._seed: int = initial.random_state
         self._total = int(getattr(initial, rounds)) if rounds else 0
@@ -183,7 +183,8 @@ class EpochTraining:
         if self._rounds(to) > done:  # with more epochs than rounds, some epochs add none
             counted = {self._iterative.rounds: self._rounds(to)}
             self._model.set_params(warm_start=True, **counted)
-            self._model.fit(self._train, self._data.y, **self._weights)
+            with self._data.threads_for(self._model, self._how):
+                self._model.fit(self._train, self._data.y, **self._weights)
             # Or the user's next `fit` would not begin anew.
             self._model.set_params(warm_start=False)
         new = range(self.epochs + 1, to + 1)
@@ -194,7 +195,7 @@ class EpochTraining:
 
     def _predict(self) -> Predictions:
         """Return the predictions of the held-out rows after the last pass."""
-        classes, name = self._data.classes, self._algorithm
+        classes, name = self._data.classes, self._how.algorithm
         return predictions_of(self._model, self._held_out, classes, name=name)
 
     def _staged(

@@ -56,6 +56,7 @@ class Fold:
             np.array(dataset.classes),
             self.context.memory_limit_bytes,
             self.n_rows_in_all,
+            self.context.most_threads,
         )
 
 

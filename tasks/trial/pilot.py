@@ -90,6 +90,8 @@ def _fitted(
         summary = replace(summary, n_classes=len(classes))
         how = recipe(algorithm, cheap.get(step.name, choice), summary, balanced=is_balanced)
         seed = step_seed(context.problem.seed, step.name, fold)
+        # So few rows have one thread. Where a trial has several, its prediction is on the safe
+        # side, until the seconds of trials correct it; so they do after a change of the workers.
         data = FoldData(
             train,
             held_out,

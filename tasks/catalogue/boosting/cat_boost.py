@@ -1,5 +1,6 @@
 """CatBoost's boosted trees."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,11 +13,13 @@ from scipy import sparse
 
 from prefect_tune.tasks.catalogue.boosting.native import NativeClassifier, NativeRegressor
 
+_THREADS = re.compile(r'("thread_count":)\d+')
 _SETTINGS: Mapping[str, Any] = {"thread_count": 1, "verbose": False, "allow_writing_files": False}
 
 
 class _CatBoost:
     codes_: Any
+    prediction_settings: Mapping[str, Any] = {"thread_count": 1}
 
     def _fit_coded(
         self,
@@ -28,6 +31,10 @@ class _CatBoost:
     ) -> None:
         columns = [int(i) for i in np.flatnonzero(is_category)]
         model.fit(self._seen(X), y, sample_weight=sample_weight, cat_features=columns)
+        # Fitted models refuse other parameters, and keep theirs in two places.
+        model._init_params["thread_count"] = 1  # noqa: SLF001
+        described = model.get_metadata()
+        described["params"] = _THREADS.sub(r"\g<1>1", described["params"])
 
     def _seen(self, X: Any) -> Any:
         """Return a frame of a table: CatBoost takes codes as whole numbers only, -1 is a gap."""
@@ -51,10 +58,10 @@ class CatBoostRegressor(_CatBoost, NativeRegressor):
 
 
 def classifier(**arguments: Any) -> CatBoostClassifier:
-    """Return CatBoost for classes, on one thread."""
+    """Return CatBoost for classes; it predicts on one thread."""
     return CatBoostClassifier(LibraryClassifier(**_SETTINGS, **arguments))
 
 
 def regressor(**arguments: Any) -> CatBoostRegressor:
-    """Return CatBoost for numbers, on one thread."""
+    """Return CatBoost for numbers; it predicts on one thread."""
     return CatBoostRegressor(LibraryRegressor(**_SETTINGS, **arguments))

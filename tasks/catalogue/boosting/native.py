@@ -4,6 +4,7 @@ They take the categories of a table as codes, and gaps as they are. Matrices rea
 single precision, sparse ones as CSR, so that a matrix gives the same trees sparse and dense.
 """
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -87,6 +88,9 @@ class _Native(BaseEstimator):
         estimator: Of the library.
     """
 
+    prediction_settings: Mapping[str, Any] = {}
+    """Arguments of the library's predictions."""
+
     def __init__(self, estimator: Any) -> None:
         self.estimator = estimator
 
@@ -112,6 +116,9 @@ class _Native(BaseEstimator):
         coded, is_category = self.codes_.transform(X), self.codes_.is_category_
         self._fit_coded(self.estimator_, coded, y, is_category, sample_weight)
 
+    def _predicted(self, what: str, X: Any) -> Any:
+        return getattr(self.estimator_, what)(self._coded(X), **self.prediction_settings)
+
     def _coded(self, X: Any) -> Any:
         validate_data(self, X, reset=False, skip_check_array=True)  # codes go by position
         return self._seen(self.codes_.transform(X))
@@ -128,7 +135,7 @@ class NativeClassifier(ClassifierMixin, _Native):
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class, shape (n, classes)."""
-        return np.asarray(self.estimator_.predict_proba(self._coded(X)), dtype=np.float64)
+        return np.asarray(self._predicted("predict_proba", X), dtype=np.float64)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of largest probability, shape (n,)."""
@@ -149,4 +156,4 @@ class NativeRegressor(RegressorMixin, _Native):
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return numbers, shape (n,)."""
-        return np.asarray(self.estimator_.predict(self._coded(X)), dtype=np.float64)
+        return np.asarray(self._predicted("predict", X), dtype=np.float64)

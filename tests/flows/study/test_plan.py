@@ -16,7 +16,11 @@ from worlds import evaluation, mixed_space, recorded
 
 from prefect_tune.flows.study.documents import Standing, TrialDocument
 from prefect_tune.flows.study.ensemble_rule import ENSEMBLE_KINDS, EnsembleRule
-from prefect_tune.flows.study.explanations import most_frequent_failure, nearest_miss
+from prefect_tune.flows.study.explanations import (
+    left_out_for_memory,
+    most_frequent_failure,
+    nearest_miss,
+)
 from prefect_tune.flows.study.next_best import NextBest, ranked_trials
 from prefect_tune.flows.study.plan import Execution, StopRule, StudyPlan
 from prefect_tune.flows.study.replayed import StudyTotals, StudyTrials
@@ -286,6 +290,23 @@ def test_the_same_failure_with_other_numbers_is_the_same_reason() -> None:
     ]
     text = most_frequent_failure(study(trials))
     assert all(part in text for part in ("3 trials", "2 of them", "fit model: needs 3.5 GB"))
+
+
+def test_what_memory_did_not_suffice_for_is_named_with_its_trials() -> None:
+    def lacking(number: int, step: str | None, kind: FailureKind) -> Trial:
+        choices = (("scale", Choice("wide")), ("fit model", Choice("forest")))
+        failure = Failure(kind, "no", step=step)
+        return Trial(number, Query(Configuration(choices))).failed(failure)
+
+    trials = [
+        lacking(0, None, FailureKind.MEMORY),  # its worker was ended
+        lacking(1, "scale", FailureKind.MEMORY),
+        lacking(2, "fit model", FailureKind.MEMORY),
+        lacking(3, "fit model", FailureKind.ERROR),
+    ]
+    text = left_out_for_memory(study(trials))
+    assert all(part in text for part in ("3 trials", "fit model: forest (2)", "scale: wide (1)"))
+    assert left_out_for_memory(study(trials[3:])) == ""
 
 
 def test_the_nearest_trial_is_named_with_all_that_it_exceeds() -> None:

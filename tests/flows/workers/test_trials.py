@@ -1,11 +1,12 @@
 """Trials under way: a real Prefect server, real worker processes that die and come back."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from uuid import UUID, uuid4
 
 import distributed
@@ -21,6 +22,7 @@ from user_spaces import SLEEPING
 from prefect_tune.flows.workers import under_way as under_way_module
 from prefect_tune.flows.workers.clusters import started_pool, workers_started_early
 from prefect_tune.flows.workers.dask_trials import DaskTrials, Ended
+from prefect_tune.flows.workers.jobs import Job
 from prefect_tune.flows.workers.nanny_reports import NannyReports
 from prefect_tune.flows.workers.under_way import TasksUnderWay
 from prefect_tune.optimizers import Query, Trial
@@ -250,9 +252,14 @@ def pool() -> Pool:
 
 
 @pytest.fixture
-def tasks(pool, monkeypatch) -> TasksUnderWay[str]:
+def unsettled(monkeypatch) -> None:
+    """No server hears of task runs that are cut."""
     for settle in ("end_task_run", "reap"):
         monkeypatch.setattr(under_way_module, settle, lambda *_, **__: None)
+
+
+@pytest.fixture
+def tasks(pool, unsettled) -> TasksUnderWay[str]:  # noqa: ARG001
     tasks: TasksUnderWay[str] = TasksUnderWay(pool, uuid4(), NannyReports())
     for name in "ab":
         tasks.submit(name, name, {}, name)
@@ -286,6 +293,63 @@ def test_a_task_cut_between_two_that_are_collected_is_not_collected(tasks, pool)
     assert next(collected).task.subject == "a"
     assert tasks.cut("the first has failed") == ["b"]
     assert list(collected) == []
+
+
+class ManySlots(Pool):
+    """Slots without workers, which note the threads of what is submitted."""
+
+    n_server_deaths = 0
+
+    def __init__(self, n_slots: int) -> None:
+        super().__init__()
+        self.n_slots = n_slots
+        self.n_threads: list[int] = []
+
+    def count_slots(self) -> int:
+        return self.n_slots
+
+    def wait_for_worker(self, check: Any) -> None: ...
+
+    def submit(self, task: Any, parameters: Any, *_: Any) -> Any:  # noqa: ARG002
+        self.n_threads.append(parameters["context"].most_threads)
+        future = SimpleNamespace(task_run_id=uuid4(), wrapped_future=OwnFuture())
+        future.wrapped_future.set_result(Completed(data="done"))
+        return future
+
+    @contextmanager
+    def reserved(self) -> Iterator[Any]:
+        alone = ManySlots(1)
+        alone.n_threads = self.n_threads
+        yield alone
+
+
+def trials_on(n_slots: int, cores: int, context: StudyContext) -> tuple[DaskTrials, list[int]]:
+    pool = ManySlots(n_slots)
+    trials = DaskTrials(cast("Any", pool), context, uuid4(), NannyReports(), cores=cores)
+    return trials, pool.n_threads
+
+
+@pytest.mark.usefixtures("unsettled")
+@pytest.mark.parametrize(
+    ("n_slots", "cores", "n_threads"),
+    [(1, 8, 8), (2, 8, 4), (3, 8, 2), (8, 8, 1), (12, 8, 1), (2, 0, 1)],
+)
+def test_workers_times_threads_are_at_most_the_cores(n_slots, cores, n_threads, tmp_path) -> None:
+    context = context_of(tmp_path)
+    trials, submitted = trials_on(n_slots, cores, context)
+    trials.submit(Trial(0, draw(context, 0)), "trial")
+    with trials.sharing(context) as other:
+        other.submit(Trial(1, draw(context, 1)), "trial")
+        other.run(SimpleNamespace(name="job"), {"context": context})
+    assert submitted == [n_threads] * 3
+
+
+@pytest.mark.parametrize(("n_jobs", "n_threads"), [(1, 8), (2, 4), (3, 2), (9, 2)])
+def test_jobs_share_the_cores_of_all_trials(n_jobs, n_threads, tmp_path) -> None:
+    context = context_of(tmp_path)
+    trials, submitted = trials_on(4, 8, context)
+    trials.run_all([Job(SimpleNamespace(name="job"), {"context": context})] * n_jobs)
+    assert submitted == [n_threads] * n_jobs
 
 
 @pytest.mark.usefixtures("server")
