@@ -79,6 +79,9 @@ _DASK_SETTINGS = {
     "distributed.worker.memory.target": False,
     "distributed.worker.memory.spill": False,
     "distributed.worker.memory.pause": False,
+    # Nothing is served by HTTP.
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
     # Dask profiles itself a hundred times a second, which takes a core in fifteen from the trials.
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "1s",
