@@ -24,7 +24,6 @@ from prefect_tune.deployments.server.empty_database import (
 from prefect_tune.deployments.server.locks import made_secret, private_file, set_kept
 from prefect_tune.deployments.server.prefect_settings import server_environment
 from prefect_tune.storage.atomic import atomic_file
-from prefect_tune.storage.lease import process_age, process_start
 
 START_SECONDS = 180.0
 """How long a server may take until it answers."""
@@ -65,6 +64,8 @@ class ServerProcess:
 
     def find(self) -> psutil.Process | None:
         """Return the process, or None if it has ended."""
+        from prefect_tune.storage.lease import process_start  # noqa: PLC0415 - see `start_server`
+
         try:
             process = psutil.Process(self.pid)
             is_same = process_start(self.pid) == self.started
@@ -96,6 +97,8 @@ def running_server(folder: Path) -> ServerProcess | None:
     server = noted_server(folder)
     if server is None or server.find() is None:
         return None
+    from prefect_tune.storage.lease import process_age  # noqa: PLC0415 - see `start_server`
+
     if process_age(server.pid) < START_SECONDS or any(server.answers() for _ in range(_LOOKS)):
         return server
     stop_server(folder)
@@ -132,6 +135,9 @@ def start_server(folder: Path, port: int | None = None) -> ServerProcess:
             start_new_session=True,
         )
     _STARTED_HERE[process.pid] = process
+    # Loading SQLAlchemy would hold up the start.
+    from prefect_tune.storage.lease import process_start  # noqa: PLC0415
+
     server = ServerProcess(process.pid, process_start(process.pid), url)
     with atomic_file(folder / _NOTE) as aside, private_file(aside) as note:
         note.write(json.dumps(asdict(server)))
