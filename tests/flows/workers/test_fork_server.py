@@ -36,7 +36,7 @@ with early_fork_server() as start:
     print("copy" if server.cmdline() == psutil.Process().cmdline() else "new")
     lock.close()
     with Path(sys.argv[1]).open("w") as again:
-        fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(again, fcntl.LOCK_EX)  # waits for ever for a copy that has it
     if sys.argv[2] == "end":
         while "SigCgt" in (status := Path(f"/proc/{server.pid}/status").read_text()):
             caught = int(status.split("SigCgt:")[1].split()[0], 16)
@@ -44,7 +44,8 @@ with early_fork_server() as start:
                 break
         server.terminate()
         print("ended by", os.waitpid(server.pid, 0)[1])
-print("left" if server.is_running() and server.status() != psutil.STATUS_ZOMBIE else "gone")
+psutil.wait_procs([server], timeout=60)
+print("left" if server.is_running() else "gone")
 """
 
 
