@@ -17,7 +17,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from multiprocessing import connection, forkserver, resource_tracker, util
+from multiprocessing import forkserver, resource_tracker, util
 from pathlib import Path
 from socket import AF_UNIX, socket
 from typing import Any, NoReturn
@@ -67,10 +67,9 @@ class _ForkServer(forkserver.ForkServer):
         """Start the fork server as a copy of this process, which must have only one thread."""
         with self._lock, environment(), socket(AF_UNIX) as listener:
             resource_tracker.ensure_running()
-            address = connection.arbitrary_address("AF_UNIX")
-            listener.bind(address)
-            if not util.is_abstract_socket_namespace(address):
-                Path(address).chmod(0o600)
+            address = Path(util.get_temp_dir(), "fork-server")  # a folder of this process alone
+            listener.bind(str(address))
+            address.chmod(0o600)
             listener.listen()
             # All clients have the other end: the fork server ends when the last one has.
             alive, client_end = os.pipe()
@@ -83,7 +82,7 @@ class _ForkServer(forkserver.ForkServer):
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, former)
             os.close(alive)
-            self._forkserver_address, self._forkserver_alive_fd = address, client_end
+            self._forkserver_address, self._forkserver_alive_fd = str(address), client_end
             self._forkserver_pid = pid
 
     def _serve(self, listener: int, alive: int) -> NoReturn:
