@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 
 from platformdirs import user_data_path
 
-from prefect_tune.storage.database import without_password
-from prefect_tune.storage.opening import StoreAddress
 from prefect_tune.storage.privacy.masking import has_password, masked
 from prefect_tune.tasks.bad_input import BadInput
 
@@ -50,13 +48,16 @@ def store_options(address: "StoreAddress") -> list[str]:
     return words
 
 
-def store_address(store: str | None, database: str | None) -> StoreAddress:
+def store_address(store: str | None, database: str | None) -> "StoreAddress":
     """Return where the store is, by default below `PREFECT_TUNE_HOME`.
 
     Raises:
         BadInput: If a Prefect block is named and cannot be loaded, or a URL has a password in it.
     """
     check_no_password("store", store)
+    from prefect_tune.storage.database import without_password  # noqa: PLC0415 - heavy
+    from prefect_tune.storage.opening import StoreAddress  # noqa: PLC0415 - heavy
+
     if database and (shown := without_password(database)) != database:
         raise BadInput(
             "Prefect would show its password with the run",
@@ -90,7 +91,7 @@ def check_no_password(option: str, url: str | None) -> None:
         )
 
 
-def _address_in_block(name: str) -> StoreAddress:
+def _address_in_block(name: str) -> "StoreAddress":
     from prefect_tune.storage.blocks import ArtifactStoreBlock  # noqa: PLC0415 - only if named
 
     try:

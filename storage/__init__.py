@@ -10,13 +10,18 @@ declares all tables of the one `database`, which `migrations` bring up to date. 
 `private_folder` keep others from reading or forging; `waiting` is for a store that is away;
 `notices` are warnings for the user. Prefect is known to `blocks` alone, and to a signing key that
 is in a secret block.
+Everything here is loaded when first touched: SQLAlchemy would hold up each command.
 """
 
-from prefect_tune.storage.key import canonical_json, content_digest, prefix_key
-from prefect_tune.storage.ledger import Ledger, StoredStudy
-from prefect_tune.storage.records import RecordDamaged, Records
-from prefect_tune.storage.store import ArtifactStore, Made, StoreAddress, StoreRefused
-from prefect_tune.storage.waiting.outage import StoreLost
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from prefect_tune.storage.key import canonical_json, content_digest, prefix_key
+    from prefect_tune.storage.ledger import Ledger, StoredStudy
+    from prefect_tune.storage.records import RecordDamaged, Records
+    from prefect_tune.storage.store import ArtifactStore, Made, StoreAddress, StoreRefused
+    from prefect_tune.storage.waiting.outage import StoreLost
 
 __all__ = [
     "ArtifactStore",
@@ -32,3 +37,31 @@ __all__ = [
     "content_digest",
     "prefix_key",
 ]
+
+_HOMES = {
+    "ArtifactStore": "store",
+    "Ledger": "ledger",
+    "Made": "store",
+    "RecordDamaged": "records",
+    "Records": "records",
+    "StoreAddress": "store",
+    "StoreLost": "waiting.outage",
+    "StoreRefused": "store",
+    "StoredStudy": "ledger",
+    "canonical_json": "key",
+    "content_digest": "key",
+    "prefix_key": "key",
+}
+"""By name, the module below this one."""
+
+
+if not TYPE_CHECKING:  # a type checker knows all names from the imports above, and no others
+
+    def __getattr__(name: str) -> Any:
+        if name in _HOMES:
+            return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -87,11 +87,19 @@ def environment(home: Path, server: str | None = None) -> dict[str, str]:
 
 
 def workers_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    """The Dask workers of a running command: what was forked from its fork server."""
-    family = psutil.Process(process.pid).children(recursive=True)
-    servers = [p for p in family if "forkserver" in " ".join(command_line(p))]
-    pids = {p.pid for p in servers}
-    return [p for p in servers if p.ppid() in pids]
+    """The Dask workers of a running command: what was forked from its fork server.
+
+    That is a copy of the command, with its command line, or was started in its place.
+    """
+    command = psutil.Process(process.pid)
+    copied = command_line(command)
+    family = [
+        p
+        for p in command.children(recursive=True)
+        if "forkserver" in " ".join(command_line(p)) or (copied and command_line(p) == copied)
+    ]
+    pids = {p.pid for p in family}
+    return [p for p in family if p.ppid() in pids]
 
 
 def at_a_trial() -> set[int]:

@@ -53,22 +53,32 @@ def run_flow(
     What was prepared is handed over to the flow, whose parameters are those of the command.
     """
     from prefect_tune.flows.interrupts import interrupts_taken
-    from prefect_tune.flows.workers.fork_server import warmed_up
+    from prefect_tune.flows.workers.fork_server import early_fork_server
 
     said = partial(echo, "interrupted: ending the trials under way ...", err=True)
-    with reported_errors(), interrupts_taken(said), warmed_up():
+    with reported_errors(), interrupts_taken(said), early_fork_server() as start_fork_server:
         from prefect_tune.deployments.server.embedded import launched_server
 
         with launched_server(keep=keep_server) as server:
-            with quick_imports():  # most of it is that
-                preparation = prepare()
-            from prefect_tune.deployments.views.live import observer_for
-            from prefect_tune.flows.progress import observed_by
-            from prefect_tune.flows.workers.clusters import workers_started_early
+            with quick_imports():
+                # Prefect would import these when the flow begins.
+                import fastapi.encoders  # noqa: F401
+                import prefect.flow_engine
+                import prefect.utilities.visualization  # noqa: F401
+
+                import prefect_tune.flows.tuning
+                import prefect_tune.flows.workers.local_nanny
+                import prefect_tune.flows.workers.preloaded  # noqa: F401
+                from prefect_tune.deployments.views.live import observer_for
+                from prefect_tune.flows.progress import observed_by
+                from prefect_tune.flows.workers.clusters import workers_started_early
+            start_fork_server()
+            preparation = prepare()
+            where = preparation.execution
 
             with (
                 observer_for(quiet=quiet, json_lines=json_lines) as observer,
-                workers_started_early(preparation.execution.workers, preparation.execution.dask),
+                workers_started_early(where.workers, where.dask, once=True),
                 observed_by(observer),
             ):
                 observer.note(preparation.title)

@@ -78,6 +78,7 @@ def launched_server(*, keep: bool = False) -> Iterator["Launched"]:
         from prefect.settings import (  # noqa: PLC0415
             PREFECT_API_AUTH_STRING,
             PREFECT_API_URL,
+            PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
             get_current_settings,
             temporary_settings,
         )
@@ -85,11 +86,17 @@ def launched_server(*, keep: bool = False) -> Iterator["Launched"]:
         configured = get_current_settings().api.url
         if configured:
             embedded.close()
-            yield Launched(configured, None)
+            yield Launched(configured)
             return
         server = early or embedded.enter_context(_embedded(keep=keep))
         secret = read_secret(home() / "server")
-        with temporary_settings({PREFECT_API_URL: server.url, PREFECT_API_AUTH_STRING: secret}):
+        ours = {
+            PREFECT_API_URL: server.url,
+            PREFECT_API_AUTH_STRING: secret,
+            # No automation of the server waits for it, and a flow run would end a second later.
+            PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None,
+        }
+        with temporary_settings(ours):
             try:
                 yield server
             finally:
@@ -113,25 +120,43 @@ def _embedded(*, keep: bool) -> Iterator["Launched"]:
             server = running_server(folder) or start_server(folder)
             if keep:
                 set_kept(folder, kept=True)
-        ended = Event()
-        guard = Thread(target=_keep_up, args=(folder, ended), daemon=True, name="server guard")
-        guard.start()
+        guard = _Guard(folder)
         try:
-            yield Launched(server.url, folder)
+            yield Launched(server.url, folder, guard)
         finally:
-            ended.set()
-            guard.join()
+            guard.end()
             with exclusive(folder):
                 fcntl.flock(users, fcntl.LOCK_UN)
                 if not keep and is_unused(users):
                     stop_server(folder)
 
 
-def _keep_up(folder: Path, ended: Event) -> None:
-    """Restart a server that was killed, at its address: clients try for a minute."""
-    while not ended.wait(_LOOK_SECONDS):
-        with suppress(OSError):  # a full disk, say: it is tried again
-            _restart_if_killed(folder)
+class _Guard:
+    """Restarts a server that was killed, at its address: clients try for a minute.
+
+    Args:
+        folder: Folder of the server.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._ended = folder, Event()
+        self._thread = Thread(target=self._keep_up, daemon=True, name="server guard")
+
+    def start(self) -> None:
+        """Look after the server from now on."""
+        if not self._thread.is_alive():
+            self._thread.start()
+
+    def end(self) -> None:
+        """Look after it no more."""
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _keep_up(self) -> None:
+        while not self._ended.wait(_LOOK_SECONDS):
+            with suppress(OSError):  # a full disk, say: it is tried again
+                _restart_if_killed(self._folder)
 
 
 def _restart_if_killed(folder: Path) -> None:
@@ -168,10 +193,13 @@ class Launched:
     Attributes:
         url: Its API URL.
         folder: Folder of the embedded server; None for another one.
+        guard: Guard of the embedded server, which starts once the server answers; None for
+            another one.
     """
 
     url: str
-    folder: Path | None
+    folder: Path | None = None
+    guard: _Guard | None = None
 
     @property
     def shown(self) -> str:
@@ -200,6 +228,8 @@ class Launched:
         while self.folder is not None:
             server = noted_server(self.folder)
             if server is not None and server.answers():
+                if self.guard is not None:
+                    self.guard.start()
                 return
             if server is None or server.find() is None or monotonic() - since > START_SECONDS:
                 log = self.folder / "server.log"

@@ -7,7 +7,6 @@ Whoever used it may have been killed, and then nobody else would end it.
 
 import gc
 import os
-import runpy
 import signal
 import sys
 from contextlib import suppress
@@ -25,13 +24,26 @@ _STOP_SECONDS = 20.0
 
 def main() -> None:
     """Run Prefect's server in this process."""
-    folder, port = Path(sys.argv[1]), sys.argv[2]
+    folder, port = Path(sys.argv[1]), int(sys.argv[2])
     os.umask(0o077)  # parameters of runs are in its database
     Thread(target=_end_when_unused, args=(folder,), daemon=True, name="users").start()
     gc.disable()  # looking for garbage is a sixth of the time that starting takes
     Thread(target=_collect_later, daemon=True, name="garbage").start()
-    sys.argv = ["prefect", "server", "start", "--host", "127.0.0.1", "--port", port]
-    runpy.run_module("prefect", run_name="__main__", alter_sys=True)
+    # `prefect server start` does the same, after it has loaded all of Prefect's command line.
+    import uvicorn  # noqa: PLC0415 - after the collector has stopped
+    from prefect.server.api.server import create_app  # noqa: PLC0415 - after it, too
+    from prefect.settings import get_current_settings  # noqa: PLC0415 - likewise
+
+    settings = get_current_settings().server
+    uvicorn.run(
+        create_app(),
+        host="127.0.0.1",
+        port=port,
+        timeout_keep_alive=settings.api.keepalive_timeout,
+        ws_ping_interval=settings.api.websocket_ping_interval,
+        ws_ping_timeout=settings.api.websocket_ping_timeout,
+        log_level=settings.logging_level.lower(),
+    )
 
 
 def _collect_later() -> None:

@@ -14,11 +14,13 @@ _SERVER_SETTINGS: dict[str, str] = {
     # The event feed and automations cost more than all the rest, and no study needs them.
     "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_ENABLED": "false",
     "PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED": "false",
+    # No worker polls this server, and no flow of ours pauses: to look for them takes half a second
+    # just when the server is first asked for something.
+    "PREFECT_SERVER_SERVICES_FOREMAN_ENABLED": "false",
+    "PREFECT_SERVER_SERVICES_PAUSE_EXPIRATIONS_ENABLED": "false",
     # Housekeeping every few seconds would take trials on the same cores some percent.
     "PREFECT_SERVER_SERVICES_CLEANUP_RECONCILER_LOOP_SECONDS": "60",
-    "PREFECT_SERVER_SERVICES_FOREMAN_LOOP_SECONDS": "60",
     "PREFECT_SERVER_SERVICES_LATE_RUNS_LOOP_SECONDS": "60",
-    "PREFECT_SERVER_SERVICES_PAUSE_EXPIRATIONS_LOOP_SECONDS": "60",
     "PREFECT_SERVER_SERVICES_REPOSSESSOR_LOOP_SECONDS": "60",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",

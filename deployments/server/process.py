@@ -1,22 +1,13 @@
-"""The process of the embedded server: started, found again by the next run, and stopped.
-
-Its database is copied from a template, as Prefect's migrations take ten seconds to build the same
-empty tables in every new home.
-"""
+"""The process of the embedded server: started, found again by the next run, and stopped."""
 
 import json
 import os
-import shutil
 import signal
 import socket
-import sqlite3
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from pathlib import Path
 from time import monotonic, sleep
 from urllib.error import URLError
@@ -24,47 +15,15 @@ from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import psutil
-from platformdirs import user_cache_path
 
+from prefect_tune.deployments.server.empty_database import (
+    has_block_types,
+    lay_database,
+    note_block_types,
+)
 from prefect_tune.deployments.server.locks import made_secret, private_file, set_kept
 from prefect_tune.deployments.server.prefect_settings import server_environment
 from prefect_tune.storage.atomic import atomic_file
-from prefect_tune.storage.lease import process_age, process_start
-from prefect_tune.storage.private_folder import make_private_file
-
-_FILE = "prefect.db"
-_UPGRADE = (sys.executable, "-m", "prefect", "server", "database", "upgrade", "-y")
-
-
-def lay_database(folder: Path) -> None:
-    """Put an empty database into a new home, if this machine has made one before."""
-    database, template = folder / _FILE, _template()
-    is_new = not database.exists()
-    make_private_file(database)  # before SQLite does, and gives its log the same mode
-    if is_new and template.exists():
-        shutil.copyfile(template, database)
-
-
-def prepare_template() -> None:
-    """Make the empty database that new homes on this machine begin with, unless it is there."""
-    template = _template()
-    if template.exists():
-        return
-    template.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=template.parent) as folder:
-        environment = server_environment(Path(folder))
-        make_private_file(Path(folder) / _FILE)
-        subprocess.run(_UPGRADE, env=environment, check=True, capture_output=True)  # noqa: S603
-        # What SQLite's log still holds must be in the one file that is copied.
-        with closing(sqlite3.connect(Path(folder) / _FILE)) as connection:
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            connection.execute("PRAGMA journal_mode=DELETE")
-        (Path(folder) / _FILE).replace(template)
-
-
-def _template() -> Path:
-    return user_cache_path("prefect-tune") / f"prefect-{version('prefect')}.db"
-
 
 START_SECONDS = 180.0
 """How long a server may take until it answers."""
@@ -74,6 +33,12 @@ _LOOKS = 3
 """At a server that does not answer, before another one takes its place."""
 _NOTE = "server.json"
 _COMMAND = (sys.executable, "-m", "prefect_tune.deployments.server.guarded")
+_WITHOUT_BLOCK_TYPES = {
+    "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
+    # To find out whether any has changed, it would import all collections.
+    "PREFECT_SERVER_MEMOIZE_BLOCK_AUTO_REGISTRATION": "false",
+}
+"""Settings of a server whose database has the types of blocks."""
 _STARTED_HERE: dict[int, subprocess.Popen[bytes]] = {}
 """Servers that are children of this process, by process id."""
 
@@ -99,6 +64,8 @@ class ServerProcess:
 
     def find(self) -> psutil.Process | None:
         """Return the process, or None if it has ended."""
+        from prefect_tune.storage.lease import process_start  # noqa: PLC0415 - see `start_server`
+
         try:
             process = psutil.Process(self.pid)
             is_same = process_start(self.pid) == self.started
@@ -130,6 +97,8 @@ def running_server(folder: Path) -> ServerProcess | None:
     server = noted_server(folder)
     if server is None or server.find() is None:
         return None
+    from prefect_tune.storage.lease import process_age  # noqa: PLC0415 - see `start_server`
+
     if process_age(server.pid) < START_SECONDS or any(server.answers() for _ in range(_LOOKS)):
         return server
     stop_server(folder)
@@ -153,6 +122,8 @@ def start_server(folder: Path, port: int | None = None) -> ServerProcess:
         "PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS": url.removesuffix("/api"),
         "PREFECT_UI_API_URL": url,
     }
+    if has_block_types(folder):
+        environment |= _WITHOUT_BLOCK_TYPES
     with private_file(folder / "server.log") as output:
         process = subprocess.Popen(  # noqa: S603 - our own command
             [*_COMMAND, str(folder), str(port)],
@@ -164,6 +135,9 @@ def start_server(folder: Path, port: int | None = None) -> ServerProcess:
             start_new_session=True,
         )
     _STARTED_HERE[process.pid] = process
+    # Loading SQLAlchemy would hold up the start.
+    from prefect_tune.storage.lease import process_start  # noqa: PLC0415
+
     server = ServerProcess(process.pid, process_start(process.pid), url)
     with atomic_file(folder / _NOTE) as aside, private_file(aside) as note:
         note.write(json.dumps(asdict(server)))
@@ -176,8 +150,11 @@ def stop_server(folder: Path) -> None:
     process = server.find() if server else None
     if server is not None and process is not None:
         family = [process, *process.children(recursive=True)]
+        answers = server.answers()
+        if answers:
+            note_block_types(folder)  # it has made them before it listened
         # One that does not answer yet has nothing to finish.
-        os.killpg(process.pid, signal.SIGTERM if server.answers() else signal.SIGKILL)
+        os.killpg(process.pid, signal.SIGTERM if answers else signal.SIGKILL)
         alive = _still_running(family)
         for survivor in alive:
             survivor.kill()

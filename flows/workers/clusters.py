@@ -25,34 +25,76 @@ _CONNECT_SECONDS = 10
 """How long a scheduler elsewhere may take to answer."""
 _START_SECONDS = 10
 """How long to wait for the last local worker where others are up: each has been up before."""
+
+
+class _EarlyCluster:
+    """A cluster that starts and closes in the background.
+
+    Args:
+        n_workers: Local workers; None for one per core.
+        once: Whether it is for one flow, so that it closes as soon as that needs no workers.
+    """
+
+    def __init__(self, n_workers: int | None, *, once: bool) -> None:
+        self._starts, self._once = WorkerStarts(), once
+        self._background = ThreadPoolExecutor(1)
+        self._starting = self._background.submit(local_cluster, n_workers, self._starts)
+        self._closing: Future[None] | None = None
+
+    @contextmanager
+    def used(self) -> Iterator["LocalCluster"]:
+        """Yield the cluster once it is up.
+
+        Raises:
+            BadInput, NoWorkers: As `local_cluster`.
+        """
+        try:
+            yield self._starting.result()
+        finally:
+            if self._once:
+                self._begin_to_close()
+
+    def end(self) -> None:
+        """Wait until the cluster is closed."""
+        closing = self._begin_to_close()
+        self._background.shutdown()
+        closing.result()
+
+    def _begin_to_close(self) -> Future[None]:
+        self._starts.is_over = True
+        self._closing = self._closing or self._background.submit(self._close)
+        return self._closing
+
+    def _close(self) -> None:
+        if self._starting.exception() is None:  # else the flow has raised it, or nobody needs it
+            self._starting.result().close()
+
+
 # A flow's parameters are plain values: a cluster can only be handed to it beside them.
-_EARLY_CLUSTER: ContextVar["Future[LocalCluster] | None"] = ContextVar(
-    "early_cluster", default=None
-)
+_EARLY_CLUSTER: ContextVar[_EarlyCluster | None] = ContextVar("early_cluster", default=None)
 
 
 @contextmanager
-def workers_started_early(n_workers: int | None, scheduler: str | None) -> Iterator[None]:
-    """Start local workers in the background, for the flow that is called in the body.
+def workers_started_early(
+    n_workers: int | None, scheduler: str | None, *, once: bool = False
+) -> Iterator[None]:
+    """Start local workers in the background, for the flows that are called in the body.
 
     Args:
         n_workers: Local workers; None for one per core.
         scheduler: Address of a scheduler to use instead: then there is nothing to start.
+        once: Whether the body calls one flow; its workers close while it ends.
     """
     if scheduler:
         yield
         return
-    starts = WorkerStarts()
-    with ThreadPoolExecutor(1) as background:
-        starting = background.submit(local_cluster, n_workers, starts)
-        token = _EARLY_CLUSTER.set(starting)
-        try:
-            yield
-        finally:
-            _EARLY_CLUSTER.reset(token)
-            starts.is_over = True
-            if starting.exception() is None:  # else the flow has raised it, or nobody needs it
-                starting.result().close()
+    early = _EarlyCluster(n_workers, once=once)
+    token = _EARLY_CLUSTER.set(early)
+    try:
+        yield
+    finally:
+        _EARLY_CLUSTER.reset(token)
+        early.end()
 
 
 @contextmanager
@@ -108,7 +150,8 @@ def _local_cluster(n_workers: int | None) -> Iterator["LocalCluster"]:
     """Yield the cluster that was started early, else one of our own."""
     early = _EARLY_CLUSTER.get()
     if early is not None:
-        yield early.result()
+        with early.used() as cluster:
+            yield cluster
         return
     with local_cluster(n_workers) as cluster:
         try:

@@ -1,9 +1,11 @@
 """The fork server of local workers: the process that they are forked from.
 
-The fork server imports everything once, so that a worker is up in a fifth of a second. If it is
-killed, `multiprocessing` starts a new one when the next worker is forked, in any thread, and with
-the modules that Dask has chosen meanwhile. `_ForkServer` therefore sets modules, environment and
-signals at every start. Only Linux has a fork server; on other systems workers are spawned.
+The fork server imports everything once, so that a worker is up in a fifth of a second. A command
+imports the same, so its fork server is a copy of the command's process, forked before any thread
+starts. If it is killed, `multiprocessing` starts a new one when the next worker is forked, in any
+thread, and with the modules that Dask has chosen meanwhile. `_ForkServer` therefore sets modules,
+environment and signals at every start. Only Linux has a fork server; on other systems workers are
+spawned.
 
 This module imports little, so that a command can start the fork server first.
 """
@@ -13,16 +15,18 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker, util
 from pathlib import Path
-from typing import Any
+from socket import AF_UNIX, socket
+from typing import Any, NoReturn
 
 import psutil
 
 from prefect_tune.flows.workers.scratch import scratch_folder
 from prefect_tune.tasks.threads import THREAD_VARIABLES
+from prefect_tune.tasks.worker.standard_streams import flush_streams
 from prefect_tune.tasks.worker.start_log import LOG_VARIABLE, log_path
 
 METHOD = "forkserver" if sys.platform == "linux" else "spawn"
@@ -36,17 +40,22 @@ PRELOAD = (
 """Modules that a worker loads: they tie it to its parent, write its note, import what trials need,
 close the log of its start, and capture its output."""
 _SERVER = "prefect_tune.flows.workers.preloaded"
-_ENVIRONMENT: Mapping[str, str] = {
-    # One trial runs on each core, and its threads would compete with other trials.
-    **THREAD_VARIABLES,
-    "OMP_WAIT_POLICY": "PASSIVE",  # threads that wait leave their core to others
+_PREFECT_VARIABLES: Mapping[str, str] = {
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
     "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",  # each event of an outage would be printed
     "PREFECT_LOGGING_LOGGERS_PREFECT_TASK_RUNS_LEVEL": "WARNING",
 }
+_THREAD_VARIABLES: Mapping[str, str] = {
+    # One trial runs on each core, and its threads would compete with other trials.
+    **THREAD_VARIABLES,
+    "OMP_WAIT_POLICY": "PASSIVE",  # threads that wait leave their core to others
+}
+_ENVIRONMENT: Mapping[str, str] = {**_THREAD_VARIABLES, **_PREFECT_VARIABLES}
 _LONGEST_FOLDER = 70
 """Longest folder for sockets: their paths have at most 107 bytes, and `multiprocessing` adds 30."""
 _OF_TERMINAL = (signal.SIGINT, signal.SIGHUP)
+_STANDARD_ERROR = 2
+_ENDING = (*_OF_TERMINAL, signal.SIGTERM)
 
 
 class _ForkServer(forkserver.ForkServer):
@@ -57,6 +66,57 @@ class _ForkServer(forkserver.ForkServer):
         self.set_forkserver_preload([_SERVER, *PRELOAD])  # Dask replaces them
         with environment(), _terminal_ignored():
             super().ensure_running()
+
+    def copy_this_process(self) -> None:
+        """Start the fork server as a copy of this process, which must have only one thread."""
+        with self._lock, environment(), socket(AF_UNIX) as listener:
+            resource_tracker.ensure_running()
+            address = Path(util.get_temp_dir(), "fork-server")  # a folder of this process alone
+            listener.bind(str(address))
+            address.chmod(0o600)
+            listener.listen()
+            # All clients have the other end: the fork server ends when the last one has.
+            alive, client_end = os.pipe()
+            flush_streams()  # or both processes would write what is held back
+            # The copy must not take a signal by the handlers of this process.
+            former = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+            try:
+                if (pid := os.fork()) == 0:
+                    self._serve(listener.fileno(), alive)
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, former)
+            os.close(alive)
+            self._forkserver_address, self._forkserver_alive_fd = str(address), client_end
+            self._forkserver_pid = pid
+
+    def _serve(self, listener: int, alive: int) -> NoReturn:
+        """Be the fork server, in a copy of the process that starts it."""
+        try:
+            self._lock = threading.Lock()  # held in the process that was copied
+            _become_new(keep=(listener, alive))
+            from prefect_tune.flows.workers.preloaded import begin  # noqa: PLC0415 - it is loaded
+
+            begin()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+            forkserver.main(listener, alive, [*PRELOAD])
+        except Exception:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            os._exit(1)
+
+
+def _become_new(keep: Collection[int]) -> None:
+    """Make a copy of this process like a new one: its signals, hooks and file descriptors."""
+    for number in _ENDING:
+        signal.signal(number, signal.SIG_DFL)
+    sys.excepthook, sys.unraisablehook = sys.__excepthook__, sys.__unraisablehook__
+    tempfile.tempdir = None
+    open_here = {int(entry.name) for entry in Path("/proc/self/fd").iterdir()}
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in open_here - {nothing, *keep}:
+        if descriptor > _STANDARD_ERROR:
+            # Locks and pipes of the other process; objects may still hold their numbers.
+            os.dup2(nothing, descriptor, inheritable=False)
 
 
 def start_fork_server() -> None:
@@ -86,19 +146,40 @@ def end_stopped_fork_server() -> bool:
 
 
 @contextmanager
-def warmed_up() -> Iterator[None]:
-    """Start the fork server, which imports modules while the body runs.
+def early_fork_server() -> Iterator[Callable[[], None]]:
+    """Start the fork server early, and kill it after the body.
 
-    After the body, the fork server is killed: on its own it would end only after its imports.
+    In a process that has loaded no numerical library and has no other thread, the body loads what
+    workers need, and the fork server is a copy of it. In any other process, the fork server starts
+    at once and imports modules while the body runs.
+
+    Yields:
+        A function for the body to call once it has loaded the modules and before it starts a
+        thread.
     """
-    start_fork_server()
+    is_new = (
+        METHOD == "forkserver"
+        and "numpy" not in sys.modules  # it reads the variables when it is loaded
+        and threading.active_count() == 1
+        and _PREFECT_VARIABLES.items() <= os.environ.items()
+    )
+    if is_new:
+        os.environ.update(_THREAD_VARIABLES)
+    else:
+        start_fork_server()
+
+    def copy_once() -> None:
+        if is_new and threading.active_count() == 1:
+            _server().copy_this_process()
+        else:
+            start_fork_server()
+
     try:
-        yield
+        yield copy_once
     finally:
-        for child in psutil.Process().children():
-            with suppress(psutil.Error):
-                if "multiprocessing.forkserver" in " ".join(child.cmdline()):
-                    child.kill()
+        if (pid := fork_server_pid()) is not None:
+            with suppress(ProcessLookupError):  # `multiprocessing` waits for it
+                os.kill(pid, signal.SIGKILL)
 
 
 def _server() -> Any:

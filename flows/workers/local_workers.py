@@ -15,7 +15,7 @@ quantities travel as text.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing import spawn
 from typing import TYPE_CHECKING, Any
@@ -67,7 +67,7 @@ def _without_main(name: str) -> dict[str, Any]:
     return told
 
 
-_DASK_SETTINGS = {
+_DASK_SETTINGS: Mapping[str, Any] = {
     "distributed.worker.multiprocessing-method": METHOD,
     # On a busy machine, a worker may take long to come back.
     "distributed.deploy.lost-worker-timeout": "1h",
@@ -79,6 +79,9 @@ _DASK_SETTINGS = {
     "distributed.worker.memory.target": False,
     "distributed.worker.memory.spill": False,
     "distributed.worker.memory.pause": False,
+    # Nothing is served by HTTP.
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
     # Dask profiles itself a hundred times a second, which takes a core in fifteen from the trials.
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "1s",

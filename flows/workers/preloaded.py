@@ -1,17 +1,23 @@
 """All that a trial needs, loaded once by the process that workers are forked from.
 
-Only that process imports this module: with it, the process is tied to the flow, and begins the log
-of workers' starts before anything can fail.
+That is a process of its own, or a copy of a command's process that has loaded this module.
 """
 
-from prefect_tune.tasks.worker.orphans import tie_fork_server
+from prefect_tune.tasks.worker.orphans import is_fork_server, tie_fork_server
 from prefect_tune.tasks.worker.printed_output import capture_fork_server
 from prefect_tune.tasks.worker.quick_imports import quick_imports
 from prefect_tune.tasks.worker.start_log import begin_log
 
-if tie_fork_server():
-    capture_fork_server()  # before others are imported, which may print
+
+def begin() -> None:
+    """Tie this process, the fork server, to the flow, and begin the log of workers' starts."""
+    tie_fork_server()
+    capture_fork_server()
     begin_log()
+
+
+if is_fork_server():
+    begin()  # before others are imported, which may print or fail
 with quick_imports():
     import distributed.nanny  # noqa: F401
 

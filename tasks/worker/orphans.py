@@ -54,15 +54,15 @@ def lead_group() -> None:
         os.setpgid(0, 0)
 
 
-def tie_fork_server() -> bool:
-    """Tie the process that workers are forked from to its parent; called as that one begins.
+def is_fork_server() -> bool:
+    """Return whether this process was started by `multiprocessing` to fork workers, on Linux."""
+    is_named = any("multiprocessing.forkserver" in word for word in sys.orig_argv)
+    # The words of a forked process are those of the one it was forked from.
+    return sys.platform == "linux" and is_named and parent_process() is None
 
-    Returns:
-        Whether this is that process, and this is Linux.
-    """
-    is_fork_server = any("multiprocessing.forkserver" in word for word in sys.orig_argv)
-    if sys.platform != "linux" or not is_fork_server or parent_process() is not None:
-        return False  # the words of a forked process are those of the one it was forked from
+
+def tie_fork_server() -> None:
+    """Tie this process, which workers are forked from, to its parent; called as it begins."""
     pid, parent = os.getpid(), os.getppid()
 
     def look(*_: object) -> None:
@@ -79,7 +79,6 @@ def tie_fork_server() -> bool:
     _control_process(_SET_DEATH_SIGNAL, _SIGNAL)
     look()
     _FORK_SERVER.add(pid)
-    return True
 
 
 def _end_children() -> None:

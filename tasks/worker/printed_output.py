@@ -66,13 +66,8 @@ NOTHING = Printed()
 
 
 def capture_fork_server() -> None:
-    """Take what the process prints that workers are forked from, and share its keeper with them.
-
-    In other processes nothing happens.
-    """
+    """Take what this process prints, which workers are forked from, and share its keeper."""
     global _SHARED  # noqa: PLW0603 - workers inherit it
-    if not any("multiprocessing.forkserver" in word for word in sys.orig_argv):
-        return
     open_streams()
     with suppress(OSError):
         _SHARED = _start_keeper(aside=False)

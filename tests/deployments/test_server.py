@@ -31,13 +31,18 @@ from processes import (
     stop_server as stop_server_of,
 )
 
+from prefect_tune.deployments.server import empty_database
 from prefect_tune.deployments.server.embedded import local_server, may_be_configured
+from prefect_tune.deployments.server.empty_database import (
+    has_block_types,
+    lay_database,
+    note_block_types,
+    prepare_template,
+)
 from prefect_tune.deployments.server.locks import made_secret, read_secret
 from prefect_tune.deployments.server.process import (
     ServerProcess,
-    lay_database,
     noted_server,
-    prepare_template,
     running_server,
     stop_server,
 )
@@ -159,13 +164,24 @@ def test_a_new_home_gets_all_tables(tmp_path) -> None:
     lay_database(tmp_path)
     with closing(sqlite3.connect(tmp_path / "prefect.db")) as connection:
         tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+        blocks = {row[0] for row in connection.execute("SELECT name FROM block_type")}
     assert {"flow_run", "task_run", "alembic_version"} <= tables
+    assert {"Secret", "ArtifactStore"} <= blocks
+    assert has_block_types(tmp_path)
 
 
 def test_a_database_that_is_there_stays(tmp_path) -> None:
     (tmp_path / "prefect.db").write_text("mine")
     lay_database(tmp_path)
     assert (tmp_path / "prefect.db").read_text() == "mine"
+    assert not has_block_types(tmp_path)  # so the server makes them
+
+
+def test_block_types_of_other_versions_are_made_anew(tmp_path, monkeypatch) -> None:
+    note_block_types(tmp_path)
+    assert has_block_types(tmp_path)
+    monkeypatch.setattr(empty_database, "version", lambda _: "0.1")
+    assert not has_block_types(tmp_path)
 
 
 def this_process(started: float | None = None) -> ServerProcess:

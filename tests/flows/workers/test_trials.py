@@ -15,7 +15,7 @@ from prefect import flow
 from prefect.runtime import flow_run
 from prefect.states import Completed
 from prefect_api import states, task_runs
-from processes import kill, runs_trial, wait_for
+from processes import is_alive, kill, runs_trial, wait_for
 from studies import context_of, draw, with_space
 from user_spaces import SLEEPING
 
@@ -367,6 +367,21 @@ def test_a_flow_takes_the_workers_that_were_started_early_and_leaves_them_up(tmp
         assert first[1] == 1
     with pytest.raises((OSError, TimeoutError)):
         distributed.Client(first[0][0], security=distributed.Security.temporary(), timeout=1)
+
+
+@pytest.mark.usefixtures("server")
+def test_workers_for_one_flow_close_while_it_ends(tmp_path) -> None:
+    context = context_of(tmp_path)
+
+    @flow
+    def study() -> list[int]:
+        with started_pool(context, LIMITS, None, None) as pool:
+            pids = list(pool.client.run(os.getpid).values())
+        wait_for(lambda: not any(map(is_alive, pids)))
+        return pids
+
+    with workers_started_early(1, None, once=True):
+        assert len(study()) == 1
 
 
 def test_nothing_is_started_early_where_a_scheduler_is_named(monkeypatch) -> None:

@@ -70,12 +70,13 @@ def answers(task: Task) -> Iterator[Answer]:
 def run(task: Task, follower: Follower, store: str) -> dict[str, Any]:
     """Run the study, as the command does: server and worker start while Prefect is imported."""
     from prefect_tune.deployments.server.prefect_settings import QUIET_CONSOLE, set_defaults
-    from prefect_tune.flows.workers.fork_server import warmed_up
+    from prefect_tune.flows.workers.fork_server import early_fork_server
 
     set_defaults({**QUIET_CONSOLE, "PREFECT_TUNE_HOME": str(Path(task.folder, "home"))})
     from prefect_tune.deployments.server.embedded import launched_server
 
-    with warmed_up(), launched_server() as server:
+    with early_fork_server() as start_fork_server, launched_server() as server:
+        import prefect_tune.flows.workers.preloaded  # noqa: F401
         from peer_tools.portfolios import start_without
         from peer_tools.spaces import space_of
         from prefect_tune.flows.preparation.settings import parse_assignment
@@ -83,6 +84,7 @@ def run(task: Task, follower: Follower, store: str) -> dict[str, Any]:
         from prefect_tune.flows.tuning import tune
         from prefect_tune.flows.workers.clusters import workers_started_early
 
+        start_fork_server()
         written = [f"{name}={text}" for name, text in task.options.items() if name != "clock"]
         options = dict(map(parse_assignment, written))
         given = {name: v for name, v in options.items() if name in signature(tune).parameters}

@@ -1,0 +1,90 @@
+"""The database that a new home begins with: Prefect's empty tables, and the types of blocks.
+
+Prefect makes both whenever a server starts. In a new home that takes ten seconds, and to find that
+nothing is missing takes one. A template is therefore made once per machine, and each home notes the
+versions that its database is complete for.
+"""
+
+import asyncio
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from contextlib import closing
+from importlib.metadata import version
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+from prefect_tune.deployments.server.prefect_settings import server_environment
+from prefect_tune.storage.private_folder import make_private_file
+
+_FILE = "prefect.db"
+_NOTE = "block-types"
+_COMMAND = (sys.executable, "-m", "prefect_tune.deployments.server.empty_database")
+
+
+def lay_database(folder: Path) -> None:
+    """Put an empty database into a new home, if this machine has made one before."""
+    database, template = folder / _FILE, _template()
+    is_new = not database.exists()
+    make_private_file(database)  # before SQLite does, and gives its log the same mode
+    if is_new and template.exists():
+        shutil.copyfile(template, database)
+        note_block_types(folder)
+
+
+def note_block_types(folder: Path) -> None:
+    """Note that the database of a home has the block types of the installed versions."""
+    (folder / _NOTE).write_text(_versions())
+
+
+def has_block_types(folder: Path) -> bool:
+    """Return whether the database of a home has the block types of the installed versions."""
+    note = folder / _NOTE
+    return note.is_file() and note.read_text() == _versions()
+
+
+def prepare_template() -> None:
+    """Make the empty database that new homes on this machine begin with, unless it is there."""
+    template = _template()
+    if template.exists():
+        return
+    template.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=template.parent) as folder:
+        environment = server_environment(Path(folder))
+        make_private_file(Path(folder) / _FILE)
+        subprocess.run(_COMMAND, env=environment, check=True, capture_output=True)  # noqa: S603
+        # What SQLite's log still holds must be in the one file that is copied.
+        with closing(sqlite3.connect(Path(folder) / _FILE)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            connection.execute("PRAGMA journal_mode=DELETE")
+        (Path(folder) / _FILE).replace(template)
+
+
+def _template() -> Path:
+    return user_cache_path("prefect-tune") / f"{_versions()}.db"
+
+
+def _versions() -> str:
+    return f"prefect-{version('prefect')}-tune-{version('prefect-tune')}"
+
+
+async def _fill() -> None:
+    """Make the tables and block types in the database of Prefect's settings, as a server does."""
+    from prefect.plugins import load_prefect_collections  # noqa: PLC0415 - heavy
+    from prefect.server.database import provide_database_interface  # noqa: PLC0415 - heavy
+    from prefect.server.models.block_registration import (  # noqa: PLC0415 - heavy
+        run_block_auto_registration,
+    )
+
+    database = provide_database_interface()
+    await database.create_db()
+    load_prefect_collections()
+    async with await database.session() as session:
+        await run_block_auto_registration(session=session)
+
+
+if __name__ == "__main__":
+    asyncio.run(_fill())
