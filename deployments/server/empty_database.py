@@ -37,6 +37,7 @@ def lay_database(folder: Path) -> None:
 
 def note_block_types(folder: Path) -> None:
     """Note that the database of a home has the block types of the installed versions."""
+    make_private_file(folder / _NOTE)
     (folder / _NOTE).write_text(_versions())
 
 
