@@ -17,6 +17,7 @@ from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.storage.waiting.outage import StoreLost
 from prefect_tune.tasks.data.split import REFIT, load_split
 from prefect_tune.tasks.final_model import (
+    REFIT_TIMES,
     FinalScores,
     Member,
     RefitFailed,
@@ -165,7 +166,8 @@ def refit_model(
     started = perf_counter()
     members = [member_of(study, trial, weight, subset) for trial, weight in weighted]
     what = _named(members)
-    parameters = {"what": what, "members": members, "context": context}
+    times = _times(study, [trial for trial, _ in weighted])
+    parameters = {"what": what, "members": members, "context": context, "times": times}
     pins = study.store.index.pins
     pins.release_beginning(member_pins(study.name))  # of a session that was killed
     try:
@@ -175,7 +177,7 @@ def refit_model(
                 return perf_counter() - started
             asked = study.plan.execution.task_runs
             report: Report = "steps" if asked == "auto" else asked
-            jobs = [_job(member, context, report) for member in _in_turn(members)]
+            jobs = [_job(member, context, report, times) for member in _in_turn(members)]
             running.run_all(jobs, check=check)
             running.run(refit, {**parameters, "report": "trial"}, check=check)
     finally:
@@ -268,8 +270,15 @@ def _in_turn(members: Sequence[Member]) -> list[Member]:
     return [members[i] for i in sorted(range(len(members)), key=turns.__getitem__)]
 
 
-def _job(member: Member, context: StudyContext, report: Report) -> Job:
+def _times(study: Study, trials: Sequence[Trial]) -> float:
+    """Return how many times as long as a trial a refit may take: also of trials without a limit."""
+    taken = max((trial.cost_seconds for trial in trials), default=0.0)
+    return REFIT_TIMES * max(1.0, taken / study.plan.trial_limits().seconds)
+
+
+def _job(member: Member, context: StudyContext, report: Report, times: float) -> Job:
     parameters = {
         "number": member.number, "query": member.query, "context": context, "report": report,
+        "times": times,
     }  # fmt: skip
     return Job(refit_member, parameters, f"refit of trial {member.number}")

@@ -36,6 +36,7 @@ from prefect_tune.tasks.threads import one_thread
 from prefect_tune.tasks.trial.evaluate import Report, ReportedSteps, RunStep, with_store
 from prefect_tune.tasks.trial.path_run import PathRun, StepFailed, StepOutcome
 from prefect_tune.tasks.user_code import ProgramExit, exits_as_errors
+from prefect_tune.tasks.worker.readiness import load
 from prefect_tune.tasks.worker.trial_note import trial_noted
 
 _PIN_SECONDS = 86_400.0
@@ -297,7 +298,7 @@ def _named(member: Member) -> Iterator[None]:
         ) from error
 
 
-REFIT_TIMES = 3
+REFIT_TIMES = 3.0
 """How many times as long as a trial a fit on all training rows may take."""
 
 
@@ -356,7 +357,11 @@ def member_pins(study: str, number: int | None = None) -> str:
     log_prints=False,
 )
 def refit_member(
-    number: int, query: Mapping[str, Any], context: StudyContext, report: Report
+    number: int,
+    query: Mapping[str, Any],
+    context: StudyContext,
+    report: Report,
+    times: float = REFIT_TIMES,
 ) -> State[MemberRefitted]:
     """Fit a member on all training rows; what it is made of stays in the cache, pinned.
 
@@ -365,10 +370,12 @@ def refit_member(
         query: `Optimizer.refit` of the trial as JSON values.
         context: The study.
         report: Which of its steps are task runs of their own.
+        times: How many times as long as a trial it may take.
     """
     reported, owner = ReportedSteps(report), member_pins(context.study, number)
     member = Member(number, query)
-    with trial_noted(REFIT_TIMES):
+    with trial_noted(times):
+        _load(context, member)
         path_run = with_store(lambda: fit_member(context, member, reported.run_step, owner))
     path_run.store.index.flush()
     costs = path_run.costs()
@@ -389,6 +396,7 @@ def refit(
     members: Sequence[Member],
     context: StudyContext,
     report: Report = "steps",
+    times: float = REFIT_TIMES,
 ) -> State[Refitted]:
     """Fit configurations on all training rows, and keep them as the study's model.
 
@@ -397,9 +405,11 @@ def refit(
         members: Its members. What `refit_member` has made of them is served.
         context: The study.
         report: Which of their steps are task runs of their own.
+        times: How many times as long as a trial each of them may take.
     """
     started, reported = perf_counter(), ReportedSteps(report)
-    with trial_noted(REFIT_TIMES * len(members)):
+    with trial_noted(times * len(members)):
+        _load(context, *members)
         with_store(lambda: keep_model(context, members, reported.run_step))
     refitted = Refitted(perf_counter() - started, reported.n_task_runs)
     return Completed(message=f"stored after {refitted.seconds:.1f} s", data=refitted)
@@ -417,6 +427,7 @@ def score(
     context: StudyContext,
     alone: Member | None = None,
     report: Report = "trial",
+    times: float = REFIT_TIMES,
 ) -> State[FinalScores]:
     """Score the study's model on the test rows, or one trial alone.
 
@@ -426,15 +437,25 @@ def score(
         alone: The trial. Its pipeline comes from the model if the trial is a member. If not, it is
             fitted.
         report: Which steps of that fit are task runs of their own.
+        times: How many times as long as a trial it may take.
     """
     reported = ReportedSteps(report)
-    with trial_noted(REFIT_TIMES):
+    with trial_noted(times):
+        _load(context)
         test = with_store(lambda: _scored(context, alone, reported))
     if test.loss is not None:
         message = f"test loss {test.loss:.4g}"
     else:
         message = f"undefined: {test.undefined}" if test.undefined else "no test rows"
     return Completed(message=message, data=FinalScores(test, reported.n_task_runs))
+
+
+def _load(context: StudyContext, *members: Member) -> None:
+    """Load data and libraries here, which is no part of the time of a task."""
+    space = context.problem.find_space()
+    queries = (Query.from_json(member.query, space) for member in members)
+    paths = (space.pipeline(query.configuration.path) for query in queries)
+    with_store(lambda: load(context, [algorithm for path in paths for _, algorithm in path]))
 
 
 def _scored(context: StudyContext, alone: Member | None, reported: ReportedSteps) -> LossOnTest:

@@ -25,6 +25,7 @@ from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.storage import ArtifactStore
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import REFIT, load_split
+from prefect_tune.tasks.final_model import REFIT_TIMES
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.trial.path_run import PathRun
 
@@ -229,3 +230,11 @@ def test_what_ran_on_few_rows_is_refitted_on_few_where_folds_may_not_be_averaged
     for seconds, subset in ((30.0, 0.5), (3.0, pytest.approx(1 / 9))):
         summary = looked_at(tmp_path / str(seconds)).end(seconds, use_cache=False)
         assert (summary["model_of_folds"], summary["model_subset"]) == (False, subset)
+
+
+def test_a_refit_may_take_as_much_longer_than_its_limit_as_its_trial_did(ended) -> None:
+    with Study.opened(ended.store, ended.name) as study:
+        limit, best = study.plan.trial_limits().seconds, study.incumbent
+        slow = replace(best, evaluation=replace(best.evaluation, cost_seconds=5 * limit))
+        assert refitting._times(study, [best, best]) == REFIT_TIMES
+        assert refitting._times(study, [best, slow]) == 5 * REFIT_TIMES
