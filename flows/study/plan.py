@@ -24,7 +24,7 @@ TaskRuns = Literal["auto", "steps", "misses", "trial"]
 _SHORTEST_TRIAL_SECONDS = 10.0
 _LONGEST_TRIAL_SECONDS = 900.0
 _TRIAL_SHARE = 0.1
-"""Share of the time budget that a trial may take unless told otherwise."""
+"""Share of the time budget that a trial may take where nothing is predicted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +150,9 @@ class StudyPlan:
     def trial_limits(self) -> "TrialLimits":
         """Return what each trial may take.
 
-        By default a tenth of the time budget, between 10 s and 15 min, and an equal share of this
-        machine's memory; on another cluster what its workers have.
+        By default a tenth of the time budget, between 10 s and 15 min, which holds for refits and
+        where nothing is predicted (see `TimeLimit`), and an equal share of this machine's memory;
+        on another cluster what its workers have.
         """
         from dask.system import CPU_COUNT  # noqa: PLC0415 - looking needs neither
 

@@ -21,7 +21,6 @@ from prefect_tune.optimizers.racing.rules import (
     as_on_all_rows,
     estimated,
     failed_later,
-    is_ahead,
     is_behind,
     is_behind_on_part,
     joined,
@@ -106,8 +105,8 @@ class Racing(Optimizer):
     def incumbent(self) -> Trial | None:
         """The trial of the configuration that the method would choose, if that ran all folds.
 
-        On many rows, one that is clearly ahead of that as far as both ran, which there was no time
-        to run in full. The best partial one if no configuration ran all folds.
+        On many rows, a partial trial that is clearly ahead of it on the rows that both ran on. The
+        best partial one if no configuration ran all folds.
         """
         chosen = self.inner.incumbent
         if chosen is None or chosen == self.inner.history.incumbent:
@@ -283,9 +282,7 @@ class Racing(Optimizer):
         if i is None:
             i = len(self.inner.history) - 1
             self._ran[i] = []
-        elif self._smaller.pop(i, None) is not None:
-            pass
-        elif self._is_told(i):  # a constraint has changed since, and with it who was the incumbent
+        elif self._smaller.pop(i, None) is None and self._is_told(i):
             self.inner.history.record(self.inner.history[i].waiting())
         self._ran[i].append(self._n_asks)
         self._inner_of[self._n_asks] = i
@@ -469,7 +466,7 @@ class Racing(Optimizer):
     def _is_ahead(self, i: int, best: Trial) -> bool:
         """Return whether a configuration is clearly better in its last stretch."""
         if self._last(i).query.subset == 1:
-            return is_ahead(_evaluation(self._last(i)), _evaluation(best), self.history)
+            return is_behind(_evaluation(self._last(i)), _evaluation(best), self.history, -1.0)
         return self._is_behind_on_part(i, best, -1.0)
 
     def _is_behind_on_part(self, i: int, best: Trial, sign: float) -> bool:

@@ -18,7 +18,6 @@ from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import MANY_ROWS, Objective
 from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, StepCost
 
-LARGE = MANY_ROWS
 _LOOK = 10_000
 """Rows that a look has at least; FLAML 2.7 starts with as many."""
 _LEAST_ROWS = 1_000
@@ -94,7 +93,7 @@ def stretches_of(objective: Objective) -> tuple[Stretch, ...]:
         share, judged = _RUNG * share, min(_RUNG * judged, 1.0)
     if not looks and not folds:
         raise ValueError(
-            f"a race needs 2 folds or more, or more than {LARGE:,} training rows; there is "
+            f"a race needs 2 folds or more, or more than {MANY_ROWS:,} training rows; there is "
             f"{objective.n_folds} fold"
         )
     return (*looks, *folds, Stretch())
@@ -103,7 +102,7 @@ def stretches_of(objective: Objective) -> tuple[Stretch, ...]:
 def _share(objective: Objective) -> float:
     """Return the share of the rows to look at first; 1 where all of them are."""
     n_rows = objective.n_rows or 0
-    if n_rows <= LARGE:
+    if n_rows <= MANY_ROWS:
         return 1.0
     is_known = objective.n_classes and objective.n_rarest is not None
     return _halved(n_rows, (objective.n_rarest or 0) if is_known else inf)
@@ -138,7 +137,9 @@ LEAST_COMPARED = 3
 """So many besides the incumbent must have run all folds before their spread is trusted."""
 
 
-def is_behind(first: Evaluation, incumbent: Evaluation, history: History) -> bool:
+def is_behind(
+    first: Evaluation, incumbent: Evaluation, history: History, sign: float = 1.0
+) -> bool:
     """Return whether a configuration is worse on its first fold by more than a margin.
 
     Before the margin is known, whether it is worse there than the incumbent on its worst fold
@@ -146,30 +147,15 @@ def is_behind(first: Evaluation, incumbent: Evaluation, history: History) -> boo
     arXiv 2405.03389: the forgiving rule, after one fold).
 
     Args:
-        first: Of the first fold.
-        incumbent: Of the best configuration, on all folds.
+        first: The evaluation of the first fold.
+        incumbent: The evaluation of the best configuration on all folds.
         history: The trials so far.
+        sign: -1 to ask whether it is better.
     """
-    known = margin(incumbent, history)
+    known, loss = margin(incumbent, history), sign * first.fold_losses[0]
     if known is None:
-        return first.fold_losses[0] > max(incumbent.fold_losses)
-    return first.fold_losses[0] - incumbent.fold_losses[0] > known
-
-
-def is_ahead(first: Evaluation, incumbent: Evaluation, history: History) -> bool:
-    """Return whether a configuration is better on its first fold by more than a margin.
-
-    Before the margin is known, whether it is better there than the incumbent on its best fold.
-
-    Args:
-        first: Of the first fold.
-        incumbent: Of the best configuration, on all folds.
-        history: The trials so far.
-    """
-    known = margin(incumbent, history)
-    if known is None:
-        return first.fold_losses[0] < min(incumbent.fold_losses)
-    return incumbent.fold_losses[0] - first.fold_losses[0] > known
+        return loss > max(sign * other for other in incumbent.fold_losses)
+    return loss - sign * incumbent.fold_losses[0] > known
 
 
 def margin(incumbent: Evaluation, history: History) -> float | None:
@@ -180,7 +166,7 @@ def margin(incumbent: Evaluation, history: History) -> float | None:
     s sqrt(1 - 1/K): that is the margin.
 
     Args:
-        incumbent: Of the best configuration, on all folds.
+        incumbent: The evaluation of the best configuration on all folds.
         history: The trials so far.
     """
     n_folds = len(incumbent.fold_losses)
@@ -209,7 +195,7 @@ def is_behind_on_part(
 
     Args:
         difference: Of its loss on the part to the incumbent's on the same.
-        incumbent: Of the best configuration, on all rows and folds.
+        incumbent: The evaluation of the best configuration, or of the one that ran furthest.
         known: The difference to the incumbent on the part, and in all, of each other one that ran
             both.
     """
@@ -235,7 +221,7 @@ def estimated(
 
     Args:
         stretch: Of the first fold, or of all stretches together.
-        incumbent: Of the best configuration, on all folds.
+        incumbent: The evaluation of the best configuration on all folds.
         objective: Knows the bounds.
         difference: To the incumbent in the same stretch; None for that on the first fold.
     """
@@ -265,7 +251,7 @@ def joined(first: Evaluation, whole: Evaluation) -> Evaluation:
     """Return the evaluation of a configuration that went on, as if it had been run at once.
 
     Args:
-        first: Of the first fold.
+        first: The evaluation of the first fold.
         whole: Of all folds, the first one served.
     """
     return replace(

@@ -11,7 +11,7 @@ unless declared. The weight of a hyperparameter is 0 +- 1, or +- 0.3 around what
 declared to multiply seconds by. The level of an algorithm that was never seen is the one of earlier
 studies in the same store, +- 0.7, moved by how seconds are declared to grow with columns and
 classes; without them it is the mean level of the other algorithms of its step, as far apart as
-those are. What a trial takes besides its steps is one more regression.
+those are. Another regression predicts the overhead of a trial.
 
 An algorithm that was never seen has a pilot first where a trial has many rows: its worker fits the
 pipeline on about 1,000 rows, for a fraction of a second, reports what each step took, and does not
@@ -55,21 +55,21 @@ _FIXED_HELD_OUT = 500.0
 """Held-out rows that the part which does not grow with them is worth."""
 _ROWS_DEVIATION = 0.3
 _WEIGHT_DEVIATION, _DECLARED_DEVIATION = 1.0, 0.3
-"""Of the weights of hyperparameters, where their growth is not declared and where it is."""
+"""Deviations of the weights of hyperparameters, where no growth is declared and where it is."""
 _LEVELS = log(0.03), log(0.003)
 """ln seconds of a fit on 1,000 rows, and of 1,000 held-out rows, when nothing is known of any."""
 _LEVEL_DEVIATION = 2.0
 _LEAST_SPREAD = 1.0
 """Least deviation between the levels of the algorithms of a step."""
 _EARLIER_DEVIATION = 0.7
-"""Of a level from earlier studies: other data, maybe another machine."""
+"""Deviation of a level from earlier studies: other data, maybe another machine."""
 _COLUMNS = 10
-"""Of the data that portable levels are for, which has two classes."""
+"""Columns of the data that portable levels are for, which has two classes."""
 LIKELY = 0.5
 """Deviations above the median of predicted seconds, within which two of three trials end."""
 _LOOK_SHARE, _LEAST_LOOK_SECONDS = 1 / 30, 3.0
-"""Of all worker-seconds, the most that a part of the rows should take, so that a search has many
-looks; and what it may take in any case."""
+"""A first look at a part of the rows should take at most this share of all worker-seconds, so that
+a search has many; and it may take so long in any case."""
 _CUT_TIMES = 2.0
 """A fit that was cut is taken to need this many times what it took."""
 
@@ -437,7 +437,7 @@ class Costs:
         }
 
     def _posterior(self, pair: _Pair, k: int) -> LinearPosterior:
-        """Return what is known of a part of an algorithm, with the levels of others as prior."""
+        """Return the posterior of one part; the other algorithms of the step give its prior."""
         if (pair, k) not in self._posteriors:
             part = self._algorithms[pair].parts[k]
             self._posteriors[pair, k] = part.posterior(*self._level(pair, k))

@@ -93,8 +93,8 @@ class LinearPosterior:
     Attributes:
         mean: Their means, shape (d,).
         covariance: Their covariance over the noise's variance, shape (d, d).
-        shape: Of the noise's variance, `> 1`.
-        rate: Of the noise's variance.
+        shape: Shape of the inverse gamma distribution of the noise's variance, `> 1`.
+        rate: Its rate.
     """
 
     mean: Array

@@ -4,7 +4,7 @@ An estimate is a lower bound: the bytes of the largest arrays that the step cann
 arguments and the size of the data. A step that might fit is therefore never refused. What depends
 on the values, such as the leaves of a tree, is left to the limit of the running trial.
 
-All training rows count, also where a part of them is looked at: the final model is fitted on all.
+All training rows of a fold count, also where a part of them is looked at: the rest may follow.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

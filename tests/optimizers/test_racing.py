@@ -30,7 +30,6 @@ from prefect_tune.optimizers import (
     make_optimizer,
 )
 from prefect_tune.optimizers.racing.rules import (
-    LARGE,
     Stretch,
     as_on_all_rows,
     estimated,
@@ -41,6 +40,7 @@ from prefect_tune.optimizers.racing.rules import (
     stretches_of,
 )
 from prefect_tune.optimizers.space.configuration import default_configuration
+from prefect_tune.optimizers.trials.objective import MANY_ROWS
 
 FOLDS = Objective(chance=50.0, n_folds=3)
 LIMITED = replace(FOLDS, constraints=(Constraint("size", 5.0),))
@@ -422,7 +422,7 @@ SPACE = mixed_space()
 FOLD, WHOLE = Stretch(folds=1), Stretch()
 
 
-@pytest.mark.parametrize("n_rows", [None, 100, LARGE])
+@pytest.mark.parametrize("n_rows", [None, 100, MANY_ROWS])
 def test_on_few_rows_one_fold_comes_before_all_of_them(n_rows) -> None:
     assert stretches_of(Objective(n_rows=n_rows, n_folds=3)) == (FOLD, WHOLE)
 
@@ -458,7 +458,7 @@ def test_a_part_has_enough_rows_of_the_rarest_class() -> None:
 def test_of_a_hold_out_part_rows_alone_can_be_fewer() -> None:
     assert stretches_of(Objective(n_rows=80_000, n_folds=1)) == (Stretch(1 / 8), WHOLE)
     with pytest.raises(ValueError, match="1 fold"):
-        stretches_of(Objective(n_rows=LARGE, n_folds=1))
+        stretches_of(Objective(n_rows=MANY_ROWS, n_folds=1))
 
 
 @given(st.integers(1, 10**8), st.integers(2, 20), st.integers(1, 10**6))

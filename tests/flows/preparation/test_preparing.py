@@ -177,7 +177,7 @@ def test_what_runs_twice_without_a_cache_is_said(prepared, options, said) -> Non
 
 
 def test_hold_out_rows_race_where_there_are_many_rows(prepared, monkeypatch) -> None:
-    monkeypatch.setattr(stretches, "LARGE", 50)
+    monkeypatch.setattr(stretches, "MANY_ROWS", 50)
     monkeypatch.setattr(stretches, "_LOOK", 20)
     monkeypatch.setattr(stretches, "_LOOK_RAREST", 2)
     given = {"target": "target", "drop": ["patient"], "holdout": 0.2, "no_cache": True}
