@@ -73,6 +73,7 @@ class Racing(Optimizer):
         self._losses: dict[Stretch, dict[int, float]] = {}
         self._smaller: dict[int, float] = {}
         self._provisional: set[int] = set()
+        self._spent_seconds = [0.0, 0.0]  # on first looks, and on more rows
         self._told_beside: int | None = None
 
     @property
@@ -168,7 +169,8 @@ class Racing(Optimizer):
             return self._smaller_look(i, share)
         waiting = self._waiting()
         ending = (i for i in waiting if self._keeps_up(i) and self._would_end(i, budget))
-        if not self._gathers(budget) and (best := next(ending, None)) is not None:
+        is_turn = not self._gathers(budget) and not self._owes_looks(budget)
+        if is_turn and (best := next(ending, None)) is not None:
             return self._next_stretch(best)
         try:
             query = self._begun(budget)
@@ -206,6 +208,17 @@ class Racing(Optimizer):
         lasts = [self._last(i) for i in self._ran]
         is_alone = all(self._number_of(trial.query) == 0 for trial in lasts)
         return is_alone and sum(trial.is_told for trial in lasts) < _GATHERED
+
+    def _owes_looks(self, budget: Budget) -> bool:
+        """Return whether more rows have taken more seconds than first looks, by predicted ones too.
+
+        So half of the time is for new configurations, however many keep up.
+        """
+        if not self._has_looks or not self._reads_costs(budget):
+            return False
+        under_way = (trial.query for trial in self.history.pending)
+        more = sum(self.costs.seconds(q) for q in under_way if self._number_of(q) > 0)
+        return self._spent_seconds[1] + more > self._spent_seconds[0]
 
     def _first_stretch(self, whole: Query, budget: Budget) -> Query:
         """Return the first stretch of a whole evaluation: fewer rows if more would not end."""
@@ -337,6 +350,7 @@ class Racing(Optimizer):
 
     def _observe(self, trial: Trial) -> None:
         i = self._inner_of[trial.number]
+        self._spent_seconds[self._number_of(trial.query) > 0] += trial.cost_seconds
         if trial.loss is not None:
             self._losses.setdefault(Stretch.asked(trial.query), {})[i] = trial.loss
         last, counts = self._last(i), trial.loss is not None
