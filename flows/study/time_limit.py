@@ -12,7 +12,7 @@ _DEVIATIONS = 3.0
 _SHORTEST_SECONDS, _LONGEST_FLOOR_SECONDS = 5.0, 30.0
 _FLOOR_SHARE = 0.25
 """Of the time left: no limit is shorter, within the two bounds above."""
-_TIMES_MOST, _TIMES_FAILED = 2.5, 2.0
+_TIMES_MOST, _TIMES_FAILED, _TIMES_LOOK = 2.5, 2.0, 1.5
 _DAY_SECONDS = 86_400.0
 _PILOT_ROWS = 10_000
 """Training rows from which on a pilot is worth its fraction of a second."""
@@ -23,7 +23,8 @@ class TimeLimit:
 
     The first trial of a model's algorithm may take its share of the worker-seconds left (see
     `Costs.allowed_seconds`). Later ones may take what is predicted from measured costs, three
-    standard deviations above the median. Any may take a quarter of the time left, from 5 to 30 s.
+    standard deviations above the median. Any may take a quarter of the time left, from 5 to 30 s,
+    and a look at a part of the rows half as long again as it should take, if that is less.
     A study without a time budget keeps within the limit of the plan. A trial that failed and is run
     again has two and a half times that limit, or twice what it took if that is more.
 
@@ -72,6 +73,8 @@ class TimeLimit:
         query, left = trial.query, budget.seconds_left
         most = self._most if left is None else inf
         floor = _LONGEST_FLOOR_SECONDS if left is None else _FLOOR_SHARE * left / budget.n_workers
+        if query.subset < 1 and left is not None:
+            floor = min(floor, _TIMES_LOOK * self._costs.allowed_seconds(query, budget))
         limits = [min(max(floor, _SHORTEST_SECONDS), _LONGEST_FLOOR_SECONDS)]
         is_first = self._costs.model_of(query.configuration) not in self._costs.seen
         share = self._costs.share_seconds(query.configuration, budget)
