@@ -124,7 +124,8 @@ def ending_seconds(study: Study, n_slots: int, most_seconds: float) -> float:
         return _AFTER_SECONDS
     few = finalists_of(plan, optimizer, n_slots)
     members = [best] * (1 if ends_in_one(plan, optimizer) else MOST_REFITS)
-    around = look_seconds(few, n_slots) + _AFTER_SECONDS + scoring_seconds(study, members)
+    scored = members[:_SCORED]
+    around = look_seconds(few, n_slots) + _AFTER_SECONDS + scoring_seconds(study, scored)
     subset = subset_in_time(study, members, n_slots, most_seconds - around)
     if not subset and can_average_folds(study, [best]):
         return min(around + _AVERAGING_SECONDS, most_seconds)
@@ -248,6 +249,8 @@ def _ensemble(
 
 _AFTER_SECONDS = 2.0
 """For what follows a fit besides the scores: the summary, the end of the process."""
+_SCORED = 2
+"""Members whose scores are waited for; most ensembles have two or three."""
 _AVERAGING_SECONDS = 1.0
 """To make a model of the folds' models, once a refit has taken too long."""
 _HOPE = 1.25

@@ -67,7 +67,7 @@ _COLUMNS = 10
 """Columns of the data that portable levels are for, which has two classes."""
 LIKELY = 0.5
 """Deviations above the median of predicted seconds, within which two of three trials end."""
-_LOOK_SHARE, _LEAST_LOOK_SECONDS = 1 / 30, 3.0
+_LOOK_SHARE, _LEAST_LOOK_SECONDS = 1 / 60, 1.5
 """A first look at a part of the rows should take at most this share of all worker-seconds, so that
 a search has many; and it may take so long in any case."""
 _CUT_TIMES = 2.0
@@ -394,7 +394,7 @@ class Costs:
         """Return the longest that a query should take, if it is to be started now.
 
         That is its share of the worker-seconds left, the user's limit, and the rest of the time;
-        for the first look at a part of the rows also a thirtieth of all worker-seconds, or 3 s.
+        for the first look at a part of the rows also a sixtieth of all worker-seconds, or 1.5 s.
         """
         left = inf if budget.seconds_left is None else max(budget.seconds_left, 0.0)
         share = self.share_seconds(query.configuration, budget)

@@ -362,7 +362,7 @@ def test_what_keeps_up_on_few_rows_is_looked_at_on_four_times_as_many() -> None:
 def test_while_none_has_run_on_all_rows_only_what_is_near_the_best_has_more_rows() -> None:
     """Three go on beside the best; they show that what looks 70 worse is so on more rows."""
     optimizer = looked_at(20.0, *[90.0] * (GATHERED - 1))
-    short = Budget(seconds_spent=100.0, seconds_left=12.0)
+    short = Budget(seconds_spent=1000.0, seconds_left=12.0)
     asked = []
     for _ in range(24):
         query = optimizer.ask(short)
@@ -397,7 +397,7 @@ def test_a_study_of_one_look_goes_on_from_it_to_all_rows() -> None:
 def test_where_few_ran_on_all_rows_those_on_most_rows_say_who_is_behind() -> None:
     """Three that look 10 worse are so on four times the rows; then 70 is behind."""
     optimizer = looked_at(20.0, *[30.0] * 3, *[90.0] * (GATHERED - 4))
-    short = Budget(seconds_spent=100.0, seconds_left=12.0)
+    short = Budget(seconds_spent=1000.0, seconds_left=12.0)
     losses = [15.0, 25.0, 25.0, 25.0]
     while losses:
         is_first = optimizer.ask(short).subset == FIRST

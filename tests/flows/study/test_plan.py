@@ -453,11 +453,11 @@ def test_a_part_of_a_training_may_take_what_is_left() -> None:
 
 
 def test_a_look_is_cut_soon_after_it_should_have_ended() -> None:
-    """Of 600 worker-seconds a look should take a thirtieth; a quarter of the time left is 75 s."""
+    """Of 600 worker-seconds a look should take a sixtieth; a quarter of the time left is 75 s."""
     budget = replace(BUDGET, seconds_left=600.0)
     limit, look = limit_after(*[finished(0.1)] * 20), Trial(99, replace(DRAWN, subset=0.5))
     assert limit.seconds(NEXT, budget) == 30.0
-    assert limit.seconds(look, replace(budget, seconds_left=300.0)) == 15.0
+    assert limit.seconds(look, budget) == 15.0
 
 
 def test_models_that_were_never_seen_have_a_pilot_on_many_rows() -> None:

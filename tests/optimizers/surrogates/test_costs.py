@@ -186,9 +186,9 @@ def test_the_first_trial_of_an_algorithm_has_a_share_of_the_seconds_left() -> No
     assert learned.share_seconds(forest, budget) == 30.0  # of two that were not seen
     assert learned.share_seconds(plain, budget) == 60.0
     assert learned.allowed_seconds(query("forest"), budget) == 15.0
-    assert learned.allowed_seconds(query("forest", 1 / 2), budget) == 3.0
+    assert learned.allowed_seconds(query("forest", 1 / 2), budget) == 1.5
     longer = replace(budget, seconds_left=120.0, seconds_spent=30.0)
-    assert learned.allowed_seconds(query("forest", 1 / 2), longer) == 5.0  # a thirtieth
+    assert learned.allowed_seconds(query("forest", 1 / 2), longer) == 2.5  # a sixtieth
     assert learned.allowed_seconds(query("forest"), replace(budget, trial_seconds=1.0)) == 1.0
     assert learned.allowed_seconds(query("forest", 1 / 2), Budget()) == inf
 
