@@ -37,6 +37,8 @@ from prefect_tune.optimizers.trials.trial import Trial
 _GATHERED, _GATHERING_SHARE = 8, 0.2
 """So many configurations are looked at on a part of the rows before the best of them goes on, or as
 many as that share of the seconds holds."""
+_LEADS_FROM = 1 / 8
+"""Share of the rows from which on a partial trial may lead."""
 
 
 class Racing(Optimizer):
@@ -115,14 +117,19 @@ class Racing(Optimizer):
         return self._whole(chosen.number) or super().incumbent
 
     def _ahead(self) -> Trial | None:
-        """Return the trial that is clearly better than the best full one, if there is one."""
+        """Return the trial that is clearly better than the best full one, if there is one.
+
+        A look at few rows does not say so much: what learns fast is not what learns most.
+        """
         best = self.history.incumbent
         if best is None or not self._has_looks:
             return None
         found = [
             (-self._number_of(last.query), self._difference(i, best), i)
             for i in self._waiting()
-            if self.history.violation(last := self._last(i)) <= 0 and self._is_ahead(i, best)
+            if (last := self._last(i)).query.subset >= _LEADS_FROM
+            and self.history.violation(last) <= 0
+            and self._is_ahead(i, best)
         ]
         return self._last(min(found)[-1]) if found else None
 

@@ -231,6 +231,18 @@ def test_what_is_ahead_of_the_best_full_trial_leads_before_it_ran_in_full() -> N
     assert (optimizer.incumbent, ahead.query) == (ahead, query)
 
 
+def test_a_look_at_few_rows_never_leads_a_full_trial() -> None:
+    optimizer = looked_at(20.0, *[30.0] * 3, *[90.0] * (GATHERED - 4))
+    while optimizer.history.incumbent is None:
+        share = ask(optimizer).subset
+        tell(optimizer, {FIRST: 90.0, SECOND: 15.0}.get(share, 10.0), seconds=16 * share)
+    full, short = optimizer.incumbent, Budget(seconds_spent=1e3, seconds_left=9.0)
+    while optimizer.ask(short).subset != FIRST:
+        tell(optimizer, 80.0)
+    tell(optimizer, 0.0)
+    assert optimizer.incumbent == full
+
+
 def test_where_no_more_may_be_begun_the_best_goes_on_at_once() -> None:
     optimizer = gathered(raced(), 30.0, 20.0)
     best = optimizer.history[1].query.configuration
