@@ -33,6 +33,7 @@ from prefect_tune.flows.study.plan import Execution, StudyPlan
 from prefect_tune.flows.study.summary import summarize
 from prefect_tune.flows.text import format_bytes
 from prefect_tune.optimizers.trials.objective import PortableSeconds
+from prefect_tune.storage.database import DatabaseDamaged
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.private_folder import make_private
 from prefect_tune.storage.store import ArtifactStore
@@ -204,11 +205,13 @@ _EARLIER_STUDIES, _EARLIER_READ = 5, 20
 
 def _earlier_seconds(ledger: Ledger, space_digest: str) -> tuple[PortableSeconds, ...]:
     """Return the mean seconds of each algorithm in the last studies of the same space."""
-    newest = (ledger.study(name) for name in ledger.study_names()[:_EARLIER_READ])
-    alike = (s for s in newest if s and s.problem["space_digest"] == space_digest)
-    known = [s.result["algorithm_seconds"] for s in alike if s.result.get("algorithm_seconds")][
-        :_EARLIER_STUDIES
-    ]
+    known: list[Sequence[PortableSeconds]] = []
+    for name in ledger.study_names()[:_EARLIER_READ]:
+        stored = ledger.study(name)
+        with suppress(DatabaseDamaged):  # of another study
+            if stored and StudyPlan.from_stored(stored).problem.space_digest == space_digest:
+                known.append(stored.result.get("algorithm_seconds", ()))
+    known = [seconds for seconds in known if seconds][:_EARLIER_STUDIES]
     fits, held_out = (defaultdict[tuple[str, str], list[float]](list) for _ in range(2))
     for step, algorithm, of_fit, of_held_out in chain(*known):
         fits[step, algorithm].append(of_fit)

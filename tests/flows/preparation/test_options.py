@@ -363,7 +363,14 @@ def test_of_a_study_with_defaults_only_what_it_learns_from_is_said() -> None:
     assert run_command(PLAIN, "s") == words
 
 
-IN_NO_COMMAND = {"data_name", "chance_loss", "quantity_digests", "start", "flow_run_id"}
+IN_NO_COMMAND = {
+    "data_name",
+    "chance_loss",
+    "quantity_digests",
+    "start",
+    "flow_run_id",
+    "earlier_seconds",
+}
 """What a study finds out from its options."""
 ELSEWHERE = {"execution", "problem", "options", "source"}
 """Where it runs, which is not of the study; and what is compared in parts."""
