@@ -49,6 +49,10 @@ QUIET_CONSOLE: Mapping[str, str] = {
 """Environment of the command line; read when Prefect is first imported."""
 
 
+_PREFECT_LOGGERS = ("prefect.", "EventsWorker", "APILogWorker")
+"""Beginnings of the names of Prefect's loggers; the last two say how much is left to send."""
+
+
 def set_defaults(environment: Mapping[str, str]) -> None:
     """Set environment variables that are not set yet."""
     for name, value in environment.items():
@@ -61,7 +65,7 @@ def console_spared() -> Iterator[None]:
     from prefect.logging.handlers import PrefectConsoleHandler  # noqa: PLC0415 - heavy
 
     def is_not_of_prefect(record: logging.LogRecord) -> bool:  # another one for each thread
-        return not record.name.startswith("prefect.")
+        return not record.name.startswith(_PREFECT_LOGGERS)
 
     consoles = [h for h in logging.getLogger().handlers if isinstance(h, PrefectConsoleHandler)]
     for console in consoles:

@@ -23,7 +23,6 @@ from processes import runs_trial, started, wait_for
 from studies import context_of
 from user_spaces import SLEEPING
 
-from prefect_tune.flows.study.study import StudyFailed
 from prefect_tune.flows.tuning import tune
 from prefect_tune.flows.workers import external_workers
 from prefect_tune.flows.workers import roster as module
@@ -75,16 +74,16 @@ def test_work_of_others_on_a_shared_cluster_is_left_alone(tmp_path) -> None:
     ):
         future = other.submit(work_of_others)
         wait_for(starts.exists)
-        with pytest.raises(StudyFailed):  # its only trial is cut
-            tune(
-                data=str(tmp_path / "large.parquet"),
-                target="target",
-                budget="0.5s",
-                workers=1,
-                **QUICK,
-                dask=address,
-                store=str(tmp_path / "store"),
-            )
+        summary = tune(
+            data=str(tmp_path / "large.parquet"),
+            target="target",
+            budget="15s",  # a trial that is under way when the search ends is cut
+            workers=1,
+            **QUICK,
+            dask=address,
+            store=str(tmp_path / "store"),
+        )
+        assert summary["n_trials"] > 1
         end.touch()
         future.result(timeout=60)
     assert starts.read_text() == "started\n"
