@@ -250,11 +250,12 @@ def _ensemble(
 _AFTER_SECONDS = 2.0
 """For what follows a fit besides the scores: the summary, the end of the process."""
 _SCORED = 2
-"""Members whose scores are waited for; most ensembles have two or three."""
+"""Members for whose scores time is held back."""
 _AVERAGING_SECONDS = 1.0
 """To make a model of the folds' models, once a refit has taken too long."""
 _HOPE = 1.25
-"""A refit may be predicted to take so many times the time left: one that does is ended in time."""
+"""A refit is begun if it is predicted to take at most so many times the time left. If it does take
+longer, it is ended in time."""
 
 
 @dataclass

@@ -72,7 +72,7 @@ def with_one_thread(estimator: Any) -> Any:
 OPENMP = "openmp"
 """Way to give threads to a fit that takes as many as OpenMP allows; see `Algorithm.threads`."""
 _CELLS_PER_THREAD = 500_000
-"""Rows times columns for which one more thread pays; tests/benchmarks/tasks/threads.py measures."""
+"""Rows times columns for each thread of a fit; tests/benchmarks/tasks/threads.py measures it."""
 
 
 def fit_threads(n_cells: float, most: int) -> int:

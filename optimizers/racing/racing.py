@@ -217,9 +217,10 @@ class Racing(Optimizer):
         return is_alone and sum(trial.is_told for trial in lasts) < _GATHERED
 
     def _owes_looks(self, budget: Budget) -> bool:
-        """Return whether more rows have taken more seconds than first looks, by predicted ones too.
+        """Return whether later stretches have taken more seconds than first looks.
 
-        So half of the time is for new configurations, however many keep up.
+        Stretches under way count with their predicted seconds. So half of the time is for new
+        configurations, however many keep up.
         """
         if not self._has_looks or not self._reads_costs(budget):
             return False
@@ -303,6 +304,7 @@ class Racing(Optimizer):
             i = len(self.inner.history) - 1
             self._ran[i] = []
         elif self._smaller.pop(i, None) is None and self._is_told(i):
+            # A constraint has changed since, and with it the incumbent.
             self.inner.history.record(self.inner.history[i].waiting())
         self._ran[i].append(self._n_asks)
         self._inner_of[self._n_asks] = i
@@ -449,7 +451,7 @@ class Racing(Optimizer):
         return estimated(self._as_on_all_rows(i), best, self.objective, difference)
 
     def _take_back(self, i: int) -> None:
-        """Count a configuration as pending again, of which a look was told for the time being."""
+        """Count a configuration as pending again, whose look was told for the time being."""
         if i in self._provisional:
             self._provisional.discard(i)
             self.inner.history.record(self.inner.history[i].waiting())
@@ -469,9 +471,9 @@ class Racing(Optimizer):
         return joined(before, seen) if before else seen
 
     def _keeps_up(self, i: int) -> bool:
-        """Return whether a configuration should go on while none has run on all rows and folds.
+        """Return whether a configuration deserves more rows while no full trial is there.
 
-        It should if it is not clearly behind the best of those that have run on the most rows.
+        It does if it is not clearly behind the best of those that have run on the most rows.
         """
         if self.history.incumbent is not None or not self._has_looks:
             return True
