@@ -188,7 +188,7 @@ def first_failure(
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *arguments]
     of_default = [*command, "-m", "not full"]
     environment = {
-        **os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1", "NO_COLOR": "1",
+        **os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "", "NO_COLOR": "1",
         "PYTEST_DEBUG_TEMPROOT": str(copy),  # other runs clear away what is in the common folder
     }  # fmt: skip
     try:
@@ -217,12 +217,13 @@ def plant(fault: Fault, free: "Queue[Path]") -> dict[str, Any]:
     """Return the outcome of a fault in a free copy."""
     copy = free.get()
     place = copy / "prefect_tune" / fault.room / fault.file
-    right = place.read_text()
+    right, written = place.read_text(), place.stat().st_mtime_ns
     try:
         place.write_text(fault.planted)
         noticed_by = failing_test(copy, fault)
     finally:
         place.write_text(right)
+        os.utime(place, ns=(written, written))  # the bytecode of the fault has another time
         free.put(copy)
     return {"key": fault.key, "noticed_by": noticed_by}
 
