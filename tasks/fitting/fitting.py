@@ -15,6 +15,7 @@ from prefect_tune.storage.matrices import canonical
 from prefect_tune.storage.store import Made
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary, check_memory
 from prefect_tune.tasks.fitting.recipe import REPAIRED, Recipe, build, imported
+from prefect_tune.tasks.fitting.weighted_bins import quick_weighted_bins
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 from prefect_tune.tasks.threads import fit_threads, several_threads
 
@@ -173,7 +174,8 @@ def _fit(how: Recipe, seed: int, data: FoldData) -> Any:
     if how.weights == "sample_weight":
         argument = f"{REPAIRED}__sample_weight" if how.repairs else "sample_weight"
         weights = {argument: sample_weights(data.y)}
-    with data.threads_for(estimator[-1] if how.repairs else estimator, how):
+    model = estimator[-1] if how.repairs else estimator
+    with data.threads_for(model, how), quick_weighted_bins(model):
         return estimator.fit(data.train, data.y, **weights)
 
 

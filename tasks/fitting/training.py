@@ -29,6 +29,7 @@ from prefect_tune.tasks.fitting.iterative import (
     staged_predictions,
 )
 from prefect_tune.tasks.fitting.recipe import Recipe, build
+from prefect_tune.tasks.fitting.weighted_bins import quick_weighted_bins
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 
 Loss = Callable[[Predictions], float]
@@ -183,7 +184,8 @@ class EpochTraining:
         if self._rounds(to) > done:  # with more epochs than rounds, some epochs add none
             counted = {self._iterative.rounds: self._rounds(to)}
             self._model.set_params(warm_start=True, **counted)
-            with self._data.threads_for(self._model, self._how):
+            threads = self._data.threads_for(self._model, self._how)
+            with threads, quick_weighted_bins(self._model):
                 self._model.fit(self._train, self._data.y, **self._weights)
             # Or the user's next `fit` would not begin anew.
             self._model.set_params(warm_start=False)

@@ -13,7 +13,12 @@ import scipy
 import sklearn
 from ConfigSpace import ConfigurationSpace, Float
 from scipy import sparse
-from sklearn.ensemble import BaggingClassifier, RandomForestClassifier
+from sklearn.ensemble import (
+    BaggingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
+from sklearn.ensemble._hist_gradient_boosting import binning
 from sklearn.preprocessing import PolynomialFeatures
 
 from prefect_tune.optimizers import Algorithm, Choice
@@ -31,6 +36,7 @@ from prefect_tune.tasks.fitting.memory_estimate import (
 )
 from prefect_tune.tasks.fitting.recipe import effective_value, recipe
 from prefect_tune.tasks.fitting.versions import digest_of_own, library_of
+from prefect_tune.tasks.fitting.weighted_bins import quick_weighted_bins
 from prefect_tune.tasks.threads import one_thread, with_one_thread
 from prefect_tune.tasks.user_code import ProgramExit, exits_as_errors
 
@@ -110,6 +116,30 @@ SELECTIONS = [
     (preprocessing.LINEAR_SVM, {"C": 1e-6, "tol": 1e-4}),
     (admm.SELECT_LARGE.algorithm("select_fwe"), {"alpha": 0.01}),
 ]
+
+
+def test_weighted_bins_are_found_in_one_pass_and_stay_the_same(monkeypatch) -> None:
+    rng, passes = np.random.default_rng(0), []
+    weights, y = rng.integers(0, 3, 2000).astype(float), rng.integers(0, 2, 2000)
+    X = rng.normal(size=(2000, 2))
+    X[rng.random(X.shape) < 0.1] = np.nan
+
+    def noted(column, *arguments, **options):
+        passes.append(column)
+        return of_sklearn(column, *arguments, **options)
+
+    def probabilities():
+        model = HistGradientBoostingClassifier(max_iter=5)
+        return model.fit(X, y, sample_weight=weights).predict_proba(X)
+
+    plain = probabilities()
+    if (of_sklearn := getattr(binning, "_weighted_percentile", None)) is not None:
+        monkeypatch.setattr(binning, "_weighted_percentile", noted)
+    with quick_weighted_bins(HistGradientBoostingClassifier()):
+        quick = probabilities()
+    assert np.array_equal(quick, plain)
+    assert len(passes) <= X.shape[1]
+    assert getattr(binning, "_weighted_percentile", noted) is noted
 
 
 @pytest.mark.parametrize(("algorithm", "values"), SELECTIONS)
@@ -269,6 +299,7 @@ def test_in_the_main_thread_signals_stay_what_they_are() -> None:
 
 LATE = """
 from threadpoolctl import threadpool_info
+from prefect_tune.tasks.fitting.weighted_bins import quick_weighted_bins
 from prefect_tune.tasks.threads import one_thread
 
 with one_thread():
@@ -290,6 +321,7 @@ LIGHTGBM = """
 import os, sys
 import numpy as np
 from sklearn.base import BaseEstimator
+from prefect_tune.tasks.fitting.weighted_bins import quick_weighted_bins
 from prefect_tune.tasks.threads import one_thread, with_one_thread
 
 X = np.random.default_rng(0).normal(size=(20_000, 20))
