@@ -135,7 +135,7 @@ class Flash(Optimizer):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.options = self.options.resolved()
+        self.options = self.options.resolved(self.objective.n_rows)
         self._decided = FlashMemo()
         self._made: PathModels | None = None
 
