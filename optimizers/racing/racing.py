@@ -38,7 +38,9 @@ _GATHERED, _GATHERING_SHARE = 8, 0.2
 """So many configurations are looked at on a part of the rows before the best of them goes on, or as
 many as that share of the seconds holds."""
 _LEADS_FROM = 1 / 8
-"""Share of the rows from which on a partial trial may lead."""
+"""Share of the rows from which on a partial trial that is clearly ahead may lead."""
+_LEADS_BY = 1.5
+"""One of fewer rows leads if it is ahead by so many times what all rows brought to the best one."""
 
 
 class Racing(Optimizer):
@@ -119,7 +121,8 @@ class Racing(Optimizer):
     def _ahead(self) -> Trial | None:
         """Return the trial that is clearly better than the best full one, if there is one.
 
-        A look at few rows does not say so much: what learns fast is not what learns most.
+        What learns fast from few rows is not what learns most. So a look at few rows must be better
+        than the full trial is on all rows.
         """
         best = self.history.incumbent
         if best is None or not self._has_looks:
@@ -127,9 +130,12 @@ class Racing(Optimizer):
         found = [
             (-self._number_of(last.query), self._difference(i, best), i)
             for i in self._waiting()
-            if (last := self._last(i)).query.subset >= _LEADS_FROM
-            and self.history.violation(last) <= 0
-            and self._is_ahead(i, best)
+            if self.history.violation(last := self._last(i)) <= 0
+            and (
+                self._is_ahead(i, best)
+                if last.query.subset >= _LEADS_FROM
+                else self._is_far_ahead(i, best)
+            )
         ]
         return self._last(min(found)[-1]) if found else None
 
@@ -491,6 +497,14 @@ class Racing(Optimizer):
         if self._last(i).query.subset == 1:
             return is_behind(_evaluation(self._last(i)), _evaluation(best), self.history, -1.0)
         return self._is_behind_on_part(i, best, -1.0)
+
+    def _is_far_ahead(self, i: int, best: Trial) -> bool:
+        """Return whether a configuration is better on few rows than the best one on all rows."""
+        if (look := self._shared_look(i, best)) is None:
+            return False
+        losses, j = self._losses[look], self._inner_of[best.number]
+        gain = max(losses[j] - _evaluation(best).fold_losses[0], 0.0)
+        return losses[j] - losses[i] > _LEADS_BY * gain
 
     def _is_behind_on_part(self, i: int, best: Trial, sign: float) -> bool:
         """Return whether a difference on a part of the rows, times a sign, is clearly one."""

@@ -414,10 +414,13 @@ def test_where_few_ran_on_all_rows_those_on_most_rows_say_who_is_behind() -> Non
     assert [t.loss for t in optimizer.inner.history][:5] == [10.0, 20.0, 20.0, 20.0, 80.0]
 
 
-def test_a_look_at_few_rows_leads_no_full_trial() -> None:
+@pytest.mark.parametrize(("look", "leads"), [(11.0, False), (6.0, False), (4.0, True)])
+def test_a_look_at_few_rows_leads_if_it_is_far_better_than_all_rows(look, leads) -> None:
+    """The best full trial has 20 on the part and 10 on all rows, so what leads has less than 5."""
     optimizer = ran_further()
     full, short = optimizer.incumbent, Budget(seconds_spent=1e3, seconds_left=3.0)
+    assert full is not None
     assert full.query.is_full
     assert optimizer.ask(short).subset == FIRST
-    tell(optimizer, 0.0)
-    assert optimizer.incumbent == full
+    ahead = tell(optimizer, look)
+    assert optimizer.incumbent == (ahead if leads else full)

@@ -1,17 +1,21 @@
 """Starts of local workers by a clock of tests: pauses, causes, suspects, and when to give up."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from multiprocessing import get_context
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import distributed
 import pytest
+from distributed.core import Status
 
 from prefect_tune.flows.workers import dask_trials as isolation
 from prefect_tune.flows.workers import worker_pool, worker_starts
 from prefect_tune.flows.workers import worker_starts as oom_kills
 from prefect_tune.flows.workers.dask_trials import Isolation
+from prefect_tune.flows.workers.local_nanny import LocalNanny
 from prefect_tune.flows.workers.roster import NoWorkers
 from prefect_tune.flows.workers.worker_pool import WorkerPool
 from prefect_tune.flows.workers.worker_starts import WorkerStarts, count_oom_kills
@@ -244,6 +248,26 @@ def test_the_first_error_of_the_system_is_told_not_those_that_followed(starts, p
     told = starts.explain_error(error, 0)
     assert told.endswith(": OSError: [Errno 24] Too many open files")
     assert starts.explain_error(ValueError("x"), 0) == "could not be started: ValueError: x"
+
+
+class AloneNanny(LocalNanny):
+    """A nanny without a cluster."""
+
+    address, status = ONE, Status.init
+
+    def __init__(self, starts: WorkerStarts) -> None:
+        self._starts, self._is_closing = starts, False
+
+
+def test_a_nanny_tells_the_error_of_a_failed_start(starts, printed, monkeypatch) -> None:
+    async def refuse(_: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    printed("")
+    monkeypatch.setattr(distributed.Nanny, "instantiate", refuse)
+    told = asyncio.run(AloneNanny(starts)._start_once(0))
+    assert told is not None
+    assert told.endswith(": OSError: [Errno 24] Too many open files")
 
 
 def test_semaphores_that_cannot_be_made_are_told_with_the_folder_that_they_need(
