@@ -4,12 +4,14 @@ from collections.abc import Mapping
 from math import inf
 
 from prefect_tune.optimizers.budget import Budget
+from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.trial import Trial
 
 _DEVIATIONS = 3.0
 """Above the median of predicted ln seconds."""
 _SHORTEST_SECONDS, _LONGEST_FLOOR_SECONDS = 5.0, 30.0
+_SHORTEST_LOOK_SECONDS = 3.0
 _FLOOR_SHARE = 0.25
 """Of the time left: no limit is shorter, within the two bounds above."""
 _TIMES_MOST, _TIMES_FAILED, _TIMES_LOOK = 2.5, 2.0, 1.5
@@ -24,7 +26,8 @@ class TimeLimit:
     The first trial of a model's algorithm may take its share of the worker-seconds left (see
     `Costs.allowed_seconds`). Later ones may take what is predicted from measured costs, three
     standard deviations above the median. Any may take a quarter of the time left, from 5 to 30 s,
-    and a look at a part of the rows half as long again as it should take, if that is less.
+    and a look at a part of the rows half as long again as it should take, if that is less. A look
+    of a race, judged on a part of the held-out rows, may take no more than that, or 3 s.
     A study without a time budget keeps within the limit of the plan. A trial that failed and is run
     again has two and a half times that limit, or twice what it took if that is more.
 
@@ -73,7 +76,9 @@ class TimeLimit:
         query, left = trial.query, budget.seconds_left
         most = self._most if left is None else inf
         floor = _LONGEST_FLOOR_SECONDS if left is None else _FLOOR_SHARE * left / budget.n_workers
-        if query.subset < 1 and left is not None:
+        if query.held_out < 1 and left is not None:
+            most = min(most, self._look_seconds(query, budget))
+        elif query.subset < 1 and left is not None:
             floor = min(floor, _TIMES_LOOK * self._costs.allowed_seconds(query, budget))
         limits = [min(max(floor, _SHORTEST_SECONDS), _LONGEST_FLOOR_SECONDS)]
         is_first = self._costs.model_of(query.configuration) not in self._costs.seen
@@ -85,6 +90,13 @@ class TimeLimit:
         if self._costs.is_known(query.configuration):
             limits.append(self._costs.seconds(query, _DEVIATIONS))
         return min(most, max(limits))
+
+    def _look_seconds(self, query: Query, budget: Budget) -> float:
+        """Return how long a look of a race may take: it should have ended before."""
+        seconds = self._costs.allowed_seconds(query, budget)
+        if self._costs.is_known(query.configuration):
+            seconds = max(seconds, self._costs.seconds(query))
+        return max(_TIMES_LOOK * seconds, _SHORTEST_LOOK_SECONDS)
 
     def pilot_seconds(self, trial: Trial, budget: Budget) -> float | None:
         """Return the most that a pilot may predict for a trial to start; None for no pilot.

@@ -460,6 +460,19 @@ def test_a_look_is_cut_soon_after_it_should_have_ended() -> None:
     assert limit.seconds(look, budget) == 15.0
 
 
+def test_a_look_of_a_race_is_cut_then_whatever_is_predicted() -> None:
+    """Three deviations above a few seconds that differ are far more than a sixtieth of 600."""
+    limit = limit_after(*[finished(seconds) for seconds in (1.0, 60.0) * 5])
+    part = replace(DRAWN, subset=1 / 64)
+    look, judged_on_all = (Trial(99, replace(part, held_out=h)) for h in (1 / 4, 1.0))
+    budget = replace(BUDGET, seconds_left=600.0)
+    assert limit.seconds(judged_on_all, budget) > 20.0
+    assert limit.seconds(look, budget) == 15.0
+    assert limit.seconds(look, replace(budget, seconds_left=12.0)) < 5.0
+    further = Trial(99, replace(DRAWN, subset=1.0, held_out=1 / 4))
+    assert limit.seconds(further, budget) > 15.0  # it is predicted to take longer
+
+
 def test_models_that_were_never_seen_have_a_pilot_on_many_rows() -> None:
     assert limit_after().pilot_seconds(NEXT, BUDGET) == 40.0
     user = replace(BUDGET, trial_seconds=3.0)
