@@ -39,8 +39,9 @@ _GATHERED, _GATHERING_SHARE = 8, 0.2
 many as that share of the seconds holds."""
 _LEADS_FROM = 1 / 8
 """Share of the rows from which on a partial trial that is clearly ahead may lead."""
-_LEADS_BY = 1.5
-"""One of fewer rows leads if it is ahead by so many times what all rows brought to the best one."""
+_LEADS_BY = 0.5
+"""One of fewer rows leads if its loss there is below that of the best one on all rows, by so many
+times what these brought to the best one."""
 
 
 class Racing(Optimizer):
@@ -278,8 +279,7 @@ class Racing(Optimizer):
         follows = self._following(last).of(self.inner.history[i].query)
         done = last.folds or 0 if last.subset == follows.subset else 0
         seconds = self.costs.seconds(follows, LIKELY, folds_done=done)
-        is_first = self._number_of(follows) == 0
-        return seconds <= self.costs.allowed_seconds(follows, budget, is_first=is_first)
+        return seconds <= self.costs.allowed_seconds(follows, budget, is_first=False)
 
     def _reads_costs(self, budget: Budget) -> bool:
         """Return whether predicted seconds decide; else its asks repeat, whatever trials take."""
@@ -500,11 +500,10 @@ class Racing(Optimizer):
 
     def _is_far_ahead(self, i: int, best: Trial) -> bool:
         """Return whether a configuration is better on few rows than the best one on all rows."""
-        if (look := self._shared_look(i, best)) is None:
-            return False
-        losses, j = self._losses[look], self._inner_of[best.number]
-        gain = max(losses[j] - _evaluation(best).fold_losses[0], 0.0)
-        return losses[j] - losses[i] > _LEADS_BY * gain
+        j, reached = self._inner_of[best.number], _evaluation(best).fold_losses[0]
+        looks = (losses[j] for s, losses in self._losses.items() if s.subset < 1 and j in losses)
+        gain = max(looks, default=reached) - reached
+        return reached - _evaluation(self._last(i)).loss > _LEADS_BY * max(gain, 0.0)
 
     def _is_behind_on_part(self, i: int, best: Trial, sign: float) -> bool:
         """Return whether a difference on a part of the rows, times a sign, is clearly one."""

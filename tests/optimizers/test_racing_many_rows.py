@@ -141,6 +141,18 @@ def test_what_would_not_even_end_on_the_fewest_rows_has_failed() -> None:
     assert len(optimizer.inner.history.pending) == 1
 
 
+def test_after_a_smaller_look_the_usual_one_may_take_longer_than_a_first_one() -> None:
+    """Of 600 worker-seconds a first look may take 10, and its usual rows take four times as long."""
+    optimizer = with_incumbent(seconds=2.0)
+    first = optimizer.ask(replace(TIMED, seconds_left=560.0))
+    unstarted(optimizer, limit_seconds=10.0)
+    smaller = ask(optimizer)
+    assert smaller.subset < first.subset
+    tell(optimizer, 5.0, seconds=9.0)
+    follows = optimizer.ask(replace(TIMED, seconds_left=550.0))
+    assert (follows.configuration, follows.subset) == (first.configuration, LOOK)
+
+
 def test_what_was_not_started_may_be_run_again_beside_its_smaller_look() -> None:
     optimizer = raced()
     ask(optimizer)
@@ -167,16 +179,18 @@ def test_a_look_that_is_run_again_after_its_smaller_one_failed_counts() -> None:
 
 
 def test_looks_of_other_rows_are_not_compared() -> None:
-    """One that was looked at on more rows is neither ahead nor behind."""
+    """One that was looked at on fewer rows is neither ahead nor behind, unless it beats all rows."""
     optimizer = with_incumbent(seconds=30.0)
     best = optimizer.history[0]
     too_late = Budget(seconds_spent=99.0, seconds_left=1e-9)
     assert optimizer.ask(too_late).subset < LOOK
-    tell(optimizer, 1.0)
+    tell(optimizer, 6.0)
     assert optimizer.incumbent.query.configuration == best.query.configuration
     assert optimizer.ask(too_late).subset < LOOK
     tell(optimizer, 99.0)
     assert optimizer.decisions["race"]["stopped"] == GATHERED - 1
+    assert optimizer.ask(too_late).subset < LOOK
+    assert tell(optimizer, 4.0) == optimizer.incumbent  # all rows brought the best from 20 to 10
     assert ask(optimizer).subset == LOOK  # where there is time, the usual look follows
 
 
