@@ -64,8 +64,14 @@ class TimeLimit:
         """Let a trial of that number take a day."""
         self._lifted = number
 
-    def seconds(self, trial: Trial, budget: Budget) -> float:
-        """Return how long a trial may take that starts now."""
+    def seconds(self, trial: Trial, budget: Budget, *, goes_on: bool = False) -> float:
+        """Return how long a trial may take that starts now.
+
+        Args:
+            trial: The trial.
+            budget: What is left.
+            goes_on: Whether its configuration was evaluated on fewer rows or folds before.
+        """
         if trial.number == self._lifted:
             return max(self._most, _DAY_SECONDS)
         if not self._is_adaptive:
@@ -77,7 +83,7 @@ class TimeLimit:
         most = self._most if left is None else inf
         floor = _LONGEST_FLOOR_SECONDS if left is None else _FLOOR_SHARE * left / budget.n_workers
         if query.held_out < 1 and left is not None:
-            most = min(most, self._look_seconds(query, budget))
+            most = min(most, self._look_seconds(query, budget, goes_on=goes_on))
         elif query.subset < 1 and left is not None:
             floor = min(floor, _TIMES_LOOK * self._costs.allowed_seconds(query, budget))
         limits = [min(max(floor, _SHORTEST_SECONDS), _LONGEST_FLOOR_SECONDS)]
@@ -91,10 +97,10 @@ class TimeLimit:
             limits.append(self._costs.seconds(query, _DEVIATIONS))
         return min(most, max(limits))
 
-    def _look_seconds(self, query: Query, budget: Budget) -> float:
+    def _look_seconds(self, query: Query, budget: Budget, *, goes_on: bool) -> float:
         """Return how long a look of a race may take: it should have ended before."""
         seconds = self._costs.allowed_seconds(query, budget)
-        if self._costs.is_known(query.configuration):
+        if goes_on:
             seconds = max(seconds, self._costs.seconds(query))
         return max(_TIMES_LOOK * seconds, _SHORTEST_LOOK_SECONDS)
 

@@ -112,12 +112,21 @@ class Racing(Optimizer):
         """The trial of the configuration that the method would choose, if that ran all folds.
 
         On many rows, a partial trial that is clearly ahead of it on the rows that both ran on. The
-        best partial one if no configuration ran all folds.
+        best partial one if no configuration ran all folds: of looks that of the least loss, since
+        more rows would only lower it.
         """
         chosen = self.inner.incumbent
         if chosen is None or chosen == self.inner.history.incumbent:
-            return self._ahead() or super().incumbent
+            return self._ahead() or self.history.incumbent or self._best_partial()
         return self._whole(chosen.number) or super().incumbent
+
+    def _best_partial(self) -> Trial | None:
+        """Return the partial trial that leads while none is full."""
+        lasts = (self._last(i) for i in self._ran) if self._has_looks else ()
+        sound = (t for t in lasts if t.state == TrialState.STOPPED)
+        feasible = (t for t in sound if self.history.violation(t) <= 0)
+        least = min(feasible, key=lambda t: (_evaluation(t).loss, t.number), default=None)
+        return least or self.history.best_partial
 
     def _ahead(self) -> Trial | None:
         """Return the trial that is clearly better than the best full one, if there is one.

@@ -142,15 +142,26 @@ def test_what_would_not_even_end_on_the_fewest_rows_has_failed() -> None:
 
 
 def test_after_a_smaller_look_the_usual_one_may_take_longer_than_a_first_one() -> None:
-    """Of 600 worker-seconds a first look may take 10, and its usual rows take four times as long."""
-    optimizer = with_incumbent(seconds=2.0)
-    first = optimizer.ask(replace(TIMED, seconds_left=560.0))
-    unstarted(optimizer, limit_seconds=10.0)
-    smaller = ask(optimizer)
-    assert smaller.subset < first.subset
-    tell(optimizer, 5.0, seconds=9.0)
-    follows = optimizer.ask(replace(TIMED, seconds_left=550.0))
-    assert (follows.configuration, follows.subset) == (first.configuration, LOOK)
+    """Of 1,200 worker-seconds a first look may take 20; this took 15 on a part of its rows."""
+    optimizer, budget = raced(), replace(TIMED, seconds_left=1160.0)
+    look = optimizer.ask(budget)
+    unstarted(optimizer, limit_seconds=20.0)
+    smaller = optimizer.ask(budget)
+    assert (smaller.configuration, smaller.subset < LOOK) == (look.configuration, True)
+    tell(optimizer, 30.0, seconds=15.0)
+    assert optimizer.costs.seconds(look) > optimizer.costs.allowed_seconds(look, budget)
+    assert optimizer._would_end(0, budget)
+
+
+def test_while_no_trial_is_full_the_look_of_the_least_loss_leads() -> None:
+    optimizer = raced()
+    ask(optimizer)
+    tell(optimizer, 40.0)
+    ask(optimizer)
+    unstarted(optimizer, limit_seconds=20.0)
+    assert ask(optimizer).subset < LOOK
+    assert optimizer.incumbent == optimizer.history[0]
+    assert tell(optimizer, 30.0) == optimizer.incumbent
 
 
 def test_what_was_not_started_may_be_run_again_beside_its_smaller_look() -> None:
