@@ -73,6 +73,7 @@ def search(
         study.optimizer.costs,
         plan.trial_limits().seconds,
         is_adaptive=plan.trial_seconds is None,
+        is_raced=plan.race,
         failed_seconds=study.failed_seconds,
     )
     try:
@@ -168,9 +169,7 @@ class _Search:
     def _start(self, trial: Trial) -> None:
         """Start a trial, after a pilot where nothing is known of its costs."""
         budget = self._budget()
-        before = self.study.optimizer.history.stretches(trial.query.configuration)
-        goes_on = any(t.evaluation is not None for t in before)
-        seconds = self.time_limit.seconds(trial, budget, goes_on=goes_on)
+        seconds = self.time_limit.seconds(trial, budget)
         pilot_seconds = self.time_limit.pilot_seconds(trial, budget)
         started = self.study.start(trial)
         self.running.submit(started, self.pace.report, seconds, pilot_seconds=pilot_seconds)

@@ -43,6 +43,7 @@ class Optimizer(ABC):
 
     Attributes:
         costs: Predicts the seconds of queries from the trials told.
+        has_looks: Whether a race around it looks at a part of the rows of each configuration first.
         reason: Why the last ask asked for what it did; None before the first of this process.
 
     Raises:
@@ -66,6 +67,7 @@ class Optimizer(ABC):
         self.options = self.method.options(**options)
         self.history = History(self.objective.constraints)
         self.costs = Costs(space, self.objective)
+        self.has_looks = False
         self._learns_costs = True
         self.memo: Mapping[str, Any] | None = None
         self.reason: Reason | None = None

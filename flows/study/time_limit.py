@@ -5,7 +5,7 @@ from math import inf
 
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.space.configuration import Query
-from prefect_tune.optimizers.surrogates.costs import Costs
+from prefect_tune.optimizers.surrogates.costs import LIKELY, Costs
 from prefect_tune.optimizers.trials.trial import Trial
 
 _DEVIATIONS = 3.0
@@ -26,8 +26,8 @@ class TimeLimit:
     The first trial of a model's algorithm may take its share of the worker-seconds left (see
     `Costs.allowed_seconds`). Later ones may take what is predicted from measured costs, three
     standard deviations above the median. Any may take a quarter of the time left, from 5 to 30 s,
-    and a look at a part of the rows half as long again as it should take, if that is less. A look
-    of a race, judged on a part of the held-out rows, may take no more than that, or 3 s.
+    and a part of the rows half as long again as it should take, if that is less. A look of a race
+    may take no more than that, whatever was measured, and at least 3 s.
     A study without a time budget keeps within the limit of the plan. A trial that failed and is run
     again has two and a half times that limit, or twice what it took if that is more.
 
@@ -35,6 +35,7 @@ class TimeLimit:
         costs: Predicts what trials take.
         most_seconds: Limit of the plan.
         is_adaptive: Whether it may be another one.
+        is_raced: Whether trials on a part of the rows are looks of a race.
         failed_seconds: What trials took that failed and are run again, by their numbers.
     """
 
@@ -44,9 +45,11 @@ class TimeLimit:
         most_seconds: float,
         *,
         is_adaptive: bool,
+        is_raced: bool = False,
         failed_seconds: Mapping[int, float] | None = None,
     ) -> None:
         self._costs, self._most, self._is_adaptive = costs, most_seconds, is_adaptive
+        self._is_raced = is_raced
         self._failed_seconds = failed_seconds or {}
         self._lifted: int | None = None
 
@@ -64,14 +67,8 @@ class TimeLimit:
         """Let a trial of that number take a day."""
         self._lifted = number
 
-    def seconds(self, trial: Trial, budget: Budget, *, goes_on: bool = False) -> float:
-        """Return how long a trial may take that starts now.
-
-        Args:
-            trial: The trial.
-            budget: What is left.
-            goes_on: Whether its configuration was evaluated on fewer rows or folds before.
-        """
+    def seconds(self, trial: Trial, budget: Budget) -> float:
+        """Return how long a trial may take that starts now."""
         if trial.number == self._lifted:
             return max(self._most, _DAY_SECONDS)
         if not self._is_adaptive:
@@ -82,10 +79,10 @@ class TimeLimit:
         query, left = trial.query, budget.seconds_left
         most = self._most if left is None else inf
         floor = _LONGEST_FLOOR_SECONDS if left is None else _FLOOR_SHARE * left / budget.n_workers
-        if query.held_out < 1 and left is not None:
-            most = min(most, self._look_seconds(query, budget, goes_on=goes_on))
-        elif query.subset < 1 and left is not None:
-            floor = min(floor, _TIMES_LOOK * self._costs.allowed_seconds(query, budget))
+        if query.subset < 1 and left is not None:
+            of_look = self._look_seconds(query, budget)
+            floor = min(floor, of_look)
+            most = min(most, max(of_look, _SHORTEST_LOOK_SECONDS)) if self._is_raced else most
         limits = [min(max(floor, _SHORTEST_SECONDS), _LONGEST_FLOOR_SECONDS)]
         is_first = self._costs.model_of(query.configuration) not in self._costs.seen
         share = self._costs.share_seconds(query.configuration, budget)
@@ -97,12 +94,12 @@ class TimeLimit:
             limits.append(self._costs.seconds(query, _DEVIATIONS))
         return min(most, max(limits))
 
-    def _look_seconds(self, query: Query, budget: Budget, *, goes_on: bool) -> float:
-        """Return how long a look of a race may take: it should have ended before."""
+    def _look_seconds(self, query: Query, budget: Budget) -> float:
+        """Return half as long again as a look should take, or is likely to take at most."""
         seconds = self._costs.allowed_seconds(query, budget)
-        if goes_on:
-            seconds = max(seconds, self._costs.seconds(query))
-        return max(_TIMES_LOOK * seconds, _SHORTEST_LOOK_SECONDS)
+        if self._costs.is_known(query.configuration):
+            seconds = max(seconds, self._costs.seconds(query, LIKELY))
+        return _TIMES_LOOK * seconds
 
     def pilot_seconds(self, trial: Trial, budget: Budget) -> float | None:
         """Return the most that a pilot may predict for a trial to start; None for no pilot.

@@ -39,9 +39,9 @@ _GATHERED, _GATHERING_SHARE = 8, 0.2
 many as that share of the seconds holds."""
 _LEADS_FROM = 1 / 8
 """Share of the rows from which on a partial trial that is clearly ahead may lead."""
-_LEADS_BY = 0.5
-"""One of fewer rows leads if its loss there is below that of the best one on all rows, by so many
-times what these brought to the best one."""
+_LEADS_BY_GAIN, _LEADS_BY_SHARE = 0.5, 0.1
+"""A look at fewer rows leads if it undercuts the loss of the best full trial by half of what more
+rows gained that trial, and by a tenth of the loss."""
 
 
 class Racing(Optimizer):
@@ -73,6 +73,7 @@ class Racing(Optimizer):
         self.options = inner.options
         self.inner = inner
         inner.share_costs(self.costs)
+        inner.has_looks = self._has_looks
         self._inner_of: dict[int, int] = {}
         self._ran: dict[int, list[int]] = {}
         self._losses: dict[Stretch, dict[int, float]] = {}
@@ -111,43 +112,50 @@ class Racing(Optimizer):
     def incumbent(self) -> Trial | None:
         """The trial of the configuration that the method would choose, if that ran all folds.
 
-        On many rows, a partial trial that is clearly ahead of it on the rows that both ran on. The
-        best partial one if no configuration ran all folds: of looks that of the least loss, since
-        more rows would only lower it.
+        A partial trial that is clearly ahead of it comes first. If no configuration ran all folds,
+        the best partial one: a look at fewer rows only if it is better by a tenth of the loss.
         """
         chosen = self.inner.incumbent
         if chosen is None or chosen == self.inner.history.incumbent:
-            return self._ahead() or self.history.incumbent or self._best_partial()
+            return self._ahead() or self.history.incumbent or self._leading_look()
         return self._whole(chosen.number) or super().incumbent
 
-    def _best_partial(self) -> Trial | None:
+    def _leading_look(self) -> Trial | None:
         """Return the partial trial that leads while none is full."""
-        lasts = (self._last(i) for i in self._ran) if self._has_looks else ()
-        sound = (t for t in lasts if t.state == TrialState.STOPPED)
-        feasible = (t for t in sound if self.history.violation(t) <= 0)
-        least = min(feasible, key=lambda t: (_evaluation(t).loss, t.number), default=None)
-        return least or self.history.best_partial
+        if not self._has_looks or self.history.best_partial is None:
+            return self.history.best_partial
+        found = (self._ended(i) for i in self._ran)
+        feasible = [t for t in found if t is not None and self.history.violation(t) <= 0]
+        leading: Trial | None = None
+        for trial in sorted(feasible, key=lambda t: (-t.query.subset, _loss(t), t.number)):
+            if leading is None or _loss(leading) - _loss(trial) > _tenth(leading):
+                leading = trial
+        return leading or self.history.best_partial
 
     def _ahead(self) -> Trial | None:
         """Return the trial that is clearly better than the best full one, if there is one.
 
-        What learns fast from few rows is not what learns most. So a look at few rows must be better
-        than the full trial is on all rows.
+        What learns fast from few rows is not what learns most. So a look at few rows must be far
+        better. Under constraints it never leads: what it measures may grow with the rows.
         """
         best = self.history.incumbent
-        if best is None or not self._has_looks:
+        if best is None:
             return None
-        found = [
-            (-self._number_of(last.query), self._difference(i, best), i)
-            for i in self._waiting()
-            if self.history.violation(last := self._last(i)) <= 0
-            and (
-                self._is_ahead(i, best)
-                if last.query.subset >= _LEADS_FROM
-                else self._is_far_ahead(i, best)
-            )
-        ]
-        return self._last(min(found)[-1]) if found else None
+        found = []
+        for i in self._ran:
+            last = None if self._is_told(i) else self._ended(i)
+            if last is None or last.query.is_full or self.history.violation(last) > 0:
+                continue
+            if self._is_ahead(last, best):
+                found.append((-self._number_of(last.query), _loss(last), last.number))
+        return self.history[min(found)[-1]] if found else None
+
+    def _ended(self, i: int) -> Trial | None:
+        """Return the last stretch of a configuration that has a loss; None if any has failed."""
+        trials = [self.history[number] for number in self._ran[i]]
+        if any(t.failure is not None and not t.failure.is_unstarted for t in trials):
+            return None
+        return next((t for t in reversed(trials) if t.evaluation is not None), None)
 
     @property
     def weights(self) -> Mapping[int, float]:
@@ -240,9 +248,14 @@ class Racing(Optimizer):
         """
         if not self._has_looks or not self._reads_costs(budget):
             return False
-        under_way = (trial.query for trial in self.history.pending)
-        more = sum(self.costs.seconds(q) for q in under_way if self._number_of(q) > 0)
+        under_way = (trial for trial in self.history.pending if self._goes_on(trial))
+        more = sum(self.costs.seconds(trial.query) for trial in under_way)
         return self._spent_seconds[1] + more > self._spent_seconds[0]
+
+    def _goes_on(self, trial: Trial) -> bool:
+        """Return whether a configuration had a look before a stretch."""
+        before = (n for n in self._ran[self._inner_of[trial.number]] if n < trial.number)
+        return any(self.history[n].evaluation is not None for n in before)
 
     def _first_stretch(self, whole: Query, budget: Budget) -> Query:
         """Return the first stretch of a whole evaluation: fewer rows if more would not end."""
@@ -374,7 +387,7 @@ class Racing(Optimizer):
 
     def _observe(self, trial: Trial) -> None:
         i = self._inner_of[trial.number]
-        self._spent_seconds[self._number_of(trial.query) > 0] += trial.cost_seconds
+        self._spent_seconds[self._goes_on(trial)] += trial.cost_seconds
         if trial.loss is not None:
             self._losses.setdefault(Stretch.asked(trial.query), {})[i] = trial.loss
         last, counts = self._last(i), trial.loss is not None
@@ -501,18 +514,31 @@ class Racing(Optimizer):
             return is_behind(_evaluation(self._last(i)), _evaluation(best), self.history)
         return self._is_behind_on_part(i, best, 1.0)
 
-    def _is_ahead(self, i: int, best: Trial) -> bool:
-        """Return whether a configuration is clearly better in its last stretch."""
-        if self._last(i).query.subset == 1:
-            return is_behind(_evaluation(self._last(i)), _evaluation(best), self.history, -1.0)
-        return self._is_behind_on_part(i, best, -1.0)
+    def _is_ahead(self, look: Trial, best: Trial) -> bool:
+        """Return whether a stretch is clearly better than the best full trial."""
+        i = self._inner_of[look.number]
+        if look.query.subset == 1 and not self._has_looks:
+            return _evaluation(best).fold_losses[0] - _loss(look) > _tenth(best)
+        if look.query.subset == 1:
+            return is_behind(_evaluation(look), _evaluation(best), self.history, -1.0)
+        if look.query.subset >= _LEADS_FROM:
+            return self._is_behind_on_part(i, best, -1.0)
+        return not self.objective.constraints and self._is_far_ahead(look, best)
 
-    def _is_far_ahead(self, i: int, best: Trial) -> bool:
-        """Return whether a configuration is better on few rows than the best one on all rows."""
-        j, reached = self._inner_of[best.number], _evaluation(best).fold_losses[0]
+    def _is_far_ahead(self, look: Trial, best: Trial) -> bool:
+        """Return whether a look at few rows is far better than the best trial is on all rows.
+
+        On the rows of a look that both had, if there is one.
+        """
+        i, j = (self._inner_of[trial.number] for trial in (look, best))
+        reached = _evaluation(best).fold_losses[0]
         looks = (losses[j] for s, losses in self._losses.items() if s.subset < 1 and j in losses)
         gain = max(looks, default=reached) - reached
-        return reached - _evaluation(self._last(i)).loss > _LEADS_BY * max(gain, 0.0)
+        better = reached - _loss(look)
+        if (shared := self._shared_look(i, best)) is not None:
+            losses = self._losses[shared]
+            better = losses[j] - losses[i] - max(gain, 0.0)
+        return better > max(_LEADS_BY_GAIN * abs(gain), _tenth(best))
 
     def _is_behind_on_part(self, i: int, best: Trial, sign: float) -> bool:
         """Return whether a difference on a part of the rows, times a sign, is clearly one."""
@@ -575,6 +601,14 @@ class Racing(Optimizer):
 
     def _is_told(self, i: int) -> bool:
         return self.inner.history[i].is_told and i not in self._provisional
+
+
+def _loss(trial: Trial) -> float:
+    return _evaluation(trial).loss
+
+
+def _tenth(trial: Trial) -> float:
+    return _LEADS_BY_SHARE * abs(_loss(trial))
 
 
 def _evaluation(trial: Trial) -> Evaluation:

@@ -1,7 +1,7 @@
 """Fitting one step on one fold: plain functions, no cache and no Prefect."""
 
 import warnings
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
@@ -175,7 +175,8 @@ def _fit(how: Recipe, seed: int, data: FoldData) -> Any:
         argument = f"{REPAIRED}__sample_weight" if how.repairs else "sample_weight"
         weights = {argument: sample_weights(data.y)}
     model = estimator[-1] if how.repairs else estimator
-    with data.threads_for(model, how), quick_weighted_bins(model):
+    bins = quick_weighted_bins(model) if weights else nullcontext()
+    with data.threads_for(model, how), bins:
         return estimator.fit(data.train, data.y, **weights)
 
 

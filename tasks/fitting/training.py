@@ -7,6 +7,7 @@ same to the last bit.
 import pickle
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -185,7 +186,8 @@ class EpochTraining:
             counted = {self._iterative.rounds: self._rounds(to)}
             self._model.set_params(warm_start=True, **counted)
             threads = self._data.threads_for(self._model, self._how)
-            with threads, quick_weighted_bins(self._model):
+            bins = quick_weighted_bins(self._model) if self._weights else nullcontext()
+            with threads, bins:
                 self._model.fit(self._train, self._data.y, **self._weights)
             # Or the user's next `fit` would not begin anew.
             self._model.set_params(warm_start=False)

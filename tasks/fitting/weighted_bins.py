@@ -1,8 +1,8 @@
 """Bins of weighted rows for scikit-learn's histogram boosting, sorted once for each column.
 
-scikit-learn 1.8 and 1.9 compute the 254 weighted percentiles of a column one by one, and sort the
-column for each: nine tenths of a weighted fit on 100,000 rows. Their own function computes all of
-them in one call, with equal results. Later versions do so (their pull request 34248).
+scikit-learn 1.9 computes the 254 weighted percentiles of a column one by one, and sorts the column
+for each: nine tenths of a weighted fit on 100,000 rows. Its own function computes all of them in
+one call, with equal results. Later versions sort once as well (scikit-learn's pull request 34248).
 """
 
 from collections.abc import Callable, Iterator
@@ -34,12 +34,12 @@ def quick_weighted_bins(estimator: Any) -> Iterator[None]:
         yield
         return
     with _ONE_AT_A_TIME:
-        former = getattr(binning, _SLOW)
-        setattr(binning, _SLOW, _PercentilesOfColumns(former))
+        original = getattr(binning, _SLOW)
+        setattr(binning, _SLOW, _PercentilesOfColumns(original))
         try:
             yield
         finally:
-            setattr(binning, _SLOW, former)
+            setattr(binning, _SLOW, original)
 
 
 class _PercentilesOfColumns:
@@ -57,6 +57,8 @@ class _PercentilesOfColumns:
         self, column: NDArray[Any], weights: NDArray[Any], asked: float, **options: Any
     ) -> Any:
         """Return one percentile; the first one that is asked is that of the first bin."""
+        if np.ndim(asked):
+            return self._percentiles(column, weights, asked, **options)
         if getattr(self._last, "column", None) is not column:
             bounds = np.linspace(0, 100, round(100 / asked) + 1)[1:-1]
             values = self._percentiles(column, weights, bounds, **options)

@@ -20,7 +20,6 @@ from prefect_tune.optimizers import (
     Evaluation,
     Failure,
     FailureKind,
-    History,
     NotYet,
     Objective,
     Query,
@@ -197,8 +196,9 @@ def _method(*, can_go_on: bool) -> Any:
     objective = SimpleNamespace(n_folds=5)
     reason = Reason("design", "one of 4 paths")
     costs = Costs(mixed_space(), Objective(n_rows=50_000, n_folds=5))
-    known = {"objective": objective, "reason": reason, "costs": costs, "history": History()}
-    return SimpleNamespace(can_go_on=can_go_on, notes=(), **known)
+    return SimpleNamespace(
+        can_go_on=can_go_on, notes=(), objective=objective, reason=reason, costs=costs
+    )
 
 
 def _error() -> Any:

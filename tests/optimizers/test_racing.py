@@ -155,6 +155,15 @@ def test_the_incumbents_own_configuration_is_never_stopped_by_itself() -> None:
     assert optimizer.ask(Budget()).is_full
 
 
+@pytest.mark.parametrize(("loss", "leads"), [(14.5, False), (13.5, True)])
+def test_a_first_fold_that_is_better_by_a_tenth_of_the_loss_leads(loss, leads) -> None:
+    """The best has 16 on that fold, and 20 on all."""
+    optimizer = with_incumbent()
+    full = optimizer.incumbent
+    first = begin(optimizer, loss)
+    assert optimizer.incumbent == (first if leads else full)
+
+
 def test_who_waits_is_stopped_when_a_better_incumbent_comes_first() -> None:
     optimizer = raced()
     for _ in range(2):

@@ -8,6 +8,7 @@ from worlds import DEPTH, mixed_space, one_algorithm
 from prefect_tune.optimizers import (
     Asked,
     Budget,
+    Constraint,
     Evaluation,
     Failure,
     FailureKind,
@@ -46,7 +47,10 @@ def tell(optimizer: Racing, *losses: float, seconds: float = 1.0, number: int | 
     name = optimizer.space.steps[-1].name
     steps = (step(seconds, name, subset=trial.query.subset < 1),)
     mean = sum(losses) / len(losses)
-    ended = trial.started().ended(Evaluation(mean, losses, seconds, seconds, steps))
+    measured = {"model_size_bytes": 1.0}
+    ended = trial.started().ended(
+        Evaluation(mean, losses, seconds, seconds, steps, constraints=measured)
+    )
     optimizer.tell(ended)
     return ended
 
@@ -153,15 +157,50 @@ def test_after_a_smaller_look_the_usual_one_may_take_longer_than_a_first_one() -
     assert optimizer._would_end(0, budget)
 
 
-def test_while_no_trial_is_full_the_look_of_the_least_loss_leads() -> None:
+@pytest.mark.parametrize(("smaller", "leads"), [(30.0, True), (37.0, False)])
+def test_while_no_trial_is_full_a_smaller_look_leads_if_it_is_far_better(smaller, leads) -> None:
     optimizer = raced()
     ask(optimizer)
-    tell(optimizer, 40.0)
+    first = tell(optimizer, 40.0)
     ask(optimizer)
     unstarted(optimizer, limit_seconds=20.0)
     assert ask(optimizer).subset < LOOK
-    assert optimizer.incumbent == optimizer.history[0]
-    assert tell(optimizer, 30.0) == optimizer.incumbent
+    assert optimizer.incumbent == first
+    look = tell(optimizer, smaller)
+    assert optimizer.incumbent == (look if leads else first)
+
+
+def test_what_leads_keeps_its_lead_while_it_goes_on() -> None:
+    optimizer = gathered(raced(), 20.0, 25.0, *[90.0] * (GATHERED - 2))
+    first = optimizer.history[0]
+    assert optimizer.incumbent == first
+    assert ask(optimizer).configuration == first.query.configuration
+    assert optimizer.incumbent == first  # its next stretch is under way
+    tell(optimizer, 10.0)
+    ahead = ran_further()
+    assert ahead.ask(Budget(seconds_spent=1e3, seconds_left=3.0)).subset == FIRST
+    look = tell(ahead, 4.0)
+    plenty = Budget(seconds_spent=1e3, seconds_left=1e3)
+    while ahead.ask(plenty).configuration != look.query.configuration:
+        tell(ahead, 90.0, seconds=99.0)  # first looks that are owed
+    assert ahead.incumbent == look
+
+
+def test_under_constraints_no_look_at_few_rows_leads() -> None:
+    optimizer = ran_further(Constraint("model_size_bytes", 1e6))
+    full = optimizer.incumbent
+    assert optimizer.ask(Budget(seconds_spent=1e3, seconds_left=3.0)).subset == FIRST
+    tell(optimizer, 4.0)
+    assert optimizer.incumbent == full
+
+
+def test_of_looks_of_different_rows_the_least_loss_leads() -> None:
+    optimizer = ran_further()
+    budget = Budget(seconds_spent=1e3, seconds_left=3.0)
+    assert optimizer.ask(budget).subset == FIRST
+    tell(optimizer, 4.0)
+    assert optimizer.ask(replace(budget, seconds_left=1e-9)).subset < FIRST
+    assert tell(optimizer, 3.0) == optimizer.incumbent
 
 
 def test_what_was_not_started_may_be_run_again_beside_its_smaller_look() -> None:
@@ -189,8 +228,8 @@ def test_a_look_that_is_run_again_after_its_smaller_one_failed_counts() -> None:
     assert optimizer.ask(Budget(trials_left=0)) == Query(first.configuration, folds=1)
 
 
-def test_looks_of_other_rows_are_not_compared() -> None:
-    """One that was looked at on fewer rows is neither ahead nor behind, unless it beats all rows."""
+def test_a_look_at_fewer_rows_leads_only_if_it_is_far_better() -> None:
+    """It is never behind, and leads if all rows do not bring the best trial nearly as far."""
     optimizer = with_incumbent(seconds=30.0)
     best = optimizer.history[0]
     too_late = Budget(seconds_spent=99.0, seconds_left=1e-9)
@@ -359,9 +398,9 @@ RUNGS = Objective(chance=50.0, n_rows=200_000, n_folds=1)
 FIRST, SECOND = 1 / 16, 1 / 4
 
 
-def looked_at(*losses: float) -> Racing:
+def looked_at(*losses: float, objective: Objective = RUNGS) -> Racing:
     """Configurations with these losses in their first looks, of two."""
-    optimizer = raced(objective=RUNGS)
+    optimizer = raced(objective=objective)
     for loss in losses:
         assert ask(optimizer).subset == FIRST
         tell(optimizer, loss)
@@ -419,9 +458,10 @@ def test_a_study_of_one_look_goes_on_from_it_to_all_rows() -> None:
     assert not optimizer._is_behind(1, optimizer.history[0])  # three go on before any is behind
 
 
-def ran_further() -> Racing:
+def ran_further(*constraints: Constraint) -> Racing:
     """Four of eight ran on four times the rows, and the best of them on all."""
-    optimizer = looked_at(20.0, *[30.0] * 3, *[90.0] * (GATHERED - 4))
+    losses = [20.0, *[30.0] * 3, *[90.0] * (GATHERED - 4)]
+    optimizer = looked_at(*losses, objective=replace(RUNGS, constraints=constraints))
     short = Budget(seconds_spent=1000.0, seconds_left=12.0)
     losses = [15.0, 25.0, 25.0, 25.0]
     while losses:

@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 
 from prefect_tune.optimizers.method import Method, check_options
 from prefect_tune.optimizers.space.wording import pipeline_lines
-from prefect_tune.optimizers.trials.objective import MANY_ROWS, FailureCost
+from prefect_tune.optimizers.trials.objective import FailureCost
 
 Variant = Literal["default", "paper"]
 Design = Literal["plain_first", "d_optimal", "random"]
@@ -41,8 +41,8 @@ class FlashOptions:
             `none`. The paper's ridge on ln(seconds) comes with `variant=paper` alone.
         cost_power: Power of the predicted seconds that the expected improvement is divided by in
             Phase 3, where a step is counted at its load time if it was made with the same values;
-            0 (paper) for none. On many rows 0 as well: first looks at them take about equally
-            long, and models that are cheap on all rows are seldom the best there.
+            0 (paper) for none. In a race that looks at a part of many rows the default is 0: looks
+            take about equally long, and models that are cheap on all rows are seldom the best.
         start: Hyperparameters of Phases 1 and 2: a path's `defaults` at its first run, or always
             drawn from the `prior` (paper). With defaults, Phase 2 begins with the best pipeline
             and each other categorical value of the steps that all paths share.
@@ -88,15 +88,9 @@ class FlashOptions:
         """Whether the paper's variant was asked for."""
         return self.variant == "paper"
 
-    def resolved(self, n_rows: int | None = None) -> Self:
-        """Return the options with the variant's values where none was given.
-
-        Args:
-            n_rows: Training rows of a fold, if they are known.
-        """
-        given: dict[str, Any] = dict(_VARIANTS[self.variant])
-        if (n_rows or 0) > MANY_ROWS:
-            given["cost_power"] = 0.0
+    def resolved(self) -> Self:
+        """Return the options with the variant's values where none was given."""
+        given: dict[str, Any] = _VARIANTS[self.variant]
         return replace(self, **{k: v for k, v in given.items() if getattr(self, k) is None})
 
 

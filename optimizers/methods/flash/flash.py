@@ -17,7 +17,7 @@ shrink with the budget; eq. 1 has a free intercept, as in the authors' code.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -135,7 +135,8 @@ class Flash(Optimizer):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.options = self.options.resolved(self.objective.n_rows)
+        self._is_power_given = self.options.cost_power is not None
+        self.options = self.options.resolved()
         self._decided = FlashMemo()
         self._made: PathModels | None = None
 
@@ -308,8 +309,10 @@ class Flash(Optimizer):
 
     @cached_property
     def _tuning(self) -> Tuning:
-        parts = self.space, self._subspace, self.objective, self.options
-        return Tuning(*parts, self._models.cost)
+        options = self.options
+        if self.has_looks and not self._is_power_given:
+            options = replace(options, cost_power=0.0)
+        return Tuning(self.space, self._subspace, self.objective, options, self._models.cost)
 
     @property
     def _models(self) -> PathModels:

@@ -299,7 +299,6 @@ def test_in_the_main_thread_signals_stay_what_they_are() -> None:
 
 LATE = """
 from threadpoolctl import threadpool_info
-from prefect_tune.tasks.fitting.weighted_bins import quick_weighted_bins
 from prefect_tune.tasks.threads import one_thread
 
 with one_thread():
@@ -321,7 +320,6 @@ LIGHTGBM = """
 import os, sys
 import numpy as np
 from sklearn.base import BaseEstimator
-from prefect_tune.tasks.fitting.weighted_bins import quick_weighted_bins
 from prefect_tune.tasks.threads import one_thread, with_one_thread
 
 X = np.random.default_rng(0).normal(size=(20_000, 20))

@@ -25,6 +25,7 @@ from prefect_tune.optimizers import (
     Flash,
     Objective,
     Query,
+    Racing,
     Told,
     Trial,
     replay,
@@ -118,6 +119,20 @@ def test_without_pruning_phase_three_has_the_whole_space() -> None:
     assert optimizer.decisions["phase"] == 3
     assert optimizer.decisions["n_subspace_paths"] == 12
     assert "ranking" not in optimizer.decisions
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "options", "power"),
+    [(20_000, {}, 0.5), (20_001, {}, 0.0), (20_001, {"cost_power": 0.25}, 0.25)],
+)
+def test_where_looks_take_equally_long_no_cost_counts_unless_asked_for(
+    n_rows: int, options: dict[str, Any], power: float
+) -> None:
+    optimizer = Flash(counted_space((3, 4)), 0, Objective(n_rows=n_rows, n_folds=3), **options)
+    Racing(optimizer)
+    steps = optimizer.space.steps
+    optimizer._decided.subspace = {step.name: [a.id for a in step.algorithms] for step in steps}
+    assert optimizer._tuning._options.cost_power == power
 
 
 def test_a_path_under_way_is_not_taken_again_though_it_is_the_best() -> None:

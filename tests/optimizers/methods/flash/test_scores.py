@@ -11,7 +11,6 @@ from prefect_tune.optimizers import Failure, History, Objective, Query, Space, T
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
 from prefect_tune.optimizers.methods.declarations import SmacOptions
 from prefect_tune.optimizers.methods.flash.declaration import FlashOptions
-from prefect_tune.optimizers.methods.flash.flash import Flash
 from prefect_tune.optimizers.methods.flash.phases import rest_of_design, subspace_of
 from prefect_tune.optimizers.methods.flash.scores import LEAST_SHARE, PathModels, PathScores, ranked
 from prefect_tune.optimizers.methods.flash.tuning import Tuning
@@ -278,15 +277,6 @@ def test_of_equal_improvement_the_cheap_one_is_asked_for_first() -> None:
     whatever = [path[0] == "a1" for path in asked_for(42, cost_power=0.0)]
     assert sum(cheap) >= 20
     assert sum(whatever) < sum(cheap) - 4
-
-
-@pytest.mark.parametrize(
-    ("n_rows", "given", "power"),
-    [(20_000, None, 0.5), (20_001, None, 0.0), (20_001, 0.25, 0.25), (None, None, 0.5)],
-)
-def test_where_looks_take_equally_long_no_cost_counts_unless_asked_for(n_rows, given, power) -> None:
-    method = Flash(TWO_BY_TWO, 0, Objective(n_rows=n_rows), cost_power=given)
-    assert method.options.cost_power == power
 
 
 def test_the_papers_forest_is_that_of_its_time() -> None:
