@@ -73,7 +73,6 @@ def search(
         study.optimizer.costs,
         plan.trial_limits().seconds,
         is_adaptive=plan.trial_seconds is None,
-        is_raced=plan.race,
         failed_seconds=study.failed_seconds,
     )
     try:

@@ -4,14 +4,12 @@ from collections.abc import Mapping
 from math import inf
 
 from prefect_tune.optimizers.budget import Budget
-from prefect_tune.optimizers.space.configuration import Query
-from prefect_tune.optimizers.surrogates.costs import LIKELY, Costs
+from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.trial import Trial
 
 _DEVIATIONS = 3.0
 """Above the median of predicted ln seconds."""
 _SHORTEST_SECONDS, _LONGEST_FLOOR_SECONDS = 5.0, 30.0
-_SHORTEST_LOOK_SECONDS = 3.0
 _FLOOR_SHARE = 0.25
 """Of the time left: no limit is shorter, within the two bounds above."""
 _TIMES_MOST, _TIMES_FAILED, _TIMES_LOOK = 2.5, 2.0, 1.5
@@ -26,8 +24,7 @@ class TimeLimit:
     The first trial of a model's algorithm may take its share of the worker-seconds left (see
     `Costs.allowed_seconds`). Later ones may take what is predicted from measured costs, three
     standard deviations above the median. Any may take a quarter of the time left, from 5 to 30 s,
-    and a part of the rows half as long again as it should take, if that is less. A look of a race
-    may take no more than that, whatever was measured, and at least 3 s.
+    and a look at a part of the rows half as long again as it should take, if that is less.
     A study without a time budget keeps within the limit of the plan. A trial that failed and is run
     again has two and a half times that limit, or twice what it took if that is more.
 
@@ -35,7 +32,6 @@ class TimeLimit:
         costs: Predicts what trials take.
         most_seconds: Limit of the plan.
         is_adaptive: Whether it may be another one.
-        is_raced: Whether trials on a part of the rows are looks of a race.
         failed_seconds: What trials took that failed and are run again, by their numbers.
     """
 
@@ -45,11 +41,9 @@ class TimeLimit:
         most_seconds: float,
         *,
         is_adaptive: bool,
-        is_raced: bool = False,
         failed_seconds: Mapping[int, float] | None = None,
     ) -> None:
         self._costs, self._most, self._is_adaptive = costs, most_seconds, is_adaptive
-        self._is_raced = is_raced
         self._failed_seconds = failed_seconds or {}
         self._lifted: int | None = None
 
@@ -80,9 +74,7 @@ class TimeLimit:
         most = self._most if left is None else inf
         floor = _LONGEST_FLOOR_SECONDS if left is None else _FLOOR_SHARE * left / budget.n_workers
         if query.subset < 1 and left is not None:
-            of_look = self._look_seconds(query, budget)
-            floor = min(floor, of_look)
-            most = min(most, max(of_look, _SHORTEST_LOOK_SECONDS)) if self._is_raced else most
+            floor = min(floor, _TIMES_LOOK * self._costs.allowed_seconds(query, budget))
         limits = [min(max(floor, _SHORTEST_SECONDS), _LONGEST_FLOOR_SECONDS)]
         is_first = self._costs.model_of(query.configuration) not in self._costs.seen
         share = self._costs.share_seconds(query.configuration, budget)
@@ -93,13 +85,6 @@ class TimeLimit:
         if self._costs.is_known(query.configuration):
             limits.append(self._costs.seconds(query, _DEVIATIONS))
         return min(most, max(limits))
-
-    def _look_seconds(self, query: Query, budget: Budget) -> float:
-        """Return half as long again as a look should take, or is likely to take at most."""
-        seconds = self._costs.allowed_seconds(query, budget)
-        if self._costs.is_known(query.configuration):
-            seconds = max(seconds, self._costs.seconds(query, LIKELY))
-        return _TIMES_LOOK * seconds
 
     def pilot_seconds(self, trial: Trial, budget: Budget) -> float | None:
         """Return the most that a pilot may predict for a trial to start; None for no pilot.

@@ -398,15 +398,12 @@ def limit_after(
     *trials: Trial,
     most: float = 900.0,
     is_adaptive: bool = True,
-    is_raced: bool = False,
     failed_seconds: dict[int, float] | None = None,
 ) -> TimeLimit:
     costs = Costs(mixed_space(), Objective(n_rows=64_000, n_held_out=32_000, n_folds=1))
     for trial in trials:
         costs.tell(trial)
-    return TimeLimit(
-        costs, most, is_adaptive=is_adaptive, is_raced=is_raced, failed_seconds=failed_seconds
-    )
+    return TimeLimit(costs, most, is_adaptive=is_adaptive, failed_seconds=failed_seconds)
 
 
 BUDGET = Budget(seconds_left=120.0, n_workers=2)
@@ -461,22 +458,6 @@ def test_a_look_is_cut_soon_after_it_should_have_ended() -> None:
     limit, look = limit_after(*[finished(0.1)] * 20), Trial(99, replace(DRAWN, subset=0.5))
     assert limit.seconds(NEXT, budget) == 30.0
     assert limit.seconds(look, budget) == 15.0
-
-
-def test_a_look_of_a_race_is_cut_then_whatever_is_measured() -> None:
-    """Three deviations above seconds that differ so much are far more than a sixtieth of 600."""
-    limit = limit_after(*[finished(seconds) for seconds in (1.0, 60.0) * 5])
-    look, budget = Trial(99, replace(DRAWN, subset=1 / 64)), replace(BUDGET, seconds_left=600.0)
-    assert limit.seconds(look, budget) > 20.0
-    raced = limit_after(*[finished(seconds) for seconds in (1.0, 60.0) * 5], is_raced=True)
-    assert raced.seconds(look, budget) == 15.0
-    assert raced.seconds(look, replace(budget, seconds_left=12.0)) < 5.0
-
-
-def test_a_look_that_goes_on_may_take_what_is_likely() -> None:
-    limit = limit_after(*[finished(60.0)] * 10, is_raced=True)
-    half = Trial(99, replace(DRAWN, subset=1 / 2))
-    assert limit.seconds(half, replace(BUDGET, seconds_left=600.0)) > 30.0
 
 
 def test_models_that_were_never_seen_have_a_pilot_on_many_rows() -> None:
