@@ -311,8 +311,8 @@ class _Refits:
         if self.subset < 1:
             self.observer.note(
                 f"no time is left to fit on all training rows (a refit takes about {needed}): the "
-                f"model is fitted on {self.subset:.2g} of them; the same command with this study "
-                "refits it"
+                f"model is fitted on {self.subset:.2g} of them; the next run of study "
+                f"{self.study.name} refits it on all"
             )
         return seconds
 
@@ -330,7 +330,7 @@ class _Refits:
         self.subset = max(trial.query.subset for trial, _ in weighted)
         self.observer.note(
             f"no time is left to fit on all training rows ({reason}): the model is the mean of the "
-            "models of the folds; the same command with this study refits it"
+            f"models of the folds; the next run of study {self.study.name} refits it on all rows"
         )
         return seconds
 

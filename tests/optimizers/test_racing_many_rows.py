@@ -82,6 +82,14 @@ def test_the_best_of_the_first_looks_goes_on_to_one_fold_and_then_to_all() -> No
     assert ask(optimizer) == Query(best)
 
 
+def test_a_stretch_that_ran_does_not_follow_itself() -> None:
+    optimizer = gathered(raced(), 20.0, *[90.0] * (GATHERED - 1))
+    fold = ask(optimizer)
+    tell(optimizer, 10.0)
+    with pytest.raises(ValueError, match="stretch"):
+        optimizer.restore(len(optimizer.history), fold, None)
+
+
 TIMED = Budget(seconds_spent=40.0, seconds_left=60.0)
 
 

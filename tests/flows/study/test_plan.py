@@ -467,4 +467,5 @@ def test_models_that_were_never_seen_have_a_pilot_on_many_rows() -> None:
     few = Trial(99, replace(DRAWN, subset=1 / 8))
     assert limit_after().pilot_seconds(few, BUDGET) is None
     assert limit_after(finished(1.0)).pilot_seconds(NEXT, BUDGET) is None
+    assert limit_after().pilot_seconds(NEXT, Budget()) is None  # which may take any time
     assert limit_after(failed_seconds={99: 1.0}).pilot_seconds(NEXT, BUDGET) is None
