@@ -1,18 +1,21 @@
 """Whether `run --budget` ends on time, and how much of it is lost to timeouts.
 
     tests/benchmarks/run deployments/budgets RESULTS.parquet [--data FILE:TARGET ...]
-        [--budgets 30s 60s 120s] [--seed 0]
+        [--budgets 30s 60s 120s] [--seed 0] [--without costs] [--options --no-race ...]
 
 Runs the command in a new home for each data set and budget, and adds a row to the results as each
 ends; rows that are there are not run again. Without data, on 50,000 rows that are made up and on
 20,000 patients. A row has the seconds from the command to its exit, the first result, the
 configurations begun and those that ran in full, worker-seconds by what became of them, how the
-model was made, its test loss, and the load.
+model was made, its test loss, and the load. Without costs there is no pilot, and no predicted
+seconds decide how much of a configuration runs; `budgets.parquet` beside this file has runs of two
+cores.
 """
 
 import argparse
 import json
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from time import monotonic
@@ -26,6 +29,16 @@ from processes import COMMAND, environment, run_json
 from prefect_tune.flows.text import parse_seconds
 
 _LATE_SECONDS = 3.0
+_WITHOUT_COSTS = """
+import sys
+from prefect_tune.deployments.command import main
+from prefect_tune.flows.study.time_limit import TimeLimit
+from prefect_tune.optimizers.racing.racing import Racing
+
+TimeLimit.pilot_seconds = lambda *_: None
+Racing._reads_costs = lambda *_: False
+sys.exit(main())
+"""
 _MOST_LOST = 0.05
 
 
@@ -35,6 +48,7 @@ def main() -> None:
     parser.add_argument("--data", nargs="+", default=())
     parser.add_argument("--budgets", nargs="+", default=("30s", "60s", "120s"))
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--without", choices=("costs",), default="")
     parser.add_argument("--options", nargs=argparse.REMAINDER, default=())
     asked = parser.parse_args()
     print(describe())
@@ -45,11 +59,13 @@ def main() -> None:
             for budget in asked.budgets:
                 key = {
                     "data": Path(data).name, "budget": budget, "seed": asked.seed,
-                    "options": " ".join(asked.options),
+                    "options": " ".join(asked.options), "without": asked.without,
                 }  # fmt: skip
                 row = next((r for r in rows if key.items() <= r.items()), None)
                 if row is None:
-                    row = key | measured(data, budget, "--seed", asked.seed, *asked.options)
+                    command = (sys.executable, "-c", _WITHOUT_COSTS) if asked.without else COMMAND
+                    options = ("--seed", asked.seed, *asked.options)
+                    row = key | measured(command, data, budget, *options)
                     rows.append(row)
                     pd.DataFrame(rows).to_parquet(asked.results)
                 print(json.dumps(row))
@@ -59,7 +75,7 @@ def main() -> None:
     goals.end()
 
 
-def measured(data: str, budget: str, *options: Any) -> dict[str, Any]:
+def measured(start: tuple[str, ...], data: str, budget: str, *options: Any) -> dict[str, Any]:
     """Run the command once, and return what came of it."""
     name, _, target = (
         data.partition(":") if Path(data.partition(":")[0]).exists() else (data, "", "")
@@ -67,7 +83,7 @@ def measured(data: str, budget: str, *options: Any) -> dict[str, Any]:
     of_table = ["--target", target] if target else []
     with tempfile.TemporaryDirectory() as home:
         started, first = monotonic(), None
-        command = [*COMMAND, "run", name, *of_table, "--budget", budget, "--study", "s", *options]
+        command = [*start, "run", name, *of_table, "--budget", budget, "--study", "s", *options]
         with subprocess.Popen(
             [*map(str, command), "--json-lines"],
             env=environment(Path(home)),
