@@ -77,7 +77,7 @@ def test_work_of_others_on_a_shared_cluster_is_left_alone(tmp_path) -> None:
         summary = tune(
             data=str(tmp_path / "large.parquet"),
             target="target",
-            budget="60s",  # a trial that is under way when the search ends is cut
+            budget="30s",  # a trial that is under way when the search ends is cut
             workers=1,
             **QUICK,
             dask=address,
