@@ -1,8 +1,9 @@
 """Bins of weighted rows for scikit-learn's histogram boosting, sorted once for each column.
 
 scikit-learn 1.9 computes the 254 weighted percentiles of a column one by one, and sorts the column
-for each: nine tenths of a weighted fit on 100,000 rows. Its own function computes all of them in
-one call, with equal results. Later versions sort once as well (scikit-learn's pull request 34248).
+for each: nine tenths of a weighted fit on 100,000 rows, by pull request 34248 of scikit-learn,
+which mends it in later versions. Their function also computes all percentiles in one call, with
+equal results.
 """
 
 from collections.abc import Callable, Iterator
@@ -56,7 +57,7 @@ class _PercentilesOfColumns:
     def __call__(
         self, column: NDArray[Any], weights: NDArray[Any], asked: float, **options: Any
     ) -> Any:
-        """Return one percentile; the first one that is asked is that of the first bin."""
+        """Return one percentile; those of a column are asked for from the lowest one on."""
         if np.ndim(asked):
             return self._percentiles(column, weights, asked, **options)
         if getattr(self._last, "column", None) is not column:

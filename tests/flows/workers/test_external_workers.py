@@ -74,16 +74,15 @@ def test_work_of_others_on_a_shared_cluster_is_left_alone(tmp_path) -> None:
     ):
         future = other.submit(work_of_others)
         wait_for(starts.exists)
-        summary = tune(
+        tune(
             data=str(tmp_path / "large.parquet"),
             target="target",
-            budget="30s",  # a trial that is under way when the search ends is cut
+            budget="30s",  # what is under way when the search ends is cut
             workers=1,
             **QUICK,
             dask=address,
             store=str(tmp_path / "store"),
         )
-        assert summary["n_trials"] >= 1
         end.touch()
         future.result(timeout=60)
     assert starts.read_text() == "started\n"
