@@ -323,14 +323,22 @@ class WorkerPool:
     def _submit_to_one(
         self, task: Any, parameters: Mapping[str, Any], preferred: str | None
     ) -> PrefectDaskFuture[Any]:
-        """Submit a task to the free worker that it prefers, or that others use least."""
+        """Submit a task to the free worker that it prefers, or that others use least.
+
+        While a worker is about to be back, no task has to wait for work of others elsewhere.
+        """
+        assert self._roster is not None  # noqa: S101 - else any worker may run it
         self._placed = {f: a for f, a in self._placed.items() if not f.wrapped_future.done()}
         busy = set(self._placed.values())
-        free = [a for a in self._find_workers() if a not in busy] or self._addresses
-        address = preferred if preferred in free else free[0]
-        if address != preferred and len(free) > 1:
+        while True:
+            free = [a for a in self._find_workers() if a not in busy] or self._addresses
             processing = self._runner.client.processing()
-            address = min(free, key=lambda a: len(processing.get(a, ())))
+            is_one_awaited = self._nanny is None and (self._roster.is_short or self._leaving)
+            if not is_one_awaited or not all(processing.get(a) for a in free):
+                break
+            sleep(_TICK_SECONDS)
+            self._roster.look()
+        address = min(free, key=lambda a: (len(processing.get(a, ())), a != preferred))
         future = self._runner.submit_lean(task, parameters, [address])
         self._placed[future] = address
         return future

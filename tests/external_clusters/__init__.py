@@ -56,13 +56,14 @@ class ExternalCluster:
 
     def _start(self, what: str, *options: str, **variables: str) -> subprocess.Popen[bytes]:
         command = ["dask", what, "--scheduler-file", str(self._note), "--no-dashboard", *options]
-        process = subprocess.Popen(
-            [sys.executable, "-m", *command],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd=self.folder,
-            env={**os.environ, **self.variables, **variables},
-        )
+        with (self.folder / f"{what}-{len(self.processes)}.log").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", *command],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self.folder,
+                env={**os.environ, **self.variables, **variables},
+            )
         self.processes.append(process)
         return process
 

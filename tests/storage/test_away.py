@@ -54,7 +54,8 @@ class Folder:
         elif self.kind == "a file":
             self.path.unlink()
         elif self.kind == "another store":
-            shutil.rmtree(self.path)
+            # Moved at once: a thread may write to its database while its files are removed.
+            self.path.rename(self.path.with_name("other"))
         assert not self.path.exists()
         if self.kind == "copied":
             shutil.copytree(self.hidden, self.path)

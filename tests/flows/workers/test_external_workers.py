@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
@@ -301,6 +302,30 @@ def test_a_worker_that_is_benched_is_used_no_more(external, joined) -> None:
     assert pool.count_slots() == 1
     assert pids_of(pool, 3) == {second[1]}
     assert pool.bench(second[0]) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.full
+def test_a_task_waits_for_an_ended_worker_and_not_behind_work_of_others(
+    external, joined, tmp_path
+) -> None:
+    external.start_worker()
+    pool, _ = joined(most=1)
+    wait_for(lambda: len(pool.client.scheduler_info(n_workers=-1)["workers"]) == 2)
+    with distributed.Client(external.address) as other:
+        theirs = other.submit(wait_for, (tmp_path / "end").exists, 120)
+        wait_for(lambda: any(other.processing().values()))
+        wait_for(lambda: len(pool._roster.addresses) == 2 or pool.count_slots() < 0)
+        for _ in range(2):
+            busy = pool.submit(pause, {"seconds": 60})
+            key = busy.wrapped_future.key
+            wait_for(lambda k=key: k in chain(*pool.client.processing().values()))
+            pool.end([busy])
+            next_one = pool.submit(os.getpid, {})
+            wait_for(next_one.wrapped_future.done, 60)
+        assert not theirs.done()
+        (tmp_path / "end").touch()
+        theirs.result(timeout=60)
 
 
 @pytest.mark.slow
