@@ -36,7 +36,8 @@ def standing(progress: "Progress") -> str:
     of_trials = f"/{progress.trials_total}" if progress.trials_total else ""
     n_trials = counted(progress.n_trials, "trial")
     if progress.can_go_on:
-        begun = f"{progress.n_begun}{of_trials} configurations begun"
+        is_one = progress.n_begun == 1 and not of_trials
+        begun = f"{progress.n_begun}{of_trials} configuration{'s' * (not is_one)} begun"
         parts = [begun, f"{n_trials}, {progress.n_stopped} in part"]
     else:
         parts = [f"{progress.n_trials}{of_trials} trials" if of_trials else n_trials]

@@ -220,8 +220,10 @@ def _trials(progress: Progress) -> str:
         said += f" of {progress.trials_total:,} trials" if progress.trials_total else " trials"
     said += f", {progress.n_failed:,} failed"
     if progress.can_go_on:
-        of = f" of {progress.trials_total:,}" if progress.trials_total else ""
-        said += f"; {progress.n_begun:,}{of} configurations begun"
+        if progress.trials_total:
+            said += f"; {progress.n_begun:,} of {progress.trials_total:,} configurations begun"
+        else:
+            said += f"; {counted(progress.n_begun, 'configuration')} begun"
     return said
 
 

@@ -219,9 +219,15 @@ class LimitKeeper(NannyPlugin):
             message = f"took more than {_LOAD_SECONDS:g} s to load the data and the libraries"
             return _LOAD_SECONDS, message
         times = note.get("times", 1.0)
-        seconds = note.get("limit_seconds") or times * self._limits.seconds
-        of = "raise the limit" if times == 1 else f"{times:g} times the limit of a trial, raise it"
-        return seconds, f"took more than {seconds:.4g} s ({of} with --trial-timeout)"
+        most = times * self._limits.seconds
+        seconds = note.get("limit_seconds") or most
+        if seconds != most:
+            why = "measured costs and the time left allow no more; --trial-timeout sets a limit"
+        elif times == 1:
+            why = "raise the limit with --trial-timeout"
+        else:
+            why = f"{times:g} times the limit of a trial, raise it with --trial-timeout"
+        return seconds, f"took more than {seconds:.4g} s ({why})"
 
     def _tell_step(self, nanny: Any, note: Mapping[str, Any], seconds: float) -> None:
         """Tell the flow at which step a trial is, if it is another; limits do not wait for that."""

@@ -69,6 +69,11 @@ def test_a_stretch_says_of_what_it_is_and_stopped_ones_are_counted_apart(live_li
     assert "2/9 configurations begun · 5 trials, 3 in part · 1 failed" in said
 
 
+def test_one_configuration_is_not_counted_as_several(live_line) -> None:
+    said = live_line(QUERY, replace(PROGRESS, n_begun=1, trials_total=None, can_go_on=True))
+    assert "| 1 configuration begun" in said.replace("|  ", "| ")
+
+
 def test_the_best_one_says_of_what_it_is(live_line) -> None:
     best = Trial(2, replace(QUERY, subset=0.125)).started().ended(Evaluation(12.5))
     assert "|  best error 12.5 % (subset 1/8) · " in live_line(
