@@ -1,14 +1,15 @@
 """Whether `run --budget` ends on time, and how much of it is lost to timeouts.
 
     tests/benchmarks/run deployments/budgets RESULTS.parquet [--data FILE:TARGET ...]
-        [--budgets 30s 60s 120s] [--seed 0] [--without costs] [--options --no-race ...]
+        [--budgets 30s 60s 120s] [--seed 0] [--without costs|ending] [--options --no-race ...]
 
 Runs the command in a new home for each data set and budget, and adds a row to the results as each
 ends; rows that are there are not run again. Without data, on 50,000 rows that are made up and on
 20,000 patients. A row has the seconds from the command to its exit, the first result, the
 configurations begun and those that ran in full, worker-seconds by what became of them, how the
 model was made, its test loss, and the load. Without costs there is no pilot, and no predicted
-seconds decide how much of a configuration runs; `budgets.parquet` beside this file has runs of two
+seconds decide how much of a configuration runs; without the ending, the search goes on until the
+budget is spent, and the final model comes after. `budgets.parquet` beside this file has runs of two
 cores.
 """
 
@@ -29,16 +30,26 @@ from processes import COMMAND, environment, run_json
 from prefect_tune.flows.text import parse_seconds
 
 _LATE_SECONDS = 3.0
-_WITHOUT_COSTS = """
+_COMMAND = """
 import sys
 from prefect_tune.deployments.command import main
+{change}
+sys.exit(main())
+"""
+_WITHOUT = {
+    "costs": """
 from prefect_tune.flows.study.time_limit import TimeLimit
 from prefect_tune.optimizers.racing.racing import Racing
 
 TimeLimit.pilot_seconds = lambda *_: None
 Racing._reads_costs = lambda *_: False
-sys.exit(main())
-"""
+""",
+    "ending": """
+from prefect_tune.flows import session
+
+session.ending_seconds = lambda *_: 0.0
+""",
+}
 _MOST_LOST = 0.05
 
 
@@ -48,7 +59,7 @@ def main() -> None:
     parser.add_argument("--data", nargs="+", default=())
     parser.add_argument("--budgets", nargs="+", default=("30s", "60s", "120s"))
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--without", choices=("costs",), default="")
+    parser.add_argument("--without", choices=tuple(_WITHOUT), default="")
     parser.add_argument("--options", nargs=argparse.REMAINDER, default=())
     asked = parser.parse_args()
     print(describe())
@@ -63,7 +74,8 @@ def main() -> None:
                 }  # fmt: skip
                 row = next((r for r in rows if key.items() <= r.items()), None)
                 if row is None:
-                    command = (sys.executable, "-c", _WITHOUT_COSTS) if asked.without else COMMAND
+                    changed = _COMMAND.format(change=_WITHOUT.get(asked.without))
+                    command = (sys.executable, "-c", changed) if asked.without else COMMAND
                     options = ("--seed", asked.seed, *asked.options)
                     row = key | measured(command, data, budget, *options)
                     rows.append(row)
