@@ -247,7 +247,7 @@ def test_phases_shrink_in_proportion_and_never_to_nothing() -> None:
 
 
 def test_lengths_are_the_rank_of_the_paths_unless_given() -> None:
-    table = PathTable(counted_space((4, 5, 5)), 0, {})
+    table = PathTable(counted_space((4, 5, 5)), 0)
     assert wanted_lengths(FlashOptions().resolved(), table) == PhaseLengths(12, 12)
     given = FlashOptions(n_init=3, pruning=False).resolved()
     assert wanted_lengths(given, table) == PhaseLengths(3, 0)

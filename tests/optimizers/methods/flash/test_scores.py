@@ -29,7 +29,7 @@ SECONDS = [20.0, 5.0, 60.0, 8.0]
 
 def toy_history(seconds: list[float] = SECONDS, pending: tuple[int, ...] = ()) -> History:
     """The worked example of two steps of two and three algorithms."""
-    space = counted_space(TOY)
+    space = counted_space(TOY, 0)
     paths, history = list(space.paths()), History()
     for number, (i, loss, cost) in enumerate(zip(SEEN, LOSSES, seconds, strict=True)):
         query = Query(default_configuration(space, paths[i]))
@@ -41,7 +41,7 @@ def toy_history(seconds: list[float] = SECONDS, pending: tuple[int, ...] = ()) -
 
 def scores_of(**options: Any) -> PathScores:
     given = FlashOptions(**options).resolved()
-    return PathModels(counted_space(TOY), 0, Objective(), given, {}).scores
+    return PathModels(counted_space(TOY, 0), 0, Objective(), given).scores
 
 
 def test_the_papers_models_are_those_of_equation_one_without_an_intercept() -> None:
@@ -81,7 +81,7 @@ def equal_history(seconds: float) -> History:
 
 def equal_scores(cost: str, **options: Any) -> PathScores:
     given = FlashOptions(cost=cost, **options).resolved()  # type: ignore[arg-type]
-    return PathModels(counted_space((2, 2)), 0, Objective(), given, {}).scores
+    return PathModels(counted_space((2, 2)), 0, Objective(), given).scores
 
 
 def test_what_is_expected_is_divided_by_the_seconds_of_the_next_run() -> None:
@@ -119,7 +119,7 @@ def test_failures_count_as_the_bound_or_the_worst() -> None:
     for failure_cost, loss in (("bound", 100.0), ("worst", 30.0), ("chance", 45.0)):
         model = PathLinear.fit(paths[[*SEEN, 5]], np.array([*LOSSES, loss]))
         options = FlashOptions(failure_cost=failure_cost, **given).resolved()  # type: ignore[arg-type]
-        scores = PathModels(counted_space(TOY), 0, Objective(chance=45.0), options, {}).scores
+        scores = PathModels(counted_space(TOY, 0), 0, Objective(chance=45.0), options).scores
         assert scores.log_eips(history) == pytest.approx(
             log_expected_improvement(model.mean(paths), model.deviation(paths), 18.0)
         )
@@ -151,7 +151,7 @@ DESIGN = [0, 4, 8, 1, 2, 3, 5, 6, 7]
 
 
 def models(options: FlashOptions, space: Space = SPACE) -> PathModels:
-    return PathModels(space, 0, Objective(), options, {})
+    return PathModels(space, 0, Objective(), options)
 
 
 def after_three(dear: float) -> History:
