@@ -165,7 +165,7 @@ class SharedValues:
 
         Args:
             paths: The paths that can run.
-            costs: Predicts which models are cheap.
+            costs: Knows which models were cheap in earlier studies.
         """
         *before, last = self._space.searched
         plain, names = [step.plainest.id for step in before], [step.name for step in before]
@@ -178,7 +178,7 @@ class SharedValues:
                 plainest = most_alike((*plain, model.id), of_model[model.id])
                 by_kind[model.kind].append(default_configuration(self._space, plainest))
         named = [by_kind["linear"], by_kind["boosted_trees"] or by_kind["trees"]]
-        chosen = [min(of, key=lambda c: costs.seconds(Query(c))) for of in named if of]
+        chosen = [self._cheapest(of, costs) for of in named if of]
         bases = []
         for step, algorithm in self._levels:
             k = names.index(step)
@@ -220,6 +220,17 @@ class SharedValues:
                 if varied not in asked and is_allowed(self._space, varied):
                     return varied
         return None
+
+    def _cheapest(self, plain: Sequence[Configuration], costs: Costs) -> Configuration:
+        """Return the one of fewest steps, then of least seconds; the first if some are unknown."""
+        is_expected = all(map(costs.is_expected, plain))
+
+        def cost(configuration: Configuration) -> tuple[int, float]:
+            algorithms = self._space.algorithms(configuration.path)
+            n_steps = sum(not algorithm.is_idle for algorithm in algorithms)
+            return n_steps, costs.seconds(Query(configuration)) if is_expected else 0.0
+
+        return min(plain, key=cost)
 
     def _unconditional(self, path: Path) -> Iterator[int]:
         """Yield the columns of the values that each configuration of a path chooses from."""
