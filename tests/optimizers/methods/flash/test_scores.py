@@ -1,13 +1,23 @@
 """What FLASH scores, prunes and tunes: each phase by itself."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from flash_worlds import TOY, counted_space, defaults_of, one_hot_paths, run_steps, steps_of
+from shared_worlds import events_space
 from worlds import evaluation, told_history
 
-from prefect_tune.optimizers import Failure, History, Objective, Query, Space, Trial
+from prefect_tune.optimizers import (
+    Configuration,
+    Failure,
+    History,
+    Objective,
+    Query,
+    Space,
+    Trial,
+)
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
 from prefect_tune.optimizers.methods.declarations import SmacOptions
 from prefect_tune.optimizers.methods.flash.declaration import FlashOptions
@@ -313,3 +323,25 @@ def test_a_share_of_proposals_may_lie_outside(outside: float, least: int, most: 
         search.propose(history, np.random.default_rng(s))[0].configuration.path for s in range(20)
     ]
     assert least <= sum(path[0] == "a0" for path in paths) <= most
+
+
+def test_first_runs_cost_what_the_values_that_look_best_cost() -> None:
+    """Averages are best and were made before, so another run of trees with them is cheap."""
+    space = events_space()
+    found = PathModels(space, 0, Objective(), FlashOptions().resolved())
+    history, seen = History(), set[str]()
+    for number, (value, loss) in enumerate((("sum", 30.0), ("average", 10.0))):
+        path = ("aggregate", "none", "none", "boosting")
+        document = default_configuration(space, path).to_json()
+        document["construct"]["hyperparameters"]["aggregation"] = value
+        query = Query(Configuration.from_json(document, space))
+        outcome = replace(steps_of(query, seen, {"construct.aggregate": 9.0}), loss=loss)
+        history.record(Trial(number, query).started().completed(outcome))
+    forest = found.table.paths.index(("aggregate", "unit", "none", "forest"))
+    found.learn(history)
+    assert found.scores.seconds(history)[forest] < 1
+    values = dict(found.table.first_run(forest)["construct"].values)
+    assert values["aggregation"] == "average"
+    history.record(replace(history[1], evaluation=replace(history[1].evaluation, loss=50.0)))
+    found.learn(history)
+    assert dict(found.table.first_run(forest)["construct"].values)["aggregation"] != "average"
