@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from prefect_tune.optimizers.paths.shared_values import BestValues, SharedValues
 from prefect_tune.optimizers.paths.step_seconds import RunningOrder, StepSeconds
 from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace
 from prefect_tune.optimizers.space.configuration import Choice, Configuration, default_configuration
@@ -36,17 +37,22 @@ class PathPrefixes:
     def __init__(self, space: Space, order: RunningOrder) -> None:
         self._order = order
         self._is_idle = [{a.id: a.is_idle for a in s.algorithms} for s in space.searched]
-        self._codes: dict[tuple[int, int, str], int] = {}
+        self._codes: dict[tuple[int, int, str | Choice], int] = {}
 
-    def codes(self, path: Path) -> dict[int, int]:
+    def codes(self, path: Path, values: Mapping[int, Choice] | None = None) -> dict[int, int]:
         """Return the code of the prefix that ends with each step, in the order in which they run.
 
         Keys are positions of searched steps.
+
+        Args:
+            path: The path.
+            values: By position, the choices whose values are not given by their algorithms.
         """
-        code, codes = _NOTHING, {}
+        code, codes, values = _NOTHING, {}, values or {}
         for k in self._order.of(path):
             if not self._is_idle[k][path[k]]:
-                code = self._codes.setdefault((code, k, path[k]), len(self._codes) + 1)
+                made = code, k, values.get(k, path[k])
+                code = self._codes.setdefault(made, len(self._codes) + 1)
             codes[k] = code
         return codes
 
@@ -104,7 +110,7 @@ class PathCost:
     Args:
         space: The space.
         paths: The paths to predict for.
-        shared: By step, what takes the place of its default values.
+        shared: The values that paths have in common; None if they are not told apart.
         costs: Predicts the seconds of steps on all rows, where trials look at parts of them first;
             None for the means of what full evaluations took.
     """
@@ -113,26 +119,44 @@ class PathCost:
         self,
         space: Space,
         paths: Sequence[Path],
-        shared: Mapping[str, Choice] | None = None,
+        shared: SharedValues | None = None,
         costs: Costs | None = None,
     ) -> None:
-        self._space, self._costs = space, costs
+        self._space, self._paths, self._shared, self._costs = space, paths, shared, costs
+        self._best: BestValues = shared.best() if shared else {}
         self._order = RunningOrder(space)
         self._prefixes = PathPrefixes(space, self._order)
         self._step_seconds = StepSeconds(space, self._order)
         self._position = self._step_seconds.position
-        self._defaults = _default_choices(space, paths, shared or {})
+        self._defaults = _default_choices(space, paths)
         self._algorithms = np.array(
             [[ids[a] for ids, a in zip(self._position, path, strict=True)] for path in paths]
         )
         self._codes = np.zeros(self._algorithms.shape, dtype=np.intp)
         self._is_free = np.ones(self._algorithms.shape, dtype=np.bool_)
-        for i, path in enumerate(paths):
+        self._number_prefixes()
+        self._known_codes: dict[int, dict[int, int]] = {}
+
+    def take(self, best: BestValues) -> None:
+        """Predict for first runs with these values of what paths have in common."""
+        if best != self._best:
+            self._best = best
+            self._number_prefixes()
+
+    def _number_prefixes(self) -> None:
+        place = {step.name: k for k, step in enumerate(self._space.searched)}
+        self._rows_of: dict[tuple[int, Choice], list[int]] = defaultdict(list)
+        for i, path in enumerate(self._paths):
+            values = {}
+            if self._shared is not None:
+                kind, pairs = self._shared.kind(path), self._shared.of(path)
+                values = {place[step]: self._best[kind, step, a] for step, a in pairs}
+            for at in values.items():
+                self._rows_of[at].append(i)
             is_free = True
-            for k, code in self._prefixes.codes(path).items():
+            for k, code in self._prefixes.codes(path, values).items():
                 is_free = is_free and not self._defaults[k][path[k]].values
                 self._codes[i, k], self._is_free[i, k] = code, is_free
-        self._known_codes: dict[int, dict[int, int]] = {}
 
     def seconds(self, history: History, is_new: NDArray[np.bool_] | None) -> NDArray[np.float64]:
         """Return predicted seconds of the next run of each path, shape (B,).
@@ -148,7 +172,12 @@ class PathCost:
         if is_new is not None:
             held = self._held(history) & (is_new[:, None] | self._is_free)
             held[:, -1] = False  # the model of a configuration that was never run
-        return overhead + _loaded(_of_algorithms(tables, self._algorithms), load, held)
+        seconds = _of_algorithms(tables, self._algorithms)
+        if self._costs is not None:
+            for (k, choice), rows in self._rows_of.items():
+                name = self._space.searched[k].name
+                seconds[rows, k] = self._costs.step_seconds(name, choice)
+        return overhead + _loaded(seconds, load, held)
 
     def typical_seconds(self, history: History) -> float:
         """Return the mean seconds of a run of any path, of which nothing is cached."""
@@ -228,7 +257,7 @@ class PathCost:
         return seconds
 
     def _held(self, history: History) -> NDArray[np.bool_]:
-        """Return which prefixes of default values this study has made, shape (B, K).
+        """Return which prefixes of first runs this study has made, shape (B, K).
 
         A step makes all folds before the next one starts: of a trial that failed, what is before
         the step that failed is there.
@@ -249,10 +278,20 @@ class PathCost:
         return np.isin(self._codes, list(known))
 
     def _default_prefixes(self, configuration: Configuration) -> Iterable[tuple[int, int]]:
-        """Yield steps and codes of the prefixes of a configuration as long as it has defaults."""
-        path = configuration.path
-        for k, code in self._prefixes.codes(path).items():
-            if configuration.choices[k][1] != self._defaults[k].get(path[k]):
+        """Yield steps and codes of the prefixes of a configuration as long as it has defaults.
+
+        Shared values may be any: prefixes are told apart by them.
+        """
+        path, values = configuration.path, {}
+        if self._shared is not None:
+            pairs = self._shared.of(path)
+            values = {
+                k: choice
+                for k, (step, choice) in enumerate(configuration.choices)
+                if (step, choice.algorithm) in pairs
+            }
+        for k, code in self._prefixes.codes(path, values).items():
+            if k not in values and configuration.choices[k][1] != self._defaults[k].get(path[k]):
                 return
             yield k, code
 
@@ -272,10 +311,8 @@ def _loaded(
     return np.where(held, np.minimum(load, seconds), seconds).sum(axis=1)
 
 
-def _default_choices(
-    space: Space, paths: Sequence[Path], shared: Mapping[str, Choice]
-) -> list[dict[str, Choice]]:
-    """Return the choice with default values, or what is shared, by step and algorithm."""
+def _default_choices(space: Space, paths: Sequence[Path]) -> list[dict[str, Choice]]:
+    """Return the choice with default values by step and algorithm."""
     found: list[dict[str, Choice]] = [{} for _ in space.searched]
     for path in paths:
         if all(a in known for a, known in zip(path, found, strict=True)):
@@ -285,8 +322,6 @@ def _default_choices(
     for k, step in enumerate(space.searched):
         for algorithm in step.algorithms:
             found[k].setdefault(algorithm.id, Choice(algorithm.id))
-        if step.name in shared:
-            found[k][shared[step.name].algorithm] = shared[step.name]
     return found
 
 

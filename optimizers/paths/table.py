@@ -1,33 +1,21 @@
-"""The paths of a space by number, which of them to run first, and the steps that all share.
+"""The paths of a space by number, and which of them to run first.
 
-The order is a greedy optimal design over one-hot paths (FLASH, section 3.2). Models of paths cannot
-tell what the hyperparameters of a step do that all paths share, so each value of its categorical
-ones is tried once, on the best configuration so far.
+The order is a greedy optimal design over one-hot paths (FLASH, section 3.2).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Hashable, Iterable, Sequence
 from functools import cached_property
 from itertools import islice
-from operator import eq
 from typing import Any, Literal
 
 import numpy as np
-from ConfigSpace.hyperparameters import CategoricalHyperparameter
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.space.algorithm import Algorithm, Step
-from prefect_tune.optimizers.space.configuration import (
-    Choice,
-    Configuration,
-    active_hyperparameters,
-    default_configuration,
-    is_allowed,
-)
+from prefect_tune.optimizers.paths.shared_values import BestValues, SharedValues, most_alike
+from prefect_tune.optimizers.space.configuration import Configuration, default_configuration
 from prefect_tune.optimizers.space.encoding import Encoding
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.space.space import Path, Space
-from prefect_tune.optimizers.space.unit_interval import Value, plain_value
 from prefect_tune.optimizers.trials.trial import Trial
 
 Criterion = Literal["d_optimal", "random"]
@@ -126,86 +114,29 @@ def _pick(gains: NDArray[np.floating[Any]], rng: np.random.Generator | None) -> 
     return int(best[0] if rng is None else best[rng.integers(len(best))])
 
 
-def shared_choices(space: Space, configuration: Configuration) -> dict[str, Choice]:
-    """Return the choices in the steps that all paths share and that have categorical values."""
-    return {s.name: configuration[s.name] for s in _shared(space)}
-
-
-def untried_variants(
-    space: Space, best: Configuration, asked: Iterable[Configuration]
-) -> Iterator[Configuration]:
-    """Yield the best configuration with an untried value of a shared step.
-
-    Args:
-        space: The space.
-        best: What to vary, one value at a time.
-        asked: The configurations so far, with the best one.
-    """
-    choices = list(asked)
-    for step in _shared(space):
-        algorithm = step.algorithms[0]
-        tried = {(name, value) for c in choices for name, value in c[step.name].values}
-        active = dict(best[step.name].values)
-        for hyperparameter in _categorical(algorithm):
-            if hyperparameter.name not in active:
-                continue
-            for value in map(plain_value, hyperparameter.choices):
-                if (hyperparameter.name, value) in tried:
-                    continue
-                values = _with_value(algorithm, active, hyperparameter.name, value)
-                varied = with_choices(best, {step.name: Choice(algorithm.id, values)})
-                if is_allowed(space, varied):
-                    yield varied
-
-
-def with_choices(configuration: Configuration, choices: Mapping[str, Choice]) -> Configuration:
-    """Return the configuration with these choices in place of its own."""
-    return replace(
-        configuration,
-        choices=tuple((step, choices.get(step, own)) for step, own in configuration.choices),
-    )
-
-
-def _shared(space: Space) -> list[Step]:
-    return [s for s in space.searched if len(s.algorithms) == 1 and _categorical(s.algorithms[0])]
-
-
-def _categorical(algorithm: Algorithm) -> list[CategoricalHyperparameter]:
-    found = algorithm.hyperparameters.values()
-    return [h for h in found if isinstance(h, CategoricalHyperparameter) and len(h.choices) > 1]
-
-
-def _with_value(
-    algorithm: Algorithm, values: Mapping[str, Value], name: str, value: Value
-) -> tuple[tuple[str, Value], ...]:
-    """Return the values with one of them set; what that makes active has its default value."""
-    active: dict[str, Value] = {}
-    for hyperparameter in active_hyperparameters(algorithm.hyperparameters, active):
-        own = values.get(hyperparameter.name, plain_value(hyperparameter.default_value))
-        active[hyperparameter.name] = value if hyperparameter.name == name else own
-    return tuple(sorted(active.items()))
-
-
 _MAX_PATHS = 20_000
 """Of more paths than this, so many are drawn once and searched."""
 
 
 class PathTable:
-    """Paths and their defaults, made once; a fixed random part where there are very many.
+    """Paths and their first runs, made once; a fixed random part where there are very many.
 
     Args:
         space: The space.
         seed: Draws that part.
-        shared: By step, what takes the place of its default values.
+        shared: The values that paths have in common; None if they are not told apart.
 
     Attributes:
         paths: The B paths.
         one_hot: Shape (B, N).
+        shared: The same; None also if paths have none in common.
+        best: The shared values at the first run of a path.
     """
 
-    def __init__(self, space: Space, seed: int, shared: Mapping[str, Choice]) -> None:
+    def __init__(self, space: Space, seed: int, shared: SharedValues | None = None) -> None:
         self.space = space
-        self._shared = shared
+        self.shared = shared if shared is not None and shared.width else None
+        self.best: BestValues = self.shared.best() if self.shared else {}
         self._encoding = Encoding(space)
         self.paths = listed_paths(space, seed)
         self._number = {path: i for i, path in enumerate(self.paths)}
@@ -231,12 +162,23 @@ class PathTable:
         """One-hot paths, shape (B, N)."""
         return np.array([self._encoding.one_hot(path) for path in self.paths])
 
-    def encoded(self, trials: Iterable[Trial]) -> NDArray[np.float64]:
-        """Return one-hot paths of trials, shape (n, N)."""
+    def encoded(self, trials: Sequence[Trial]) -> NDArray[np.float64]:
+        """Return one-hot paths of trials and their shared values, shape (n, N + S)."""
         paths = [self._path_of(t) for t in trials]
         known = zip(paths, map(self._number.get, paths), strict=True)
         rows = [self._encoding.one_hot(p) if i is None else self.one_hot[i] for p, i in known]
-        return np.array(rows).reshape(-1, self.one_hot.shape[1])
+        encoded = np.array(rows).reshape(-1, self.one_hot.shape[1])
+        if self.shared is None:
+            return encoded
+        return np.hstack([encoded, self.shared.columns(t.query.configuration for t in trials)])
+
+    def encoded_first_runs(self) -> NDArray[np.float64]:
+        """Return one-hot paths and the shared values of their first runs, shape (B, N + S)."""
+        if self.shared is None:
+            return self.one_hot
+        firsts, group_of = self._groups
+        of_groups = self.shared.columns(self.first_run(i) for i in firsts)
+        return np.hstack([self.one_hot, of_groups[group_of]])
 
     def numbers_of(self, trials: Iterable[Trial]) -> list[int]:
         """Return the numbers of the paths of trials, those in the table only."""
@@ -244,18 +186,22 @@ class PathTable:
         return [i for i in numbers if i is not None]
 
     def default(self, i: int) -> Configuration:
-        """Return a path with default values, but for what is shared."""
+        """Return a path with default values."""
         if i not in self._defaults:
-            configuration = default_configuration(self.space, self.paths[i])
-            self._defaults[i] = with_choices(configuration, self._shared)
+            self._defaults[i] = default_configuration(self.space, self.paths[i])
         return self._defaults[i]
 
-    def without_default_run(self, trials: Iterable[Trial]) -> NDArray[np.bool_]:
-        """Return paths that none of the trials ran with default values, shape (B,)."""
+    def first_run(self, i: int) -> Configuration:
+        """Return a path with default values, but with the shared values that look best."""
+        default = self.default(i)
+        return default if self.shared is None else self.shared.applied(self.best, default)
+
+    def without_first_run(self, trials: Iterable[Trial]) -> NDArray[np.bool_]:
+        """Return paths whose first run is none of the trials, shape (B,)."""
         is_new = np.ones(len(self), dtype=np.bool_)
         for trial in trials:
             for i in self.numbers_of([trial]):
-                if trial.query.configuration == self.default(i):
+                if trial.query.configuration == self.first_run(i):
                     is_new[i] = False
         return is_new
 
@@ -277,8 +223,20 @@ class PathTable:
 
         The first one of several.
         """
-        same = [p for p in self.paths if p[-1] == path[-1]]
-        return max(same, key=lambda p: sum(map(eq, p, path)), default=path)
+        return most_alike(path, (p for p in self.paths if p[-1] == path[-1]))
+
+    @cached_property
+    def _groups(self) -> tuple[list[int], NDArray[np.intp]]:
+        """Paths whose first runs have the same shared values: one path of each group, and groups.
+
+        The groups are by path, shape (B,).
+        """
+        assert self.shared is not None  # noqa: S101 - nobody asks else
+        firsts: dict[Hashable, int] = {}
+        for i, path in enumerate(self.paths):
+            firsts.setdefault(self.shared.group(path), i)
+        place = {group: g for g, group in enumerate(firsts)}
+        return list(firsts.values()), np.array([place[self.shared.group(p)] for p in self.paths])
 
     def _path_of(self, trial: Trial) -> Path:
         if trial.number not in self._of_trials:

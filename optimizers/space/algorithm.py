@@ -44,6 +44,8 @@ class Flags:
     few_categories: bool = False
 
 
+Kind = Literal["", "linear", "trees", "boosted_trees"]
+"""Kinds of models that may want different features; empty for all other models."""
 GROWTH: Mapping[str, float] = {
     "rows": 1.0, "columns": 1.0, "classes": 0.0, "held_out": 0.1, "fixed": 500.0,
 }  # fmt: skip
@@ -78,6 +80,8 @@ class Algorithm:
         threads: Way to give a fit several threads, only where its results are equal for any number
             of them: the parameter of the estimator that counts them (`n_jobs`), or `openmp`. By
             default a fit has one thread. Not part of `describe()` either.
+        kind: Kind of a model: models of a kind want the same features. It decides no result, so it
+            is not part of `describe()` either.
         flags: Abilities and effects of the estimator.
         class_weights: `"balanced"` when the steps after this one are to weigh classes by their
             inverse frequency.
@@ -99,6 +103,7 @@ class Algorithm:
     memory: str | Callable[[Mapping[str, Any], Any], Any] = ""
     growth: Mapping[str, float] = field(default_factory=dict)
     threads: str = ""
+    kind: Kind = ""
     flags: Flags = field(default_factory=Flags)
     class_weights: Literal["", "balanced"] = ""
     order: tuple[str, ...] = ()

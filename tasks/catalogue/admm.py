@@ -58,6 +58,7 @@ _GRADIENT_BOOSTING = Algorithm(
     ),
     transforms={"init": "word", "loss": "two_class_loss"},
     flags=Flags(weights="sample_weight", stochastic=True),
+    kind="boosted_trees",
 )
 _FOREST = Flags(weights="class_weight", stochastic=True)
 _RANDOM_FOREST = Algorithm(
@@ -68,6 +69,7 @@ _RANDOM_FOREST = Algorithm(
     threads="n_jobs",
     transforms={"max_features": "power_of_p"},
     flags=_FOREST,
+    kind="trees",
 )
 _EXTRA_TREES = Algorithm(
     id="extra_trees",
@@ -77,6 +79,7 @@ _EXTRA_TREES = Algorithm(
     threads="n_jobs",
     transforms={"max_features": "power_of_p"},
     flags=_FOREST,
+    kind="trees",
 )
 CLASSIFY = Step(
     "fit model",
@@ -104,6 +107,7 @@ CLASSIFY_LARGE = Step(
                 ]
             ),
             flags=Flags(weights="sample_weight", stochastic=True),
+            kind="boosted_trees",
         ),
         Algorithm(
             id="decision_tree",
@@ -120,6 +124,7 @@ CLASSIFY_LARGE = Step(
             ),
             transforms={"max_depth": "depth_factor"},
             flags=Flags(weights="class_weight", stochastic=True),
+            kind="trees",
         ),
         Algorithm(
             id="gaussian_process",
@@ -149,6 +154,7 @@ CLASSIFY_LARGE = Step(
             fixed={"max_iter": 500},
             transforms={"class_weight": "word"},
             flags=Flags(weights="class_weight", stochastic=True),
+            kind="linear",
         ),
         Algorithm(
             id="mlp",

@@ -41,6 +41,7 @@ HIST_GRADIENT_BOOSTING = Algorithm(
         few_categories=True,
     ),
     ignores=_IGNORED,
+    kind="boosted_trees",
 )
 LIGHTGBM = Algorithm(
     id="lightgbm",
@@ -61,6 +62,7 @@ LIGHTGBM = Algorithm(
     flags=_FLAGS,
     ignores=_IGNORED,
     requires=("lightgbm",),
+    kind="boosted_trees",
 )
 XGBOOST = Algorithm(
     id="xgboost",
@@ -79,6 +81,7 @@ XGBOOST = Algorithm(
     flags=_FLAGS,
     ignores=_IGNORED,
     requires=("xgboost",),
+    kind="boosted_trees",
 )
 CATBOOST = Algorithm(
     id="catboost",
@@ -97,6 +100,7 @@ CATBOOST = Algorithm(
     flags=_FLAGS,
     ignores=_IGNORED,
     requires=("catboost",),
+    kind="boosted_trees",
 )
 
 

@@ -59,6 +59,7 @@ ADA_BOOST = Algorithm(
     ),
     growth={"n_estimators": 1.0, "max_depth": 1.0},
     flags=Flags(weights="sample_weight", stochastic=True),
+    kind="boosted_trees",
 )
 DECISION_TREE = Algorithm(
     id="decision_tree",
@@ -73,6 +74,7 @@ DECISION_TREE = Algorithm(
     ),
     transforms={"max_depth": "depth_factor"},
     flags=Flags(weights="class_weight", stochastic=True),
+    kind="trees",
 )
 EXTRA_TREES = Algorithm(
     id="extra_trees",
@@ -82,6 +84,7 @@ EXTRA_TREES = Algorithm(
     threads="n_jobs",
     transforms={"max_features": "logp_max_features"},
     flags=Flags(weights="class_weight", stochastic=True),
+    kind="trees",
 )
 GAUSSIAN_NB = Algorithm(
     id="gaussian_nb",
@@ -104,6 +107,7 @@ GRADIENT_BOOSTING = Algorithm(
     fixed={"n_estimators": 100},
     transforms={"max_features": "logp_max_features"},
     flags=Flags(weights="sample_weight", stochastic=True),
+    kind="boosted_trees",
 )
 K_NEAREST = Algorithm(
     id="k_nearest",
@@ -124,6 +128,7 @@ LINEAR_DISCRIMINANT = Algorithm(
     hyperparameters=_discriminant_space(),
     transforms={"shrinkage": "word", "n_components": "inert"},
     flags=Flags(accepts_sparse=False),
+    kind="linear",
 )
 LINEAR_SVM = Algorithm(
     id="linear_svm",
@@ -136,6 +141,7 @@ LINEAR_SVM = Algorithm(
     ),
     fixed={"penalty": "l2", "loss": "squared_hinge", "dual": False},
     flags=Flags(weights="class_weight", stochastic=True),
+    kind="linear",
 )
 KERNEL_SVM = Algorithm(
     id="kernel_svm",
@@ -167,6 +173,7 @@ PASSIVE_AGGRESSIVE = Algorithm(
         ]
     ),
     flags=Flags(weights="class_weight", stochastic=True),
+    kind="linear",
 )
 QUADRATIC_DISCRIMINANT = Algorithm(
     id="quadratic_discriminant",
@@ -182,6 +189,7 @@ RANDOM_FOREST = Algorithm(
     threads="n_jobs",
     transforms={"max_features": "logp_max_features"},
     flags=Flags(weights="class_weight", stochastic=True),
+    kind="trees",
 )
 SGD = Algorithm(
     id="sgd",
@@ -196,6 +204,7 @@ SGD = Algorithm(
     fixed={"tol": None},
     transforms={"modified_huber.epsilon": "inert"},
     flags=Flags(weights="class_weight", stochastic=True),
+    kind="linear",
 )
 LOGISTIC_REGRESSION = Algorithm(
     id="logistic_regression",
@@ -203,6 +212,7 @@ LOGISTIC_REGRESSION = Algorithm(
     hyperparameters=ConfigurationSpace(space=[Float("C", (1e-4, 1e4), default=1.0, log=True)]),
     fixed={"max_iter": 200},
     flags=Flags(weights="class_weight"),
+    kind="linear",
 )
 
 CLASSIFY = Step(

@@ -62,6 +62,7 @@ RANDOM_FOREST = Algorithm(
     growth={"n_estimators": 1.0},
     flags=_FOREST,
     ignores=("rescale",),
+    kind="trees",
 )
 EXTRA_TREES = replace(
     RANDOM_FOREST, id="extra_trees", estimator="sklearn.ensemble.ExtraTreesClassifier"
@@ -130,6 +131,7 @@ MODELS_OF_NUMBERS = (
             space=[Float("alpha", (1e-3, 1e4), default=1.0, log=True)]
         ),
         flags=Flags(stochastic=True),
+        kind="linear",
     ),
     RANDOM_FOREST_OF_NUMBERS,
     replace(

@@ -95,6 +95,7 @@ REGRESS = Step(
                 ]
             ),
             flags=_SEEDED,
+            kind="boosted_trees",
         ),
         Algorithm(
             id="decision_tree",
@@ -109,6 +110,7 @@ REGRESS = Step(
             ),
             transforms={"max_depth": "depth_factor"},
             flags=_SEEDED,
+            kind="trees",
         ),
         Algorithm(
             id="extra_trees",
@@ -117,11 +119,13 @@ REGRESS = Step(
             fixed={"n_estimators": 100, "n_jobs": 1},
             threads="n_jobs",
             flags=_SEEDED,
+            kind="trees",
         ),
         Algorithm(
             id="bayesian_ridge",
             estimator="sklearn.linear_model.BayesianRidge",
             flags=Flags(accepts_sparse=False),
+            kind="linear",
         ),
         Algorithm(
             id="gradient_boosting",
@@ -130,6 +134,7 @@ REGRESS = Step(
             fixed={"n_estimators": 100},
             transforms={"max_features": "logp_max_features"},
             flags=_SEEDED,
+            kind="boosted_trees",
         ),
         Algorithm(
             id="k_nearest",
@@ -144,6 +149,7 @@ REGRESS = Step(
                 space=[Float("alpha", (1e-5, 1e3), default=1.0, log=True)]
             ),
             flags=_SEEDED,
+            kind="linear",
         ),
         Algorithm(
             id="linear_svm",
@@ -157,6 +163,7 @@ REGRESS = Step(
             ),
             fixed={"loss": "squared_epsilon_insensitive", "dual": False},
             flags=_SEEDED,
+            kind="linear",
         ),
         Algorithm(
             id="kernel_svm",
@@ -176,6 +183,7 @@ REGRESS = Step(
                     Float("l1_ratio", (0.01, 1.0), default=0.5),
                 ]
             ),
+            kind="linear",
         ),
         Algorithm(
             id="passive_aggressive",
@@ -193,6 +201,7 @@ REGRESS = Step(
                 ]
             ),
             flags=_SEEDED,
+            kind="linear",
         ),
         Algorithm(
             id="kernel_ridge",
@@ -214,6 +223,7 @@ REGRESS = Step(
             fixed={"n_estimators": 100, "n_jobs": 1},
             threads="n_jobs",
             flags=_SEEDED,
+            kind="trees",
         ),
         Algorithm(
             id="sgd",
@@ -231,6 +241,7 @@ REGRESS = Step(
             ),
             fixed={"tol": None},
             flags=_SEEDED,
+            kind="linear",
         ),
     ),
 )

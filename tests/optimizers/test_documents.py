@@ -51,7 +51,7 @@ FAILURE = Failure(FailureKind.ERROR, "why", "where", "scale", 1, 0.5, FULL.steps
 BUDGET = Budget(0, 5, 1.5, 30.0, 0.25, 4, (0.125, 0.125))
 WAITING = Trial(3, QUERY)
 DIED = Trial(0, QUERY).started().died().started().died()
-MEMO = FlashMemo(3, [3, 0], 2, 1, {"x": Choice("count", (("weight", "none"),))}, [(3, -0.5)])
+MEMO = FlashMemo(3, [3, 0], 2, 1, 4, [(3, -0.5)])
 DOCUMENTS: dict[str, Any] = {
     "choice": Choice("count", (("depth", 3), ("weight", "none"))),
     "configuration": QUERY.configuration,

@@ -13,6 +13,8 @@ Liu, Ram, Vijaykeerthy et al., "An ADMM Based Framework for AutoML Pipeline Conf
 Evaluated configurations have integers where they must be, so the incumbent is valid at any time.
 Departures, each an option but the first: integers are penalised on their unit scale; each model is
 tried once before anything is tuned; paths are drawn from a linear model of their best values;
+z has the categories of steps that every path passes, which are drawn like algorithms from a linear
+model with effects by kind of model (see `SharedValues`);
 algorithms that were never tuned are tried with defaults, then with random values; every second
 iteration tunes a path that never was.
 """
@@ -33,9 +35,11 @@ from prefect_tune.optimizers.methods.admm.state import AdmmState, PathObservatio
 from prefect_tune.optimizers.methods.admm.theta_min import ThetaMin
 from prefect_tune.optimizers.methods.admm.z_min import ZMin
 from prefect_tune.optimizers.optimizer import Optimizer
+from prefect_tune.optimizers.paths.shared_values import VARIED_SHARE, SharedValues
 from prefect_tune.optimizers.space.configuration import Configuration, Query, is_allowed
 from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
 from prefect_tune.optimizers.space.space import Path, Space
+from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.history import capacity
 
 
@@ -93,9 +97,11 @@ class Admm(Optimizer):
         super().__init__(*arguments, **options)
         self.options = self.options.resolved()
         self._state = AdmmState()
-        self._positions = Positions(self.space, self.options)
+        shared = None if self.is_of_paper else SharedValues(self.space, numbers=False)
+        self._shared = shared if shared and shared.width else None
+        self._positions = Positions(self.space, self.options, self._shared)
         self._theta = ThetaMin(self.space, self.objective, self.options, self._positions)
-        self._z = ZMin(self.space, self.seed, self.options, self._positions)
+        self._z = ZMin(self.space, self.seed, self.options, self._positions, self._shared)
 
     @property
     def decisions(self) -> dict[str, Any]:
@@ -138,6 +144,10 @@ class Admm(Optimizer):
                 said = f"{ordinal(place)} of {n_first}, before the first iteration"
                 self._because = Reason("first paths", said)
                 return Query(first)
+            if (varied := self._varied(budget, rng)) is not None:
+                state.path = varied.path
+                self._because = Reason("shared values", "a value that is seldom tried")
+                return Query(varied)
             self._begin_theta(self._best_path(observed))
         while True:
             effort = self._effort(budget)
@@ -164,6 +174,22 @@ class Admm(Optimizer):
                 self._begin_theta(configuration.path)
                 self._positions.move(state, configuration)
                 return Query(configuration)
+
+    def _varied(self, budget: Budget, rng: np.random.Generator) -> Configuration | None:
+        """Return what tells shared values apart, while the start has values that are untried."""
+        if self._shared is None:
+            return None
+        n_varied = len(self.history) - len(self._first) - len(self._start)
+        holds = capacity(budget, self.history)
+        if holds is not None and n_varied >= VARIED_SHARE * holds:
+            return None
+        return self._shared.untried(self._bases, self.history.asked, rng)
+
+    @cached_property
+    def _bases(self) -> list[Configuration]:
+        """Configurations on which shared values are varied; what trials take does not move them."""
+        assert self._shared is not None  # noqa: S101 - nobody asks else
+        return self._shared.bases(self._z.arms.paths, Costs(self.space, self.objective))
 
     def _of_block(self, block: str, what: str, effort: int) -> Reason:
         """Return the reason of an ask of one of the two sub-problems."""

@@ -4,7 +4,7 @@ All choose among the paths that can run. Thompson sampling with Bernoulli reward
 Liu, Ram et al. 2020; the linear one regresses the best value of each path on its algorithms.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
+from prefect_tune.optimizers.paths.shared_values import BestValues, SharedValues
 from prefect_tune.optimizers.paths.table import listed_paths
 from prefect_tune.optimizers.space.algorithm import Algorithm, Step
 from prefect_tune.optimizers.space.space import Path, Space
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.surrogates.kernel import Constant
 from prefect_tune.optimizers.surrogates.stationary import Matern52
+from prefect_tune.optimizers.trials.trial import Trial
 
 Array = NDArray[np.floating[Any]]
 Counts = dict[str, list[int]]
@@ -66,10 +68,30 @@ class PathArms:
 
     def linear(self, values: Mapping[Path, float]) -> "LinearPaths":
         """Return the posterior of a linear model of the best value seen of each path."""
-        rows, targets = self._one_hot(values)
+        return LinearPaths(self, *self._coefficients(*self._one_hot(values)))
+
+    def values(
+        self, shared: SharedValues, trials: Sequence[Trial], losses: Array
+    ) -> "LinearValues":
+        """Return the posterior of a linear model of losses on algorithms and shared values.
+
+        Args:
+            shared: The values that paths have in common.
+            trials: The trials.
+            losses: Their losses, shape (n,).
+        """
+        known = [i for i, t in enumerate(trials) if t.query.configuration.path in self._index]
+        configurations = [trials[i].query.configuration for i in known]
+        places = [self._index[c.path] for c in configurations]
+        paths = np.eye(len(self.arms))[self._columns[places]].sum(axis=1)
+        rows = np.hstack([paths, shared.columns(configurations)])
+        return LinearValues(shared, *self._coefficients(rows, _standardised(losses[known])))
+
+    def _coefficients(self, rows: Array, targets: Array) -> tuple[Array, Array]:
+        """Return the mean of normal coefficients, and L with LL' their precision."""
         precision = rows.T @ rows / _NOISE**2 + len(self._sizes) * np.eye(rows.shape[1])
         mean = np.linalg.solve(precision, rows.T @ targets / _NOISE**2)
-        return LinearPaths(self, mean, np.linalg.cholesky(precision))
+        return mean, np.linalg.cholesky(precision)
 
     def least(self, weights: Array) -> Path:
         """Return the path of least sum of the weights of its arms, shape (N,)."""
@@ -99,9 +121,14 @@ class PathArms:
         known = [path for path in values if path in self._index]
         columns = self._columns[[self._index[path] for path in known]]
         rows = np.eye(len(self.arms))[columns].sum(axis=1)
-        targets = np.array([values[path] for path in known])
-        deviation = float(targets.std())
-        return rows, (targets - targets.mean()) / (deviation or 1.0)
+        return rows, _standardised(np.array([values[path] for path in known]))
+
+
+def _standardised(targets: Array) -> Array:
+    """Return targets of mean 0 and deviation 1, shape (n,), with n maybe 0."""
+    if not len(targets):
+        return targets
+    return (targets - targets.mean()) / (float(targets.std()) or 1.0)
 
 
 def _arms(step: Step, algorithm: Algorithm) -> list[str]:
@@ -127,7 +154,29 @@ class LinearPaths:
 
     def draw(self, rng: np.random.Generator) -> Path:
         """Return the path of least sum of drawn coefficients."""
-        noise = solve_triangular(
-            self.root, rng.standard_normal(len(self.mean)), lower=True, trans="T"
-        )
-        return self.table.least(self.mean + noise)
+        return self.table.least(_drawn(self.mean, self.root, rng))
+
+
+@dataclass(frozen=True, slots=True)
+class LinearValues:
+    """Normal coefficients of algorithms and shared values, to draw values from.
+
+    Attributes:
+        shared: The values.
+        mean: Means of the coefficients, those of the values at the end, shape (N + S,).
+        root: L with LL' their precision, shape (N + S, N + S).
+    """
+
+    shared: SharedValues
+    mean: Array
+    root: Array
+
+    def draw_values(self, rng: np.random.Generator) -> BestValues:
+        """Return the values of least sum of drawn coefficients, by kind of model."""
+        return self.shared.best(_drawn(self.mean, self.root, rng)[-self.shared.width :])
+
+
+def _drawn(mean: Array, root: Array, rng: np.random.Generator) -> Array:
+    """Draw normal coefficients whose precision is LL'."""
+    noise: Array = solve_triangular(root, rng.standard_normal(len(mean)), lower=True, trans="T")
+    return mean + noise

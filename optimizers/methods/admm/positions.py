@@ -13,6 +13,7 @@ from prefect_tune.optimizers.acquisitions.gaussian_search import GaussianSearch
 from prefect_tune.optimizers.methods.admm.declaration import AdmmOptions
 from prefect_tune.optimizers.methods.admm.splitting import distances, integer_update
 from prefect_tune.optimizers.methods.admm.state import AdmmState
+from prefect_tune.optimizers.paths.shared_values import SharedValues
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.encoding import Encoding
 from prefect_tune.optimizers.space.space import Path, Space
@@ -27,12 +28,16 @@ class Positions:
     Args:
         space: The space; its hyperparameters are the columns of the unit cube.
         options: Weight of the integers' augmented term.
+        shared: The values that are chosen with the path; None for none.
     """
 
-    def __init__(self, space: Space, options: AdmmOptions) -> None:
+    def __init__(
+        self, space: Space, options: AdmmOptions, shared: SharedValues | None = None
+    ) -> None:
         self.space, self.options = space, options
         self._encoding = Encoding(space)
         self._columns = {column: i for i, column in enumerate(self._encoding.columns)}
+        self._of_paths = {self._columns[c] for c in (shared.names if shared else ())}
 
     def at(
         self, state: AdmmState, path: Path, others: NDArray[np.float64] | None = None
@@ -96,12 +101,13 @@ class Positions:
     def adopt(self, state: AdmmState, configuration: Configuration) -> None:
         """Start algorithms that were never tuned from the values of this configuration.
 
-        Theta and its projection delta: integers are pulled to where they were found.
+        The same goes for values that are chosen with the path, tuned or not. Theta and its
+        projection delta: integers are pulled to where they were found.
         """
         units, is_active = self._encoding.to_cube(configuration)
         for column in np.flatnonzero(is_active):
             key, grid = str(column), self._grids[column]
-            if key in state.units:
+            if key in state.units and column not in self._of_paths:
                 continue
             state.units[key] = float(units[column])
             if grid is not None and grid.is_ordered:

@@ -1,7 +1,7 @@
 """ADMM's z-min: the next path at fixed hyperparameters (Liu, Ram et al. 2020, eq. 12)."""
 
 from collections.abc import Callable, Collection
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from prefect_tune.optimizers.methods.admm.path_solvers import PathArms
 from prefect_tune.optimizers.methods.admm.positions import Positions
 from prefect_tune.optimizers.methods.admm.splitting import reward
 from prefect_tune.optimizers.methods.admm.state import AdmmState, PathObservations
+from prefect_tune.optimizers.paths.shared_values import SharedValues
 from prefect_tune.optimizers.space.configuration import Configuration, is_allowed
 from prefect_tune.optimizers.space.space import Path, Space
 from prefect_tune.optimizers.trials.history import History
@@ -32,11 +33,19 @@ class ZMin:
         seed: Draws the paths that are searched, where there are too many to list.
         options: Which solver, and where an algorithm starts that was never tuned.
         positions: The hyperparameters of now.
+        shared: The values that are chosen with the path; None for none.
     """
 
-    def __init__(self, space: Space, seed: int, options: AdmmOptions, positions: Positions) -> None:
+    def __init__(
+        self,
+        space: Space,
+        seed: int,
+        options: AdmmOptions,
+        positions: Positions,
+        shared: SharedValues | None,
+    ) -> None:
         self._space, self._seed = space, seed
-        self._options, self._positions = options, positions
+        self._options, self._positions, self._shared = options, positions, shared
 
     @cached_property
     def arms(self) -> PathArms:
@@ -65,14 +74,16 @@ class ZMin:
         row_of, values = observed.row_of(), observed.augmented(state, self._options.rho_g)
         asked = {t.query.configuration: t.number for t in history}
         draw = self._draw(state, observed, values, rng)
+        here_on = self._drawn_values(observed, values, rng)
         at_theta: dict[Path, Configuration | None] = {}
         while state.asked < effort and state.draws < _DRAWS_PER_EFFORT * effort:
             state.draws += 1
             path = draw(at_theta.keys())
             if path not in at_theta:
-                here = self._positions.at(state, path)
+                here = here_on(self._positions.at(state, path))
                 if self._options.start == "default_first" and here in asked:
-                    here = self._positions.at(state, path, rng.random(self._positions.n_columns))
+                    others = rng.random(self._positions.n_columns)
+                    here = here_on(self._positions.at(state, path, others))
                 at_theta[path] = here if is_allowed(self._space, here) else None
             configuration = at_theta[path]
             if configuration is None:
@@ -87,6 +98,15 @@ class ZMin:
             if number in row_of and self._options.z_solver == "bandit":
                 self._earn(state, observed, row_of[number], values, rng)
         return None
+
+    def _drawn_values(
+        self, observed: PathObservations, values: Array, rng: np.random.Generator
+    ) -> Callable[[Configuration], Configuration]:
+        """Return what gives configurations the values that are chosen with the path."""
+        if self._shared is None:
+            return lambda configuration: configuration
+        best = self.arms.values(self._shared, observed.trials, values).draw_values(rng)
+        return partial(self._shared.applied, best)
 
     def _earn(
         self,

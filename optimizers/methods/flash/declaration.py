@@ -44,8 +44,9 @@ class FlashOptions:
             0 (paper) for none. In a race that looks at a part of many rows the default is 0: looks
             take about equally long, and models that are cheap on all rows are seldom the best.
         start: Hyperparameters of Phases 1 and 2: a path's `defaults` at its first run, or always
-            drawn from the `prior` (paper). With defaults, Phase 2 begins with the best pipeline
-            and each other categorical value of the steps that all paths share.
+            drawn from the `prior` (paper). With defaults, the values of steps that every path
+            passes are varied from the first trials on, with a linear model and boosted trees, and
+            the first run of a path has those that look best for its kind of model.
         failure_cost: What a failed trial counts as: `bound` of the metric (paper), the `worst`
             finished loss, or the loss of `chance`.
     """
@@ -131,9 +132,12 @@ def _phases(decisions: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _shared(decisions: Mapping[str, Any]) -> Iterator[str]:
-    if "shared" in decisions:
-        yield "best of what all paths share, and tried on all of them from then on:"
-        yield from (f"  {line}" for line in pipeline_lines(decisions["shared"]))
+    if "shared_values" in decisions:
+        yield "values that most paths have in common, the best by kind of model:"
+        for kind, choices in decisions["shared_values"].items():
+            for choice in choices:
+                (line,) = pipeline_lines({choice["step"]: choice})
+                yield f"  {kind}: {line}"
 
 
 def _subspace(decisions: Mapping[str, Any]) -> Iterator[str]:

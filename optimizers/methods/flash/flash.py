@@ -11,14 +11,19 @@ Zhang, Bahadori, Su and Sun, "FLASH: Fast Bayesian Optimization for Data Analyti
     algorithm 3, cached prefixes                the cache of tasks; PathCost counts what it serves
 
 Departures, where `variant=paper` has the paper's way: a design that begins with plain paths;
-default values at a path's first run; Phase 2 begins with other values of the steps that all paths
-share; cost by steps in seconds; G' has algorithms with good losses besides; lengths of phases
-shrink with the budget; eq. 1 has a free intercept, as in the authors' code.
+default values at a path's first run; the hyperparameters of steps that every path passes are
+searched like algorithms (see `SharedValues`): the first trials vary them on the cheapest linear
+model and the cheapest boosted trees, they are columns of eq. 1 with interactions by kind of model,
+and the first run of a path has the values that look best for its kind by then; cost by steps in
+seconds; G' has algorithms with good losses besides; lengths of phases shrink with the budget; eq. 1
+has a free intercept, as in the authors' code.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import inf
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -36,10 +41,11 @@ from prefect_tune.optimizers.methods.flash.phases import (
 from prefect_tune.optimizers.methods.flash.scores import PathModels, ranked
 from prefect_tune.optimizers.methods.flash.tuning import Tuning
 from prefect_tune.optimizers.optimizer import Optimizer
-from prefect_tune.optimizers.paths.table import shared_choices, untried_variants
-from prefect_tune.optimizers.space.configuration import Choice, Configuration, Query
+from prefect_tune.optimizers.paths.shared_values import VARIED_SHARE
+from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
 from prefect_tune.optimizers.space.space import Path, Space
+from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.history import capacity
 from prefect_tune.optimizers.trials.objective import MANY_ROWS
 
@@ -53,8 +59,7 @@ class FlashMemo:
         design: Paths of Phase 1 in order; once it has ended, those that ran.
         n_init: Length of Phase 1.
         n_prune: Length of Phase 2.
-        shared: By step that all paths share, its best choice; empty where there is nothing to
-            choose.
+        n_varied: Trials that varied shared values, in addition to the design.
         ranking: The r best paths, best first, with their ln EIPS at xi = 0.
         subspace: By step, the algorithms of G'.
         n_subspace_paths: Paths of G' that can run.
@@ -65,7 +70,7 @@ class FlashMemo:
     design: list[int] | None = None
     n_init: int | None = None
     n_prune: int | None = None
-    shared: dict[str, Choice] | None = None
+    n_varied: int = 0
     ranking: list[tuple[int, float]] | None = None
     subspace: dict[str, list[str]] | None = None
     n_subspace_paths: int | None = None
@@ -77,8 +82,8 @@ class FlashMemo:
         for name in ("design", "n_init", "n_prune", "n_subspace_paths"):
             if getattr(self, name) is not None:
                 document[name] = getattr(self, name)
-        if self.shared is not None:
-            document["shared"] = self._shared_json()
+        if self.n_varied:
+            document["n_varied"] = self.n_varied
         if self.ranking is not None:
             document["ranking"] = [[path, score] for path, score in self.ranking]
         if self.subspace is not None:
@@ -89,11 +94,8 @@ class FlashMemo:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Read what `to_json` wrote."""
-        memo = cls(**document)
-        if "shared" in document:
-            found = document["shared"] or {}
-            memo.shared = {step: Choice.from_json(choice) for step, choice in found.items()}
+        """Read what `to_json` wrote, here or in a version that settled shared values."""
+        memo = cls(**{name: value for name, value in document.items() if name != "shared"})
         if memo.ranking is not None:
             memo.ranking = [(path, score) for path, score in memo.ranking]
         memo.notes = list(memo.notes)
@@ -105,8 +107,6 @@ class FlashMemo:
         for name in ("n_init", "n_prune", "n_subspace_paths"):
             if getattr(self, name) is not None:
                 decisions[name] = getattr(self, name)
-        if self.shared:
-            decisions["shared"] = self._shared_json()
         if self.subspace is not None:
             decisions["subspace"] = self.subspace
         if self.design is not None:
@@ -117,14 +117,8 @@ class FlashMemo:
             ]
         return decisions | {"notes": list(self.notes)}
 
-    def _shared_json(self) -> dict[str, Any] | None:
-        chosen = self.shared or {}
-        return {step: choice.to_json() for step, choice in chosen.items()} or None
 
-
-_SHARED = Reason(
-    "shared steps", "the best so far with another value of a step that all paths share"
-)
+_SHARED = Reason("shared values", "a value, of a step that all paths pass, that is seldom tried")
 _NOTHING_ELSE = Reason("random", "no other path has anything new")
 
 
@@ -138,7 +132,6 @@ class Flash(Optimizer):
         self._is_power_given = self.options.cost_power is not None
         self.options = self.options.resolved()
         self._decided = FlashMemo()
-        self._made: PathModels | None = None
 
     @property
     def decisions(self) -> dict[str, Any]:
@@ -146,12 +139,17 @@ class Flash(Optimizer):
 
         `phase` (1 to 3), `n_known` if it began with known configurations, `n_init` (these among
         them) and `n_prune` once they are settled, `design` and `ranking` (the
-        r best paths with their ln EIPS at xi = 0, best first) as lists of algorithm ids, `shared`
-        (by step that all paths share, what their first runs have), `subspace` (G') by step,
-        `n_subspace_paths`, and `notes` for people.
+        r best paths with their ln EIPS at xi = 0, best first) as lists of algorithm ids,
+        `shared_values` (by kind of model, the values that paths have in common and that look best
+        by now), `subspace` (G') by step, `n_subspace_paths`, and `notes` for people.
         """
         is_blank = self._decided.design is None
         rendered = self._decided.rendered(() if is_blank else self._models.table.paths)
+        if not is_blank and self._models.table.shared is not None:
+            values: dict[str, list[Any]] = defaultdict(list)
+            for (kind, step, _), choice in self._models.scores.best_values(self.history).items():
+                values[kind].append({"step": step, **choice.to_json()})
+            rendered["shared_values"] = dict(values)
         return {**rendered, "n_known": len(self._start)} if self._start else rendered
 
     def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:
@@ -164,29 +162,56 @@ class Flash(Optimizer):
         self._decided = FlashMemo.from_json(memo)
 
     def _next(self, budget: Budget, rng: np.random.Generator) -> Query:
-        if self._decided.design is None:
-            self._decided.design = initial_design(self.options, self._models.table, rng)
-        phase = self._decided.phase = self._phase(budget)
+        decided, table = self._decided, self._models.table
+        if decided.design is None:
+            decided.design = initial_design(self.options, table, self._bases, rng)
+        varied = self._varied(budget, rng)
+        phase = decided.phase = self._phase(budget, is_varied=varied is not None)
+        if varied is not None:
+            decided.n_varied += varied not in self._bases
+            self._because = _SHARED
+            return Query(varied)
+        if decided.subspace is None:
+            self._models.learn(self.history)
         try:
             if phase == 3:
                 return self._tuned(rng)
-            if phase == 2 and (variant := self._variant()) is not None:
-                self._because = _SHARED
-                return Query(variant)
             return Query(self._designed(rng) if phase == 1 else self._most_promising(rng))
         except SpaceExhausted:
             self._because = _NOTHING_ELSE
             return Query(new_configuration(self.space, self.history.asked, rng))
 
-    def _phase(self, budget: Budget) -> int:
+    def _varied(self, budget: Budget, rng: np.random.Generator) -> Configuration | None:
+        """Return what tells shared values apart, while Phase 1 has values that are untried."""
+        decided, table = self._decided, self._models.table
+        if table.shared is None or decided.n_init is not None:
+            return None
+        holds, n_init = capacity(budget, self.history), self.options.n_init
+        most = inf if holds is None else VARIED_SHARE * holds
+        if decided.n_varied >= (most if n_init is None else n_init / 2):
+            return None
+        return table.shared.untried(self._bases, self.history.asked, rng)
+
+    @cached_property
+    def _bases(self) -> list[Configuration]:
+        """Configurations on which shared values are varied; what trials take does not move them."""
+        table = self._models.table
+        if table.shared is None:
+            return []
+        return table.shared.bases(table.paths, Costs(self.space, self.objective))
+
+    def _phase(self, budget: Budget, *, is_varied: bool) -> int:
         """Return the phase of this ask; a settled length stays, whatever the budget says later."""
         decided, table, n = self._decided, self._models.table, len(self.history)
         if decided.subspace is not None:
             return 3
         holds, n_known = capacity(budget, self.history), len(self._start)
-        lengths = phase_lengths(self.options, table, holds, n_known)
+        # A length that was given is one of all trials of Phase 1.
+        besides = decided.n_varied if self.options.n_init is None else 0
+        left = None if holds is None else holds - besides
+        lengths = phase_lengths(self.options, table, left, n_known)
         if decided.n_init is None:
-            if n < lengths.n_init or not self.history.complete:
+            if is_varied or n < lengths.n_init + besides or not self.history.complete:
                 return 1
             decided.n_init = n
             decided.design = table.numbers_of(self.history)
@@ -194,9 +219,10 @@ class Flash(Optimizer):
             return 2
         decided.n_prune = n - decided.n_init
         wanted = wanted_lengths(self.options, table, n_known)
-        if n < wanted.n_init + wanted.n_prune:
+        n_wanted = wanted.n_init + besides
+        if n < n_wanted + wanted.n_prune:
             decided.notes.append(
-                f"the budget holds too few trials for phases of {wanted.n_init} + "
+                f"the budget holds too few trials for phases of {n_wanted} + "
                 f"{wanted.n_prune}; they are {decided.n_init} + {decided.n_prune}"
             )
         return 3
@@ -239,22 +265,6 @@ class Flash(Optimizer):
         self._because = Reason(phase, said)
         return configuration
 
-    def _variant(self) -> Configuration | None:
-        """Return the best so far with another value of what all paths share, if one is untried.
-
-        What is best then is where the first run of each path starts from.
-        """
-        incumbent = self.history.incumbent
-        is_settled = self._decided.shared is not None
-        if is_settled or self.options.start != "defaults" or incumbent is None:
-            return None
-        best = incumbent.query.configuration
-        variant = next(untried_variants(self.space, best, self.history.asked), None)
-        known = [t.query.configuration for t in self.history if t.is_told]
-        if variant is None and next(untried_variants(self.space, best, known), None) is None:
-            self._decided.shared = shared_choices(self.space, best)
-        return variant
-
     def _first_new(
         self, paths: Iterable[int], rng: np.random.Generator
     ) -> tuple[int, Configuration]:
@@ -265,8 +275,8 @@ class Flash(Optimizer):
         """
         asked, table = self.history.asked, self._models.table
         for i in paths:
-            if self.options.start == "defaults" and table.default(i) not in asked:
-                return i, table.default(i)
+            if self.options.start == "defaults" and (first := table.first_run(i)) not in asked:
+                return i, first
             try:
                 return i, new_configuration(self.space, asked, rng, table.paths[i])
             except SpaceExhausted:
@@ -314,12 +324,8 @@ class Flash(Optimizer):
             options = replace(options, cost_power=0.0)
         return Tuning(self.space, self._subspace, self.objective, options, self._models.cost)
 
-    @property
+    @cached_property
     def _models(self) -> PathModels:
-        """Tables and models of the paths, made again when what they share has been settled."""
-        shared = self._decided.shared or {}
-        if self._made is None or self._made.shared != shared:
-            parts = self.space, self.seed, self.objective, self.options
-            costs = self.costs if (self.objective.n_rows or 0) > MANY_ROWS else None
-            self._made = PathModels(*parts, shared, costs=costs)
-        return self._made
+        """Tables and models of the paths."""
+        costs = self.costs if (self.objective.n_rows or 0) > MANY_ROWS else None
+        return PathModels(self.space, self.seed, self.objective, self.options, costs=costs)

@@ -12,6 +12,7 @@ import numpy as np
 from prefect_tune.optimizers.methods.flash.declaration import FlashOptions
 from prefect_tune.optimizers.methods.flash.scores import PathModels
 from prefect_tune.optimizers.paths.table import PathTable, design_order
+from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.equal_paths import with_idle_steps
 from prefect_tune.optimizers.space.space import Path, Space
 from prefect_tune.optimizers.trials.history import History
@@ -20,12 +21,25 @@ _EXPENSIVE = 2.0
 """A path predicted to take this many medians waits until the others have run."""
 
 
-def initial_design(options: FlashOptions, table: PathTable, rng: np.random.Generator) -> list[int]:
-    """Return the paths of Phase 1 in the order to run them."""
+def initial_design(
+    options: FlashOptions,
+    table: PathTable,
+    bases: Sequence[Configuration],
+    rng: np.random.Generator,
+) -> list[int]:
+    """Return the paths of Phase 1 in the order to run them.
+
+    Args:
+        options: Those of FLASH, resolved.
+        table: The paths.
+        bases: Configurations on which shared values are varied; plain paths of them come first.
+        rng: Breaks ties.
+    """
     n = options.n_init if options.n_init is not None else table.rank
     assert options.design is not None  # noqa: S101 - resolved at construction
     if options.design == "plain_first":
-        return design_order(table.one_hot, n, "d_optimal", rng, table.plain[:n])
+        plain = sorted(table.plain, key=lambda i: table.default(i) not in bases)
+        return design_order(table.one_hot, n, "d_optimal", rng, plain[:n])
     return design_order(table.one_hot, n, options.design, rng)
 
 

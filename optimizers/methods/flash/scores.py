@@ -1,6 +1,5 @@
 """FLASH's linear models of all paths, and their improvement per cost (section 3.3, eq. 2 and 4)."""
 
-from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
@@ -9,8 +8,8 @@ from numpy.typing import NDArray
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
 from prefect_tune.optimizers.methods.flash.declaration import FlashOptions
 from prefect_tune.optimizers.paths.cost import PathCost
+from prefect_tune.optimizers.paths.shared_values import BestValues, SharedValues
 from prefect_tune.optimizers.paths.table import PathTable
-from prefect_tune.optimizers.space.configuration import Choice
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.surrogates.path_linear import PathLinear, guarded_log_seconds
@@ -61,11 +60,25 @@ class PathScores:
         log_ei, log_cost = self._terms(history, 0.0, once=False)
         return log_ei - log_cost
 
+    def best_values(self, history: History) -> BestValues:
+        """Return the values of what paths have in common that look best, by kind of model.
+
+        Nothing of it is kept: each loss that is told counts, whatever its path.
+        """
+        shared, failure_cost = self._table.shared, self._options.failure_cost
+        assert shared is not None  # noqa: S101 - nobody asks else
+        assert failure_cost is not None  # noqa: S101 - resolved
+        if not history.complete:
+            return shared.best()
+        trials, losses = told_losses(history, self._objective, failure_cost)
+        model = self._fitted(self._table.encoded(trials), losses)
+        return shared.best(model.coefficients[-shared.width :])
+
     def seconds(self, history: History) -> NDArray[np.float64]:
         """Return predicted seconds of the next run of each path, shape (B,)."""
         is_new = np.zeros(len(self._table), dtype=np.bool_)
         if self._options.start == "defaults":
-            is_new = self._table.without_default_run(history)
+            is_new = self._table.without_first_run(history)
         return self._cost.seconds(history, is_new)
 
     def _terms(
@@ -78,10 +91,11 @@ class PathScores:
         model = self._fitted(seen, losses)
         for path in self._table.encoded(history.pending):
             model = model.imagining(path)
-        deviation = model.deviation(self._table.one_hot)
+        first_runs = self._table.encoded_first_runs()
+        deviation = model.deviation(first_runs)
         margin = float(deviation.mean()) if xi is None else xi
         best = float(history.losses.min())
-        log_ei = log_expected_improvement(model.mean(self._table.one_hot), deviation, best, margin)
+        log_ei = log_expected_improvement(model.mean(first_runs), deviation, best, margin)
         seconds = np.array([t.cost_seconds for t in trials])
         return log_ei, self._log_cost(history, seen, seconds, once=once)
 
@@ -107,7 +121,7 @@ class PathScores:
             targets, floor = np.log(np.maximum(seconds, 1e-3)), 0.5
         else:
             targets, floor = guarded_log_seconds(seconds), 1.0
-        expected = self._fitted(seen, targets).mean(self._table.one_hot)
+        expected = self._fitted(seen, targets).mean(self._table.encoded_first_runs())
         return np.log(np.maximum(expected, floor))
 
     def _fitted(self, paths: NDArray[np.float64], targets: NDArray[np.float64]) -> PathLinear:
@@ -139,7 +153,6 @@ class PathModels:
         seed: Draws the paths of a space with too many to list.
         objective: What is minimised.
         options: Those of FLASH, resolved.
-        shared: By step that all paths share, what takes the place of its default values.
         costs: Predicts seconds where trials look at parts of many rows first; None where not.
     """
 
@@ -149,23 +162,30 @@ class PathModels:
         seed: int,
         objective: Objective,
         options: FlashOptions,
-        shared: Mapping[str, Choice],
         *,
         costs: Costs | None = None,
     ) -> None:
         self._costs = costs
         self._space, self._seed, self._objective = space, seed, objective
-        self._options, self.shared = options, shared
+        self._options = options
+
+    def learn(self, history: History) -> None:
+        """Let first runs of paths have the shared values that look best by now."""
+        if self.table.shared is not None:
+            self.table.best = self.scores.best_values(history)
+            self.cost.take(self.table.best)
 
     @cached_property
     def table(self) -> PathTable:
-        """The paths by index."""
-        return PathTable(self._space, self._seed, self.shared)
+        """The paths by index; shared values are told apart unless all values are drawn."""
+        has_defaults = self._options.start == "defaults"
+        shared = SharedValues(self._space) if has_defaults else None
+        return PathTable(self._space, self._seed, shared)
 
     @cached_property
     def cost(self) -> PathCost:
         """Predicts the seconds of each path, step by step."""
-        return PathCost(self._space, self.table.paths, self.shared, self._costs)
+        return PathCost(self._space, self.table.paths, self.table.shared, self._costs)
 
     @cached_property
     def scores(self) -> PathScores:

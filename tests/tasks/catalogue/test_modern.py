@@ -171,7 +171,7 @@ def test_what_only_the_last_model_ignores_is_served_to_it(contexts) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in SPACES if n.startswith("modern")])
 def test_the_design_of_flash_has_the_rank_of_the_paths_that_can_run(name) -> None:
-    table = PathTable(SPACES[name], 0, {})
+    table = PathTable(SPACES[name], 0)
     assert table.rank == np.linalg.matrix_rank(table.one_hot)
     assert len(table) == SPACES[name].n_feasible_paths
     design = design_order(table.one_hot, table.rank, "d_optimal", None, table.plain)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from ConfigSpace import ConfigurationSpace, Float, Integer
 from flash_worlds import counted_space, planted_loss
+from shared_worlds import FAMILIES, KINDS, events_space, has_found, kind_of, planted, run_planted
 from worlds import evaluation, finite_space, mixed_space, ordered_space, told
 
 from prefect_tune.optimizers import (
@@ -63,14 +64,16 @@ def test_each_model_is_seen_with_nothing_before_it_and_the_best_is_tuned_first()
     models = [a.id for a in space.searched[-1].algorithms]
     losses = {model: 0.1 + 0.01 * i for i, model in enumerate(models)} | {"random_forest": 0.05}
     seen = []
-    for number in range(len(models) + 3):
+    for number in range(len(models) + 5):
         query = optimizer.ask(Budget(trials_left=60 - number))
         path = query.configuration.path
         seen.append(path)
         optimizer.tell(told(number, query, losses[path[-1]]))
     assert sorted(path[-1] for path in seen[: len(models)]) == sorted(models)
     assert {path[-3:-1] for path in seen[: len(models)]} == {("none", "none")}
-    assert {path[-3:] for path in seen[len(models) :]} == {("none", "none", "random_forest")}
+    # Two more ways to impute are tried with boosted trees.
+    assert [path[-1] for path in seen[len(models) :][:2]] == ["gradient_boosting"] * 2
+    assert {path[-3:] for path in seen[len(models) + 2 :]} == {("none", "none", "random_forest")}
 
 
 def test_a_path_is_tried_with_defaults_and_then_with_random_values() -> None:
@@ -294,3 +297,50 @@ def test_tuning_within_a_limit_comes_near_its_inside() -> None:
     # Uniform points are within the limit in 40 % of the trials, and 0.125 is the optimum.
     assert np.mean(shares) > 0.6
     assert max(best) < 0.13
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_aggregation_of_each_family_is_found_with_the_kind_of_model_that_it_suits(
+    kind: str, family: str
+) -> None:
+    assert has_found(Admm, family, kind, 0, 40)
+
+
+def test_the_choice_of_a_path_chooses_the_values_that_paths_have_in_common() -> None:
+    """Averages suit trees, sums all others; the values that theta-min found are for one path."""
+    space = events_space()
+    optimizer = Admm(space, 0, Objective(), theta_solver="random", effort=6, effort_step=0)
+    losses = {("trees", "average"): 19.0, ("linear", "sum"): 20.0, ("other", "sum"): 20.0}
+    chosen = []
+    for number in range(60):
+        query = optimizer.ask(Budget(trials_left=100 - number))
+        found = kind_of(query.configuration), query.configuration["construct"].values[0][1]
+        if optimizer.reason is not None and optimizer.reason.phase == "z-min":
+            chosen.append(found)
+        optimizer.tell(told(number, query, losses.get(found, 40.0)))
+    for kind, right in (("linear", "sum"), ("trees", "average")):
+        values = [value for own, value in chosen if own == kind]
+        assert values.count(right) > 0.8 * len(values)
+
+
+OF_PAPER = """
+none none bayes count 3, none none bayes sum 2, none none bayes average 2, none none bayes count 4,
+unit none boosting count 3, unit some forest count 3, none none boosting count 3,
+unit none boosting binary 4, unit none boosting average 5, unit none boosting count 5,
+power none svm count 3, none some neighbours count 3, none none forest count 3,
+unit none boosting count 3
+"""
+
+
+def test_the_papers_variant_asks_for_what_it_always_did() -> None:
+    """As recorded before shared values were searched."""
+    space = events_space()
+    limits = {"theta_solver": "random", "effort": 3, "effort_step": 0}
+    optimizer = Admm(space, 0, Objective(), variant="paper", **limits)
+    run_planted(optimizer, planted(space, "average", "trees", 0), 14, n_all=100)
+    asked = [t.query.configuration for t in optimizer.history]
+    written = [
+        " ".join([*c.path[1:], *(str(value) for _, value in c["construct"].values)]) for c in asked
+    ]
+    assert written == " ".join(OF_PAPER.split()).split(", ")

@@ -1,13 +1,23 @@
 """What FLASH scores, prunes and tunes: each phase by itself."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from flash_worlds import TOY, counted_space, defaults_of, one_hot_paths, run_steps, steps_of
+from shared_worlds import events_space
 from worlds import evaluation, told_history
 
-from prefect_tune.optimizers import Failure, History, Objective, Query, Space, Trial
+from prefect_tune.optimizers import (
+    Configuration,
+    Failure,
+    History,
+    Objective,
+    Query,
+    Space,
+    Trial,
+)
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
 from prefect_tune.optimizers.methods.declarations import SmacOptions
 from prefect_tune.optimizers.methods.flash.declaration import FlashOptions
@@ -29,7 +39,7 @@ SECONDS = [20.0, 5.0, 60.0, 8.0]
 
 def toy_history(seconds: list[float] = SECONDS, pending: tuple[int, ...] = ()) -> History:
     """The worked example of two steps of two and three algorithms."""
-    space = counted_space(TOY)
+    space = counted_space(TOY, 0)
     paths, history = list(space.paths()), History()
     for number, (i, loss, cost) in enumerate(zip(SEEN, LOSSES, seconds, strict=True)):
         query = Query(default_configuration(space, paths[i]))
@@ -41,7 +51,7 @@ def toy_history(seconds: list[float] = SECONDS, pending: tuple[int, ...] = ()) -
 
 def scores_of(**options: Any) -> PathScores:
     given = FlashOptions(**options).resolved()
-    return PathModels(counted_space(TOY), 0, Objective(), given, {}).scores
+    return PathModels(counted_space(TOY, 0), 0, Objective(), given).scores
 
 
 def test_the_papers_models_are_those_of_equation_one_without_an_intercept() -> None:
@@ -81,7 +91,7 @@ def equal_history(seconds: float) -> History:
 
 def equal_scores(cost: str, **options: Any) -> PathScores:
     given = FlashOptions(cost=cost, **options).resolved()  # type: ignore[arg-type]
-    return PathModels(counted_space((2, 2)), 0, Objective(), given, {}).scores
+    return PathModels(counted_space((2, 2)), 0, Objective(), given).scores
 
 
 def test_what_is_expected_is_divided_by_the_seconds_of_the_next_run() -> None:
@@ -119,7 +129,7 @@ def test_failures_count_as_the_bound_or_the_worst() -> None:
     for failure_cost, loss in (("bound", 100.0), ("worst", 30.0), ("chance", 45.0)):
         model = PathLinear.fit(paths[[*SEEN, 5]], np.array([*LOSSES, loss]))
         options = FlashOptions(failure_cost=failure_cost, **given).resolved()  # type: ignore[arg-type]
-        scores = PathModels(counted_space(TOY), 0, Objective(chance=45.0), options, {}).scores
+        scores = PathModels(counted_space(TOY, 0), 0, Objective(chance=45.0), options).scores
         assert scores.log_eips(history) == pytest.approx(
             log_expected_improvement(model.mean(paths), model.deviation(paths), 18.0)
         )
@@ -151,7 +161,7 @@ DESIGN = [0, 4, 8, 1, 2, 3, 5, 6, 7]
 
 
 def models(options: FlashOptions, space: Space = SPACE) -> PathModels:
-    return PathModels(space, 0, Objective(), options, {})
+    return PathModels(space, 0, Objective(), options)
 
 
 def after_three(dear: float) -> History:
@@ -313,3 +323,25 @@ def test_a_share_of_proposals_may_lie_outside(outside: float, least: int, most: 
         search.propose(history, np.random.default_rng(s))[0].configuration.path for s in range(20)
     ]
     assert least <= sum(path[0] == "a0" for path in paths) <= most
+
+
+def test_first_runs_cost_what_the_values_that_look_best_cost() -> None:
+    """Averages are best and were made before, so another run of trees with them is cheap."""
+    space = events_space()
+    found = PathModels(space, 0, Objective(), FlashOptions().resolved())
+    history, seen = History(), set[str]()
+    for number, (value, loss) in enumerate((("sum", 30.0), ("average", 10.0))):
+        path = ("aggregate", "none", "none", "boosting")
+        document = default_configuration(space, path).to_json()
+        document["construct"]["hyperparameters"]["aggregation"] = value
+        query = Query(Configuration.from_json(document, space))
+        outcome = replace(steps_of(query, seen, {"construct.aggregate": 9.0}), loss=loss)
+        history.record(Trial(number, query).started().completed(outcome))
+    forest = found.table.paths.index(("aggregate", "unit", "none", "forest"))
+    found.learn(history)
+    assert found.scores.seconds(history)[forest] < 1
+    values = dict(found.table.first_run(forest)["construct"].values)
+    assert values["aggregation"] == "average"
+    history.record(replace(history[1], evaluation=replace(history[1].evaluation, loss=50.0)))
+    found.learn(history)
+    assert dict(found.table.first_run(forest)["construct"].values)["aggregation"] != "average"

@@ -1,0 +1,319 @@
+"""Values that most paths have in common: hyperparameters of the steps that every path passes.
+
+The aggregation of patient events is one. It is on all paths, so a model of paths cannot tell what
+it does, and a value may suit one kind of model only: trees can use averages that a linear model
+cannot. Values are therefore searched like algorithms. Each is a column of the model of paths, once
+for all models and once for each kind of model: with one ridge on all columns, what a kind shows
+of a value counts for the other kinds too, the less the more is known of them.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from operator import eq
+from typing import Any
+
+import numpy as np
+from ConfigSpace.hyperparameters import (
+    CategoricalHyperparameter,
+    Constant,
+    Hyperparameter,
+    OrdinalHyperparameter,
+)
+from numpy.typing import NDArray
+
+from prefect_tune.optimizers.space.algorithm import Algorithm, Kind
+from prefect_tune.optimizers.space.configuration import (
+    Choice,
+    Configuration,
+    Query,
+    active_hyperparameters,
+    are_allowed,
+    default_choice,
+    default_configuration,
+    is_allowed,
+)
+from prefect_tune.optimizers.space.space import Path, Space
+from prefect_tune.optimizers.space.unit_interval import Value, from_unit, plain_value, to_unit
+from prefect_tune.optimizers.surrogates.costs import Costs
+
+BestValues = Mapping[tuple[str, str, str], Choice]
+"""By kind of model, step and algorithm, the choice whose values look best."""
+Levels = Mapping[str, tuple[Value, ...]]
+"""By hyperparameter, the values that are told apart, the default first."""
+
+VARIED_SHARE = 0.3
+"""Share of a budget that varying shared values may take at most."""
+_MOST_ALGORITHMS = 2
+"""If a step has more algorithms, each of them is on few paths."""
+_DRAWS = 8
+"""Attempts to vary a configuration in a way that is new and allowed."""
+_TIE = 1e-9
+
+
+class SharedValues:
+    """Tells apart, chooses and varies the values that many paths of a space have in common.
+
+    Args:
+        space: The space.
+        numbers: Whether numbers are told apart too, not categories alone.
+
+    Attributes:
+        kinds: Kinds of its models: `linear`, `trees` and `other`, those that it has.
+        width: Columns that stand for values (S); 0 if the paths have none in common.
+    """
+
+    def __init__(self, space: Space, *, numbers: bool = True) -> None:
+        self._space = space
+        *before, last = space.searched
+        self._kinds = {algorithm.id: _kind(algorithm) for algorithm in last.algorithms}
+        self.kinds = tuple(dict.fromkeys(self._kinds.values()))
+        self._levels: dict[tuple[str, str], Levels] = {
+            (step.name, algorithm.id): levels
+            for step in before
+            if step.idle is None and len(step.algorithms) <= _MOST_ALGORITHMS
+            for algorithm in step.algorithms
+            if (levels := _levels(algorithm, numbers=numbers))
+        }
+        self._columns: dict[tuple[str, str], dict[str, range]] = {}
+        n = 0
+        for pair, levels in self._levels.items():
+            self._columns[pair] = {}
+            for name, values in levels.items():
+                self._columns[pair][name] = range(n, n + len(values))
+                n += len(values)
+        self._n = n
+        # The columns of a single kind would be those of all kinds again.
+        self._n_blocks = 1 + len(self.kinds) if len(self.kinds) > 1 else 1
+        self.width = n * self._n_blocks
+
+    @property
+    def names(self) -> set[tuple[str, str, str]]:
+        """Steps, algorithms and hyperparameters whose values are shared."""
+        return {(*pair, name) for pair, levels in self._levels.items() for name in levels}
+
+    def kind(self, path: Path) -> str:
+        """Return the kind of the model of a path."""
+        return self._kinds[path[-1]]
+
+    def of(self, path: Path) -> tuple[tuple[str, str], ...]:
+        """Return the steps and algorithms of a path that have values in common with other paths."""
+        pairs = zip((step.name for step in self._space.searched), path, strict=True)
+        return tuple(pair for pair in pairs if pair in self._levels)
+
+    def group(self, path: Path) -> Hashable:
+        """Return what is equal for paths that want the same values."""
+        return self.kind(path), self.of(path)
+
+    def columns(self, configurations: Iterable[Configuration]) -> NDArray[np.float64]:
+        """Return the columns of configurations, shape (n, S): 1 for each value that one has.
+
+        A number counts as the nearest of its levels.
+        """
+        rows = []
+        for configuration in configurations:
+            row = np.zeros((self._n_blocks, self._n))
+            chosen = list(self._chosen(configuration))
+            row[0, chosen] = 1.0
+            if self._n_blocks > 1:
+                row[1 + self.kinds.index(self.kind(configuration.path)), chosen] = 1.0
+            rows.append(row.ravel())
+        return np.array(rows).reshape(-1, self.width)
+
+    def best(self, coefficients: NDArray[np.floating[Any]] | None = None) -> BestValues:
+        """Return the values of least loss for each kind of model; the defaults among equals.
+
+        Args:
+            coefficients: Coefficients of `columns` in a linear model of the loss, shape (S,); None
+                before there is one.
+        """
+        blocks = np.zeros(self.width) if coefficients is None else coefficients
+        of_blocks = blocks.reshape(self._n_blocks, self._n)
+        best = {}
+        for i, kind in enumerate(self.kinds):
+            effects = of_blocks[0] + (of_blocks[1 + i] if self._n_blocks > 1 else 0.0)
+            rounded = np.round(effects / _TIE)
+            for (step, algorithm), columns in self._columns.items():
+                levels = self._levels[step, algorithm]
+                least = {
+                    name: levels[name][int(np.argmin(rounded[own.start : own.stop]))]
+                    for name, own in columns.items()
+                }
+                of = self._space.step(step).algorithm(algorithm)
+                chosen = _choice(of, least.get)
+                is_legal = are_allowed(of, dict(chosen.values))
+                best[kind, step, algorithm] = chosen if is_legal else default_choice(of)
+        return best
+
+    def applied(self, best: BestValues, configuration: Configuration) -> Configuration:
+        """Return a configuration with the best values for its kind of model; others stay."""
+        kind, changed = self.kind(configuration.path), {}
+        for pair in self.of(configuration.path):
+            step, algorithm = pair
+            values = dict(configuration[step].values)
+            chosen = dict(best[kind, step, algorithm].values)
+            values |= {name: chosen[name] for name in self._levels[pair] if name in chosen}
+            changed[step] = _choice(self._space.step(step).algorithm(algorithm), values.get)
+        return with_choices(configuration, changed)
+
+    def bases(self, paths: Iterable[Path], costs: Costs) -> list[Configuration]:
+        """Return the configurations to vary, with default values, those to run first in front.
+
+        They are of the cheapest linear model and of the cheapest boosted trees, or trees if there
+        are none, as plain as the steps allow, with each algorithm that has shared values. If the
+        space declares no kinds, they are of its first model.
+
+        Args:
+            paths: The paths that can run.
+            costs: Knows which models were cheap in earlier studies.
+        """
+        *before, last = self._space.searched
+        plain, names = [step.plainest.id for step in before], [step.name for step in before]
+        of_model: dict[str, list[Path]] = defaultdict(list)
+        for path in paths:
+            of_model[path[-1]].append(path)
+        by_kind: dict[Kind, list[Configuration]] = defaultdict(list)
+        for model in last.algorithms:
+            if model.id in of_model:
+                plainest = most_alike((*plain, model.id), of_model[model.id])
+                by_kind[model.kind].append(default_configuration(self._space, plainest))
+        named = [by_kind["linear"], by_kind["boosted_trees"] or by_kind["trees"]]
+        chosen = [self._cheapest(of, costs) for of in named if of]
+        bases = []
+        for step, algorithm in self._levels:
+            k = names.index(step)
+            for path in [c.path for c in chosen or by_kind[""][:1]]:
+                with_it = [p for p in of_model[path[-1]] if p[k] == algorithm]
+                if with_it:
+                    bases.append(default_configuration(self._space, most_alike(path, with_it)))
+        return list(dict.fromkeys(bases))
+
+    def untried(
+        self,
+        bases: Sequence[Configuration],
+        asked: Collection[Configuration],
+        rng: np.random.Generator,
+    ) -> Configuration | None:
+        """Return a base, or its values varied, until its kind of model has tried each value.
+
+        Where not all values were tried, the base that was tried least comes first, and of each
+        hyperparameter a value that was tried least: so few trials tell all values apart.
+
+        Args:
+            bases: Configurations to vary, with default values.
+            asked: The configurations so far.
+            rng: Decides between values that were tried equally often.
+        """
+        tried: dict[Hashable, Counter[int]] = defaultdict(Counter)
+        n_tried: Counter[Hashable] = Counter()
+        for configuration in asked:
+            group = self.group(configuration.path)
+            tried[group].update(self._chosen(configuration))
+            n_tried[group] += 1
+        for base in sorted(bases, key=lambda b: n_tried[self.group(b.path)]):
+            counts = tried[self.group(base.path)]
+            if all(counts[column] for column in self._unconditional(base.path)):
+                continue
+            for _ in range(_DRAWS):
+                is_first = not n_tried[self.group(base.path)]
+                varied = base if is_first else self._varied(base, counts, rng)
+                if varied not in asked and is_allowed(self._space, varied):
+                    return varied
+        return None
+
+    def _cheapest(self, plain: Sequence[Configuration], costs: Costs) -> Configuration:
+        """Return the one of fewest steps, then of least seconds; the first if some are unknown."""
+        is_expected = all(map(costs.is_expected, plain))
+
+        def cost(configuration: Configuration) -> tuple[int, float]:
+            algorithms = self._space.algorithms(configuration.path)
+            n_steps = sum(not algorithm.is_idle for algorithm in algorithms)
+            return n_steps, costs.seconds(Query(configuration)) if is_expected else 0.0
+
+        return min(plain, key=cost)
+
+    def _unconditional(self, path: Path) -> Iterator[int]:
+        """Yield the columns of the values that each configuration of a path chooses from."""
+        for step, algorithm in self.of(path):
+            parents = self._space.step(step).algorithm(algorithm).hyperparameters.parents_of
+            for name, columns in self._columns[step, algorithm].items():
+                if not parents[name]:
+                    yield from columns
+
+    def _chosen(self, configuration: Configuration) -> Iterator[int]:
+        """Yield the columns of all models that a configuration has the values of."""
+        for step, choice in configuration.choices:
+            levels = self._levels.get((step, choice.algorithm), {})
+            known = self._space.step(step).algorithm(choice.algorithm).hyperparameters
+            for name, value in choice.values:
+                if name in levels:
+                    own = self._columns[step, choice.algorithm][name]
+                    yield own[_nearest(known[name], levels[name], value)]
+
+    def _varied(
+        self, base: Configuration, counts: Mapping[int, int], rng: np.random.Generator
+    ) -> Configuration:
+        """Return a configuration with values that were tried least."""
+        varied = {}
+        for step, algorithm in self.of(base.path):
+            levels, columns = self._levels[step, algorithm], self._columns[step, algorithm]
+            least = {}
+            for name, values in levels.items():
+                order = [int(i) for i in rng.permutation(len(values))]
+                least[name] = values[min(order, key=lambda i: counts[columns[name][i]])]
+            varied[step] = _choice(self._space.step(step).algorithm(algorithm), least.get)
+        return with_choices(base, varied)
+
+
+def most_alike(path: Path, others: Iterable[Path]) -> Path:
+    """Return the first of the other paths with the most algorithms of a path; itself if none."""
+    return max(others, key=lambda other: sum(map(eq, other, path)), default=path)
+
+
+def with_choices(configuration: Configuration, choices: Mapping[str, Choice]) -> Configuration:
+    """Return the configuration with these choices in place of its own."""
+    return replace(
+        configuration,
+        choices=tuple((step, choices.get(step, own)) for step, own in configuration.choices),
+    )
+
+
+def _kind(algorithm: Algorithm) -> str:
+    return "trees" if algorithm.kind == "boosted_trees" else algorithm.kind or "other"
+
+
+def _levels(algorithm: Algorithm, *, numbers: bool) -> Levels:
+    """Return the values of an algorithm that are told apart: of numbers three, of others all."""
+    levels = {}
+    for name, h in algorithm.hyperparameters.items():
+        if isinstance(h, Constant) or not (numbers or isinstance(h, CategoricalHyperparameter)):
+            continue
+        values = [plain_value(h.default_value)]
+        if isinstance(h, CategoricalHyperparameter):
+            values += map(plain_value, h.choices)
+        elif isinstance(h, OrdinalHyperparameter):
+            values += map(plain_value, h.sequence)
+        else:
+            values += [from_unit(h, 0.0), from_unit(h, 1.0)]
+            if len(set(values)) < 3:
+                values.append(from_unit(h, 0.5))
+        if len(distinct := tuple(dict.fromkeys(values))) > 1:
+            levels[name] = distinct
+    return levels
+
+
+def _nearest(h: Hyperparameter[Any, Any], levels: Sequence[Value], value: Value) -> int:
+    """Return the position of a value among levels, or of the one nearest to it."""
+    if value in levels:
+        return levels.index(value)
+    unit = to_unit(h, value)
+    return min(range(len(levels)), key=lambda i: abs(to_unit(h, levels[i]) - unit))
+
+
+def _choice(algorithm: Algorithm, value_of: Callable[[str], Value | None]) -> Choice:
+    """Return an algorithm with these values; where there is none, with the default."""
+    values: dict[str, Value] = {}
+    for h in active_hyperparameters(algorithm.hyperparameters, values):
+        value = value_of(h.name)
+        values[h.name] = plain_value(h.default_value) if value is None else value
+    return Choice.of(algorithm.id, values)

@@ -1,0 +1,243 @@
+"""Values that paths have in common: which they are, how they are told apart, and what is best."""
+
+from itertools import count
+
+import numpy as np
+import pytest
+from ConfigSpace import (
+    Categorical,
+    ConfigurationSpace,
+    EqualsCondition,
+    Float,
+    ForbiddenAndConjunction,
+    ForbiddenEqualsClause,
+)
+from flash_worlds import run_steps
+from shared_worlds import FAMILIES, events_space
+from worlds import NONE, algorithm, mixed_space
+
+from prefect_tune.optimizers import Algorithm, Configuration, Objective, Query, Space, Step
+from prefect_tune.optimizers.paths.cost import PathCost
+from prefect_tune.optimizers.paths.shared_values import SharedValues
+from prefect_tune.optimizers.paths.table import PathTable
+from prefect_tune.optimizers.space.configuration import Choice, default_configuration
+from prefect_tune.optimizers.surrogates.costs import Costs
+from prefect_tune.optimizers.surrogates.path_linear import PathLinear
+from prefect_tune.tasks.catalogue.spaces import SPACES
+
+
+def windows() -> Algorithm:
+    """Another construction: its share matters with some windows only, and one pair is forbidden."""
+    space = ConfigurationSpace(
+        space=[
+            Categorical("window", ["all", "year", "week"], default="all"),
+            Categorical("year.of", ["count", "last"], default="count"),
+            Float("share", (1e-4, 1e-1), log=True, default=1e-3),
+            Categorical("scale", ["none", "log"], default="none"),
+        ]
+    )
+    space.add(EqualsCondition(space["year.of"], space["window"], "year"))
+    space.add(
+        ForbiddenAndConjunction(
+            ForbiddenEqualsClause(space["window"], "week"),
+            ForbiddenEqualsClause(space["scale"], "log"),
+        )
+    )
+    return algorithm("windows", hyperparameters=space)
+
+
+def costs_of(space: Space) -> Costs:
+    return Costs(space, Objective())
+
+
+def with_values(space: Space, path: tuple[str, ...], **values: str | float) -> Configuration:
+    """The default of a path, with other values in the first step."""
+    document = default_configuration(space, path).to_json()
+    document["construct"]["hyperparameters"] |= values
+    return Configuration.from_json(document, space)
+
+
+@pytest.mark.parametrize(
+    ("name", "names"),
+    [
+        ("healthcare", {"aggregation", "min_frequency"}),
+        ("modern_healthcare", {"aggregation", "min_frequency"}),
+        ("admm", {"strategy"}),
+        *((name, set()) for name in ("small", "flash", "regression", "modern", "svm")),
+    ],
+)
+def test_shared_are_the_values_of_steps_that_every_path_passes(name: str, names: set[str]) -> None:
+    assert {h for *_, h in SharedValues(SPACES[name]).names} == names
+
+
+def test_a_step_of_many_algorithms_shares_no_values() -> None:
+    assert SharedValues(events_space(windows())).width
+    assert not SharedValues(events_space(windows(), algorithm("third"))).width
+    assert not SharedValues(mixed_space()).width
+
+
+def test_categories_can_be_told_apart_without_numbers() -> None:
+    space = events_space()
+    assert SharedValues(space).names == {
+        ("construct", "aggregate", "aggregation"), ("construct", "aggregate", "min_frequency")
+    }  # fmt: skip
+    shared = SharedValues(space, numbers=False)
+    assert shared.names == {("construct", "aggregate", "aggregation")}
+    configuration = with_values(space, ("aggregate", "unit", "none", "svm"), min_frequency=5)
+    sums = with_values(space, configuration.path, aggregation="sum")
+    best = shared.best(-shared.columns([sums])[0])
+    assert dict(shared.applied(best, configuration)["construct"].values) == {
+        "aggregation": "sum", "min_frequency": 5,
+    }  # fmt: skip
+
+
+def test_a_value_has_a_column_for_all_models_and_one_for_its_kind() -> None:
+    space = events_space()
+    shared = SharedValues(space)
+    linear, trees = (
+        with_values(space, ("aggregate", "none", "none", model), aggregation="sum", min_frequency=4)
+        for model in ("svm", "boosting")
+    )
+    rows = shared.columns([linear, trees])
+    assert rows.shape == (2, 7 * (1 + 3))
+    assert rows.sum(axis=1).tolist() == [4, 4]  # two values, twice each
+    assert int((rows[0] * rows[1]).sum()) == 2
+    near = shared.columns([with_values(space, linear.path, aggregation="sum", min_frequency=3)])
+    assert np.array_equal(near[0], rows[0])  # 4 counts as the nearer level, or the default
+
+
+def test_the_best_values_differ_by_kind_of_model() -> None:
+    """Averages lower the loss with trees, and sums that of both other kinds a little."""
+    space = events_space()
+    shared, table = SharedValues(space), PathTable(space, 0, SharedValues(space))
+    configurations, losses = [], []
+    for model in ("svm", "boosting", "bayes"):
+        for aggregation in FAMILIES:
+            path = ("aggregate", "none", "none", model)
+            configurations.append(with_values(space, path, aggregation=aggregation))
+            of_average = 20.0 if model == "boosting" else 31.0
+            losses.append({"sum": 29.0, "average": of_average}.get(aggregation, 30.0))
+    fitted = PathLinear.fit(shared.columns(configurations), np.array(losses))
+    table.best = shared.best(fitted.coefficients)
+    firsts = {
+        path[-1]: dict(table.first_run(i)["construct"].values)["aggregation"]
+        for i, path in enumerate(table.paths)
+    }
+    assert firsts == {
+        "svm": "sum", "ridge": "sum", "boosting": "average", "forest": "average", "bayes": "sum",
+        "neighbours": "sum",
+    }  # fmt: skip
+
+
+def test_of_equal_values_the_default_is_best_and_forbidden_ones_never() -> None:
+    space = events_space(windows())
+    shared = SharedValues(space)
+    path = ("windows", "none", "none", "svm")
+    assert shared.best() == shared.best(np.zeros(shared.width))
+    assert shared.best()["linear", "construct", "aggregate"] == Choice(
+        "aggregate", (("aggregation", "count"), ("min_frequency", 3))
+    )
+    low = -shared.columns([with_values(space, path, window="week")])[0]
+    assert dict(shared.best(low)["linear", "construct", "windows"].values)["window"] == "week"
+    both = low - shared.columns([with_values(space, path, scale="log")])[0]
+    chosen = shared.best(both)["linear", "construct", "windows"]
+    assert dict(chosen.values)["window"] == "all"
+    year = {**default_configuration(space, path).to_json()}
+    year["construct"]["hyperparameters"] |= {"window": "year", "year.of": "last"}
+    last = Configuration.from_json(year, space)
+    best = shared.best(-shared.columns([last])[0])
+    assert best["linear", "construct", "windows"] == last["construct"]
+
+
+def test_values_are_varied_on_the_cheapest_models_of_two_kinds() -> None:
+    of_events = SPACES["modern_healthcare"]
+    bases = SharedValues(of_events).bases(of_events.paths(), costs_of(of_events))
+    assert [base.path[-1] for base in bases] == ["logistic_regression", "lightgbm"]
+    assert {base.path[1] for base in bases} == {"keep_sparse"}
+    trees = ("hist_gradient_boosting", "lightgbm", "xgboost", "catboost")
+    seconds = dict(zip(trees, (0.0, 2.0, 1.0, 3.0), strict=True))
+    earlier = [("fit model", model, level, None) for model, level in seconds.items()]
+    known = Costs(of_events, Objective(earlier_seconds=tuple(earlier)))
+    bases = SharedValues(of_events).bases(of_events.paths(), known)
+    assert [base.path[-1] for base in bases] == ["logistic_regression", "xgboost"]
+    both = events_space(windows())
+    bases = SharedValues(both).bases(both.paths(), costs_of(both))
+    assert [(base.path[0], base.path[-1]) for base in bases] == [
+        (made, model) for made in ("aggregate", "windows") for model in ("ridge", "boosting")
+    ]
+
+
+def test_without_boosted_trees_others_are_taken_and_without_kinds_the_first_model() -> None:
+    whole = events_space()
+    steps = [{s.name: [a.id for a in s.algorithms] for s in whole.searched} for _ in range(2)]
+    steps[0]["model"].remove("boosting")
+    steps[1]["model"] = ["neighbours", "bayes"]
+    found = []
+    for kept in steps:
+        space = whole.restricted_to(kept)
+        bases = SharedValues(space).bases(space.paths(), costs_of(space))
+        found.append([base.path[-1] for base in bases])
+    assert found == [["ridge", "forest"], ["bayes"]]
+
+
+def varied(space: Space, asked: list[Configuration], seed: int = 0) -> list[Configuration]:
+    """What is asked for until each value was tried, after these."""
+    shared, known = SharedValues(space), list(asked)
+    bases = shared.bases(space.paths(), costs_of(space))
+    for number in count():
+        new = shared.untried(bases, known, np.random.default_rng([seed, number]))
+        if new is None:
+            return known[len(asked) :]
+        known.append(new)
+    raise AssertionError
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_each_value_is_tried_with_each_kind_in_few_trials(seed: int) -> None:
+    asked = varied(events_space(), [], seed)
+    assert [c.path[-1] for c in asked] == ["ridge", "boosting"] * 4
+    assert asked[0] == default_configuration(events_space(), asked[0].path)
+    for model in ("ridge", "boosting"):
+        values = [dict(c["construct"].values) for c in asked if c.path[-1] == model]
+        assert {v["aggregation"] for v in values} == set(FAMILIES)
+        assert {v["min_frequency"] for v in values} == {2, 3, 5}
+
+
+def test_what_known_configurations_tried_is_not_tried_again() -> None:
+    space = events_space()
+    path = ("aggregate", "unit", "some", "svm")
+    known = [with_values(space, path, aggregation=f, min_frequency=2) for f in FAMILIES]
+    known += [with_values(space, path, min_frequency=n) for n in (3, 5)]
+    assert {c.path[-1] for c in varied(space, known)} == {"boosting"}
+
+
+def test_values_of_two_algorithms_are_tried_in_turn_and_only_allowed_ones() -> None:
+    asked = varied(events_space(windows()), [])
+    assert [c.path[0] for c in asked[:4]] == ["aggregate", "aggregate", "windows", "windows"]
+    made = [dict(c["construct"].values) for c in asked if c.path[0] == "windows"]
+    assert {v["window"] for v in made} == {"all", "year", "week"}
+    assert not [v for v in made if (v["window"], v["scale"]) == ("week", "log")]
+
+
+def test_prefixes_of_first_runs_are_cached_by_the_values_that_they_have() -> None:
+    """Trees ran with averages, so these are there for trees, and counts for nobody."""
+    space = events_space()
+    shared, paths = SharedValues(space), list(space.paths())
+    cost = PathCost(space, paths, shared)
+    ran = with_values(space, ("aggregate", "none", "none", "boosting"), aggregation="average")
+    history = run_steps([Query(ran)], {"construct.aggregate": 10.0})
+    is_new = np.ones(len(paths), dtype=np.bool_)
+    assert cost.seconds(history, is_new).min() > 10
+    best = {**shared.best(), ("trees", "construct", "aggregate"): ran["construct"]}
+    cost.take(best)
+    seconds = dict(zip(paths, cost.seconds(history, is_new), strict=True))
+    assert seconds["aggregate", "unit", "none", "forest"] < 1
+    assert seconds["aggregate", "unit", "none", "ridge"] > 10
+
+
+def test_spaces_of_tables_have_paths_as_before() -> None:
+    table = PathTable(SPACES["flash"], 0, SharedValues(SPACES["flash"]))
+    assert table.encoded_first_runs() is table.one_hot
+    assert table.first_run(0) is table.default(0)
+    assert SharedValues(SPACES["flash"]).bases(table.paths, costs_of(SPACES["flash"])) == []
+    assert Step("scale", (NONE,)).idle is NONE
