@@ -39,7 +39,8 @@ AGGREGATIONS: Mapping[str, tuple[str, ...]] = {
     "count": ("count",),
     "count_recency": ("count", "recency"),
     "count_sum_mean": ("count", "sum", "mean"),
-    "count_recency_sum_mean_last": ("count", "recency", "sum", "mean", "last"),
+    "count_recency_sum_mean": ("count", "recency", "sum", "mean"),
+    "count_recency_mean_min_max_last": ("count", "recency", "mean", "min", "max", "last"),
     "every": ("has", "count", "recency", "sum", "mean", "min", "max", "last", "slope"),
 }
 """Aggregations of each set."""
@@ -95,8 +96,8 @@ class EventWindows(TransformerMixin, BaseEstimator):
     def __init__(
         self,
         windows: str = "all",
-        aggregations: str = "count",
-        levels: str = "code",
+        aggregations: str = "count_recency_sum_mean",
+        levels: str = "both",
         scaling: str = "none",
         min_share: float = 0.001,
     ) -> None:
@@ -140,8 +141,7 @@ class EventWindows(TransformerMixin, BaseEstimator):
             for depth, names in _different_names(codes, self.levels)
             if (level := _Level.learn(depth, names, vocabulary, history, value, least)).names
         ]
-        _, _, births = _parts(X)
-        ages = _ages(births, X)
+        ages = _ages(_parts(X)[2], X)
         self.age_ = None if np.isnan(ages).all() else float(np.nanmedian(ages))
         self.n_features_in_ = len(vocabulary)
         return self
@@ -153,8 +153,7 @@ class EventWindows(TransformerMixin, BaseEstimator):
         if self.age_ is not None:
             ages = np.nan_to_num(_ages(births, X), nan=self.age_)[:, None]
         until = _microseconds(X.rows["prediction_time"])
-        age = np.repeat(until, np.diff(events.offsets)) - events.time
-        history = _History(events, age, X.events["value"].to_numpy())
+        history = _History(events, until, X.events["value"].to_numpy())
         rows = np.column_stack((ages, *self._of_rows(history)))
         n_events = rows[:, ages.shape[1] + 1 :: 2]
         blocks = [sparse.csr_array(rows.astype(np.float32)), self._fact_columns(X, facts)]
@@ -185,19 +184,25 @@ class EventWindows(TransformerMixin, BaseEstimator):
 
     def _of_rows(self, history: "_History") -> Iterator[NDArray[np.floating[Any]]]:
         """Yield the days since the first event, and for each window its events and their days."""
-        events, age = history.events, history.age
-        has_any = np.diff(events.offsets) > 0
-        first = np.zeros(len(has_any))
-        first[has_any] = age[events.offsets[:-1][has_any]]
-        yield first / _DAY
+        events = history.events
+        first, last = events.offsets[:-1], events.offsets[1:] - 1
+        has_any = first <= last
+        days = np.zeros(len(has_any))
+        days[has_any] = (history.until[has_any] - events.time[first[has_any]]) / _DAY
+        yield days
         day = events.time // _DAY
         # A window ends with the last event, so it has the last one of each of its days.
-        is_last_of_day = np.diff(day, append=_NO_TIME) != 0
-        is_last_of_day[events.offsets[1:][has_any] - 1] = True
+        is_last_of_day = np.ones(len(day), dtype=bool)
+        np.not_equal(day[1:], day[:-1], out=is_last_of_day[:-1])
+        is_last_of_day[last[has_any]] = True
         for window in WINDOWS[self.windows]:
-            inside = is_last_of_day | True if window is ALL else age <= window * _DAY
-            yield events.n_where(inside).astype(np.float64)
-            yield events.n_where(inside & is_last_of_day).astype(np.float64)
+            if window is ALL:
+                yield np.diff(events.offsets).astype(np.float64)
+                yield events.n_where(is_last_of_day).astype(np.float64)
+            else:
+                inside = history.age <= window * _DAY
+                yield events.n_where(inside).astype(np.float64)
+                yield events.n_where(inside & is_last_of_day).astype(np.float64)
 
     def _fact_columns(self, X: "EventRows", facts: "_Events") -> sparse.csr_array:
         column = _columns(self.facts_, X.codes)[facts.code]
@@ -233,7 +238,6 @@ class EventWindows(TransformerMixin, BaseEstimator):
         offsets = np.searchsorted(kept, history.events.offsets)
         cells = Cells.of(column[kept], offsets, len(level.names))
         ordered = _OrderedEvents(cells, kept[cells.order], history)
-        row_of_cell = np.repeat(np.arange(len(offsets) - 1), np.diff(cells.offsets))
         for i, window in enumerate(WINDOWS[self.windows]):
             inside = None if window is ALL else ordered.age <= window * _DAY
             groups = events_of_cells = _Groups.of(ordered, inside)
@@ -247,7 +251,8 @@ class EventWindows(TransformerMixin, BaseEstimator):
                 if aggregation == "count" and self.scaling == "log1p":
                     made = np.log1p(made)
                 elif aggregation == "count" and self.scaling == "tfidf":
-                    made /= n_events[row_of_cell[groups.cell], i]
+                    row = np.searchsorted(cells.offsets, groups.cell, side="right") - 1
+                    made /= n_events[row, i]
                     made *= level.rarity[cells.column[groups.cell]]
                 yield _block(cells, groups.cell, made, members)
 
@@ -328,8 +333,8 @@ def _ending(window: int | None) -> str:
 
 def _columns(names: Sequence[str], named: Sequence[str | None]) -> NDArray[np.int32]:
     """Return the position of each in `names`, -1 where it is not there."""
-    position = {name: i for i, name in enumerate(names)}
-    return np.array([position.get(name, -1) if name else -1 for name in named], dtype=np.int32)
+    position: dict[str | None, int] = {name: i for i, name in enumerate(names)}
+    return np.array([position.get(name, -1) for name in named], dtype=np.int32)
 
 
 def _path(code: str) -> list[str]:
@@ -430,13 +435,18 @@ class _History:
 
     Attributes:
         events: The events.
-        age: Microseconds before the prediction time, shape (events,).
+        until: Prediction time of each row, shape (rows,).
         values: Values of the table of events, NaN without one.
     """
 
     events: _Events
-    age: NDArray[np.int64]
+    until: NDArray[np.int64]
     values: NDArray[np.float64]
+
+    @cached_property
+    def age(self) -> NDArray[np.int64]:
+        """Microseconds before the prediction time, shape (events,)."""
+        return np.repeat(self.until, np.diff(self.events.offsets)) - self.events.time
 
 
 @dataclass(frozen=True)

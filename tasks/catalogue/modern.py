@@ -333,7 +333,7 @@ _WINDOWS = Algorithm(
     hyperparameters=ConfigurationSpace(
         space=[
             Categorical("windows", list(WINDOWS), default="all"),
-            Categorical("aggregations", list(AGGREGATIONS), default="count_sum_mean"),
+            Categorical("aggregations", list(AGGREGATIONS), default="count_recency_sum_mean"),
             Categorical("levels", LEVELS, default="both"),
             Categorical("scaling", SCALINGS, default="none"),
             Float("min_share", (1e-4, 1e-1), default=1e-3, log=True),

@@ -247,7 +247,7 @@ def test_codes_only_in_new_data_are_ignored_but_count_for_their_prefix() -> None
         (0, day, "A//1", 1), (0, day, "A//2", 2), (1, day, "A//1", 3), (1, day, "A//2", 4)
     )
     new = small((0, day, "A//9", 5), (1, day, "B", 6))
-    made = EventWindows(levels="both").fit(train)
+    made = EventWindows(aggregations="count", levels="both").fit(train)
     found = as_frame(made, new)
     assert not found[["A//1: count", "A//2: count"]].to_numpy().any()
     assert list(found["A*: count"]) == [1, 0]
