@@ -54,9 +54,9 @@ Completed = Callable[[Context, Parameter, str], list[CompletionItem]]
 
 HEAVY: Mapping[str, tuple[str, ...]] = {
     "space": (
-        "modern", "modern_regression", "healthcare", "modern_healthcare", "flash", "regression",
-        "small", "admm", "admm_large", "svm", "svr", "random_forest", "random_forest_regressor",
-        "gradient_boosting", "gradient_boosting_regressor", "mlp",
+        "modern", "modern_regression", "events", "healthcare", "modern_healthcare", "flash",
+        "regression", "small", "admm", "admm_large", "svm", "svr", "random_forest",
+        "random_forest_regressor", "gradient_boosting", "gradient_boosting_regressor", "mlp",
     ),
     "format": ("table", "events", "meds", "omop", "synthea"),
 }  # fmt: skip

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS, method_named
 
-DEFAULT_SPACES = frozenset({"modern", "modern_regression", "healthcare"})
+DEFAULT_SPACES = frozenset({"modern", "modern_regression", "events"})
 """Each is the default for the only kind of data and target that it takes."""
 _DEFAULT_METRICS = frozenset({"error", "r2"})
 """Likewise for the only kind of target that it judges."""

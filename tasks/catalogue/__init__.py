@@ -6,8 +6,8 @@ has ADMM's own models and spaces, `ensemble_smbo` spaces of a single model. `mod
 spaces and their models, with `boosted_trees`; `gaps_and_categories`, `combinations` and `boosting`
 have their parts, `portfolios` the first configurations of a search in them, and `libraries` tells
 what of a space can be used where a library is missing. `spaces` puts them together, `shared_spaces`
-has the hyperparameters that several algorithms share, `estimators` and `construction` our own
-estimators.
+has the hyperparameters that several algorithms share, `estimators`, `construction` and
+`event_windows` our own estimators.
 
 An algorithm is one declaration: estimator, hyperparameters, effective values, memory estimate,
 flags. A step may get a new one anywhere among the others: running studies keep those they were

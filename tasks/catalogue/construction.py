@@ -45,7 +45,7 @@ class EventAggregation(TransformerMixin, BaseEstimator):
         stop = np.zeros_like(start)
         np.maximum.at(stop, patient, X.stop)
         codes = X.events["code"].cat.codes.to_numpy()[positions(start, stop)]
-        offsets = _offsets(stop - start)
+        offsets = offsets_of(stop - start)
         has = sparse.csr_array(
             (np.ones(len(codes), dtype=bool), codes.astype(np.int32), offsets.astype(np.int32)),
             shape=(len(start), len(vocabulary)),
@@ -66,9 +66,9 @@ class EventAggregation(TransformerMixin, BaseEstimator):
         event = positions(X.start, X.stop)
         column = column_of[X.events["code"].cat.codes.to_numpy()[event]]
         is_kept = column >= 0
-        offsets = np.append(0, np.cumsum(is_kept))[_offsets(X.stop - X.start)]
+        offsets = np.append(0, np.cumsum(is_kept))[offsets_of(X.stop - X.start)]
         event, column = event[is_kept], column[is_kept]
-        cells = _Cells.of(column, offsets, len(self.codes_))
+        cells = Cells.of(column, offsets, len(self.codes_))
         event = event[cells.order]
         value = X.events["value"].to_numpy()[event]
         is_static = np.isnat(X.events["time"].to_numpy()[event])
@@ -80,7 +80,7 @@ class EventAggregation(TransformerMixin, BaseEstimator):
         return np.array(self.codes_, dtype=object)
 
     def _aggregate(
-        self, cells: "_Cells", value: NDArray[np.float64], is_static: NDArray[np.bool_]
+        self, cells: "Cells", value: NDArray[np.float64], is_static: NDArray[np.bool_]
     ) -> NDArray[np.float64]:
         """Return the value of each cell, from those of its events."""
         made: NDArray[np.float64]
@@ -105,12 +105,13 @@ class EventAggregation(TransformerMixin, BaseEstimator):
 
 
 @dataclass(frozen=True, slots=True)
-class _Cells:
+class Cells:
     """The cells of a sparse matrix that events fall into, row by row and by column in each row.
 
     Attributes:
         order: Where each event was before it was put in the order of its cell, shape (events,).
         of_event: Cell of each event in that order, shape (events,).
+        first: First event of each cell in that order, shape (cells,).
         column: Column of each cell, shape (cells,).
         offsets: First cell of each row and, at the end, the number of cells, shape (rows + 1,).
         width: Columns of the matrix.
@@ -118,6 +119,7 @@ class _Cells:
 
     order: NDArray[np.int32]
     of_event: NDArray[np.int64]
+    first: NDArray[np.int64]
     column: NDArray[np.int32]
     offsets: NDArray[np.int32]
     width: int
@@ -137,14 +139,14 @@ class _Cells:
         first = np.flatnonzero(is_first)
         row_first = np.searchsorted(first, matrix.indptr).astype(np.int32)
         of_event = np.cumsum(is_first) - 1
-        return cls(matrix.data, of_event, matrix.indices[first], row_first, width)
+        return cls(matrix.data, of_event, first, matrix.indices[first], row_first, width)
 
     def total(self, values: NDArray[Any]) -> NDArray[np.float64]:
         """Sum over the events of each cell, one after the other."""
         return np.bincount(self.of_event, values).astype(np.float64, copy=False)
 
 
-def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+def offsets_of(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return where each of contiguous pieces begins and, at the end, where the last one ends."""
     return np.append(0, np.cumsum(lengths))
 

@@ -20,6 +20,7 @@ from prefect_tune.tasks.catalogue.boosted_trees import (
     BOOSTED_TREES_OF_NUMBERS,
 )
 from prefect_tune.tasks.catalogue.construction import CONSTRUCT_FEATURES, DENSIFY
+from prefect_tune.tasks.catalogue.event_windows import AGGREGATIONS, LEVELS, SCALINGS, WINDOWS
 from prefect_tune.tasks.catalogue.preparation import BALANCE
 from prefect_tune.tasks.catalogue.shared_spaces import KERNEL_GROWTH
 
@@ -319,3 +320,46 @@ MODERN_HEALTHCARE = Space(
     forbidden=_ROTATED_FOR_TREES,
     data="events",
 )
+_AGGREGATE = replace(
+    CONSTRUCT_FEATURES.algorithms[0],
+    hyperparameters=ConfigurationSpace(
+        space=[
+            Integer("min_frequency", (2, 50), default=3, log=True),
+            Categorical("aggregation", ["binary", "count", "sum", "average"], default="count"),
+        ]
+    ),
+)
+_WINDOWS = Algorithm(
+    id="windows",
+    estimator=f"{_CATALOGUE}.event_windows.EventWindows",
+    hyperparameters=ConfigurationSpace(
+        space=[
+            Categorical("windows", list(WINDOWS), default="all"),
+            Categorical("aggregations", list(AGGREGATIONS), default="count_recency_sum_mean"),
+            Categorical("levels", LEVELS, default="both"),
+            Categorical("scaling", SCALINGS, default="none"),
+            Float("min_share", (1e-4, 1e-1), default=1e-3, log=True),
+        ]
+    ),
+    memory="event_windows",
+    flags=Flags(output="sparse"),
+)
+_BOOSTED_TREES_OF_SPARSE = tuple(
+    replace(a, ignores=(*a.ignores, DENSIFY.name))
+    for a in BOOSTED_TREES_OF_EVENTS
+    if a.flags.accepts_sparse
+)
+EVENTS = Space(
+    "events",
+    (
+        Step(CONSTRUCT_FEATURES.name, (_WINDOWS, _AGGREGATE)),
+        DENSIFY,
+        _RESCALE,
+        BALANCE,
+        _preprocess("f_classif"),
+        _of_events((*_BOOSTED_TREES_OF_SPARSE, *MODELS)),
+    ),
+    forbidden=_ROTATED_FOR_TREES,
+    data="events",
+)
+"""Boosted trees take the constructed matrix as it is; those that need a dense one are left out."""

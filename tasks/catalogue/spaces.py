@@ -18,7 +18,7 @@ from prefect_tune.tasks.catalogue import (
     preparation as rescaling,
 )
 from prefect_tune.tasks.catalogue.construction import CONSTRUCT_FEATURES, DENSIFY
-from prefect_tune.tasks.catalogue.modern import MODERN, MODERN_HEALTHCARE, MODERN_REGRESSION
+from prefect_tune.tasks.catalogue.modern import EVENTS, MODERN, MODERN_HEALTHCARE, MODERN_REGRESSION
 from prefect_tune.tasks.catalogue.preparation import BALANCE, ENCODE, IMPUTE
 from prefect_tune.tasks.catalogue.regression import PREPROCESS_NUMBERS, REGRESS
 
@@ -90,6 +90,7 @@ SPACES: Mapping[str, Space] = {
         _model_alone(ensemble_smbo.MLP, _STANDARDIZE),
         MODERN,
         MODERN_HEALTHCARE,
+        EVENTS,
         MODERN_REGRESSION,
     )
 }
@@ -97,7 +98,7 @@ SPACES: Mapping[str, Space] = {
 DEFAULT_SPACES: Mapping[tuple[str, str], str] = {
     ("table", "classes"): "modern",
     ("table", "numbers"): "modern_regression",
-    ("events", "classes"): "healthcare",
+    ("events", "classes"): "events",
 }
 """By the kind of the data and of what is to be predicted."""
 

@@ -15,7 +15,8 @@ from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.ids import like_ids
 
-_BIRTH = "MEDS_BIRTH"
+BIRTH = "MEDS_BIRTH"
+"""Beginning of the codes of a birth."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class EventRows:
         rows = rows.assign(subject_id=like_ids(rows["subject_id"], events["subject_id"]))
         start, stop = _bounds(ordered, rows)  # names patients as the user wrote them
         events, rows = canonical(ordered), canonical(rows)
-        is_birth = [str(code).startswith(_BIRTH) for code in events["code"].cat.categories]
+        is_birth = [str(code).startswith(BIRTH) for code in events["code"].cat.categories]
         is_given = np.array(is_birth)[events["code"].cat.codes] | events["time"].isna().to_numpy()
         given_before = np.concatenate([[0], np.cumsum(is_given)])
         n_given = given_before[stop] - given_before[start]

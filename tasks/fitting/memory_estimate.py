@@ -67,6 +67,8 @@ _FLOAT = 8
 _SINGLE = 4
 _SPARSE_ELEMENT = 12
 """Bytes of a number and its column."""
+_ORDERED_EVENT = 40
+"""Bytes of an event's position, code, time, age and cell while features are constructed."""
 
 
 LIBRARIES_BYTES = 300_000_000
@@ -209,6 +211,11 @@ def _kernel_matrix(_: Mapping[str, Any], summary: MatrixSummary) -> MemoryEstima
     return MemoryEstimate(made, 2 * n * n * _FLOAT)
 
 
+def _event_windows(_: Mapping[str, Any], summary: MatrixSummary) -> MemoryEstimate:
+    n = summary.rows  # the number of events is not known here, but each row has one
+    return MemoryEstimate(f"the events of {n:,} rows in order of their codes", n * _ORDERED_EVENT)
+
+
 def _nystroem(arguments: Mapping[str, Any], summary: MatrixSummary) -> MemoryEstimate:
     m = min(int(arguments.get("n_components", 100)), summary.rows)
     made = f"a kernel matrix of {m:,} x {m:,} rows with its factors, and {summary.rows:,} x {m:,}"
@@ -249,6 +256,7 @@ MEMORY_RULES: Mapping[str, MemoryRule] = {
     "binned_matrix": _binned_matrix,
     "column_distances": _column_distances,
     "dense_matrix": _dense_matrix,
+    "event_windows": _event_windows,
     "kernel_matrix": _kernel_matrix,
     "nystroem": _nystroem,
     "pca": _pca,

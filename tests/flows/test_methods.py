@@ -249,7 +249,7 @@ def test_on_many_rows_a_race_looks_at_a_part_of_them_first(tmp_path) -> None:
 def test_events_are_searched_in_the_space_with_their_construction(tmp_path) -> None:
     meds, store = write_meds(tmp_path / "meds"), str(tmp_path / "store")
     done = tune(data=str(meds), labels="labels/task", trials=6, store=store, workers=2)
-    assert (done["method"], done["space"], done["state"]) == ("flash", "healthcare", "complete")
+    assert (done["method"], done["space"], done["state"]) == ("flash", "events", "complete")
     assert done["incumbent"]["loss"] < done["chance_loss"]
     assert "construct features" in done["incumbent"]["configuration"]
 

@@ -148,7 +148,7 @@ def rare_codes(folder: Path) -> dict[str, str]:
 @pytest.mark.full
 def test_failed_trials_are_results_with_their_reason_and_end_nothing(tmp_path) -> None:
     done = Finished(
-        tmp_path, **rare_codes(tmp_path), target=None, space=None, trials=10, study="rare",
+        tmp_path, **rare_codes(tmp_path), target=None, space="healthcare", trials=10, study="rare",
         task_runs="steps",
     )  # fmt: skip
     failed = [t for t in done.trials if t["state"] == "failed"]

@@ -118,7 +118,7 @@ def test_a_failure_while_running_is_told_with_exit_code_1(run, tmp_path) -> None
     pd.DataFrame(events).to_csv(tmp_path / "events.csv", index=False)
     pd.DataFrame(labels).to_csv(tmp_path / "labels.csv", index=False)
     where = (tmp_path / "events.csv", "--labels", tmp_path / "labels.csv", "--study", "s")
-    done = run("run", *where, "--trials", 2, "--workers", 1, "--json")
+    done = run("run", *where, "--space", "healthcare", "--trials", 2, "--workers", 1, "--json")
     assert (done.exit_code, done.stdout) == (1, "")
     assert "2 trials failed" in done.stderr
     assert "Traceback" not in done.stderr

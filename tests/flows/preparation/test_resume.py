@@ -4,6 +4,7 @@ import sys
 from dataclasses import replace
 
 import pytest
+from inputs import write_meds
 
 from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.preparation.resume import CannotContinue
@@ -196,6 +197,17 @@ def test_a_study_asks_as_if_its_space_had_not_grown(start, monkeypatch, method) 
     before = queries(grows, 3)
     knows(monkeypatch, NEW, *MODELS)
     assert before + queries(grows, 3) == expected
+
+
+def test_a_study_keeps_its_space_when_another_becomes_the_default(
+    prepared, tmp_path, monkeypatch
+) -> None:
+    meds = str(write_meds(tmp_path / "meds"))
+    with monkeypatch.context() as earlier:
+        earlier.setitem(spaces.DEFAULT_SPACES, ("events", "classes"), "healthcare")
+        prepared(meds, labels="labels/task", study="one")
+    assert prepared(meds, labels="labels/task", study="one").plan.space == "healthcare"
+    assert prepared(meds, labels="labels/task", study="two").plan.space == "events"
 
 
 def test_a_study_of_a_space_that_changed_otherwise_is_refused(start, monkeypatch) -> None:

@@ -23,7 +23,7 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.combinations import ArithmeticCombinations, CategoryInteractions
 from prefect_tune.tasks.catalogue.construction import EventAggregation
 from prefect_tune.tasks.catalogue.gaps_and_categories import imputer_with_indicators, target_encoder
-from prefect_tune.tasks.catalogue.spaces import SPACES, space_named
+from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.source import Source
@@ -63,7 +63,7 @@ def contexts(tmp_path_factory) -> dict[str, StudyContext]:
     found = {}
     for name in TABLES:
         folder: Path = tmp_path_factory.mktemp(name)
-        space = space_named(name)
+        space = SPACES[name]
         rough_table(space.target).to_parquet(folder / "table.parquet")
         address = StoreAddress(str(folder / "store"))
         source = Source(str(folder / "table.parquet"), target="target", categorical=("town",))
@@ -140,21 +140,45 @@ def test_a_pipeline_is_fitted_kept_and_predicts_what_was_never_seen(contexts, na
         check_final_model(contexts[name], query)
 
 
+OF_EVENTS = ("modern_healthcare", "events")
+
+
 @pytest.mark.full
-@pytest.mark.parametrize("model", [a.id for a in SPACES["modern_healthcare"].steps[-1].algorithms])
-def test_every_model_is_fitted_to_events(events_context, model) -> None:
-    space = SPACES["modern_healthcare"]
-    query = with_algorithms(space, densify="to_dense", fit_model=model)
-    assert np.isfinite(evaluate(events_context, query).loss)
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [(name, a.id) for name in OF_EVENTS for a in SPACES[name].steps[-1].algorithms],
+)
+def test_every_model_is_fitted_to_events(events_contexts, name, model) -> None:
+    query = with_algorithms(SPACES[name], densify="to_dense", fit_model=model)
+    assert np.isfinite(evaluate(events_contexts[name], query).loss)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("construct", ["windows", "aggregate"])
+def test_features_of_events_are_constructed_and_predicted_from(events_contexts, construct) -> None:
+    context = events_contexts["events"]
+    query = with_algorithms(
+        SPACES["events"], construct_features=construct, fit_model="random_forest"
+    )
+    assert evaluate(context, query).loss < 20
+    keep_model(context, [Member(0, query.to_json())], plainly)
+    store = store_of(context)
+    model = store.records.get(model_record(context.study))["model"]
+    rows = load_dataset(store, context.problem.dataset).X
+    predicted = pickle.loads(pickle.dumps(model)).predict(rows)
+    assert len(predicted) == len(rows)
 
 
 @pytest.fixture(scope="module")
-def events_context(tmp_path_factory) -> StudyContext:
+def events_contexts(tmp_path_factory) -> dict[str, StudyContext]:
+    """A study of each space for events."""
     folder = tmp_path_factory.mktemp("events")
     address = StoreAddress(str(folder / "store"))
     source = Source(str(write_meds(folder / "meds")), labels="labels/task")
-    space = space_named("modern_healthcare")
-    return StudyContext("test", problem_of(source, open_store(address), space), address)
+    return {
+        name: StudyContext("test", problem_of(source, open_store(address), SPACES[name]), address)
+        for name in OF_EVENTS
+    }
 
 
 @pytest.mark.slow
@@ -169,7 +193,7 @@ def test_what_only_the_last_model_ignores_is_served_to_it(contexts) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [n for n in SPACES if n.startswith("modern")])
+@pytest.mark.parametrize("name", [*TABLES, *OF_EVENTS])
 def test_the_design_of_flash_has_the_rank_of_the_paths_that_can_run(name) -> None:
     table = PathTable(SPACES[name], 0)
     assert table.rank == np.linalg.matrix_rank(table.one_hot)

@@ -77,6 +77,7 @@ PINNED = {
     "mlp": (1, 1, 5, "8e3601bfe57f0c07", "3324b4d328957829"),
     "modern": (2040, 1896, 53, "42cfb1acb6b69bdb", "d2dcdc6a1fd643c3"),
     "modern_healthcare": (240, 198, 50, "7c7a51a15cce05f7", "e231b301d18b6fd2"),
+    "events": (460, 380, 49, "c6c699aae67de944", "adcdad3b850460e7"),
     "modern_regression": (1308, 1236, 52, "13265ebc1fba1840", "e54449bd5c934906"),
 }
 """Paths, paths that can run, hyperparameters (ADMM's 36 and 92 leave out that of the imputer).

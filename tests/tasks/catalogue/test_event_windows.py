@@ -1,0 +1,302 @@
+"""Windows, recency, values, prefixes and facts of patient events, against a slow oracle."""
+
+from math import ceil, log
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from prefect_tune.tasks.catalogue.event_windows import AGGREGATIONS, SCALINGS, WINDOWS, EventWindows
+from prefect_tune.tasks.data.events import EventRows
+
+CODES = ("ICD10//E11.9", "ICD10//E11.2", "ICD10//E11", "LAB//glucose", "LAB//na/x", "X")
+
+
+def random_rows(n_patients: int = 10, seed: int = 0) -> EventRows:
+    """Two rows a patient; values of 0, below 0 or none, equal times, births of most patients."""
+    rng = np.random.default_rng(seed)
+    end = pd.Timestamp(2020, 6, 1, 12)
+    events, rows = [], []
+    for patient in range(n_patients):
+        if patient % 5:
+            events.append(
+                (patient, end - pd.Timedelta(days=9000 + 100 * patient), "MEDS_BIRTH", np.nan)
+            )
+        events.append((patient, pd.NaT, f"SEX//{patient % 2}", np.nan))
+        for _ in range(rng.integers(8, 30)):
+            back = rng.choice([0.0, 0.5, 3, 7, 29.9, 30, 31, 90, 200, 365, 400, 1095, 1500])
+            code = rng.choice(CODES)
+            value = rng.choice([np.nan, 0.0, -2.5, 1.0, 7.25, 1e6])
+            value = 1.0 if code == "X" else value  # of no use: never another
+            events.append((patient, end - pd.Timedelta(days=back), code, value))
+        events.append((patient, end + pd.Timedelta(days=1), "LATER", 1.0))
+        rows += [(patient, end), (patient, end - pd.Timedelta(days=25))]
+    frame = pd.DataFrame(events, columns=["subject_id", "time", "code", "value"])
+    frame["time"] = frame["time"].astype("datetime64[us]")
+    labels = pd.DataFrame(rows, columns=["subject_id", "prediction_time"])
+    return EventRows.build(frame, labels)
+
+
+def events_of_rows(X: EventRows) -> list[pd.DataFrame]:
+    """What each row may see."""
+    made = []
+    for row in X.rows.itertuples(index=False):
+        mine = X.events[X.events["subject_id"] == row.subject_id].astype({"code": str})
+        mine = mine[mine["time"].isna() | (mine["time"] <= row.prediction_time)]
+        made.append(mine.assign(days=(row.prediction_time - mine["time"]) / pd.Timedelta(days=1)))
+    return made
+
+
+def begins_with(code: str, prefix: str) -> bool:
+    return code == prefix or (code.startswith(prefix) and code[len(prefix)] in "/.")
+
+
+def codes_by_name(codes: set[str], levels: str) -> dict[str, set[str]]:
+    """The codes that each column name stands for."""
+    named = {code: {code} for code in codes} if levels != "prefixes" else {}
+    if levels == "code":
+        return named
+    prefixes = {
+        c[:i] for c in codes for i in range(1, len(c)) if c[i] in "/." and c[i - 1] not in "/."
+    }
+    if levels == "prefixes":
+        prefixes |= {c for c in codes if not set(c) & set("/.")}
+    members = {p: {c for c in codes if begins_with(c, p)} for p in prefixes}
+    for prefix, mine in members.items():
+        is_same = any(
+            len(p) > len(prefix) and begins_with(p, prefix) and members[p] == mine for p in prefixes
+        )
+        if not is_same and (levels == "prefixes" or len(mine) > 1):
+            named[f"{prefix}*"] = mine
+    return named
+
+
+def aggregate(events: pd.DataFrame, aggregation: str) -> float:
+    """One cell, from its events in order of time."""
+    values = events[events["value"].notna()]
+    if aggregation in {"has", "count", "recency"}:
+        values = events
+    if values.empty:
+        return 0.0
+    of_events = {"has": 1.0, "count": len(values), "values": len(values)}
+    if aggregation in of_events:
+        return of_events[aggregation]
+    if aggregation in {"recency", "last"}:
+        last = values.iloc[-1]
+        return last["value"] if aggregation == "last" else 1 / (1 + last["days"])
+    if aggregation != "slope":
+        return getattr(values["value"], aggregation)()
+    if values["days"].min() == values["days"].max():
+        return 0.0
+    return -np.polyfit(values["days"], values["value"], 1)[0]
+
+
+def oracle(train: EventRows, X: EventRows, made: EventWindows) -> dict[str, list[float]]:
+    """Columns by name, with all that is learned from the training rows."""
+    seen = pd.concat(events_of_rows(train)).drop(columns="days")
+    seen = seen[~seen.index.duplicated()]  # each event once, however many rows see it
+    is_birth = seen["code"].str.startswith("MEDS_BIRTH")
+    n_patients = seen["subject_id"].nunique()
+    rows = events_of_rows(X)
+    columns = columns_of_rows(events_of_rows(train), rows, made)
+    rows = [frame[~frame["code"].str.startswith("MEDS_BIRTH")] for frame in rows]
+    least = max(2, ceil(made.min_share * n_patients))
+    for code, facts in seen[seen["time"].isna()].groupby("code"):
+        if facts["subject_id"].nunique() >= least:
+            columns[f"{code}: is"] = [float((frame["code"] == code).any()) for frame in rows]
+    timed = seen[seen["time"].notna() & ~is_birth]
+    rows = [frame[frame["time"].notna()] for frame in rows]
+    for name, members in codes_by_name(set(timed["code"]), made.levels).items():
+        of_name = timed[timed["code"].isin(members)]
+        frequency = of_name["subject_id"].nunique()
+        if frequency < least:
+            continue
+        mine = [
+            frame[[begins_with(c, name[:-1]) if "*" in name else c == name for c in frame["code"]]]
+            for frame in rows
+        ]
+        rarity = log((1 + n_patients) / (1 + frequency)) + 1
+        for window in WINDOWS[made.windows]:
+            for aggregation in aggregations_of(made, window, of_name["value"]):
+                cells = np.array([aggregate(since(frame, window), aggregation) for frame in mine])
+                if aggregation == "count" and made.scaling == "log1p":
+                    cells = np.log(1 + cells)
+                elif aggregation == "count" and made.scaling == "tfidf":
+                    totals = np.array([len(since(frame, window)) for frame in rows])
+                    cells = cells / np.maximum(totals, 1) * rarity
+                columns[f"{name}: {aggregation}{ending(window)}"] = cells
+    return columns
+
+
+def columns_of_rows(
+    train: list[pd.DataFrame], rows: list[pd.DataFrame], made: EventWindows
+) -> dict[str, list[float]]:
+    """Age, history and numbers of events."""
+    years, ages = [age_of(frame) for frame in train], [age_of(frame) for frame in rows]
+    columns = {}
+    if not np.isnan(years).all():
+        columns["age, years"] = [np.nanmedian(years) if np.isnan(age) else age for age in ages]
+    timed = [f[f["time"].notna() & ~f["code"].str.startswith("MEDS_BIRTH")] for f in rows]
+    columns["history, days"] = [frame["days"].max() for frame in timed]
+    for window in WINDOWS[made.windows]:
+        inside = [since(frame, window) for frame in timed]
+        columns[f"events{ending(window)}"] = [len(frame) for frame in inside]
+        columns[f"days with events{ending(window)}"] = [f["time"].dt.date.nunique() for f in inside]
+    return columns
+
+
+def aggregations_of(made: EventWindows, window: int | None, values: pd.Series) -> list[str]:
+    """The aggregations of a code that has columns, given its values in training rows."""
+    chosen = list(AGGREGATIONS[made.aggregations])
+    if made.scaling == "binary":
+        chosen = ["has", *(name for name in chosen if name not in {"has", "count"})]
+    of_values = [name for name in chosen if name not in {"has", "count", "recency"}]
+    if values.min() == values.max():
+        chosen = [name for name in chosen if name not in of_values]
+    elif of_values and values.isna().any():
+        chosen.append("values")
+    return [name for name in chosen if not (window and name in {"recency", "last"})]
+
+
+def since(events: pd.DataFrame, window: int | None) -> pd.DataFrame:
+    return events if window is None else events[events["days"] <= window]
+
+
+def ending(window: int | None) -> str:
+    return "" if window is None else f", {window} days"
+
+
+def age_of(frame: pd.DataFrame) -> float:
+    births = frame[frame["code"].str.startswith("MEDS_BIRTH")]
+    return float(births["days"].iloc[0] / 365.25) if len(births) else np.nan
+
+
+def as_frame(made: EventWindows, X: EventRows) -> pd.DataFrame:
+    matrix = made.transform(X)
+    assert matrix.dtype == np.float32
+    assert matrix.indices.dtype == matrix.indptr.dtype == np.int32
+    assert (matrix.data != 0).all()
+    return pd.DataFrame(matrix.toarray(), columns=made.get_feature_names_out())
+
+
+EVERY = {"windows": "7_30_90_365_1095", "aggregations": "every", "levels": "both"}
+
+
+CASES: list[dict[str, Any]] = [
+    EVERY,
+    {"windows": "30_365", "aggregations": "every", "levels": "prefixes"},
+    *({"windows": "30", "aggregations": name} for name in AGGREGATIONS),
+    *({"aggregations": "every", "levels": "both", "scaling": name} for name in SCALINGS[1:]),
+    {"aggregations": "every", "levels": "both", "min_share": 0.9},
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", CASES, ids=lambda a: " ".join(map(str, a.values())))
+def test_columns_are_those_of_the_oracle(arguments) -> None:
+    X = random_rows()
+    train, held_out = X.take(np.arange(12)), X.take(np.arange(12, 20))
+    made = EventWindows(**arguments).fit(train)
+    for rows in (train, held_out):
+        found, expected = as_frame(made, rows), pd.DataFrame(oracle(train, rows, made))
+        assert found.columns.is_unique
+        assert sorted(found.columns) == sorted(expected.columns)
+        np.testing.assert_allclose(found, expected[found.columns], rtol=2e-6, atol=1e-7)
+
+
+def test_nothing_after_the_prediction_time_matters() -> None:
+    X = random_rows()
+    seen = X.events[["subject_id", "time", "code", "value"]].astype({"code": str})
+    future = seen.assign(time=X.rows["prediction_time"].max() + pd.Timedelta(seconds=1), value=99.0)
+    extended = EventRows.build(pd.concat([seen, future]), X.rows)
+    made = [as_frame(EventWindows(**EVERY).fit(rows), rows) for rows in (X, extended)]
+    pd.testing.assert_frame_equal(*made, check_exact=True)
+
+
+def test_features_of_a_row_do_not_depend_on_other_rows() -> None:
+    X = random_rows()
+    made = EventWindows(**EVERY, scaling="tfidf").fit(X)
+    whole = made.transform(X).toarray()
+    order = np.random.default_rng(0).permutation(len(X))
+    assert np.array_equal(made.transform(X.take(order)).toarray(), whole[order])
+    one_by_one = [made.transform(X.take(np.array([i]))).toarray()[0] for i in range(len(X))]
+    assert np.array_equal(one_by_one, whole)
+
+
+def test_only_training_rows_decide_the_columns() -> None:
+    X = random_rows()
+    train = X.take(np.arange(10))
+    alone = EventRows.build(X.events[X.events["subject_id"] < 5].astype({"code": str}), train.rows)
+    made = [EventWindows(**EVERY).fit(rows) for rows in (train, alone)]
+    pd.testing.assert_frame_equal(*(as_frame(m, train) for m in made), check_exact=True)
+
+
+def small(*events: tuple[int, str | None, str, float], patients: int = 2) -> EventRows:
+    """Events of patients at days of 2020, all predicted at its end."""
+    frame = pd.DataFrame(events, columns=["subject_id", "time", "code", "value"])
+    frame["time"] = pd.to_datetime(frame["time"]).astype("datetime64[us]")
+    end = pd.Timestamp(2020, 12, 31)
+    rows = pd.DataFrame({"subject_id": range(patients), "prediction_time": end})
+    return EventRows.build(frame, rows)
+
+
+def test_codes_only_in_new_data_are_ignored_but_count_for_their_prefix() -> None:
+    day = "2020-12-01"
+    train = small(
+        (0, day, "A//1", 1), (0, day, "A//2", 2), (1, day, "A//1", 3), (1, day, "A//2", 4)
+    )
+    new = small((0, day, "A//9", 5), (1, day, "B", 6))
+    made = EventWindows(aggregations="count", levels="both").fit(train)
+    found = as_frame(made, new)
+    assert not found[["A//1: count", "A//2: count"]].to_numpy().any()
+    assert list(found["A*: count"]) == [1, 0]
+    assert not [name for name in found if "9" in name or "B" in name]
+
+
+def test_windows_longer_than_any_history_equal_the_whole_history() -> None:
+    X = random_rows()
+    recent = X.events[X.events["time"].isna() | (X.events["time"] > "2020-05-04")]
+    X = EventRows.build(recent.astype({"code": str}), X.rows[X.rows.index % 2 == 0])
+    found = as_frame(EventWindows("30", "every").fit(X), X)
+    shorter = [name for name in found if name.endswith(", 30 days")]
+    assert shorter
+    for name in shorter:
+        assert (found[name] == found[name.removesuffix(", 30 days")]).all()
+
+
+def test_values_of_zero_are_told_from_none() -> None:
+    day = "2020-12-01"
+    X = small((0, day, "A", 0.0), (1, day, "A", 2.0), (2, day, "B", 1.0), (1, day, "B", 2.0),
+              (3, day, "A", np.nan), patients=4)  # fmt: skip
+    for aggregations in AGGREGATIONS:
+        found = as_frame(EventWindows(aggregations=aggregations).fit(X), X)
+        of_code = found[[name for name in found if name.startswith("A: ")]]
+        assert not of_code.iloc[2].any()
+        assert of_code.iloc[0].any()
+        if "A: mean" in found:  # an event without a value is neither
+            assert not of_code.iloc[0].equals(of_code.iloc[3])
+
+
+def test_rows_without_timed_events_have_their_facts() -> None:
+    day = "2020-12-01"
+    X = small(
+        (0, day, "A", 1), (0, None, "SEX//f", np.nan), (1, day, "A", 2), (1, None, "SEX//f", np.nan)
+    )
+    made = EventWindows("30", "every").fit(X)
+    bare = EventRows(X.events, X.rows, X.start, X.start + 1)
+    found = as_frame(made, bare)
+    assert found["SEX//f: is"].all()
+    assert not found.drop(columns="SEX//f: is").to_numpy().any()
+
+
+def test_rows_of_rare_codes_alone_keep_the_columns_of_all_rows() -> None:
+    day = "2020-12-01"
+    X = small((0, day, "A", 1), (1, day, "B", 1))
+    assert list(as_frame(EventWindows(**EVERY).fit(X), X)["events"]) == [1, 1]
+
+
+@pytest.mark.parametrize("name", ["windows", "aggregations", "levels", "scaling"])
+def test_unknown_choices_are_named(name) -> None:
+    with pytest.raises(ValueError, match=f"{name} .*'no such'"):
+        EventWindows(**{name: "no such"}).fit(random_rows())
