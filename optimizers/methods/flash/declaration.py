@@ -134,10 +134,14 @@ def _phases(decisions: Mapping[str, Any]) -> Iterator[str]:
 def _shared(decisions: Mapping[str, Any]) -> Iterator[str]:
     if "shared_values" in decisions:
         yield "values that most paths have in common, the best by kind of model:"
-        for kind, choices in decisions["shared_values"].items():
+        by_kind = decisions["shared_values"]
+        kinds_of: dict[str, list[str]] = {}
+        for kind, choices in by_kind.items():
             for choice in choices:
                 (line,) = pipeline_lines({choice["step"]: choice})
-                yield f"  {kind}: {line}"
+                kinds_of.setdefault(line, []).append(kind)
+        for line, kinds in kinds_of.items():
+            yield f"  {'all' if len(kinds) == len(by_kind) > 1 else ', '.join(kinds)}: {line}"
 
 
 def _subspace(decisions: Mapping[str, Any]) -> Iterator[str]:
