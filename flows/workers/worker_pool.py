@@ -32,6 +32,8 @@ _SOON_SECONDS = 2.0
 """How long a worker that was ended may take to be back before it is looked for less often."""
 _EMPTY_SECONDS = 5.0
 """Time without a local worker after which the process that workers are forked from is checked."""
+_AWAITED_SECONDS = 30.0
+"""How long a task waits for a worker that is about to be back, before it queues elsewhere."""
 _FREE_SECONDS = 0.5
 """Between two looks whether a worker may still become free."""
 
@@ -325,19 +327,25 @@ class WorkerPool:
     ) -> PrefectDaskFuture[Any]:
         """Submit a task to the free worker that it prefers, or that others use least.
 
-        While a worker is about to be back, no task has to wait for work of others elsewhere.
+        If a worker is about to be back and the others are busy with work of others, it waits for
+        that worker for a while.
         """
         assert self._roster is not None  # noqa: S101 - else any worker may run it
-        self._placed = {f: a for f, a in self._placed.items() if not f.wrapped_future.done()}
-        busy = set(self._placed.values())
+        until = monotonic() + _AWAITED_SECONDS
         while True:
-            free = [a for a in self._find_workers() if a not in busy] or self._addresses
+            placed = self._placed.items()
+            self._placed = {f: a for f, a in placed if not f.wrapped_future.done()}
+            ours = set(self._placed.values())
             processing = self._runner.client.processing()
+            there = [a for a in self._find_workers() if a in processing]
+            free = [a for a in there if a not in ours] or there
             is_one_awaited = self._nanny is None and (self._roster.is_short or self._leaving)
-            if not is_one_awaited or not all(processing.get(a) for a in free):
+            is_any_idle = not all(processing[a] for a in free)
+            if is_any_idle or not is_one_awaited or monotonic() > until:
                 break
             sleep(_TICK_SECONDS)
             self._roster.look()
+        free = free or self._addresses
         address = min(free, key=lambda a: (len(processing.get(a, ())), a != preferred))
         future = self._runner.submit_lean(task, parameters, [address])
         self._placed[future] = address

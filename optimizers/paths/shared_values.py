@@ -3,8 +3,8 @@
 The aggregation of patient events is one. It is on all paths, so a model of paths cannot tell what
 it does, and a value may suit one kind of model only: trees can use averages that a linear model
 cannot. Values are therefore searched like algorithms. Each is a column of the model of paths, once
-for all models and once for each kind of model: with one ridge on all columns, what a kind shows
-of a value counts for the other kinds too, the less the more is known of them.
+for all models and once for each kind of model. One ridge penalises all columns: a kind of model
+about which little is known borrows the effects of the others.
 """
 
 from collections import Counter, defaultdict
@@ -36,6 +36,7 @@ from prefect_tune.optimizers.space.configuration import (
 from prefect_tune.optimizers.space.space import Path, Space
 from prefect_tune.optimizers.space.unit_interval import Value, from_unit, plain_value, to_unit
 from prefect_tune.optimizers.surrogates.costs import Costs
+from prefect_tune.optimizers.trials.history import History
 
 BestValues = Mapping[tuple[str, str, str], Choice]
 """By kind of model, step and algorithm, the choice whose values look best."""
@@ -49,6 +50,8 @@ _MOST_ALGORITHMS = 2
 _DRAWS = 8
 """Attempts to vary a configuration in a way that is new and allowed."""
 _TIE = 1e-9
+_FAILURES = 2
+"""Failures without a success after which a base is varied no more."""
 
 
 class SharedValues:
@@ -188,6 +191,18 @@ class SharedValues:
                     bases.append(default_configuration(self._space, most_alike(path, with_it)))
         return list(dict.fromkeys(bases))
 
+    def working(self, bases: Sequence[Configuration], history: History) -> list[Configuration]:
+        """Return the bases whose kind of model does not only fail."""
+        n_failed: Counter[Hashable] = Counter()
+        works = set()
+        for trial in history:
+            group = self.group(trial.query.configuration.path)
+            n_failed[group] += trial.failure is not None
+            if trial.evaluation is not None:
+                works.add(group)
+        groups = {base: self.group(base.path) for base in bases}
+        return [b for b, group in groups.items() if group in works or n_failed[group] < _FAILURES]
+
     def untried(
         self,
         bases: Sequence[Configuration],
@@ -222,7 +237,7 @@ class SharedValues:
         return None
 
     def _cheapest(self, plain: Sequence[Configuration], costs: Costs) -> Configuration:
-        """Return the one of fewest steps, then of least seconds; the first if some are unknown."""
+        """Return the configuration of fewest steps, then of least seconds where all are known."""
         is_expected = all(map(costs.is_expected, plain))
 
         def cost(configuration: Configuration) -> tuple[int, float]:

@@ -231,7 +231,7 @@ class PathTable:
 
         The groups are by path, shape (B,).
         """
-        assert self.shared is not None  # noqa: S101 - nobody asks else
+        assert self.shared is not None  # noqa: S101 - callers check it
         firsts: dict[Hashable, int] = {}
         for i, path in enumerate(self.paths):
             firsts.setdefault(self.shared.group(path), i)

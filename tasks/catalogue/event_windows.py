@@ -21,7 +21,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from prefect_tune.tasks.catalogue.construction import Cells, offsets_of
-from prefect_tune.tasks.data.events import BIRTH, positions
+from prefect_tune.tasks.data.events import is_birth_code, positions
 
 if TYPE_CHECKING:
     from prefect_tune.tasks.data.events import EventRows
@@ -51,12 +51,14 @@ _OF_EVENTS = ("has", "count", "recency")
 """Aggregations that need no values."""
 _OF_LAST = ("recency", "last")
 """Aggregations of the last event, which is the same in each window that has it."""
-_SEPARATORS = re.compile(r"[/.]+")
-_DAY = 86_400_000_000
+_SEPARATORS, _SEPARATORS_OF_TEXT = re.compile(r"[/.]+"), re.compile(r"//+")
+_HOUR = 3_600_000_000
+_DAY = 24 * _HOUR
 """Microseconds."""
 _YEAR = 365.25 * _DAY
 _NO_TIME = np.iinfo(np.int64).min
-_LARGEST = float(np.finfo(np.float32).max)
+_LARGEST = 1e18
+"""Sums of squares of values up to this fit into float32."""
 
 
 class EventWindows(TransformerMixin, BaseEstimator):
@@ -74,9 +76,10 @@ class EventWindows(TransformerMixin, BaseEstimator):
             old as a window is long is in it.
         aggregations: Name of a set of aggregations, one of `AGGREGATIONS`. `recency` is 1 / (1 +
             days since the last event), so nearer is larger and never is 0. `slope` is the
-            least-squares slope of the values per day, 0 where all have the same time. `recency` and
-            `last` look back over the whole history.
-        levels: `code`; `prefixes`, which end before a `//`, `/` or `.` of the code; or `both`.
+            least-squares slope of the values per day, 0 where they are less than an hour apart.
+            `recency` and `last` look back over the whole history.
+        levels: `code`; `prefixes`, which end before a `//`, `/` or `.` of the code (in codes with
+            blanks only before a `//`); or `both`.
             A prefix stands for all codes that begin with it, also for those that are only in new
             data. Prefixes that stand for the same codes as a longer one are skipped. With
             `prefixes`, codes that have none stand for themselves.
@@ -304,7 +307,7 @@ def _parts(X: "EventRows") -> tuple[_Events, _Events, _Events]:
     code = X.events["code"].cat.codes.to_numpy()[position]
     time = _microseconds(X.events["time"])[position]
     events = _Events(position, code, time, offsets_of(X.stop - X.start))
-    births = [i for i, code in enumerate(X.codes) if code.startswith(BIRTH)]
+    births = [i for i, code in enumerate(X.codes) if is_birth_code(code)]
     is_birth, has_time = np.isin(code, births), time != _NO_TIME
     return (
         events.where(has_time & ~is_birth),
@@ -339,7 +342,8 @@ def _columns(names: Sequence[str], named: Sequence[str | None]) -> NDArray[np.in
 
 def _path(code: str) -> list[str]:
     """Return the prefixes of a code that end before a separator, and the code itself."""
-    ends = [found.start() for found in _SEPARATORS.finditer(code) if found.start() > 0]
+    separators = _SEPARATORS_OF_TEXT if " " in code else _SEPARATORS
+    ends = [found.start() for found in separators.finditer(code) if found.start() > 0]
     return [*(code[:end] for end in ends), code]
 
 
@@ -552,15 +556,15 @@ class _Groups:
         return made
 
     def _slope(self) -> NDArray[np.float64]:
-        """Return the least-squares slope per day, 0 where all events have the same time."""
+        """Return the least-squares slope per day, 0 where all events are within an hour."""
         # Days since the first event of the group are 0 for all of them at the same time, exactly.
         day = (self.age[self.first][self.of_event] - self.age) / _DAY
         day -= (self._total(day) / self.count)[self.of_event]
         above = self.value - (self._sum / self.count)[self.of_event]
         spread = self._total(day * day)
-        return np.divide(
-            self._total(day * above), spread, out=np.zeros(len(spread)), where=spread > 0
-        )
+        is_long = self.age[self.first] - self.age[self.first + self.count - 1] >= _HOUR
+        slope = np.zeros(len(spread))
+        return np.divide(self._total(day * above), spread, out=slope, where=is_long)
 
     def _total(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sum over the events of each group one after the other, whatever other rows there are."""

@@ -362,4 +362,4 @@ EVENTS = Space(
     forbidden=_ROTATED_FOR_TREES,
     data="events",
 )
-"""Boosted trees take the constructed matrix as it is; those that need a dense one are left out."""
+"""Boosted trees take the matrix as it is constructed; those that need a dense one are not in it."""

@@ -15,8 +15,7 @@ from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.ids import like_ids
 
-BIRTH = "MEDS_BIRTH"
-"""Beginning of the codes of a birth."""
+_BIRTH = "MEDS_BIRTH"
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class EventRows:
         rows = rows.assign(subject_id=like_ids(rows["subject_id"], events["subject_id"]))
         start, stop = _bounds(ordered, rows)  # names patients as the user wrote them
         events, rows = canonical(ordered), canonical(rows)
-        is_birth = [str(code).startswith(BIRTH) for code in events["code"].cat.categories]
+        is_birth = [is_birth_code(str(code)) for code in events["code"].cat.categories]
         is_given = np.array(is_birth)[events["code"].cat.codes] | events["time"].isna().to_numpy()
         given_before = np.concatenate([[0], np.cumsum(is_given)])
         n_given = given_before[stop] - given_before[start]
@@ -94,6 +93,11 @@ class EventRows:
         if "start" not in parts:
             return cls(events, rows, *_bounds(events, rows))
         return cls(events, rows, parts["start"], parts["stop"])
+
+
+def is_birth_code(code: str) -> bool:
+    """Return whether a code is the birth of a patient."""
+    return code == _BIRTH or code.startswith(f"{_BIRTH}//")
 
 
 def positions(start: NDArray[np.int64], stop: NDArray[np.int64]) -> NDArray[np.int64]:

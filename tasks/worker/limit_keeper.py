@@ -221,8 +221,8 @@ class LimitKeeper(NannyPlugin):
         times = note.get("times", 1.0)
         most = times * self._limits.seconds
         seconds = note.get("limit_seconds") or most
-        if seconds != most:
-            why = "measured costs and the time left allow no more; --trial-timeout sets a limit"
+        if seconds < most:
+            why = "by measured costs and the time left; set another limit with --trial-timeout"
         elif times == 1:
             why = "raise the limit with --trial-timeout"
         else:

@@ -14,7 +14,7 @@ from ConfigSpace import (
 )
 from flash_worlds import run_steps
 from shared_worlds import FAMILIES, events_space
-from worlds import NONE, algorithm, mixed_space
+from worlds import NONE, algorithm, mixed_space, told_history
 
 from prefect_tune.optimizers import Algorithm, Configuration, Objective, Query, Space, Step
 from prefect_tune.optimizers.paths.cost import PathCost
@@ -201,6 +201,19 @@ def test_each_value_is_tried_with_each_kind_in_few_trials(seed: int) -> None:
         values = [dict(c["construct"].values) for c in asked if c.path[-1] == model]
         assert {v["aggregation"] for v in values} == set(FAMILIES)
         assert {v["min_frequency"] for v in values} == {2, 3, 5}
+
+
+def test_a_kind_of_model_that_only_fails_is_varied_no_more() -> None:
+    space = events_space()
+    shared = SharedValues(space)
+    ridge, boosting = shared.bases(space.paths(), costs_of(space))
+    other = with_values(space, ridge.path, aggregation="average")
+    fails = [(Query(ridge), None), (Query(other), None)]
+    assert shared.working([ridge, boosting], told_history(fails[:1])) == [ridge, boosting]
+    assert shared.working([ridge, boosting], told_history(fails)) == [boosting]
+    again = with_values(space, ridge.path, aggregation="sum")
+    works = told_history([*fails, (Query(again), 10.0)])
+    assert shared.working([ridge, boosting], works) == [ridge, boosting]
 
 
 def test_what_known_configurations_tried_is_not_tried_again() -> None:

@@ -183,12 +183,13 @@ class Admm(Optimizer):
         holds = capacity(budget, self.history)
         if holds is not None and n_varied >= VARIED_SHARE * holds:
             return None
-        return self._shared.untried(self._bases, self.history.asked, rng)
+        bases = self._shared.working(self._bases, self.history)
+        return self._shared.untried(bases, self.history.asked, rng)
 
     @cached_property
     def _bases(self) -> list[Configuration]:
         """Configurations on which shared values are varied; what trials take does not move them."""
-        assert self._shared is not None  # noqa: S101 - nobody asks else
+        assert self._shared is not None  # noqa: S101 - callers check it
         return self._shared.bases(self._z.arms.paths, Costs(self.space, self.objective))
 
     def _of_block(self, block: str, what: str, effort: int) -> Reason:

@@ -140,7 +140,7 @@ def _shared(decisions: Mapping[str, Any]) -> Iterator[str]:
             for choice in choices:
                 (line,) = pipeline_lines({choice["step"]: choice})
                 kinds_of.setdefault(line, []).append(kind)
-        for line, kinds in kinds_of.items():
+        for line, kinds in sorted(kinds_of.items(), key=lambda item: -len(item[1])):
             yield f"  {'all' if len(kinds) == len(by_kind) > 1 else ', '.join(kinds)}: {line}"
 
 

@@ -118,7 +118,7 @@ class FlashMemo:
         return decisions | {"notes": list(self.notes)}
 
 
-_SHARED = Reason("shared values", "a value, of a step that all paths pass, that is seldom tried")
+_SHARED = Reason("shared values", "a value of a shared step that few trials have had")
 _NOTHING_ELSE = Reason("random", "no other path has anything new")
 
 
@@ -168,7 +168,9 @@ class Flash(Optimizer):
         varied = self._varied(budget, rng)
         phase = decided.phase = self._phase(budget, is_varied=varied is not None)
         if varied is not None:
-            decided.n_varied += varied not in self._bases
+            is_base = varied in self._bases
+            is_plain = is_base and varied.path in {table.paths[i] for i in table.plain}
+            decided.n_varied += not is_plain  # the design has plain paths anyway
             self._because = _SHARED
             return Query(varied)
         if decided.subspace is None:
@@ -188,9 +190,12 @@ class Flash(Optimizer):
             return None
         holds, n_init = capacity(budget, self.history), self.options.n_init
         most = inf if holds is None else VARIED_SHARE * holds
-        if decided.n_varied >= (most if n_init is None else n_init / 2):
+        if n_init is not None:
+            most = n_init / 2 if len(self.history) < n_init else 0
+        if decided.n_varied >= most:
             return None
-        return table.shared.untried(self._bases, self.history.asked, rng)
+        bases = table.shared.working(self._bases, self.history)
+        return table.shared.untried(bases, self.history.asked, rng)
 
     @cached_property
     def _bases(self) -> list[Configuration]:

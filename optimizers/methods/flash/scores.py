@@ -66,7 +66,7 @@ class PathScores:
         Nothing of it is kept: each loss that is told counts, whatever its path.
         """
         shared, failure_cost = self._table.shared, self._options.failure_cost
-        assert shared is not None  # noqa: S101 - nobody asks else
+        assert shared is not None  # noqa: S101 - callers check it
         assert failure_cost is not None  # noqa: S101 - resolved
         if not history.complete:
             return shared.best()

@@ -296,6 +296,35 @@ def test_rows_of_rare_codes_alone_keep_the_columns_of_all_rows() -> None:
     assert list(as_frame(EventWindows(**EVERY).fit(X), X)["events"]) == [1, 1]
 
 
+def test_values_of_one_moment_have_no_slope_and_huge_ones_can_be_squared() -> None:
+    far = ("2020-12-01 00:00:00", "2020-12-03 00:00:00")
+    pairs = enumerate([("2020-12-01 10:00:00", "2020-12-01 10:00:01"), far])
+    X = small(
+        *((i, time, "A", float(n)) for i, pair in pairs for n, time in enumerate(pair)),
+        *((i, day, "B", n * 1e300) for i in range(2) for n, day in enumerate(far, 1)),
+    )
+    found = as_frame(EventWindows(aggregations="every", levels="code").fit(X), X)
+    assert list(found["A: slope"]) == [0.0, 0.5]
+    assert np.isfinite((found["B: sum"].to_numpy(np.float32) ** 2).sum())
+
+
+def test_codes_that_are_text_are_split_at_double_slashes_only() -> None:
+    day = "2020-12-01"
+    codes = ("LAB//Sodium 0.9% / ml", "LAB//Sodium 0.4% / ml", "ICD//E11.9", "ICD//E11.2")
+    X = small(*((i, day, code, np.nan) for i in range(2) for code in codes))
+    found = as_frame(EventWindows(levels="prefixes").fit(X), X)
+    named = {name.split("*")[0] for name in found if "*: count" in name}
+    assert named == {"LAB", "ICD//E11"}
+
+
+def test_other_codes_that_begin_like_a_birth_are_events() -> None:
+    day = "2020-12-01"
+    X = small(*((i, day, "MEDS_BIRTHPLACE", np.nan) for i in range(2)))
+    found = as_frame(EventWindows(levels="code").fit(X), X)
+    assert list(found["MEDS_BIRTHPLACE: count"]) == [1, 1]
+    assert "age, years" not in found
+
+
 @pytest.mark.parametrize("name", ["windows", "aggregations", "levels", "scaling"])
 def test_unknown_choices_are_named(name) -> None:
     with pytest.raises(ValueError, match=f"{name} .*'no such'"):
