@@ -18,7 +18,7 @@ import distributed
 import psutil
 import pytest
 from external_clusters import ExternalCluster, cluster, external_cluster
-from inputs import QUICK, table, write_table
+from inputs import write_table
 from pools import PlainRunner, noted_death, pause
 from processes import runs_trial, started, wait_for
 from studies import context_of
@@ -52,41 +52,6 @@ GATED = SLEEPING.replace(
     "Path({gate!r}, 'begun').touch()\n        "
     "while not Path({gate!r}, 'open').exists():\n            sleep(0.05)",
 )
-
-
-@pytest.mark.usefixtures("server")
-@pytest.mark.slow
-@pytest.mark.full
-def test_work_of_others_on_a_shared_cluster_is_left_alone(tmp_path) -> None:
-    starts, end = tmp_path / "starts", tmp_path / "end"
-
-    def work_of_others() -> None:
-        from time import sleep
-
-        with starts.open("a") as file:
-            file.write("started\n")
-        while not end.exists():
-            sleep(0.1)
-
-    table(20_000).to_parquet(tmp_path / "large.parquet", index=False)
-    with (
-        cluster(tmp_path / "dask", "--nanny", "--nthreads", "1") as address,
-        distributed.Client(address) as other,
-    ):
-        future = other.submit(work_of_others)
-        wait_for(starts.exists)
-        tune(
-            data=str(tmp_path / "large.parquet"),
-            target="target",
-            budget="30s",  # what is under way when the search ends is cut
-            workers=1,
-            **QUICK,
-            dask=address,
-            store=str(tmp_path / "store"),
-        )
-        end.touch()
-        future.result(timeout=60)
-    assert starts.read_text() == "started\n"
 
 
 @pytest.mark.usefixtures("server")
@@ -309,12 +274,22 @@ def test_a_worker_that_is_benched_is_used_no_more(external, joined) -> None:
 def test_a_task_waits_for_an_ended_worker_and_not_behind_work_of_others(
     external, joined, tmp_path
 ) -> None:
+    starts, end = tmp_path / "starts", tmp_path / "end"
+
+    def work_of_others() -> None:
+        from time import sleep
+
+        with starts.open("a") as file:
+            file.write("started\n")
+        while not end.exists():
+            sleep(0.1)
+
     external.start_worker()
     pool, _ = joined(most=1)
     wait_for(lambda: len(pool.client.scheduler_info(n_workers=-1)["workers"]) == 2)
     with distributed.Client(external.address) as other:
-        theirs = other.submit(wait_for, (tmp_path / "end").exists, 120)
-        wait_for(lambda: any(other.processing().values()))
+        theirs = other.submit(work_of_others)
+        wait_for(starts.exists)
         wait_for(lambda: len(pool._roster.addresses) == 2 or pool.count_slots() < 0)
         for _ in range(2):
             busy = pool.submit(pause, {"seconds": 60})
@@ -323,9 +298,9 @@ def test_a_task_waits_for_an_ended_worker_and_not_behind_work_of_others(
             pool.end([busy])
             next_one = pool.submit(os.getpid, {})
             wait_for(next_one.wrapped_future.done, 60)
-        assert not theirs.done()
-        (tmp_path / "end").touch()
+        end.touch()
         theirs.result(timeout=60)
+    assert starts.read_text() == "started\n"
 
 
 @pytest.mark.slow
