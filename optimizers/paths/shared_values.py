@@ -86,7 +86,7 @@ class SharedValues:
                 self._columns[pair][name] = range(n, n + len(values))
                 n += len(values)
         self._n = n
-        # The columns of a single kind would be those of all kinds again.
+        # A single kind would repeat the columns of all kinds.
         self._n_blocks = 1 + len(self.kinds) if len(self.kinds) > 1 else 1
         self.width = n * self._n_blocks
 

@@ -67,9 +67,9 @@ class EventWindows(TransformerMixin, BaseEstimator):
     Codes are those that enough patients of the training rows have. Besides their columns there are
     always the age at the prediction time, the days since the first event, the numbers of events and
     of days with events in each window, and a column for each fact: a code of events without a time.
-    Births count for the age only. Values are those of events that have one; columns for them are
-    made where the values of the training rows differ. Of events at the same time, the last is the
-    one that comes last in the data.
+    Births count for the age only. Values have columns where they differ between events of the
+    training rows; events without a value are left out there. Of events at the same time, the last
+    is the one that comes last in the data.
 
     Args:
         windows: Name of a set of windows, one of `WINDOWS`. An event that is exactly as many days

@@ -57,7 +57,7 @@ class _PercentilesOfColumns:
     def __call__(
         self, column: NDArray[Any], weights: NDArray[Any], asked: float, **options: Any
     ) -> Any:
-        """Return one percentile; those of a column are asked for from the lowest one on."""
+        """Return one percentile; callers ask for the lowest of a column first."""
         if np.ndim(asked):
             return self._percentiles(column, weights, asked, **options)
         if getattr(self._last, "column", None) is not column:

@@ -107,7 +107,7 @@ def test_a_value_has_a_column_for_all_models_and_one_for_its_kind() -> None:
 
 
 def test_the_best_values_differ_by_kind_of_model() -> None:
-    """Averages lower the loss with trees, and sums that of both other kinds a little."""
+    """Averages lower the loss with trees; sums lower it a little with both other kinds."""
     space = events_space()
     shared, table = SharedValues(space), PathTable(space, 0, SharedValues(space))
     configurations, losses = [], []

@@ -146,7 +146,9 @@ class Admm(Optimizer):
                 return Query(first)
             if (varied := self._varied(budget, rng)) is not None:
                 state.path = varied.path
-                self._because = Reason("shared values", "a value that is seldom tried")
+                self._because = Reason(
+                    "shared values", "a value of a shared step that few trials have had"
+                )
                 return Query(varied)
             self._begin_theta(self._best_path(observed))
         while True:

@@ -163,7 +163,7 @@ class LinearValues:
 
     Attributes:
         shared: The values.
-        mean: Means of the coefficients, those of the values at the end, shape (N + S,).
+        mean: Means of the coefficients, with the shared values at the end, shape (N + S,).
         root: L with LL' their precision, shape (N + S, N + S).
     """
 

@@ -8,7 +8,7 @@ ends; rows that are there are not run again. Without data, on 50,000 rows that a
 20,000 patients. A row has the seconds from the command to its exit, the first result, the
 configurations begun and those that ran in full, worker-seconds by what became of them, how the
 model was made, its test loss, and the load. Without costs there is no pilot, and no predicted
-seconds decide how much of a configuration runs; without the ending, the search goes on until the
+seconds decide how much of a configuration runs; without the ending, the search lasts until the
 budget is spent, and the final model comes after. `budgets.parquet` beside this file has runs of two
 cores.
 """

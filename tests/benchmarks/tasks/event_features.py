@@ -4,7 +4,7 @@
 
 Cohorts of each family with 20,000 patients, and the data sets that are named. AUROC and error are
 means over five folds, with the standard error of the AUROC; 150 trees, all else at its default.
-Seconds are those of the process, for one fold.
+Seconds are CPU seconds of one fold.
 """
 
 import argparse
