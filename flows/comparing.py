@@ -10,8 +10,8 @@ from prefect_tune.flows.comparison.comparison import Comparison
 from prefect_tune.flows.comparison.prepare import HANDOVER, prepare_comparison
 from prefect_tune.flows.comparison.session import run_replicates
 from prefect_tune.flows.event_loop import flow_apart
-from prefect_tune.flows.preparation.form import documented
-from prefect_tune.flows.preparation.options import COMPARE_OPTIONS
+from prefect_tune.flows.options.declared import COMPARE_OPTIONS
+from prefect_tune.flows.options.form import documented
 from prefect_tune.flows.progress import current_observer
 from prefect_tune.flows.study.study import StudyFailed
 

@@ -11,6 +11,7 @@ from itertools import chain
 from math import inf
 from typing import Any
 
+from prefect_tune.flows.options.values import EnsembleRule
 from prefect_tune.flows.progress import Observer
 from prefect_tune.flows.reevaluation import restore_predictions
 from prefect_tune.flows.refitting import (
@@ -27,7 +28,6 @@ from prefect_tune.flows.refitting import (
     subset_in_time,
 )
 from prefect_tune.flows.study.ensemble import MOST_REFITS, ChosenEnsemble, choose_ensemble
-from prefect_tune.flows.study.ensemble_rule import EnsembleRule
 from prefect_tune.flows.study.explanations import most_frequent_failure, nearest_miss
 from prefect_tune.flows.study.finalists import ends_in_one, finalists_of, look_seconds
 from prefect_tune.flows.study.next_best import NextBest, ranked_trials
@@ -210,10 +210,10 @@ class _Choice:
 
 def _choice(study: Study, incumbent: Trial, restore: Callable[[Sequence[Trial]], None]) -> _Choice:
     """Choose what the final model is made of, as the user says, or else the method."""
-    declared = study.optimizer.method.ensemble
-    if declared == "auto" and study.plan.bounds:  # it would be slower and larger than what is bound
+    declared, options = study.optimizer.method.ensemble, study.plan.options
+    if declared == "auto" and options.bounds:  # an ensemble would be slower and larger
         declared = None
-    rule = study.plan.ensemble or (EnsembleRule(declared) if declared else None)
+    rule = options.ensemble or (EnsembleRule(declared) if declared else None)
     if ends_in_one(study.plan, study.optimizer):
         return _Choice(((incumbent, 1.0),), rule)
     if rule is None:
@@ -434,13 +434,15 @@ def _notes(study: Study, choice: _Choice) -> Iterator[str]:
         yield f"no ensemble {why}; trial {number} is taken"
     if rule is not None and rule.size and chosen and 1 < len(chosen.losses) < rule.size:
         yield f"the ensemble has {len(chosen.losses)} picks; adding more does not help"
-    if choice.is_ensemble and study.plan.bounds:
+    if choice.is_ensemble and study.plan.options.bounds:
         yield "each member meets the constraints; the ensemble is slower and larger"
-    if choice.is_ensemble and not study.plan.use_cache:
+    if choice.is_ensemble and not study.plan.options.use_cache:
         yield "without a cache, members are fitted one after the other"
     trial, history = choice.weighted[0][0], study.optimizer.history
     if not trial.query.is_full and history.incumbent is None:
-        fidelity = fidelity_text(trial.query.to_json(), study.plan.folds, study.plan.epochs)
+        fidelity = fidelity_text(
+            trial.query.to_json(), study.plan.options.folds, study.plan.options.epochs
+        )
         yield f"no full evaluation qualifies; trial {number} is the best partial one ({fidelity})"
     what = counted(len(choice.weighted), "member") if choice.is_ensemble else f"trial {number}"
     yield f"fitting {what} on all training rows"

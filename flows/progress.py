@@ -139,7 +139,6 @@ class Progress:
     Attributes:
         study: Its name.
         metric: Name of the metric.
-        unit: Unit of the loss.
         n_trials: Trials that have ended, failed ones included.
         n_failed: Failed ones.
         n_running: Trials under way.
@@ -160,7 +159,6 @@ class Progress:
 
     study: str
     metric: str
-    unit: str
     n_trials: int
     n_failed: int
     n_running: int

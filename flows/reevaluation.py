@@ -96,7 +96,7 @@ def _losses_again(
     store.records.link(elsewhere.records, study.name)
     context = replace(context, problem=elsewhere, quantities=(), bootstraps=None)
     limit_seconds = study.plan.trial_limits().seconds
-    if study.plan.trial_seconds is None:
+    if study.plan.options.trial_timeout is None:
         before = [t.evaluation.cost_uncached_seconds for t in trials if t.evaluation is not None]
         limit_seconds = max(limit_seconds, _TIMES_BEFORE * max(before))
     check = partial(_check_time, study)
@@ -126,7 +126,7 @@ def _check_time(study: Study) -> None:
     Raises:
         _TimeSpent: If it has none.
     """
-    budget = study.plan.stop_rule.seconds
+    budget = study.plan.options.budget
     if budget is not None and study.seconds() > budget:
         raise _TimeSpent("the time is spent")
 

@@ -57,8 +57,8 @@ def refit_seconds(
         n_slots: How many are fitted at once.
         subset: Share of the rows, for trials that ran on a part of them.
     """
-    plan = study.plan
-    share = 1 - (1 / plan.folds if plan.folds is not None else plan.holdout or 0.0)
+    options = study.plan.options
+    share = 1 - (1 / options.folds if options.folds is not None else options.holdout or 0.0)
     costs = study.optimizer.costs
     of_folds = (
         costs.seconds(Query(trial.query.configuration, subset, folds=1))
@@ -113,7 +113,7 @@ def can_average_folds(study: Study, trials: Sequence[Trial]) -> bool:
     """
     plan = study.plan
     is_trained_further = any(t.evaluation is not None and t.evaluation.curve for t in trials)
-    return plan.use_cache and not plan.bounds and not is_trained_further
+    return plan.options.use_cache and not plan.options.bounds and not is_trained_further
 
 
 def average_folds(running: DaskTrials, context: StudyContext, weighted: Weighted) -> float:
@@ -175,7 +175,7 @@ def refit_model(
             if len(members) == 1 or not context.use_cache:
                 running.run(refit, parameters, check=check)
                 return perf_counter() - started
-            asked = study.plan.execution.task_runs
+            asked = study.plan.options.task_runs
             report: Report = "steps" if asked == "auto" else asked
             jobs = [_job(member, context, report, times) for member in _in_turn(members)]
             running.run_all(jobs, check=check)

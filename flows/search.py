@@ -5,8 +5,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import inf
 
+from prefect_tune.flows.options.values import StopRule
 from prefect_tune.flows.progress import Observer, Progress, RemainingTime, RunningTrial
-from prefect_tune.flows.study.plan import StopRule
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.study.time_limit import TimeLimit
 from prefect_tune.flows.study.trial_output import last_lines
@@ -72,7 +72,7 @@ def search(
     limit = TimeLimit(
         study.optimizer.costs,
         plan.trial_limits().seconds,
-        is_adaptive=plan.trial_seconds is None,
+        is_adaptive=plan.options.trial_timeout is None,
         failed_seconds=study.failed_seconds,
     )
     try:
@@ -96,7 +96,6 @@ def progress_of(
     return Progress(
         study=study.name,
         metric=metric.name,
-        unit=metric.unit,
         n_trials=totals.told,
         n_failed=totals.failed,
         n_running=len(running),
@@ -189,7 +188,7 @@ class _Search:
         """Return why a retry ended, and what is left to do of what it ran."""
         n_parts = sum(self.study.trials[n].state == TrialState.STOPPED for n in numbers)
         said = "all are run again"
-        if n_parts and self.study.plan.race:
+        if n_parts and self.study.plan.options.race:
             said += f"; {n_parts} of them ran a part of the evaluation, and what keeps up goes on "
             said += "when the study does"
         return said

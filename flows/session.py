@@ -13,13 +13,13 @@ from prefect.settings import get_current_settings
 
 from prefect_tune.flows.final_model import ending_seconds, fit_final_model
 from prefect_tune.flows.flow_run_page.page import shown_on_page
+from prefect_tune.flows.options.values import StopRule
 from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.progress import Observer, current_observer
 from prefect_tune.flows.reevaluation import look_again, measure_missing
 from prefect_tune.flows.search import progress_of, search
 from prefect_tune.flows.study.explanations import left_out_for_memory
 from prefect_tune.flows.study.notices import StudyNotices
-from prefect_tune.flows.study.plan import StopRule
 from prefect_tune.flows.study.study import Study, StudyFailed
 from prefect_tune.flows.study.summary import summarize
 from prefect_tune.flows.workers.dask_trials import DaskTrials
@@ -69,10 +69,12 @@ def run_study(
         at_start(study)
         _name_flow_run(flow_run_id, study)
         outage = OutageNote(observer)
-        pace = ServerPace(plan.execution.task_runs, flow_run_id, observer, outage)
+        pace = ServerPace(plan.options.task_runs, flow_run_id, observer, outage)
         study.set_state("running")
         prepared.store.sweep()
-        with shown_on_page(study, observer, progress_of(study, plan.stop_rule), outage) as page:
+        with shown_on_page(
+            study, observer, progress_of(study, plan.options.stop_rule), outage
+        ) as page:
             try:
                 counted = study.timed(prepared.since) if only is None else nullcontext()
                 with counted:
@@ -108,17 +110,15 @@ def _name_flow_run(flow_run_id: UUID, study: Study) -> None:
 def _run(study: Study, pace: ServerPace, observer: Observer, only: Collection[int] | None) -> int:
     """Search and fit the final model on workers of this session; return the task runs reported."""
     plan, limits = study.plan, study.plan.trial_limits()
-    was_spent = (
-        plan.stop_rule.seconds is not None and study.seconds_before >= plan.stop_rule.seconds
-    )
+    was_spent = plan.options.budget is not None and study.seconds_before >= plan.options.budget
     context = StudyContext(
         study.name,
         plan.problem,
         study.store.address,
-        use_cache=plan.use_cache,
+        use_cache=plan.options.use_cache,
         memory_limit_bytes=limits.memory_bytes,
-        quantities=tuple(bounded.quantity for bounded in plan.bounds),
-        epochs=plan.epochs,
+        quantities=tuple(bounded.quantity for bounded in plan.options.bounds),
+        epochs=plan.options.epochs,
         bootstraps=study.optimizer.bootstraps,
     )
     n_told = study.trials.totals.told
@@ -126,8 +126,8 @@ def _run(study: Study, pace: ServerPace, observer: Observer, only: Collection[in
         context,
         UUID(plan.flow_run_id),
         limits,
-        n_workers=plan.execution.workers,
-        scheduler=plan.execution.dask,
+        n_workers=plan.options.workers,
+        scheduler=plan.options.dask,
     ) as running:
         measure_missing(study, running, context, limits.seconds, observer)
         if only is None:
@@ -135,13 +135,13 @@ def _run(study: Study, pace: ServerPace, observer: Observer, only: Collection[in
                 reason = search(
                     study,
                     running,
-                    plan.stop_rule,
+                    plan.options.stop_rule,
                     pace,
                     observer,
                     reserve=lambda most: ending_seconds(study, running.n_slots, most),
                 )
                 observer.note(f"search ended: {reason}")
-                observer.tick(progress_of(study, plan.stop_rule, phase="second look"))
+                observer.tick(progress_of(study, plan.options.stop_rule, phase="second look"))
                 look_again(study, running, context, observer)
         else:
             reason = search(study, running, StopRule(), pace, observer, only=only)
@@ -154,7 +154,7 @@ def _run(study: Study, pace: ServerPace, observer: Observer, only: Collection[in
                 observer.note(f"{study.optimizer.name}: {note}")
         if left_out := left_out_for_memory(study):
             warn("memory", left_out)  # in the study's result, too
-        observer.tick(progress_of(study, plan.stop_rule, phase="final model"))
+        observer.tick(progress_of(study, plan.options.stop_rule, phase="final model"))
         # Where nothing was left to search, the session is there for the model.
         is_for_model = was_spent or study.trials.totals.told == n_told
         seconds_left = (lambda: inf) if is_for_model or only is not None else study.seconds_left

@@ -9,7 +9,10 @@ import unicodedata
 
 from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.objective.metrics import METRICS
 
+DURATION_PATTERN = r"\s*(\d+(\.\d+)?\s*[smhd]\s*)+"
+SIZE_PATTERN = r"\s*(\d+(?:\.\d+)?)\s*([KMGTkmgt]?[Bb])\s*"
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _BYTES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
@@ -29,12 +32,12 @@ def parse_seconds(text: str, option: str) -> float:
     Raises:
         BadInput: If it is not one; names the option.
     """
-    parts = re.findall(r"(\d+(?:\.\d+)?)\s*([smhd])", text)
-    if not parts or "".join(re.split(r"\d+(?:\.\d+)?\s*[smhd]", text)).strip():
+    if re.fullmatch(DURATION_PATTERN, text) is None:
         raise BadInput(
             f"--{option} {text}: a duration is a number with its unit (s, m, h or d), "
             "for instance 30m or 1h30m"
         )
+    parts = re.findall(r"(\d+(?:\.\d+)?)\s*([smhd])", text)
     seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
     if seconds <= 0:
         raise BadInput(f"--{option} {text}: a duration must be longer than nothing")
@@ -47,7 +50,7 @@ def parse_bytes(text: str, option: str) -> int:
     Raises:
         BadInput: If it is not one; names the option.
     """
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?B)\s*", text, re.IGNORECASE)
+    match = re.fullmatch(SIZE_PATTERN, text)
     if match is None:
         raise BadInput(
             f"--{option} {text}: a size is a number with its unit (B, KB, MB, GB or TB), "
@@ -90,9 +93,18 @@ def loss_name(metric: str) -> str:
     >>> loss_name("error"), loss_name("auroc"), loss_name("neg_log_loss")
     ('error', '1 - auroc', 'log_loss')
     """
-    if metric == "error":
-        return metric
-    return metric.removeprefix("neg_") if metric.startswith("neg_") else f"1 - {metric}"
+    declared = METRICS.get(metric)
+    return metric if declared is None else declared.called
+
+
+def loss_unit(metric: str) -> str:
+    """Return the unit that stands behind a loss of a metric; empty without one.
+
+    >>> loss_unit("error"), loss_unit("auroc")
+    (' %', '')
+    """
+    declared = METRICS.get(metric)
+    return "" if declared is None else declared.symbol
 
 
 _STEERING = {"Cc", "Cf", "Cs", "Zl", "Zp"}

@@ -14,9 +14,9 @@ from prefect import State
 from prefect.runtime import deployment, flow_run
 
 from prefect_tune.flows.event_loop import FlowApart, apart_from_loop, flow_apart
-from prefect_tune.flows.preparation.form import documented
+from prefect_tune.flows.options.form import documented
 from prefect_tune.flows.preparation.prepare import HANDOVER, PreparedStudy, prepare, prepare_retry
-from prefect_tune.flows.preparation.settings import TuneSettings
+from prefect_tune.flows.preparation.request import StudyRequest
 from prefect_tune.flows.progress import current_observer
 from prefect_tune.flows.session import run_study
 from prefect_tune.flows.study.lookup import failed_trials
@@ -57,8 +57,11 @@ def prepare_frame(
         named["test"] = frame_name(test)
     given = validated(named)
     test_frame = test if isinstance(test, pd.DataFrame) else None
+    request = StudyRequest.parse(given)
     prepared = prepare(
-        TuneSettings.parse(given), read=lambda source: frame_dataset(source, frame, test_frame)
+        request,
+        request.open_store(),
+        read=lambda source: frame_dataset(source, frame, test_frame),
     )
     return {**given, "study": prepared.name}, prepared
 
@@ -180,7 +183,8 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
     prepared = HANDOVER.take(parameters)
     if prepared is None:
         default_name = str(flow_run.id) if deployment.id else None
-        prepared = prepare(TuneSettings.parse(parameters), default_name)
+        request = StudyRequest.parse(parameters)
+        prepared = prepare(request, request.open_store(), default_name)
     for note in prepared.notes:
         current_observer().note(str(note))
     return run_study(prepared)

@@ -2,11 +2,13 @@
 
 `space` declares what can be chosen and `trials` holds what was observed. Methods learn with
 `surrogates`, choose with `acquisitions`, and reason about `paths`; each of the `methods` declares
-itself by a `method` with its options, and `registry` knows them by name. `optimizer` is the
-contract of all, told by a `budget` what is left; it gives a reason for what it asks for, and
-`events` resume one; `racing` stands around any of them and ends after one fold what is clearly
-behind. `importance` says afterwards which choices mattered.
-Everything here is loaded when first touched: the libraries of some methods take seconds to import.
+itself by a `method` with its `options`, and `registry` knows them by name; it is one of the
+registries that also find the declarations of installed `plugins`. `optimizer` is the contract of
+all, told by a `budget` what is left; it gives a reason for what it asks for, and `events` resume
+one; `racing` stands around any of them and ends after one fold what is clearly behind. `importance`
+says afterwards which choices mattered. The `converter` turns dataclasses of all rooms into JSON
+documents and back. Everything here is loaded when first touched: the libraries of some methods take
+seconds to import.
 """
 
 from importlib import import_module
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
         Told,
         replay,
     )
-    from prefect_tune.optimizers.method import Fidelity, Method, NoOptions, Reason, check_options
+    from prefect_tune.optimizers.method import Fidelity, Method, MethodOptions, Reason
     from prefect_tune.optimizers.methods.admm.admm import Admm
     from prefect_tune.optimizers.methods.bohb import Bohb
     from prefect_tune.optimizers.methods.flash.flash import Flash
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from prefect_tune.optimizers.methods.smac import Smac
     from prefect_tune.optimizers.methods.tpe import Tpe
     from prefect_tune.optimizers.optimizer import NotYet, Optimizer
+    from prefect_tune.optimizers.options import check_options, option
     from prefect_tune.optimizers.racing.racing import Racing
     from prefect_tune.optimizers.registry import METHODS, make_optimizer, register
     from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
@@ -77,7 +80,7 @@ __all__ = [
     "Hyperband",
     "Jopt",
     "Method",
-    "NoOptions",
+    "MethodOptions",
     "NotYet",
     "Objective",
     "Optimizer",
@@ -100,6 +103,7 @@ __all__ = [
     "check_options",
     "make_optimizer",
     "new_configuration",
+    "option",
     "order_step",
     "register",
     "replay",
@@ -130,7 +134,7 @@ _HOMES = {
     "Jopt": "methods.jopt",
     "METHODS": "registry",
     "Method": "method",
-    "NoOptions": "method",
+    "MethodOptions": "method",
     "NotYet": "optimizer",
     "Objective": "trials.objective",
     "Optimizer": "optimizer",
@@ -150,9 +154,10 @@ _HOMES = {
     "Trial": "trials.trial",
     "TrialState": "trials.outcome",
     "UnknownName": "space.wording",
-    "check_options": "method",
+    "check_options": "options",
     "make_optimizer": "registry",
     "new_configuration": "space.sampling",
+    "option": "options",
     "order_step": "space.equal_paths",
     "register": "registry",
     "replay": "events",

@@ -1,10 +1,11 @@
 """The events of an optimizer, and the fold over them that resumes a study."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from prefect_tune.optimizers.budget import Budget
+from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.optimizers.space.space import Space
@@ -25,23 +26,6 @@ class Asked:
 
     kind: ClassVar[str] = "ask"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return all fields but the memo as JSON values."""
-        return {
-            "number": self.number,
-            "query": self.query.to_json(),
-            "budget": asdict(self.budget),
-        }
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any], space: Space) -> Self:
-        """Read what `to_json` wrote, checked against a space."""
-        query = Query.from_json(document["query"], space)
-        budget = dict(document["budget"])
-        budget["last_ask_seconds"] = tuple(budget.get("last_ask_seconds", ()))
-        budget.pop("fold_seconds", None)  # of earlier development versions
-        return cls(document["number"], query, Budget(**budget), document.get("memo"))
-
 
 @dataclass(frozen=True, slots=True)
 class Told:
@@ -51,15 +35,6 @@ class Told:
 
     kind: ClassVar[str] = "tell"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the trial as JSON values."""
-        return self.trial.to_json()
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any], space: Space) -> Self:
-        """Read what `to_json` wrote, checked against a space."""
-        return cls(Trial.from_json(document, space))
-
 
 @dataclass(frozen=True, slots=True)
 class Retried:
@@ -68,15 +43,6 @@ class Retried:
     number: int
 
     kind: ClassVar[str] = "retry"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the number of the trial."""
-        return {"number": self.number}
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any], space: Space) -> Self:  # noqa: ARG003
-        """Read what `to_json` wrote."""
-        return cls(document["number"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +54,38 @@ class ConstraintsMeasured:
 
     kind: ClassVar[str] = "measure"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return all fields as JSON values."""
-        return {"number": self.number, "constraints": dict(self.constraints)}
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any], space: Space) -> Self:  # noqa: ARG003
-        """Read what `to_json` wrote."""
-        return cls(document["number"], document["constraints"])
-
 
 Event = Asked | Told | Retried | ConstraintsMeasured
+_CLASSES: Mapping[str, type[Event]] = {
+    event.kind: event for event in (Asked, Told, Retried, ConstraintsMeasured)
+}
+
+
+def event_document(event: Event) -> dict[str, Any]:
+    """Return an event as JSON values: a tell as its trial, an ask without its memo."""
+    if isinstance(event, Told):
+        return event.trial.to_json()
+    if not isinstance(event, Asked):
+        return to_document(event)
+    document = to_document(event, query=event.query.to_json(), memo=None)
+    del document["memo"]
+    return document
+
+
+def event_of(kind: str, document: Mapping[str, Any], space: Space) -> Event:
+    """Return the event of a kind that has this document, checked against a space.
+
+    Raises:
+        KeyError: If no kind of event has this name, or the document lacks its query.
+        ValueError: If anything else in the document is missing or wrong.
+    """
+    event = _CLASSES[kind]
+    if event is Told:
+        return Told(Trial.from_json(document, space))
+    if event is Asked:
+        query = Query.from_json(document["query"], space)
+        return from_document(Asked, {**document, "query": query})
+    return from_document(event, document)
 
 
 def replay(

@@ -1,4 +1,4 @@
-"""How a method of search declares itself, checks its options and gives reasons for its asks.
+"""How a method of search declares itself and its options, and gives reasons for its asks.
 
 Light to import, and so are the declarations: help, lists and views read them, and a method's
 libraries take seconds.
@@ -6,10 +6,10 @@ libraries take seconds.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, is_dataclass
-from math import isfinite
-from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, is_dataclass
+from typing import Any, Literal
+
+from prefect_tune.optimizers.options import check_options, options_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +27,6 @@ class Reason:
     def __post_init__(self) -> None:
         if not self.phase:
             raise ValueError("a reason names the phase of its method; got none")
-
-    def to_json(self) -> dict[str, str]:
-        """Return both as JSON values."""
-        return asdict(self)
 
 
 def ordinal(n: int) -> str:
@@ -52,51 +48,16 @@ def two_digits(value: float) -> str:
     return f"{float(f'{value:.2g}'):g}"
 
 
-_CALLED = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
-
-
-def check_options(options: Any) -> None:
-    """Check every field of a dataclass of options against its annotation.
-
-    Annotations are `int`, `float` (finite), `bool`, `str`, a `Literal` of texts, or one of these or
-    None.
-
-    Raises:
-        TypeError: If a value is of another kind; names the field and what it takes.
-        ValueError: If a value is none of a `Literal`, or not finite.
-    """
-    for name, annotation in get_type_hints(type(options)).items():
-        is_union = get_origin(annotation) in {Union, UnionType}
-        kinds = get_args(annotation) if is_union else (annotation,)
-        value = getattr(options, name)
-        if value is None and NoneType in kinds:
-            continue
-        choices = [c for kind in kinds if get_origin(kind) is Literal for c in get_args(kind)]
-        if choices:
-            if value not in choices:
-                raise ValueError(f"{name} must be {' or '.join(choices)}; got {value!r}")
-        elif not any(_is_of(value, kind) for kind in kinds):
-            takes = " or ".join(_CALLED[kind] for kind in kinds if kind in _CALLED)
-            raise TypeError(f"{name} must be {takes}; got {value!r}")
-        elif isinstance(value, float) and not isfinite(value):
-            raise ValueError(f"{name} must be a finite number; got {value!r}")
-
-
-def _is_of(value: Any, kind: Any) -> bool:
-    if kind is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if kind is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return kind is not NoneType and isinstance(value, kind)
-
-
 Fidelity = Literal["subset", "epochs", "folds"]
 """Of a query: a share of the rows, a stretch of training, some of the folds."""
 
 
 @dataclass(frozen=True)
-class NoOptions:
-    """Options of a method that has none."""
+class MethodOptions:
+    """Options of a method, checked when they are made. A subclass declares each by `option`."""
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
 
 def _nothing(decisions: Mapping[str, Any]) -> Sequence[str]:  # noqa: ARG001
@@ -111,8 +72,8 @@ class Method:
         name: The word after `--method`.
         purpose: One line on what it is for.
         implementation: Its `Optimizer` as `module:Class`, imported when first made.
-        options: A dataclass of its options that checks itself, its attributes described in its
-            docstring.
+        options: A dataclass whose fields are declared by `option`, such as a subclass of
+            `MethodOptions`.
         honours_constraints: Whether it searches inside of constraints; of any other method they
             choose among the trials.
         fidelities: Those that it asks for less than all of.
@@ -130,7 +91,7 @@ class Method:
     name: str
     purpose: str
     implementation: str
-    options: type[Any] = NoOptions
+    options: type[Any] = MethodOptions
     honours_constraints: bool = False
     fidelities: frozenset[Fidelity] = frozenset()
     draws_on_cost: bool = False
@@ -154,3 +115,11 @@ class Method:
             )
         if not is_dataclass(self.options):
             raise TypeError(f"the options of method {self.name!r} are a dataclass")
+        options_of(self.options)
+
+    def decision_lines(self, decisions: Mapping[str, Any]) -> list[str]:
+        """Return decisions as lines for people; a renderer that fails costs one line, no study."""
+        try:
+            return list(self.render_decisions(decisions)) if decisions else []
+        except Exception as error:
+            return [f"{self.name}: decisions cannot be shown ({type(error).__name__}: {error})"]

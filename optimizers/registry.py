@@ -1,8 +1,6 @@
 """Methods by the word after `--method`, each imported when it is first made."""
 
 from collections.abc import Mapping
-from importlib import import_module
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from prefect_tune.optimizers.method import Method
@@ -21,7 +19,7 @@ from prefect_tune.optimizers.methods.declarations import (
 )
 from prefect_tune.optimizers.methods.fabolas.declaration import EI, ES, FABOLAS, MTBO
 from prefect_tune.optimizers.methods.flash.declaration import FLASH
-from prefect_tune.optimizers.space.wording import UnknownName
+from prefect_tune.optimizers.plugins import Registry, loaded
 
 if TYPE_CHECKING:
     from prefect_tune.optimizers.optimizer import Optimizer
@@ -29,28 +27,31 @@ if TYPE_CHECKING:
     from prefect_tune.optimizers.trials.objective import Objective
 
 
-_METHODS: dict[str, Method] = {
-    method.name: method
-    for method in (
-        FLASH,
-        ADMM,
-        FABOLAS,
-        BAPI,
-        ESMBO,
-        SMAC,
-        TPE,
-        BOHB,
-        HYPERBAND,
-        HALVING,
-        JOPT,
-        EI,
-        ES,
-        MTBO,
-        ERS,
-        RANDOM_SEARCH,
-    )
-}
-METHODS: Mapping[str, Method] = MappingProxyType(_METHODS)
+METHODS: Registry[Method] = Registry(
+    "method",
+    Method,
+    {
+        method.name: method
+        for method in (
+            FLASH,
+            ADMM,
+            FABOLAS,
+            BAPI,
+            ESMBO,
+            SMAC,
+            TPE,
+            BOHB,
+            HYPERBAND,
+            HALVING,
+            JOPT,
+            EI,
+            ES,
+            MTBO,
+            ERS,
+            RANDOM_SEARCH,
+        )
+    },
+)
 """By name, in the order in which they are shown; `register` adds to it."""
 
 DEFAULT_METHOD = FLASH.name
@@ -62,19 +63,16 @@ def register(method: Method) -> None:
     Raises:
         ValueError: If there is another one of that name.
     """
-    if _METHODS.setdefault(method.name, method) is not method:
-        raise ValueError(f"there is a method {method.name!r} already; name yours otherwise")
+    METHODS.register(method)
 
 
 def method_named(name: str) -> Method:
     """Return the method of that name.
 
     Raises:
-        UnknownName: If there is none.
+        UnknownName: If there is none, or it cannot be used.
     """
-    if name not in METHODS:
-        raise UnknownName("method", name, METHODS)
-    return METHODS[name]
+    return METHODS.named(name)
 
 
 def load_method(name: str) -> "type[Optimizer]":
@@ -83,8 +81,8 @@ def load_method(name: str) -> "type[Optimizer]":
     Raises:
         UnknownName: If there is no such method.
     """
-    module, _, class_name = method_named(name).implementation.partition(":")
-    return getattr(import_module(module), class_name)
+    found: type[Optimizer] = loaded(method_named(name).implementation)
+    return found
 
 
 def make_optimizer(

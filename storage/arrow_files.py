@@ -39,10 +39,16 @@ def to_arrow(value: Any, layout: str, about: Mapping[str, Any]) -> memoryview:
         names, columns = ["values"], [_plain(value.view(np.uint8) if is_bool else value)]
     batch = pa.RecordBatch.from_arrays(columns, names)
     batch = batch.replace_schema_metadata({METADATA: json.dumps(description).encode()})
-    sink = pa.BufferOutputStream()
+    counted = pa.MockOutputStream()
+    _write(counted, batch)
+    made = pa.allocate_buffer(counted.size())  # a growing buffer would copy itself
+    _write(pa.FixedSizeBufferWriter(made), batch)
+    return memoryview(made).toreadonly()
+
+
+def _write(sink: Any, batch: pa.RecordBatch) -> None:
     with pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
-    return memoryview(sink.getvalue())
 
 
 def from_arrow(layout: str, data: bytes | memoryview) -> Any:

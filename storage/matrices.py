@@ -6,6 +6,7 @@ a frame has its own columns. The schema's metadata holds shape, type and what ma
 """
 
 import json
+import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,9 +14,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 from scipy import sparse
 
 METADATA = b"prefect_tune"
+_PIECE = 1_000_000
 
 
 def canonical(value: Any) -> Any:
@@ -46,8 +49,39 @@ def canonical(value: Any) -> Any:
         array.flags.writeable = False
         return array
     if isinstance(value, pd.DataFrame):
-        return _frame_from_table(_frame_to_table(value))
+        columns = {str(name): _canonical_column(value[name]) for name in value.columns}
+        return pd.DataFrame(columns, pd.RangeIndex(len(value) if columns else 0), copy=False)
     return value
+
+
+def _canonical_column(column: pd.Series) -> NDArray[Any] | pd.Categorical:
+    """Return a column in canonical form, without a copy if it has it: there may be many rows."""
+    if _is_plain(column):
+        values = np.ascontiguousarray(column.to_numpy()).view()
+        values.flags.writeable = False
+        return values
+    if isinstance(column.dtype, pd.CategoricalDtype) and _has_sorted_categories(column):
+        return column.array
+    return _sorted_categorical(_texts(column))
+
+
+def _is_plain(column: pd.Series) -> bool:
+    """Return whether a column holds numbers or times."""
+    return isinstance(column.dtype, np.dtype) and column.dtype.kind in "biufM"
+
+
+def _has_sorted_categories(column: pd.Series) -> bool:
+    """Return whether the categories are sorted texts and all occur."""
+    categories, codes = column.cat.categories, column.cat.codes.to_numpy()
+    names = categories.tolist()
+    if categories.dtype != object or not all(type(name) is str for name in names):
+        return False
+    if not all(map(operator.lt, names, names[1:])):
+        return False
+    occurs = np.zeros(len(names) + 1, dtype=bool)  # the last one stands for a gap
+    for start in range(0, len(codes), _PIECE):  # as an index, each code takes eight bytes
+        occurs[codes[start : start + _PIECE]] = True
+    return bool(occurs[:-1].all())
 
 
 def matrix_layout(value: Any) -> str | None:
@@ -155,7 +189,7 @@ def _frame_to_table(frame: pd.DataFrame) -> pa.Table:
     columns: dict[str, pa.Array] = {}
     for name in frame.columns:
         column = frame[name]
-        if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biufM":
+        if _is_plain(column):
             columns[str(name)] = pa.array(column.to_numpy())
         else:
             columns[str(name)] = _texts(column)

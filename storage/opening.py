@@ -10,6 +10,7 @@ from fsspec.utils import get_protocol
 from sqlalchemy import insert, select
 from sqlalchemy.engine import Connection
 
+from prefect_tune.storage.atomic import atomic_file
 from prefect_tune.storage.database import Database, DatabaseLost, DatabaseRefused, as_written
 from prefect_tune.storage.files import CLAIM_FILE, RECORDS, Files, StoreAway, StoreRefused
 from prefect_tune.storage.key import ARTIFACT_FORMAT, canonical_json
@@ -141,11 +142,14 @@ def _claim(address: StoreAddress, files: Files, connection: Connection, budget_b
             id=store_id, schema=SCHEMA, url=masked(address.url), budget_bytes=budget_bytes
         )
     )
-    if files.is_local:
-        Path(files.path(RECORDS)).mkdir(exist_ok=True)
     claim = canonical_json({"format": ARTIFACT_FORMAT, "index": store_id})
     try:
-        files.filesystem.pipe_file(files.path(CLAIM_FILE), claim.encode())
+        if files.is_local:  # other processes read it without waiting for the lock
+            Path(files.path(RECORDS)).mkdir(exist_ok=True)
+            with atomic_file(Path(files.path(CLAIM_FILE))) as aside:
+                aside.write_text(claim)
+        else:
+            files.filesystem.pipe_file(files.path(CLAIM_FILE), claim.encode())
     except OSError as error:
         raise StoreAway(f"the store {address.url} cannot be written: {error}") from error
     return store_id

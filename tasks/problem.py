@@ -4,14 +4,16 @@ The space and the metric are imported when they are asked for: showing a study n
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self
 
+from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.storage.key import dataset_record, split_record
 from prefect_tune.storage.store import ArtifactStore, StoreAddress
 from prefect_tune.tasks.objective.quantity import Quantity
+from prefect_tune.tasks.plugins import UsedPlugin, check_plugins
 
 if TYPE_CHECKING:
     from prefect_tune.optimizers.space.space import Space
@@ -64,6 +66,7 @@ class Problem:
         positive: Of two classes, the position of the one to be found.
         algorithms: Ids of the algorithms that each searched step had when the study started, by
             step.
+        plugins: Declarations of other distributions that the study uses.
     """
 
     dataset: str
@@ -75,6 +78,12 @@ class Problem:
     space_code: str = ""
     positive: int = 1
     algorithms: AlgorithmIds = ()
+    plugins: tuple[UsedPlugin, ...] = ()
+
+    @property
+    def running_plugins(self) -> tuple[UsedPlugin, ...]:
+        """The plugins that its trials run with: a format has done its work once data is stored."""
+        return tuple(plugin for plugin in self.plugins if plugin.kind != "format")
 
     @property
     def records(self) -> tuple[str, str]:
@@ -83,14 +92,13 @@ class Problem:
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON values."""
-        algorithms = {step: list(ids) for step, ids in self.algorithms}
-        return {**asdict(self), "algorithms": algorithms}
+        return to_document(self, algorithms=dict(self.algorithms))
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         """Return the inverse of `to_json`."""
-        ids = tuple((step, tuple(ids)) for step, ids in document["algorithms"].items())
-        return cls(**{**document, "algorithms": ids})
+        algorithms = document["algorithms"].items()
+        return from_document(cls, {**document, "algorithms": tuple(algorithms)})
 
     def find_space(self) -> "Space":
         """Return the space as the study started with it, if it can still be had.
@@ -100,6 +108,7 @@ class Problem:
         from prefect_tune.tasks.catalogue.spaces import space_named  # noqa: PLC0415 - heavy
         from prefect_tune.tasks.user_space import load_user_space  # noqa: PLC0415 - heavy
 
+        self._check_plugins()
         if self.space_code:
             return self.as_started(load_user_space(self.space_code, self.space))
         return self.as_started(space_named(self.space))
@@ -114,10 +123,20 @@ class Problem:
             return space
         return _part_of(space, self.algorithms)
 
+    def _check_plugins(self) -> None:
+        """Check that the plugins of its trials are the same in this process.
+
+        Raises:
+            BadInput: If one is missing or differs; names it and the remedy.
+        """
+        if running := self.running_plugins:
+            check_plugins(running)
+
     def find_metric(self) -> "Metric":
         """Return the metric."""
         from prefect_tune.tasks.objective.metric import metric_named  # noqa: PLC0415 - heavy
 
+        self._check_plugins()
         return metric_named(self.metric, self.positive)
 
 

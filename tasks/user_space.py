@@ -45,7 +45,11 @@ def find_space(argument: str) -> tuple[Space, str]:
             not predict its target.
     """
     if not is_user_space(argument):
-        return space_named(argument), ""
+        space = space_named(argument)
+        if SPACES.plugin(argument) is not None:
+            _check_algorithms(space)
+            check_models(space, argument)
+        return space, ""
     code = read_user_code(argument)
     space = load_user_space(code, argument)
     check_models(space, argument)
@@ -72,11 +76,21 @@ def load_user_space(code: str, argument: str) -> Space:
         raise UnknownName(f"space in {file}:", name, spaces)
     if not isinstance(found, Space):
         raise BadInput(f"--space {argument} is a {type(found).__name__}, not a Space")
-    for step in found.steps:
+    _check_algorithms(found)
+    return found
+
+
+@cache
+def _check_algorithms(space: Space) -> None:
+    """Check the algorithms of a space that are not the catalogue's.
+
+    Raises:
+        BadInput: If one cannot be used; says why.
+    """
+    for step in space.steps:
         for algorithm in step.algorithms:
             if algorithm not in _of_the_catalogue():
-                _check(algorithm, step.name, is_model=step is found.steps[-1])
-    return found
+                _check(algorithm, step.name, is_model=step is space.steps[-1])
 
 
 @cache
@@ -138,7 +152,7 @@ def _kind(model: Any) -> str:
 @cache
 def _of_the_catalogue() -> frozenset[Algorithm]:
     """Return algorithms whose flags our own tests prove; users' spaces may hold them too."""
-    steps = (step for space in SPACES.values() for step in space.steps)
+    steps = (step for space in SPACES.built_in() for step in space.steps)
     return frozenset(algorithm for step in steps for algorithm in step.algorithms)
 
 

@@ -1,29 +1,56 @@
 """Studies in a ledger that a test opens, asks and tells, without a flow."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from studies import store_of
 
+from prefect_tune.flows.options.declared import StudyOptions
+from prefect_tune.flows.preparation.prepare import PreparedStudy, prepare
+from prefect_tune.flows.preparation.request import StudyRequest
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Budget, Evaluation, Failure, Query, Trial
 from prefect_tune.storage import ArtifactStore, Ledger
 from prefect_tune.storage.cache.index import pinned_keys
-from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.problem import Problem, StudyContext
 
 
+def prepare_study(parameters: Mapping[str, Any], **more: Any) -> PreparedStudy:
+    """A study that is entered by the parameters of the flow `tune`."""
+    request = StudyRequest.parse(parameters)
+    return prepare(request, request.open_store(), **more)
+
+
+USUAL = StudyPlan(
+    options=StudyOptions(
+        data="table.csv", target="target", test_size=0.2, folds=3, space="small", method="random",
+        metric="error", constraint=(), race=False, seed=0,
+    ),
+    data_name="table",
+    problem=Problem("data", "split", "small", "digest", "error", seed=0),
+    chance_loss=40.0,
+)  # fmt: skip
+
+
 def plan(**changes: Any) -> StudyPlan:
-    """Three folds of a table, a fifth of the rows for the test, by chance."""
-    usual = StudyPlan(
-        source=Source("table.csv", target="target"), data_name="table",
-        problem=Problem("data", "split", "small", "digest", "error", seed=0), folds=3, holdout=None,
-        test_size=0.2, positive=None, chance_loss=40.0, method="random",
-    )  # fmt: skip
-    return replace(usual, **changes)
+    """Three folds of a table, a fifth of the rows for the test, by chance; with other options."""
+    return changed(USUAL, **changes)
+
+
+def changed(plan: StudyPlan, **changes: Any) -> StudyPlan:
+    """The plan with changes of its options and of its other fields."""
+    names = {field.name for field in fields(StudyPlan)}
+    of_plan = {name: value for name, value in changes.items() if name in names}
+    of_options = {name: value for name, value in changes.items() if name not in names}
+    if "problem" in changes:
+        problem = changes["problem"]
+        of_options = {
+            "space": problem.space, "metric": problem.metric, "seed": problem.seed, **of_options
+        }  # fmt: skip
+    return replace(plan, options=replace(plan.options, **of_options), **of_plan)
 
 
 def plan_of(context: StudyContext, **changes: Any) -> StudyPlan:

@@ -11,8 +11,8 @@ from types import ModuleType
 from typing import Any
 
 __all__ = [
-    "ROOMS", "ROOT", "SOURCES", "classes_with", "concrete_classes", "listed_files", "module_name",
-    "modules", "parsed", "with_docstrings",
+    "ROOMS", "ROOT", "SOURCES", "classes_read", "classes_with", "concrete_classes", "listed_files",
+    "module_name", "modules", "parsed", "with_docstrings",
 ]  # fmt: skip
 
 ROOT = Path(__file__).parent.parent
@@ -53,6 +53,19 @@ def classes_with(method: str, room: str) -> set[str]:
         for node in ast.walk(parsed(path))
         if isinstance(node, ast.ClassDef)
         and any(isinstance(part, ast.FunctionDef) and part.name == method for part in node.body)
+    }
+
+
+def classes_read(room: str) -> set[str]:
+    """Names of the classes that the sources of a room read with `from_document`."""
+    return {
+        node.args[0].id
+        for path in SOURCES
+        if path.is_relative_to(ROOT / room)
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "id", "") == "from_document"
+        and isinstance(node.args[0], ast.Name)
     }
 
 

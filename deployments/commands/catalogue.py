@@ -10,6 +10,7 @@ from prefect_tune.deployments.commands.completing import (
     complete_methods,
     complete_spaces,
     method_options,
+    values_text,
     written,
 )
 from prefect_tune.deployments.commands.errors import reported_errors
@@ -18,6 +19,7 @@ from prefect_tune.deployments.commands.output import print_json
 
 if TYPE_CHECKING:
     from prefect_tune.optimizers.method import Method
+    from prefect_tune.optimizers.plugins import Registry
     from prefect_tune.optimizers.space.algorithm import Algorithm
     from prefect_tune.optimizers.space.space import Space
 
@@ -36,8 +38,9 @@ def spaces(name: str | None, *, as_json: bool) -> None:
         if name is None:
             from prefect_tune.tasks.catalogue.spaces import SPACES
 
-            rows = [_space(space) for space in SPACES.values()]
+            rows = [_space(space) for space in SPACES.usable()]
             print_json(rows) if as_json else _print_spaces(rows)
+            _report_unusable(SPACES)
             return
         from prefect_tune.tasks.catalogue.libraries import usable_part
         from prefect_tune.tasks.user_space import find_space
@@ -61,21 +64,34 @@ def methods(name: str | None, *, as_json: bool) -> None:
     with reported_errors():
         from prefect_tune.optimizers.registry import METHODS, method_named
 
-        shown = METHODS.values() if name is None else [method_named(name)]
-        rows = [_method(method) for method in shown]
+        shown = METHODS.usable() if name is None else [method_named(name)]
+        if name is None:
+            _report_unusable(METHODS)
         if as_json:
+            rows = [_method(method) for method in shown]
             print_json(rows if name is None else rows[0])
             return
-        for row in rows:
-            echo(f"{row['name']:<12}{row['purpose']}")
-            for line in _properties(row) if name is not None else ():
-                echo(f"{'':<12}{line}")
-            for option in row["options"]:
-                echo(f"{'':<12}--option {option['name']}={written(option['default'])}")
-                if name is not None:
-                    indent = " " * 16
-                    text = option["meaning"]
-                    echo(fill(text, 96, initial_indent=indent, subsequent_indent=indent))
+        for method in shown:
+            _print_method(method, is_explained=name is not None)
+
+
+def _print_method(method: "Method", *, is_explained: bool) -> None:
+    echo(f"{method.name:<12}{method.purpose}")
+    for line in _properties(method) if is_explained else ():
+        echo(f"{'':<12}{line}")
+    indent = " " * 16
+    for one in method_options(method.options):
+        assigned = f"{'':<12}--option {one.name}={written(one.default)}"
+        values = values_text(one) if is_explained else ""
+        echo(f"{assigned}  ({values})" if values else assigned)
+        if is_explained and one.help:
+            echo(fill(one.help, 96, initial_indent=indent, subsequent_indent=indent))
+
+
+def _report_unusable(registry: "Registry[Any]") -> None:
+    """Report plugins that cannot be used to standard error."""
+    for error in registry.unusable():
+        echo(f"Warning: {error}", err=True)
 
 
 def _method(method: "Method") -> dict[str, Any]:
@@ -86,17 +102,26 @@ def _method(method: "Method") -> dict[str, Any]:
         "fidelities": sorted(method.fidelities),
         "draws_on_cost": method.draws_on_cost,
         "compared_by_default": method.compared_by_default,
-        "options": method_options(method.options),
+        "options": [
+            {
+                "name": one.name,
+                "default": one.default,
+                "meaning": one.help,
+                "choices": one.known,
+                "bounds": one.bounds,
+            }
+            for one in method_options(method.options)
+        ],
     }
 
 
-def _properties(row: Mapping[str, Any]) -> Iterator[str]:
+def _properties(method: "Method") -> Iterator[str]:
     """Return what sets a method apart, a line each."""
-    if row["honours_constraints"]:
+    if method.honours_constraints:
         yield "searches inside of constraints"
-    if row["fidelities"]:
-        yield f"evaluates at less than all {', '.join(row['fidelities'])}"
-    if row["draws_on_cost"]:
+    if method.fidelities:
+        yield f"evaluates at less than all {', '.join(sorted(method.fidelities))}"
+    if method.draws_on_cost:
         yield "asks by what trials cost: of two runs, the trials may differ"
 
 

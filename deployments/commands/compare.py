@@ -16,7 +16,7 @@ from prefect_tune.deployments.commands.options import (
     grouped_by,
 )
 from prefect_tune.deployments.commands.output import check_page, print_json, write_page
-from prefect_tune.flows.preparation.options import COMPARE_OPTIONS
+from prefect_tune.flows.options.declared import COMPARE_OPTIONS
 from prefect_tune.tasks.worker.quick_imports import quick_imports
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def compare(
 
         if report is not None:
             check_page(report)
-        for name in ("drop", "categorical"):
+        for name in (name for name, one in COMPARE_OPTIONS.items() if one.kind == "texts"):
             parameters[name] = list(parameters[name]) or None
         return prepare_comparison(parameters)
 

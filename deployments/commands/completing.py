@@ -4,12 +4,13 @@ A shell asks at each press of a key, so nothing heavy is imported. If anything f
 values.
 """
 
+import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
-from dataclasses import asdict, fields, is_dataclass
-from inspect import cleandoc
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,29 +19,28 @@ from click import Context, Parameter
 from click.shell_completion import CompletionItem
 
 from prefect_tune.deployments.views.console import echo_as_is
-from prefect_tune.flows.preparation.options import Option
 from prefect_tune.flows.store_location import BLOCK, default_store
+from prefect_tune.optimizers.options import Option, options_of
+from prefect_tune.optimizers.plugins import Registry
 from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS
+from prefect_tune.tasks.catalogue.spaces import SPACES
+from prefect_tune.tasks.data.formats.registry import FORMATS
+from prefect_tune.tasks.objective.metrics import METRICS
 
 
-def method_options(options: type) -> list[dict[str, Any]]:
-    """Return name, default and meaning of each option in the dataclass of a method's options."""
-    if not is_dataclass(options) or not fields(options):
-        return []
-    meanings, defaults = _meanings(options), options()
+def method_options(options: type) -> list[Option]:
+    """Return the options of a method, with the defaults of its default variant."""
+    defaults = options()
     if hasattr(defaults, "resolved"):
-        defaults = defaults.resolved()  # what the default variant has
+        defaults = defaults.resolved()
     return [
-        {"name": name, "default": default, "meaning": meanings[name]}
-        for name, default in asdict(defaults).items()
+        replace(one, default=getattr(defaults, one.name)) for one in options_of(options).values()
     ]
 
 
-def _meanings(options: type) -> dict[str, str]:
-    """Return the text of each attribute in a docstring."""
-    listed = cleandoc(options.__doc__ or "").partition("Attributes:\n")[2]
-    entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", listed, re.MULTILINE)
-    return {name: " ".join(text.split()) for name, text in entries}
+def values_text(option: Option) -> str:
+    """Return the choices or bounds of an option, for people; empty if it has neither."""
+    return " or ".join(option.known) or option.limits_text
 
 
 def written(default: Any) -> str:
@@ -52,17 +52,38 @@ def written(default: Any) -> str:
 
 Completed = Callable[[Context, Parameter, str], list[CompletionItem]]
 
-HEAVY: Mapping[str, tuple[str, ...]] = {
-    "space": (
-        "modern", "modern_regression", "events", "healthcare", "modern_healthcare", "flash",
-        "regression", "small", "admm", "admm_large", "svm", "svr", "random_forest",
-        "random_forest_regressor", "gradient_boosting", "gradient_boosting_regressor", "mlp",
-    ),
-    "format": ("table", "events", "meds", "omop", "synthea"),
-}  # fmt: skip
-"""Choices of options whose own lists load pandas or scikit-learn."""
+_REGISTRIES: Mapping[str, Registry[Any]] = {
+    "format": FORMATS,
+    "method": METHODS,
+    "metric": METRICS,
+    "space": SPACES,
+}
+"""By the option that names one of their declarations."""
 _MOST_STUDIES = 200
 _LOCKED_SECONDS = 0.2
+
+
+def names_in(registry: Registry[Any]) -> list[str]:
+    """Return the names of a registry, without importing what plugins declare.
+
+    The files of entry points are read here, since importing `importlib.metadata` takes longer than
+    all else that a completion does.
+    """
+    return list(dict.fromkeys([*registry.own, *sorted(_plugin_names(registry.group))]))
+
+
+def _plugin_names(group: str) -> Iterator[str]:
+    """Yield the names of all entry points of a group."""
+    for folder in dict.fromkeys(sys.path):
+        with suppress(OSError), os.scandir(folder or ".") as entries:
+            for entry in entries:
+                if entry.name.endswith((".dist-info", ".egg-info")):
+                    with suppress(OSError), open(f"{entry.path}/entry_points.txt", "rb") as file:  # noqa: PTH123 - as quick as can be
+                        section = file.read().partition(b"[%b]" % group.encode())[2]
+                        names = re.findall(
+                            rb"^\s*([\w.-]+)\s*=", section.partition(b"\n[")[0], re.MULTILINE
+                        )
+                        yield from (name.decode() for name in names)
 
 
 def complete_studies(ctx: Context, _: Parameter, incomplete: str) -> list[CompletionItem]:
@@ -72,16 +93,17 @@ def complete_studies(ctx: Context, _: Parameter, incomplete: str) -> list[Comple
 
 def complete_methods(_: Context, __: Parameter, incomplete: str) -> list[CompletionItem]:
     """Return names of methods, with what each is for."""
+    described = {method.name: method.purpose for method in METHODS.without_plugins()}
     return [
-        CompletionItem(method.name, help=method.purpose)
-        for method in METHODS.values()
-        if method.name.startswith(incomplete)
+        CompletionItem(name, help=described.get(name))
+        for name in names_in(METHODS)
+        if name.startswith(incomplete)
     ]
 
 
 def complete_spaces(_: Context, __: Parameter, incomplete: str) -> list[CompletionItem]:
     """Return names of spaces, and files, which may hold one."""
-    return _beginning(HEAVY["space"], incomplete) or _files(incomplete)
+    return _beginning(names_in(SPACES), incomplete) or _files(incomplete)
 
 
 def complete_files(_: Context, __: Parameter, incomplete: str) -> list[CompletionItem]:
@@ -96,16 +118,17 @@ def _data(_: Context, __: Parameter, incomplete: str) -> list[CompletionItem]:
 
 def _compared(_: Context, __: Parameter, incomplete: str) -> list[CompletionItem]:
     before, comma, last = incomplete.rpartition(",")
-    return _beginning((f"{before}{comma}{name}" for name in METHODS), before + comma + last)
+    named = (f"{before}{comma}{name}" for name in names_in(METHODS))
+    return _beginning(named, before + comma + last)
 
 
 def _options_of_method(ctx: Context, _: Parameter, incomplete: str) -> list[CompletionItem]:
     method = METHODS.get(ctx.params.get("method") or DEFAULT_METHOD)
     options = method_options(method.options) if method else []
     return [
-        CompletionItem(assigned, help=option["meaning"])
-        for option in options
-        if (assigned := f"{option['name']}={written(option['default'])}").startswith(incomplete)
+        CompletionItem(assigned, help=one.help)
+        for one in options
+        if (assigned := f"{one.name}={written(one.default)}").startswith(incomplete)
     ]
 
 
@@ -126,7 +149,8 @@ def values_of(option: Option) -> Completed | None:
     is_file = not kinds.isdisjoint({"FILE", "PATH"})
 
     def complete(ctx: Context, _: Parameter, incomplete: str) -> list[CompletionItem]:
-        words = HEAVY.get(option.name) or option.known
+        registry = _REGISTRIES.get(option.name)
+        words = option.known if registry is None else names_in(registry)
         studies = _study_names(ctx.params.get("store")) if "STUDY" in kinds else []
         found = _beginning((*words, *studies), incomplete)
         return found or (_files(incomplete) if is_file else [])

@@ -8,8 +8,8 @@ from prefect_tune.deployments.commands.errors import is_of_server, reported_erro
 from prefect_tune.tasks.worker.quick_imports import quick_imports
 
 if TYPE_CHECKING:
+    from prefect_tune.flows.options.declared import StudyOptions
     from prefect_tune.flows.preparation.study_input import Note
-    from prefect_tune.flows.study.plan import Execution
 
 from prefect_tune.deployments.views.console import echo
 
@@ -18,8 +18,8 @@ class Preparation(Protocol):
     """A checked study or comparison, ready to run."""
 
     @property
-    def execution(self) -> "Execution":
-        """Where its trials run."""
+    def options(self) -> "StudyOptions":
+        """Its options, including those of the session."""
 
     @property
     def title(self) -> str:
@@ -74,11 +74,11 @@ def run_flow(
                 from prefect_tune.flows.workers.clusters import workers_started_early
             start_fork_server()
             preparation = prepare()
-            where = preparation.execution
+            options = preparation.options
 
             with (
                 observer_for(quiet=quiet, json_lines=json_lines) as observer,
-                workers_started_early(where.workers, where.dask, once=True),
+                workers_started_early(options.workers, options.dask, once=True),
                 observed_by(observer),
             ):
                 observer.note(preparation.title)

@@ -58,7 +58,10 @@ def predict(
     """Predict the rows of DATA with the final model of STUDY.
 
     DATA has the form of the training data and needs no target column. FILE (.parquet or .csv) gets
-    the columns `prediction` and `probability_<class>`, a row for each row of DATA.
+    the columns `prediction` and `probability_<class>`, a row for each row of DATA. For patient
+    events, --labels names the rows to predict:
+
+        prefect-tune predict icu events_of_may --labels labels_of_may.parquet
     """
     with reported_errors():
         file_kind(out, TABLES, "out")
@@ -91,9 +94,10 @@ def export(
 ) -> None:
     """Write the final model of STUDY to FILE, an estimator of scikit-learn, with a model card.
 
-    FILE is a pickle (.pkl), which needs prefect-tune only to read patient events, or in the format
-    of skops (.skops), which runs nothing when it is loaded. The card is Markdown beside it, with
-    the same name and .md; a file of that name which is no model card stays, and nothing is written.
+    FILE is a pickle (.pkl) or has the format of skops (.skops), which runs nothing when it is
+    loaded. A pickle loads without prefect-tune; only the rows of patient events need it. The
+    card is Markdown in the same folder, with the same name and .md; a file of that name which is no
+    model card stays, and nothing is written.
     """
     with reported_errors():
         file_format = file_kind(file, _MODELS)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from prefect_tune.deployments.commands.completing import complete_files, values_of
-from prefect_tune.flows.preparation.options import OPTIONS, Option
+from prefect_tune.flows.options.declared import OPTIONS
+from prefect_tune.optimizers.options import Option
 
 if TYPE_CHECKING:
     from prefect_tune.storage.store import ArtifactStore
@@ -54,7 +55,7 @@ def add_options(
 
     def added(command: Callable[..., None]) -> Callable[..., None]:
         for option in reversed(tuple(options.values())):
-            if option.kind == "argument":
+            if option.is_argument:
                 command = click.argument(
                     option.name,
                     metavar=option.metavar,

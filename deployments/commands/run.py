@@ -20,7 +20,7 @@ from prefect_tune.deployments.commands.options import (
     grouped_by,
 )
 from prefect_tune.deployments.commands.output import print_summary
-from prefect_tune.flows.preparation.options import OPTIONS
+from prefect_tune.flows.options.declared import OPTIONS
 from prefect_tune.tasks.worker.quick_imports import quick_imports
 
 if TYPE_CHECKING:
@@ -56,12 +56,13 @@ def run(
 
     def prepare_study() -> "PreparedStudy":
         from prefect_tune.flows.preparation.prepare import prepare
-        from prefect_tune.flows.preparation.settings import TuneSettings
+        from prefect_tune.flows.preparation.request import StudyRequest
 
         parameters["option"] = _method_options(parameters["option"])
-        for name in ("drop", "categorical", "constraint"):
+        for name in (name for name, one in OPTIONS.items() if one.kind == "texts"):
             parameters[name] = list(parameters[name]) or None
-        return prepare(TuneSettings.parse(parameters))
+        request = StudyRequest.parse(parameters)
+        return prepare(request, request.open_store())
 
     def tune_study(prepared: "PreparedStudy") -> dict[str, Any]:
         with quick_imports():
@@ -82,7 +83,7 @@ def run(
 
 def _of_study(name: str) -> str:
     """Return the help of an option whose default is the study's own value."""
-    return replace(OPTIONS[name], default="the study's").help
+    return replace(OPTIONS[name], default_text="the study's").help
 
 
 @click.command()
@@ -140,7 +141,7 @@ def retry(
 
 
 def _method_options(texts: tuple[str, ...]) -> dict[str, Any]:
-    from prefect_tune.flows.preparation.settings import parse_assignment
+    from prefect_tune.flows.options.values import parse_assignment
     from prefect_tune.tasks.bad_input import BadInput
 
     try:

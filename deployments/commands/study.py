@@ -82,7 +82,9 @@ def show(
 def _print_output(output: "TrialOutput", *, as_json: bool) -> None:
     """Print the output of a trial; progress bars, which go back to the start, a line each time."""
     if as_json:
-        print_json(output.to_json())
+        from prefect_tune.optimizers.converter import to_document
+
+        print_json(to_document(output))
         return
     if output.missing:
         echo(output.missing, err=True)
@@ -171,8 +173,8 @@ def _print_trials(store: "ArtifactStore", study: str, *, failed: bool, as_json: 
     plan = StudyPlan.from_stored(find_study(store, study))
     print_trials(
         shown,
-        plan.folds,
-        plan.epochs,
+        plan.options.folds,
+        plan.options.epochs,
         first=first_trials(rows),
         links=_task_run_links(store, study, shown) if failed else {},
     )
@@ -243,9 +245,10 @@ def report(
 ) -> None:
     """Write a report of STUDY: one HTML file that needs no network.
 
-    It says what was found, how good that is, what failed and why, what the cache saved, and how to
-    go on; then how the loss fell, what was tried, what mattered, where the time went, limits,
-    trainings, the method's decisions, and how to have the study again.
+    The first screen has the best pipeline, its loss, failures with their reasons, what the cache
+    saved, and the next commands. Below: the loss over time, how well the model predicts the test
+    rows, the codes it uses, what was tried, what mattered, where the time went, limits, trainings,
+    the method's decisions, and how to reproduce the study.
 
     With --json the same is printed as a document, and a file is written only where --out names one.
     """
@@ -259,9 +262,10 @@ def report(
             check_page(file)
         from prefect_tune.deployments.report.study_page import study_page
         from prefect_tune.flows.reporting.study_report import study_report
+        from prefect_tune.optimizers.converter import to_document
 
         found = study_report(opened, study)
         if out or not as_json:
             write_page(file, study_page(found), f"study {study}", is_silent=as_json)
         if as_json:
-            print_json(found.to_json())
+            print_json(to_document(found))

@@ -23,6 +23,7 @@ from prefect_tune.deployments.views.live import (
     widgets_spared,
 )
 from prefect_tune.flows.event_loop import apart_from_loop
+from prefect_tune.flows.options.declared import OPTIONS
 from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.progress import Observer, observed_by
 from prefect_tune.flows.results.explained import params_of
@@ -34,7 +35,8 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.table import like_training
-from prefect_tune.tasks.objective.metric import DEFAULT_METRICS, metric_named
+from prefect_tune.tasks.objective.metric import metric_named
+from prefect_tune.tasks.objective.metrics import DEFAULT_METRICS
 from prefect_tune.tasks.objective.predictions import (
     ScoreMethod,
     predicted_labels,
@@ -44,14 +46,6 @@ from prefect_tune.tasks.objective.predictions import (
 
 Predicts = Literal["classes", "numbers"]
 ScoresOf = TypeVar("ScoresOf", bound=Callable[..., NDArray[np.float64]])
-
-_OF_TUNE = (
-    "space", "method", "positive", "constraint", "ensemble", "epochs", "race", "start", "option",
-    "folds", "holdout", "test_size", "group", "drop", "categorical", "trials", "budget",
-    "trial_timeout", "trial_memory", "study", "workers", "dask", "store", "database",
-    "cache_budget", "no_cache", "task_runs",
-)  # fmt: skip
-"""Parameters that `tune` has by the same names."""
 
 
 def _best_has(name: str, *, before_fit: bool) -> Callable[[ScoresOf], ScoresOf]:
@@ -170,7 +164,7 @@ class PipelineSearch(BaseEstimator):
         target = target_of(self, y, frame, self._known_target())
         frame, group = with_groups(frame, groups, self.group, target)
         given = {
-            **{name: getattr(self, name) for name in _OF_TUNE},
+            **{name: getattr(self, name) for name in OPTIONS if hasattr(self, name)},
             "data": frame,
             "group": group,
             "target": target,

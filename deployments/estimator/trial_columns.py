@@ -29,7 +29,7 @@ def trial_columns(store: ArtifactStore, study: str) -> dict[str, Any]:
         trials = [
             t for t in map(TrialDocument, Ledger(store.database).trials(study)) if t.state.is_told
         ]
-        n_folds = plan.folds or 1
+        n_folds = plan.options.folds or 1
         scores = np.array([_scores(trial, metric, n_folds) for trial in trials]).reshape(
             -1, n_folds
         )
@@ -45,7 +45,8 @@ def trial_columns(store: ArtifactStore, study: str) -> dict[str, Any]:
             "params": params,
             **_param_columns(params),
             "fidelity": [
-                fidelity_text(t.document["query"], plan.folds, plan.epochs) for t in trials
+                fidelity_text(t.document["query"], plan.options.folds, plan.options.epochs)
+                for t in trials
             ],
             **{f"split{fold}_test_score": scores[:, fold] for fold in range(n_folds)},
             "mean_test_score": means,

@@ -20,6 +20,29 @@ def clipped(text: str, most: int = _LONGEST_LINE) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Cut:
+    """A text that is shown in part; the whole appears on hovering.
+
+    Attributes:
+        text: The whole text.
+        most: Characters that are shown.
+    """
+
+    text: str
+    most: int
+
+    @property
+    def shown(self) -> str:
+        """The part that is shown."""
+        return clipped(self.text, self.most)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the text is longer than what is shown."""
+        return len(self.text) > self.most
+
+
+@dataclass(frozen=True, slots=True)
 class Figure:
     """A figure of Plotly.
 
@@ -51,14 +74,14 @@ class Table:
     Attributes:
         caption: What it lists.
         columns: Their headings; those that begin with `#` hold numbers, and lose that sign.
-        rows: Texts by column.
+        rows: Texts by column; those that begin with two spaces are indented.
         is_open: Whether it is seen at once, or folded in.
         note: Which rows are left out; empty if none are.
     """
 
     caption: str
     columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    rows: Sequence[Sequence[str | Cut]]
     is_open: bool = False
     note: str = ""
 
@@ -66,10 +89,16 @@ class Table:
 
     def __post_init__(self) -> None:
         n = len(self.rows)
-        rows = [[clipped(cell, _LONGEST_CELL) for cell in row] for row in self.rows[:_MOST_ROWS]]
+        rows = [list(map(_bounded, row)) for row in self.rows[:_MOST_ROWS]]
         object.__setattr__(self, "rows", rows)
         if n > _MOST_ROWS:
             object.__setattr__(self, "note", f"The first {_MOST_ROWS} of {n:,} rows.")
+
+
+def _bounded(cell: str | Cut) -> str | Cut:
+    if isinstance(cell, Cut):
+        return Cut(clipped(cell.text), min(cell.most, _LONGEST_CELL))
+    return clipped(cell, _LONGEST_CELL)
 
 
 @dataclass(frozen=True, slots=True)

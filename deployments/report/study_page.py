@@ -6,12 +6,14 @@ from datetime import UTC, datetime
 
 from prefect_tune.deployments.report.page import Command, Part, ReportPage, Section, Table, Text
 from prefect_tune.deployments.report.sections.answers import alert_of, answers_of
+from prefect_tune.deployments.report.sections.codes import codes_section, coverage_section
 from prefect_tune.deployments.report.sections.failures import failures_section
 from prefect_tune.deployments.report.sections.fidelities import fidelities_section
 from prefect_tune.deployments.report.sections.importance import importance_section
 from prefect_tune.deployments.report.sections.model import model_section
 from prefect_tune.deployments.report.sections.paths import paths_section
 from prefect_tune.deployments.report.sections.progress import progress_section
+from prefect_tune.deployments.report.sections.quality import quality_section
 from prefect_tune.deployments.report.sections.step_times import step_times_section
 from prefect_tune.deployments.report.sections.trade_offs import trade_offs_section
 from prefect_tune.deployments.report.wording import made_now
@@ -24,7 +26,7 @@ def decisions_section(report: StudyReport) -> Iterator[Section]:
     """Yield the section, if the method has something to say."""
     summary = report.summary
     method, decisions = METHODS.get(summary["method"]), summary["decisions"]
-    lines = list(method.render_decisions(decisions)) if method is not None else []
+    lines = method.decision_lines(decisions) if method is not None else []
     if (race := decisions.get("race")) is not None:
         begun = counted(race["begun"], "configuration")
         lines.append(f"race: of {begun} {race['stopped']:,} ended early, clearly behind")
@@ -105,6 +107,9 @@ def _determining(report: StudyReport) -> list[list[str]]:
 _SECTIONS: tuple[Callable[[StudyReport], Iterator[Section]], ...] = (
     progress_section,
     model_section,
+    quality_section,
+    codes_section,
+    coverage_section,
     trade_offs_section,
     paths_section,
     importance_section,

@@ -7,8 +7,7 @@ from importlib.metadata import version
 from math import isfinite
 from typing import Any
 
-from prefect_tune.deployments.views.console import UNITS
-from prefect_tune.flows.text import loss_name
+from prefect_tune.flows.text import loss_name, loss_unit
 
 _MOST_LISTED = 12
 
@@ -31,7 +30,7 @@ class LossWords:
     @property
     def unit(self) -> str:
         """Its unit, with a space before it; empty if it has none."""
-        return UNITS.get(self.metric, "")
+        return loss_unit(self.metric)
 
     @property
     def axis(self) -> str:

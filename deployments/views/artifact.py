@@ -48,8 +48,9 @@ def print_artifact(document: Mapping[str, Any], *, final_fold: int) -> None:
         document: The artifact.
         final_fold: Number of the fold that the final model is trained on.
     """
-    fold = document["fold"]
+    fold, lineage = document["fold"], document["lineage"] or {}
     rows = "all training rows, the final model" if fold == final_fold else f"fold {fold}"
+    rows = "all rows of a partition of patients" if "block" in lineage else rows
     state = "" if document["is_present"] else ", evicted: only its facts are left"
     CONSOLE.print(line(bold(document["key"])))
     CONSOLE.print(
@@ -57,7 +58,6 @@ def print_artifact(document: Mapping[str, Any], *, final_fold: int) -> None:
         f"{document['study']} in {format_seconds(document['cost_seconds'])}, "
         f"{format_bytes(document['size_bytes'])}, served {document['hits']} times{state}"
     )
-    lineage = document["lineage"] or {}
     for step in lineage.get("steps", []):
         values = ", ".join(f"{name}={value}" for name, value in step["arguments"].items())
         CONSOLE.print(

@@ -4,9 +4,8 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from prefect_tune.deployments.views.console import UNITS
 from prefect_tune.flows.markdown import block, code, escaped, table
-from prefect_tune.flows.text import counted, format_seconds, loss_name
+from prefect_tune.flows.text import counted, format_seconds, loss_name, loss_unit
 from prefect_tune.optimizers.space.wording import values_text
 from prefect_tune.storage.privacy.masking import masked
 
@@ -23,7 +22,7 @@ Facts = Mapping[str, Any]
 
 def loss_and_unit(losses: Facts) -> str:
     """Return what the loss of a study is called, with its unit."""
-    return loss_name(losses["metric"]) + UNITS.get(losses["metric"], "")
+    return loss_name(losses["metric"]) + loss_unit(losses["metric"])
 
 
 def column_lines(data: Facts) -> Iterator[str]:
@@ -88,6 +87,15 @@ def loss_lines(facts: Facts) -> Iterator[str]:
             f"{error['percent']:.3g} % of the test rows are predicted wrongly; of many more rows "
             f"like them, {error['low']:.3g} to {error['high']:.3g} % (95 % confidence)."
         )
+    auroc = losses["test_auroc"]
+    if auroc is not None:
+        ends = (
+            f" (95 % confidence: {auroc['low']:.3f} to {auroc['high']:.3f})"
+            if auroc["low"] is not None
+            else ""
+        )
+        yield ""
+        yield f"The AUROC on the test rows is {auroc['value']:.3f}{ends}."
     yield from _by_part(losses)
 
 

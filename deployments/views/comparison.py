@@ -5,14 +5,14 @@ from typing import Any
 
 from rich.table import Table
 
-from prefect_tune.deployments.views.console import CONSOLE, UNITS, bold, line
+from prefect_tune.deployments.views.console import CONSOLE, bold, line
 from prefect_tune.flows.comparison.standings import SIGNIFICANCE, least_p_value
-from prefect_tune.flows.text import counted, format_seconds, loss_name
+from prefect_tune.flows.text import counted, format_seconds, loss_name, loss_unit
 
 
 def print_comparison(document: Mapping[str, Any]) -> None:
     """Print the standings at fractions of the budget, a method a line, best first."""
-    loss = loss_name(document["metric"]) + UNITS.get(document["metric"], "")
+    loss = loss_name(document["metric"]) + loss_unit(document["metric"])
     if "comparison" in document:
         CONSOLE.print(
             line(

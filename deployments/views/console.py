@@ -26,10 +26,6 @@ def echo_as_is(text: str, *, nl: bool = True) -> None:
     click.echo(text, nl=nl, file=result_stream())
 
 
-UNITS = {"error": " %"}
-"""Units printed after the loss of a metric."""
-
-
 class PlainConsole(Console):
     """A console to which no text is markup, wherever it stands: it may be other people's."""
 

@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from prefect_tune.deployments.views.console import UNITS, echo
-from prefect_tune.flows.text import loss_name
+from prefect_tune.deployments.views.console import echo
+from prefect_tune.flows.text import loss_name, loss_unit
 
 
 def loading_code(file: str, file_format: str, trusted: Sequence[str]) -> Iterator[str]:
@@ -48,7 +48,7 @@ def print_exported(document: Mapping[str, Any], metric: str, file: str, card: st
         file: The file with the model.
         card: The file with its model card, if there is one.
     """
-    loss, unit = document["test_loss"], UNITS.get(metric, "")
+    loss, unit = document["test_loss"], loss_unit(metric)
     tested = "" if loss is None else f", {loss_name(metric)} on the test rows {loss:.4g}{unit}"
     echo(f"{file}: {_model(document['members'])}{tested}")
     if document["test_loss_undefined"]:

@@ -179,18 +179,21 @@ def _loading(facts: Facts, file: str) -> Iterator[str]:
 def _about_own_classes(facts: Facts) -> Iterator[str]:
     loading = facts["loading"]
     names = ", ".join(map(code, loading["own_classes"]))
+    if facts["data"]["kind"] == "events":
+        yield (
+            "A row is a patient at a prediction time. prefect-tune makes rows from files of "
+            "events, as in `prefect-tune predict`."
+        )
     if not names:
         yield "All of it is scikit-learn's own: prefect-tune is not needed."
     elif loading["carries_code"]:
         major_minor = ".".join(loading["python"].split(".")[:2])
         yield (
-            f"Classes that are not scikit-learn's ({names}) go with it as code: prefect-tune is "
-            f"not needed, but Python must be {major_minor}."
+            f"Classes that are not scikit-learn's ({names}) go with it as code: loading it needs "
+            f"Python {major_minor}, but not prefect-tune."
         )
     else:
         yield f"It has classes of prefect-tune ({names}), which must be installed."
-    if facts["data"]["kind"] == "events":
-        yield "Events are read by prefect-tune: `prefect-tune predict` takes them from files."
 
 
 def _limits(facts: Facts) -> Iterator[str]:

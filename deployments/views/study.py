@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from prefect_tune.deployments.views.console import CONSOLE, UNITS, bold, line, uncut_column
+from prefect_tune.deployments.views.console import CONSOLE, bold, line, uncut_column
 from prefect_tune.flows.study.finalists import chosen_look, mean_loss
-from prefect_tune.flows.text import counted, format_bytes, format_seconds, loss_name
+from prefect_tune.flows.text import counted, format_bytes, format_seconds, loss_name, loss_unit
 from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.optimizers.space.wording import fidelity_text, pipeline_lines
 
@@ -44,7 +44,7 @@ def standing(progress: "Progress") -> str:
     if progress.n_failed:
         parts.append(f"{progress.n_failed} failed")
     if progress.incumbent is not None:
-        unit = " %" if progress.unit == "percent" else ""
+        unit = loss_unit(progress.metric)
         metric = loss_name(progress.metric)
         fidelity = fidelity_text(progress.incumbent.query.to_json())
         of = f" ({fidelity})" if fidelity else ""
@@ -70,9 +70,14 @@ def print_summary(summary: Mapping[str, Any], *, notes: bool = False) -> None:
     CONSOLE.print(line(bold(summary["study"]), f" ({summary['method']}, {summary['state']})"))
     result = _trials, _ensemble, _best, _model, _undefined, _finalists, _alone, _constraints
     told = (_notes,) if notes else ()
-    for part in (*result, _race, _decisions, *told, _cache, _warnings, _next_commands):
+    for part in (*result, _race, _decisions, *told, _cache, _plugins, _warnings, _next_commands):
         for text in part(summary):
             CONSOLE.print(line("  ", text))
+
+
+def _plugins(summary: Mapping[str, Any]) -> Iterator[str]:
+    for plugin in summary["plugins"]:
+        yield "plugin: {kind} {name} of {distribution} {version}".format(**plugin)
 
 
 def _warnings(summary: Mapping[str, Any]) -> Iterator[Text]:
@@ -123,7 +128,7 @@ def _trials(summary: Mapping[str, Any]) -> Iterator[str]:
 
 def _best(summary: Mapping[str, Any]) -> Iterator[str | Text]:
     """Yield the best trial and its pipeline; beside an ensemble, as the best single one."""
-    incumbent, unit = summary["incumbent"], UNITS.get(summary["metric"], "")
+    incumbent, unit = summary["incumbent"], loss_unit(summary["metric"])
     if incumbent is None:
         return
     scored = "cross-validated" if summary["holdout"] is None else "held-out"
@@ -147,7 +152,7 @@ def _is_another(summary: Mapping[str, Any]) -> bool:
 
 def _model(summary: Mapping[str, Any]) -> Iterator[str | Text]:
     """Yield the trial that is the model instead of another, or after a partial evaluation only."""
-    model, unit = summary["model_trial"], UNITS.get(summary["metric"], "")
+    model, unit = summary["model_trial"], loss_unit(summary["metric"])
     metric, replaced = loss_name(summary["metric"]), summary["instead_of"]
     if model is not None and _is_another(summary):
         yield line(
@@ -202,7 +207,7 @@ def _finalists(summary: Mapping[str, Any]) -> Iterator[str]:
     first, chosen = looks[0], chosen_look(looks)
     if chosen["trial"] != incumbent["trial"] or first["again"] is None:  # of another time
         return
-    unit, metric = UNITS.get(summary["metric"], ""), loss_name(summary["metric"])
+    unit, metric = loss_unit(summary["metric"]), loss_name(summary["metric"])
     other = f" (trial {first['trial']}: {mean_loss(first):.4g}{unit})" if chosen != first else ""
     yield (
         f"looked again at the best {len(looks)} on another split: trial {chosen['trial']} has the "
@@ -217,7 +222,7 @@ def _of(best: Mapping[str, Any]) -> str:
 
 def _ensemble(summary: Mapping[str, Any]) -> Iterator[str | Text]:
     """Yield the final model where it is an ensemble, with its own losses."""
-    ensemble, unit = summary["ensemble"], UNITS.get(summary["metric"], "")
+    ensemble, unit = summary["ensemble"], loss_unit(summary["metric"])
     if ensemble is None or not _is_of_several(summary):
         return
     losses, members = ensemble.get("losses"), ensemble["members"]
@@ -282,7 +287,7 @@ def _race(summary: Mapping[str, Any]) -> Iterator[str]:
 def _decisions(summary: Mapping[str, Any]) -> Iterator[str]:
     method = METHODS.get(summary["method"])
     if method is not None:
-        yield from method.render_decisions(summary["decisions"])
+        yield from method.decision_lines(summary["decisions"])
 
 
 def _notes(summary: Mapping[str, Any]) -> Iterator[str]:

@@ -9,8 +9,8 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from prefect_tune.deployments.views.console import CONSOLE, UNITS, bold, line
-from prefect_tune.flows.text import counted, format_seconds, loss_name
+from prefect_tune.deployments.views.console import CONSOLE, bold, line
+from prefect_tune.flows.text import counted, format_seconds, loss_name, loss_unit
 from prefect_tune.optimizers.space.wording import fidelity_text, value_text
 
 _MOST_FOLDS = 6
@@ -65,7 +65,7 @@ def _table(*headers: str) -> Table:
 
 
 def _title(trial: Explained) -> Text:
-    unit, best = UNITS.get(trial["metric"], ""), trial["incumbent"]
+    unit, best = loss_unit(trial["metric"]), trial["incumbent"]
     parts: list[str | tuple[str, str]] = [
         bold(f"trial {trial['trial']}"),
         f" of {trial['study']}: {trial['state']}",

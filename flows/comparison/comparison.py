@@ -15,11 +15,12 @@ import pandas as pd
 
 from prefect_tune.flows.comparison.curves import TEST_LOSSES, UNDEFINED_TEST_LOSSES, curve_of
 from prefect_tune.flows.comparison.standings import standings
+from prefect_tune.flows.options.declared import StudyOptions
+from prefect_tune.flows.options.values import parse_assignment, write_assignments
 from prefect_tune.flows.preparation.prepare import PreparedStudy
-from prefect_tune.flows.preparation.settings import parse_assignment, write_assignments
 from prefect_tune.flows.preparation.study_input import Note
 from prefect_tune.flows.study.lookup import find_study
-from prefect_tune.flows.study.plan import Execution, StudyPlan
+from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.registry import method_named
 from prefect_tune.storage.atomic import atomic_file
 from prefect_tune.storage.ledger import Ledger, StoredStudy
@@ -122,7 +123,10 @@ class Replicate:
             return False
         losses, undefined = (stored.result.get(n, {}) for n in (TEST_LOSSES, UNDEFINED_TEST_LOSSES))
         is_scored = all(loss is not None or number in undefined for number, loss in losses.items())
-        return is_scored and StudyPlan.from_stored(stored).stop_rule == self.plan.stop_rule
+        return (
+            is_scored
+            and StudyPlan.from_stored(stored).options.stop_rule == self.plan.options.stop_rule
+        )
 
 
 @dataclass(frozen=True)
@@ -131,7 +135,7 @@ class Comparison:
 
     Attributes:
         name: Its name.
-        execution: Where its trials run.
+        options: Options shared by its replicates, including those of the session.
         store: Where it is.
         replicates: All of them, repeat by repeat.
         out: File for the curves.
@@ -139,7 +143,7 @@ class Comparison:
     """
 
     name: str
-    execution: Execution
+    options: StudyOptions
     store: ArtifactStore
     replicates: tuple[Replicate, ...]
     out: Path
@@ -185,8 +189,8 @@ class Comparison:
             "space": plan.space,
             "metric": plan.metric,
             "repeats": len({replicate.repeat for replicate in self.replicates}),
-            "budget_seconds": plan.stop_rule.seconds,
-            "budget_trials": plan.stop_rule.trials,
+            "budget_seconds": plan.options.budget,
+            "budget_trials": plan.options.trials,
             "out": str(self.out),
             "undefined_test_losses": dict(undefined),
             **standings(curves),

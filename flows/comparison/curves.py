@@ -56,8 +56,8 @@ def curve_of(
         "metric": plan.metric,
         "seed": plan.seed,
         "study": stored.name,
-        "budget_seconds": plan.stop_rule.seconds,
-        "budget_trials": plan.stop_rule.trials,
+        "budget_seconds": plan.options.budget,
+        "budget_trials": plan.options.trials,
         "test_rows": test_rows,
         **about,
     }

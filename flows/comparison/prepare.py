@@ -15,37 +15,32 @@ from prefect_tune.flows.comparison.comparison import (
     entrant_of,
     parse_methods,
 )
-from prefect_tune.flows.preparation.handover import Handover
-from prefect_tune.flows.preparation.options import COMPARE_OPTIONS, OPTIONS, flag_of
-from prefect_tune.flows.preparation.prepare import (
-    PreparedStudy,
-    check_names,
-    prepare,
-    study_name_from,
+from prefect_tune.flows.options.declared import (
+    COMPARE_OPTIONS,
+    OPTIONS,
+    CompareOptions,
+    StudyOptions,
 )
+from prefect_tune.flows.preparation.handover import Handover
+from prefect_tune.flows.preparation.prepare import PreparedStudy, prepare, study_name_from
+from prefect_tune.flows.preparation.request import StudyRequest
 from prefect_tune.flows.preparation.resolve import check_method, pose
 from prefect_tune.flows.preparation.resume import CannotContinue, check_options_known
-from prefect_tune.flows.preparation.settings import TuneSettings, check_study_name
 from prefect_tune.flows.preparation.study_input import Note, Read, StudyInput, read_input
 from prefect_tune.flows.study.lease import StudyBusy
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.storage.atomic import check_writable
 from prefect_tune.storage.ledger import Ledger
+from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.reading import read_source
-from prefect_tune.tasks.problem import open_store
 from prefect_tune.tasks.user_space import is_user_space
 
 HANDOVER: Handover[Comparison] = Handover()
 """From the command `compare` to its flow."""
 
-_DEFAULT_REPEATS = 3
-_SHARED = (
-    "space", "metric", "positive", "folds", "holdout", "test_size", "trial_seconds",
-    "trial_memory_bytes", "epochs",
-)  # fmt: skip
-"""Fields of a plan that all replicates of a comparison have in common."""
+_DEFAULT_REPEATS: int = COMPARE_OPTIONS["repeats"].standard
 _ANOTHER = "choose another --name"
 
 
@@ -61,42 +56,51 @@ def prepare_comparison(
     Raises:
         BadInput, UnknownName, StoreRefused: If something cannot be used.
     """
-    if parameters["methods"] is not None:
-        parse_methods(parameters["methods"])
-    if parameters["repeats"] is not None and parameters["repeats"] < 1:
-        raise BadInput("must be at least 1", option="repeats", value=parameters["repeats"])
-    if parameters["name"] is not None:
-        check_study_name(parameters["name"], "name")
-    settings = _parse(parameters)
-    store = open_store(settings.address)
+    own = CompareOptions.parse(parameters)
+    if own.methods is not None:
+        parse_methods(own.methods)
+    request = _parse(parameters)
+    store = request.open_store()
     ledger = Ledger(store.database)
-    name = parameters["name"] or default_name
-    design = _Design.of(parameters, {} if name is None else _former_methods(ledger, name))
+    name = own.name or default_name
+    design = _Design.of(own, {} if name is None else _former_methods(ledger, name))
     if name is not None:
-        settings = _as_before(ledger, design.studies(name), settings)
-    _check_stop_rule(settings)
-    if settings.test_size == 0:
+        options = _as_before(ledger, design.studies(name), request.options)
+        request = request if options == request.options else StudyRequest.of(options)
+    _check_stop_rule(request.options)
+    if request.options.test_size == 0:
         reason = "methods are compared by test rows"
         raise BadInput(reason, option="test-size", value=0, remedy="hold some back")
     read: Read = cache(read_source)
     if name is None or not set(design.studies(name)) <= set(ledger.study_names()):
-        found = read_input(settings, read)
-        _check_entrants(settings, design, found)  # all of them, before any study is entered
+        found = read_input(request, read)
+        _check_entrants(request, design, found)  # all of them, before any study is entered
         now = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         name = name or f"{study_name_from(found.dataset.name)}-compare-{now}"
-    out = _writable(parameters["out"] or f"{name}.parquet")
-    own = {
-        entrant.suffix: _as_repeats(ledger, design, name, entrant, settings)
+    out = _writable(own.out or f"{name}.parquet")
+    requests = {
+        entrant.suffix: _as_repeats(ledger, design, name, entrant, request)
         for entrant in design.entrants
     }
     replicates = tuple(
         Replicate(
-            entrant, repeat, _prepare_replicate(own[entrant.suffix], name, repeat, entrant, read)
+            entrant,
+            repeat,
+            _prepare_replicate(
+                requests[entrant.suffix].with_options(
+                    method=entrant.method,
+                    option=entrant.options,
+                    seed=_first_seed(request) + repeat,
+                    study=_study_name(name, repeat, entrant),
+                ),
+                store,
+                read,
+            ),
         )
         for repeat, entrant in design
     )
     notes = _notes(name, replicates)
-    return Comparison(name, settings.execution, store, replicates, out, notes)
+    return Comparison(name, request.options, store, replicates, out, notes)
 
 
 @dataclass(frozen=True)
@@ -107,19 +111,20 @@ class _Design:
     n_repeats: int
 
     @classmethod
-    def of(cls, parameters: Mapping[str, Any], former: Mapping[str, int]) -> "_Design":
+    def of(cls, options: CompareOptions, former: Mapping[str, int]) -> "_Design":
         """Return the methods and repeats that are given, and those that are there already.
 
         Args:
-            parameters: Those of the flow.
+            options: Options of the comparison.
             former: Of a comparison that is continued, its methods and how many repeats of each.
 
         Raises:
             UnknownName, BadInput: If the methods cannot be compared.
         """
-        given = parameters["methods"]
+        given = options.methods
         known = parse_methods(",".join(former))
-        by_default = ",".join(m.name for m in METHODS.values() if m.compared_by_default)
+        own = METHODS.without_plugins()
+        by_default = ",".join(m.name for m in own if m.compared_by_default)
         entrants = parse_methods(given or ("" if former else by_default))
         suffixes = {entrant.suffix for entrant in entrants}
         both = (*entrants, *(entrant for entrant in known if entrant.suffix not in suffixes))
@@ -131,7 +136,7 @@ class _Design:
                 value=given,
             )
         n_former = max(former.values(), default=0)
-        return cls(both, max(parameters["repeats"] or n_former or _DEFAULT_REPEATS, n_former))
+        return cls(both, max(options.repeats or n_former or _DEFAULT_REPEATS, n_former))
 
     def __iter__(self) -> Iterator[tuple[int, Entrant]]:
         """Yield repeat and method, repeat by repeat."""
@@ -154,80 +159,77 @@ def _former_methods(ledger: Ledger, name: str) -> dict[str, int]:
         if match is None or stored is None:
             continue
         plan = StudyPlan.from_stored(stored)
-        entrant = entrant_of(plan.method, plan.options)
+        entrant = entrant_of(plan.method, plan.options.option)
         if entrant.suffix == match[2]:  # or it is a study that is named so by chance
             check_options_known(study, plan)
             found[entrant.label] = max(found.get(entrant.label, 0), int(match[1]) + 1)
     return found
 
 
-def _parse(parameters: Mapping[str, Any]) -> TuneSettings:
-    """Parse what the replicates have in common."""
-    given = {k: v for k, v in parameters.items() if k in OPTIONS and k in COMPARE_OPTIONS}
-    settings = TuneSettings.parse(dict.fromkeys(OPTIONS) | given)
-    if parameters["task_runs"] is None:
-        settings = replace(settings, execution=replace(settings.execution, task_runs="trial"))
-    check_names(settings)
-    return settings
+def _parse(parameters: Mapping[str, Any]) -> StudyRequest:
+    """Parse the options that the replicates have in common."""
+    given = {name: value for name, value in parameters.items() if name in OPTIONS}
+    return StudyRequest.parse(
+        {**given, "task_runs": given.get("task_runs") or COMPARE_OPTIONS["task_runs"].default_text}
+    )
 
 
-def _as_before(ledger: Ledger, studies: Mapping[str, int], settings: TuneSettings) -> TuneSettings:
-    """Return the settings with what a comparison that is there has, where nothing was given.
+def _as_before(ledger: Ledger, studies: Mapping[str, int], options: StudyOptions) -> StudyOptions:
+    """Return the options, completed by those of an existing comparison of that name.
 
     Args:
         ledger: Where its replicates are, if there are any.
         studies: Names of its replicates, with their repeats.
-        settings: As given.
+        options: As given.
 
     Raises:
         BadInput: If something was given that cannot change.
     """
     stored = next((found for name in studies if (found := ledger.study(name))), None)
     if stored is None:
-        return settings
+        return options
     plan = StudyPlan.from_stored(stored)
-    known: dict[str, Any] = {field: getattr(plan, field) for field in _SHARED}
+    shared = (name for name, option in OPTIONS.items() if option.is_shared)
+    known: dict[str, Any] = {name: getattr(plan.options, name) for name in shared}
     known["seed"] = plan.seed - studies[stored.name]
-    for field, before in known.items():
-        given = getattr(settings, field)
-        if given not in {None, before} and not (field == "space" and is_user_space(given)):
+    for name, before in known.items():
+        given, flag = getattr(options, name), OPTIONS[name].flag
+        if given not in {None, before} and not (name == "space" and is_user_space(given)):
             if given is True:
                 raise BadInput(
-                    f"the comparison was begun without {flag_of(field)}, and cannot be continued "
-                    "with it",
+                    f"the comparison was begun without {flag}, and cannot be continued with it",
                     remedy=_ANOTHER,
                 )
             current = "its default" if before is None else before
             raise BadInput(
-                f"the comparison has {flag_of(field)} {current}, and cannot be continued with "
-                f"{given}",
+                f"the comparison has {flag} {current}, and cannot be continued with {given}",
                 remedy=_ANOTHER,
             )
-    if settings.use_cache != plan.use_cache:
-        current = "a cache" if plan.use_cache else "--no-cache"
+    if options.use_cache != plan.options.use_cache:
+        current = "a cache" if plan.options.use_cache else "--no-cache"
         raise BadInput(f"the comparison has {current}", remedy=f"continue it so, or {_ANOTHER}")
-    if settings.stop_rule.is_open:
-        settings = replace(settings, stop_rule=plan.stop_rule)
-    missing = {field: v for field, v in known.items() if getattr(settings, field) is None}
-    return replace(settings, **missing)
+    if options.stop_rule.is_open:
+        options = replace(options, trials=plan.options.trials, budget=plan.options.budget)
+    missing = {name: value for name, value in known.items() if getattr(options, name) is None}
+    return replace(options, **missing)
 
 
-def _check_stop_rule(settings: TuneSettings) -> None:
-    if (settings.stop_rule.trials is None) == (settings.stop_rule.seconds is None):
+def _check_stop_rule(options: StudyOptions) -> None:
+    if (options.trials is None) == (options.budget is None):
         raise BadInput(
             "methods are compared at equal time or at equal trials: name --budget, for instance "
             "--budget 2m for each replicate, or --trials, and not both"
         )
 
 
-def _check_entrants(settings: TuneSettings, design: _Design, found: StudyInput) -> None:
+def _check_entrants(request: StudyRequest, design: _Design, found: StudyInput) -> None:
     """Check that each method can minimise what each repeat asks of it.
 
     Raises:
         BadInput, UnknownName: If one cannot.
     """
-    seeds = [(settings.seed or 0) + repeat for repeat in range(design.n_repeats)]
-    objectives = [pose(replace(settings, seed=seed), found).objective for seed in seeds]
+    seeds = [_first_seed(request) + repeat for repeat in range(design.n_repeats)]
+    objectives = [pose(request.with_options(seed=seed), found).objective for seed in seeds]
     for repeat, entrant in design:
         check_method(
             entrant.method,
@@ -236,37 +238,35 @@ def _check_entrants(settings: TuneSettings, design: _Design, found: StudyInput) 
             objectives[repeat],
             option="methods",
             value=entrant.label,
-            race=bool(settings.race),
+            race=bool(request.options.race),
         )
 
 
 def _as_repeats(
-    ledger: Ledger, design: _Design, name: str, entrant: Entrant, settings: TuneSettings
-) -> TuneSettings:
-    """Return the settings with which a method races as in its repeats, where nothing was given."""
+    ledger: Ledger, design: _Design, name: str, entrant: Entrant, request: StudyRequest
+) -> StudyRequest:
+    """Return the request by which a method races as in its repeats, where nothing was given."""
     names = (_study_name(name, repeat, entrant) for repeat in range(design.n_repeats))
     stored = next((found for study in names if (found := ledger.study(study))), None)
-    if stored is None or settings.race is not None:
-        return settings
-    return replace(settings, race=StudyPlan.from_stored(stored).race)
+    if stored is None or request.options.race is not None:
+        return request
+    return request.with_options(race=StudyPlan.from_stored(stored).options.race)
+
+
+def _first_seed(request: StudyRequest) -> int:
+    given = request.options.seed
+    return OPTIONS["seed"].standard if given is None else given
 
 
 def _study_name(name: str, repeat: int, entrant: Entrant) -> str:
-    return check_study_name(f"{name}-{repeat}-{entrant.suffix}", "name")
+    full = f"{name}-{repeat}-{entrant.suffix}"
+    CompareOptions.parse({"name": full})
+    return full
 
 
-def _prepare_replicate(
-    settings: TuneSettings, name: str, repeat: int, entrant: Entrant, read: Read
-) -> PreparedStudy:
-    mine = replace(
-        settings,
-        method=entrant.method,
-        options=entrant.options,
-        seed=(settings.seed or 0) + repeat,
-        study=_study_name(name, repeat, entrant),
-    )
+def _prepare_replicate(request: StudyRequest, store: ArtifactStore, read: Read) -> PreparedStudy:
     try:
-        return prepare(mine, read=read, is_compared=True)
+        return prepare(request, store, read=read, is_compared=True)
     except CannotContinue as error:  # it knows of studies alone
         raise error.with_remedy(_ANOTHER) from error
     except StudyBusy as error:

@@ -40,15 +40,15 @@ class CheckedObserver(Observer, Protocol):
 def replicate_context(replicate: Replicate) -> StudyContext:
     """Return what the workers need to know of a replicate; its cached artifacts are its own."""
     prepared, plan = replicate.prepared, replicate.plan
-    options = method_named(plan.method).options(**plan.options)
+    options = method_named(plan.method).options(**plan.options.option)
     return StudyContext(
         prepared.name,
         plan.problem,
         prepared.store.address,
-        use_cache=plan.use_cache,
+        use_cache=plan.options.use_cache,
         memory_limit_bytes=plan.trial_limits().memory_bytes,
         cache_area=prepared.name,
-        epochs=plan.epochs,
+        epochs=plan.options.epochs,
         bootstraps=bootstraps_of(options),
     )
 
@@ -72,7 +72,7 @@ def run_replicate(
         study.set_state("running")
         try:
             with study.timed(), study.searching():
-                search(study, running, plan.stop_rule, pace, notices)
+                search(study, running, plan.options.stop_rule, pace, notices)
             study.set_result(decisions=study.optimizer.decisions)
             _score(study, running, replicate, observer)
         except BaseException:
@@ -166,7 +166,9 @@ def _message(study: Study, incumbent: Trial) -> str:
     test = study.result.get("test_loss")
     n_begun = study.n_begun
     begun = "" if n_begun == len(trials) else f"{n_begun} configurations in "
-    fidelity = fidelity_text(incumbent.query.to_json(), study.plan.folds, study.plan.epochs)
+    fidelity = fidelity_text(
+        incumbent.query.to_json(), study.plan.options.folds, study.plan.options.epochs
+    )
     return (
         f"{study.plan.metric} {incumbent.loss:.4g}"
         + (f" ({fidelity})" if fidelity else "")

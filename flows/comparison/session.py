@@ -46,20 +46,20 @@ def run_replicates(comparison: Comparison, to_do: Sequence[Replicate], observer:
     with get_client(sync_client=True) as client:
         client.update_flow_run(flow_run_id, name=f"{comparison.name} (compare)")
     comparison.store.sweep()
-    execution = comparison.execution
+    options = comparison.options
     with (
         one_thread(),  # or the asks of one replicate would take the cores of the others
         DaskTrials.started(
             replicate_context(to_do[0]),
             flow_run_id,
             to_do[0].plan.trial_limits(),
-            n_workers=execution.workers,
-            scheduler=execution.dask,
+            n_workers=options.workers,
+            scheduler=options.dask,
         ) as running,
     ):
         running.prepare_workers()
         session = _Session(comparison, running, observer)
-        pace = _CommonPace(execution.task_runs, flow_run_id, observer, count=session.n_task_runs)
+        pace = _CommonPace(options.task_runs, flow_run_id, observer, count=session.n_task_runs)
         _run_in_threads(session, pace, to_do)
     settle_task_runs(pace, flow_run_id, session.n_task_runs(), observer)
     comparison.store.index.flush()
@@ -104,11 +104,10 @@ class _Session:
         """Return where all replicates of this session stand together."""
         standing = list(self.standing.values())
         plan = self.comparison.replicates[0].plan
-        seconds, trials = plan.stop_rule.seconds, plan.stop_rule.trials
+        seconds, trials = plan.options.budget, plan.options.trials
         return Progress(
             study=self.comparison.name,
             metric=plan.metric,
-            unit="",
             n_trials=sum(p.n_trials for p in standing),
             n_failed=sum(p.n_failed for p in standing),
             n_running=sum(p.n_running for p in standing),

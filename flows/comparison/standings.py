@@ -5,7 +5,7 @@ the start of each. Several comparisons are pooled by concatenating their tables:
 among all methods of the same data set and repeat. A missing loss is worse than all others.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import permutations
 from math import isfinite
 from typing import Any
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from prefect_tune.flows.comparison.pairwise import Pairwise, pairwise
+from prefect_tune.tasks.objective.metrics import METRICS
 
 
 def quartiles(losses: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -46,8 +47,6 @@ _BLOCK = ["comparison", "dataset", "metric", "repeat"]
 """What replicates must have in common to be ranked with each other."""
 _DATA_SET = "data_set_number"
 """Column with the position of a data set and metric among all that are pooled."""
-_ALL_WRONG = {"error": 100.0, "accuracy": 1.0}
-"""Loss of metrics that count wrong rows, when all are wrong."""
 SIGNIFICANCE = 0.05
 _DRAWS = 10_000
 
@@ -198,13 +197,19 @@ def _compared(state: pd.DataFrame, table: pd.DataFrame) -> Pairwise:
     """Compare each pair; losses that count wrong test rows are turned into shares of them."""
     blocks = state.groupby(_BLOCK)[[_DATA_SET, "test_rows"]].first().reindex(table.index)
     metrics = blocks.index.get_level_values("metric")
-    all_wrong = metrics.map(_ALL_WRONG).to_numpy(dtype=np.float64)
+    all_wrong = metrics.map(_losses_if_all_wrong(metrics.unique())).to_numpy(dtype=np.float64)
     is_count = np.isfinite(all_wrong)
     return pairwise(
         table.to_numpy() / np.where(is_count, all_wrong, 1.0)[:, None],
         blocks[_DATA_SET].to_numpy(),
         np.where(is_count, blocks["test_rows"].to_numpy(dtype=np.float64, na_value=np.nan), np.nan),
     )
+
+
+def _losses_if_all_wrong(metrics: Iterable[str]) -> dict[str, float]:
+    """Return by name the loss of metrics that count wrong rows, when all are wrong."""
+    declared = (METRICS.get(name) for name in metrics)
+    return {one.name: one.all_wrong for one in declared if one and one.all_wrong is not None}
 
 
 def _pair(compared: Pairwise, methods: Sequence[str], a: int, b: int) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from prefect_tune.flows.flow_run_page.plain_text import escaped
 from prefect_tune.flows.flow_run_page.trials_table import FailureReason
 from prefect_tune.flows.markdown import block, table
 from prefect_tune.flows.progress import CurvePoint, Progress, fidelity_suffix
-from prefect_tune.flows.text import counted, format_seconds, loss_name
+from prefect_tune.flows.text import counted, format_seconds, loss_name, loss_unit
 from prefect_tune.optimizers.space.wording import value_text
 
 _WIDTH, _HEIGHT = 640, 220
@@ -106,7 +106,7 @@ class Account:
     @property
     def unit(self) -> str:
         """The unit of losses, as it stands behind them."""
-        return " %" if self.progress.unit == "percent" else ""
+        return loss_unit(self.progress.metric)
 
     @property
     def metric(self) -> str:

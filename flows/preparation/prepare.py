@@ -1,8 +1,9 @@
-"""From settings to a study in the ledger: everything that can be wrong is found here, first.
+"""From a request to a study in the ledger: everything that can be wrong is found here, first.
 
-A line without ways back: what was given is parsed (`settings`), the input is read (`study_input`),
-what was left out is resolved (`resolve`) or merged with what there is (`resume`), and the study is
-entered in the ledger. A command prepares before its flow run begins, and hands over to the flow.
+A line without ways back: options are parsed and what they name is found (`request`), the input is
+read (`study_input`), options that were left out are resolved (`resolve`) or taken from the study
+(`resume`), and the study is entered in the ledger. A command prepares before its flow run begins,
+and hands over to the flow.
 """
 
 from collections import defaultdict
@@ -11,37 +12,30 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain, count
-from pathlib import Path
 from statistics import fmean
 from time import monotonic
 from typing import Any
 
+from prefect_tune.flows.options.declared import StudyOptions
 from prefect_tune.flows.preparation.handover import Handover
+from prefect_tune.flows.preparation.request import StudyRequest
 from prefect_tune.flows.preparation.resolve import resolve
-from prefect_tune.flows.preparation.resume import check_options_known, resume
-from prefect_tune.flows.preparation.settings import (
-    TuneSettings,
-    parse_execution,
-    parse_trial_memory,
-    parse_trial_seconds,
-)
+from prefect_tune.flows.preparation.resume import check_options_known, merged, resume
 from prefect_tune.flows.preparation.study_input import Note, Read
-from prefect_tune.flows.store_location import check_no_password, home, store_address
+from prefect_tune.flows.store_location import store_address
+from prefect_tune.flows.study.documents import documents_of
 from prefect_tune.flows.study.lease import check_not_busy
 from prefect_tune.flows.study.lookup import failed_trials, find_study
-from prefect_tune.flows.study.plan import Execution, StudyPlan
+from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.summary import summarize
 from prefect_tune.flows.text import format_bytes
 from prefect_tune.optimizers.trials.objective import PortableSeconds
 from prefect_tune.storage.database import DatabaseDamaged
 from prefect_tune.storage.ledger import Ledger
-from prefect_tune.storage.private_folder import make_private
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.reading import read_source
-from prefect_tune.tasks.objective.metric import metric_named
-from prefect_tune.tasks.problem import open_store
-from prefect_tune.tasks.user_space import find_space
+from prefect_tune.tasks.problem import Problem, open_store
 
 
 @dataclass(frozen=True)
@@ -73,9 +67,9 @@ class PreparedStudy:
         return f"--study {self.name}"
 
     @property
-    def execution(self) -> Execution:
-        """Where its trials run."""
-        return self.plan.execution
+    def options(self) -> StudyOptions:
+        """Its options, including those of the session."""
+        return self.plan.options
 
     def finished(self) -> dict[str, Any] | None:
         """Return its summary if nothing is left to do."""
@@ -84,11 +78,12 @@ class PreparedStudy:
 
 
 HANDOVER: Handover[PreparedStudy] = Handover()
-"""From the commands `run` and `retry`, and from whoever has a DataFrame, to their flows."""
+"""From the commands `run` and `retry`, and from callers with a DataFrame, to their flows."""
 
 
 def prepare(
-    settings: TuneSettings,
+    request: StudyRequest,
+    store: ArtifactStore,
     default_name: str | None = None,
     read: Read = read_source,
     *,
@@ -97,7 +92,8 @@ def prepare(
     """Read and check the input, and enter the study in the ledger or find it there.
 
     Args:
-        settings: What to start it with.
+        request: The request.
+        store: The store that it is entered in.
         default_name: Name for a new study that was given none; by default made from the data, the
             method and the time.
         read: Reads the input.
@@ -107,32 +103,30 @@ def prepare(
         BadInput, UnknownName, StoreRefused: If something cannot be used.
     """
     since = monotonic()
-    check_names(settings)
-    if Path(settings.address.url).is_relative_to(home()):
-        with suppress(OSError):  # reported when the store is opened
-            make_private(home())
-    store = open_store(settings.address)
     ledger = Ledger(store.database)
-    name = settings.study or default_name
-    if name is None or ledger.study(name) is None:
-        plan, notes = resolve(settings, store, read)
+    name = request.options.study or default_name
+    stored, entered = None if name is None else ledger.study(name), ""
+    if stored is None:
+        plan, notes = resolve(request, store, read)
         if not is_compared:
             known = _earlier_seconds(ledger, plan.problem.space_digest)
             plan = replace(plan, earlier_seconds=known)
         problem, documented = plan.problem.to_json(), plan.to_json()
         names = (name,) if name else _default_names(plan)
-        entered = next((n for n in names if ledger.create_study(n, problem, documented)), None)
-        if entered is not None:  # or another process has just taken the name
+        entered = next((n for n in names if ledger.create_study(n, problem, documented)), "")
+        if not entered:  # another process has just taken the name
+            stored = ledger.study(name or "")
+        else:
             store.records.link(plan.problem.records, entered)
-            notes = [*notes, *_set_cache(settings, store)]
-            return PreparedStudy(entered, plan, store, tuple(notes), since)
-    stored = ledger.study(name or "")
-    if stored is None:
+            plan = replace(plan, options=replace(plan.options, study=entered))
+    if stored is not None:
+        check_not_busy(store, stored.name)
+        plan, notes = resume(stored, request, store, read)
+        entered = stored.name
+    elif not entered:
         raise BadInput(f"study {name!r} was removed while it was being started")
-    check_not_busy(store, stored.name)
-    plan, notes = resume(stored, settings, store, read)
-    notes = [*notes, *_set_cache(settings, store)]
-    return PreparedStudy(stored.name, plan, store, tuple(notes), since)
+    notes = [*notes, *_set_cache(request.options, store)]
+    return PreparedStudy(entered, plan, store, tuple(notes), since)
 
 
 def prepare_retry(
@@ -164,10 +158,18 @@ def prepare_retry(
         UnknownName, BadInput, StoreRefused: If there is no such study or failed trial, or another
             process runs the study.
     """
-    check_no_password("dask", dask)
-    execution = parse_execution(workers, dask, task_runs)
-    seconds, memory_bytes = parse_trial_seconds(trial_timeout), parse_trial_memory(trial_memory)
-    opened = open_store(store_address(store, database))
+    given = StudyOptions.parse(
+        {
+            "workers": workers,
+            "dask": dask,
+            "store": store,
+            "database": database,
+            "task_runs": task_runs,
+            "trial_timeout": trial_timeout,
+            "trial_memory": trial_memory,
+        }
+    )
+    opened = open_store(store_address(given.store, given.database))
     stored = find_study(opened, study)
     check_not_busy(opened, study)
     failed = failed_trials(opened, study)
@@ -177,26 +179,11 @@ def prepare_retry(
                 f"trial {number} of study {study!r} has not failed; failed ones: "
                 f"{', '.join(map(str, failed)) or 'none'}"
             )
-    plan = StudyPlan.from_stored(stored, execution)
+    plan = StudyPlan.from_stored(stored)
     check_options_known(study, plan)
-    plan = replace(
-        plan,
-        trial_seconds=seconds or plan.trial_seconds,
-        trial_memory_bytes=memory_bytes or plan.trial_memory_bytes,
-    )
-    return PreparedStudy(study, plan, opened)
-
-
-def check_names(settings: TuneSettings) -> None:
-    """Check that the metric and the space that are named exist, before anything is opened.
-
-    Raises:
-        BadInput, UnknownName: If one does not.
-    """
-    if settings.metric is not None:
-        metric_named(settings.metric)
-    if settings.space is not None:
-        find_space(settings.space)
+    no_cache = plan.options.no_cache  # no option of `retry`
+    options = replace(merged(plan.options, given), study=study, no_cache=no_cache)
+    return PreparedStudy(study, replace(plan, options=options), opened)
 
 
 _EARLIER_STUDIES, _EARLIER_READ = 5, 20
@@ -208,8 +195,8 @@ def _earlier_seconds(ledger: Ledger, space_digest: str) -> tuple[PortableSeconds
     known: list[Sequence[PortableSeconds]] = []
     for name in ledger.study_names()[:_EARLIER_READ]:
         stored = ledger.study(name)
-        with suppress(DatabaseDamaged):  # of another study
-            if stored and StudyPlan.from_stored(stored).problem.space_digest == space_digest:
+        with suppress(DatabaseDamaged), documents_of(name):
+            if stored and Problem.from_json(stored.problem).space_digest == space_digest:
                 known.append(stored.result.get("algorithm_seconds", ()))
     known = [seconds for seconds in known if seconds][:_EARLIER_STUDIES]
     fits, held_out = (defaultdict[tuple[str, str], list[float]](list) for _ in range(2))
@@ -229,10 +216,10 @@ def study_name_from(text: str) -> str:
     return plain.lstrip("._-")[:50] or "data"
 
 
-def _set_cache(settings: TuneSettings, store: ArtifactStore) -> Iterator[Note]:
+def _set_cache(options: StudyOptions, store: ArtifactStore) -> Iterator[Note]:
     """Give the store's cache the budget that was named, if any."""
-    if settings.cache_budget_bytes is not None:
-        before, after = store.index.budget_bytes(), settings.cache_budget_bytes
+    if options.cache_budget is not None:
+        before, after = store.index.budget_bytes(), options.cache_budget
         store.set_budget(after)
         if before != after:
             text = f"the store's cache may now hold {format_bytes(after)}"

@@ -1,16 +1,16 @@
 """A new study: its input read, its method's options checked, and every omitted option resolved."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
 from prefect_tune.flows.preparation.constraints import (
-    check_constraints,
     constraint_notes,
     quantity_digests,
 )
-from prefect_tune.flows.preparation.settings import TuneSettings
+from prefect_tune.flows.preparation.request import StudyRequest
 from prefect_tune.flows.preparation.start import known_configurations
 from prefect_tune.flows.preparation.study_input import (
     Note,
@@ -19,7 +19,7 @@ from prefect_tune.flows.preparation.study_input import (
     find_metric,
     read_input,
 )
-from prefect_tune.flows.study.plan import StopRule, StudyPlan
+from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.replayed import study_objective
 from prefect_tune.flows.text import format_bytes
 from prefect_tune.optimizers.optimizer import Optimizer
@@ -44,7 +44,9 @@ from prefect_tune.tasks.data.split import (
 )
 from prefect_tune.tasks.fitting.iterative import reasons_at_once
 from prefect_tune.tasks.fitting.memory_estimate import LIBRARIES_BYTES, least_memory
+from prefect_tune.tasks.objective.constraint import check_constraints
 from prefect_tune.tasks.objective.metric import Metric
+from prefect_tune.tasks.plugins import used_plugins
 from prefect_tune.tasks.problem import Problem, algorithm_ids
 
 
@@ -103,12 +105,10 @@ def check_method(
     return made
 
 
-_DEFAULT_FOLDS = 3
+_DEFAULT_FOLDS: int = OPTIONS["folds"].standard
 _SHOWN_MODELS = 6
-_DEFAULT_TEST_SIZE = 0.2
-_DEFAULT_STOP_RULE = StopRule(seconds=600.0)
-_DEMO_STOP_RULE = StopRule(trials=20, seconds=120.0)
-"""For a study of the demo cohort."""
+_DEMO_TRIALS, _DEMO_SECONDS = 20, 120.0
+"""Stop rule of a study of the demo cohort."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,100 +134,101 @@ class Posed:
     notes: tuple[Note, ...]
 
 
-def pose(settings: TuneSettings, found: StudyInput) -> Posed:
+def pose(request: StudyRequest, found: StudyInput) -> Posed:
     """Split the rows and find the metric; nothing is imported.
 
     Args:
-        settings: As given.
+        request: The request.
         found: What is to be learned, and the space.
 
     Raises:
         BadInput, UnknownName: If something cannot be used.
     """
-    dataset, bounds = found.dataset, settings.bounds or ()
-    test_size = settings.test_size
-    if test_size is None and settings.source.test is None:
-        test_size = _DEFAULT_TEST_SIZE
-    folds, holdout = settings.folds, settings.holdout
+    dataset, options = found.dataset, request.options
+    test_size = options.test_size
+    if test_size is None and options.test is None:
+        test_size = OPTIONS["test_size"].standard
+    folds, holdout = options.folds, options.holdout
     if folds is None and holdout is None:
         holdout = share_held_out_once(dataset, test_size)
         folds = None if holdout else _DEFAULT_FOLDS
-    split = make_split(dataset, folds, test_size, settings.seed or 0, holdout)
-    check_constraints(bounds, dataset, split)
-    metric, notes = find_metric(settings, dataset, dataset.y[split.fold != TEST])
-    limits = tuple(bounded.constraint for bounded in bounds)
+    seed = OPTIONS["seed"].standard if options.seed is None else options.seed
+    split = make_split(dataset, folds, test_size, seed, holdout)
+    check_constraints(options.bounds, dataset, split)
+    metric, notes = find_metric(request, dataset, dataset.y[split.fold != TEST])
+    limits = tuple(bounded.constraint for bounded in options.bounds)
     objective = study_objective(
-        metric, dataset, split, found.space, constraints=limits, epochs=settings.epochs
+        metric, dataset, split, found.space, constraints=limits, epochs=options.epochs
     )
-    if holdout and settings.holdout is None:
+    if holdout and options.holdout is None:
         text = f"{holdout:.1%} of the many training rows are held out once, instead of"
         notes = [*notes, Note(f"{text} {_DEFAULT_FOLDS} folds (override with --folds)", "holdout")]
     return Posed(folds, holdout, test_size, split, metric, objective, tuple(notes))
 
 
 def resolve(
-    settings: TuneSettings, store: ArtifactStore, read: Read
+    request: StudyRequest, store: ArtifactStore, read: Read
 ) -> tuple[StudyPlan, list[Note]]:
     """Return the plan of a new study, and what a user should know of it.
 
     The data and its split are in the store afterwards.
 
     Args:
-        settings: As given.
+        request: The request.
         store: Where data and split are imported.
         read: Reads the input.
 
     Raises:
         BadInput, UnknownName: If something cannot be used.
     """
-    method = settings.method or DEFAULT_METHOD
-    dataset = (found := read_input(settings, read)).dataset
-    posed = pose(settings, found)
+    given = request.options
+    method = given.method or DEFAULT_METHOD
+    dataset = (found := read_input(request, read)).dataset
+    posed = pose(request, found)
     split, objective = posed.split, posed.objective
-    _check_memory(settings, found, split)
-    bounds = settings.bounds or ()
-    options = dict(settings.options)
-    check = partial(check_method, method, options, found.space, objective, option="option")
-    race = is_raced(settings, plain := check(race=bool(settings.race)))
-    start = _start(settings, plain, store)
+    _check_memory(given, found, split)
+    check = partial(check_method, method, given.option, found.space, objective, option="option")
+    race = is_raced(given, plain := check(race=bool(given.race)))
+    start = _start(given, plain, store)
     made = check(race=race, start=start)
-    plan = StudyPlan(
-        source=found.source,
-        data_name=dataset.name,
-        problem=_problem(found, posed, store),
+    trials, seconds = _stop_rule(given)
+    resolved = replace(
+        given,
+        test_size=posed.test_size,
         folds=posed.folds,
         holdout=posed.holdout,
-        test_size=posed.test_size,
-        positive=settings.positive,
-        chance_loss=objective.chance,
+        space=found.space_name,
         method=method,
-        options=options,
-        stop_rule=_stop_rule(settings),
-        trial_seconds=settings.trial_seconds,
-        trial_memory_bytes=settings.trial_memory_bytes,
-        bounds=bounds,
-        quantity_digests=quantity_digests(bounds),
-        ensemble=settings.ensemble,
-        use_cache=settings.use_cache,
-        epochs=settings.epochs,
+        metric=posed.metric.name,
+        constraint=given.bounds,
         race=race,
-        start_from=settings.start_from,
-        start=tuple(configuration.to_json() for configuration in start),
-        execution=settings.execution,
+        seed=split.seed,
+        trials=trials,
+        budget=seconds,
     )
-    notes = constraint_notes(bounds, dataset, split, method)
+    plan = StudyPlan(
+        options=resolved,
+        data_name=dataset.name,
+        problem=_problem(found, posed, store, method),
+        chance_loss=objective.chance,
+        predicts=found.source.predicts,
+        aside=found.source.aside,
+        quantity_digests=quantity_digests(given.bounds),
+        start_configurations=tuple(configuration.to_json() for configuration in start),
+    )
+    notes = constraint_notes(given.bounds, dataset, split, method)
     epoch_notes = _epoch_notes(plan, found.space, len(dataset.classes), objective.iterative)
     notes += [*_stretch_notes(plan, made), *epoch_notes]
     return plan, [*posed.notes, *found.notes(), *notes]
 
 
-def _check_memory(settings: TuneSettings, found: StudyInput, split: Split) -> None:
+def _check_memory(options: StudyOptions, found: StudyInput, split: Split) -> None:
     """Check that some model can be fitted on all training rows within `--trial-memory`.
 
     Raises:
         BadInput: If none can; names the smallest prediction.
     """
-    limit, dataset = settings.trial_memory_bytes, found.dataset
+    limit, dataset = options.trial_memory, found.dataset
     if limit is None or dataset.kind != "table":
         return
     models = found.space.steps[-1].algorithms
@@ -243,8 +244,14 @@ def _check_memory(settings: TuneSettings, found: StudyInput, split: Split) -> No
         )
 
 
-def _problem(found: StudyInput, posed: Posed, store: ArtifactStore) -> Problem:
+def _problem(found: StudyInput, posed: Posed, store: ArtifactStore, method: str) -> Problem:
     """Return what is to be learned and how; data and split are in the store afterwards."""
+    names = {
+        "method": method,
+        "metric": posed.metric.name,
+        "space": found.space_name,
+        "format": found.dataset.format,
+    }
     return Problem(
         dataset=import_dataset(found.dataset, store),
         split=import_split(posed.split, store),
@@ -255,40 +262,41 @@ def _problem(found: StudyInput, posed: Posed, store: ArtifactStore) -> Problem:
         seed=posed.split.seed,
         space_code=found.space_code,
         positive=posed.metric.positive,
+        plugins=used_plugins(names),
     )
 
 
-def is_raced(settings: TuneSettings, optimizer: Optimizer) -> bool:
+def is_raced(options: StudyOptions, optimizer: Optimizer) -> bool:
     """Return whether configurations race: as given, or else where it is known to help.
 
     Args:
-        settings: As given.
+        options: As given.
         optimizer: Of the method.
     """
-    if settings.race is not None:
-        return settings.race
+    if options.race is not None:
+        return options.race
     has_folds = (optimizer.objective.n_folds or 1) > 1
-    is_served = settings.use_cache is not False if has_folds else is_large(optimizer.objective)
+    is_served = options.use_cache if has_folds else is_large(optimizer.objective)
     return optimizer.method.is_raced and is_served and not optimizer.is_of_paper
 
 
 def _start(
-    settings: TuneSettings, optimizer: Optimizer, store: ArtifactStore
+    options: StudyOptions, optimizer: Optimizer, store: ArtifactStore
 ) -> list[Configuration]:
     """Return the configurations to begin with: those named, or else a portfolio or none."""
-    if settings.start_from is None:
+    if options.start is None:
         begins = optimizer.method.has_portfolio and not optimizer.is_of_paper
         return portfolio_of(optimizer.space) if begins else []
-    return known_configurations(settings.start_from, optimizer.space, store)
+    return known_configurations(options.start, optimizer.space, store)
 
 
 def _stretch_notes(plan: StudyPlan, method: Optimizer) -> list[Note]:
     """Say what a user should know where trials are less than a full evaluation."""
-    notes, trials = [], plan.stop_rule.trials
-    if plan.race and not plan.use_cache and plan.holdout is None:
+    notes, trials = [], plan.options.trials
+    if plan.options.race and not plan.options.use_cache and plan.options.holdout is None:
         said = "without a cache, what keeps up in the race runs its first fold again"
         notes.append(Note(said, "race"))
-    if method.method.fidelities and not plan.use_cache:
+    if method.method.fidelities and not plan.options.use_cache:
         said = f"without a cache, what method {plan.method} goes on with is trained again from its"
         notes.append(Note(f"{said} start", "no_cache"))
     if trials is not None and trials < (least := method.least_begun):
@@ -308,11 +316,11 @@ def _epoch_notes(
     plan: StudyPlan, space: Space, n_classes: int, iterative: Collection[str]
 ) -> list[Note]:
     """Return the note on algorithms that could be expected to train in epochs, and do not."""
-    reasons = reasons_at_once(space.steps[-1], n_classes) if plan.epochs else {}
+    reasons = reasons_at_once(space.steps[-1], n_classes) if plan.options.epochs else {}
     said = "; ".join(f"{name}: {why}" for name, why in reasons.items())
     notes = [Note(f"fitted at once, without epochs: {said}", "epochs")] if said else []
     models = [algorithm.id for algorithm in space.steps[-1].algorithms]
-    at_once = [model for model in models if plan.epochs and model not in iterative]
+    at_once = [model for model in models if plan.options.epochs and model not in iterative]
     if at_once:
         listed = ", ".join(at_once[:_SHOWN_MODELS]) + (", ..." if at_once[_SHOWN_MODELS:] else "")
         said = f"{len(at_once)} of {len(models)} models do not train in epochs"
@@ -320,8 +328,10 @@ def _epoch_notes(
     return notes
 
 
-def _stop_rule(settings: TuneSettings) -> StopRule:
-    if not settings.stop_rule.is_open:
-        return settings.stop_rule
-    is_demo = settings.source.data.startswith("cohort:demo")
-    return _DEMO_STOP_RULE if is_demo else _DEFAULT_STOP_RULE
+def _stop_rule(options: StudyOptions) -> tuple[int | None, float | None]:
+    """Return the trials and the seconds after which the search ends."""
+    if not options.stop_rule.is_open:
+        return options.trials, options.budget
+    if options.data.startswith("cohort:demo"):
+        return _DEMO_TRIALS, _DEMO_SECONDS
+    return None, OPTIONS["budget"].standard

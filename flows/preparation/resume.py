@@ -1,18 +1,17 @@
-"""A study in the ledger is continued: what may change, and what must be the same."""
+"""A study in the ledger is resumed: what may change, and what must be the same."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
 from prefect_tune.flows.preparation.constraints import (
-    check_constraints,
     constraint_notes,
     quantity_digests,
 )
-from prefect_tune.flows.preparation.options import flag_of
-from prefect_tune.flows.preparation.settings import TuneSettings
+from prefect_tune.flows.preparation.request import StudyRequest
 from prefect_tune.flows.preparation.study_input import Note, Read
 from prefect_tune.flows.study.command import removed_option
-from prefect_tune.flows.study.plan import StopRule, StudyPlan
+from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.storage.key import code_digest
 from prefect_tune.storage.ledger import StoredStudy
 from prefect_tune.storage.records import RecordDamaged
@@ -20,9 +19,9 @@ from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
 from prefect_tune.tasks.data.split import import_split, load_split, make_split
-from prefect_tune.tasks.objective.constraint import kept_aside
-from prefect_tune.tasks.objective.quantity import QuantityBound
-from prefect_tune.tasks.user_space import find_space, is_user_space
+from prefect_tune.tasks.objective.constraint import check_constraints
+from prefect_tune.tasks.plugins import check_plugins
+from prefect_tune.tasks.user_space import is_user_space
 
 _ANOTHER = "choose another --study name"
 
@@ -31,58 +30,16 @@ class CannotContinue(BadInput):
     """A study in the ledger is not what is asked for; another name is a way out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A field of the plan, and whether it may change when a study is continued.
-
-    A change is not remarked upon: progress and summary show what holds. What may not change is
-    refused, with the value that the study has.
-
-    Attributes:
-        field: The field, of the plan and of the settings.
-        may_change: Whether another value is taken; it is refused otherwise.
-    """
-
-    field: str
-    may_change: bool = False
-
-    def given(self, settings: TuneSettings) -> Any:
-        """Return what is given now; None if it was left out."""
-        value = getattr(settings, self.field)
-        return None if value == StopRule() or value == {} else value
-
-
-RULES = (
-    Rule("space"),  # of a user's own, what its file says
-    Rule("method"),
-    Rule("options"),
-    Rule("metric"),
-    Rule("positive"),
-    Rule("seed"),
-    Rule("folds"),
-    Rule("holdout"),
-    Rule("test_size"),
-    Rule("epochs"),
-    Rule("race"),
-    Rule("start_from"),
-    Rule("stop_rule", may_change=True),
-    Rule("trial_seconds", may_change=True),
-    Rule("trial_memory_bytes", may_change=True),
-    Rule("ensemble", may_change=True),
-    Rule("use_cache", may_change=True),
-    Rule("execution", may_change=True),
-)
-"""Of each field that can be given again; constraints and data are looked at besides."""
-
-
 def resume(
-    stored: StoredStudy, settings: TuneSettings, store: ArtifactStore, read: Read
+    stored: StoredStudy, request: StudyRequest, store: ArtifactStore, read: Read
 ) -> tuple[StudyPlan, list[Note]]:
-    """Return the plan that a study is continued with, and what a user should know of it.
+    """Return the plan that a study is resumed with, and what a user should know of it.
+
+    A change that is allowed is not remarked upon: progress and summary show what holds.
 
     Args:
         stored: The study.
-        settings: What is given now.
+        request: The request.
         store: Where its data is.
         read: Reads the input.
 
@@ -91,17 +48,31 @@ def resume(
     """
     plan = StudyPlan.from_stored(stored)
     check_options_known(stored.name, plan)
-    for rule in RULES:
-        if not rule.may_change:
-            _check_same(stored.name, plan, rule.field, rule.given(settings))
-    _check_same_data(stored.name, plan, settings, store, read)
-    given = {rule.field: rule.given(settings) for rule in RULES if rule.may_change}
-    changed = replace(plan, **{field: v for field, v in given.items() if v is not None})
+    given = request.options
+    for name, option in OPTIONS.items():
+        if option.on_resume == "same" and given.is_given(name):
+            _check_same(stored.name, plan, name, request)
+    _check_same_data(stored.name, plan, given, store, read)
+    options = replace(merged(plan.options, given), study=stored.name)
+    plan = replace(plan, options=options)
     notes = [Note(f"continues study {stored.name}", "study", stored.name)]
-    if settings.bounds is None:
-        return changed, notes
-    changed, more = _with_constraints(stored.name, changed, settings.bounds, store)
-    return changed, notes + more
+    if given.constraint is None:
+        return plan, notes
+    plan, more = _with_constraints(stored.name, plan, given, store)
+    return plan, notes + more
+
+
+def merged(known: StudyOptions, given: StudyOptions) -> StudyOptions:
+    """Return the options of a study with those that are given now and may change."""
+    rules = {name: option.on_resume for name, option in OPTIONS.items()}
+    changes = {
+        name: getattr(given, name)
+        for name, rule in rules.items()
+        if rule == "anew" or (rule == "changed" and given.is_given(name))
+    }
+    if not given.stop_rule.is_open:  # one of the two bounds lifts the other
+        changes |= {"trials": given.trials, "budget": given.budget}
+    return replace(known, **changes)
 
 
 def check_options_known(name: str, plan: StudyPlan) -> None:
@@ -111,7 +82,9 @@ def check_options_known(name: str, plan: StudyPlan) -> None:
 
     Raises:
         CannotContinue: If an option, or a value of one, was removed since; names it.
+        BadInput: If a plugin that the study uses is another one here.
     """
+    check_plugins(plan.problem.running_plugins)
     if removed := removed_option(plan):
         raise CannotContinue(
             f"study {name!r} was started with {removed} of method {plan.method}, which this "
@@ -123,47 +96,48 @@ def check_options_known(name: str, plan: StudyPlan) -> None:
         )
 
 
-def _check_same(name: str, plan: StudyPlan, field: str, given: Any) -> None:
-    """Check that a field is left out, or given the value that the study has.
+def _check_same(study: str, plan: StudyPlan, name: str, request: StudyRequest) -> None:
+    """Check that an option is given the value that the study has.
 
     Raises:
         CannotContinue: If it is given another one.
     """
-    current = getattr(plan, field)
-    if field == "space" and given is not None and is_user_space(given):
-        _check_same_code(name, plan, given)
+    flag, current = OPTIONS[name].flag, getattr(plan.options, name)
+    given: Any = getattr(request.options, name)
+    if name == "space" and is_user_space(given):
+        _check_same_code(study, plan, request)
     elif given is True and not current:
         raise CannotContinue(
-            f"study {name!r} was begun without {flag_of(field)}, and cannot be continued with it",
+            f"study {study!r} was begun without {flag}, and cannot be continued with it",
             remedy=_ANOTHER,
         )
     elif given is False and current is True:
         raise CannotContinue(
-            f"study {name!r} was begun with {flag_of(field)}, and cannot be continued without it",
+            f"study {study!r} was begun with {flag}, and cannot be continued without it",
             remedy=_ANOTHER,
         )
-    elif given is not None and given != current:
+    elif given != current:
         has = (
             f"{f'the options {dict(current)}' if current else 'no options'} of its method"
-            if field == "options"
-            else f"{flag_of(field)} {current}"
+            if name == "option"
+            else (f"no {flag}" if current is None else f"{flag} {current}")
         )
         raise CannotContinue(
-            f"study {name!r} has {has}, and cannot be continued with {given}", remedy=_ANOTHER
+            f"study {study!r} has {has}, and cannot be continued with {given}", remedy=_ANOTHER
         )
 
 
 def _with_constraints(
-    name: str, plan: StudyPlan, bounds: tuple[QuantityBound, ...], store: ArtifactStore
+    name: str, plan: StudyPlan, given: StudyOptions, store: ArtifactStore
 ) -> tuple[StudyPlan, list[Note]]:
     """Return the plan with other constraints, and what is to be known of them.
 
     Raises:
         BadInput: If one needs a column that is gone, or is of a function that has changed.
     """
-    problem = plan.problem
+    problem, bounds = plan.problem, given.bounds
     dataset, split = load_dataset(store, problem.dataset), load_split(store, problem.split)
-    for column in kept_aside(bounds, plan.source.drop):
+    for column in replace(plan.options, constraint=bounds).source.aside:
         if dataset.columns is not None and column not in dataset.columns:
             raise BadInput(
                 f"--constraint of column {column!r}: study {name!r} left it out with --drop and "
@@ -182,18 +156,22 @@ def _with_constraints(
             )
     known = {**plan.quantity_digests, **digests}
     notes = constraint_notes(bounds, dataset, split, plan.method)
-    return replace(plan, bounds=bounds, quantity_digests=known), notes
+    options = replace(plan.options, constraint=bounds)
+    return replace(plan, options=options, quantity_digests=known), notes
 
 
-def _check_same_code(name: str, plan: StudyPlan, space: str) -> None:
+def _check_same_code(name: str, plan: StudyPlan, request: StudyRequest) -> None:
     """Check that the code in the file of a user's own space is the same as at the start.
 
     Raises:
         CannotContinue: If it is not.
     """
-    found, code = find_space(space)
-    codes = {code_digest("space", [text]) for text in (code, plan.problem.space_code)}
-    if len(codes) > 1 or plan.problem.as_started(found).digest != plan.problem.space_digest:
+    texts = (request.space_code, plan.problem.space_code)
+    codes = {code_digest("space", [text]) for text in texts}
+    assert request.space is not None  # noqa: S101 - it is given
+    started = plan.problem.as_started(request.space)
+    if len(codes) > 1 or started.digest != plan.problem.space_digest:
+        space = request.options.space
         raise CannotContinue(
             f"study {name!r} was made with another space than what {space} now holds, and cannot "
             "be continued with it",
@@ -202,7 +180,7 @@ def _check_same_code(name: str, plan: StudyPlan, space: str) -> None:
 
 
 def _check_same_data(
-    name: str, plan: StudyPlan, settings: TuneSettings, store: ArtifactStore, read: Read
+    name: str, plan: StudyPlan, options: StudyOptions, store: ArtifactStore, read: Read
 ) -> None:
     """Check that the input is the same, and restore what is damaged of its imported copy.
 
@@ -214,19 +192,27 @@ def _check_same_data(
     """
     problem, former = plan.problem, plan.source
     data, split = problem.records
-    given = replace(settings.source, predicts=former.predicts, aside=former.aside)
+    given = replace(options.source, predicts=former.predicts, aside=former.aside)
     if given != former or not store.records.is_whole(data):
+        check_plugins(problem.plugins)
         dataset = read(given)
         if dataset.digest() != problem.dataset:
+            flags = [
+                one.flag
+                for one in OPTIONS.values()
+                if getattr(given, one.name, None) != getattr(former, one.name, None)
+            ]
+            how = f" with this {' and '.join(flags)}" if given.data == former.data else ""
             raise CannotContinue(
                 f"study {name!r} was made with other data ({former.data}) than "
-                f"{settings.source.data} holds",
+                f"{options.data} holds{how}",
                 remedy=_ANOTHER,
             )
         import_dataset(dataset, store)
     if not store.records.is_whole(split):
         dataset = load_dataset(store, problem.dataset)
-        again = make_split(dataset, plan.folds, plan.test_size, plan.seed, plan.holdout)
+        options = plan.options
+        again = make_split(dataset, options.folds, options.test_size, plan.seed, options.holdout)
         if again.digest() != problem.split:
             raise RecordDamaged(f"record {split} is damaged, and this version splits otherwise")
         import_split(again, store)

@@ -5,13 +5,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from prefect_tune.flows.study.lookup import list_trials
+from prefect_tune.flows.study.documents import TrialDocument, documents_of
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.wording import UnknownName
+from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.portfolios import portfolio_of
+from prefect_tune.tasks.problem import Problem
 
 _BEST = 10
 """Configurations of an earlier study that are begun with."""
@@ -42,13 +44,14 @@ def known_configurations(start: str, space: Space, store: ArtifactStore) -> list
         return _portfolio(space)
     if Path(start).is_file():
         return list(_of_file(Path(start), start, space))
-    try:
-        trials = list_trials(store, start)
-    except UnknownName as error:
-        raise BadInput(
-            f"there is no such file, and {error}", option="start", value=start, remedy=_WRITTEN
-        ) from error
-    return _best_of(trials, start, space)
+    ledger = Ledger(store.database)
+    if (stored := ledger.study(start)) is None:
+        reason = f"there is no such file, and {UnknownName('study', start, ledger.study_names())}"
+        raise BadInput(reason, option="start", value=start, remedy=_WRITTEN)
+    with documents_of(start):
+        trials = [TrialDocument(trial).checked() for trial in ledger.trials(start)]
+        searched = Problem.from_json(stored.problem).space
+    return _best_of(trials, start, space, searched=searched)
 
 
 def _portfolio(space: Space) -> list[Configuration]:
@@ -85,8 +88,20 @@ def _of_file(path: Path, start: str, space: Space) -> Iterator[Configuration]:
             ) from error
 
 
-def _best_of(trials: Sequence[Mapping[str, Any]], start: str, space: Space) -> list[Configuration]:
-    """Return the best of a study's trials that are of the space, best first."""
+def _best_of(
+    trials: Sequence[Mapping[str, Any]], start: str, space: Space, *, searched: str
+) -> list[Configuration]:
+    """Return the best of a study's trials that are of the space, best first.
+
+    Args:
+        trials: All trials of the study.
+        start: Its name.
+        space: What is to be searched.
+        searched: Name of the space that the study searched.
+
+    Raises:
+        BadInput: If none of them is.
+    """
     found: dict[Configuration, float] = {}
     reason = "it has no trial that ran whole"
     for trial in trials:
@@ -95,11 +110,14 @@ def _best_of(trials: Sequence[Mapping[str, Any]], start: str, space: Space) -> l
         try:
             query = Query.from_json(trial["query"], space)
         except (UnknownName, ValueError) as error:
-            reason = f"none of its trials is of space {space.name!r}: {error}"
+            reason = f"none of its trials is of space {space.name!r}: {str(error).rstrip('.')}"
             continue
         if query.is_full:
             loss = float(trial["evaluation"]["loss"])
             found[query.configuration] = min(loss, found.get(query.configuration, loss))
     if not found:
-        raise BadInput(reason, option="start", value=start, remedy="name another study, or a file")
+        remedy = "name another study, or a file"
+        if searched != space.name:
+            remedy = f"give --space {searched}, which it searched, or {remedy}"
+        raise BadInput(reason, option="start", value=start, remedy=remedy)
     return sorted(found, key=lambda configuration: found[configuration])[:_BEST]

@@ -5,12 +5,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prefect_tune.flows.preparation.settings import TuneSettings
+from prefect_tune.flows.preparation.request import StudyRequest
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.libraries import (
@@ -30,8 +30,9 @@ from prefect_tune.tasks.fitting.iterative import (
     iterative_algorithms,
     reasons_at_once,
 )
-from prefect_tune.tasks.objective.metric import DEFAULT_METRICS, Metric, metric_named
-from prefect_tune.tasks.user_space import find_space, is_user_space
+from prefect_tune.tasks.objective.metric import Metric, metric_named
+from prefect_tune.tasks.objective.metrics import DEFAULT_METRICS
+from prefect_tune.tasks.user_space import is_user_space
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,6 @@ class Note:
 Read = Callable[[Source], Dataset]
 """Reads the input; several studies of the same one share a cached reader."""
 
-_SYMMETRIC_METRICS = frozenset({"error", "auroc", "accuracy", "roc_auc"})
-"""Metrics of two classes that do not ask which one is positive."""
 _SHOWN_CLASSES = 8
 _WITHOUT_EPOCHS = "search without --epochs, by a method such as smac or fabolas"
 
@@ -97,63 +96,58 @@ class StudyInput:
         return of_data + [_left_out(self.space, library) for library in self.missing]
 
 
-def read_input(settings: TuneSettings, read: Read = read_source) -> StudyInput:
+def read_input(request: StudyRequest, read: Read = read_source) -> StudyInput:
     """Read what a new study is to learn from, and find a space that fits.
 
     Raises:
         BadInput, UnknownName: If something cannot be used.
     """
-    source = replace(settings.source, predicts=_predicted(settings))
+    options = request.options
+    source = replace(options.source, predicts=request.predicts)
     dataset = read(source)
-    space_name = settings.space or _default_space(dataset)
-    whole, space_code = find_space(space_name)
-    _check_space(whole, settings, dataset)
+    space_name = options.space or _default_space(dataset)
+    whole = request.space or space_named(space_name)
+    _check_space(whole, options.data, dataset)
     missing, space = missing_libraries(algorithms_of(whole)), usable_part(whole)
     if not is_user_space(space_name):  # extras that nobody asked for are no news
         missing = tuple(library for library in missing if not library.is_optional)
-    if settings.epochs is not None:
-        _check_epochs(space, settings.epochs, len(dataset.classes))
-    return StudyInput(source, dataset, space_name, space, space_code, missing)
+    if options.epochs is not None:
+        _check_epochs(space, options.epochs, len(dataset.classes))
+    return StudyInput(source, dataset, space_name, space, request.space_code, missing)
 
 
 def find_metric(
-    settings: TuneSettings, dataset: Dataset, y: NDArray[Any]
+    request: StudyRequest, dataset: Dataset, y: NDArray[Any]
 ) -> tuple[Metric, list[Note]]:
     """Return the metric, and which class it takes to be positive where that matters.
 
     Args:
-        settings: As given.
+        request: The request.
         dataset: What is to be learned.
         y: Classes of its training rows, shape (n,).
 
     Raises:
         BadInput: If the positive class is not one of two.
     """
-    name, classes = settings.metric or DEFAULT_METRICS[dataset.target], dataset.classes
+    options, classes = request.options, dataset.classes
+    metric = request.metric or metric_named(DEFAULT_METRICS[dataset.target])
     labels = [str(label) for label in classes]
-    if settings.positive is not None and (len(classes) != 2 or settings.positive not in labels):
+    if options.positive is not None and (len(classes) != 2 or options.positive not in labels):
         raise BadInput(
             f"not one of two classes; the target has {', '.join(labels[:8]) or 'numbers'}",
             option="positive",
-            value=settings.positive,
+            value=options.positive,
         )
     if len(classes) != 2:
-        return metric_named(name), []
+        return metric, []
     rarer = int(np.argmin(np.bincount(y, minlength=2)[::-1]) == 0)
-    positive = rarer if settings.positive is None else labels.index(settings.positive)
-    metric = metric_named(name, positive)
-    is_bounded = any(b.quantity.name == "false_positive_rate" for b in settings.bounds or ())
-    if settings.positive is not None or not (is_bounded or name not in _SYMMETRIC_METRICS):
+    positive = rarer if options.positive is None else labels.index(options.positive)
+    metric = replace(metric, positive=positive)
+    is_bounded = any(b.quantity.name == "false_positive_rate" for b in options.bounds)
+    if options.positive is not None or not (is_bounded or metric.declared.asks_positive):
         return metric, []
     text = f"the positive class is {labels[positive]}, the rarer one (override with --positive)"
     return metric, [Note(text, "positive", labels[positive])]
-
-
-def _predicted(settings: TuneSettings) -> Literal["classes", "numbers"] | None:
-    """Return what the metric or the space that is named predicts; None when neither is named."""
-    if settings.metric is not None:
-        return metric_named(settings.metric).target
-    return None if settings.space is None else find_space(settings.space)[0].target
 
 
 def _default_space(dataset: Dataset) -> str:
@@ -171,7 +165,7 @@ def _default_space(dataset: Dataset) -> str:
     return fitting
 
 
-def _check_space(space: Space, settings: TuneSettings, dataset: Dataset) -> None:
+def _check_space(space: Space, data: str, dataset: Dataset) -> None:
     """Check that the space takes the data and predicts its target.
 
     Raises:
@@ -179,7 +173,6 @@ def _check_space(space: Space, settings: TuneSettings, dataset: Dataset) -> None
     """
     if (space.data, space.target) == (dataset.kind, dataset.target):
         return
-    data = settings.source.data
     reason = (
         f"it takes {space.data}, and {data} is {dataset.kind}"
         if space.data != dataset.kind

@@ -1,7 +1,7 @@
 """Everything that is reported of a comparison of methods, or of several that are pooled."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -86,10 +86,6 @@ class ComparisonReport:
     data_sets: Sequence[DataSetCurves]
     work: Sequence[MethodWork]
     studies: Sequence[str]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return all fields as JSON values."""
-        return asdict(self)
 
 
 def comparison_report(standings: Mapping[str, Any], curves: pd.DataFrame) -> ComparisonReport:

@@ -93,7 +93,7 @@ class FidelitiesPass:
         if not trial.state.is_told:
             return
         query = trial.document["query"]
-        text = fidelity_text(query, self.plan.folds, self.plan.epochs)
+        text = fidelity_text(query, self.plan.options.folds, self.plan.options.epochs)
         level = self._levels.setdefault(text, Level(text, self._share(query)))
         level.seconds += trial.cost_seconds
         if trial.state == TrialState.FAILED:
@@ -115,8 +115,10 @@ class FidelitiesPass:
     def _share(self, query: Mapping[str, Any]) -> float:
         folds, epochs = query.get("folds"), query.get("epochs")
         share = float(query.get("subset", 1.0))
-        share *= 1.0 if folds is None else folds / max(self.plan.folds or folds, 1)
-        return share * (1.0 if epochs is None else epochs / max(self.plan.epochs or epochs, 1))
+        share *= 1.0 if folds is None else folds / max(self.plan.options.folds or folds, 1)
+        return share * (
+            1.0 if epochs is None else epochs / max(self.plan.options.epochs or epochs, 1)
+        )
 
     def _join(self, trial: TrialDocument, curve: Sequence[float]) -> None:
         """Take the curve of a stretch; it has the epochs of those before."""

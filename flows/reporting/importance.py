@@ -44,7 +44,7 @@ class ImportancePass:
         if evaluation is None or not is_of_all or not isfinite(evaluation["loss"]):
             return
         folds = evaluation["fold_losses"]
-        n_folds = (self._plan.folds or 1) if trial.is_full else int(query["folds"])
+        n_folds = (self._plan.options.folds or 1) if trial.is_full else int(query["folds"])
         if trial.is_full:
             for n in range(1, len(folds)):
                 self._beyond.setdefault(n, []).append(trial.loss - fmean(folds[:n]))
@@ -57,7 +57,7 @@ class ImportancePass:
         """Return the importance, or why it cannot be had."""
         known = list(self._known.values())
         beyond = {n: fmean(more) for n, more in self._beyond.items()}
-        is_whole = self._plan.folds or 1
+        is_whole = self._plan.options.folds or 1
         losses = [
             k.loss + (0.0 if k.n_folds >= is_whole else beyond.get(k.n_folds, 0.0)) for k in known
         ]

@@ -87,7 +87,9 @@ class ProgressPass:
             None if trial.state == TrialState.FAILED else trial.loss,
             trial.cost_seconds,
             str(trial.state),
-            fidelity_text(trial.document["query"], self._plan.folds, self._plan.epochs),
+            fidelity_text(
+                trial.document["query"], self._plan.options.folds, self._plan.options.epochs
+            ),
         )
 
     def found(self, ledger: Ledger, study: str) -> SearchProgress:

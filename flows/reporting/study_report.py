@@ -6,18 +6,20 @@ commands that reproduce the study.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from math import ceil
 from typing import Any
 
 from prefect_tune.flows.reporting.failures import FailureGroup, FailuresPass
 from prefect_tune.flows.reporting.fidelities import Fidelities, FidelitiesPass
 from prefect_tune.flows.reporting.importance import ImportancePass
+from prefect_tune.flows.reporting.model_report import ModelReport, model_report
 from prefect_tune.flows.reporting.paths import PathsPass, PathsTried
 from prefect_tune.flows.reporting.progress import ProgressPass, SearchProgress
 from prefect_tune.flows.reporting.trade_offs import TradeOff, TradeOffsPass
 from prefect_tune.flows.study.command import continue_command, removed_option, run_command
 from prefect_tune.flows.study.documents import TrialDocument
 from prefect_tune.flows.study.lookup import find_study
-from prefect_tune.flows.study.plan import StopRule, StudyPlan
+from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.summary import summarize
 from prefect_tune.optimizers.importance.importance import Importance
 from prefect_tune.optimizers.registry import METHODS
@@ -145,7 +147,8 @@ class Reproduction:
 
     Attributes:
         command: Words of the command that starts it anew.
-        longer: Words of the command that goes on with it, to twice its trials and seconds.
+        longer: Words of the command that resumes it, with twice its trials and its budget, or
+            twice the seconds that it has taken if they are more.
         resumed: Words of the command that goes on where it was interrupted.
         removed_option: Option of its method that this version no longer has, as `name=value`; empty
             if there is none. The commands fail with it.
@@ -181,13 +184,14 @@ class Reproduction:
 def reproduction_of(record: StoredStudy, plan: StudyPlan) -> Reproduction:
     """Return how to have a study of the ledger again."""
     method, problem = METHODS.get(plan.method), plan.problem
-    trials, seconds = plan.stop_rule.trials, plan.stop_rule.seconds
-    doubled = StopRule(
-        None if trials is None else 2 * trials, None if seconds is None else 2 * seconds
-    )
+    trials, seconds = plan.options.trials, plan.options.budget
+    if seconds is not None:
+        seconds = 2.0 * max(seconds, ceil(record.seconds))  # it may have ended late
+    doubled = None if trials is None else 2 * trials
+    longer = replace(plan, options=replace(plan.options, trials=doubled, budget=seconds))
     return Reproduction(
         command=tuple(run_command(plan, record.name)),
-        longer=tuple(continue_command(replace(plan, stop_rule=doubled), record.name)),
+        longer=tuple(continue_command(longer, record.name)),
         resumed=tuple(continue_command(plan, record.name)),
         removed_option=removed_option(plan),
         is_of_frame=plan.source.data.startswith(FRAME),
@@ -218,6 +222,7 @@ class StudyReport:
         fidelities: Evaluations of less than everything.
         members: Trials that the final model is made of, the heaviest first.
         importance: How much each choice matters.
+        model: How well the model predicts the test rows, and what it makes of codes.
         reproduction: How to have it again.
     """
 
@@ -231,11 +236,8 @@ class StudyReport:
     fidelities: Fidelities
     members: Sequence[EnsembleMember]
     importance: Importance
+    model: ModelReport
     reproduction: Reproduction
-
-    def to_json(self) -> dict[str, Any]:
-        """Return all fields as JSON values."""
-        return asdict(self)
 
 
 def study_report(store: ArtifactStore, name: str) -> StudyReport:
@@ -267,5 +269,6 @@ def study_report(store: ArtifactStore, name: str) -> StudyReport:
         fidelities=fidelities.found(),
         members=members.found(),
         importance=importance.found(),
+        model=model_report(store, name, plan),
         reproduction=reproduction_of(record, plan),
     )

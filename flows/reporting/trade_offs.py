@@ -40,7 +40,7 @@ class TradeOffsPass:
     """
 
     def __init__(self, plan: StudyPlan) -> None:
-        self._bounds = {b.constraint.name: b.constraint.bound for b in plan.bounds}
+        self._bounds = {b.constraint.name: b.constraint.bound for b in plan.options.bounds}
         self._found = {name: TradeOff(name, bound) for name, bound in self._bounds.items()}
         self._n_full = 0
 

@@ -1,7 +1,7 @@
 """The unfitted pipeline of a trial, the code that builds it, and the trial's stored output."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from prefect_tune.flows.results.explained import moments_of, space_as_run, trial_numbered
@@ -33,10 +33,6 @@ class TrialOutput:
     output: str | None
     is_cut: bool
     missing: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Return all fields as JSON values."""
-        return asdict(self)
 
 
 def trial_output(store: ArtifactStore, study: str, number: int) -> TrialOutput:
@@ -82,7 +78,11 @@ def built_pipeline(store: ArtifactStore, study: str, number: int) -> TrialPipeli
     query = Query.from_json(trial["query"], space := space_as_run(plan, study))
     check_libraries(f"trial {number}", space.algorithms(query.configuration.path))
     context = StudyContext(
-        study, plan.problem, store.address, use_cache=plan.use_cache, epochs=plan.epochs
+        study,
+        plan.problem,
+        store.address,
+        use_cache=plan.options.use_cache,
+        epochs=plan.options.epochs,
     )
     evaluation: dict[str, Any] = trial["evaluation"] or {}
     failure = trial["failure"]
@@ -112,7 +112,7 @@ def pipeline_code(
         StoreLost: If the study's data is lost.
     """
     plan = StudyPlan.from_stored(find_study(store, study))
-    if not plan.use_cache:
+    if not plan.options.use_cache:
         note(f"study {study} cached nothing, so the steps before the model run once more")
     built = built_pipeline(store, study, number)
     is_users = bool(plan.problem.space_code)

@@ -1,6 +1,7 @@
 """The facts of a model card: target, inputs, quality (also by class or quarter), and search."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
 
@@ -13,10 +14,9 @@ from prefect_tune.flows.results.exported import Exported
 from prefect_tune.flows.study.documents import TrialDocument, documents_of
 from prefect_tune.flows.study.lookup import find_study
 from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.flows.study.predict import is_balanced
 from prefect_tune.flows.study.summary import summarize
-from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset
@@ -25,6 +25,7 @@ from prefect_tune.tasks.data.split import REFIT, Split, load_split
 from prefect_tune.tasks.fitting.final_scoring import predicted
 from prefect_tune.tasks.objective.metric import Metric
 from prefect_tune.tasks.objective.predictions import Predictions
+from prefect_tune.tasks.objective.two_classes import auroc_with_interval
 
 _PARTS = 4
 
@@ -94,8 +95,6 @@ def _percent(part: np.intp, whole: np.intp) -> float | None:
 
 
 _SURE = 0.95
-_SCORES = {"error": "accuracy", "auroc": "roc_auc"}
-"""Of our own metrics, the names that others give to the scores behind them."""
 
 
 def card_facts(store: ArtifactStore, exported: Exported) -> dict[str, Any]:
@@ -148,7 +147,7 @@ def _model(
             **member,
             "loss": trials[member["trial"]].loss,
             "configuration": dict(trials[member["trial"]].configuration),
-            "balanced": _is_balanced(trials[member["trial"]].configuration, space),
+            "balanced": is_balanced(trials[member["trial"]].configuration, space),
         }
         for member in exported.about["members"]
     ]
@@ -161,22 +160,6 @@ def _model(
         "of_folds": exported.about.get("of_folds", False),
         "subset": exported.about.get("subset", 1.0),
     }
-
-
-def _is_balanced(document: Mapping[str, Any], space: Space) -> bool:
-    """Return whether a configuration weights classes in training, so that all count alike."""
-    try:
-        pipeline = space.pipeline(Configuration.from_json(document, space).path)
-    except (UnknownName, ValueError):  # the space has changed since
-        return False
-    step, model = pipeline[-1]
-    chosen = document.get(step.name, {}).get("hyperparameters", {})
-    if any(algorithm.class_weights for _, algorithm in pipeline) and model.flags.weights != "none":
-        return True
-    return any(
-        name.rsplit(".", 1)[-1] == "class_weight" and str(value).startswith("balanced")
-        for name, value in {**model.fixed, **chosen}.items()
-    )
 
 
 def _data(plan: StudyPlan, dataset: Dataset, split: Split) -> dict[str, Any]:
@@ -192,8 +175,8 @@ def _data(plan: StudyPlan, dataset: Dataset, split: Split) -> dict[str, Any]:
         "dropped": [name for name in plan.source.drop if name not in plan.source.aside],
         "aside": list(plan.source.aside),
         "group": plan.source.group,
-        "folds": plan.folds,
-        "holdout": plan.holdout,
+        "folds": plan.options.folds,
+        "holdout": plan.options.holdout,
         "test_file": plan.source.test,
         "columns": _columns(dataset),
         **_events(dataset),
@@ -247,6 +230,7 @@ def _losses(
         "test_score": _score(metric, exported.about["test_loss"]),
         "single_best_test": summary["single_best_test_loss"],
         "test_error": None,
+        "test_auroc": None,
         "by_class": [],
         "by_quarter": [],
     }
@@ -256,7 +240,12 @@ def _losses(
         if dataset.classes:
             losses["by_class"] = by_class(y, predictions, dataset.classes)
             losses["test_error"] = _share_of_errors(y, predictions)
-        else:
+        if len(dataset.classes) == 2 and predictions.score is not None:
+            groups = None if dataset.groups is None else dataset.groups[rows]
+            score = predictions.score[:, metric.positive]
+            auroc = auroc_with_interval(y == metric.positive, score, groups, plan.seed)
+            losses["test_auroc"] = None if auroc is None else asdict(auroc)
+        if not dataset.classes:
             losses["by_quarter"] = by_quarter(y, predictions)
     return losses
 
@@ -275,9 +264,8 @@ def _score(metric: Metric, loss: float | None) -> dict[str, Any] | None:
     """Return a loss as others know it: by the name of a score or of an error, as it grows."""
     if loss is None:
         return None
-    name = _SCORES.get(metric.name, metric.name.removeprefix("neg_"))
-    is_error = metric.name.startswith("neg_")
-    return {"type": name, "value": loss if is_error else metric.score(loss)}
+    name = (metric.declared.score or metric.name).removeprefix("neg_")
+    return {"type": name, "value": loss if metric.declared.is_error else metric.score(loss)}
 
 
 def _share_of_errors(y: Any, predictions: Predictions) -> dict[str, float]:
@@ -303,20 +291,20 @@ def _constraints(plan: StudyPlan, trials: Mapping[int, TrialDocument]) -> list[d
                 n: trial.quantities.get(bounded.quantity.text) for n, trial in trials.items()
             },
         }
-        for bounded in plan.bounds
+        for bounded in plan.options.bounds
     ]
 
 
 def _search(plan: StudyPlan, summary: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "method": plan.method,
-        "options": dict(plan.options),
+        "options": dict(plan.options.option),
         "space": plan.space,
-        "race": plan.race,
-        "epochs": plan.epochs,
+        "race": plan.options.race,
+        "epochs": plan.options.epochs,
         "seed": plan.seed,
-        "budget_trials": plan.stop_rule.trials,
-        "budget_seconds": plan.stop_rule.seconds,
+        "budget_trials": plan.options.trials,
+        "budget_seconds": plan.options.budget,
         "configurations": summary["n_begun"],
         "trials": summary["n_trials"],
         "failed": summary["n_failed"],

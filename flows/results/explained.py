@@ -186,7 +186,7 @@ class _Others:
         cls, store: ArtifactStore, stored: StoredStudy, plan: StudyPlan, trial: TrialDocument
     ) -> Self:
         """Look at them one by one."""
-        standing = Standing([bounded.constraint for bounded in plan.bounds])
+        standing = Standing([bounded.constraint for bounded in plan.options.bounds])
         said, chosen = stored.result.get("incumbent"), None
         text, stretches = trial.configuration_text, []
         with documents_of(stored.name):
@@ -212,7 +212,7 @@ def _in_brief(trial: TrialDocument, plan: StudyPlan) -> dict[str, Any]:
 
 
 def _fidelity(trial: TrialDocument, plan: StudyPlan) -> str:
-    return fidelity_text(trial.document["query"], plan.folds, plan.epochs)
+    return fidelity_text(trial.document["query"], plan.options.folds, plan.options.epochs)
 
 
 def _when(trial: TrialDocument, plan: StudyPlan, moments: Moments | None) -> dict[str, Any]:
@@ -307,7 +307,7 @@ def _steps(trial: TrialDocument) -> Iterator[dict[str, Any]]:
 
 
 def _constraints(trial: TrialDocument, plan: StudyPlan) -> Iterator[dict[str, Any]]:
-    for bounded in plan.bounds:
+    for bounded in plan.options.bounds:
         constraint = bounded.constraint
         yield {
             "quantity": constraint.name,

@@ -66,10 +66,10 @@ def attributes_of(
     steps = trial.steps
     ours: dict[str, Any] = {
         "state": str(trial.state),
-        "fidelity": fidelity_text(query, plan.folds, plan.epochs) or "all",
+        "fidelity": fidelity_text(query, plan.options.folds, plan.options.epochs) or "all",
         "subset": query["subset"],
-        "folds": query.get("folds") or plan.folds,
-        "epochs": query["epochs"] or plan.epochs,
+        "folds": query.get("folds") or plan.options.folds,
+        "epochs": query["epochs"] or plan.options.epochs,
         "best_epoch": evaluation.get("best_epoch"),
         **{f"loss_fold_{i}": loss for i, loss in enumerate(evaluation.get("fold_losses", ()))},
         **trial.quantities,
@@ -83,8 +83,8 @@ def attributes_of(
         **{f"failure_{name}": failure.get(name) for name in ("kind", "step", "fold", "message")},
     }
     system: dict[str, Any] = {"task_run_id": moments.task_run_id or None if moments else None}
-    if plan.bounds and evaluation:
-        excess = [bounded.constraint.excess(trial.quantities) for bounded in plan.bounds]
+    if plan.options.bounds and evaluation:
+        excess = [bounded.constraint.excess(trial.quantities) for bounded in plan.options.bounds]
         system["constraints"] = excess
     return ours, system
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from prefect_tune.optimizers.converter import from_document
 from prefect_tune.optimizers.trials.objective import Constraint, violation
 from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, TrialState
 from prefect_tune.storage.database import as_written
@@ -41,9 +42,9 @@ class TrialDocument:
         """Return the document, which has all that people are shown of a trial."""
         evaluation, failure = self.document["evaluation"], self.document["failure"]
         if evaluation is not None:
-            Evaluation.from_json(evaluation)
+            from_document(Evaluation, evaluation)
         if failure is not None:
-            Failure.from_json(failure)
+            from_document(Failure, failure)
         dict(self.configuration, number=self.number, state=self.state)
         return self.document
 

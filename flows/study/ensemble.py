@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from prefect_tune.flows.study.ensemble_rule import EnsembleKind
+from prefect_tune.flows.options.values import EnsembleKind
 from prefect_tune.flows.study.retention import BEST_OF_ENSEMBLES
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.text import counted

@@ -36,9 +36,9 @@ def ends_in_one(plan: "StudyPlan", optimizer: "Optimizer") -> bool:
         optimizer: May predict losses, and then chooses by itself.
     """
     best, declared = optimizer.history.incumbent, optimizer.method.ensemble
-    if plan.ensemble is not None:
-        return plan.ensemble.kind == "single" and optimizer.incumbent == best
-    is_single = declared is None or (declared == "auto" and bool(plan.bounds))
+    if plan.options.ensemble is not None:
+        return plan.options.ensemble.kind == "single" and optimizer.incumbent == best
+    is_single = declared is None or (declared == "auto" and bool(plan.options.bounds))
     return is_single and best is not None and set(optimizer.weights) == {best.number}
 
 
@@ -55,7 +55,7 @@ def finalists_of(plan: "StudyPlan", optimizer: "Optimizer", n_slots: int) -> "li
     """
     if not ends_in_one(plan, optimizer):
         return []
-    history, seconds = optimizer.history, plan.stop_rule.seconds
+    history, seconds = optimizer.history, plan.options.budget
     most = _FEW if seconds is not None else min(_FEW, int(_MOST_SHARE * len(history.complete)))
     few: list[Trial] = []
     for trial in history.best(_CANDIDATES) if most else ():

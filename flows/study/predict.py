@@ -5,10 +5,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from prefect_tune.flows.study.documents import TrialDocument, documents_of
 from prefect_tune.flows.study.lookup import find_study
 from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage.key import model_record
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.records import RecordDamaged
@@ -18,8 +22,9 @@ from prefect_tune.tasks.catalogue.libraries import algorithms_of, check_librarie
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.reading import read_features
+from prefect_tune.tasks.data.split import TEST, load_split
 from prefect_tune.tasks.data.table import like_training
-from prefect_tune.tasks.objective.predictions import predictions_of
+from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 
 
 def final_model(store: ArtifactStore, study: str) -> tuple[Any, dict[str, Any]]:
@@ -56,7 +61,8 @@ def final_model(store: ArtifactStore, study: str) -> tuple[Any, dict[str, Any]]:
 def predict(store: ArtifactStore, study: str, data: str, labels: str | None) -> pd.DataFrame:
     """Predict new rows: `prediction`, and `probability_<class>` where the model gives it.
 
-    Rows of events also have their patient and prediction time.
+    Rows of events also have their patient and prediction time. Rows without any event get what the
+    training rows have: the shares of the classes and the most frequent one, or the mean.
 
     Raises:
         UnknownName, BadInput: If the study has no model, or the data cannot be used.
@@ -65,8 +71,8 @@ def predict(store: ArtifactStore, study: str, data: str, labels: str | None) -> 
     """
     model, about = final_model(store, study)
     dataset = load_dataset(store, about["dataset"])
-    chosen = StudyPlan.from_stored(find_study(store, study)).source.format
-    X = read_features(data, labels, dataset, chosen)
+    plan = StudyPlan.from_stored(find_study(store, study))
+    X = read_features(data, labels, dataset, plan.source.format)
     frame = pd.DataFrame(index=pd.RangeIndex(len(X)))
     if isinstance(X, EventRows):
         frame = X.rows.copy()
@@ -74,11 +80,74 @@ def predict(store: ArtifactStore, study: str, data: str, labels: str | None) -> 
         X = like_training(X, dataset.X)
     classes = np.array(dataset.classes)
     found = predictions_of(model, X, classes, methods=("predict_proba",))
+    if isinstance(X, EventRows) and (is_empty := X.start == X.stop).any():
+        training = load_split(store, plan.problem.split).fold != TEST
+        balanced = balanced_weight(store, study, plan, about)
+        found = _with_prior(found, is_empty, dataset.y[training], len(classes), balanced)
     frame["prediction"] = classes[found.label] if dataset.classes else found.label
     if found.score is not None:
         for label, probability in zip(dataset.classes, found.score.T, strict=True):
             frame[f"probability_{label}"] = probability
     return frame
+
+
+def is_balanced(document: Mapping[str, Any], space: Space) -> bool:
+    """Return whether a configuration weights classes in training, so that all count alike."""
+    try:
+        pipeline = space.pipeline(Configuration.from_json(document, space).path)
+    except (UnknownName, ValueError):  # the space has changed since
+        return False
+    step, model = pipeline[-1]
+    chosen = document.get(step.name, {}).get("hyperparameters", {})
+    if any(algorithm.class_weights for _, algorithm in pipeline) and model.flags.weights != "none":
+        return True
+    return any(
+        name.rsplit(".", 1)[-1] == "class_weight" and str(value).startswith("balanced")
+        for name, value in {**model.fixed, **chosen}.items()
+    )
+
+
+def balanced_weight(
+    store: ArtifactStore, study: str, plan: StudyPlan, about: Mapping[str, Any]
+) -> float:
+    """Return the weight of the members of a final model that weighted classes for balance."""
+    weights = {member["trial"]: float(member["weight"]) for member in about["members"]}
+    space = plan.problem.find_space()
+    with documents_of(study):
+        trials = map(TrialDocument, Ledger(store.database).each_trial(study))
+        return sum(
+            weights[trial.number]
+            for trial in trials
+            if trial.number in weights and is_balanced(trial.configuration, space)
+        )
+
+
+def _with_prior(
+    found: Predictions,
+    rows: NDArray[np.bool_],
+    y: NDArray[Any],
+    n_classes: int,
+    balanced: float,
+) -> Predictions:
+    """Return predictions in which some rows have the prior of the training rows.
+
+    Args:
+        found: Predictions of n rows.
+        rows: Whether each row gets the prior, shape (n,).
+        y: Positions of the classes, or the numbers, of the training rows.
+        n_classes: Number of classes; 0 if numbers are predicted.
+        balanced: Weight of members of the model whose classes weigh the same.
+    """
+    label, score = found.label.copy(), found.score
+    if not n_classes:
+        label[rows] = y.mean()
+        return Predictions(label, score)
+    shares = np.bincount(y, minlength=n_classes) / len(y)
+    label[rows] = shares.argmax()
+    if score is not None:
+        prior = (1 - balanced) * shares + balanced / n_classes
+        score = np.where(rows[:, None], prior, score)
+    return Predictions(label, score)
 
 
 def _check_constraints(store: ArtifactStore, study: str, about: Mapping[str, Any]) -> None:
@@ -88,7 +157,8 @@ def _check_constraints(store: ArtifactStore, study: str, about: Mapping[str, Any
         BadInput: If one of its members does not.
     """
     ledger = Ledger(store.database)
-    constraints = [b.constraint for b in StudyPlan.from_stored(find_study(store, study)).bounds]
+    plan = StudyPlan.from_stored(find_study(store, study))
+    constraints = [bounded.constraint for bounded in plan.options.bounds]
     if not constraints:
         return
     members = {about["trial"], *(member["trial"] for member in about["members"])}

@@ -12,7 +12,7 @@ import numpy as np
 from prefect_tune.flows.progress import IncumbentCurve
 from prefect_tune.flows.study.documents import documents_of
 from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.optimizers.events import Asked, ConstraintsMeasured, Event, Retried, Told, replay
+from prefect_tune.optimizers.events import Asked, Event, Told, event_of, replay
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.racing.racing import Racing
 from prefect_tune.optimizers.registry import make_optimizer
@@ -150,11 +150,6 @@ class StudyTrials(Mapping[int, Trial]):
         return [self._trials[number] for number in sorted(self._waiting)]
 
 
-_EVENTS: Mapping[str, type[Event]] = {
-    event.kind: event for event in (Asked, Told, Retried, ConstraintsMeasured)
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Replayed:
     """A study as if it had never stopped.
@@ -195,15 +190,15 @@ def replayed_study(
         load_dataset(store, problem.dataset),
         load_split(store, problem.split),
         space,
-        constraints=tuple(bounded.constraint for bounded in plan.bounds),
-        epochs=plan.epochs,
+        constraints=tuple(bounded.constraint for bounded in plan.options.bounds),
+        epochs=plan.options.epochs,
         earlier_seconds=plan.earlier_seconds,
     )
-    optimizer = make_optimizer(plan.method, space, problem.seed, objective, plan.options)
-    if plan.start:
-        start = (Configuration.from_json(known, space) for known in plan.start)
+    optimizer = make_optimizer(plan.method, space, problem.seed, objective, plan.options.option)
+    if plan.start_configurations:
+        start = (Configuration.from_json(known, space) for known in plan.start_configurations)
         optimizer.begin_with(start, plan.start_name)
-    if plan.race:
+    if plan.options.race:
         optimizer = Racing(optimizer)
     events = _Events(space)
     with documents_of(study):
@@ -250,7 +245,7 @@ class _Events:
                 self._follow(event.body)
                 yield Told(self._trial(event.body))
                 continue
-            happened = _EVENTS[event.kind].from_json(event.body, self._space)
+            happened = event_of(event.kind, event.body, self._space)
             if isinstance(happened, Asked):
                 self._queries[happened.number] = happened.query
                 self.ask_seconds.append(event.body["seconds"])

@@ -17,7 +17,14 @@ from prefect_tune.flows.study.replayed import replayed_study
 from prefect_tune.flows.study.retention import KeptPredictions, StretchPins
 from prefect_tune.flows.study.trial_output import keep_output
 from prefect_tune.optimizers.budget import Budget
-from prefect_tune.optimizers.events import Asked, ConstraintsMeasured, Retried, Told
+from prefect_tune.optimizers.converter import to_document
+from prefect_tune.optimizers.events import (
+    Asked,
+    ConstraintsMeasured,
+    Retried,
+    Told,
+    event_document,
+)
 from prefect_tune.optimizers.space.wording import fidelity_text
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
@@ -143,7 +150,7 @@ class Study:
 
     def seconds_left(self) -> float:
         """Return the time that is left of its budget; infinite where that is not bounded."""
-        seconds = self.plan.stop_rule.seconds
+        seconds = self.plan.options.budget
         return inf if seconds is None else seconds - self.seconds()
 
     def next_waiting(self, only: Collection[int] | None = None) -> Trial | None:
@@ -167,8 +174,8 @@ class Study:
         trial = Trial(self.n_asked, query)
         event = Asked(trial.number, query, budget)
         memo, reason = self.optimizer.memo, self.optimizer.reason
-        why = {} if reason is None else {"reason": reason.to_json()}
-        body = {**event.to_json(), **why, "seconds": seconds}
+        why = {} if reason is None else {"reason": to_document(reason)}
+        body = {**event_document(event), **why, "seconds": seconds}
         self.ledger.append(self.name, event.kind, body, trial.to_json(), memo)
         self.trials.keep(trial)
         return trial
@@ -223,7 +230,8 @@ class Study:
             seconds = {**self.failed_seconds, number: failed.failure.cost_seconds}
             self.set_result(failed_seconds={str(n): value for n, value in seconds.items()})
         trial = failed.retried()
-        self.ledger.append(self.name, Retried.kind, Retried(number).to_json(), trial.to_json())
+        event = Retried(number)
+        self.ledger.append(self.name, event.kind, event_document(event), trial.to_json())
         self.optimizer.retry(number)
         self.trials.keep(trial)
 
@@ -232,7 +240,7 @@ class Study:
         self.optimizer.measure(number, constraints)
         trial = self.trials[number].measured(constraints)
         event = ConstraintsMeasured(number, constraints)
-        self.ledger.append(self.name, event.kind, event.to_json(), trial.to_json())
+        self.ledger.append(self.name, event.kind, event_document(event), trial.to_json())
         self.trials.keep(trial)
         self._note_incumbent()
 
@@ -242,7 +250,7 @@ class Study:
         Those are the full ones; and the stopped ones where the method searches inside constraints,
         or where one of them may be the answer: it asks for subsets, or nothing is full.
         """
-        texts = {bounded.quantity.text for bounded in self.plan.bounds}
+        texts = {bounded.quantity.text for bounded in self.plan.options.bounds}
         method = self.optimizer.method
         counts_all = (
             method.honours_constraints
@@ -322,7 +330,7 @@ class Study:
             self._stretch_pins.begin(self.trials.values())
 
     def _keep_predictions(self) -> None:
-        optimizer, rule = self.optimizer, self.plan.ensemble
+        optimizer, rule = self.optimizer, self.plan.options.ensemble
         kind = rule.kind if rule else optimizer.method.ensemble
         self._kept = KeptPredictions(
             self.store.records,

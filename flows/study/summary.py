@@ -5,7 +5,7 @@ Light to import, and quick: it reads the ledger's documents and builds neither s
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from prefect_tune.flows.store_location import store_options
@@ -35,10 +35,10 @@ def summarize(
     stored = find_study(store, name)
     ledger = Ledger(store.database)
     plan = StudyPlan.from_stored(stored)
-    constraints = [bounded.constraint for bounded in plan.bounds]
+    constraints = [bounded.constraint for bounded in plan.options.bounds]
     members = [member["trial"] for member in stored.result.get("members") or ()]
     summed = _Summed(Standing(constraints), alone=members[0] if len(members) == 1 else None)
-    incumbent, budget = stored.result.get("incumbent"), plan.stop_rule.seconds
+    incumbent, budget = stored.result.get("incumbent"), plan.options.budget
     with documents_of(name):
         for document in ledger.each_trial(name):
             trial = TrialDocument(document)
@@ -59,12 +59,13 @@ def summarize(
         "n_begun": len(summed.configurations),
         "incumbent": _in_brief(summed.incumbent, plan),
         "finalists": stored.result.get("finalists", []),
+        "plugins": [asdict(plugin) for plugin in plan.problem.plugins],
         "constraints": {c.name: c.bound for c in constraints},
         "nearest_infeasible": _in_brief(summed.nearest_infeasible, plan),
         "model_trial": _in_brief(summed.model, plan),
         "model_is_partial": summed.has_partial_model,
         **_final_model(stored.result),
-        "holdout": plan.holdout,
+        "holdout": plan.options.holdout,
         "chance_loss": plan.chance_loss,
         "decisions": stored.result.get("decisions", {}),
         "notes": [note["text"] for note in stored.result.get("notes", ())],
@@ -202,7 +203,7 @@ def _in_brief(trial: TrialDocument | None, plan: StudyPlan) -> dict[str, Any] | 
     return {
         "trial": trial.number,
         "loss": trial.loss,
-        "fidelity": fidelity_text(trial.document["query"], plan.folds, plan.epochs),
+        "fidelity": fidelity_text(trial.document["query"], plan.options.folds, plan.options.epochs),
         "constraints": dict(trial.quantities),
         "configuration": trial.configuration,
     }

@@ -72,7 +72,7 @@ def connected(runner: LeanDaskTaskRunner, scheduler: str) -> distributed.Client:
     try:
         client = runner.client
         client.wait_for_workers(1, timeout=_CONNECT_SECONDS)
-    except (OSError, TimeoutError, distributed.TimeoutError) as error:
+    except (OSError, TimeoutError, ValueError, distributed.TimeoutError) as error:
         raise BadInput(
             f"--dask {scheduler}: no scheduler with a worker answers ({error}); start "
             "one with `dask scheduler` and `dask worker`"

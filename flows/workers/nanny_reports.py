@@ -15,6 +15,7 @@ from uuid import UUID
 
 import distributed
 
+from prefect_tune.optimizers.converter import from_document
 from prefect_tune.optimizers.trials.outcome import Failure
 from prefect_tune.tasks.problem import TrialLimits
 from prefect_tune.tasks.worker.limit_keeper import LimitKeeper, take_back
@@ -114,7 +115,7 @@ class NannyReports:
             started = monotonic() - message["seconds"]
             followed.step = StepReport(message["step"], message["fold"], started)
             return
-        failure = Failure.from_json(message["failure"])
+        failure = from_document(Failure, message["failure"])
         followed.reports.put(NannyReport(message["worker"], failure, message["nanny"]))
         # Dask would start it again, on a worker that comes back under the same address.
         await followed.future.cancel(force=True)

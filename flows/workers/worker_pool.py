@@ -269,11 +269,15 @@ class WorkerPool:
             sleep(self.look_seconds)
 
     def prepare(self, make_ready: Callable[[], None]) -> None:
-        """Call a function on each worker once, and let `reserved` hand the workers out."""
-        self.count_slots()
-        self._runner.prepare_workers(make_ready, list(self._find_nannies()))
-        nannies = set(self._find_nannies().values())
-        self._handed_out = frozenset(sorted(nannies)[: self.n_slots])
+        """Call a function on each worker once, and let `reserved` hand the workers out.
+
+        Raises:
+            NoWorkers: If no worker is up for long.
+        """
+        self.wait_for_all(_RETURN_SECONDS)  # an earlier flow may have ended some
+        nannies = self._find_nannies()
+        self._runner.prepare_workers(make_ready, list(nannies))
+        self._handed_out = frozenset(sorted(set(nannies.values()))[: self.n_slots])
         for nanny in sorted(self._handed_out):
             self._free_nannies.put(nanny)
 

@@ -4,8 +4,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from prefect_tune.optimizers.method import Method, check_options
+from prefect_tune.optimizers.method import Method, MethodOptions
+from prefect_tune.optimizers.options import option
 from prefect_tune.optimizers.trials.objective import Bootstraps, FailureCost
+
+_FAILURE_COST = "Loss that a failed trial counts as."
+_KERNEL = (
+    "Comparison of pipelines: by all columns (`one_hot`), or only by what two pipelines share "
+    "(`conditional`)."
+)
 
 RANDOM_SEARCH = Method(
     name="random",
@@ -15,44 +22,38 @@ RANDOM_SEARCH = Method(
 
 
 @dataclass(frozen=True)
-class SmacOptions:
+class SmacOptions(MethodOptions):
     """Options of `--method smac`.
 
-    Forest and improvement are by default those of SMAC3's facade for hyperparameters; its facade
-    for the configuration of algorithms has 3 runs and five sixths of the columns, and no logarithm.
-
-    Attributes:
-        n_startup: Random configurations before the forest is asked.
-        n_trees: Trees of the forest.
-        min_samples_split: Runs that a node of a tree needs to be split.
-        max_features: Share of the columns that a split is chosen among.
-        random_share: Share of the asks that draw from the prior instead.
-        failure_cost: What a failed trial counts as.
-        is_log: Fit the forest to the logarithm of the loss, where the metric has a lower bound.
-        improvement: Of what improvement is expected where the forest predicts logarithms: of the
-            loss itself (Hutter et al. 2009), or of its logarithm.
+    The defaults of the forest and of the improvement are those of SMAC3's facade for
+    hyperparameters. Its facade for configuring algorithms splits from 3 runs on, considers five
+    sixths of the columns, and takes no logarithm.
     """
 
-    n_startup: int = 10
-    n_trees: int = 10
-    min_samples_split: int = 2
-    max_features: float = 1.0
-    random_share: float = 0.2
-    failure_cost: FailureCost = "worst"
-    is_log: bool = True
-    improvement: Literal["loss", "logarithm"] = "loss"
-
-    def __post_init__(self) -> None:
-        check_options(self)
-        for name in ("n_startup", "n_trees"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be >= 1; got {getattr(self, name)}")
-        if self.min_samples_split < 2:
-            raise ValueError(f"min_samples_split must be >= 2; got {self.min_samples_split}")
-        if not 0 < self.max_features <= 1:
-            raise ValueError(f"max_features must be in (0, 1]; got {self.max_features}")
-        if not 0 <= self.random_share <= 1:
-            raise ValueError(f"random_share must be in [0, 1]; got {self.random_share}")
+    n_startup: int = option(
+        "Random configurations before the forest proposes any.", default=10, at_least=1
+    )
+    n_trees: int = option("Trees of the forest.", default=10, at_least=1)
+    min_samples_split: int = option(
+        "Fewest runs in a node of a tree that can be split.", default=2, at_least=2
+    )
+    max_features: float = option(
+        "Share of the columns considered at each split.", default=1.0, more_than=0, at_most=1
+    )
+    random_share: float = option(
+        "Share of the proposals drawn from the prior instead.", default=0.2, at_least=0, at_most=1
+    )
+    failure_cost: FailureCost = option(_FAILURE_COST, default="worst")
+    is_log: bool = option(
+        "Whether the forest is fitted to the logarithm of the loss, if the metric has a lower "
+        "bound.",
+        default=True,
+    )
+    improvement: Literal["loss", "logarithm"] = option(
+        "Quantity whose improvement is expected if the forest predicts logarithms: the loss itself "
+        "(Hutter et al. 2009), or its logarithm.",
+        default="loss",
+    )
 
 
 SMAC = Method(
@@ -67,31 +68,28 @@ SMAC = Method(
 
 
 @dataclass(frozen=True)
-class TpeOptions:
-    """Options of `--method tpe`.
+class TpeOptions(MethodOptions):
+    """Options of `--method tpe`."""
 
-    Attributes:
-        n_startup: Random configurations before the densities are fitted.
-        n_candidates: Values drawn of each density, of which the best is taken.
-        joint: What has one density together: `choices`, the algorithms of all steps (Optuna's
-            default since version 5); `groups`, these and hyperparameters that are active together
-            (its `group`); or `nothing` (its default before).
-        failure_cost: What a failed trial counts as.
-        n_known: Of more trials than this, densities are fitted on so many: the best quarter, and
-            the last ones told. An ask takes no longer then, however many there are.
-    """
-
-    n_startup: int = 10
-    n_candidates: int = 24
-    joint: Literal["choices", "groups", "nothing"] = "groups"
-    failure_cost: FailureCost = "worst"
-    n_known: int = 500
-
-    def __post_init__(self) -> None:
-        check_options(self)
-        for name in ("n_startup", "n_candidates", "n_known"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be >= 1; got {getattr(self, name)}")
+    n_startup: int = option(
+        "Random configurations before the densities are fitted.", default=10, at_least=1
+    )
+    n_candidates: int = option(
+        "Values drawn from each density; the best one is taken.", default=24, at_least=1
+    )
+    joint: Literal["choices", "groups", "nothing"] = option(
+        "Parameters with one joint density: `choices`, the algorithms of all steps (Optuna's "
+        "default since version 5); `groups`, these and hyperparameters that are active together "
+        "(Optuna's `group`); or `nothing` (Optuna's default before version 5).",
+        default="groups",
+    )
+    failure_cost: FailureCost = option(_FAILURE_COST, default="worst")
+    n_known: int = option(
+        "Most trials that the densities are fitted to, a quarter of them the best and the others "
+        "the latest. However many trials there are, an ask then takes no longer.",
+        default=500,
+        at_least=1,
+    )
 
 
 TPE = Method(
@@ -106,23 +104,14 @@ TPE = Method(
 
 
 @dataclass(frozen=True)
-class JoptOptions:
-    """Options of `--method jopt`.
+class JoptOptions(MethodOptions):
+    """Options of `--method jopt`."""
 
-    Attributes:
-        n_startup: Random configurations before the process is asked.
-        kernel: How pipelines are compared.
-        failure_cost: What a failed trial counts as.
-    """
-
-    n_startup: int = 10
-    kernel: Literal["one_hot", "conditional"] = "one_hot"
-    failure_cost: FailureCost = "worst"
-
-    def __post_init__(self) -> None:
-        check_options(self)
-        if self.n_startup < 1:
-            raise ValueError(f"n_startup must be >= 1; got {self.n_startup}")
+    n_startup: int = option(
+        "Random configurations before the process proposes any.", default=10, at_least=1
+    )
+    kernel: Literal["one_hot", "conditional"] = option(_KERNEL, default="one_hot")
+    failure_cost: FailureCost = option(_FAILURE_COST, default="worst")
 
 
 JOPT = Method(
@@ -147,24 +136,24 @@ def ensemble_lines(decisions: Mapping[str, Any]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class HistoriesOptions:
-    """Options of the bootstraps.
+class HistoriesOptions(MethodOptions):
+    """Options of the bootstraps."""
 
-    Attributes:
-        n_histories: N, bootstraps of the held-out examples, each with a history of its own; 1 for
-            one history of all examples, which is plain search.
-        share: Draws of each bootstrap, as a share of the examples; 0 to draw none.
-    """
-
-    n_histories: int = 30
-    share: float = 0.5
+    n_histories: int = option(
+        "Bootstraps of the held-out examples (N), each with a history of its own; 1 for a single "
+        "history of all examples, which is plain search for the best model.",
+        default=30,
+        at_least=1,
+    )
+    share: float = option(
+        "Draws of each bootstrap, as a share of the examples; 0 to draw none.",
+        default=0.5,
+        at_least=0,
+        at_most=1,
+    )
 
     def __post_init__(self) -> None:
-        check_options(self)
-        if self.n_histories < 1:
-            raise ValueError(f"n_histories must be >= 1; got {self.n_histories}")
-        if not 0 <= self.share <= 1:
-            raise ValueError(f"share must be in [0, 1]; got {self.share}")
+        super().__post_init__()
         if not self.share and self.n_histories > 1:
             raise ValueError(
                 f"without draws (share 0) all histories are alike: n_histories must be 1; got "
@@ -179,25 +168,13 @@ class HistoriesOptions:
 
 @dataclass(frozen=True)
 class EsmboOptions(HistoriesOptions):
-    """Options of `--method esmbo`.
+    """Options of `--method esmbo`."""
 
-    Attributes:
-        n_histories: N, bootstraps of the held-out examples, each with a history of its own; 1 for
-            one history of all examples, which is plain search.
-        share: Draws of each bootstrap, as a share of the examples; 0 to draw none.
-        n_startup: Random configurations before the process is asked.
-        kernel: How pipelines are compared.
-        failure_cost: What a failed trial counts as.
-    """
-
-    n_startup: int = 5
-    kernel: Literal["one_hot", "conditional"] = "one_hot"
-    failure_cost: FailureCost = "worst"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.n_startup < 1:
-            raise ValueError(f"n_startup must be >= 1; got {self.n_startup}")
+    n_startup: int = option(
+        "Random configurations before the process proposes any.", default=5, at_least=1
+    )
+    kernel: Literal["one_hot", "conditional"] = option(_KERNEL, default="one_hot")
+    failure_cost: FailureCost = option(_FAILURE_COST, default="worst")
 
 
 ESMBO = Method(
@@ -212,21 +189,11 @@ ESMBO = Method(
 )
 
 
-@dataclass(frozen=True)
-class ErsOptions(HistoriesOptions):
-    """Options of `--method ers`.
-
-    Attributes:
-        n_histories: Bootstraps of the held-out examples; 1 for the best model alone.
-        share: Draws of each bootstrap, as a share of the examples; 0 to draw none.
-    """
-
-
 ERS = Method(
     name="ers",
     purpose="ensembles of random configurations; what ESMBO is compared with",
     implementation="prefect_tune.optimizers.methods.esmbo:EnsembledRandomSearch",
-    options=ErsOptions,
+    options=HistoriesOptions,
     compared_by_default=False,
     ensemble="agnostic",
     render_decisions=ensemble_lines,
@@ -234,26 +201,23 @@ ERS = Method(
 
 
 @dataclass(frozen=True)
-class BracketOptions:
-    """Options of a method of brackets.
+class BracketOptions(MethodOptions):
+    """Options of a method of brackets."""
 
-    Attributes:
-        fidelity: What a rung has more of than the one below: epochs, subset or folds; by default
-            epochs, or a subset of many rows, or folds, whichever the study can have.
-        eta: One in so many of a rung goes on to the next, which has so many times as much.
-        n_rungs: Most rungs; as many as its epochs or folds allow by default, up to 4 of subsets.
-    """
-
-    fidelity: Literal["epochs", "subset", "folds"] | None = None
-    eta: int = 3
-    n_rungs: int | None = None
-
-    def __post_init__(self) -> None:
-        check_options(self)
-        if self.eta < 2:
-            raise ValueError(f"eta must be >= 2; got {self.eta}")
-        if self.n_rungs is not None and self.n_rungs < 2:
-            raise ValueError(f"n_rungs must be >= 2; got {self.n_rungs}")
+    fidelity: Literal["epochs", "subset", "folds"] | None = option(
+        "Fidelity that grows from rung to rung; by default epochs, or a subset of many rows, or "
+        "folds, whichever the study can have."
+    )
+    eta: int = option(
+        "Factor between rungs: 1/eta of a rung is promoted to the next, which has eta times the "
+        "fidelity.",
+        default=3,
+        at_least=2,
+    )
+    n_rungs: int | None = option(
+        "Most rungs; by default as many as the epochs or folds allow, and up to 4 of subsets.",
+        at_least=2,
+    )
 
 
 def bracket_lines(decisions: Mapping[str, Any]) -> list[str]:
@@ -283,22 +247,12 @@ def _share(share: float) -> str:
 
 @dataclass(frozen=True)
 class HalvingOptions(BracketOptions):
-    """Options of `--method halving`.
+    """Options of `--method halving`."""
 
-    Attributes:
-        fidelity: What a rung has more of than the one below: epochs, subset or folds; by default
-            epochs, or a subset of many rows, or folds, whichever the study can have.
-        eta: One in so many of a rung goes on to the next, which has so many times as much.
-        n_rungs: Most rungs; as many as its epochs or folds allow by default, up to 4 of subsets.
-        n: Configurations of a bracket; by default so many that one is left on the last rung.
-    """
-
-    n: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.n is not None and self.n < 1:
-            raise ValueError(f"n must be >= 1; got {self.n}")
+    n: int | None = option(
+        "Configurations of a bracket; by default as many as leave one on the last rung.",
+        at_least=1,
+    )
 
 
 HALVING = Method(
@@ -328,36 +282,32 @@ HYPERBAND = Method(
 
 @dataclass(frozen=True)
 class BohbOptions(BracketOptions):
-    """Options of `--method bohb`.
+    """Options of `--method bohb`."""
 
-    Attributes:
-        fidelity: What a rung has more of than the one below: epochs, subset or folds; by default
-            epochs, or a subset of many rows, or folds, whichever the study can have.
-        eta: One in so many of a rung goes on to the next, which has so many times as much.
-        n_rungs: Most rungs; as many as its epochs or folds allow by default, up to 4 of subsets.
-        random_share: Share of the new configurations that are drawn from the prior (rho).
-        good_share: Share of a rung's results that counts as good, but at least one more of them
-            than a configuration has numbers and choices.
-        n_samples: Draws around the good ones, of which the best is taken (N_s; the paper: 64,
-            no better on recorded curves and worse where many paths differ).
-        bandwidth_factor: How much wider than the density of the good ones is drawn (b_w).
-    """
-
-    random_share: float = 1 / 3
-    good_share: float = 0.15
-    n_samples: int = 24
-    bandwidth_factor: float = 3.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.random_share <= 1:
-            raise ValueError(f"random_share must be in [0, 1]; got {self.random_share}")
-        if not 0 < self.good_share < 1:
-            raise ValueError(f"good_share must be in (0, 1); got {self.good_share}")
-        if self.n_samples < 1:
-            raise ValueError(f"n_samples must be >= 1; got {self.n_samples}")
-        if self.bandwidth_factor <= 0:
-            raise ValueError(f"bandwidth_factor must be > 0; got {self.bandwidth_factor}")
+    random_share: float = option(
+        "Share of the new configurations drawn from the prior (rho).",
+        default=1 / 3,
+        at_least=0,
+        at_most=1,
+    )
+    good_share: float = option(
+        "Share of a rung's results that counts as good, but at least one more result than a "
+        "configuration has numbers and choices.",
+        default=0.15,
+        more_than=0,
+        less_than=1,
+    )
+    n_samples: int = option(
+        "Draws around the good results; the best one is taken (N_s; the paper: 64, no better "
+        "on recorded curves and worse where many paths differ).",
+        default=24,
+        at_least=1,
+    )
+    bandwidth_factor: float = option(
+        "Width of the draws, as a multiple of the width of the good results' density (b_w).",
+        default=3.0,
+        more_than=0,
+    )
 
 
 BOHB = Method(

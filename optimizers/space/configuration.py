@@ -13,6 +13,7 @@ from ConfigSpace import ConfigurationSpace
 from ConfigSpace.exceptions import ForbiddenValueError
 from ConfigSpace.hyperparameters import Hyperparameter
 
+from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.optimizers.space.space import Path, Space
 from prefect_tune.optimizers.space.unit_interval import Value, plain_value
@@ -53,11 +54,6 @@ class Choice:
     def to_json(self) -> dict[str, Any]:
         """Return `{"algorithm": ..., "hyperparameters": {...}}`."""
         return {"algorithm": self.algorithm, "hyperparameters": dict(self.values)}
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Read what `to_json` wrote."""
-        return cls.of(document["algorithm"], document["hyperparameters"])
 
     @classmethod
     def of(cls, algorithm: str, values: Mapping[str, Value]) -> Self:
@@ -248,26 +244,15 @@ class Query:
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON values; `folds` and `held_out` only where not all are asked."""
-        document: dict[str, Any] = {
-            "configuration": self.configuration.to_json(),
-            "subset": self.subset,
-            "subset_draw": self.subset_draw,
-            "epochs": self.epochs,
-        }
-        if self.folds is not None:
-            document["folds"] = self.folds
-        if self.held_out < 1:
-            document["held_out"] = self.held_out
+        document = to_document(self, configuration=self.configuration.to_json())
+        if self.folds is None:
+            del document["folds"]
+        if self.held_out == 1:
+            del document["held_out"]
         return document
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], space: Space) -> Self:
         """Read what `to_json` wrote, checked against a space."""
-        return cls(
-            Configuration.from_json(document["configuration"], space),
-            float(document["subset"]),
-            int(document["subset_draw"]),
-            document["epochs"],
-            document.get("folds"),
-            float(document.get("held_out", 1.0)),
-        )
+        configuration = Configuration.from_json(document["configuration"], space)
+        return from_document(cls, {**document, "configuration": configuration})

@@ -70,6 +70,7 @@ LIKELY = 0.5
 _LOOK_SHARE, _LEAST_LOOK_SECONDS = 1 / 60, 1.5
 """A first look at a part of the rows should take at most this share of all worker-seconds, so that
 a search has many; and it may take so long in any case."""
+_LEAST_SHARE_SECONDS = 5.0
 _CUT_TIMES = 2.0
 """A fit that was cut is taken to need this many times what it took."""
 
@@ -384,11 +385,15 @@ class Costs:
         """Return the share that the next trial of a configuration has of the worker-seconds left.
 
         All of them, but for the first trial of a model's algorithm, which has an equal share with
-        all the algorithms that were not seen.
+        all the algorithms that were not seen. Near the end, where there is no time for all of them,
+        it has at least five seconds, or half of the time left on a worker if that is less: the
+        seconds of a pilot that refuses a trial are lost.
         """
         left = inf if budget.seconds_left is None else max(budget.seconds_left, 0.0)
-        is_seen = self.model_of(configuration) in self.seen
-        return left if is_seen else left / len(self.models - self.seen)
+        if self.model_of(configuration) in self.seen:
+            return left
+        least = min(_LEAST_SHARE_SECONDS, left / max(budget.n_workers, 1) / 2)
+        return max(left / len(self.models - self.seen), least)
 
     def allowed_seconds(self, query: Query, budget: Budget, *, is_first: bool = True) -> float:
         """Return the longest that a query should take, if it is to be started now.

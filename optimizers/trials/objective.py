@@ -117,3 +117,8 @@ class Objective:
     earlier_seconds: tuple[PortableSeconds, ...] = ()
     epochs: int | None = None
     iterative: frozenset[str] = frozenset()
+
+    @property
+    def is_percentage(self) -> bool:
+        """Whether losses are shares in percent."""
+        return self.unit == "percent"

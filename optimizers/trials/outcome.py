@@ -4,10 +4,9 @@ Light to import, for those who only look.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from sys import intern
-from typing import Any, Self
 
 
 class TrialState(StrEnum):
@@ -66,6 +65,11 @@ class StepCost:
     key: str
     held_out_seconds: float = 0.0
 
+    def __post_init__(self) -> None:
+        # Names and keys of many trials are the same, and kept once.
+        object.__setattr__(self, "step", intern(self.step))
+        object.__setattr__(self, "key", intern(self.key))
+
 
 @dataclass(frozen=True, slots=True)
 class Pilot:
@@ -91,11 +95,6 @@ class Pilot:
     def is_over_limit(self) -> bool:
         """Whether the trial was not started, as it would take too long."""
         return self.seconds > self.limit_seconds
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any] | None) -> Self | None:
-        """Read what `asdict` makes of it; None of None."""
-        return None if document is None else cls(**{**document, "steps": _steps(document)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,26 +140,6 @@ class Evaluation:
     load_seconds: float = 0.0
     pilot: Pilot | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return all fields as JSON values."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Read what `to_json` wrote."""
-        return cls(
-            **{
-                **document,
-                "fold_losses": tuple(document["fold_losses"]),
-                "steps": _steps(document),
-                "curve": tuple(document["curve"]),
-                "fold_curves": tuple(map(tuple, document.get("fold_curves", ()))),
-                "predictions": tuple(document["predictions"]),
-                "risks": tuple(document.get("risks", ())),
-                "pilot": Pilot.from_json(document.get("pilot")),
-            }
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Failure:
@@ -195,25 +174,7 @@ class Failure:
         # A kind may come as its plain word, as from callers of ask and tell.
         object.__setattr__(self, "kind", FailureKind(self.kind))
 
-    def to_json(self) -> dict[str, Any]:
-        """Return all fields as JSON values."""
-        return {**asdict(self), "kind": self.kind.value}
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Read what `to_json` wrote."""
-        pilot = Pilot.from_json(document.get("pilot"))
-        return cls(**{**document, "steps": _steps(document), "pilot": pilot})
-
     @property
     def is_unstarted(self) -> bool:
         """Whether the trial was not started, as its pilot showed that it would take too long."""
         return self.pilot is not None and self.pilot.is_over_limit
-
-
-def _steps(document: Mapping[str, Any]) -> tuple[StepCost, ...]:
-    """Read steps; names and keys of many trials are the same, and kept once."""
-    return tuple(
-        StepCost(**{**step, "step": intern(step["step"]), "key": intern(step["key"])})
-        for step in document.get("steps", ())
-    )

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, TrialState
@@ -126,15 +127,7 @@ class Trial:
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON values."""
-        return {
-            "number": self.number,
-            "state": str(self.state),
-            "query": self.query.to_json(),
-            "evaluation": self.evaluation.to_json() if self.evaluation else None,
-            "failure": self.failure.to_json() if self.failure else None,
-            "attempts": self.attempts,
-            "deaths": self.deaths,
-        }
+        return to_document(self, query=self.query.to_json())
 
     @classmethod
     def from_json(
@@ -147,13 +140,5 @@ class Trial:
             space: The space.
             query: The query, where it has been read already.
         """
-        evaluation, failure = document["evaluation"], document["failure"]
-        return cls(
-            number=document["number"],
-            query=query or Query.from_json(document["query"], space),
-            state=TrialState(document["state"]),
-            evaluation=Evaluation.from_json(evaluation) if evaluation else None,
-            failure=Failure.from_json(failure) if failure else None,
-            attempts=document["attempts"],
-            deaths=document.get("deaths", 0),  # not in 0.1
-        )
+        query = query or Query.from_json(document["query"], space)
+        return from_document(cls, {**document, "query": query})

@@ -14,5 +14,6 @@ To add one: change the table in `storage.schema`; raise `SCHEMA` there by one, t
 name it in the docstring of `versions`, and pin the tables in the tests, which notice a change of
 them without a new number. Add columns and tables rather than drop them, because processes of the
 version before may be running: without a column that they use (r3) they fail, and so do programs of
-that version that open the store.
+that version that open the store. Keys of documents stay, too (r4); a study that a running process
+of that version prepared before the upgrade and begins after it has the older form, and is damaged.
 """

@@ -5,14 +5,10 @@ back from the prediction time of each row. Cells without such an event are 0, so
 column `has` or `count` for each code, which tells a value of 0 from none.
 """
 
-import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import groupby, pairwise
 from math import ceil
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -20,14 +16,24 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from prefect_tune.tasks.catalogue.construction import Cells, offsets_of
-from prefect_tune.tasks.data.events import is_birth_code, positions
+from prefect_tune.tasks.catalogue.event_blocks import (
+    ALL,
+    CODE,
+    FACTS,
+    OF_EVENTS,
+    OF_LAST,
+    PARENTS,
+    PERSON,
+    Block,
+    Matrix,
+    Vocabulary,
+    blocks_of,
+    different_parents,
+)
 
 if TYPE_CHECKING:
     from prefect_tune.tasks.data.events import EventRows
 
-ALL = None
-"""The window that reaches back to the first event."""
 WINDOWS: Mapping[str, tuple[int | None, ...]] = {
     "all": (ALL,),
     "30": (30, ALL),
@@ -44,21 +50,16 @@ AGGREGATIONS: Mapping[str, tuple[str, ...]] = {
     "every": ("has", "count", "recency", "sum", "mean", "min", "max", "last", "slope"),
 }
 """Aggregations of each set."""
-LEVELS = ("code", "prefixes", "both")
+LEVELS = ("code", "prefixes", "both", "parents", "all")
 SCALINGS = ("none", "log1p", "binary", "tfidf")
+PARENT_ENDING = " and below"
+"""Ending of the names of parents in names of columns."""
+_ENDINGS = {CODE: "", PARENTS: PARENT_ENDING}
+"""Endings of the names of columns at each level; prefixes have an asterisk."""
 
-_OF_EVENTS = ("has", "count", "recency")
-"""Aggregations that need no values."""
-_OF_LAST = ("recency", "last")
-"""Aggregations of the last event, which is the same in each window that has it."""
-_SEPARATORS, _SEPARATORS_OF_TEXT = re.compile(r"[/.]+"), re.compile(r"//+")
-_HOUR = 3_600_000_000
-_DAY = 24 * _HOUR
-"""Microseconds."""
-_YEAR = 365.25 * _DAY
-_NO_TIME = np.iinfo(np.int64).min
-_LARGEST = 1e18
-"""Sums of squares of values up to this fit into float32."""
+_LEAST_PATIENTS = 2
+_EVENTS_OF_PIECE = 1 << 22
+"""Events of rows that are transformed at once."""
 
 
 class EventWindows(TransformerMixin, BaseEstimator):
@@ -66,7 +67,8 @@ class EventWindows(TransformerMixin, BaseEstimator):
 
     Codes are those that enough patients of the training rows have. Besides their columns there are
     always the age at the prediction time, the days since the first event, the numbers of events and
-    of days with events in each window, and a column for each fact: a code of events without a time.
+    of days with events in each window, and a column for each fact: a code of events without a time
+    that two patients have.
     Births count for the age only. Values have columns where they differ between events of the
     training rows; events without a value are left out there. Of events at the same time, the last
     is the one that comes last in the data.
@@ -79,17 +81,21 @@ class EventWindows(TransformerMixin, BaseEstimator):
             least-squares slope of the values per day, 0 where they are less than an hour apart.
             `recency` and `last` look back over the whole history.
         levels: `code`; `prefixes`, which end before a `//`, `/` or `.` of the code (in codes with
-            blanks only before a `//`); or `both`.
+            blanks only before a `//`); `both`; `parents`, which are the codes and the ancestors
+            that the data's table of codes names; or `all` three.
             A prefix stands for all codes that begin with it, also for those that are only in new
-            data. Prefixes that stand for the same codes as a longer one are skipped. With
-            `prefixes`, codes that have none stand for themselves.
+            data, and a parent for all codes below it. Prefixes that stand for the same codes as a
+            longer one are skipped, and so are parents of one code only. With `prefixes`, codes that
+            have none stand for themselves.
         scaling: Scaling of counts: `none`; `log1p`; `binary`, which is `has` in place of `count`;
             or `tfidf`, the share of the row's events in the window times log((1 + patients) /
             (1 + patients with the code)) + 1.
-        min_share: Share of the training patients that must have a code; at least 2 patients must.
+        min_share: Share of the training patients that must have a code of events with a time; at
+            least 2 patients must.
 
     Attributes:
-        levels_: Codes and prefixes kept.
+        levels_: Codes, prefixes and parents kept.
+        parents_: Parents kept of each code of the data, itself included if it is one.
         facts_: Codes of the facts kept.
         age_: Median age of the training rows in years, for rows without a birth; None if there are
             no births, so no column either.
@@ -127,44 +133,59 @@ class EventWindows(TransformerMixin, BaseEstimator):
                 raise ValueError(
                     f"{name} is one of {', '.join(known)}, not {getattr(self, name)!r}"
                 )
+        vocabulary = Vocabulary.of(X)
+        wanted, follow = self._learned_from(vocabulary), self._needed(self._numbers(vocabulary))
+        blocks = blocks_of(X, [*wanted], vocabulary, [*follow])
         # All rows of a patient start at the same event, so the longest of them has all events.
         by_length = np.lexsort((X.stop, X.start))
-        is_longest = np.diff(X.start[by_length], append=-1) != 0
-        patients = X.take(by_length[is_longest])
-        history, facts, _ = _parts(patients)
-        least = max(2, ceil(self.min_share * len(patients)))
-        vocabulary = X.codes
-        frequency = facts.n_rows_with(facts.code, len(vocabulary))
-        self.facts_ = [vocabulary[i] for i in np.flatnonzero(frequency >= least)]
-        value = X.events["value"].to_numpy()[history.position]
-        seen = np.bincount(history.code, minlength=len(vocabulary)) > 0
-        codes = [code for code, is_seen in zip(vocabulary, seen, strict=True) if is_seen]
+        patients = by_length[np.diff(X.start[by_length], append=-1) != 0]
+        least = max(_LEAST_PATIENTS, ceil(self.min_share * len(patients)))
+        n_with_fact = _n_cells(blocks[FACTS][patients])
+        is_fact = n_with_fact >= _LEAST_PATIENTS
+        self.facts_ = [vocabulary.codes[i] for i in np.flatnonzero(is_fact).tolist()]
+        seen = np.flatnonzero(_n_cells(blocks[Block("count")][patients]))
         self.levels_ = [
             level
-            for depth, names in _different_names(codes, self.levels)
-            if (level := _Level.learn(depth, names, vocabulary, history, value, least)).names
+            for number, columns in _different_names(vocabulary, seen, self.levels)
+            if (level := _Level.learn(vocabulary, blocks, number, columns, patients, least)).names
         ]
-        ages = _ages(_parts(X)[2], X)
+        self.parents_ = self._parents(vocabulary)
+        ages = blocks[PERSON][:, 0]
         self.age_ = None if np.isnan(ages).all() else float(np.nanmedian(ages))
-        self.n_features_in_ = len(vocabulary)
+        self.n_features_in_ = len(vocabulary.codes)
         return self
 
     def transform(self, X: "EventRows") -> sparse.csr_array:
-        """Shape (rows, columns), float32."""
-        events, facts, births = _parts(X)
-        ages = np.empty((len(X), 0))
-        if self.age_ is not None:
-            ages = np.nan_to_num(_ages(births, X), nan=self.age_)[:, None]
-        until = _microseconds(X.rows["prediction_time"])
-        history = _History(events, until, X.events["value"].to_numpy())
-        rows = np.column_stack((ages, *self._of_rows(history)))
-        n_events = rows[:, ages.shape[1] + 1 :: 2]
-        blocks = [sparse.csr_array(rows.astype(np.float32)), self._fact_columns(X, facts)]
+        """Shape (rows, columns), float32.
+
+        Raises:
+            TypeError: If the rows are not of patient events.
+        """
+        if not hasattr(X, "events"):
+            raise TypeError(
+                f"features of patient events are made of rows as prefect-tune reads them, not of a "
+                f"{type(X).__name__}; predict new files with `prefect-tune predict STUDY`"
+            )
+        # Blocks of their own take much more memory than the columns chosen of them.
+        if X.shared is None and (pieces := _pieces(X)):
+            return sparse.csr_array(sparse.vstack(list(map(self._transform, pieces)), format="csr"))
+        return self._transform(X)
+
+    def _transform(self, X: "EventRows") -> sparse.csr_array:
+        vocabulary = Vocabulary.of(X, getattr(self, "parents_", None))
+        blocks = blocks_of(X, [*self._transformed_from()], vocabulary)
+        age, history = blocks[PERSON].T
+        rows = [] if self.age_ is None else [np.where(np.isnan(age), np.float32(self.age_), age)]
+        rows.append(history)
+        for window in WINDOWS[self.windows]:
+            rows.extend(blocks[Block("activity", window)].T)
+        made = [sparse.csr_array(np.column_stack(rows))]
+        made.append(_chosen(blocks[FACTS], _columns(vocabulary.level(CODE).position, self.facts_)))
         for level in self.levels_:
-            blocks.extend(self._blocks(level, X.codes, history, n_events))
-        made = sparse.csr_array(sparse.hstack(blocks, format="csr"))
-        made.eliminate_zeros()
-        return made
+            made.extend(self._of_level(level, vocabulary, blocks))
+        matrix = sparse.csr_array(sparse.hstack(made, format="csr"))
+        matrix.eliminate_zeros()
+        return matrix
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:  # noqa: ARG002
         """Return the names of the columns, such as `RR//resp rate: mean, 30 days`."""
@@ -177,7 +198,7 @@ class EventWindows(TransformerMixin, BaseEstimator):
         ]
         names += [f"{code}: is" for code in self.facts_]
         names += [
-            f"{level.names[i]}{'*' if level.depth else ''}: {aggregation}{_ending(window)}"
+            f"{level.names[i]}{_ENDINGS.get(level.number, '*')}: {aggregation}{_ending(window)}"
             for level in self.levels_
             for window in WINDOWS[self.windows]
             for aggregation, members in self._plan(level, window)
@@ -185,212 +206,105 @@ class EventWindows(TransformerMixin, BaseEstimator):
         ]
         return np.array(names, dtype=object)
 
-    def _of_rows(self, history: "_History") -> Iterator[NDArray[np.floating[Any]]]:
-        """Yield the days since the first event, and for each window its events and their days."""
-        events = history.events
-        first, last = events.offsets[:-1], events.offsets[1:] - 1
-        has_any = first <= last
-        days = np.zeros(len(has_any))
-        days[has_any] = (history.until[has_any] - events.time[first[has_any]]) / _DAY
-        yield days
-        day = events.time // _DAY
-        # A window ends with the last event, so it has the last one of each of its days.
-        is_last_of_day = np.ones(len(day), dtype=bool)
-        np.not_equal(day[1:], day[:-1], out=is_last_of_day[:-1])
-        is_last_of_day[last[has_any]] = True
-        for window in WINDOWS[self.windows]:
-            if window is ALL:
-                yield np.diff(events.offsets).astype(np.float64)
-                yield events.n_where(is_last_of_day).astype(np.float64)
-            else:
-                inside = history.age <= window * _DAY
-                yield events.n_where(inside).astype(np.float64)
-                yield events.n_where(inside & is_last_of_day).astype(np.float64)
-
-    def _fact_columns(self, X: "EventRows", facts: "_Events") -> sparse.csr_array:
-        column = _columns(self.facts_, X.codes)[facts.code]
-        facts, column = facts.where(column >= 0), column[column >= 0]
-        cells = Cells.of(column, facts.offsets, len(self.facts_))
-        ones = np.ones(len(cells.column), dtype=np.float32)
-        return sparse.csr_array((ones, cells.column, cells.offsets), shape=(len(X), cells.width))
-
-    def _plan(self, level: "_Level", window: int | None) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-        """Yield the aggregations of a window, and which codes of the level have columns of them."""
+    def _chosen_aggregations(self, window: int | None) -> tuple[str, ...]:
+        """Return the aggregations that a window has."""
         chosen = AGGREGATIONS[self.aggregations]
         if self.scaling == "binary":
             chosen = ("has", *(name for name in chosen if name not in {"has", "count"}))
         if window is not ALL:
-            chosen = tuple(name for name in chosen if name not in _OF_LAST)
+            chosen = tuple(name for name in chosen if name not in OF_LAST)
+        return chosen
+
+    def _plan(self, level: "_Level", window: int | None) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+        """Yield the aggregations of a window, and which codes of the level have columns of them."""
+        chosen = self._chosen_aggregations(window)
         every = np.ones(len(level.names), dtype=bool)
-        of_values = [name for name in chosen if name not in _OF_EVENTS]
-        yield from ((name, every) for name in chosen if name in _OF_EVENTS)
+        of_values = [name for name in chosen if name not in OF_EVENTS]
+        yield from ((name, every) for name in chosen if name in OF_EVENTS)
         if of_values:
             yield "values", level.is_mixed
         yield from ((name, level.has_values) for name in of_values)
 
-    def _blocks(
-        self,
-        level: "_Level",
-        vocabulary: Sequence[str],
-        history: "_History",
-        n_events: NDArray[np.float64],
+    def _parents(self, vocabulary: Vocabulary) -> dict[str, list[str]]:
+        """Return the parents kept of each code that has any."""
+        kept = {name for level in self.levels_ if level.number == PARENTS for name in level.names}
+        if not kept:
+            return {}
+        level = vocabulary.level(PARENTS)
+        named = {code: level.names_of(i) for i, code in enumerate(vocabulary.codes)}
+        return {code: [n for n in names if n in kept] for code, names in named.items()}
+
+    def _numbers(self, vocabulary: Vocabulary) -> Iterator[int]:
+        """Yield the levels that may have names."""
+        if self.levels != "prefixes":
+            yield CODE
+        if self.levels in ("prefixes", "both", "all"):
+            yield from vocabulary.depths[:-1] or vocabulary.depths
+        if self.levels in ("parents", "all"):
+            yield PARENTS
+
+    def _learned_from(self, vocabulary: Vocabulary) -> dict[Block, None]:
+        """Return the blocks that a fit needs."""
+        wanted = dict.fromkeys((PERSON, FACTS, Block("count")))
+        names = ["count"]
+        if any(name not in OF_EVENTS for name in self._chosen_aggregations(ALL)):
+            names += ["values", "min", "max"]
+        for number in self._numbers(vocabulary):
+            wanted |= {Block(name, ALL, number): None for name in names}
+        return wanted
+
+    def _transformed_from(self) -> dict[Block, None]:
+        """Return the blocks that a transform needs."""
+        of_rows = dict.fromkeys((PERSON, FACTS))
+        return of_rows | self._needed(level.number for level in self.levels_)
+
+    def _needed(self, numbers: Iterable[int]) -> dict[Block, None]:
+        """Return the blocks of each window at some levels."""
+        every, needed = list(numbers), dict[Block, None]()
+        for window in WINDOWS[self.windows]:
+            needed[Block("activity", window)] = None
+            chosen = self._chosen_aggregations(window)
+            if any(name not in OF_EVENTS for name in chosen):
+                chosen = (*chosen, "values")
+            # A block of counts has the cells of `has` too.
+            names = dict.fromkeys("count" if name == "has" else name for name in chosen)
+            needed |= {Block(name, window, number): None for number in every for name in names}
+        return needed
+
+    def _of_level(
+        self, level: "_Level", vocabulary: Vocabulary, blocks: Mapping[Block, Matrix]
     ) -> Iterator[sparse.csr_array]:
         """Yield the matrix of each window and aggregation, in the order of the names."""
-        column = level.columns(vocabulary)[history.events.code]
-        kept = np.flatnonzero(column >= 0)
-        offsets = np.searchsorted(kept, history.events.offsets)
-        cells = Cells.of(column[kept], offsets, len(level.names))
-        ordered = _OrderedEvents(cells, kept[cells.order], history)
-        for i, window in enumerate(WINDOWS[self.windows]):
-            inside = None if window is ALL else ordered.age <= window * _DAY
-            groups = events_of_cells = _Groups.of(ordered, inside)
+        columns = _columns(vocabulary.level(level.number).position, level.names)
+        for window in WINDOWS[self.windows]:
             for aggregation, members in self._plan(level, window):
-                if aggregation not in _OF_EVENTS and groups is events_of_cells:
-                    is_used = ~np.isnan(ordered.value)
-                    if not level.has_values.all():
-                        is_used &= level.has_values[cells.column[cells.of_event]]
-                    groups = _Groups.of(ordered, is_used if inside is None else is_used & inside)
-                made = groups.aggregate(aggregation)
-                if aggregation == "count" and self.scaling == "log1p":
-                    made = np.log1p(made)
+                of_events = "count" if aggregation == "has" else aggregation
+                block = blocks[Block(of_events, window, level.number)]
+                made = _chosen(block, columns[members])
+                if aggregation == "has":
+                    made.data[:] = 1
+                elif aggregation == "count" and self.scaling == "log1p":
+                    made.data = np.log1p(made.data)
                 elif aggregation == "count" and self.scaling == "tfidf":
-                    row = np.searchsorted(cells.offsets, groups.cell, side="right") - 1
-                    made /= n_events[row, i]
-                    made *= level.rarity[cells.column[groups.cell]]
-                yield _block(cells, groups.cell, made, members)
-
-
-@dataclass(frozen=True, slots=True)
-class _Events:
-    """Events of rows: row i has those from offset i to i + 1, in order of time.
-
-    Attributes:
-        position: Position in the table of events, shape (events,).
-        code: Position in the vocabulary, shape (events,).
-        time: Microseconds since 1970, shape (events,).
-        offsets: First event of each row and, at the end, the number of events, shape (rows + 1,).
-    """
-
-    position: NDArray[np.int64]
-    code: NDArray[np.integer[Any]]
-    time: NDArray[np.int64]
-    offsets: NDArray[np.int64]
-
-    def where(self, mask: NDArray[np.bool_]) -> Self:
-        """Return some of the events, of the same rows."""
-        if mask.all():
-            return self
-        kept = np.flatnonzero(mask)
-        offsets = np.searchsorted(kept, self.offsets)
-        return type(self)(self.position[kept], self.code[kept], self.time[kept], offsets)
-
-    def n_where(self, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Count some of the events, by row."""
-        return np.diff(np.searchsorted(np.flatnonzero(mask), self.offsets))
-
-    def n_rows_with(self, column: NDArray[np.integer[Any]], width: int) -> NDArray[np.int64]:
-        """Count the rows with an event of each column; -1 is none."""
-        events = self.where(column >= 0)
-        column = column[column >= 0]
-        parts = (np.ones(len(column), dtype=bool), column.astype(np.int32), events.offsets)
-        by_column = sparse.csr_array(parts, shape=(len(self.offsets) - 1, width)).tocsc()
-        row, ends = by_column.indices, by_column.indptr
-        is_repeated = row[1:] == row[:-1]
-        is_repeated[ends[1:-1][(ends[1:-1] > 0) & (ends[1:-1] < len(row))] - 1] = False
-        repeated = np.searchsorted(np.flatnonzero(is_repeated) + 1, ends)
-        return np.diff(ends) - np.diff(repeated)
-
-
-def _parts(X: "EventRows") -> tuple[_Events, _Events, _Events]:
-    """Return the events of rows that have a time, the facts, and the births."""
-    position = positions(X.start, X.stop)
-    code = X.events["code"].cat.codes.to_numpy()[position]
-    time = _microseconds(X.events["time"])[position]
-    events = _Events(position, code, time, offsets_of(X.stop - X.start))
-    births = [i for i, code in enumerate(X.codes) if is_birth_code(code)]
-    is_birth, has_time = np.isin(code, births), time != _NO_TIME
-    return (
-        events.where(has_time & ~is_birth),
-        events.where(~has_time & ~is_birth),
-        events.where(has_time & is_birth),
-    )
-
-
-def _microseconds(times: Any) -> NDArray[np.int64]:
-    numbers: NDArray[np.int64] = times.to_numpy().astype("datetime64[us]", copy=False)
-    return numbers.view(np.int64)
-
-
-def _ages(births: _Events, X: "EventRows") -> NDArray[np.float64]:
-    """Return the years since the first birth of each row, NaN without one."""
-    ages = np.full(len(X), np.nan)
-    has_birth = np.diff(births.offsets) > 0
-    born = births.time[births.offsets[:-1][has_birth]]
-    ages[has_birth] = (_microseconds(X.rows["prediction_time"])[has_birth] - born) / _YEAR
-    return ages
-
-
-def _ending(window: int | None) -> str:
-    return "" if window is ALL else f", {window} days"
-
-
-def _columns(names: Sequence[str], named: Sequence[str | None]) -> NDArray[np.int32]:
-    """Return the position of each in `names`, -1 where it is not there."""
-    position: dict[str | None, int] = {name: i for i, name in enumerate(names)}
-    return np.array([position.get(name, -1) for name in named], dtype=np.int32)
-
-
-def _path(code: str) -> list[str]:
-    """Return the prefixes of a code that end before a separator, and the code itself."""
-    separators = _SEPARATORS_OF_TEXT if " " in code else _SEPARATORS
-    ends = [found.start() for found in separators.finditer(code) if found.start() > 0]
-    return [*(code[:end] for end in ends), code]
-
-
-def _names_at(depth: int, codes: Sequence[str]) -> Sequence[str | None]:
-    """Return each code at depth 0, otherwise its prefix of that number or None.
-
-    A code with one prefix less is there itself, since others may begin with it.
-    """
-    if depth == 0:
-        return codes
-    return [path[depth - 1] if len(path := _path(code)) >= depth else None for code in codes]
-
-
-def _different_names(codes: Sequence[str], levels: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield codes and prefixes that stand for different sets of codes, by their depth."""
-    if levels != "prefixes":
-        yield 0, list(codes)
-    if levels == "code":
-        return
-    paths = [list(enumerate(_path(code), 1)) for code in codes]
-    n_codes = Counter(name for path in paths for name in path)
-    prefixes = {name for path in paths for name in path[:-1] or path}
-    repeated = {
-        name
-        for path in paths
-        for name, longer in pairwise(path)
-        if longer in prefixes and n_codes[name] == n_codes[longer]
-    }
-    least = 2 if levels == "both" else 1
-    kept = sorted(name for name in prefixes - repeated if n_codes[name] >= least)
-    for depth, names in groupby(kept, key=itemgetter(0)):
-        yield depth, [name for _, name in names]
+                    n_events = blocks[Block("activity", window)][:, 0]
+                    made.data /= np.repeat(n_events, np.diff(made.indptr))
+                    made.data *= level.rarity[members].astype(np.float32)[made.indices]
+                yield made
 
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """Codes, or prefixes that end before the separator of one number.
+    """Names of one level.
 
     Attributes:
-        depth: Number of the separator; 0 for codes.
+        number: Number of the level, as a block has it.
         names: Those that enough patients of the training rows have, n of them, sorted.
         has_values: Whether values of the training rows differ, shape (n,).
         is_mixed: Whether some events of those have a value and some have none, shape (n,).
         rarity: Inverse document frequency among the training patients, shape (n,).
     """
 
-    depth: int
+    number: int
     names: list[str]
     has_values: NDArray[np.bool_]
     is_mixed: NDArray[np.bool_]
@@ -399,191 +313,143 @@ class _Level:
     @classmethod
     def learn(  # noqa: PLR0917
         cls,
-        depth: int,
-        names: Sequence[str],
-        vocabulary: Sequence[str],
-        patients: "_Events",
-        value: NDArray[np.float64],
+        vocabulary: Vocabulary,
+        blocks: Mapping[Block, Matrix],
+        number: int,
+        columns: NDArray[np.intp],
+        patients: NDArray[np.intp],
         least: int,
     ) -> Self:
-        """Choose the names that so many patients have, by all of their events."""
-        column = _columns(names, _names_at(depth, vocabulary))[patients.code]
-        frequency = patients.n_rows_with(column, len(names))
-        kept = np.flatnonzero(frequency >= least)
-        is_valued = ~np.isnan(value)
-        is_named = column >= 0
-        bare = column[is_named & ~is_valued]
-        column, value = column[is_named & is_valued], value[is_named & is_valued]
-        a_value = np.zeros(len(names))
-        a_value[column] = value
-        has_values = np.bincount(column[value != a_value[column]], minlength=len(names)) > 0
-        is_bare = np.bincount(bare, minlength=len(names)) > 0
-        n_patients = len(patients.offsets) - 1
-        rarity = np.log((1 + n_patients) / (1 + frequency)) + 1
+        """Choose the columns of a level that so many patients have, by all of their events."""
+
+        def of(aggregation: str) -> Any:
+            block = blocks[Block(aggregation, ALL, number)]
+            is_one_each = len(patients) == block.shape[0]  # nothing below depends on their order
+            return _chosen(block if is_one_each else block[patients], columns)
+
+        count = of("count")
+        frequency = _n_cells(count)
+        has_values = is_mixed = np.zeros(len(columns), dtype=bool)
+        if Block("values", ALL, number) in blocks:
+            values, low, high = of("values"), of("min"), of("max")
+            n_valued = _n_cells(values)
+            smallest = _extremes(low, n_valued, np.minimum)
+            has_values = smallest < _extremes(high, n_valued, np.maximum)
+            is_mixed = has_values & (_sums(count) > _sums(values))
+        rarity = np.log((1 + len(patients)) / (1 + frequency)) + 1
+        names, kept = vocabulary.level(number).names, frequency >= least
         return cls(
-            depth,
-            [names[i] for i in kept.tolist()],
+            number,
+            [names[i] for i in columns[kept].tolist()],
             has_values[kept],
-            (has_values & is_bare)[kept],
+            is_mixed[kept],
             rarity[kept],
         )
 
-    def columns(self, vocabulary: Sequence[str]) -> NDArray[np.int32]:
-        """Return the column of each code of a vocabulary, -1 where it has none."""
-        return _columns(self.names, _names_at(self.depth, vocabulary))
+
+def _pieces(X: "EventRows") -> list["EventRows"]:
+    """Return the rows in pieces of so many events each; nothing if they are few."""
+    n_events = np.cumsum(X.stop - X.start)
+    if not len(n_events) or n_events[-1] <= _EVENTS_OF_PIECE:
+        return []
+    of_row = n_events // _EVENTS_OF_PIECE
+    return [
+        X.take(rows) for rows in np.split(np.arange(len(X)), np.flatnonzero(np.diff(of_row)) + 1)
+    ]
 
 
-@dataclass(frozen=True)
-class _History:
-    """Events of rows that have a time, with their ages and values.
+def _ending(window: int | None) -> str:
+    return "" if window is ALL else f", {window} days"
 
-    Attributes:
-        events: The events.
-        until: Prediction time of each row, shape (rows,).
-        values: Values of the table of events, NaN without one.
+
+def _columns(position: Mapping[str, int], names: Sequence[str]) -> NDArray[np.int64]:
+    """Return the position of each name, -1 where it has none."""
+    return np.array([position.get(name, -1) for name in names], dtype=np.int64)
+
+
+def _chosen(block: Any, columns: NDArray[np.int64]) -> sparse.csr_array:
+    """Return some columns of a block, whose arrays may be changed; of -1 an empty one."""
+    column_of = np.full(block.shape[1], -1, dtype=np.int32)
+    is_there = columns >= 0
+    column_of[columns[is_there]] = np.flatnonzero(is_there)
+    column = column_of[block.indices]
+    kept = np.flatnonzero(column >= 0)
+    offsets = np.searchsorted(kept, block.indptr).astype(np.int32)
+    shape = (block.shape[0], len(columns))
+    return sparse.csr_array((block.data[kept], column[kept], offsets), shape=shape)
+
+
+def _n_cells(block: Any) -> NDArray[np.int64]:
+    """Return the rows that have a cell in each column."""
+    return np.bincount(block.indices, minlength=block.shape[1])
+
+
+def _sums(block: Any) -> NDArray[np.float64]:
+    sums = np.bincount(block.indices, block.data, minlength=block.shape[1])
+    return sums.astype(np.float64, copy=False)
+
+
+def _extremes(block: Any, n_cells: NDArray[np.int64], least: np.ufunc) -> NDArray[np.float32]:
+    """Return the smallest or largest value of each column, 0 without any.
+
+    Args:
+        block: The values; those that are 0 are left out.
+        n_cells: Values of each column, shape (columns,).
+        least: `np.minimum` or `np.maximum`.
     """
-
-    events: _Events
-    until: NDArray[np.int64]
-    values: NDArray[np.float64]
-
-    @cached_property
-    def age(self) -> NDArray[np.int64]:
-        """Microseconds before the prediction time, shape (events,)."""
-        return np.repeat(self.until, np.diff(self.events.offsets)) - self.events.time
+    by_column = block.tocsc()
+    n_found = np.diff(by_column.indptr)
+    found = np.zeros(len(n_cells), dtype=np.float32)
+    first = by_column.indptr[:-1][n_found > 0]
+    if len(first):
+        found[n_found > 0] = least.reduceat(by_column.data, first)
+    return np.where(n_found < n_cells, least(found, np.float32(0)), found)
 
 
-@dataclass(frozen=True)
-class _OrderedEvents:
-    """Events in the order of their cells.
-
-    Attributes:
-        cells: The cells.
-        position: Position in the history of each event, shape (events,).
-        history: The events of the rows.
-    """
-
-    cells: Cells
-    position: NDArray[np.int64]
-    history: _History
-
-    @cached_property
-    def age(self) -> NDArray[np.int64]:
-        """Microseconds before the prediction time, shape (events,)."""
-        return self.history.age[self.position]
-
-    @cached_property
-    def value(self) -> NDArray[np.float64]:
-        """Values, NaN without one, shape (events,)."""
-        return self.history.values[self.history.events.position[self.position]]
+def _different_names(
+    vocabulary: Vocabulary, seen: NDArray[np.intp], levels: str
+) -> Iterator[tuple[int, NDArray[np.intp]]]:
+    """Yield the names of each level, by position, that stand for different sets of codes seen."""
+    if levels != "prefixes":
+        yield CODE, seen
+    if levels in ("prefixes", "both", "all"):
+        yield from _different_prefixes(vocabulary, seen, 1 if levels == "prefixes" else 2)
+    if levels in ("parents", "all"):
+        yield PARENTS, _different_parents(vocabulary, seen)
 
 
-@dataclass(frozen=True)
-class _Groups:
-    """Some events in the order of their cells; each cell that has any is a group.
-
-    Attributes:
-        cell: Cell of each group, shape (groups,).
-        first: First event of each group, shape (groups,).
-        ordered: All events of the cells.
-        events: Positions of the events among all, shape (events,); None for all.
-    """
-
-    cell: NDArray[np.int64]
-    first: NDArray[np.int64]
-    ordered: _OrderedEvents
-    events: NDArray[np.int64] | None
-
-    @classmethod
-    def of(cls, ordered: _OrderedEvents, mask: NDArray[np.bool_] | None) -> Self:
-        """Group some of the events; None for all."""
-        cells = ordered.cells
-        if mask is None or mask.all():
-            return cls(np.arange(len(cells.first)), cells.first, ordered, None)
-        events = np.flatnonzero(mask)
-        cell = cells.of_event[events]
-        first = np.flatnonzero(np.diff(cell, prepend=-1))
-        return cls(cell[first], first, ordered, events)
-
-    @cached_property
-    def age(self) -> NDArray[np.int64]:
-        """Microseconds before the prediction time, shape (events,)."""
-        return self.ordered.age if self.events is None else self.ordered.age[self.events]
-
-    @cached_property
-    def value(self) -> NDArray[np.float64]:
-        """Values, NaN without one, shape (events,)."""
-        return self.ordered.value if self.events is None else self.ordered.value[self.events]
-
-    @cached_property
-    def count(self) -> NDArray[np.int64]:
-        """Events of each group, shape (groups,)."""
-        n_events = len(self.ordered.position if self.events is None else self.events)
-        return np.diff(self.first, append=n_events)
-
-    @cached_property
-    def of_event(self) -> NDArray[np.int64]:
-        """Group of each event, shape (events,)."""
-        return np.repeat(np.arange(len(self.first)), self.count)
-
-    @cached_property
-    def _sum(self) -> NDArray[np.float64]:
-        return self._total(self.value)
-
-    def aggregate(self, aggregation: str) -> NDArray[np.float64]:
-        """Return the value of each group."""
-        last = self.first + self.count - 1
-        made: NDArray[np.float64]
-        match aggregation:
-            case "has":
-                made = np.ones(len(self.first))
-            case "count" | "values":
-                made = self.count.astype(np.float64)
-            case "recency":
-                made = 1 / (1 + self.age[last] / _DAY)
-            case "sum":
-                made = self._sum
-            case "mean":
-                made = self._sum / self.count
-            case "min":
-                made = np.minimum.reduceat(self.value, self.first)
-            case "max":
-                made = np.maximum.reduceat(self.value, self.first)
-            case "last":
-                made = self.value[last]
-            case _:
-                made = self._slope()
-        return made
-
-    def _slope(self) -> NDArray[np.float64]:
-        """Return the least-squares slope per day, 0 where all events are within an hour."""
-        # Days since the first event of the group are 0 for all of them at the same time, exactly.
-        day = (self.age[self.first][self.of_event] - self.age) / _DAY
-        day -= (self._total(day) / self.count)[self.of_event]
-        above = self.value - (self._sum / self.count)[self.of_event]
-        spread = self._total(day * day)
-        is_long = self.age[self.first] - self.age[self.first + self.count - 1] >= _HOUR
-        slope = np.zeros(len(spread))
-        return np.divide(self._total(day * above), spread, out=slope, where=is_long)
-
-    def _total(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Sum over the events of each group one after the other, whatever other rows there are."""
-        total = np.bincount(self.of_event, values, minlength=len(self.first))
-        return total.astype(np.float64, copy=False)
+def _different_prefixes(
+    vocabulary: Vocabulary, seen: NDArray[np.intp], least: int
+) -> Iterator[tuple[int, NDArray[np.intp]]]:
+    """Yield prefixes of so many codes; a prefix with the codes of a longer one is skipped."""
+    next_name = np.full(len(seen), -1)  # of each code, its name at the next level; -1 is none
+    is_next_prefix = n_next_codes = np.zeros(1, dtype=np.int64)
+    found: list[tuple[int, NDArray[np.intp]]] = []
+    for number in reversed(vocabulary.depths):
+        level = vocabulary.level(number)
+        has_name = level.offsets[seen + 1] > level.offsets[seen]
+        name = np.full(len(seen), -1)
+        name[has_name] = level.columns[level.offsets[seen[has_name]]]
+        n_codes = np.bincount(name[has_name], minlength=len(level.names))
+        has_longer = next_name >= 0
+        # A code that has no prefix stands for itself.
+        is_prefix, is_repeated = np.zeros((2, len(level.names)), dtype=bool)
+        is_prefix[name[has_name & (has_longer | (number == 1))]] = True
+        shorter, longer = name[has_longer], next_name[has_longer]
+        is_same = is_next_prefix[longer] & (n_codes[shorter] == n_next_codes[longer])
+        is_repeated[shorter[is_same]] = True
+        found.append((number, np.flatnonzero(is_prefix & ~is_repeated & (n_codes >= least))))
+        next_name = name
+        is_next_prefix, n_next_codes = is_prefix, n_codes
+    yield from ((number, columns) for number, columns in reversed(found) if len(columns))
 
 
-def _block(
-    cells: Cells,
-    cell: NDArray[np.int64],
-    values: NDArray[np.float64],
-    members: NDArray[np.bool_],
-) -> sparse.csr_array:
-    """Return the matrix of the values of some cells, with the columns of some codes."""
-    column = cells.column[cell]
-    if not members.all():
-        is_member = members[column]
-        cell, values, column = cell[is_member], values[is_member], column[is_member]
-        column = (np.cumsum(members, dtype=np.int32) - 1)[column]
-    offsets = np.searchsorted(cell, cells.offsets).astype(np.int32)
-    single = np.clip(values, -_LARGEST, _LARGEST).astype(np.float32)
-    return sparse.csr_array((single, column, offsets), shape=(len(offsets) - 1, int(members.sum())))
+def _different_parents(vocabulary: Vocabulary, seen: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return the parents that stand for different sets of two codes or more of those seen."""
+    level = vocabulary.level(PARENTS)
+    children: defaultdict[str, list[int]] = defaultdict(list)
+    for code in seen.tolist():
+        for name in level.names_of(code):
+            children[name].append(code)
+    names = different_parents(children, vocabulary.parents)
+    return np.array([level.position[name] for name in names], dtype=np.intp)

@@ -341,6 +341,7 @@ _WINDOWS = Algorithm(
             Float("min_share", (1e-4, 1e-1), default=1e-3, log=True),
         ]
     ),
+    transforms={"levels": "levels_there"},
     memory="event_windows",
     flags=Flags(output="sparse"),
 )

@@ -1,99 +1,34 @@
-"""The spaces that `--space` knows by name."""
+"""The spaces that `--space` knows by name.
+
+Cheap to import, because help, completion and views list the names: a space is imported when it is
+looked up.
+"""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from prefect_tune.optimizers.space.algorithm import Algorithm, Step
-from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.space.wording import UnknownName
-from prefect_tune.tasks.catalogue import (
-    admm,
-    classification,
-    ensemble_smbo,
-    preprocessing,
+from prefect_tune.optimizers.plugins import Registry
+
+if TYPE_CHECKING:
+    from prefect_tune.optimizers.space.space import Space
+
+_MODERN = "prefect_tune.tasks.catalogue.modern"
+_PAPERS = "prefect_tune.tasks.catalogue.paper_spaces"
+
+SPACES: "Registry[Space]" = Registry(
+    "space",
+    "prefect_tune.optimizers.space.space:Space",
+    {
+        name: f"{module}:{name.upper()}"
+        for module, names in (
+            (_PAPERS, ("small", "flash", "healthcare", "regression", "admm", "admm_large")),
+            (_PAPERS, ("svm", "svr", "random_forest", "gradient_boosting")),
+            (_PAPERS, ("gradient_boosting_regressor", "random_forest_regressor", "mlp")),
+            (_MODERN, ("modern", "modern_healthcare", "events", "modern_regression")),
+        )
+        for name in names
+    },
 )
-from prefect_tune.tasks.catalogue import (
-    admm as admm_models,
-)
-from prefect_tune.tasks.catalogue import (
-    preparation as rescaling,
-)
-from prefect_tune.tasks.catalogue.construction import CONSTRUCT_FEATURES, DENSIFY
-from prefect_tune.tasks.catalogue.modern import EVENTS, MODERN, MODERN_HEALTHCARE, MODERN_REGRESSION
-from prefect_tune.tasks.catalogue.preparation import BALANCE, ENCODE, IMPUTE
-from prefect_tune.tasks.catalogue.regression import PREPROCESS_NUMBERS, REGRESS
-
-_TABLE = (IMPUTE, ENCODE)
-_FLASH = (
-    rescaling.RESCALE,
-    BALANCE,
-    preprocessing.PREPROCESS,
-    classification.CLASSIFY,
-)
-_SMALL = (
-    rescaling.RESCALE,
-    BALANCE,
-    Step(
-        "preprocess",
-        (preprocessing.NONE, preprocessing.PCA, preprocessing.SELECT_PERCENTILE),
-    ),
-    Step(
-        "fit model",
-        (
-            classification.GAUSSIAN_NB,
-            classification.LOGISTIC_REGRESSION,
-            classification.K_NEAREST,
-            classification.DECISION_TREE,
-            classification.EXTRA_TREES,
-        ),
-    ),
-)
-_STANDARDIZE = Step("rescale", (rescaling.STANDARDIZE,), fixed=True)
-
-
-def _model_alone(algorithm: Algorithm, *before: Step, numbers: bool = False) -> Space:
-    """Return a space of one model, named like it."""
-    model = Step("fit model", (algorithm,))
-    return Space(
-        algorithm.id, (*_TABLE, *before, model), target="numbers" if numbers else "classes"
-    )
-
-
-SPACES: Mapping[str, Space] = {
-    space.name: space
-    for space in (
-        Space("small", (*_TABLE, *_SMALL)),
-        Space("flash", (*_TABLE, *_FLASH)),
-        Space("healthcare", (CONSTRUCT_FEATURES, DENSIFY, *_FLASH), data="events"),
-        Space(
-            "regression",
-            (*_TABLE, rescaling.RESCALE, PREPROCESS_NUMBERS, REGRESS),
-            target="numbers",
-        ),
-        Space("admm", (admm.IMPUTE, ENCODE, admm.SCALE, admm.TRANSFORM, admm_models.CLASSIFY)),
-        Space(
-            "admm_large",
-            (
-                admm.IMPUTE,
-                ENCODE,
-                admm.SCALE_LARGE,
-                admm.TRANSFORM_LARGE,
-                admm.SELECT_LARGE,
-                admm_models.CLASSIFY_LARGE,
-            ),
-        ),
-        _model_alone(ensemble_smbo.SVM, _STANDARDIZE),
-        _model_alone(ensemble_smbo.SVR, _STANDARDIZE, numbers=True),
-        _model_alone(ensemble_smbo.RANDOM_FOREST),
-        _model_alone(ensemble_smbo.GRADIENT_BOOSTING),
-        _model_alone(ensemble_smbo.GRADIENT_BOOSTING_REGRESSOR, numbers=True),
-        _model_alone(ensemble_smbo.RANDOM_FOREST_REGRESSOR, numbers=True),
-        _model_alone(ensemble_smbo.MLP, _STANDARDIZE),
-        MODERN,
-        MODERN_HEALTHCARE,
-        EVENTS,
-        MODERN_REGRESSION,
-    )
-}
 """By name; the same whatever is installed (see `libraries`)."""
 DEFAULT_SPACES: Mapping[tuple[str, str], str] = {
     ("table", "classes"): "modern",
@@ -103,12 +38,10 @@ DEFAULT_SPACES: Mapping[tuple[str, str], str] = {
 """By the kind of the data and of what is to be predicted."""
 
 
-def space_named(name: str) -> Space:
+def space_named(name: str) -> "Space":
     """Return the space of that name.
 
     Raises:
-        UnknownName: If there is none.
+        UnknownName: If there is none, or it cannot be used.
     """
-    if name not in SPACES:
-        raise UnknownName("space", name, SPACES)
-    return SPACES[name]
+    return SPACES.named(name)

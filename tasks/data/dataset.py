@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from prefect_tune.storage.key import content_digest, dataset_record
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.tasks.data.code_table import DESCRIPTIONS
 from prefect_tune.tasks.data.events import EventRows
 
 _STRATA = 10
@@ -103,7 +104,7 @@ class Dataset:
         """Return the digest of the content, whatever file it came from; order counts."""
         return content_digest(f"dataset {self.kind}", self._content())
 
-    def _content(self) -> Iterator[bytes]:
+    def _content(self) -> Iterator[bytes | memoryview]:
         for label in self.classes:
             yield f"{type(label).__name__} {label!r}".encode()
         yield self.y.astype("<i4" if self.classes else "<f8").tobytes()
@@ -120,25 +121,33 @@ class Dataset:
 def import_dataset(dataset: Dataset, store: ArtifactStore) -> str:
     """Keep a data set in the store's records, if it is not there, and return its digest.
 
-    A data set that an earlier version kept as Parquet is written again, so that workers map it.
+    A data set that an earlier version kept as Parquet, or without descriptions of codes, is written
+    again, and so is one whose descriptions have been corrected: they are not in the digest.
     """
     digest = dataset.digest()
-    record = dataset_record(digest)
-    if not (store.records.is_whole(record) and store.records.is_mappable(record)):
-        about = {"name": dataset.name, "kind": dataset.kind, "classes": list(dataset.classes)}
-        parts: dict[str, Any] = {"about": about, "y": dataset.y}
-        if dataset.groups is not None:
-            parts["groups"] = dataset.groups
-        if dataset.is_test is not None:
-            parts["is_test"] = dataset.is_test
-        if isinstance(dataset.X, EventRows):
-            parts |= dataset.X.parts()
-        else:
-            parts["X"] = dataset.X
-        if dataset.aside is not None:
-            parts["aside"] = dataset.aside
+    record, records = dataset_record(digest), store.records
+    about = {"name": dataset.name, "kind": dataset.kind, "classes": list(dataset.classes)}
+    parts: dict[str, Any] = {"about": about, "y": dataset.y}
+    if dataset.groups is not None:
+        parts["groups"] = dataset.groups
+    if dataset.is_test is not None:
+        parts["is_test"] = dataset.is_test
+    if isinstance(dataset.X, EventRows):
+        parts |= dataset.X.parts()
+    else:
+        parts["X"] = dataset.X
+    if dataset.aside is not None:
+        parts["aside"] = dataset.aside
+    is_kept = records.is_whole(record) and records.is_mappable(record)
+    if is_kept and (is_kept := parts.keys() <= records.parts(record).keys()):
+        described = parts.get(DESCRIPTIONS)
+        is_kept = described is None or canonical(described).equals(
+            records.get(record)[DESCRIPTIONS]
+        )
+    if not is_kept:
         parts = {name: canonical(part) for name, part in parts.items()}
-        store.records.put(record, parts, mappable=True)
+        records.put(record, parts, mappable=True)
+        load_dataset.cache_clear()
     return digest
 
 
@@ -165,12 +174,13 @@ def load_dataset(store: ArtifactStore, digest: str) -> Dataset:
     )
 
 
-def _frame_content(frame: pd.DataFrame) -> Iterator[bytes]:
+def _frame_content(frame: pd.DataFrame) -> Iterator[bytes | memoryview]:
     for name in frame.columns:
         column = frame[name]
         yield str(name).encode()
         if isinstance(column.dtype, pd.CategoricalDtype):
             yield "\0".join(column.cat.categories).encode()
-            yield column.cat.codes.to_numpy().astype("<i4").tobytes()
+            values = column.cat.codes.to_numpy().astype("<i4")
         else:
-            yield np.ascontiguousarray(column.to_numpy()).tobytes()
+            values = np.ascontiguousarray(column.to_numpy())
+        yield values.view(np.uint8).data

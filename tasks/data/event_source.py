@@ -21,6 +21,9 @@ from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.table_source import check_apart, groups_of
 from prefect_tune.tasks.data.target import need_targets, target_of
 
+_WINDOW_DAYS = (30, 365, 1095)
+"""Longest windows of the sets of the space `events`."""
+
 
 def read_events_source(source: Source, found: Format, location: Location) -> Dataset:
     """Read events in a format, and their labels.
@@ -42,14 +45,19 @@ def read_events_source(source: Source, found: Format, location: Location) -> Dat
         rows = pd.concat([rows, test_rows], ignore_index=True)
         target = pd.concat([target, test_target], ignore_index=True).rename(str(target.name))
     events, notes = events_table(found.frames(location), found.root(location).url)
-    dataset = events_dataset(source, location.stem or "data", events, rows, target, is_test)
-    return replace(dataset, format=found.name, notes=(*dataset.notes, *notes))
+    table, ignored = found.code_table(location, events["code"].unique().tolist())
+    name = location.stem or "data"
+    dataset = events_dataset(source, name, events, rows, target, is_test, table)
+    return replace(dataset, format=found.name, notes=(*dataset.notes, *notes, *ignored))
 
 
 def read_event_rows(
     data: str, labels: str, found: Format, location: Location
 ) -> tuple[EventRows, list[str]]:
     """Read events and the rows to predict; classes are not needed.
+
+    A row with nothing up to its time but births and facts gets no events at all. Descriptions and
+    ancestors of codes come with the new data; fitted estimators keep what they learned.
 
     Returns:
         The rows, and notes for the user.
@@ -61,7 +69,17 @@ def read_event_rows(
     tables = (table.assign(label=0) for table in read_event_tables(named, LABEL_TEXTS))
     rows, _ = labels_table(tables, named.url, "label")
     events, notes = events_table(found.frames(location), found.root(location).url)
-    return EventRows.build(events, rows), notes
+    table, ignored = found.code_table(location, events["code"].unique().tolist())
+    made = EventRows.build(events, rows, table, need_events=False)
+    is_empty = made.start == made.stop
+    if is_empty.any():
+        example = made.rows["subject_id"][is_empty].iloc[0]
+        ignored.append(
+            f"{is_empty.sum()} of {len(rows)} rows to predict have no event of their patient at or "
+            f"before their time (birth aside), for instance patient {example}; they get the prior "
+            "of the training rows"
+        )
+    return made, [*notes, *ignored]
 
 
 def refuse_columns(source: Source) -> None:
@@ -87,6 +105,7 @@ def events_dataset(  # noqa: PLR0917
     rows: pd.DataFrame,
     target: pd.Series,
     is_test: NDArray[np.bool_] | None = None,
+    code_table: pd.DataFrame | None = None,
 ) -> Dataset:
     """Make a data set of events and labels.
 
@@ -97,13 +116,21 @@ def events_dataset(  # noqa: PLR0917
         rows: Columns subject_id and prediction_time, n rows.
         target: Their classes or numbers.
         is_test: Whether each is a row of the test, shape (n,); None if none are named.
+        code_table: Descriptions and ancestors of the codes, if there are any.
 
     Raises:
         BadInput: If they cannot be used.
     """
     where = source.labels or source.data
     y, classes, notes = target_of(target.reset_index(drop=True), where, source.predicts)
-    X = EventRows.build(events, rows)
+    X = EventRows.build(events, rows, code_table)
+    longest = X.longest_history_days()
+    if equal := [days for days in _WINDOW_DAYS if longest <= days]:
+        notes.append(
+            f"the longest history before a prediction time is {longest:.3g} days, so look-back "
+            f"windows of {', '.join(map(str, equal))} days see the same events as the whole "
+            "history"
+        )
     groups = groups_of(X.rows["subject_id"], where)
     if is_test is not None:
         check_apart(groups, is_test, "patients")

@@ -1,16 +1,27 @@
 """Tables of events and of labels, with columns by any of the names that MEDS and event logs use."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from math import nan
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.events import positions
 from prefect_tune.tasks.data.ids import as_ids, joined_ids
 from prefect_tune.tasks.data.location import Location, shards
-from prefect_tune.tasks.data.table_files import GAPS, columns_called, read_table
-from prefect_tune.tasks.data.timestamps import Times, end_of_day, utc_times
+from prefect_tune.tasks.data.table_files import (
+    GAPS,
+    columns_called,
+    is_text,
+    parquet_schema,
+    read_pieces,
+    read_table,
+)
+from prefect_tune.tasks.data.timestamps import Times, utc_times
 
 SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "subject_id": ("subject_id", "patient_id", "person_id", "patient"),
@@ -34,12 +45,45 @@ LABEL_COLUMNS = ("boolean_value", "integer_value", "categorical_value", "label",
 EVENT_TEXTS = frozenset(s for n in ("subject_id", "code", "time") for s in SYNONYMS[n])
 LABEL_TEXTS = frozenset(s for n in ("subject_id", "prediction_time") for s in SYNONYMS[n])
 """Columns that CSV files hold as they are meant only when read as texts: `042` is no 42."""
+_USUAL_TYPES: Mapping[str, Callable[[pa.DataType], bool]] = {
+    "subject_id": pa.types.is_integer,
+    "time": pa.types.is_timestamp,
+    "code": lambda kind: is_text(kind.value_type if pa.types.is_dictionary(kind) else kind),
+    "value": lambda kind: pa.types.is_float32(kind) or pa.types.is_float64(kind),
+}
+"""Types of columns that mean the same in each piece of a file as in the whole."""
+_TO_END_OF_DAY = np.timedelta64(86_400_000_000 - 1, "us")
+_PIECE = 1_000_000
 
 
 def read_event_tables(location: Location, texts: Collection[str]) -> Iterator[pd.DataFrame]:
     """Yield tables of events or labels, with columns called as in `texts` read as texts."""
     for shard in shards(location):
         yield read_table(shard, columns_called(shard, texts))
+
+
+def read_events(location: Location) -> Iterator[pd.DataFrame]:
+    """Yield tables of events; Parquet files whose types leave nothing to find out by pieces."""
+    for shard in shards(location):
+        columns = _typed_columns(shard) if shard.is_parquet() else {}
+        if columns:
+            yield from read_pieces(shard, columns.values(), columns["code"])
+        else:
+            yield read_table(shard, columns_called(shard, EVENT_TEXTS))
+
+
+def _typed_columns(shard: Location) -> dict[str, str]:
+    """Return the columns of a Parquet file by our names if all have the usual types."""
+    schema = parquet_schema(shard)
+    lowered = {name.lower(): name for name in reversed(schema.names)}
+    found: dict[str, str] = {}
+    for name, is_usual in _USUAL_TYPES.items():
+        column = next((lowered[s] for s in SYNONYMS[name] if s in lowered), None)
+        if column is not None and is_usual(schema.field(schema.names.index(column)).type):
+            found[name] = column
+        elif column is not None or name != "value":
+            return {}
+    return found if len(set(schema.names)) == len(schema.names) else {}
 
 
 def event_frame(
@@ -68,40 +112,158 @@ def events_table(tables: Iterable[pd.DataFrame], where: str) -> tuple[pd.DataFra
         BadInput: If a needed column is missing, a time does not parse, a patient or code is empty,
             or there are no events at all.
     """
-    cleaned = []
+    gathered, n_missing = _Gathered(), dict.fromkeys(("subject_id", "code"), 0)
     for table in tables:
         named = name_columns(table, ("subject_id", "code", "time"), where, ("value",))
-        for needed in ("subject_id", "code"):
-            if named[needed].isna().any():
-                raise BadInput(
-                    f"{where} has {named[needed].isna().sum()} events without {needed} ("
-                    f"{', '.join(GAPS[1:])} count as missing)"
-                )
-        value = named.get("value", pd.Series(np.nan, index=named.index))
-        times = Times.of(named["time"], where)
-        cleaned.append(
-            pd.DataFrame(
-                {
-                    "subject_id": as_ids(named["subject_id"], where),
-                    "time": times.utc,
-                    "code": named["code"].astype(str),
-                    "value": _numbers(value),
-                    "is_date": times.is_date,
-                    "is_midnight": times.is_midnight,
-                }
+        for needed in n_missing:
+            n_missing[needed] += int(named[needed].isna().sum())
+        if len(named) and not any(n_missing.values()):
+            gathered.add(named, where)
+    for needed, n in n_missing.items():
+        if n:
+            raise BadInput(
+                f"{where} has {n} events without {needed} ({', '.join(GAPS[1:])} count as missing)"
             )
-        )
-    filled = [table for table in cleaned if len(table)]
-    if not filled:
+    if not gathered.n:
         raise BadInput(f"{where} has no events")
-    ids = joined_ids([table["subject_id"] for table in filled])
-    events = pd.concat(filled, ignore_index=True).assign(subject_id=ids)
-    is_date, notes = events.pop("is_date"), []
-    if (events.pop("is_midnight") | events["time"].isna()).all():
-        if not (is_date | events["time"].isna()).all():
-            notes = [f"all times of {where} are at midnight, so each counts as the end of its day"]
-        is_date = events["time"].notna()
-    return events.assign(time=end_of_day(events["time"], is_date)), notes
+    notes = []
+    if gathered.are_midnights and not gathered.are_dates:
+        note = f"all times of {where} are at midnight, so each counts as the end of its day"
+        notes = [f"{note}, and events on the day of a prediction do not count for it"]
+    return gathered.events(), notes
+
+
+class _Gathered:
+    """Events of several tables, in as few bytes as they need."""
+
+    def __init__(self) -> None:
+        self.are_midnights = self.are_dates = True
+        self.n = 0
+        self._numbers, self._other_ids = _Column(np.int64), list[pd.Series]()
+        self._time, self._value = _Column("datetime64[us]"), _Column(np.float64)
+        self._code, self._vocabulary = _Column(np.int32), dict[str, int]()
+        self._dates: list[NDArray[np.int64]] = []
+
+    def add(self, named: pd.DataFrame, where: str) -> None:
+        """Add a table with columns by our names, without gaps in subject_id and code."""
+        times = Times.of(named["time"], where)
+        has_time = times.utc.notna()
+        self.are_midnights &= bool((times.is_midnight | ~has_time).all())
+        self.are_dates &= bool((times.is_date | ~has_time).all())
+        self._dates.append(self.n + np.flatnonzero(times.is_date))
+        self._time.add(times.utc.to_numpy())
+        ids = as_ids(named["subject_id"], where)
+        if ids.dtype == np.int64 and not self._other_ids:
+            self._numbers.add(ids.to_numpy())
+        else:
+            self._other_ids.append(ids)
+        self._code.add(self._coded(named["code"]))
+        self._value.add(_numbers(named["value"]) if "value" in named else np.full(len(named), nan))
+        self.n += len(named)
+
+    def _coded(self, code: pd.Series) -> NDArray[np.int32]:
+        """Return the position of each code in the vocabulary, which grows."""
+        names: list[Any] = []
+        if isinstance(code.dtype, pd.CategoricalDtype):
+            number, names = code.cat.codes.to_numpy(), code.cat.categories.tolist()
+        if not names or not all(isinstance(name, str) for name in names):
+            number, texts = pd.factorize(code.astype(str))
+            names = texts.tolist()
+        known = self._vocabulary
+        position = [known.setdefault(name, len(known)) for name in names]
+        made: NDArray[np.int32] = np.array(position, dtype=np.int32)[number]
+        return made
+
+    def events(self) -> pd.DataFrame:
+        """Return all events by patient and time, as `canonical` has them; nothing is kept."""
+        numbers = self._numbers.take()
+        ids = joined_ids([*([pd.Series(numbers)] if len(numbers) else []), *self._other_ids])
+        del numbers
+        time = self._time.take()
+        if self.are_midnights:
+            time += _TO_END_OF_DAY
+        else:
+            time[np.concatenate(self._dates)] += _TO_END_OF_DAY
+        order = _order(ids, time)
+        columns: dict[str, Any] = {"subject_id": ids if order is None else ids.iloc[order]}
+        del ids
+        columns["time"] = time if order is None else time[order]
+        del time
+        codes = self._code.take()
+        columns["code"] = _categorical(codes if order is None else codes[order], self._vocabulary)
+        del codes
+        value = self._value.take()
+        columns["value"] = value if order is None else value[order]
+        columns["subject_id"] = columns["subject_id"].reset_index(drop=True)
+        return pd.DataFrame(columns, copy=False)
+
+
+class _Column:
+    """Values of one type in few arrays: memory of many small ones would not be given back."""
+
+    def __init__(self, dtype: Any) -> None:
+        self._dtype, self._n, self._n_free = dtype, 0, 0
+        self._arrays: list[NDArray[Any]] = []
+
+    def add(self, values: NDArray[Any]) -> None:
+        """Copy values behind those that are there."""
+        while len(values):
+            if not self._n_free:
+                self._n_free = max(self._n, len(values))
+                self._arrays.append(np.empty(self._n_free, self._dtype))
+            array = self._arrays[-1]
+            now, values = values[: self._n_free], values[self._n_free :]
+            start = len(array) - self._n_free
+            array[start : start + len(now)] = now
+            self._n, self._n_free = self._n + len(now), self._n_free - len(now)
+
+    def take(self) -> NDArray[Any]:
+        """Return all values, and forget each array as soon as it is copied."""
+        made, end = np.empty(self._n, self._dtype), self._n
+        while self._arrays:
+            array = self._arrays.pop()
+            array = array[: len(array) - self._n_free]
+            made[end - len(array) : end] = array
+            end, self._n_free = end - len(array), 0
+        return made
+
+
+def _order(ids: pd.Series, time: NDArray[np.datetime64]) -> NDArray[np.integer[Any]] | None:
+    """Return the order by patient and time, equal ones as they are; None if they have it.
+
+    Events of a patient usually stand together and in order, so there is little to sort.
+    """
+    is_number = isinstance(ids.dtype, np.dtype) and ids.dtype.kind in "iu"
+    patient = ids.to_numpy() if is_number else pd.factorize(ids, sort=True)[0]
+    micros = time.view(np.int64)  # an empty time is the smallest number
+    order: NDArray[np.integer[Any]] | None = None
+    is_other = np.ones(len(patient), dtype=bool)
+    np.not_equal(patient[1:], patient[:-1], out=is_other[1:])
+    first = np.flatnonzero(is_other)
+    if (patient[first[1:]] < patient[first[:-1]]).any():
+        runs = np.argsort(patient[first], kind="stable")
+        stop = np.append(first[1:], len(patient))
+        order = positions(first[runs], stop[runs], np.int32 if len(patient) < 2**31 else np.int64)
+        patient, micros = patient[order], micros[order]
+    is_early = micros[1:] < micros[:-1]
+    is_early &= patient[1:] == patient[:-1]
+    if is_early.any():
+        mixed = np.flatnonzero(np.isin(patient, patient[1:][is_early]))
+        by_time = mixed[np.lexsort((micros[mixed], patient[mixed]))]
+        order = np.arange(len(patient)) if order is None else order
+        order[mixed] = order[by_time]
+    return order
+
+
+def _categorical(codes: NDArray[np.int32], vocabulary: Mapping[str, int]) -> pd.Categorical:
+    """Return codes with sorted categories, without those that no event has."""
+    is_used = np.zeros(len(vocabulary), dtype=bool)
+    for start in range(0, len(codes), _PIECE):
+        is_used[codes[start : start + _PIECE]] = True
+    names = sorted(name for name, position in vocabulary.items() if is_used[position])
+    rank = np.full(len(vocabulary), -1, dtype=np.int32)
+    rank[[vocabulary[name] for name in names]] = np.arange(len(names), dtype=np.int32)
+    return pd.Categorical.from_codes(rank[codes], categories=pd.Index(names, dtype=object))
 
 
 def labels_table(

@@ -3,9 +3,9 @@
 What happened after a row's prediction time does not exist for it.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, Self
 
 import numpy as np
 import pandas as pd
@@ -13,9 +13,17 @@ from numpy.typing import NDArray
 
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.code_table import PARENTS, as_frames, from_frames
 from prefect_tune.tasks.data.ids import like_ids
 
 _BIRTH = "MEDS_BIRTH"
+
+
+class BlockSource(Protocol):
+    """Blocks of all rows of a data set, which others may have made."""
+
+    def blocks(self, X: "EventRows", wanted: Sequence[Any]) -> Mapping[Any, Any] | None:
+        """Return blocks of some rows; None where it is better to make them alone."""
 
 
 @dataclass(frozen=True)
@@ -28,71 +36,169 @@ class EventRows:
         rows: Columns subject_id and prediction_time, n rows.
         start: First event of each row, shape (n,).
         stop: One past the last event of each row at or before its prediction time, shape (n,).
+        code_table: Descriptions and ancestors of the codes, see `code_table.code_table`; None if
+            the data have none. Data to predict bring their own, so a fitted estimator keeps the
+            ancestors that it learned.
+        positions: Their positions among all rows of the data set, shape (n,), where `shared` is.
+        shared: Blocks of the data set that trials share; None outside of a trial.
+        of_events: What was computed of the events, for all parts of the rows.
     """
 
     events: pd.DataFrame
     rows: pd.DataFrame
     start: NDArray[np.int64]
     stop: NDArray[np.int64]
+    code_table: pd.DataFrame | None = None
+    positions: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp), repr=False)
+    shared: BlockSource | None = field(default=None, repr=False)
+    of_events: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def build(cls, events: pd.DataFrame, rows: pd.DataFrame) -> Self:
-        """Sort events by patient and time and find those of each row.
+    def build(
+        cls,
+        events: pd.DataFrame,
+        rows: pd.DataFrame,
+        code_table: pd.DataFrame | None = None,
+        *,
+        need_events: bool = True,
+    ) -> Self:
+        """Sort events by patient and time, and find the events of each row.
+
+        Args:
+            events: Columns subject_id, time, code and value.
+            rows: Columns subject_id and prediction_time.
+            code_table: Descriptions and ancestors of the codes.
+            need_events: Whether to refuse rows whose patient has no events, or none at or before
+                the row's time but birth and what holds at any time. Otherwise such a row has no
+                events at all.
 
         Raises:
-            BadInput: If a row's patient has no events, or none at or before the row's time but
-                birth and what holds at any time.
+            BadInput: If events are needed and a row has none.
         """
-        ordered = events.sort_values(["subject_id", "time"], na_position="first", kind="stable")
+        if not _are_ordered(events):
+            by = ["subject_id", "time"]
+            events = events.sort_values(by, na_position="first", kind="stable")
         rows = rows.assign(subject_id=like_ids(rows["subject_id"], events["subject_id"]))
-        start, stop = _bounds(ordered, rows)  # names patients as the user wrote them
-        events, rows = canonical(ordered), canonical(rows)
-        is_birth = [is_birth_code(str(code)) for code in events["code"].cat.categories]
-        is_given = np.array(is_birth)[events["code"].cat.codes] | events["time"].isna().to_numpy()
-        given_before = np.concatenate([[0], np.cumsum(is_given)])
-        n_given = given_before[stop] - given_before[start]
-        empty = rows["subject_id"][stop - start == n_given]
-        if len(empty):
+        start, stop = _bounds(events, rows, need_events=need_events)
+        events, rows = canonical(events), canonical(rows)
+        codes, is_given = events["code"].cat.codes.to_numpy(), np.isnat(events["time"].to_numpy())
+        for position, code in enumerate(events["code"].cat.categories):
+            if is_birth_code(code):
+                is_given |= codes == position
+        given = np.flatnonzero(is_given)
+        is_empty = stop - start == np.searchsorted(given, stop) - np.searchsorted(given, start)
+        if need_events and is_empty.any():
             raise BadInput(
-                f"{len(empty)} of {len(rows)} labels have no event of their patient at or before "
-                f"their time (birth aside), for instance patient {empty.iloc[0]}; drop these "
-                "labels or bring the patients' events"
+                f"{is_empty.sum()} of {len(rows)} labels have no event of their patient at or "
+                "before their time (birth aside), for instance patient "
+                f"{rows['subject_id'][is_empty].iloc[0]}; drop these labels or bring the patients' "
+                "events"
             )
-        return cls(events, rows, start, stop)
+        stop = np.where(is_empty, start, stop)
+        return cls(events, rows, start, stop, code_table=code_table)
 
     @property
     def shape(self) -> tuple[int, int]:
         """Numbers of rows and of different codes."""
-        return len(self.start), len(self.codes)
+        return len(self.start), len(self.events["code"].cat.categories)
 
     def __len__(self) -> int:
         return len(self.start)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "shared": None, "of_events": {}}
+
     @property
     def codes(self) -> list[str]:
         """The vocabulary, sorted."""
-        return list(self.events["code"].cat.categories)
+        known: tuple[Any, list[str]] | None = self.of_events.get("codes")
+        if known is None or known[0] is not self.events:
+            known = self.of_events["codes"] = self.events, list(self.events["code"].cat.categories)
+        return known[1]
+
+    @property
+    def births(self) -> NDArray[np.intp]:
+        """Positions in the vocabulary of the codes of births."""
+        known: tuple[Any, NDArray[np.intp]] | None = self.of_events.get("births")
+        if known is None or known[0] is not self.events:
+            is_birth = np.fromiter(map(is_birth_code, self.codes), bool, len(self.codes))
+            known = self.of_events["births"] = self.events, np.flatnonzero(is_birth)
+        return known[1]
+
+    def parents(self) -> Mapping[str, tuple[str, ...]]:
+        """Return the ancestors of each code and ancestor, sorted; nothing without a table."""
+        if self.code_table is None:
+            return {}
+        return {
+            code: tuple(parents)
+            for code, parents in zip(
+                self.code_table["code"], self.code_table["parents"], strict=True
+            )
+        }
+
+    @property
+    def has_parents(self) -> bool:
+        """Whether any code has an ancestor."""
+        return self.code_table is not None and any(map(len, self.code_table["parents"]))
+
+    def descriptions(self) -> Mapping[str, str]:
+        """Return the description of each code and ancestor that has one."""
+        if self.code_table is None:
+            return {}
+        described = zip(self.code_table["code"], self.code_table["description"], strict=True)
+        return {code: text for code, text in described if text}
+
+    def longest_history_days(self) -> float:
+        """Return the days from the first event to the prediction time of the row with the most.
+
+        Births, and what holds at any time, are no events here.
+        """
+        times, codes = self.events["time"].to_numpy(), self.events["code"].cat.codes.to_numpy()
+        is_birth = np.isin(np.arange(len(self.codes)), self.births)
+        first, waiting = self.start.copy(), np.flatnonzero(self.start < self.stop)
+        while len(waiting):  # past births and what holds at any time, which are few
+            at = first[waiting]
+            waiting = waiting[np.isnat(times[at]) | is_birth[codes[at]]]
+            first[waiting] += 1
+            waiting = waiting[first[waiting] < self.stop[waiting]]
+        has_any = first < self.stop
+        until = self.rows["prediction_time"].to_numpy()[has_any]
+        days: NDArray[np.float64] = (until - times[first[has_any]]) / np.timedelta64(1, "D")
+        return float(days.max(initial=0.0))
 
     def take(self, rows: NDArray[np.intp]) -> Self:
         """Return some of the rows, in that order; the events are shared."""
         taken = self.rows.iloc[rows].reset_index(drop=True)
-        return type(self)(self.events, taken, self.start[rows], self.stop[rows])
+        positions = self.positions[rows] if self.shared is not None else self.positions
+        return replace(
+            self,
+            rows=taken,
+            start=self.start[rows],
+            stop=self.stop[rows],
+            positions=positions,
+        )
 
     def frames(self) -> dict[str, pd.DataFrame]:
-        """Return all that it holds, as frames by name."""
-        return {"events": self.events, "rows": self.rows}
+        """Return all that results can depend on, as frames by name; descriptions are not."""
+        pairs = {
+            name: canonical(frame)
+            for name, frame in as_frames(self.code_table).items()
+            if name == PARENTS and len(frame)
+        }
+        return {"events": self.events, "rows": self.rows, **pairs}
 
     def parts(self) -> dict[str, Any]:
-        """Return all that is stored, by name: the frames, and the bounds of the rows."""
-        return {**self.frames(), "start": self.start, "stop": self.stop}
+        """Return all that is stored, by name: frames, bounds of the rows, and the code table."""
+        tables = {"events": self.events, "rows": self.rows, **as_frames(self.code_table)}
+        return {**tables, "start": self.start, "stop": self.stop}
 
     @classmethod
     def from_parts(cls, parts: Mapping[str, Any]) -> Self:
-        """Return the inverse of `parts`; data sets of earlier versions lack the bounds."""
-        events, rows = parts["events"], parts["rows"]
+        """Return the inverse of `parts`; earlier versions stored neither bounds nor codes."""
+        events, rows, table = parts["events"], parts["rows"], from_frames(parts)
         if "start" not in parts:
-            return cls(events, rows, *_bounds(events, rows))
-        return cls(events, rows, parts["start"], parts["stop"])
+            return cls(events, rows, *_bounds(events, rows), code_table=table)
+        return cls(events, rows, parts["start"], parts["stop"], code_table=table)
 
 
 def is_birth_code(code: str) -> bool:
@@ -100,36 +206,50 @@ def is_birth_code(code: str) -> bool:
     return code == _BIRTH or code.startswith(f"{_BIRTH}//")
 
 
-def positions(start: NDArray[np.int64], stop: NDArray[np.int64]) -> NDArray[np.int64]:
+def positions(
+    start: NDArray[np.int64], stop: NDArray[np.int64], dtype: Any = np.int64
+) -> NDArray[Any]:
     """Return every position from each start to before its stop, one piece after the other."""
     lengths = stop - start
-    made = np.repeat(start - (np.cumsum(lengths) - lengths), lengths)
-    made += np.arange(len(made))
+    made = np.repeat((start - (np.cumsum(lengths) - lengths)).astype(dtype), lengths)
+    made += np.arange(len(made), dtype=dtype)
     return made
 
 
 def _bounds(
-    events: pd.DataFrame, rows: pd.DataFrame
+    events: pd.DataFrame, rows: pd.DataFrame, *, need_events: bool = True
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the first and one past the last event of each row, shape (n,) each."""
-    patients = pd.Index(events["subject_id"].unique())
-    boundaries = np.flatnonzero(np.diff(patients.get_indexer(events["subject_id"]), prepend=-1))
+    ids = events["subject_id"]
+    coded = ids.cat.codes if isinstance(ids.dtype, pd.CategoricalDtype) else ids
+    is_first = np.ones(len(ids), dtype=bool)
+    np.not_equal(coded.to_numpy()[1:], coded.to_numpy()[:-1], out=is_first[1:])
+    boundaries = np.flatnonzero(is_first)
     ends = np.append(boundaries[1:], len(events))
-    patient = patients.get_indexer(rows["subject_id"])
-    if (patient < 0).any():
+    patient = pd.Index(ids.iloc[boundaries]).get_indexer(rows["subject_id"])
+    if need_events and (patient < 0).any():
         unknown = rows["subject_id"][patient < 0]
         raise BadInput(
-            f"{len(unknown)} labels are of patients without any event, for instance patient "
-            f"{unknown.iloc[0]}; drop these labels or bring the patients' events"
+            f"{len(unknown)} of {len(rows)} labels are of patients without any event, for instance "
+            f"patient {unknown.iloc[0]} (events have patients such as {ids.iloc[0]}); drop these "
+            "labels or bring the patients' events"
         )
-    times = events["time"].to_numpy().astype(np.int64)  # an empty time is the smallest number
+    times = events["time"].to_numpy().view(np.int64)  # an empty time is the smallest number
     until = rows["prediction_time"].to_numpy().astype(np.int64)
-    start, end = boundaries[patient], ends[patient]
-    stop = np.array(
-        [
-            a + np.searchsorted(times[a:b], t, side="right")
-            for a, b, t in zip(start, end, until, strict=True)
-        ],
-        dtype=np.int64,
-    )
-    return start.astype(np.int64), stop
+    start, end = boundaries[patient], np.where(patient < 0, boundaries[patient], ends[patient])
+    low, high = start, end
+    while (is_open := low < high).any():  # halves all ranges at once
+        middle = (low + high) // 2
+        is_seen = is_open & (times[np.minimum(middle, len(times) - 1)] <= until)
+        low, high = np.where(is_seen, middle + 1, low), np.where(is_open & ~is_seen, middle, high)
+    return start.astype(np.int64), low.astype(np.int64)
+
+
+def _are_ordered(events: pd.DataFrame) -> bool:
+    """Return whether events are by patient and time, those without a time first."""
+    ids = events["subject_id"]
+    if not ids.is_monotonic_increasing:
+        return False
+    micros = events["time"].to_numpy(dtype="datetime64[us]").view(np.int64)
+    is_early = micros[1:] < micros[:-1]
+    return not bool((ids.to_numpy()[1:][is_early] == ids.to_numpy()[:-1][is_early]).any())

@@ -23,7 +23,8 @@ from prefect_tune.tasks.data.event_source import (
 from prefect_tune.tasks.data.event_tables import events_table, labels_table
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.formats.format import Given
-from prefect_tune.tasks.data.formats.registry import format_named, recognise
+from prefect_tune.tasks.data.formats.recognition import recognise
+from prefect_tune.tasks.data.formats.registry import format_named
 from prefect_tune.tasks.data.frames import FRAME
 from prefect_tune.tasks.data.location import Location
 from prefect_tune.tasks.data.source import Source

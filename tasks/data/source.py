@@ -1,8 +1,7 @@
 """Where data comes from, and how to read it."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, Self
+from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +33,3 @@ class Source:
     drop_missing_target: bool = False
     aside: tuple[str, ...] = ()
     predicts: Literal["classes", "numbers"] | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return all fields as JSON values."""
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Return the inverse of `to_json`; fields that are not there have their defaults."""
-        values: dict[str, Any] = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in document.items()
-        }
-        return cls(**values)

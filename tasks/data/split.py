@@ -71,7 +71,6 @@ REFIT = 1000
 _HELD_OUT_ROWS, _HELD_OUT_RAREST, _HELD_OUT_GROUPS = 10_000, 200, 500
 """What a part needs that is held out only once: rows, rows of the rarest class, and groups."""
 _MOST_HELD_OUT = 0.2
-_MOST_FOLDS = 100
 _MOST_PARTS = 20
 """Into how many parts groups are dealt, of which some are the test part."""
 _DRAWS = 20
@@ -170,7 +169,11 @@ def make_split(
     Raises:
         BadInput: If a number is out of range, or a class has fewer rows (or groups) than needed.
     """
-    _check_numbers(n_folds, test_size, holdout)
+    if (n_folds is None) == (holdout is None):
+        raise BadInput(
+            f"--folds {n_folds} with --holdout {holdout}: hold rows out by cross-validation or "
+            "once; use only one of them"
+        )
     _check_classes(dataset, 2 if n_folds is None else n_folds, has_test=test_size != 0)
     fold = np.full(len(dataset), TEST, dtype=np.int16)
     try:
@@ -324,22 +327,6 @@ def _splitter(
     else:
         grouped = StratifiedGroupKFold(n_parts, shuffle=True, random_state=seed)
         yield from grouped.split(y, y, dataset.groups[rows])
-
-
-def _check_numbers(n_folds: int | None, test_size: float | None, holdout: float | None) -> None:
-    if (n_folds is None) == (holdout is None):
-        raise BadInput(
-            f"--folds {n_folds} with --holdout {holdout}: hold rows out by cross-validation or "
-            "once; use only one of them"
-        )
-    if n_folds is not None and not 2 <= n_folds <= _MOST_FOLDS:
-        raise BadInput(f"--folds {n_folds}: cross-validation takes 2 to {_MOST_FOLDS} folds")
-    if test_size is not None and not 0 <= test_size <= 0.5:
-        raise BadInput(
-            f"--test-size {test_size}: the share of test rows must be in (0, 0.5], or 0 for none"
-        )
-    if holdout is not None and not 0 < holdout <= 0.5:
-        raise BadInput(f"--holdout {holdout}: the share of held-out rows must be in (0, 0.5]")
 
 
 def _training_rows(dataset: Dataset, test_size: float | None, seed: int) -> NDArray[np.intp]:

@@ -1,8 +1,9 @@
 """Tables in CSV, Parquet and ARFF files."""
 
+import csv
 import io
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import arff
@@ -18,6 +19,7 @@ from prefect_tune.tasks.data.location import CSV, SUFFIX_NAMES, Location
 GAPS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "?")
 """Texts that are gaps, in any kind of file."""
 
+_PIECE_ROWS = 1_000_000
 _NULLABLE: Mapping[pa.DataType, Any] = {
     pa.int8(): pd.Int8Dtype(),
     pa.int16(): pd.Int16Dtype(),
@@ -68,6 +70,71 @@ def read_table(
     return frame
 
 
+def parquet_schema(location: Location) -> pa.Schema:
+    """Return the types of the columns of a Parquet file.
+
+    Raises:
+        BadInput: If it cannot be read.
+    """
+    try:
+        with location.filesystem.open(location.path, "rb") as file:
+            return pq.read_schema(file)
+    except Exception as error:
+        raise BadInput(f"{location.url} cannot be read: {error}") from error
+
+
+def read_pieces(
+    location: Location, names: Collection[str], category: str | None = None
+) -> Iterator[pd.DataFrame]:
+    """Yield the table in a CSV or Parquet file piece by piece, for tables larger than the memory.
+
+    A first line with a tab means that tabs separate the columns, as in vocabularies of OMOP.
+
+    Args:
+        location: The file.
+        names: Columns to read, in any case; missing ones are passed over.
+        category: A column of texts of a Parquet file to read as categories, without `GAPS`.
+
+    Raises:
+        BadInput: If it cannot be read.
+    """
+    names = {name.lower() for name in names}
+    try:
+        if location.is_parquet():
+            yield from _parquet_pieces(location, names, category)
+            return
+        with location.filesystem.open(location.path, "rb", compression="infer") as file:
+            first = file.readline()
+        with location.filesystem.open(location.path, "rb", compression="infer") as file:
+            yield from pd.read_csv(
+                file,
+                sep="\t" if b"\t" in first else ",",
+                quoting=csv.QUOTE_NONE if b"\t" in first else csv.QUOTE_MINIMAL,
+                chunksize=_PIECE_ROWS,
+                usecols=lambda name: name.lower() in names,
+                dtype_backend="numpy_nullable",
+                keep_default_na=False,
+                na_values=[""],
+            )
+    except Exception as error:
+        raise BadInput(f"{location.url} cannot be read: {error}") from error
+
+
+def _parquet_pieces(
+    location: Location, names: Collection[str], category: str | None
+) -> Iterator[pd.DataFrame]:
+    with location.filesystem.open(location.path, "rb") as file:
+        source = pq.ParquetFile(file, read_dictionary=[category] if category else None)
+        columns = [n for n in source.schema_arrow.names if n.lower() in names]
+        for batch in source.iter_batches(_PIECE_ROWS, columns=columns):
+            frame = batch.to_pandas(types_mapper=_NULLABLE.get)
+            if category is not None:
+                column = frame[category].astype("category")
+                gaps = column.cat.categories.intersection(list(GAPS))
+                frame[category] = column.cat.remove_categories(gaps)
+            yield frame
+
+
 def column_names(location: Location) -> list[str]:
     """Return names of the columns of a file, without reading its rows where that is possible."""
     try:
@@ -104,9 +171,9 @@ def _with_gaps(table: pa.Table) -> pa.Table:
     """Return the table with gaps for the texts that are gaps."""
     for position, field in enumerate(table.schema):
         column = table.column(position)
-        if pa.types.is_dictionary(field.type) and _is_text(field.type.value_type):
+        if pa.types.is_dictionary(field.type) and is_text(field.type.value_type):
             column = column.cast(field.type.value_type)
-        elif not _is_text(field.type):
+        elif not is_text(field.type):
             continue
         is_gap = pc.is_in(column, pa.array(GAPS, column.type))
         if pc.any(is_gap).as_py():
@@ -115,7 +182,8 @@ def _with_gaps(table: pa.Table) -> pa.Table:
     return table
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether columns of a type hold texts."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 

@@ -13,7 +13,8 @@ from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.bad_input import BadInput, need_column, shown_columns
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.formats.format import Given
-from prefect_tune.tasks.data.formats.registry import format_named, recognise
+from prefect_tune.tasks.data.formats.recognition import recognise
+from prefect_tune.tasks.data.formats.registry import format_named
 from prefect_tune.tasks.data.location import Location
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.table import category_texts, features_of, like_training

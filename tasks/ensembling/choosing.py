@@ -23,7 +23,7 @@ from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.tasks.ensembling.held_out import HeldOut
 from prefect_tune.tasks.objective.metric import Metric, Predictions
 from prefect_tune.tasks.objective.risk import Resampling
-from prefect_tune.tasks.objective.weighted import WEIGHTED
+from prefect_tune.tasks.objective.weighted import is_quick
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ _SLOW_BOOTSTRAPS = Bootstraps(50, 0.5)
 
 def bootstraps_for(metric: Metric) -> Bootstraps:
     """Return the bootstraps that an ensemble is built on: fewer where they cost much."""
-    return BOOTSTRAPS if metric.name in WEIGHTED else _SLOW_BOOTSTRAPS
+    return BOOTSTRAPS if is_quick(metric) else _SLOW_BOOTSTRAPS
 
 
 def agnostic_weights(held_out: HeldOut, bootstraps: Bootstraps, rng: np.random.Generator) -> Array:

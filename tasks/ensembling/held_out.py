@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import LEARN, Split
 from prefect_tune.tasks.objective.metric import Metric, Predictions
-from prefect_tune.tasks.objective.weighted import WEIGHTED, weighted_losses
+from prefect_tune.tasks.objective.weighted import is_quick, weighted_losses
 
 _TIE = 1e-12
 """Sums of weights that differ by less are equal: their last digits depend on the order."""
@@ -127,7 +127,7 @@ class HeldOut:
             return float("nan")
         y, n_classes = self.dataset.y[rows], len(self.dataset.classes)
         try:
-            if self.metric.name not in WEIGHTED:
+            if not is_quick(self.metric):
                 return self.metric.loss(y, predicted, n_classes)
             alike = np.full((1, len(y)), 1 / len(y))  # some ten times as fast as a scorer
             return float(weighted_losses(self.metric, y, predicted, n_classes, alike)[0])

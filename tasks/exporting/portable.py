@@ -4,12 +4,14 @@ Classes and functions of prefect-tune and of users' files go by value, as byteco
 of Python; all others are found by name where the pickle is read.
 """
 
+import copyreg
 import io
 import pickle
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from types import ModuleType
 from typing import Any
 
@@ -49,6 +51,17 @@ def portable(model: Any) -> Pickled:
     reader = _Reader(data)
     read = reader.load()
     return Pickled(data, read, tuple(sorted(reader.packages - sys.stdlib_module_names)))
+
+
+def _cached(function: Callable[[Any], Any], name: str) -> cached_property[Any]:
+    """Return the cached property that a class has under a name."""
+    made = cached_property(function)
+    made.attrname = name
+    return made
+
+
+# Until Python 3.12 they hold a lock, so classes that have any would not go by value.
+copyreg.pickle(cached_property, lambda it: (_cached, (it.func, it.attrname)))
 
 
 def is_ours(module: str) -> bool:

@@ -33,8 +33,10 @@ class MatrixSummary:
         dtype: Type of the elements; empty for frames.
         density: Share of elements that are not zero.
         minimum: Smallest element of the training rows; None for frames.
-        n_classes: Classes of the data set; 0 where numbers are predicted. Not the matrix's own, so
-            it is not kept with it.
+        n_classes: Classes of the data set; 0 where numbers are predicted.
+        has_parents: Whether the codes of events have parents.
+
+    The last two are not the matrix's own, so they are not kept with it.
     """
 
     rows: int
@@ -44,6 +46,7 @@ class MatrixSummary:
     density: float = 1.0
     minimum: float | None = None
     n_classes: int = 0
+    has_parents: bool = False
 
     @classmethod
     def of(cls, X: Any) -> "MatrixSummary":
@@ -59,7 +62,7 @@ class MatrixSummary:
     def to_json(self) -> dict[str, Any]:
         """Return what is kept with the matrix, as JSON values."""
         kept = asdict(self)
-        del kept["n_classes"]
+        del kept["n_classes"], kept["has_parents"]
         return kept
 
 
@@ -269,7 +272,7 @@ MEMORY_RULES: Mapping[str, MemoryRule] = {
 @cache
 def _rules_of_estimators() -> Mapping[str, str | MemoryRule]:
     """Return the catalogue's rules by estimator, for users' algorithms that declare none."""
-    steps = (step for space in SPACES.values() for step in space.steps)
+    steps = (step for space in SPACES.built_in() for step in space.steps)
     algorithms = (algorithm for step in steps for algorithm in step.algorithms)
     declared = {a.import_path: a.memory for a in algorithms if a.memory}
     # The catalogue has a subclass of its own.

@@ -34,6 +34,7 @@ TransformRule = Callable[[Any, MatrixSummary], Any]
 """An effective value from a value and the training rows."""
 
 _LITERALS = {"none": None, "false": False, "true": True}
+_WITHOUT_PARENTS = {"parents": "code", "all": "both"}
 
 TRANSFORMS: Mapping[str, TransformRule] = {
     "clip_n": lambda value, summary: min(value, summary.rows),
@@ -49,11 +50,15 @@ TRANSFORMS: Mapping[str, TransformRule] = {
     "truth": lambda value, _: bool(value),
     "word": lambda value, _: _LITERALS.get(value, value),
     "inert": lambda value, _: value,
+    "levels_there": lambda value, summary: (
+        value if summary.has_parents else _WITHOUT_PARENTS.get(value, value)
+    ),
 }
 """By the names that algorithms use; n is the number of training rows, p that of columns.
 
 `word` reads none, true and false as Python does. `two_class_loss` is for a loss that is not defined
-for more than two classes. A hyperparameter that is `inert` stands in the
+for more than two classes. `levels_there` asks for no parents of codes where the data name none, so
+that the values share their artifacts. A hyperparameter that is `inert` stands in the
 paper's table and changes nothing; the estimator does not get it.
 """
 

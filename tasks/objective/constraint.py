@@ -10,12 +10,14 @@ import pandas as pd
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.bad_input import BadInput, need_column
 from prefect_tune.tasks.data.dataset import Dataset
+from prefect_tune.tasks.data.split import Split
 from prefect_tune.tasks.objective.metric import metric_named
-from prefect_tune.tasks.objective.quantities import QUANTITIES, groups_of
+from prefect_tune.tasks.objective.quantities import QUANTITIES, absent_groups, groups_of
 from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
 from prefect_tune.tasks.user_code import load_user_code, read_user_code
 
 _OPTION = "constraint"
+_SHOWN_GROUPS = 5
 _MOST_NUMBERS = 20
 """A column of numbers with more values than this has no group for each."""
 
@@ -46,14 +48,12 @@ def parse_constraint(text: str) -> QuantityBound:
     return QuantityBound(_parse_quantity(text, name, arguments), bound)
 
 
-def given_constraints(texts: Sequence[str] | None) -> tuple[QuantityBound, ...] | None:
-    """Parse `--constraint`: None where it was not given, nothing for `none`.
+def given_constraints(texts: Sequence[str]) -> tuple[QuantityBound, ...]:
+    """Parse `--constraint`: nothing for `none`.
 
     Raises:
         BadInput, UnknownName: If one cannot be parsed, or `none` is given with others.
     """
-    if texts is None:
-        return None
     if "none" in texts and list(texts) != ["none"]:
         raise BadInput(
             "it lifts all constraints",
@@ -64,10 +64,47 @@ def given_constraints(texts: Sequence[str] | None) -> tuple[QuantityBound, ...] 
     return tuple(parse_constraint(text) for text in texts if text != "none")
 
 
-def kept_aside(bounds: Iterable[QuantityBound], drop: Sequence[str]) -> tuple[str, ...]:
-    """Return the dropped columns that a constraint takes its groups from."""
-    named = {bounded.quantity.column for bounded in bounds}
-    return tuple(column for column in drop if column in named)
+def check_constraints(bounds: Sequence[QuantityBound], dataset: Dataset, split: Split) -> None:
+    """Check constraints against the data and its folds.
+
+    Raises:
+        BadInput, UnknownName: If a quantity cannot be measured, or is bounded twice.
+    """
+    for position, bounded in enumerate(bounds):
+        quantity = bounded.quantity
+        check_measurable(quantity, dataset)
+        absent_groups_in(quantity, dataset, split)
+        if any(quantity == other.quantity for other in bounds[:position]):
+            raise BadInput(
+                "given twice", option=_OPTION, value=quantity.text, remedy="leave one out"
+            )
+
+
+def absent_groups_in(quantity: Quantity, dataset: Dataset, split: Split) -> dict[str, list[int]]:
+    """Return the groups that some folds hold out no row of, each with those folds.
+
+    Raises:
+        BadInput: If a fold has no two groups to compare.
+    """
+    if not quantity.column or dataset.columns is None:
+        return {}
+    absent, fewest = absent_groups(dataset.columns[quantity.column], quantity.bins, split)
+    if fewest < 2:
+        raise BadInput(
+            "groups are compared, and some fold holds out rows of "
+            f"{fewest} group{'s' * (fewest != 1)} (in one or another there is none of "
+            f"{shown_groups(absent)})",
+            option=_OPTION,
+            value=quantity.text,
+            remedy="take wider groups, fewer --folds or a larger --holdout",
+        )
+    return absent
+
+
+def shown_groups(names: Iterable[str]) -> str:
+    """Return the first names of groups as a message lists them."""
+    first = list(names)
+    return ", ".join(first[:_SHOWN_GROUPS]) + ", ..." * (len(first) > _SHOWN_GROUPS)
 
 
 def check_measurable(quantity: Quantity, dataset: Dataset) -> None:

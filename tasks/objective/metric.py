@@ -1,14 +1,14 @@
-"""Metrics: a name, a unit, bounds, a loss to minimise, and the loss of chance.
+"""Metrics at work: losses of predictions, and the loss of guessing.
 
-Two are our own, the error in percent and the area under the curve; all others are scikit-learn's
-scorers of classes and of numbers by their names.
+Their declarations are in `metrics`. Two are our own, the error in percent and the area under the
+curve; all others that are built in are scikit-learn's scorers of classes and of numbers.
 """
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,25 +18,20 @@ from sklearn.metrics import (
     d2_brier_score,
     d2_log_loss_score,
     get_scorer,
-    get_scorer_names,
     log_loss,
     roc_auc_score,
     top_k_accuracy_score,
 )
 from sklearn.utils.metaestimators import available_if
 
-from prefect_tune.optimizers.space.wording import UnknownName
+from prefect_tune.optimizers.plugins import loaded
 from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.objective.declaration import MetricDeclaration, Target
+from prefect_tune.tasks.objective.metrics import METRICS
 from prefect_tune.tasks.objective.predictions import Predictions
-from prefect_tune.tasks.objective.scorers import OF_CLASSES, OF_NUMBERS
 
-__all__ = ["DEFAULT_METRICS", "Metric", "Predictions", "metric_named"]
-
-Target = Literal["classes", "numbers"]
-DEFAULT_METRICS: Mapping[Target, str] = {"classes": "error", "numbers": "r2"}
-"""By what is predicted."""
-
+__all__ = ["Metric", "Predictions", "metric_named"]
 
 Loss = Callable[[NDArray[Any], Predictions, int], float]
 """From true classes or numbers, predictions and the number of classes to a loss."""
@@ -49,22 +44,27 @@ class Metric:
     """A measure of predictions, as a loss to minimise.
 
     Attributes:
-        name: What `--metric` calls it.
-        unit: Unit of the loss.
-        lower: Smallest loss possible.
-        upper: Largest loss possible.
-        compute: Computes it.
-        target: What it judges.
-        positive: Of two classes, the position of the one to be found (precision, recall, f1).
+        declared: Its declaration.
+        positive: Position of the positive one of two classes (precision, recall, f1).
     """
 
-    name: str
-    unit: str
-    lower: float
-    upper: float
-    compute: Loss
-    target: Target = "classes"
+    declared: MetricDeclaration
     positive: int = 1
+
+    @property
+    def name(self) -> str:
+        """Word after `--metric`."""
+        return self.declared.name
+
+    @property
+    def unit(self) -> str:
+        """Unit of the loss."""
+        return self.declared.unit
+
+    @property
+    def target(self) -> Target:
+        """Kind of target that the metric judges."""
+        return self.declared.target
 
     def loss(self, y: NDArray[Any], predictions: Predictions, n_classes: int) -> float:
         """Return the loss of predictions.
@@ -80,7 +80,7 @@ class Metric:
         y, predictions = self.turned(y, predictions, n_classes)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that a class was never predicted is in the loss
-            loss = self.compute(y, predictions, n_classes)
+            loss = _loss_of(self.declared)(y, predictions, n_classes)
         if not np.isfinite(loss):
             raise ValueError(f"{self.name} is {loss} on {len(y)} held-out rows")
         return loss
@@ -96,12 +96,12 @@ class Metric:
             predictions: For the same rows.
             n_classes: How many classes there are; 0 for numbers.
         """
-        if self.name.endswith("_weighted"):
+        if self.declared.weighs_classes:
             return False
         y, predictions = self.turned(y, predictions, n_classes)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            self.compute(y, predictions, n_classes)
+            _loss_of(self.declared)(y, predictions, n_classes)
         return any(text in str(w.message) for w in caught for text in _MISSING_ROWS)
 
     def score(self, loss: float) -> float:
@@ -110,9 +110,7 @@ class Metric:
         >>> metric_named("error").score(5.0), metric_named("r2").score(0.25)
         (0.95, 0.75)
         """
-        if self.unit == "percent":
-            return 1 - loss / 100
-        return 1 - loss if self.unit.startswith("1 - ") else -loss
+        return self.declared.score_of(loss)
 
     def turned(
         self, y: NDArray[Any], predictions: Predictions, n_classes: int
@@ -134,56 +132,47 @@ class Metric:
         Raises:
             BadInput: If it is not defined for this target.
         """
-        if self.name == "top_k_accuracy" and n_classes == 2:
-            raise BadInput(
-                "--metric top_k_accuracy is not defined for these 2 classes: the true class is "
-                "always among the two with the best scores"
-            )
+        guesses = loaded(self.declared.guesses) if self.declared.guesses else guesses_of
         try:
-            chance = min(self.loss(y, guess, n_classes) for guess in _guesses(y, n_classes))
+            chance = min(self.loss(y, guess, n_classes) for guess in guesses(y, n_classes))
         except ValueError as error:
             of = f"{n_classes} classes" if n_classes else "numbers"
             raise BadInput(
                 f"--metric {self.name} is not defined for these {of}: {error}"
             ) from error
-        return Objective(self.name, self.unit, self.lower, self.upper, chance)
+        declared = self.declared
+        return Objective(self.name, self.unit, declared.lower, declared.upper, chance)
 
 
 def metric_named(name: str, positive: int = 1) -> Metric:
     """Return the metric of that name.
 
     Args:
-        name: `error`, `auroc`, or one of scikit-learn's scorers.
-        positive: Of two classes, the position of the one to be found.
+        name: Its name.
+        positive: Position of the positive one of two classes.
 
     Raises:
-        UnknownName: If there is none.
+        UnknownName: If there is none, or it cannot be used.
     """
-    own = {"error": _ERROR, "auroc": _AUROC}
-    if name in own:
-        return replace(own[name], positive=positive)
-    known = sorted({*OF_NUMBERS, *OF_CLASSES}.intersection(get_scorer_names()))
-    if name not in known:
-        raise UnknownName("metric", name, [*own, *known])
-    return _metric_of_scorer(name, positive)
+    return Metric(METRICS.named(name), positive)
 
 
 @cache
-def _metric_of_scorer(name: str, positive: int) -> Metric:
-    """Return the metric of a scorer; one object, as the functions of two are never equal."""
-    target: Target = "numbers" if name in OF_NUMBERS else "classes"
-    is_loss = name.startswith("neg_")
-    compute = partial(_loss_of_scorer, name, 0.0 if is_loss else 1.0)
-    unit = name.removeprefix("neg_") if is_loss else f"1 - {name}"
-    upper = OF_CLASSES.get(name, float("inf"))
-    return Metric(name, unit, 0.0, upper, compute, target, positive)
+def _loss_of(declared: MetricDeclaration) -> Loss:
+    """Return what computes the loss of a metric."""
+    if declared.loss:
+        return loaded(declared.loss)
+    if declared.score:
+        return partial(_loss_of_scorer, declared.score, declared.best_score)
+    row_losses = loaded(declared.row_losses)
+    return lambda y, predictions, n_classes: float(np.mean(row_losses(y, predictions)))  # noqa: ARG005
 
 
 _MISSING_ROWS = ("no true", "No positive class")
 """Parts of scikit-learn's warnings of a class without rows."""
 
 
-def _guesses(y: NDArray[Any], n_classes: int) -> list[Predictions]:
+def guesses_of(y: NDArray[Any], n_classes: int) -> list[Predictions]:
     """Return constant predictions, from the target alone."""
     if not n_classes:
         return [Predictions(np.full(len(y), guess(y))) for guess in (np.mean, np.median)]
@@ -192,12 +181,24 @@ def _guesses(y: NDArray[Any], n_classes: int) -> list[Predictions]:
     return [Predictions(np.full(len(y), np.argmax(shares), dtype=np.int32), score)]
 
 
-def _error(y: NDArray[Any], predictions: Predictions, n_classes: int) -> float:  # noqa: ARG001
+def guesses_of_several(y: NDArray[Any], n_classes: int) -> list[Predictions]:
+    """Return the same for a metric that is not defined for two classes.
+
+    Raises:
+        ValueError: If there are two.
+    """
+    if n_classes == 2:
+        raise ValueError("the true class is always among the two with the best scores")
+    return guesses_of(y, n_classes)
+
+
+def percent_wrong(y: NDArray[Any], predictions: Predictions, n_classes: int) -> float:  # noqa: ARG001
+    """Return the share of wrong predictions, in percent."""
     return float(100 * np.mean(predictions.label != y))
 
 
-def _auroc(y: NDArray[Any], predictions: Predictions, n_classes: int) -> float:
-    """Return one class against the rest, weighted by the classes' shares."""
+def missed_area(y: NDArray[Any], predictions: Predictions, n_classes: int) -> float:
+    """Return 1 - AUROC, of several classes one against the rest weighted by their shares."""
     score = predictions.score
     if score is None:
         score = np.eye(n_classes)[predictions.label]
@@ -284,6 +285,3 @@ _KNOWING_LABELS: Mapping[str, _ScoreOfLabels] = {
 }
 """Scores that scikit-learn defines on rows without some of the classes if it is told all classes,
 which its scorers do not do."""
-
-_ERROR = Metric("error", "percent", 0.0, 100.0, _error)
-_AUROC = Metric("auroc", "1 - area", 0.0, 1.0, _auroc)

@@ -3,12 +3,9 @@
 Cheap to import, because every command that shows a study reads its plan. `quantities` measures.
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Self
+from dataclasses import dataclass
 
 from prefect_tune.optimizers.trials.objective import Constraint
-from prefect_tune.storage.key import code_digest, content_digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +37,11 @@ class Quantity:
     @property
     def digest(self) -> str:
         """The digest of what is measured, the user's code included."""
+        from prefect_tune.storage.key import (  # noqa: PLC0415 - lists need no digest
+            code_digest,
+            content_digest,
+        )
+
         code = code_digest("code", [self.code])
         return content_digest("quantity", [self.text.encode(), code.encode()])
 
@@ -60,13 +62,3 @@ class QuantityBound:
     def constraint(self) -> Constraint:
         """The constraint as optimizers see it, by the quantity's text."""
         return Constraint(self.quantity.text, self.bound)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return both fields as JSON values."""
-        return {"quantity": asdict(self.quantity), "bound": self.bound}
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Return the inverse of `to_json`."""
-        given = document["quantity"]
-        return cls(Quantity(**{**given, "bins": tuple(given["bins"])}), document["bound"])

@@ -16,7 +16,7 @@ from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import Split
 from prefect_tune.tasks.objective.metric import Metric, Predictions
-from prefect_tune.tasks.objective.weighted import MEANS, WEIGHTED, weighted_losses
+from prefect_tune.tasks.objective.weighted import is_quick, weighted_losses
 
 Array = NDArray[np.float64]
 
@@ -63,7 +63,7 @@ class Resampling:
         """
         rows = [split.held_out(fold) for fold in range(split.n_folds)]
         n_classes = len(dataset.classes)
-        by_class = bool(n_classes) and metric.name not in MEANS
+        by_class = bool(n_classes) and not metric.declared.row_losses
         counts = tuple(
             _counts(dataset.y[held_out] if by_class else np.zeros(len(held_out)), bootstraps, rng)
             for held_out in rows
@@ -87,7 +87,7 @@ class Resampling:
     def _of_fold(
         self, y: NDArray[Any], counts: NDArray[np.uint16], predicted: Predictions
     ) -> Array:
-        if self.metric.name not in WEIGHTED:
+        if not is_quick(self.metric):
             risks = np.array([self._on_repeated(y, drawn, predicted) for drawn in counts])
         else:
             size = max(1, _MOST_WEIGHTS // len(y))

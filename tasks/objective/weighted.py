@@ -8,12 +8,13 @@ products. The area under the curve sorts the scores once (Lacoste et al. 2014).
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from prefect_tune.optimizers.plugins import loaded
 from prefect_tune.tasks.objective.metric import Metric, Predictions
 
 Array = NDArray[np.float64]
@@ -115,7 +116,7 @@ def _loss_of(
     )
 
 
-CONFUSIONS = MappingProxyType({name: _loss_of(score) for name, score in _SCORES.items()})
+CONFUSIONS = SimpleNamespace(**{name: _loss_of(score) for name, score in _SCORES.items()})
 """From true classes, predictions, their number and weights (N, m) to losses, shape (N,), by name.
 
 Where a metric is of one class of two, it is that in position 1.
@@ -128,29 +129,45 @@ Weighted = Callable[[NDArray[Any], Predictions, int, Array], Array]
 """From true values, predictions, the number of classes and weights (N, m) to losses, shape (N,)."""
 
 
-def _is_wrong(y: NDArray[Any], predictions: Predictions) -> Array:
+def one_if_wrong(y: NDArray[Any], predictions: Predictions) -> Array:
+    """Return 1 for each row that is wrong."""
     return (predictions.label != y).astype(np.float64)
 
 
-def _squared(y: NDArray[Any], predictions: Predictions) -> Array:
+def percent_if_wrong(y: NDArray[Any], predictions: Predictions) -> Array:
+    """Return 100 for each row that is wrong."""
+    return 100 * one_if_wrong(y, predictions)
+
+
+def absolute(y: NDArray[Any], predictions: Predictions) -> Array:
+    """Return absolute errors."""
+    errors: Array = np.abs(predictions.label - y)
+    return errors
+
+
+def squared(y: NDArray[Any], predictions: Predictions) -> Array:
+    """Return squared errors."""
     return (predictions.label - y) ** 2
 
 
-def _squared_log(y: NDArray[Any], predictions: Predictions) -> Array:
+def squared_log(y: NDArray[Any], predictions: Predictions) -> Array:
+    """Return squared errors of logarithms."""
     return (np.log1p(predictions.label) - np.log1p(y)) ** 2
 
 
-def _relative(y: NDArray[Any], predictions: Predictions) -> Array:
+def relative(y: NDArray[Any], predictions: Predictions) -> Array:
+    """Return absolute errors as shares of the true numbers."""
     return np.abs(predictions.label - y) / np.maximum(np.abs(y), np.finfo(float).eps)
 
 
-def _surprise(y: NDArray[Any], predictions: Predictions) -> Array:
+def surprise(y: NDArray[Any], predictions: Predictions) -> Array:
+    """Return negative logarithms of the true classes' probabilities."""
     score = _probabilities(predictions)
     eps = np.finfo(score.dtype).eps
     return -np.log(np.clip(score[np.arange(len(y)), y], eps, 1 - eps))
 
 
-def _brier(y: NDArray[Any], predictions: Predictions) -> Array:
+def brier(y: NDArray[Any], predictions: Predictions) -> Array:
     """Return squared distances from the class; of two classes, of one of them."""
     score = _probabilities(predictions)
     distances: Array = ((score - np.eye(score.shape[1])[y]) ** 2).sum(axis=1)
@@ -163,30 +180,15 @@ def _probabilities(predictions: Predictions) -> Array:
     return predictions.score
 
 
-MEANS: Mapping[str, RowLosses] = MappingProxyType(
-    {
-        "error": lambda y, predictions: 100 * _is_wrong(y, predictions),
-        "accuracy": _is_wrong,
-        "neg_brier_score": _brier,
-        "neg_log_loss": _surprise,
-        "neg_mean_absolute_error": lambda y, p: np.abs(p.label - y),
-        "neg_mean_absolute_percentage_error": _relative,
-        "neg_mean_squared_error": _squared,
-        "neg_mean_squared_log_error": _squared_log,
-    }
-)
-"""Metrics that are a mean over rows, by name."""
-
-
-def _mean_of(losses: RowLosses) -> Weighted:
-    return lambda y, predictions, n_classes, weights: weights @ losses(y, predictions)  # noqa: ARG005
-
-
 def _root_of(losses: RowLosses) -> Weighted:
     return lambda y, predictions, n_classes, weights: np.sqrt(weights @ losses(y, predictions))  # noqa: ARG005
 
 
-def _unexplained(
+root_squared = _root_of(squared)
+root_squared_log = _root_of(squared_log)
+
+
+def unexplained(
     y: NDArray[Any],
     predictions: Predictions,
     n_classes: int,  # noqa: ARG001
@@ -196,11 +198,11 @@ def _unexplained(
     centred = y - y.mean()
     spread = weights @ centred**2 - (weights @ centred) ** 2
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratios: Array = (weights @ _squared(y, predictions)) / spread
+        ratios: Array = (weights @ squared(y, predictions)) / spread
     return ratios
 
 
-def _missed_area(
+def missed_areas(
     y: NDArray[Any], predictions: Predictions, n_classes: int, weights: Array
 ) -> Array:
     """Return 1 - AUROC, of several classes one against the rest weighted by their shares."""
@@ -239,24 +241,15 @@ def weighted_areas(score: Array, is_positive: NDArray[np.bool_], weights: Array)
     return areas
 
 
-WEIGHTED: Mapping[str, Weighted] = MappingProxyType(
-    {
-        **{name: _mean_of(losses) for name, losses in MEANS.items()},
-        "neg_root_mean_squared_error": _root_of(_squared),
-        "neg_root_mean_squared_log_error": _root_of(_squared_log),
-        "r2": _unexplained,
-        "auroc": _missed_area,
-        "roc_auc": _missed_area,  # of two classes, as scikit-learn has it
-        **CONFUSIONS,
-    }
-)
-"""Metrics that are computed for all bootstraps at once, by name."""
+def is_quick(metric: Metric) -> bool:
+    """Return whether a metric declares losses that are computed for all bootstraps at once."""
+    return bool(metric.declared.bootstrap_losses or metric.declared.row_losses)
 
 
 def weighted_losses(
     metric: Metric, y: NDArray[Any], predictions: Predictions, n_classes: int, weights: Array
 ) -> Array:
-    """Return the losses of one of `WEIGHTED` in all bootstraps, shape (N,).
+    """Return the losses of a metric that `is_quick` in all bootstraps, shape (N,).
 
     Args:
         metric: What is computed.
@@ -269,4 +262,7 @@ def weighted_losses(
         ValueError: If the metric needs probabilities, and the predictions have none.
     """
     seen, predicted = metric.turned(y, predictions, n_classes)
-    return WEIGHTED[metric.name](seen, predicted, n_classes, weights)
+    if metric.declared.bootstrap_losses:
+        return loaded(metric.declared.bootstrap_losses)(seen, predicted, n_classes, weights)
+    losses: Array = weights @ loaded(metric.declared.row_losses)(seen, predicted)
+    return losses

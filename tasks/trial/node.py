@@ -28,6 +28,7 @@ from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import Recipe, step_seed
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 from prefect_tune.tasks.problem import StudyContext
+from prefect_tune.tasks.trial.shared_blocks import SharedBlocks
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,14 @@ class Fold:
         )
 
 
+def summary_of_rows(dataset: Dataset, n_rows: int) -> MatrixSummary:
+    """Summarise some rows of a data set before any step."""
+    X = dataset.X
+    if not isinstance(X, EventRows):
+        return MatrixSummary(n_rows, dataset.n_features, "frame")
+    return MatrixSummary(n_rows, dataset.n_features, "pickle", has_parents=X.has_parents)
+
+
 class FoldRows:
     """The rows of a fold before any step, where its chain begins."""
 
@@ -69,22 +78,33 @@ class FoldRows:
 
     def __init__(self, fold: Fold) -> None:
         self.fold = fold
-        kind = "pickle" if isinstance(fold.dataset.X, EventRows) else "frame"
-        self.summary: MatrixSummary | None = MatrixSummary(
-            len(fold.training), fold.dataset.n_features, kind
-        )
+        self.summary: MatrixSummary | None = summary_of_rows(fold.dataset, len(fold.training))
+        self._blocks: SharedBlocks | None = None
 
     def matrices(self) -> tuple[Any, Any]:
         """Return the training and held-out rows."""
-        dataset = self.fold.dataset
-        return dataset.rows(self.fold.training), dataset.rows(self.fold.held_out)
+        return self._rows(self.fold.training), self._rows(self.fold.held_out)
 
     def held_out_matrix(self) -> Any:
         """Return the held-out rows."""
-        return self.fold.dataset.rows(self.fold.held_out)
+        return self._rows(self.fold.held_out)
 
     def release(self) -> None:
-        """Do nothing: rows belong to the data set."""
+        """Drop blocks of events; the rows belong to the data set."""
+        if self._blocks is not None:
+            self._blocks.release()
+            self._blocks = None
+
+    def _rows(self, positions: NDArray[np.intp]) -> Any:
+        """Return some rows; of events, with the blocks that trials share."""
+        rows, fold = self.fold.dataset.rows(positions), self.fold
+        if not isinstance(rows, EventRows) or not fold.context.use_cache:
+            return rows
+        if self._blocks is None:
+            assert isinstance(fold.dataset.X, EventRows)  # noqa: S101 - as its rows are
+            n_training = fold.n_rows_in_all or len(fold.training)
+            self._blocks = SharedBlocks(fold.store, fold.dataset.X, fold.context, n_training)
+        return replace(rows, positions=positions, shared=self._blocks)
 
 
 class Node:

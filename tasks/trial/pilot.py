@@ -16,10 +16,10 @@ from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.surrogates.costs import LIKELY, Costs, cheap_configuration
 from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.optimizers.trials.outcome import Pilot, StepCost
-from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.fitting.fitting import FoldData, fit_model, fit_transformer
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import recipe, step_seed
+from prefect_tune.tasks.trial.node import summary_of_rows
 from prefect_tune.tasks.trial.path_run import PathRun
 
 _WARM_ROWS, _ROWS, _HELD_OUT_ROWS = 100, 1_000, 4_000
@@ -79,8 +79,7 @@ def _fitted(
     """Fit each step on some rows, with cheap values, and return what it took."""
     dataset, context, fold = path_run.dataset, path_run.context, path_run.folds[0]
     train, held_out = dataset.rows(rows), dataset.rows(held_out_rows)
-    kind = "pickle" if isinstance(train, EventRows) else "frame"
-    summary = MatrixSummary(len(rows), dataset.n_features, kind)
+    summary = summary_of_rows(dataset, len(rows))
     labels, classes = dataset.labels[rows], np.array(dataset.classes)
     costs, is_balanced = [], False
     for position, (step, algorithm, choice) in enumerate(path_run.steps):

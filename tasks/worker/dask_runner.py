@@ -8,7 +8,7 @@ shown. Both wrap names of Prefect that are not public; a version without them ta
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -20,6 +20,7 @@ from uuid import UUID, uuid4
 import cloudpickle
 from distributed import get_worker
 from distributed.core import Status
+from distributed.scheduler import KilledWorker
 from prefect import Task, task_engine
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
@@ -159,10 +160,19 @@ class LeanDaskTaskRunner(DaskTaskRunner):
             workers: Addresses of the workers.
         """
         futures = [
-            self.client.submit(_prepare, self._context, make_ready, workers=[worker], pure=False)
+            self.client.submit(
+                _prepare,
+                self._context,
+                make_ready,
+                workers=[worker],
+                allow_other_workers=True,  # a worker that dies is back under another address
+                pure=False,
+            )
             for worker in workers
         ]
-        self.client.gather(futures)
+        for future in futures:
+            with suppress(KilledWorker):  # the new one prepares itself with its first task
+                future.result()
 
     @cached_property
     def _context(self) -> bytes | None:

@@ -17,6 +17,7 @@ from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import load_split
 from prefect_tune.tasks.fitting.recipe import imported
 from prefect_tune.tasks.fitting.versions import installed_version
+from prefect_tune.tasks.plugins import check_plugins
 from prefect_tune.tasks.problem import StudyContext, open_store
 from prefect_tune.tasks.threads import one_thread
 from prefect_tune.tasks.worker.trial_note import loading_noted, prepare_note
@@ -67,9 +68,11 @@ def worker_environment(context: StudyContext, dask_worker: Any = None) -> dict[s
 
     Raises:
         StoreRefused, RecordDamaged, OSError: If store, database or data set cannot be read here.
-        BadInput: If a library that the space needs cannot be used here; says how to get it.
+        BadInput: If a plugin of the study is another one here, or a library that the space needs
+            cannot be used; says how to get it.
         WorkerUnfit: If trials could not be held to their limits here.
     """
+    check_plugins(context.problem.running_plugins)
     store = open_store(context.store)
     with one_thread():  # or libraries that are loaded here would keep all theirs
         load_dataset(store, context.problem.dataset)

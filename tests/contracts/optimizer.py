@@ -39,6 +39,7 @@ from prefect_tune.optimizers import (
     make_optimizer,
     replay,
 )
+from prefect_tune.optimizers.events import event_document, event_of
 
 OBJECTIVE = Objective(
     chance=50.0,
@@ -144,7 +145,7 @@ def _tell(optimizer: Optimizer, trial: Trial) -> Told:
 
 def through_json(event: Event, space: Space) -> Event:
     """The event as it comes back from the ledger."""
-    return type(event).from_json(json.loads(json.dumps(event.to_json())), space)
+    return event_of(event.kind, json.loads(json.dumps(event_document(event))), space)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from prefect_api import artifacts, client_of, flow_runs
 from processes import environment, run_json, server_of, started, wait_for
 
 from prefect_tune.deployments.serve import declared_deployments
-from prefect_tune.flows.preparation.options import OPTIONS
+from prefect_tune.flows.options.declared import OPTIONS
 
 START = ("deployment", "run", "tune/healthcare", "--watch")
 PARAMETERS = [x for p in ("trials=3", "workers=2", "race=false") for x in ("--param", p)]

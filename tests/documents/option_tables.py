@@ -10,7 +10,7 @@ from pathlib import Path
 
 from source_tree import ROOT
 
-from prefect_tune.deployments.commands.completing import method_options, written
+from prefect_tune.deployments.commands.completing import method_options, values_text, written
 from prefect_tune.optimizers.registry import method_named
 
 PAGES = ROOT / "deployments" / "docs" / "pages" / "methods"
@@ -20,10 +20,10 @@ _BLOCK = re.compile(r"<!-- options of (\w+) -->\n(.*?)<!-- end of options -->", 
 def option_table(method: str) -> str:
     """The options of a method as a table of markdown."""
     rows = [
-        f"| `{o['name']}` | `{written(o['default'])}` | {_cell(o['meaning'])} |"
+        f"| `{o.name}` | `{written(o.default)}` | {values_text(o)} | {_cell(o.help)} |"
         for o in method_options(method_named(method).options)
     ]
-    return "\n".join(["| `--option` | default | |", "|---|---|---|", *rows, ""])
+    return "\n".join(["| `--option` | default | values | |", "|---|---|---|---|", *rows, ""])
 
 
 def tables(page: Path) -> dict[str, str]:
@@ -42,7 +42,7 @@ def write(page: Path) -> None:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;").replace("None for", "null for")
+    return text.replace("|", "\\|").replace("<", "&lt;")
 
 
 if __name__ == "__main__":

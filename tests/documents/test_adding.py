@@ -4,6 +4,7 @@ import json
 import runpy
 import shlex
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from documents.inputs_of_documents import write_inputs
 from documents.pages import ADDING, Document, files
 from services import Postgres, bucket_at, s3_server
 
-from prefect_tune.optimizers.registry import _METHODS
+from prefect_tune.optimizers.registry import METHODS
 
 pytestmark = [pytest.mark.slow, pytest.mark.full]
 
@@ -55,7 +56,7 @@ class Reader:
 def run_file(name: str, words: list[str], home: Path) -> str:
     """What `python FILE WORDS` prints; methods that it registers are forgotten."""
     runner = CliRunner(env={"PREFECT_TUNE_HOME": str(home)})
-    known, code = set(_METHODS), 0
+    known, code = set(METHODS.own), 0
     with runner.isolation() as (printed, *_), pytest.MonkeyPatch.context() as patched:
         patched.setattr("sys.argv", [name, *words])
         try:
@@ -64,8 +65,8 @@ def run_file(name: str, words: list[str], home: Path) -> str:
             code = int(ended.code or 0)
         sys.stdout.flush()
         text = printed.getvalue().decode()
-    for method in set(_METHODS) - known:
-        del _METHODS[method]
+    for method in set(METHODS.own) - known:
+        METHODS.forget(method)
     assert code == 0, text
     return text
 
@@ -78,7 +79,7 @@ def here(server, tmp_path, monkeypatch) -> None:  # noqa: ARG001 - flows go to i
 
 
 def test_a_page_is_no_longer_than_a_page() -> None:
-    assert {d.path.stem for d in ADDING} == {"algorithm", "method", "store"}
+    assert {d.path.stem for d in ADDING} == {"algorithm", "method", "plugin", "store"}
     assert [d.name for d in ADDING if len(d.text.splitlines()) > 90] == []
 
 
@@ -95,6 +96,36 @@ def test_a_method_is_added_as_the_page_says(tmp_path) -> None:
     assert "before it settles for a path" in explained
     assert "settled for " in searched
     assert "settle" in compared
+
+
+def lay_out(pyproject: str, folder: Path) -> None:
+    """Put the metadata of a distribution beside its modules, as `pip install` would."""
+    found = tomllib.loads(pyproject)
+    project, modules = found["project"], found["tool"]["setuptools"]["py-modules"]
+    about = folder / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+    about.mkdir()
+    about.joinpath("METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+    )
+    about.joinpath("top_level.txt").write_text("\n".join(modules))
+    lines = []
+    for group, named in project["entry-points"].items():
+        lines += [f"[{group}]", *(f"{name} = {at}" for name, at in named.items())]
+    about.joinpath("entry_points.txt").write_text("\n".join(lines))
+    assert {f"{module}.py" for module in modules} <= {p.name for p in folder.iterdir()}
+
+
+def test_a_plugin_is_added_as_the_page_says(tmp_path, monkeypatch) -> None:
+    reader = Reader("plugin", tmp_path, "3")
+    for name, text in files(*ADDING).items():
+        (tmp_path / name).write_text(text)
+    lay_out(*reader.page.blocks("toml"), tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))  # of workers
+    explained, searched, shown = reader.ran()
+    assert "before it settles for a path" in explained
+    assert "mean cost" in searched
+    assert " EUR" in searched
+    assert "metric cost of tune-extras 1.0" in shown
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,9 @@ from documents.inputs_of_documents import write_inputs
 from documents.pages import DOCUMENTS, commands, files
 from processes import environment
 from source_tree import ROOT
+
+from prefect_tune.flows.workers import clusters
+from prefect_tune.flows.workers.clusters import workers_started_early
 
 RUN_ELSEWHERE = {
     "tests/run": "is what runs this",
@@ -88,7 +92,9 @@ def session(server, tmp_path_factory) -> Iterator[Session]:
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(folder)
         opened = Session(folder, server)
-        yield opened
+        with workers_started_early(2, None):  # shared by all commands
+            patched.setattr(clusters, "workers_started_early", lambda *_, **__: nullcontext())
+            yield opened
         for left in ("deployment delete tune/healthcare", "--no-prompt work-pool delete local"):
             opened.run(f"prefect {left}")  # the server is that of all tests
 

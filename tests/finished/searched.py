@@ -7,9 +7,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from flow_studies import prepare_study
+
 from prefect_tune.flows.final_model import fit_final_model
-from prefect_tune.flows.preparation.prepare import prepare
-from prefect_tune.flows.preparation.settings import TuneSettings
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.tuning import tune
 from prefect_tune.flows.workers.jobs import Job
@@ -51,17 +51,17 @@ def searched(folder: Path, *, trials: int, fit: bool = True, **parameters: Any) 
     """
     defaults = {name: p.default for name, p in signature(tune.fn).parameters.items()}
     given = {"method": "random", "study": "s", "store": str(folder / "store"), **parameters}
-    prepared = prepare(TuneSettings.parse({**defaults, **given, "trials": trials}))
+    prepared = prepare_study({**defaults, **given, "trials": trials})
     plan, store = prepared.plan, prepared.store
     with Study.opened(store, prepared.name, plan) as study:
         context = StudyContext(
             study.name,
             plan.problem,
             store.address,
-            use_cache=plan.use_cache,
+            use_cache=plan.options.use_cache,
             memory_limit_bytes=4 * 10**9,
-            quantities=tuple(bounded.quantity for bounded in plan.bounds),
-            epochs=plan.epochs,
+            quantities=tuple(bounded.quantity for bounded in plan.options.bounds),
+            epochs=plan.options.epochs,
         )
         study.set_state("running")
         for _ in range(trials):

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
+from flow_studies import prepare_study
 from inputs import table
 
-from prefect_tune.flows.preparation.options import OPTIONS
-from prefect_tune.flows.preparation.prepare import PreparedStudy, prepare
-from prefect_tune.flows.preparation.settings import TuneSettings
+from prefect_tune.flows.options.declared import OPTIONS
+from prefect_tune.flows.preparation.prepare import PreparedStudy
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def prepared(tmp_path, monkeypatch) -> Callable[..., PreparedStudy]:
     frame[100:].to_parquet("test.parquet", index=False)
 
     def enter(data: str, **options: object) -> PreparedStudy:
-        return prepare(TuneSettings.parse({**dict.fromkeys(OPTIONS), "data": data, **options}))
+        return prepare_study({**dict.fromkeys(OPTIONS), "data": data, **options})
 
     return enter
 

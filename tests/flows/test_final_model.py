@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flow_studies import entered, pinned, tell
+from flow_studies import changed, entered, pinned, tell
 from observing import Heard
 from studies import context_of, draw
 from worlds import evaluation
 
 from prefect_tune.flows import final_model
 from prefect_tune.flows.final_model import fit_final_model
+from prefect_tune.flows.options.values import EnsembleRule
 from prefect_tune.flows.refitting import _in_turn
 from prefect_tune.flows.study.ensemble import ChosenEnsemble
-from prefect_tune.flows.study.ensemble_rule import EnsembleRule
 from prefect_tune.flows.study.predict import final_model as saved_model
 from prefect_tune.flows.study.study import Study, StudyFailed
 from prefect_tune.flows.study.summary import summarize
@@ -74,12 +74,13 @@ class Ending:
     workers: Here = field(default_factory=Here)
     heard: Any = field(default_factory=Heard)
 
-    def end(self, rule: EnsembleRule | None = None, **context: Any) -> dict[str, Any]:
+    def end(self, rule: EnsembleRule | None = None, *, use_cache: bool = True) -> dict[str, Any]:
         """End it by a rule; the summary."""
         self.workers.begun.clear()
         self.heard.notes.clear()
-        self.study.plan = replace(self.study.plan, ensemble=rule, **context)
-        fit_final_model(self.study, self.workers, replace(self.context, **context), self.heard)  # type: ignore[arg-type]
+        self.study.plan = changed(self.study.plan, ensemble=rule, no_cache=not use_cache)
+        context = replace(self.context, use_cache=use_cache)
+        fit_final_model(self.study, self.workers, context, self.heard)  # type: ignore[arg-type]
         return summarize(self.study.store, NAME)
 
     @property
@@ -235,7 +236,7 @@ def test_a_refit_that_took_too_long_is_tried_again_when_limits_are_raised(ending
     ending.workers.too_slow = set()
     ending.end()
     assert ending.workers.names == []  # nothing has changed
-    ending.study.plan = replace(ending.study.plan, trial_memory_bytes=10**10)
+    ending.study.plan = changed(ending.study.plan, trial_memory=10**10)
     ending.end()
     assert ending.study.result["members"] == [{"trial": BEST, "weight": 1.0}]
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from finished.searched import Here, searched
+from flow_studies import changed
 from observing import Heard
 from sklearn.pipeline import Pipeline
 from user_spaces import PRELUDE
@@ -15,9 +16,9 @@ from user_spaces import PRELUDE
 from prefect_tune.flows import final_model as ending
 from prefect_tune.flows import refitting
 from prefect_tune.flows.final_model import fit_final_model
+from prefect_tune.flows.options.values import EnsembleRule
 from prefect_tune.flows.refitting import can_average_folds
 from prefect_tune.flows.results.exported import export
-from prefect_tune.flows.study.ensemble_rule import EnsembleRule
 from prefect_tune.flows.study.predict import final_model
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.study.summary import summarize
@@ -70,7 +71,7 @@ class Ended:
             return left[0]
 
         with Study.opened(self.store, self.name) as study:
-            study.plan = replace(study.plan, **plan)
+            study.plan = changed(study.plan, **plan)
             context = StudyContext(self.name, study.problem, self.store.address)
             arguments: Any = (study, self.workers, context, self.heard)
             fit_final_model(*arguments, seconds_left)
@@ -161,9 +162,9 @@ def test_without_a_cache_or_under_constraints_folds_are_never_averaged(ended) ->
         best = [study.incumbent]
         assert can_average_folds(study, best)
         plan = study.plan
-        study.plan = replace(plan, use_cache=False)
+        study.plan = changed(plan, no_cache=True)
         assert not can_average_folds(study, best)
-        study.plan = replace(plan, bounds=(object(),))  # type: ignore[arg-type]
+        study.plan = changed(plan, constraint=(object(),))  # type: ignore[arg-type]
         assert not can_average_folds(study, best)
         study.plan = plan
         curve = replace(best[0].evaluation, curve=(1.0, 0.5), fold_curves=((1.0, 0.5),) * FOLDS)
@@ -207,7 +208,7 @@ def test_time_for_a_refit_is_held_back_only_where_it_fits(ended) -> None:
     with Study.opened(ended.store, ended.name) as study:
         assert 50 < ending.ending_seconds(study, 1, 100.0) < 60
         assert ending.ending_seconds(study, 1, 20.0) < 10
-        study.plan = replace(study.plan, use_cache=False)
+        study.plan = changed(study.plan, no_cache=True)
         assert ending.ending_seconds(study, 1, 20.0) == 20
 
 
@@ -221,14 +222,14 @@ def test_time_for_the_scores_of_the_test_rows_is_held_back(ended, monkeypatch) -
 
 @pytest.mark.usefixtures("slow_refits")
 def test_where_folds_may_not_be_averaged_the_refit_takes_its_time(ended) -> None:
-    summary = ended.end(1.0, use_cache=False)
+    summary = ended.end(1.0, no_cache=True)
     assert (summary["model_of_folds"], summary["model_subset"]) == (False, 1.0)
 
 
 @pytest.mark.usefixtures("slow_refits")
 def test_what_ran_on_few_rows_is_refitted_on_few_where_folds_may_not_be_averaged(tmp_path) -> None:
     for seconds, subset in ((30.0, 0.5), (3.0, pytest.approx(1 / 9))):
-        summary = looked_at(tmp_path / str(seconds)).end(seconds, use_cache=False)
+        summary = looked_at(tmp_path / str(seconds)).end(seconds, no_cache=True)
         assert (summary["model_of_folds"], summary["model_subset"]) == (False, subset)
 
 

@@ -1,5 +1,6 @@
 """Other tools beside ours: splits, scores, portfolios, and what is run again."""
 
+import json
 import os
 import re
 import signal
@@ -11,11 +12,12 @@ import numpy as np
 import pandas as pd
 import psutil
 import pytest
+from peer_tools.portfolios import picked, related
 from peer_tools.report import at_stages, mean_ranks, ratio
 from peer_tools.rows import RECORDED, Rows
 from peer_tools.runs import Run, Tool, run_all
 from peer_tools.scoring import test_loss as loss_of_test  # or it would be collected
-from peer_tools.tables import TableFile
+from peer_tools.tables import EventSet, TableFile
 from peer_tools.task import Incumbents, Task
 from processes import command_line
 
@@ -57,6 +59,44 @@ def test_a_split_is_drawn_by_name_and_number_and_keeps_classes_and_gaps(tables, 
     assert files.train.read_bytes() == again.train.read_bytes()
     assert set(pd.read_parquet(other.test)["a"]) != set(test["a"])
     assert (sizes.name, sizes.split(0, tmp_path / "one").kind) == ("sizes.size", "numbers")
+
+
+def test_forms_of_an_event_set_and_cohorts_of_a_family_are_related() -> None:
+    small, large, other = (
+        EventSet.of(f"cohort:paper?n_patients={n}&family={family}&seed={n}").name
+        for n, family in ((500, "sum"), (4000, "sum"), (500, "count"))
+    )
+    meds, omop = (EventSet.of(f"/data/{form}_bleed:labels/task") for form in ("meds", "omop"))
+    assert (meds.data, meds.labels) == ("/data/meds_bleed", "labels/task")
+    assert related(small, large)
+    assert related(meds.name, omop.name)
+    assert len({small, large, other, meds.name, omop.name}) == 5
+    assert not related(small, other)
+    assert not related(meds.name, small)
+
+
+def test_a_portfolio_begins_with_what_is_cheap_and_then_covers_what_that_leaves() -> None:
+    losses = {  # by candidate: losses on two tables, seconds
+        "cheap": (1, 5, 1), "dear": (1, 4, 90), "second": (9, 0, 2), "worst": (9, 9, 1),
+        "middle": (5, 5, 2),
+    }  # fmt: skip
+    rows = pd.DataFrame(
+        {
+            "configuration": json.dumps({"fit model": {"algorithm": name}}),
+            "table": table,
+            "loss": loss,
+            "seconds": seconds,
+        }
+        for name, (*of_tables, seconds) in losses.items()
+        for table, loss in zip("ab", of_tables, strict=True)
+    )
+
+    def models(first: str | None = None) -> list[str]:
+        given = first and json.dumps({"fit model": {"algorithm": first}})
+        return [json.loads(c)["fit model"]["algorithm"] for c in picked(rows, 2, given)]
+
+    assert models() == ["cheap", "second"]
+    assert models("second") == ["second", "cheap"]
 
 
 @pytest.mark.slow

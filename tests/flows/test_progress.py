@@ -17,7 +17,7 @@ from prefect_tune.flows.progress import CurvePoint, IncumbentCurve, Progress, Re
 )
 def test_why_no_trial_leads_is_said(counts, said) -> None:
     progress = Progress(
-        study="s", metric="error", unit="percent", n_running=0, trials_total=None, seconds=1.0,
+        study="s", metric="error", n_running=0, trials_total=None, seconds=1.0,
         seconds_total=None, incumbent=None, cache_hits=0, seconds_saved=0.0, **counts,
     )  # fmt: skip
     assert _best(progress) == said

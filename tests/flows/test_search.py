@@ -10,9 +10,9 @@ import pytest
 from observing import Heard
 from worlds import mixed_space
 
+from prefect_tune.flows.options.values import StopRule
 from prefect_tune.flows.progress import CurvePoint, IncumbentCurve, RunningTrial
 from prefect_tune.flows.search import search
-from prefect_tune.flows.study.plan import StopRule
 from prefect_tune.flows.study.replayed import StudyTrials
 from prefect_tune.flows.workers.dask_trials import Ended
 from prefect_tune.optimizers import (
@@ -62,7 +62,8 @@ class WrittenStudy:
     def plan(self) -> Any:
         limits = SimpleNamespace(seconds=self.trial_seconds or 900.0)
         return SimpleNamespace(
-            trial_seconds=self.trial_seconds, trial_limits=lambda: limits, race=self.race
+            options=SimpleNamespace(trial_timeout=self.trial_seconds, race=self.race),
+            trial_limits=lambda: limits,
         )
 
     @property

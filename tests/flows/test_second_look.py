@@ -9,17 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flow_studies import entered
+from flow_studies import changed, entered
 from flow_studies import tell as tell_came
 from observing import Heard
 from studies import context_of, draw
 from worlds import evaluation, mixed_space
 
 from prefect_tune.flows.final_model import fit_final_model
+from prefect_tune.flows.options.values import EnsembleRule
 from prefect_tune.flows.reevaluation import look_again, measure_missing, restore_predictions
-from prefect_tune.flows.study.ensemble_rule import EnsembleRule
 from prefect_tune.flows.study.finalists import finalists_of, look_seconds
-from prefect_tune.flows.study.plan import StopRule
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.study.summary import summarize
 from prefect_tune.flows.workers.jobs import Job
@@ -112,7 +111,7 @@ class Looked:
         return None if self.study.incumbent is None else self.study.incumbent.number
 
     def plan(self, **changes: Any) -> None:
-        self.study.plan = replace(self.study.plan, **changes)
+        self.study.plan = changed(self.study.plan, **changes)
 
     def finalists(self, n_slots: int = 2) -> list[int]:
         found = finalists_of(self.study.plan, self.study.optimizer, n_slots)
@@ -213,7 +212,7 @@ def test_missing_quantities_are_measured_side_by_side_and_failures_are_noted(
 
 def test_what_came_before_the_time_was_spent_counts(looked, monkeypatch) -> None:
     seconds = iter([1.0, 1.0, 99.0, 60.5])
-    looked.plan(stop_rule=StopRule(seconds=60.0))
+    looked.plan(budget=60.0)
     monkeypatch.setattr(looked.study, "seconds", lambda: next(seconds))
     looked.again(15.0, 11.0, 1.0, 1.0, 1.0)
     assert [look["trial"] for look in looked.study.result["finalists"]] == [2, 3]
@@ -232,7 +231,7 @@ def test_a_finalist_may_take_twice_what_it_took_where_that_is_more_than_the_limi
         workers = found.again(1.0, 1.0, 1.0, 1.0, 1.0, ranked=range(5))
         assert {a["limit_seconds"] for a in workers.asked} == {1200.0} == set(workers.limits)
         found.study.set_result(seen_again={})
-        found.plan(trial_seconds=450.0)  # the user's own
+        found.plan(trial_timeout=450.0)  # the user's own
         assert set(found.again(1.0, 1.0, 1.0, 1.0, 1.0, ranked=range(5)).limits) == {450.0}
 
 
@@ -296,14 +295,14 @@ def test_finalists_are_at_most_a_tenth_of_the_full_trials_whatever_they_cost(tmp
 
 
 def test_looking_again_takes_at_most_a_tenth_of_the_seconds(tmp_path) -> None:
-    with opened(tmp_path, stop_rule=StopRule(seconds=60.0)) as found:
+    with opened(tmp_path, budget=60.0) as found:
         for n, seconds in enumerate((1.0, 4.0, 2.0, 1.0, 1.0, 1.0)):
             tell(found.study, found.context, float(n), seconds)
         assert found.finalists(1) == [0, 2]  # 1.75 s and 3 s, of 6 s
         assert found.finalists(2) == [0, 1]  # 5.5 s side by side
-        found.plan(stop_rule=StopRule(seconds=120.0))
+        found.plan(budget=120.0)
         assert found.finalists(1) == [0, 1, 2, 3]
-        found.plan(stop_rule=StopRule(seconds=17.0))
+        found.plan(budget=17.0)
         assert found.finalists(1) == []
 
 
@@ -340,7 +339,7 @@ def test_there_are_finalists_where_the_study_ends_in_one_trial(
         looked.study.optimizer.method, ensemble="auto" if method == "flash" else None
     )
     bounds = (SimpleNamespace(constraint=Constraint("x", 1.0)),) if is_bound else ()
-    looked.plan(ensemble=None if rule is None else EnsembleRule(rule), bounds=bounds)
+    looked.plan(ensemble=None if rule is None else EnsembleRule(rule), constraint=bounds)
     assert bool(looked.finalists()) is is_looked_at
 
 

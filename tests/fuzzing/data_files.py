@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from flow_studies import prepare_study
 from hypothesis import strategies as st
 from inputs import events, table
 
 from fuzzing.ground import REFUSALS, Ground, check_message, files_in, studies_in
 from fuzzing.values import texts
-from prefect_tune.flows.preparation.options import OPTIONS
-from prefect_tune.flows.preparation.prepare import prepare
-from prefect_tune.flows.preparation.settings import TuneSettings
+from prefect_tune.flows.options.declared import OPTIONS
 from prefect_tune.tasks.data.reading import read_features, read_source
 from prefect_tune.tasks.data.source import Source
 
@@ -107,7 +106,7 @@ def check(ground: Ground, case: Damaged) -> bool:
                 training = read_source(Source(str(ground.table), target="target"))
                 read_features(_written(case, table(_ROWS), folder / "new"), None, training)
             else:
-                prepare(TuneSettings.parse(_parameters(ground, case, folder)))
+                prepare_study(_parameters(ground, case, folder))
         except REFUSALS as error:
             check_message(str(error))
             assert studies_in(folder / "store") == set()

@@ -3,13 +3,12 @@
 from inspect import signature
 from typing import Any
 
+from flow_studies import prepare_study
 from hypothesis import strategies as st
 from prefect.exceptions import ParameterTypeError
 
 from fuzzing.ground import REFUSALS, Ground, check_message, files_in, studies_in
 from fuzzing.values import documents
-from prefect_tune.flows.preparation.prepare import prepare
-from prefect_tune.flows.preparation.settings import TuneSettings
 from prefect_tune.flows.tuning import tune
 
 _DEFAULTS = {name: p.default for name, p in signature(tune.fn).parameters.items()}
@@ -58,7 +57,7 @@ def check(ground: Ground, given: dict[str, Any]) -> bool:
         given = {"store": str(store), **given}
         try:
             values = _DEFAULTS | tune.validate_parameters(given)
-            prepare(TuneSettings.parse(values))
+            prepare_study(values)
         except ParameterTypeError:
             return False
         except REFUSALS as error:

@@ -19,6 +19,7 @@ from prefect_tune.optimizers import (
     ConstraintsMeasured,
     Event,
     Method,
+    MethodOptions,
     NotYet,
     Objective,
     Optimizer,
@@ -30,25 +31,19 @@ from prefect_tune.optimizers import (
     Trial,
     UnknownName,
     make_optimizer,
+    option,
     replay,
 )
+from prefect_tune.optimizers.events import event_document, event_of
 from prefect_tune.optimizers.registry import DEFAULT_METHOD, load_method, register
 from prefect_tune.optimizers.space.sampling import sample_configuration
 
 
 @dataclass(frozen=True)
-class DrawOptions:
-    """Options of `Draw`.
+class DrawOptions(MethodOptions):
+    """Options of `Draw`."""
 
-    Attributes:
-        skipped: Draws to leave out.
-    """
-
-    skipped: int = 0
-
-    def __post_init__(self) -> None:
-        if self.skipped < 0:
-            raise ValueError(f"skipped is at least 0; got {self.skipped}")
+    skipped: int = option("Draws to skip.", default=0, at_least=0)
 
 
 class Draw(Optimizer):
@@ -281,10 +276,10 @@ def test_only_the_last_ask_is_given_the_memo() -> None:
 
 
 def test_an_event_of_0_1_has_its_memo_and_less_of_a_budget() -> None:
-    document = Asked(0, QUERY, Budget()).to_json() | {"memo": {"phase": 1}}
+    document = event_document(Asked(0, QUERY, Budget())) | {"memo": {"phase": 1}}
     for later in ("n_workers", "last_ask_seconds"):
         del document["budget"][later]
-    event = Asked.from_json(document, SPACE)
+    event = event_of("ask", document, SPACE)
     assert event == Asked(0, QUERY, Budget(), {"phase": 1})
     optimizer = RandomSearch(SPACE, 0)
     replay(optimizer, [event])

@@ -22,6 +22,7 @@ from prefect_tune.optimizers import (
     Trial,
     TrialState,
 )
+from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.trials.losses import log_losses, told_losses
@@ -79,11 +80,11 @@ def test_the_final_model_is_of_all_rows_and_of_the_epochs_that_were_best() -> No
 
 def test_kinds_of_failures_are_plain_words_in_documents_and_kinds_when_read() -> None:
     for kind in FailureKind:
-        document = Failure(kind, "why").to_json()
+        document = to_document(Failure(kind, "why"))
         assert type(document["kind"]) is str
-        again = Failure.from_json(json.loads(json.dumps(document)))
+        again = from_document(Failure, json.loads(json.dumps(document)))
         assert (again.kind, type(again.kind)) == (kind, FailureKind)
-    words = [Failure(kind, "").to_json()["kind"] for kind in FailureKind]
+    words = [to_document(Failure(kind, ""))["kind"] for kind in FailureKind]
     assert words == ["error", "timeout", "memory", "crashed"]
 
 
@@ -96,7 +97,8 @@ def test_a_kind_may_be_given_as_its_word_and_no_other_word() -> None:
     failure = Failure("memory", "took 9 GB")  # type: ignore[arg-type]
     assert failure.kind is FailureKind.MEMORY
     assert failure.kind.grows_with_rows
-    assert pickle.loads(pickle.dumps(failure)) == failure == Failure.from_json(failure.to_json())
+    assert pickle.loads(pickle.dumps(failure)) == failure
+    assert from_document(Failure, to_document(failure)) == failure
     with pytest.raises(ValueError, match="explosion"):
         Failure("explosion", "")  # type: ignore[arg-type]
 

@@ -1,6 +1,5 @@
 """Declared metrics, options, sections, formats and methods are registered everywhere."""
 
-from dataclasses import fields
 from inspect import getmembers, isfunction, signature
 from typing import Any
 
@@ -8,12 +7,8 @@ import pytest
 from source_tree import modules
 
 from prefect_tune import PipelineSearch
-from prefect_tune.deployments.estimator.pipeline_search import _OF_TUNE
 from prefect_tune.deployments.report.study_page import _SECTIONS
-from prefect_tune.flows.preparation.options import OPTIONS
-from prefect_tune.flows.preparation.resume import RULES
-from prefect_tune.flows.preparation.settings import TuneSettings
-from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.flows.options.declared import OPTIONS
 from prefect_tune.flows.text import loss_name
 from prefect_tune.optimizers import METHODS, Method, UnknownName
 from prefect_tune.tasks.data.formats.format import Format
@@ -21,7 +16,7 @@ from prefect_tune.tasks.data.formats.registry import FORMATS
 from prefect_tune.tasks.objective.metric import metric_named
 
 OF_FIT = {"data", "target"}
-BY_ANOTHER_NAME = {"metric", "seed"}
+BY_ANOTHER_NAME = {"seed"}
 OF_FILES = {"labels", "format", "test", "drop_missing_target"}
 """Options that say how files are read, and a search has X and y."""
 
@@ -43,16 +38,8 @@ def test_losses_are_called_as_their_metrics_declare() -> None:
 
 
 def test_options_of_tune_are_parameters_of_the_estimator() -> None:
-    assert {*_OF_TUNE, *OF_FIT, *BY_ANOTHER_NAME, *OF_FILES} == set(OPTIONS)
-    assert set(_OF_TUNE) <= set(signature(PipelineSearch).parameters)
-
-
-def test_settings_may_change_on_resume_or_not() -> None:
-    """What is not decided by a rule is looked at for itself."""
-    for_itself = {"source", "bounds", "study", "address", "cache_budget_bytes"}
-    ruled = [rule.field for rule in RULES]
-    assert sorted([*ruled, *for_itself]) == sorted(f.name for f in fields(TuneSettings))
-    assert set(ruled) <= set(dir(StudyPlan)) | {f.name for f in fields(StudyPlan)}
+    of_search = set(signature(PipelineSearch).parameters) & set(OPTIONS)
+    assert of_search | OF_FIT | BY_ANOTHER_NAME | OF_FILES == set(OPTIONS)
 
 
 def test_sections_of_reports_are_on_the_page() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 
 from prefect_tune.flows.reporting.failures import FailureGroup
 from prefect_tune.flows.reporting.fidelities import Fidelities, Level, TrainingCurve
+from prefect_tune.flows.reporting.model_report import ModelReport
 from prefect_tune.flows.reporting.paths import PathsTried, StepUse, Use
 from prefect_tune.flows.reporting.progress import Lead, SearchProgress
 from prefect_tune.flows.reporting.study_report import (
@@ -19,6 +20,9 @@ from prefect_tune.flows.reporting.trade_offs import TradeOff
 from prefect_tune.optimizers.importance.effects import Effect, Input
 from prefect_tune.optimizers.importance.importance import Importance
 from prefect_tune.optimizers.trials.outcome import FailureKind
+from prefect_tune.tasks.data.code_coverage import CodeCoverage
+from prefect_tune.tasks.fitting.column_effects import CodeEffect, ColumnEffect, ColumnEffects
+from prefect_tune.tasks.objective.two_classes import Auroc, Calibration, CalibrationBin
 
 NASTY = (
     "</script><script>alert(1)</script> <img src=x onerror=alert(2)> `tick` \"quote\" 'one' 🦊 & "
@@ -46,7 +50,7 @@ SUMMARY: dict[str, Any] = {
     "finalists": [
         {"trial": 1, "loss": 12.5, "again": 13.0}, {"trial": 2, "loss": 12.75, "again": None},
     ],
-    "constraints": {"latency_us": 10.0}, "nearest_infeasible": None,
+    "constraints": {"latency_us": 10.0}, "nearest_infeasible": None, "plugins": [],
     "ensemble": {"kind": "agnostic", "members": [], "losses": [], "nested": {"single": 12.5}},
     "model_trial": None, "model_is_partial": False, "instead_of": None,
     "no_model": None, "model_of_folds": False, "model_subset": 1.0,
@@ -74,6 +78,36 @@ REPRODUCTION = Reproduction(
     space_digest="f" * 64,
     flow_run_id=None,
 )
+
+
+def judged() -> ModelReport:
+    """A model of patient events, with codes and descriptions that nobody would want."""
+    columns = (
+        ColumnEffect(f"{NASTY}: count", 0.1, 0.4),
+        ColumnEffect(f"{NASTY}: mean, 30 days", None, None),
+    )
+    codes = (
+        CodeEffect(NASTY, 0.12, columns, 2),
+        CodeEffect("LAB//1", 0.05, (ColumnEffect("LAB//1: last", 0.05, -0.3),), 1),
+        CodeEffect("age, years", 0.01, (ColumnEffect("age, years", 0.01, 0.001),), 1),
+    )
+    bins = tuple(CalibrationBin(40, p, p + 0.02, p, p + 0.1) for p in (0.1, 0.2, 0.4))
+    return ModelReport(
+        n_rows=120,
+        units="patients",
+        classes=("no", NASTY),
+        auroc=Auroc(0.8, 0.75, 0.85, 1_000, 90),
+        calibration=Calibration(bins, 0.02, 0.15, 0.16),
+        is_balanced=True,
+        effects=ColumnEffects(codes, 9, 120),
+        effects_of=1,
+        measure="auroc",
+        descriptions={NASTY: f"{NASTY} {'long ' * 30}", "LAB//1": "Sodium"},
+        coverage=tuple(
+            CodeCoverage(f"{NASTY} {k}", NASTY if k else "", 1 / (k + 1), 2.5, (0.5, None))
+            for k in range(30)
+        ),
+    )
 
 
 def full(n: int = N) -> StudyReport:
@@ -129,6 +163,7 @@ def full(n: int = N) -> StudyReport:
             (Effect(Input("fit model"), 0.5, 0.1, 0.6, 0.1),
              Effect(Input("fit model", "tree", NASTY), 0.1, 0.1, 0.2, 0.1)),
         ),
+        model=judged(),
         reproduction=REPRODUCTION,
     )  # fmt: skip
 
@@ -151,6 +186,7 @@ def empty() -> StudyReport:
         fidelities=Fidelities(),
         members=(),
         importance=Importance(0, reason="it takes 20 configurations or more"),
+        model=ModelReport(),
         reproduction=REPRODUCTION,
     )
 

@@ -7,32 +7,34 @@ from typing import Any
 
 import numpy as np
 
+from prefect_tune.flows.options.declared import StudyOptions
 from prefect_tune.flows.study.documents import TrialDocument
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers import Asked, Budget, Evaluation, Failure, Query, StepCost, Told, Trial
+from prefect_tune.optimizers.events import event_document
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.trials.outcome import FailureKind
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.tasks.catalogue.spaces import space_named
-from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
 from prefect_tune.tasks.problem import Problem, algorithm_ids
 
 SPACE = space_named("small")
 PLAN = StudyPlan(
-    source=Source("table.csv", target="target"),
+    options=StudyOptions(
+        data="table.csv", target="target", test_size=0.2, folds=3, space=SPACE.name,
+        method="random", metric="error", constraint=(), race=False, seed=0,
+    ),
     data_name="table",
     problem=Problem(
         "data", "split", SPACE.name, SPACE.digest, "error", 0, algorithms=algorithm_ids(SPACE)
     ),
-    folds=3,
-    holdout=None,
-    test_size=0.2,
-    positive=None,
     chance_loss=50.0,
-    method="random",
+)  # fmt: skip
+LIMITED = replace(
+    PLAN,
+    options=replace(PLAN.options, constraint=(QuantityBound(Quantity("latency_us"), 10.0),)),
 )
-LIMITED = replace(PLAN, bounds=(QuantityBound(Quantity("latency_us"), 10.0),))
 
 
 def query(seed: int, **fidelity: Any) -> Query:
@@ -71,7 +73,11 @@ def told(folder: Path, *trials: tuple[Trial, float, int | None]) -> ArtifactStor
         if trial.number not in asked:
             asked.add(trial.number)
             event = Asked(trial.number, trial.query, Budget())
-            body = {**event.to_json(), "seconds": 0.1, "reason": {"phase": "first", "text": ""}}
+            body = {
+                **event_document(event),
+                "seconds": 0.1,
+                "reason": {"phase": "first", "text": ""},
+            }
             ledger.append("s", event.kind, body, Trial(trial.number, trial.query).to_json())
         body = {**trial.to_json(), "elapsed_seconds": seconds, "incumbent": lead}
         ledger.append("s", Told.kind, body, trial.to_json())

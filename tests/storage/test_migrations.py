@@ -28,11 +28,15 @@ from sqlalchemy import (
 from sqlalchemy.engine import Engine
 from sqlalchemy.schema import CreateIndex, CreateTable
 
+from prefect_tune.flows.options.declared import StudyOptions
+from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress, StoreRefused, opening
 from prefect_tune.storage.database import Database
 from prefect_tune.storage.key import digest
 from prefect_tune.storage.migrations import running, upgrade
+from prefect_tune.storage.migrations.versions import r4_options
 from prefect_tune.storage.schema import SCHEMA, artifact_table, metadata, store_table
+from prefect_tune.tasks.problem import Problem
 
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -49,7 +53,7 @@ NEXT = """
 from alembic import op
 from sqlalchemy import Column, Double, Integer
 
-revision, down_revision = "4", "3"
+revision, down_revision = "5", "4"
 
 def upgrade() -> None:
     op.create_table("planted", Column("id", Integer, primary_key=True))
@@ -61,8 +65,8 @@ def upgrade() -> None:
 def plant(folder: Path) -> None:
     """Let this process be of the version that brings the next revision."""
     shutil.copytree(running.FOLDER / "versions", folder / "versions", dirs_exist_ok=True)
-    (folder / "versions" / "r4_planted.py").write_text(NEXT)
-    running.FOLDER, upgrade.SCHEMA, opening.SCHEMA = folder, 4, 4
+    (folder / "versions" / "r5_planted.py").write_text(NEXT)
+    running.FOLDER, upgrade.SCHEMA, opening.SCHEMA = folder, 5, 5
 
 
 @pytest.fixture
@@ -94,7 +98,7 @@ def state(database: Database) -> tuple[int, set[str]]:
 def test_tables_change_only_with_the_number_of_the_schema() -> None:
     tables = [str(CreateTable(t)) for t in metadata.sorted_tables]
     indexes = sorted(str(CreateIndex(i)) for t in metadata.sorted_tables for i in t.indexes)
-    assert (SCHEMA, digest("".join([*tables, *indexes]).encode())[:16]) == (3, "9f42768425c4b5eb")
+    assert (SCHEMA, digest("".join([*tables, *indexes]).encode())[:16]) == (4, "9f42768425c4b5eb")
 
 
 def test_an_older_store_is_upgraded_and_has_what_it_had(
@@ -104,12 +108,12 @@ def test_an_older_store_is_upgraded_and_has_what_it_had(
 ) -> None:
     assert state(database)[0] == SCHEMA
     store = ArtifactStore(old)
-    assert state(database) == (4, {*metadata.tables, "planted"})
+    assert state(database) == (5, {*metadata.tables, "planted"})
     assert Ledger(store.database).study("s").problem == {"metric": "error"}
     with database.read() as connection:
         assert connection.execute(text("SELECT loss FROM studies")).scalar_one() is None
         noted = connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one()
-        assert noted == "4"
+        assert noted == "5"
     store.close()
 
 
@@ -178,6 +182,73 @@ def test_a_store_of_schema_2_keeps_its_artifacts_and_says_if_its_eviction_change
     store.close()
 
 
+SETTINGS_OF_SCHEMA_3 = {
+    "method": "tpe", "seed": 7, "folds": None, "holdout": 0.25, "test_size": None,
+    "source": {
+        "data": "table.csv", "target": "y", "labels": None, "format": "table", "test": "new.csv",
+        "group": "patient", "drop": ["a"], "categorical": [], "drop_missing_target": True,
+        "aside": ["a"], "predicts": "classes",
+    },
+    "metric": "auroc", "positive": "yes", "data_name": "table", "chance_loss": 0.5,
+    "space": "small", "option": {"n_startup": 5}, "use_cache": False, "epochs": 27, "race": False,
+    "start_from": "known.json", "start": [{"fit model": {"algorithm": "lda"}}], "trials": 9,
+    "budget_seconds": 90.5, "quantity_digests": {"latency_us": "d"}, "ensemble": 8,
+    "constraint": [
+        {"quantity": {"name": "latency_us", "column": "", "bins": [], "metric": "", "code": ""},
+         "bound": 50.0},
+    ],
+    "trial_seconds": 20.0, "trial_memory_bytes": 2_000_000_000, "flow_run_id": "f",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("stored", "given"),
+    [(8, 8), (1, 1), (None, None), ("single", "single"), ("greedy", "greedy"), ("auto", "auto"),
+     ("agnostic", "agnostic")],
+)  # fmt: skip
+def test_ensembles_of_schema_3_stay_what_they_were(stored, given) -> None:
+    ensemble = r4_options._upgraded({**SETTINGS_OF_SCHEMA_3, "ensemble": stored})["options"]
+    rule = StudyOptions.from_json(ensemble).ensemble
+    assert rule == StudyOptions.parse({"ensemble": given}).ensemble
+
+
+def test_studies_of_schema_3_have_their_options_and_damaged_ones_stay(
+    either_address, database
+) -> None:
+    problem = Problem("data", "split", "small", "digest", "auroc", seed=7).to_json()
+    store = ArtifactStore(either_address)
+    for name, settings in (
+        ("whole", SETTINGS_OF_SCHEMA_3), ("damaged", {"source": 3}), ("spoilt", {}),
+    ):  # fmt: skip
+        Ledger(store.database).create_study(name, problem, settings)
+    store.close()
+    with database.write() as connection:
+        if not either_address.database:  # PostgreSQL keeps no such text
+            spoilt = "UPDATE studies SET settings = '{not json' WHERE name = 'spoilt'"
+            connection.execute(text(spoilt))
+        connection.execute(update(store_table).values(schema=3))
+        connection.execute(text("UPDATE alembic_version SET version_num = '3'"))
+    store = ArtifactStore(either_address)
+    settings = Ledger(store.database).study("whole").settings
+    assert SETTINGS_OF_SCHEMA_3.items() <= settings.items()  # for processes of that version
+    plan = StudyPlan.from_stored(Ledger(store.database).study("whole"))
+    assert Ledger(store.database).study("damaged").settings == {"source": 3}
+    store.close()
+    assert plan.options == StudyOptions.parse({
+        "data": "table.csv", "target": "y", "format": "table", "test": "new.csv",
+        "group": "patient", "drop": ["a"], "drop_missing_target": True, "holdout": 0.25,
+        "space": "small", "method": "tpe", "metric": "auroc", "positive": "yes",
+        "constraint": ["latency_us<=50"], "ensemble": 8, "epochs": 27, "race": False,
+        "start": "known.json", "seed": 7, "option": {"n_startup": 5}, "trials": 9,
+        "budget": "90.5s", "trial_timeout": "20s", "trial_memory": "2GB", "no_cache": True,
+        "study": "whole",
+    })  # fmt: skip
+    assert (plan.predicts, plan.aside, plan.data_name) == ("classes", ("a",), "table")
+    assert (plan.chance_loss, plan.flow_run_id) == (0.5, "f")
+    assert plan.quantity_digests == {"latency_us": "d"}
+    assert plan.start_configurations == ({"fit model": {"algorithm": "lda"}},)
+
+
 @pytest.mark.parametrize("is_noted", [False, True])
 def test_a_store_from_before_the_first_schema_is_refused_and_left_alone(
     old, database, is_noted
@@ -210,7 +281,7 @@ def test_processes_that_open_it_at_once_upgrade_it_once(
         request.getfixturevalue("old")
     barrier = SPAWN.Barrier(2)
     run_together(open_store, *[(either_address, barrier, planted)] * 2)
-    assert state(database)[0] == 4
+    assert state(database)[0] == 5
     with database.read() as connection:
         assert connection.execute(text("SELECT count(*) FROM store")).scalar_one() == 1
 
@@ -236,7 +307,7 @@ def test_who_is_killed_while_it_upgrades_leaves_it_as_it_was(old, database, plan
     assert process.exitcode == -signal.SIGKILL
     assert state(database) == (SCHEMA, set(metadata.tables))
     ArtifactStore(old).close()
-    assert state(database)[0] == 4
+    assert state(database)[0] == 5
 
 
 def test_a_newer_one_is_refused_and_left_alone(old, database) -> None:

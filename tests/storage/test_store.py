@@ -1,5 +1,6 @@
 """Artifacts from their making to their loss, what is evicted for them, and how stores open."""
 
+import resource
 import stat
 import threading
 from pathlib import Path
@@ -15,6 +16,7 @@ from prefect_tune.storage import ArtifactStore, Made, StoreAddress, StoreRefused
 from prefect_tune.storage import database as database_module
 from prefect_tune.storage.cache.entry import Entry, Selection
 from prefect_tune.storage.cache.preview import preview
+from prefect_tune.storage.files import StoreAway
 from prefect_tune.storage.inspection import describe, stats, verify
 from prefect_tune.storage.key import artifact_folder
 from prefect_tune.storage.matrices import canonical
@@ -390,6 +392,20 @@ def test_a_store_that_is_not_whole_or_not_ours_is_refused(
     with pytest.raises(StoreRefused, match=message):
         ArtifactStore(wrong(address, tmp_path))
     assert not (tmp_path / "mistyped.sqlite").exists()
+
+
+@pytest.mark.slow
+def test_a_new_store_is_claimed_whole_or_not_at_all(tmp_path) -> None:
+    in_memory = StoreAddress(str(tmp_path / "store"), "sqlite://")
+    room = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8, room[1]))
+    try:
+        with pytest.raises(StoreAway, match="cannot be written"):
+            ArtifactStore(in_memory)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, room)
+    assert not (tmp_path / "store" / "store.json").exists()
+    ArtifactStore(in_memory).close()
 
 
 @pytest.mark.slow

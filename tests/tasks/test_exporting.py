@@ -30,6 +30,7 @@ from prefect_tune.tasks.catalogue import estimators, gaps_and_categories
 from prefect_tune.tasks.catalogue.boosting import cat_boost, light_gbm, xg_boost
 from prefect_tune.tasks.catalogue.combinations import ArithmeticCombinations, CategoryInteractions
 from prefect_tune.tasks.catalogue.construction import EventAggregation, ToDense
+from prefect_tune.tasks.catalogue.event_windows import EventWindows
 from prefect_tune.tasks.catalogue.preparation import make_encoder, make_imputer
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.data.reading import read_source
@@ -220,11 +221,13 @@ def test_models_predict_the_same_where_prefect_tune_cannot_be_imported(
     events = read_source(Source(str(write_meds(tmp_path / "meds")), labels="labels/task"))
     of_events = make_pipeline(EventAggregation(), ToDense(), LogisticRegression())
     of_events.fit(events.X, events.labels)
+    windows = make_pipeline(EventWindows(), LogisticRegression()).fit(events.X, events.labels)
     cases = {
         **{name: (model, X, model.predict_proba(X)) for name, model in found.items()},
         "ensemble": (ensemble, X, ensemble.predict_proba(X)),
         "average": (average, X, average.predict(X)),
         "events": (of_events, events.X, of_events.predict_proba(events.X)),
+        "windows": (windows, events.X, windows.predict_proba(events.X)),
     }
     (tmp_path / "models.pkl").write_bytes(portable(cases).data)
     (tmp_path / "reads.py").write_text(READS)

@@ -10,6 +10,7 @@ import pytest
 from source_tree import classes_with
 
 from prefect_tune.optimizers import Evaluation, Failure, Query
+from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.trials.outcome import StepCost
 from prefect_tune.storage.lease import Holder
@@ -47,13 +48,15 @@ def cases() -> dict[str, Case]:
     source = Source("t.csv", "target", group="a", drop=("b", "c"), aside=("b",), predicts="classes")
     summary = MatrixSummary(300, 5000, "sparse", "float64", 0.01, 0.25)
     found: dict[str, Case] = {
-        "evaluation": (evaluation, Evaluation.from_json),
-        "failure": (failure, Failure.from_json),
-        "source": (source, Source.from_json),
+        "evaluation": (evaluation, partial(from_document, Evaluation)),
+        "failure": (failure, partial(from_document, Failure)),
+        "source": (source, partial(from_document, Source)),
         "matrix": (summary, lambda document: MatrixSummary(**document)),
         "holder": (Holder.this_process(), Holder.from_text),
     }
-    found |= {text: (parse_constraint(text), QuantityBound.from_json) for text in BOUNDS}
+    found |= {
+        text: (parse_constraint(text), partial(from_document, QuantityBound)) for text in BOUNDS
+    }
     for name, space in SPACES.items():
         found[f"problem of {name}"] = problem_of(name), Problem.from_json
         found[f"query of {name}"] = query_of(name), partial(Query.from_json, space=space)
@@ -70,9 +73,24 @@ def test_each_class_that_is_kept_as_json_is_looked_at() -> None:
     assert classes_with("to_json", "tasks") <= looked_at | OF_KEYS
 
 
+def written(value: Any) -> Any:
+    if isinstance(value, Holder):
+        return value.to_text()
+    return value.to_json() if hasattr(value, "to_json") else to_document(value)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_stored_comes_back_equal(name) -> None:
     value, read = CASES[name]
-    document = value.to_text() if isinstance(value, Holder) else value.to_json()
+    document = written(value)
     assert read(json.loads(json.dumps(document, allow_nan=False))) == value
+
+
+@pytest.mark.parametrize("name", ["source", "latency_us<=10", "problem of small"])
+def test_a_value_of_another_type_is_refused(name) -> None:
+    value, read = CASES[name]
+    document = json.loads(json.dumps(written(value)))
+    for key in document:
+        with pytest.raises((AttributeError, ValueError)):
+            read({**document, key: [{}]})

@@ -32,12 +32,14 @@ from prefect_tune.optimizers import (
     FailureKind,
     Flash,
     Method,
+    MethodOptions,
     Objective,
     Optimizer,
     Query,
     Trial,
     make_optimizer,
     new_configuration,
+    option,
     register,
 )
 from prefect_tune.storage.store import StoreAddress
@@ -113,8 +115,8 @@ def ask_and_tell() -> None:
 
 
 @dataclass(frozen=True)
-class SettleOptions:
-    n_first: int = 5
+class SettleOptions(MethodOptions):
+    n_first: int = option("Random configurations at first.", default=5, at_least=1)
 
 
 SETTLE = Method(

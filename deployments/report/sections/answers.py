@@ -7,6 +7,7 @@ from typing import Any
 
 from prefect_tune.deployments.report.page import Answer, Bar, Command, Part, Pipeline, Text
 from prefect_tune.deployments.report.sections.failures import reason_text, retry_command
+from prefect_tune.deployments.report.sections.quality import auroc_text
 from prefect_tune.deployments.report.wording import LossWords, pipeline_rows, short_number
 from prefect_tune.flows.reporting.study_report import EnsembleMember, StudyReport
 from prefect_tune.flows.text import counted, format_bytes, format_seconds
@@ -132,7 +133,10 @@ def _loss(report: StudyReport) -> Answer:
         parts.append(Text([reason], is_quiet=True))
     elif test is None and summary["incumbent"]:
         under += "; not tested on other rows"
-    return Answer("loss", question, headline, under, _bars(losses, words), parts, more="progress")
+    if (auroc := report.model.auroc) is not None:
+        parts.append(Text([f"{auroc_text(auroc)} on the test rows"], is_quiet=True))
+    more = "progress" if auroc is None else "quality"
+    return Answer("loss", question, headline, under, _bars(losses, words), parts, more=more)
 
 
 def _bars(losses: Sequence[tuple[str, float | None]], words: LossWords) -> list[Bar]:
@@ -195,10 +199,10 @@ def _commands(report: StudyReport) -> Iterator[tuple[str, str]]:
             "search on, with constraints that the nearest meets",
         )
     if report.members:
-        predict = ["prefect-tune", "predict", study, "NEW.csv", "--out", "predictions.csv"]
         words = again.command  # of events, it has labels or a cohort
-        if "--labels" in words or any(word.startswith("cohort:") for word in words):
-            predict += ["--labels", "NEW_LABELS.csv"]
+        is_events = "--labels" in words or any(word.startswith("cohort:") for word in words)
+        new = ["NEW_EVENTS", "--labels", "NEW_LABELS.csv"] if is_events else ["NEW.csv"]
+        predict = ["prefect-tune", "predict", study, *new, "--out", "predictions.csv"]
         yield shlex.join([*predict, *store]), "predict new rows"
         yield shlex.join(["prefect-tune", "export", study, "model.pkl", *store]), "export the model"
     if summary["n_failed"] and not again.removed_option:

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.budget import Budget
+from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.optimizers.method import Method, Reason, ordinal
 from prefect_tune.optimizers.methods.admm.declaration import ADMM
 from prefect_tune.optimizers.methods.admm.positions import Positions
@@ -127,12 +128,12 @@ class Admm(Optimizer):
         query = self._next(observed, budget, rng)
         self._state.open.append(len(self.history))
         self._state.new_in_iteration += 1
-        self.memo = self._state.to_json()
+        self.memo = to_document(self._state)
         return query
 
     def _restore(self, memo: Mapping[str, Any]) -> None:
         super()._restore(memo)
-        self._state = AdmmState.from_json(memo)
+        self._state = from_document(AdmmState, memo)
 
     def _next(self, observed: PathObservations, budget: Budget, rng: np.random.Generator) -> Query:
         state = self._state

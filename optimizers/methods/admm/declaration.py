@@ -3,7 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
-from prefect_tune.optimizers.method import Method, check_options
+from prefect_tune.optimizers.method import Method, MethodOptions
+from prefect_tune.optimizers.options import option
 from prefect_tune.optimizers.trials.objective import FailureCost
 
 Variant = Literal["default", "paper"]
@@ -14,60 +15,56 @@ Start = Literal["default", "default_first"]
 
 
 @dataclass(frozen=True)
-class AdmmOptions:
-    """Options of `--method admm`.
+class AdmmOptions(MethodOptions):
+    """Options of `--method admm`."""
 
-    Attributes:
-        variant: `paper` sets what was not given to the paper's values, and tries one path before
-            the first iteration instead of one per model. Integers are penalised on [0, 1] in both:
-            in their own units they never move.
-        theta_solver: How hyperparameters of one path are searched.
-        z_solver: How a path is chosen at fixed hyperparameters: Thompson sampling with Bernoulli
-            rewards, or with a linear model of the best value of each path; expected improvement;
-            or at random.
-        start: Values of an algorithm that was never tuned, in z-min: its defaults; or the defaults
-            until they were tried with a path, and random ones from then on.
-        z_pick: The best path seen goes on; or, every second iteration, the best not yet tuned.
-        effort: Evaluations of each sub-problem in the first iteration (I).
-        effort_step: How many more in each later one (F); 0 for a fixed effort.
-        max_effort: No sub-problem gets more.
-        rho: Weight of the augmented term of integers.
-        rho_g: Weight of that of constraints, in units of their bounds.
-        margin: Share of each bound that the search stays below it; on the bound itself, half of
-            what it finds would be just above.
-        f_hat: Loss, as a share of the metric's range, from which on a pull earns nothing.
-        prior: Both parameters of the bandit's Beta prior.
-        failure_cost: What a failed trial counts as.
-    """
-
-    variant: Variant = "default"
-    theta_solver: ThetaSolver = "bo"
-    z_solver: ZSolver | None = None
-    start: Start | None = None
-    z_pick: Pick | None = None
-    effort: int | None = None
-    effort_step: int | None = None
-    max_effort: int = 128
-    rho: float = 1.0
-    rho_g: float = 10.0
-    margin: float | None = None
-    f_hat: float = 0.7
-    prior: float = 10.0
-    failure_cost: FailureCost | None = None
-
-    def __post_init__(self) -> None:
-        check_options(self)
-        for name, least in (("effort", 1), ("effort_step", 0), ("max_effort", 1)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise ValueError(f"{name} must be >= {least}; got {value}")
-        if self.margin is not None and not 0 <= self.margin < 1:
-            raise ValueError(f"margin must be >= 0 and < 1; got {self.margin}")
-        if self.rho < 0:
-            raise ValueError(f"rho must be >= 0; got {self.rho}")
-        for name in ("rho_g", "f_hat", "prior"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{name} must be > 0; got {getattr(self, name)}")
+    variant: Variant = option(
+        "`paper` takes the paper's value of every option that was not given, and tries one path "
+        "before the first iteration instead of one per model. Both variants penalise integers on "
+        "[0, 1], because they never move in their own units.",
+        default="default",
+    )
+    theta_solver: ThetaSolver = option("Search for the hyperparameters of one path.", default="bo")
+    z_solver: ZSolver | None = option(
+        "Choice of a path at fixed hyperparameters: Thompson sampling with Bernoulli rewards "
+        "(`bandit`), or with a linear model of the best value of each path (`linear`); expected "
+        "improvement (`bo`); or at random (`random`)."
+    )
+    start: Start | None = option(
+        "Values in z-min of an algorithm that was never tuned: its defaults (`default`); or the "
+        "defaults until they were tried with a path, and random ones from then on "
+        "(`default_first`)."
+    )
+    z_pick: Pick | None = option(
+        "Path to continue with: the best one seen (`best`); or, every second iteration, the best "
+        "one not tuned yet (`alternate`)."
+    )
+    effort: int | None = option(
+        "Evaluations of each sub-problem in the first iteration (I).", at_least=1
+    )
+    effort_step: int | None = option(
+        "Evaluations added in each later iteration (F); 0 for a fixed effort.", at_least=0
+    )
+    max_effort: int = option("Most evaluations of a sub-problem.", default=128, at_least=1)
+    rho: float = option("Weight of the augmented term of integers.", default=1.0, at_least=0)
+    rho_g: float = option(
+        "Weight of the augmented term of constraints, in units of their bounds.",
+        default=10.0,
+        more_than=0,
+    )
+    margin: float | None = option(
+        "Share of each bound that the search stays below it. On the bound itself, half of the "
+        "configurations found would be just above.",
+        at_least=0,
+        less_than=1,
+    )
+    f_hat: float = option(
+        "Loss from which on a pull earns nothing, as a share of the metric's range.",
+        default=0.7,
+        more_than=0,
+    )
+    prior: float = option("Both parameters of the bandit's Beta prior.", default=10.0, more_than=0)
+    failure_cost: FailureCost | None = option("Loss that a failed trial counts as.")
 
     def resolved(self) -> Self:
         """Return the options with the variant's values where none was given."""

@@ -1,8 +1,7 @@
 """Where an ADMM search stands between two asks, and what it knows of the trials so far."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal, Self
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +21,7 @@ _UNKNOWN = 2.0
 
 @dataclass
 class AdmmState:
-    """All that an ask hands to the next one; the memo is this as JSON values.
+    """All that an ask hands to the next one; the memo is its document.
 
     Columns of the unit cube are keys as text. What is not listed is at its default.
 
@@ -65,26 +64,6 @@ class AdmmState:
     tuned: list[Path] = field(default_factory=list)
     theta: list[float] | None = None
     fitted: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return all fields as JSON values, copied."""
-        document = {f.name: _copied(getattr(self, f.name)) for f in fields(self)}
-        return document | {"path": list(self.path), "tuned": [list(p) for p in self.tuned]}
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Read what `to_json` wrote."""
-        state = cls(**{name: _copied(value) for name, value in document.items()})
-        state.path = tuple(state.path)
-        state.tuned = [tuple(path) for path in state.tuned]
-        return state
-
-
-def _copied(value: Any) -> Any:
-    """Return a list or dictionary of its own."""
-    if isinstance(value, dict):
-        return {key: _copied(item) for key, item in value.items()}
-    return [_copied(item) for item in value] if isinstance(value, list) else value
 
 
 @dataclass(frozen=True, slots=True)

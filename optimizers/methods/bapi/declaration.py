@@ -5,7 +5,8 @@ from dataclasses import asdict, dataclass, replace
 from math import inf
 from typing import Any, Literal, Self
 
-from prefect_tune.optimizers.method import Method, check_options
+from prefect_tune.optimizers.method import Method, MethodOptions
+from prefect_tune.optimizers.options import option
 
 Variant = Literal["default", "paper"]
 Start = Literal["halving", "random"]
@@ -14,44 +15,39 @@ Sites = Literal["falling", "all"]
 
 
 @dataclass(frozen=True)
-class BapiOptions:
-    """Options of `--method bapi`; those that are not given are as the variant has them.
+class BapiOptions(MethodOptions):
+    """Options of `--method bapi`; those that are not given are as the variant has them."""
 
-    Attributes:
-        variant: default, or paper for the published method.
-        horizon: Most configurations planned ahead (4); 1 looks at the next one alone.
-        p: Share of a full training after which a training is looked at (0.1; paper 0.2).
-        tau: Training is stopped only where the deviation at its end is at most so many times that
-            of now (2).
-        sure: It is stopped too where its end is predicted to be so many deviations behind the best
-            (3; paper never).
-        epsilon: Loss that may be lost by ending before the full training (0.003 of the metric's
-            range; paper 0.01; of a metric without one, 0.02 of the spread seen).
-        n_first: Configurations of the start (3 to 27 by the budget; paper 5).
-        early_stopping: Whether a training ends early that is not predicted to beat the best (yes).
-    """
-
-    variant: Variant = "default"
-    horizon: int | None = None
-    p: float | None = None
-    tau: float | None = None
-    sure: float | None = None
-    epsilon: float | None = None
-    n_first: int | None = None
-    early_stopping: bool | None = None
-
-    def __post_init__(self) -> None:
-        check_options(self)
-        for name in ("horizon", "n_first"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be >= 1; got {value}")
-        if self.p is not None and not 0 < self.p <= 1:
-            raise ValueError(f"p must be in (0, 1], a share of a full training; got {self.p}")
-        for name in ("tau", "sure", "epsilon"):
-            value = getattr(self, name)
-            if value is not None and value < 0:
-                raise ValueError(f"{name} must be >= 0; got {value}")
+    variant: Variant = option("`default`, or `paper` for the published method.", default="default")
+    horizon: int | None = option(
+        "Most configurations planned ahead (4); 1 considers the next one alone.", at_least=1
+    )
+    p: float | None = option(
+        "Share of a full training after which a training is looked at (0.1; paper 0.2).",
+        more_than=0,
+        at_most=1,
+    )
+    tau: float | None = option(
+        "Largest deviation predicted at the end of a training, as a multiple of the present one, "
+        "at which the training may be stopped (2).",
+        at_least=0,
+    )
+    sure: float | None = option(
+        "Deviations that the predicted end of a training must lie behind the best for the training "
+        "to be stopped too (3; paper never).",
+        at_least=0,
+    )
+    epsilon: float | None = option(
+        "Loss that may be given up by ending before the full training (0.003 of the metric's "
+        "range; paper 0.01; for a metric without a range, 0.02 of the spread seen).",
+        at_least=0,
+    )
+    n_first: int | None = option(
+        "Configurations of the start (3 to 27, depending on the budget; paper 5).", at_least=1
+    )
+    early_stopping: bool | None = option(
+        "Whether a training that is not predicted to beat the best ends early (true)."
+    )
 
 
 @dataclass(frozen=True)

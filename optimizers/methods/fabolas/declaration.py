@@ -4,82 +4,78 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from prefect_tune.optimizers.method import Method, check_options
+from prefect_tune.optimizers.method import Method, MethodOptions
 from prefect_tune.optimizers.methods.fabolas.rules import RULES
+from prefect_tune.optimizers.options import option
+
+Inference = Literal["ensemble", "map"]
 
 
 @dataclass(frozen=True)
-class SurrogateOptions:
-    """Options of a method with this family's Gaussian process.
+class SurrogateOptions(MethodOptions):
+    """Options of a method with this family's Gaussian process."""
 
-    Attributes:
-        inference: Whether the most likely parameters of the process are taken (map), or some are
-            drawn (ensemble), which takes four times as long and finds nothing better sooner.
-        n_samples: Draws of them.
-        n_first: Random configurations before the process is asked.
-    """
-
-    inference: Literal["ensemble", "map"] = "map"
-    n_samples: int = 8
-    n_first: int = 10
-
-    def __post_init__(self) -> None:
-        check_options(self)
-        for name in ("n_samples", "n_first"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be >= 1; got {getattr(self, name)}")
+    inference: Inference = option(
+        "Parameters of the process: the most likely ones (map), or several draws (ensemble), which "
+        "take four times as long and find nothing better sooner.",
+        default="map",
+    )
+    n_samples: int = option("Draws of the parameters.", default=8, at_least=1)
+    n_first: int = option(
+        "Random configurations before the process proposes any.", default=10, at_least=1
+    )
 
 
 @dataclass(frozen=True)
 class ReferenceOptions(SurrogateOptions):
-    """Options of the methods that Fabolas is compared with.
+    """Options of the methods that Fabolas is compared with."""
 
-    Attributes:
-        inference: Whether parameters of the process are drawn (ensemble), as the paper has it, or
-            the most likely ones are taken (map), which takes a quarter of the time.
-        n_samples: Draws of them.
-        n_first: Random configurations before the process is asked.
-    """
-
-    inference: Literal["ensemble", "map"] = "ensemble"
-    n_first: int = 5
+    inference: Inference = option(
+        "Parameters of the process: several draws (ensemble), as in the paper, or the most likely "
+        "ones (map), which take a quarter of the time.",
+        default="ensemble",
+    )
+    n_first: int = option(
+        "Random configurations before the process proposes any.", default=5, at_least=1
+    )
 
 
 @dataclass(frozen=True)
 class FabolasOptions(SurrogateOptions):
-    """Options of `--method fabolas`.
+    """Options of `--method fabolas`."""
 
-    Attributes:
-        inference: Whether the most likely parameters of the process are taken (map), or some are
-            drawn (ensemble), which takes four times as long and finds nothing better sooner.
-        n_samples: Draws of them.
-        n_first: Random configurations that begin on the smallest subset; half of them go on.
-        variant: default, or paper for the published acquisition, bases, inference, incumbent and
-            first points, which do worse.
-        subset_draws: Independent subsets of each size that trials are given in turn.
-        subset_folds: Folds that subsets of an eighth of the rows and less are evaluated on; 0 for
-            all.
-        verify_every: Asks without a full evaluation after which the predicted best may get one,
-            once subsets have proved their worth and took a quarter of its time; 0 for none before
-            the end.
-        gate: Whether subsets are given up when they tell nothing of the full data.
-        n_confirmed: Predicted best configurations that are evaluated on all rows at the end.
-    """
-
-    variant: Literal["default", "paper"] = "default"
-    subset_draws: int = 1
-    subset_folds: int = 1
-    verify_every: int = 9
-    gate: bool = True
-    n_confirmed: int = 3
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.subset_draws < 1:
-            raise ValueError(f"subset_draws must be >= 1; got {self.subset_draws}")
-        for name in ("subset_folds", "verify_every", "n_confirmed"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must be >= 0; got {getattr(self, name)}")
+    n_first: int = option(
+        "Random configurations that begin on the smallest subset; half of them are promoted.",
+        default=10,
+        at_least=1,
+    )
+    variant: Literal["default", "paper"] = option(
+        "`default`, or `paper` for the published acquisition, bases, inference, incumbent and "
+        "first points, which do worse.",
+        default="default",
+    )
+    subset_draws: int = option(
+        "Independent subsets of each size, given to trials in turn.", default=1, at_least=1
+    )
+    subset_folds: int = option(
+        "Folds that subsets of an eighth of the rows and less are evaluated on; 0 for all.",
+        default=1,
+        at_least=0,
+    )
+    verify_every: int = option(
+        "Asks without a full evaluation after which the predicted best may get one, once subsets "
+        "have proved their worth and have taken a quarter of its time; 0 for none before the end.",
+        default=9,
+        at_least=0,
+    )
+    gate: bool = option(
+        "Whether subsets that tell nothing about the full data are given up.", default=True
+    )
+    n_confirmed: int = option(
+        "Predicted best configurations that are evaluated on all rows at the end.",
+        default=3,
+        at_least=0,
+    )
 
 
 def size_lines(decisions: Mapping[str, Any]) -> list[str]:
@@ -155,22 +151,16 @@ ES = Method(
 
 @dataclass(frozen=True)
 class TwoTaskOptions(ReferenceOptions):
-    """Options of `--method mtbo`.
+    """Options of `--method mtbo`."""
 
-    Attributes:
-        inference: Whether parameters of the process are drawn (ensemble), as the paper has it, or
-            the most likely ones are taken (map), which takes a quarter of the time.
-        n_samples: Draws of them.
-        n_first: Random configurations on the subset before the process is asked.
-        share: Share of the rows that is the auxiliary task.
-    """
-
-    share: float = 0.25
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 < self.share < 1:
-            raise ValueError(f"share must be between 0 and 1; got {self.share}")
+    n_first: int = option(
+        "Random configurations on the subset before the process proposes any.",
+        default=5,
+        at_least=1,
+    )
+    share: float = option(
+        "Share of the rows that is the auxiliary task.", default=0.25, more_than=0, less_than=1
+    )
 
 
 MTBO = Method(

@@ -93,7 +93,7 @@ class SearchRecipe:
 
     def learns_logs(self, objective: Objective) -> bool:
         """Return whether losses are learned as their logarithms: those that are errors."""
-        return self.is_log and objective.unit == "percent"
+        return self.is_log and objective.is_percentage
 
     @classmethod
     def on_all_rows(cls, basis: Basis, acquisition: Acquisition) -> "SearchRecipe":

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
-from prefect_tune.optimizers.method import Method, check_options
+from prefect_tune.optimizers.method import Method, MethodOptions
+from prefect_tune.optimizers.options import option
 from prefect_tune.optimizers.space.wording import pipeline_lines
 from prefect_tune.optimizers.trials.objective import FailureCost
 
@@ -15,74 +16,77 @@ Start = Literal["defaults", "prior"]
 
 
 @dataclass(frozen=True)
-class FlashOptions:
-    """Options of `--method flash`.
+class FlashOptions(MethodOptions):
+    """Options of `--method flash`."""
 
-    Attributes:
-        variant: `paper` gives what the paper does, with the constants of its authors' code;
-            `default` spends the first minute better.
-        n_init: Runs of Phase 1; None for the rank of the design, N - K + 1, or less where the
-            budget is small.
-        n_prune: Runs of Phase 2; None for as many.
-        r: Paths whose algorithms make the sub-space of Phase 3.
-        keep: Share of each step's algorithms that is in the sub-space besides, by the least loss
-            observed with them; 0 (paper) for none.
-        outside: Share of Phase 3's proposals that may lie outside of the sub-space, so that what
-            was pruned by mistake is found again; 0 (paper) for none.
-        xi: Improvement in Phase 2 that does not count, in the unit of the loss; None for the
-            variant's: the range of the metric (paper: 100 percent points), else the mean deviation.
-        ridge: Penalty of the linear models, on the sum of squares: n lambda of the paper's.
-        design: Paths of Phase 1: `d_optimal` (paper); `plain_first`, every model with nothing
-            before it and then D-optimal around those; or `random` for the ablation.
-        pruning: Whether to prune at all; without it Phase 3 follows Phase 1, in the full space.
-        phase3: What tunes the sub-space.
-        cost: What a path is expected to take: `steps`, the sum over its steps with what is cached
-            at its load time, taken as EI per second; `total`, a ridge on ln(e + seconds); or
-            `none`. The paper's ridge on ln(seconds) comes with `variant=paper` alone.
-        cost_power: Power of the predicted seconds that the expected improvement is divided by in
-            Phase 3, where a step is counted at its load time if it was made with the same values;
-            0 (paper) for none. In a race that looks at a part of many rows the default is 0: looks
-            take about equally long, and models that are cheap on all rows are seldom the best.
-        start: Hyperparameters of Phases 1 and 2: a path's `defaults` at its first run, or always
-            drawn from the `prior` (paper). With defaults, the values of steps that every path
-            passes are varied from the first trials on, with a linear model and boosted trees, and
-            the first run of a path has those that look best for its kind of model.
-        failure_cost: What a failed trial counts as: `bound` of the metric (paper), the `worst`
-            finished loss, or the loss of `chance`.
-    """
-
-    variant: Variant = "default"
-    n_init: int | None = None
-    n_prune: int | None = None
-    r: int = 10
-    keep: float | None = None
-    outside: float | None = None
-    xi: float | None = None
-    ridge: float = 1.0
-    design: Design | None = None
-    pruning: bool = True
-    phase3: Literal["smac", "tpe"] = "smac"
-    cost: Cost | None = None
-    cost_power: float | None = None
-    start: Start | None = None
-    failure_cost: FailureCost | None = None
-
-    def __post_init__(self) -> None:
-        check_options(self)
-        for name, least in (("n_init", 1), ("n_prune", 0), ("r", 1)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise ValueError(f"{name} must be >= {least}; got {value}")
-        if self.xi is not None and self.xi < 0:
-            raise ValueError(f"xi must be >= 0, in the unit of the loss; got {self.xi}")
-        for name in ("keep", "outside"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value <= 1:
-                raise ValueError(f"{name} must be in [0, 1]; got {value}")
-        if self.cost_power is not None and not 0 <= self.cost_power <= 1:
-            raise ValueError(f"cost_power must be in [0, 1]; got {self.cost_power}")
-        if self.ridge <= 0:
-            raise ValueError(f"ridge must be > 0; got {self.ridge}")
+    variant: Variant = option(
+        "`paper` reproduces the paper, with the constants of its authors' code; `default` makes "
+        "better use of the first minute.",
+        default="default",
+    )
+    n_init: int | None = option(
+        "Runs of Phase 1; null for the rank of the design, N - K + 1, or fewer if the budget is "
+        "small.",
+        at_least=1,
+    )
+    n_prune: int | None = option("Runs of Phase 2; null for as many as Phase 1 has.", at_least=0)
+    r: int = option(
+        "Paths whose algorithms make up the sub-space of Phase 3.", default=10, at_least=1
+    )
+    keep: float | None = option(
+        "Share of each step's algorithms that the sub-space has too, chosen by the least loss "
+        "observed with them; 0 (paper) for none.",
+        at_least=0,
+        at_most=1,
+    )
+    outside: float | None = option(
+        "Share of Phase 3's proposals that may lie outside the sub-space, so that algorithms "
+        "pruned by mistake are found again; 0 (paper) for none.",
+        at_least=0,
+        at_most=1,
+    )
+    xi: float | None = option(
+        "Improvement that does not count in Phase 2, in the unit of the loss; null for the "
+        "variant's: the range of the metric (paper: 100 percent points), else the mean deviation.",
+        at_least=0,
+    )
+    ridge: float = option(
+        "Penalty of the linear models on the sum of squares; n lambda in the paper.",
+        default=1.0,
+        more_than=0,
+    )
+    design: Design | None = option(
+        "Paths of Phase 1: `d_optimal` (paper); `plain_first`, every model with nothing before it "
+        "and then D-optimal around those; or `random` for the ablation."
+    )
+    pruning: bool = option(
+        "Whether to prune at all. Without pruning, Phase 3 follows Phase 1, in the full space.",
+        default=True,
+    )
+    phase3: Literal["smac", "tpe"] = option("Method that tunes the sub-space.", default="smac")
+    cost: Cost | None = option(
+        "Expected cost of a path: `steps`, the sum over its steps, with cached ones at their load "
+        "time, used for EI per second; `total`, a ridge on ln(e + seconds); or `none`. The paper's "
+        "ridge on ln(seconds) comes with `variant=paper` alone."
+    )
+    cost_power: float | None = option(
+        "Power of the predicted seconds that divides the expected improvement in Phase 3, with a "
+        "step at its load time if it was made with the same values; 0 (paper) for none. In a race "
+        "that looks at a part of many rows the default is 0: looks take about equally long, and "
+        "models that are cheap on all rows are seldom the best.",
+        at_least=0,
+        at_most=1,
+    )
+    start: Start | None = option(
+        "Hyperparameters of Phases 1 and 2: a path's `defaults` at its first run, or always drawn "
+        "from the `prior` (paper). With defaults, the values of steps that every path passes are "
+        "varied from the first trials on, with a linear model and boosted trees. The first run of "
+        "a path then has the values that look best for its kind of model."
+    )
+    failure_cost: FailureCost | None = option(
+        "Loss that a failed trial counts as: the `bound` of the metric (paper), the `worst` "
+        "finished loss, or the loss of `chance`."
+    )
 
     @property
     def is_paper(self) -> bool:

@@ -24,11 +24,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
 from prefect_tune.optimizers.budget import Budget
+from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.optimizers.method import Method, Reason, two_digits
 from prefect_tune.optimizers.methods.flash.declaration import FLASH
 from prefect_tune.optimizers.methods.flash.phases import (
@@ -77,29 +78,10 @@ class FlashMemo:
     notes: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what has been decided as JSON values."""
-        document: dict[str, Any] = {"phase": self.phase}
-        for name in ("design", "n_init", "n_prune", "n_subspace_paths"):
-            if getattr(self, name) is not None:
-                document[name] = getattr(self, name)
-        if self.n_varied:
-            document["n_varied"] = self.n_varied
-        if self.ranking is not None:
-            document["ranking"] = [[path, score] for path, score in self.ranking]
-        if self.subspace is not None:
-            document["subspace"] = {step: list(ids) for step, ids in self.subspace.items()}
-        if self.notes:
-            document["notes"] = list(self.notes)
-        return document
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Read what `to_json` wrote, here or in a version that settled shared values."""
-        memo = cls(**{name: value for name, value in document.items() if name != "shared"})
-        if memo.ranking is not None:
-            memo.ranking = [(path, score) for path, score in memo.ranking]
-        memo.notes = list(memo.notes)
-        return memo
+        """Return the phase, and the decisions made, as JSON values."""
+        undecided, document = to_document(FlashMemo()), to_document(self)
+        made = {name: value for name, value in document.items() if value != undecided[name]}
+        return {"phase": self.phase, **made}
 
     def rendered(self, paths: Sequence[Path]) -> dict[str, Any]:
         """Return `Flash.decisions`: the same with paths as lists of algorithm ids."""
@@ -159,7 +141,7 @@ class Flash(Optimizer):
 
     def _restore(self, memo: Mapping[str, Any]) -> None:
         super()._restore(memo)
-        self._decided = FlashMemo.from_json(memo)
+        self._decided = from_document(FlashMemo, memo)
 
     def _next(self, budget: Budget, rng: np.random.Generator) -> Query:
         decided, table = self._decided, self._models.table
@@ -262,7 +244,7 @@ class Flash(Optimizer):
         i, configuration = self._first_new(ranked(scores, rng), rng)
         per_second = "" if self.options.cost == "none" else " per second"
         phase, gain = f"expected improvement{per_second}", two_digits(float(np.exp(log_ei[i])))
-        gain += " points" if self.objective.unit == "percent" else ""
+        gain += " points" if self.objective.is_percentage else ""
         # The other rules divide by what is no time.
         is_time = self.options.cost == "steps"
         seconds = f" in {two_digits(float(np.exp(log_cost[i])))} s" if is_time else ""

@@ -1,8 +1,8 @@
-"""Portfolios: configurations of a space that did well on many tables, to begin a search with.
+"""Portfolios: configurations of a space that did well on other data, to begin a search with.
 
 They are JSON files, one for each space.
 
-Made by `tests/benchmarks/run flows/portfolio`, which also says what they are worth on tables that
+Made by `tests/benchmarks/run flows/portfolio`, which also says what they are worth on data that
 they were not made from. Like that of auto-sklearn 2 (Feurer et al. 2022, section 4): greedy, and
 without features of the table.
 """

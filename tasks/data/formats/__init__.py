@@ -1,5 +1,5 @@
 """Data formats, each one declaration.
 
-`format` says what a declaration holds; `omop` and `synthea` make theirs. `registry` declares
-tables and event logs, keeps all formats, and finds out which one a file or folder is.
+`format` is the class of the declarations; `tables`, `omop` and `synthea` hold them. `registry`
+knows them by name, and `recognition` finds out which one a file or folder is in.
 """

@@ -10,6 +10,9 @@ import pandas as pd
 from prefect_tune.tasks.data.location import Location
 from prefect_tune.tasks.data.table_files import column_names
 
+CodeTable = tuple[pd.DataFrame | None, list[str]]
+"""Columns code, description and parents, or None; and notes for the user."""
+
 
 @dataclass(frozen=True)
 class Given:
@@ -58,6 +61,8 @@ class Format:
         subfolder: Where in the folder its files are; empty for the folder itself.
         folder_holds: What marks a folder of this format; empty where files have it too.
         check: Raises `BadInput` for a folder that cannot be in it, although the user names it.
+        read_codes: Descriptions and ancestors of codes in a folder, as `code_table` returns them;
+            None if the format has no such tables.
     """
 
     name: str
@@ -68,6 +73,7 @@ class Format:
     subfolder: str = ""
     folder_holds: str = ""
     check: Callable[[Location], None] | None = None
+    read_codes: Callable[[Location, Sequence[str]], CodeTable] | None = None
 
     def root(self, location: Location) -> Location:
         """Return the file, or the folder that its files are in."""
@@ -76,3 +82,11 @@ class Format:
     def frames(self, location: Location, texts: Sequence[str] = ()) -> Iterable[pd.DataFrame]:
         """Return the frames of a file or folder, with some columns read as texts."""
         return self.read(self.root(location), texts)
+
+    def code_table(self, location: Location, codes: Sequence[str]) -> CodeTable:
+        """Return descriptions and ancestors of codes, and notes for the user.
+
+        Raises:
+            BadInput: If parents form a loop, or a table cannot be read.
+        """
+        return (None, []) if self.read_codes is None else self.read_codes(location, codes)

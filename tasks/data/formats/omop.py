@@ -5,20 +5,26 @@ standard concept (concept 0) goes by the code of the source: `DRUG//SOURCE//0093
 static events of their gender, race and ethnicity, and `MEDS_BIRTH`; deaths give `MEDS_DEATH`. What
 is derived from other tables (eras) or known only later (the end of a visit) is not read.
 
+`concept` describes the codes and `concept_ancestor` gives their ancestors. An ancestor is named by
+its domain like a code, `DRUG//21601238`, or `CONCEPT//<id>` where no table of events is of its
+domain. If codes of the same table name it, it goes by theirs.
+
 Names of tables and columns may be in capitals.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from prefect_tune.tasks.bad_input import BadInput, need_column
+from prefect_tune.tasks.data.code_table import code_table
 from prefect_tune.tasks.data.event_tables import event_frame
-from prefect_tune.tasks.data.formats.format import Format
+from prefect_tune.tasks.data.formats.format import CodeTable, Format
 from prefect_tune.tasks.data.location import Location, shards
-from prefect_tune.tasks.data.table_files import columns_called, read_table
+from prefect_tune.tasks.data.table_files import columns_called, read_pieces, read_table
 from prefect_tune.tasks.data.timestamps import Times, end_of_day, utc_times
 
 
@@ -64,6 +70,9 @@ _STATIC = ("gender", "race", "ethnicity")
 _TABLES = {clinical.table for clinical in _CLINICAL} | {"person", "death"}
 _AS_TEXTS = ("person_id", "_source_value", "_date", "_datetime")
 """How the names end of columns that CSV files hold as they are meant only when read as texts."""
+_CODE = re.compile(r"([A-Z]+)//([1-9]\d*)(?://([1-9]\d*))?")
+"""A code of a concept, and the concept of its answer."""
+_DOMAINS = {clinical.of.upper() for clinical in _CLINICAL} | {of.upper() for of in _STATIC}
 _VALUE = "value_as_number"
 _ANSWER = "value_as_concept_id"
 
@@ -225,6 +234,101 @@ def _times(table: pd.DataFrame, date: str, where: str, *, required: bool = True)
     return end_of_day(times, is_midnight)
 
 
+def _read_codes(folder: Location, codes: Sequence[str]) -> CodeTable:
+    """Read descriptions and ancestors of codes.
+
+    Raises:
+        BadInput: If a table lacks a column, or ancestors form a loop.
+    """
+    found = folder.tables(("concept", "concept_ancestor"))
+    parts = {code: match.groups() for code in codes if (match := _CODE.fullmatch(code))}
+    concepts = {int(number) for _, *given in parts.values() for number in given if number}
+    ancestors = pd.DataFrame({"ancestor_concept_id": [], "descendant_concept_id": []}, dtype=int)
+    where = folder.url
+    if "concept_ancestor" in found:
+        where = found["concept_ancestor"].url
+        ancestors = _ancestors(found["concept_ancestor"], concepts)
+    named = {*concepts, *ancestors["ancestor_concept_id"].tolist()}
+    names, domains = _concepts(found["concept"], named) if "concept" in found else ({}, {})
+
+    def code_of(concept: int, prefix: str) -> str:
+        if f"{prefix}//{concept}" in known:
+            return f"{prefix}//{concept}"
+        domain = domains.get(concept, "")
+        return f"{domain if domain in _DOMAINS else 'CONCEPT'}//{concept}"
+
+    known = set(codes)
+    above = ancestors.groupby("descendant_concept_id")["ancestor_concept_id"].agg(list).to_dict()
+    parents: dict[str, list[str]] = {}
+    descriptions: dict[str, str] = {}
+    waiting = [(code, prefix, int(concept)) for code, (prefix, concept, _) in parts.items()]
+    while waiting:
+        code, prefix, concept = waiting.pop()
+        if code in parents:
+            continue
+        higher = {code_of(each, prefix): each for each in above.get(concept, ())}
+        question = f"{prefix}//{concept}"
+        answer = parts[code][2] if code in parts else None
+        parents[code] = [*higher, *([question] if answer else [])]
+        texts = (names.get(concept, ""), names.get(int(answer), "") if answer else "")
+        descriptions[code] = ": ".join(filter(None, texts))
+        waiting += [(name, name.partition("//")[0], each) for name, each in higher.items()]
+        waiting += [(question, prefix, concept)] if answer else []
+    return code_table(codes, descriptions, parents, where), []
+
+
+def _ancestors(location: Location, concepts: Collection[int]) -> pd.DataFrame:
+    """Return the pairs of all concepts above these, without a concept and itself."""
+    columns = ["ancestor_concept_id", "descendant_concept_id"]
+    wanted, n_wanted = set(concepts), -1
+    found = pd.DataFrame({name: [] for name in columns}, dtype=int)
+    while len(wanted) > n_wanted:  # once more for the pairs of the ancestors among themselves
+        n_wanted = len(wanted)
+        pieces = [found]
+        for piece in _numbers(location, columns):
+            is_wanted = piece[columns[1]].isin(wanted) & (piece[columns[0]] != piece[columns[1]])
+            pieces.append(piece[is_wanted])
+        found = pd.concat(pieces[1:] or pieces, ignore_index=True).drop_duplicates()
+        wanted.update(found[columns[0]].tolist())
+    return found
+
+
+def _concepts(
+    location: Location, concepts: Collection[int]
+) -> tuple[dict[int, str], dict[int, str]]:
+    """Return the names and the domains, in capitals, of concepts."""
+    names: dict[int, str] = {}
+    domains: dict[int, str] = {}
+    for piece in _numbers(location, ["concept_id"], ["concept_name", "domain_id"]):
+        kept = piece[piece["concept_id"].isin(concepts)].set_index("concept_id")
+        for column, texts in (("concept_name", names), ("domain_id", domains)):
+            if column in kept:
+                named = kept[column].dropna()
+                texts.update(zip(named.index.tolist(), map(str, named), strict=True))
+    return names, {concept: domain.upper() for concept, domain in domains.items()}
+
+
+def _numbers(
+    location: Location, numbers: Sequence[str], texts: Sequence[str] = ()
+) -> Iterator[pd.DataFrame]:
+    """Yield pieces of a table of the vocabulary: columns of whole numbers, and of texts if there.
+
+    Raises:
+        BadInput: If a column of numbers is missing, or holds something else.
+    """
+    for shard in shards(location):
+        for piece in read_pieces(shard, (*numbers, *texts)):
+            piece.columns = piece.columns.str.lower()
+            for name in numbers:
+                need_column(name, piece.columns, location.url)
+            whole = {name: _whole(piece[name], location.url) for name in numbers}
+            yield (
+                piece.assign(**whole)
+                .dropna(subset=list(numbers))
+                .astype(dict.fromkeys(numbers, np.int64))
+            )
+
+
 OMOP = Format(
     name="omop",
     description="tables of the OMOP common data model",
@@ -232,4 +336,5 @@ OMOP = Format(
     recognises=lambda given: given.is_folder and _is_omop(given.location),
     read=lambda folder, _: _read(folder),
     folder_holds="tables of OMOP such as condition_occurrence",
+    read_codes=_read_codes,
 )

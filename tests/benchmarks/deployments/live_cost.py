@@ -23,7 +23,7 @@ def refresh_seconds(n_running: int) -> float:
     )
     curve = tuple(CurvePoint(float(at), 50.0 - at) for at in range(40))
     progress = Progress(
-        study="s", metric="error", unit="percent", n_trials=900, n_failed=3, n_running=n_running,
+        study="s", metric="error", n_trials=900, n_failed=3, n_running=n_running,
         trials_total=1_000, seconds=60.0, seconds_total=600.0, incumbent=None, cache_hits=900,
         seconds_saved=9.0, running=running, phase="expected improvement per second",
         seconds_left=30.0, curve=curve,

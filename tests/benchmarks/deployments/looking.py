@@ -21,6 +21,7 @@ from processes import COMMAND
 from sqlalchemy import insert
 
 from prefect_tune.optimizers import Asked, Budget, Evaluation, Query, StepCost, Told, Trial
+from prefect_tune.optimizers.events import event_document
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.storage import ArtifactStore, StoreAddress
 from prefect_tune.storage.schema import artifact_table
@@ -57,7 +58,7 @@ def fill(folder: Path, n: int) -> None:
     ledger, artifacts = enter(store, SPACE), []
     ledger.update_study("s", state="complete", result={"test_loss": 0.5})
     for trial in trials(n):
-        asked = {**Asked(trial.number, trial.query, Budget()).to_json(), "seconds": 0.1}
+        asked = {**event_document(Asked(trial.number, trial.query, Budget())), "seconds": 0.1}
         ledger.append("s", Asked.kind, asked, Trial(trial.number, trial.query).to_json())
         ledger.append("s", Told.kind, trial.to_json(), trial.to_json())
         artifacts += [artifact(step, i) for i, step in enumerate(trial.evaluation.steps)]

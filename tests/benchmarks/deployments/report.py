@@ -25,6 +25,7 @@ from processes import BROWSER, COMMAND
 from sqlalchemy import insert
 
 from prefect_tune.optimizers import Asked, Budget, Evaluation, Failure, Query, StepCost, Told, Trial
+from prefect_tune.optimizers.events import event_document
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.trials.outcome import FailureKind
 from prefect_tune.storage import ArtifactStore, StoreAddress
@@ -87,7 +88,7 @@ def fill(folder: Path, n: int) -> None:
     """Enter a finished study of `n` trials."""
     store = ArtifactStore(StoreAddress(str(folder)))
     bounds = (QuantityBound(Quantity("latency_us"), 400.0),)
-    ledger = enter(store, SPACE, race=True, bounds=bounds)
+    ledger = enter(store, SPACE, race=True, constraint=bounds)
     best: Trial | None = None
     sequence = n_artifacts = 0
     made_up = trials(n)
@@ -97,7 +98,7 @@ def fill(folder: Path, n: int) -> None:
             is_full = trial.evaluation is not None and trial.query.is_full
             if is_full and trial.evaluation.constraints["latency_us"] <= 400:
                 best = trial if best is None or trial.loss < best.loss else best
-            body = {**Asked(trial.number, trial.query, Budget()).to_json(), "seconds": 0.1}
+            body = {**event_document(Asked(trial.number, trial.query, Budget())), "seconds": 0.1}
             body["reason"] = {"phase": "design" if trial.number < 40 else "tuning", "text": "so"}
             since = {"elapsed_seconds": trial.number * 0.7, "incumbent": best and best.number}
             for kind, value in ((Asked.kind, body), (Told.kind, trial.to_json() | since)):

@@ -25,9 +25,9 @@ from machine import Goals, describe
 from silent import Silent
 from studies import problem_of
 
+from prefect_tune.flows.options.values import StopRule
 from prefect_tune.flows.progress import RunningTrial
 from prefect_tune.flows.search import search
-from prefect_tune.flows.study.plan import StopRule
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.workers.dask_trials import Ended
 from prefect_tune.optimizers import Evaluation, StepCost, Trial

@@ -4,5 +4,6 @@
 what it answers, `adapters` has a module for each tool, `one_run` runs one in a process of its own,
 `runs` runs many, each on a core of its own, `rows` keeps what came out, `scoring` has the loss of
 all of them, `plain_evaluation` cross-validates configurations of our spaces without a cache for
-those that search them, `spaces` says which, and `report` ranks them.
+those that search them, `spaces` says which, and `report` ranks them. For patient events there are
+`event_sets`, `event_adapters` and `event_report`.
 """

@@ -10,6 +10,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Self
 
+import psutil
+
 from peer_tools.spaces import space_of
 from peer_tools.task import Task
 from prefect_tune.optimizers import Configuration, Evaluation, Query
@@ -31,7 +33,7 @@ __all__ = ["PlainEvaluator", "refitted"]
 FOLDS = 3
 _TRIAL_SHARE, _LEAST_TRIAL_SECONDS = 0.1, 10.0
 """Of the seconds, what a trial may take, as in `prefect-tune run`."""
-_REFIT_SECONDS = 600.0
+_REFIT_SECONDS, _LOOK_SECONDS = 600.0, 0.05
 
 
 class PlainEvaluator:
@@ -39,12 +41,15 @@ class PlainEvaluator:
 
     Args:
         task: The table, and the space to search.
+        source: Source of the rows, without test rows; None for the task's table.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, source: Source | None = None) -> None:
         name = space_of(task) or DEFAULT_SPACES["table", task.kind]
         self.space: Space = usable_part(space_named(name))
         self._task, self._problem = task, ""
+        table = Source(task.train, target=task.target, test=task.test, predicts=task.kind)
+        self._source = source or table
         self._limit = max(_LEAST_TRIAL_SECONDS, _TRIAL_SHARE * task.seconds)
         # Forked: what is imported here need not be imported again after a trial was ended.
         self._forking = multiprocessing.get_context("fork")
@@ -67,6 +72,27 @@ class PlainEvaluator:
         seconds = min(self._limit, self._task.left()) if limit is None else limit
         found: float | None = self._asked("loss", configuration, seconds)
         return found
+
+    def measured(self, configuration: Configuration, limit: float) -> tuple[float | None, float]:
+        """Mean loss of the folds, None if there is none, and CPU seconds.
+
+        Args:
+            configuration: What to evaluate.
+            limit: CPU seconds that it may take, which other processes do not change.
+        """
+        if self._process is None:
+            self._start()
+        process = psutil.Process(self._process.pid)
+        since, seconds = sum(process.cpu_times()[:2]), 0.0
+        self._pipe.send(("loss", configuration.to_json()))
+        with suppress(EOFError, ConnectionError):
+            while seconds < limit:
+                came = self._pipe.poll(_LOOK_SECONDS)
+                seconds = sum(process.cpu_times()[:2]) - since
+                if came:
+                    return self._pipe.recv(), seconds
+        self._end()  # it takes too long, or has died
+        return None, limit
 
     def predictions(self, configuration: Configuration) -> Any:
         """Classes or numbers of the test rows, by what is fitted on all training rows.
@@ -92,7 +118,9 @@ class PlainEvaluator:
     def _start(self) -> None:
         self._pipe, theirs = self._forking.Pipe()
         self._process = self._forking.Process(
-            target=_serve, args=(theirs, self._task, self.space, self._problem), daemon=True
+            target=_serve,
+            args=(theirs, self._task, self._source, self.space, self._problem),
+            daemon=True,
         )
         self._process.start()
         theirs.close()
@@ -117,10 +145,11 @@ def refitted(context: StudyContext, query: Query) -> Any:
     return [classes[i] for i in label] if classes else label
 
 
-def _serve(pipe: Connection, task: Task, space: Space, known: str) -> None:
+def _serve(pipe: Connection, task: Task, source: Source, space: Space, known: str) -> None:
     """Answer until the pipe is closed."""
     address = StoreAddress(str(Path(task.folder, "store")))
-    problem = Problem.from_json(json.loads(known)) if known else _problem(task, space, address)
+    read = Problem.from_json(json.loads(known)) if known else None
+    problem = read or _problem(task, source, space, address)
     pipe.send(known or json.dumps(problem.to_json()))
     context = StudyContext("plain", problem, address, use_cache=False)
     with suppress(EOFError):
@@ -137,16 +166,15 @@ def _serve(pipe: Connection, task: Task, space: Space, known: str) -> None:
             pipe.send(came.loss if isinstance(came, Evaluation) else None)
 
 
-def _problem(task: Task, space: Space, address: StoreAddress) -> Problem:
-    store, predicts = open_store(address), "classes" if task.kind == "classes" else "numbers"
-    source = Source(task.train, target=task.target, test=task.test, predicts=predicts)
-    dataset = read_source(source)
+def _problem(task: Task, source: Source, space: Space, address: StoreAddress) -> Problem:
+    store, dataset = open_store(address), read_source(source)
+    test_size = 0.0 if source.test is None else None
     return Problem(
         dataset=import_dataset(dataset, store),
-        split=import_split(make_split(dataset, FOLDS, None, task.seed), store),
+        split=import_split(make_split(dataset, FOLDS, test_size, task.seed), store),
         space=space.name,
         space_digest=space.digest,
         algorithms=algorithm_ids(space),
-        metric="error" if task.kind == "classes" else "r2",
+        metric=task.options.get("metric", "error" if task.kind == "classes" else "r2"),
         seed=task.seed,
     )

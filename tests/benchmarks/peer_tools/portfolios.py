@@ -1,4 +1,4 @@
-"""Portfolios picked from recorded losses of candidates on tables."""
+"""Portfolios picked from recorded losses of candidates on tables and event sets."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -9,16 +9,28 @@ import numpy as np
 import pandas as pd
 
 from peer_tools.task import Task
+from prefect_tune.optimizers import Space
+from prefect_tune.optimizers.paths.shared_values import with_choices
+from prefect_tune.optimizers.space.configuration import Choice, default_configuration
 from prefect_tune.tasks.catalogue.libraries import usable_part
 from prefect_tune.tasks.catalogue.portfolios import portfolio_of
 from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES, space_named
 
-__all__ = ["KINDS", "LOSSES", "Losses", "picked", "related", "start_without"]
+__all__ = [
+    "KINDS", "LOSSES", "Losses", "begins_with", "picked", "related", "start_without",
+    "write_without",
+]  # fmt: skip
 
-KINDS: Mapping[str, str] = {"classes": "modern", "numbers": "modern_regression"}
-"""Space by what is predicted."""
+KINDS: Mapping[str, str] = {
+    "classes": "modern",
+    "numbers": "modern_regression",
+    "events": "events",
+}
+"""Space by what is predicted of a table, and that of events."""
 LOSSES = Path(__file__).parent / "portfolio_losses.parquet"
 _PRICE_POWER, _SHARE_OF_AVERAGE = 0.25, 0.2
+_VERSIONS = frozenset({"reg", "10c", "meds", "omop"})
+"""Parts of names that tell versions of one table or event set apart."""
 _WORST = 1.0
 """Regret of what failed, and the most that any counts."""
 
@@ -59,7 +71,7 @@ class Losses:
         return ((losses - least) / scale).fillna(_WORST).clip(upper=_WORST)
 
 
-def picked(rows: pd.DataFrame, size: int) -> list[str]:
+def picked(rows: pd.DataFrame, size: int, first: str | None = None) -> list[str]:
     """Configurations, as canonical JSON, in the order to run them.
 
     The next one is that of the largest gain for its price. The gain is by how much it lowers the
@@ -71,6 +83,7 @@ def picked(rows: pd.DataFrame, size: int) -> list[str]:
     Args:
         rows: Losses of candidates on tables.
         size: How many.
+        first: The first one; None for the one of the largest gain.
     """
     regrets = Losses.regrets(rows)
     seconds = rows.pivot_table(index="configuration", columns="table", values="seconds")
@@ -82,13 +95,33 @@ def picked(rows: pd.DataFrame, size: int) -> list[str]:
     while len(chosen) < min(size, len(values)):
         gain = (np.maximum(best - values, 0.0).mean(axis=1) + on_average) / price
         gain[chosen] = -1.0
-        chosen.append(int(gain.argmax()))
+        is_given = first is not None and not chosen
+        chosen.append(int(regrets.index.get_loc(first) if is_given else gain.argmax()))
         best = np.minimum(best, values[chosen[-1]])
     return [str(regrets.index[i]) for i in chosen]
 
 
+def begins_with(space: Space) -> str | None:
+    """The first configuration of a portfolio, as canonical JSON; None where losses decide.
+
+    Of large event sets, a short budget sees one or two configurations, and small sets do not show
+    what is good and cheap there: boosted trees behind a few aggregations of each code.
+    """
+    if space.name != KINDS["events"]:
+        return None
+    model = space.searched[-1].algorithms[0].id
+    path = space.settled((*(step.plainest.id for step in space.searched[:-1]), model))
+    default = default_configuration(space, path)
+    (step, construction), *_ = default.choices
+    values = {**dict(construction.values), "aggregations": "count_sum_mean", "levels": "code"}
+    return with_choices(default, {step: Choice.of(construction.algorithm, values)}).canonical
+
+
 def related(table: str, other: str) -> bool:
-    """Whether two tables are versions of one: their names begin alike."""
+    """Whether two tables are versions of one: their names begin alike.
+
+    The same holds for event sets: the forms of one, and the cohorts of one family.
+    """
     return _stem(table) == _stem(other)
 
 
@@ -104,12 +137,26 @@ def start_without(task: Task, space: str | None) -> str | None:
     if not portfolio:
         return None
     table, path = Path(task.train).name.rsplit("-", 2)[0], Path(task.folder, "portfolio.json")
-    rows = Losses(LOSSES).of(task.kind)
-    models = {algorithm.id for algorithm in searched.steps[-1].algorithms}
-    rows = rows[rows["configuration"].map(partial(_has_model, searched.steps[-1].name, models))]
-    rows = rows[~rows["table"].map(partial(related, table))]
-    path.write_text(json.dumps([json.loads(c) for c in picked(rows, len(portfolio))]))
+    write_without(table, task.kind, searched, len(portfolio), path)
     return str(path)
+
+
+def write_without(table: str, kind: str, space: Space, size: int, path: Path) -> None:
+    """Write a portfolio of what a space can run, made without a table and what is related to it.
+
+    Args:
+        table: Name of the table or event set.
+        kind: A key of `KINDS`.
+        space: The space, without what is not installed.
+        size: How many configurations.
+        path: The file to write.
+    """
+    rows = Losses(LOSSES).of(kind)
+    models = {algorithm.id for algorithm in space.steps[-1].algorithms}
+    rows = rows[rows["configuration"].map(partial(_has_model, space.steps[-1].name, models))]
+    rows = rows[~rows["table"].map(partial(related, table))]
+    chosen = picked(rows, size, begins_with(space))
+    path.write_text(json.dumps([json.loads(c) for c in chosen]))
 
 
 def _has_model(step: str, models: Collection[str], configuration: str) -> bool:
@@ -118,4 +165,4 @@ def _has_model(step: str, models: Collection[str], configuration: str) -> bool:
 
 def _stem(name: str) -> str:
     table = name.partition(".")[0]
-    return "_".join(part for part in table.split("_") if part not in {"reg", "10c"})
+    return "_".join(part for part in table.split("_") if part not in _VERSIONS)

@@ -1,7 +1,8 @@
-"""Tables, and their splits as files that all tools read."""
+"""Tables, and their splits as files that all tools read; sets of patient events."""
 
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import parse_qsl
 from zlib import crc32
 
 import numpy as np
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from sklearn.model_selection import train_test_split
 
-__all__ = ["TEST_SIZE", "SplitFiles", "TableFile"]
+__all__ = ["TEST_SIZE", "EventSet", "SplitFiles", "TableFile"]
 
 TEST_SIZE = 0.3
 """Share of the rows to test."""
@@ -99,6 +100,43 @@ class TableFile:
         if self.target not in frame:
             raise ValueError(f"{self.path} has no column {self.target!r}; name it as TABLE:TARGET")
         return frame
+
+
+_COHORT = "cohort:"
+
+
+@dataclass(frozen=True)
+class EventSet:
+    """Patient events with labels.
+
+    Attributes:
+        data: A folder, or a cohort.
+        labels: File or folder of labels; None for a cohort, which has its own.
+    """
+
+    data: str
+    labels: str | None = None
+
+    @classmethod
+    def of(cls, entry: str) -> "EventSet":
+        """Read `FOLDER:LABELS` or `cohort:NAME?option=value`."""
+        if entry.startswith(_COHORT):
+            return cls(entry)
+        data, _, labels = entry.partition(":")
+        return cls(data, labels or None)
+
+    @property
+    def name(self) -> str:
+        """The folder's name, or the family of a cohort and, after a dot, its other options.
+
+        Sets whose names agree before the dot are related (see `portfolios.related`).
+        """
+        if not self.data.startswith(_COHORT):
+            return Path(self.data).name
+        cohort, _, query = self.data.removeprefix(_COHORT).partition("?")
+        options = dict(parse_qsl(query))
+        stem = "_".join(filter(None, ("cohort", options.pop("family", ""))))
+        return ".".join((stem, cohort, *options.values()))
 
 
 def _are_numbers(y: pd.Series) -> bool:

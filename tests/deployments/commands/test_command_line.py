@@ -14,9 +14,9 @@ from command_line import CommandLine
 from processes import run_python
 
 from prefect_tune.deployments.command import main
-from prefect_tune.deployments.commands.completing import HEAVY
+from prefect_tune.deployments.commands.completing import _REGISTRIES, names_in
 from prefect_tune.deployments.commands.output import written, written_folder
-from prefect_tune.flows.preparation.options import OPTIONS
+from prefect_tune.flows.options.declared import OPTIONS
 from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import SPACES
@@ -94,6 +94,16 @@ def test_every_option_of_a_method_is_explained(run, name) -> None:
     for option in shown["options"]:
         assert f"--option {option['name']}=" in text
         assert option["meaning"] in text
+        assert " or ".join(option["choices"]) in text
+
+
+def test_choices_and_bounds_of_options_are_shown(run) -> None:
+    text = run("methods", "smac").stdout
+    assert "max_features=1.0  (more than 0 and at most 1)" in text
+    assert "improvement=loss  (loss or logarithm)" in text
+    shown = {option["name"]: option for option in run.json("methods", "smac")["options"]}
+    assert shown["n_trees"]["bounds"] == {"minimum": 1}
+    assert shown["improvement"]["choices"] == ["loss", "logarithm"]
 
 
 BIN = Path(sys.executable).parent
@@ -244,9 +254,9 @@ def test_whatever_names_a_study_a_method_or_a_file_is_completed() -> None:
     assert lacking == set()
 
 
-@pytest.mark.parametrize("name", HEAVY)
+@pytest.mark.parametrize("name", _REGISTRIES)
 def test_choices_that_are_heavy_to_load_are_all_named(name) -> None:
-    assert sorted(HEAVY[name]) == sorted(OPTIONS[name].known)
+    assert names_in(_REGISTRIES[name]) == list(OPTIONS[name].known)
 
 
 @pytest.mark.slow
@@ -260,7 +270,8 @@ def test_completing_imports_nothing_heavy() -> None:
         "    words = len(line.split())\n"
         "    os.environ.update(COMP_WORDS=f'prefect-tune {line} ', COMP_CWORD=str(1 + words))\n"
         "    try: main([], prog_name='prefect-tune')\n    except SystemExit: pass\n"
-        "print(sorted({'prefect', 'numpy', 'sklearn', 'dask', 'pandas'} & set(sys.modules)))"
+        "heavy = {'prefect', 'numpy', 'sklearn', 'dask', 'pandas', 'msgspec'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
     )
     variables = {**os.environ, "_PREFECT_TUNE_COMPLETE": "bash_complete"}
     printed = run_python(program, env=variables)

@@ -253,7 +253,7 @@ def test_a_report_is_one_file_named_after_the_study(ended, tmp_path, monkeypatch
     assert list(tmp_path.iterdir()) == []
     assert set(found) == {
         "summary", "created", "progress", "paths", "step_times", "failures", "trade_offs",
-        "fidelities", "members", "importance", "reproduction",
+        "fidelities", "members", "importance", "model", "reproduction",
     }  # fmt: skip
     assert found["summary"] == ended.run.json("show", "s")
     assert sum(step["served"] for step in found["step_times"]) == found["summary"]["cache"]["hits"]
@@ -340,7 +340,9 @@ def removed(changed: CommandLine) -> Callable[..., CommandLine]:
     ledger = Ledger(ArtifactStore(StoreAddress(str(changed.home / "store"))).database)
 
     def started_with(method: str, option: str, value: object) -> CommandLine:
-        settings = {**ledger.study("s").settings, "method": method, "option": {option: value}}
+        settings = ledger.study("s").settings
+        options = {**settings["options"], "method": method, "option": {option: value}}
+        settings = {**settings, "options": options}
         ledger.update_study("s", settings=settings)
         return changed
 

@@ -22,8 +22,15 @@ from prefect_tune.flows import comparing, tuning
 from prefect_tune.flows.study.study import StudyFailed
 from prefect_tune.flows.tuning import tune
 from prefect_tune.flows.workers import clusters
-from prefect_tune.optimizers import METHODS, Method, Optimizer, Query, SpaceExhausted, register
-from prefect_tune.optimizers.registry import _METHODS
+from prefect_tune.optimizers import (
+    METHODS,
+    Method,
+    Optimizer,
+    Query,
+    SpaceExhausted,
+    option,
+    register,
+)
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.storage import StoreRefused
 from prefect_tune.tasks.bad_input import BadInput
@@ -193,12 +200,14 @@ def test_a_mistake_in_a_run_is_told_before_anything_is_made(
 
 
 @pytest.mark.usefixtures("server")
-def test_a_scheduler_that_does_not_answer_is_named(run, tmp_path, monkeypatch) -> None:
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "foo"])
+def test_a_scheduler_that_does_not_answer_is_named(run, tmp_path, monkeypatch, address) -> None:
     monkeypatch.setattr(clusters, "_CONNECT_SECONDS", 1)
     before = len(flow_runs())
-    done = run("run", write_table(tmp_path), "--target", "target", "--dask", "tcp://127.0.0.1:9")
+    done = run("run", write_table(tmp_path), "--target", "target", "--dask", address)
     assert (done.exit_code, done.stdout) == (2, "")
-    assert "tcp://127.0.0.1:9" in done.stderr
+    assert f"--dask {address}" in done.stderr
+    assert "Traceback" not in done.stderr
     assert len(flow_runs()) == before + 1  # only a flow can ask it
 
 
@@ -233,13 +242,17 @@ def test_only_errors_of_our_own_making_keep_their_traceback(capsys) -> None:
 
 @dataclass(frozen=True)
 class WalkOptions:
-    """Options of `--method walk`.
+    """Options of `--method walk`."""
 
-    Attributes:
-        first: The path to begin with.
-    """
+    first: int = option("The path to begin with.", at_least=0, default=0)
+    plain: int = 0
 
-    first: int = 0
+
+@dataclass(frozen=True)
+class Untold:
+    """Options, one of them without a default."""
+
+    first: int
 
 
 WALK = Method(
@@ -270,7 +283,7 @@ class Walk(Optimizer):
 def walk() -> Iterator[None]:
     register(WALK)
     yield
-    del _METHODS["walk"]
+    METHODS.forget("walk")
 
 
 @pytest.mark.full
@@ -294,8 +307,9 @@ def test_a_method_of_a_user_runs_with_its_options_and_shows_its_decisions(run, t
 def test_catalogue_help_and_forms_name_a_method_of_a_user(run) -> None:
     assert run("methods").stdout.count(WALK.purpose) == 1
     said = run("methods", "walk").stdout
-    assert "--option first=0" in said
+    assert "--option first=0  (at least 0)" in said
     assert "The path to begin with." in said
+    assert "--option plain=0\n" in said
     assert run.json("methods", "walk")["honours_constraints"] is True
     assert "random or walk;" in " ".join(run("run", "--help").stdout.split())
     assert "random,walk]" in "".join(run("compare", "--help").stdout.split())
@@ -310,6 +324,7 @@ def test_catalogue_help_and_forms_name_a_method_of_a_user(run) -> None:
         ({"purpose": "two\nlines"}, "one line"),
         ({"implementation": "walk"}, "module:Class"),
         ({"options": dict}, "dataclass"),
+        ({"options": Untold}, "Untold.first"),
     ],
 )
 def test_a_declaration_that_cannot_be_is_refused(wrong, message) -> None:

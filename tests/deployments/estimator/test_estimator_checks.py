@@ -50,10 +50,16 @@ def worker(server: str) -> Iterator[None]:  # noqa: ARG001 - the flows report th
 
 
 def cases() -> Iterator[object]:
-    """What scikit-learn's `parametrize_with_checks` tests, under shorter names."""
+    """What scikit-learn's `parametrize_with_checks` tests, under shorter names.
+
+    A search for numbers has the checks of regressors and the typical ones. All others would test
+    the same code as for classes.
+    """
     for estimator, check in parametrize_with_checks([search("classes"), search("numbers")]).args[1]:
         options = check.keywords if isinstance(check, partial) else {}
         name = getattr(check, "func", check).__name__
+        if estimator.predicts == "numbers" and not ("regress" in name or name in TYPICAL):
+            continue
         words = [estimator.predicts, name, *(f"{key}={value}" for key, value in options.items())]
         marks = () if name in TYPICAL else pytest.mark.full
         yield pytest.param(estimator, check, id=" ".join(words), marks=marks)

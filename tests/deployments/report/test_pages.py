@@ -12,7 +12,7 @@ from reports.made_up import NASTY, SUMMARY, beyond_limits, failed, full
 
 from prefect_tune.deployments.report.comparison_page import comparison_page
 from prefect_tune.deployments.report.html import page_html, plotly_bundle
-from prefect_tune.deployments.report.page import Command
+from prefect_tune.deployments.report.page import Command, Cut, Figure, Section, Table
 from prefect_tune.deployments.report.plots import shortened, thinned
 from prefect_tune.deployments.report.sections.importance import input_names
 from prefect_tune.deployments.report.study_page import study_page
@@ -20,6 +20,7 @@ from prefect_tune.flows.reporting.comparison_report import ComparisonReport
 from prefect_tune.flows.reporting.paths import StepUse
 from prefect_tune.flows.reporting.progress import Lead
 from prefect_tune.flows.reporting.study_report import StudyReport
+from prefect_tune.optimizers.converter import to_document
 from prefect_tune.optimizers.importance.effects import inputs_of
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.tasks.catalogue.spaces import space_named
@@ -317,3 +318,41 @@ def test_of_many_the_extremes_and_what_is_to_be_kept_are_shown() -> None:
     assert {1_234, 4_321, 8_765} <= set(shown)
     assert 100 <= len(shown) <= 103
     assert shown == sorted(shown)
+
+
+def test_codes_stand_by_their_descriptions_and_long_ones_are_whole_on_hovering(everything) -> None:
+    cut = [a["title"] for tag, a in everything.tags if tag == "td" and "title" in a]
+    assert any(title.endswith("long " * 30) for title in cut)
+    assert "long " * 12 not in everything.text
+    page = study_page(full())
+    sections = {section.id: section for section in page.sections}
+    [table] = [p for p in sections["codes"].parts if isinstance(p, Table)]
+    assert [row[0] for row in table.rows if row[1] == Cut("Sodium", 60)] == ["LAB//1"]
+    assert [row[3][:1] for row in table.rows] == ["↑", "↑", "u", "↓", "u"]
+    assert [row[0].startswith("  ") for row in table.rows] == [False, True, True, False, False]
+    [figure] = [p for p in sections["codes"].parts if isinstance(p, Figure)]
+    assert figure.plot["data"][0]["y"][1:] == ["↓ Sodium", "age, years"]
+    [coverage] = [p for p in sections["coverage"].parts if isinstance(p, Table)]
+    assert len(coverage.rows) == 20
+    assert coverage.rows[0][2:] == ["100.0", "2.5", "50.0", "-"]
+    assert len(json.loads(json.dumps(to_document(full())))["model"]["coverage"]) == 30
+
+
+def test_quality_of_two_classes_stands_on_the_page_as_far_as_it_is_known() -> None:
+    report = full()
+    loss = study_page(report).answers[1]
+    assert any("0.800 (95 %: 0.750 to 0.850)" in line for p in loss.parts for line in p.lines)
+
+    def sections_of(**changes) -> dict[str, Section]:
+        page = study_page(replace(report, model=replace(report.model, **changes)))
+        return {section.id: section for section in page.sections}
+
+    figures = [p.id for p in sections_of()["quality"].parts if isinstance(p, Figure)]
+    assert figures == ["calibration"]
+    bare = sections_of(calibration=None, effects=None, coverage=())
+    assert not [p for p in bare["quality"].parts if isinstance(p, Figure)]
+    assert not {"codes", "coverage"} & set(bare)
+    broken = sections_of(problem=NASTY, effects=None, effects_problem="no room")
+    assert NASTY[:30] in broken["quality"].finding
+    assert "no room" in broken["codes"].finding
+    assert "quality" not in sections_of(auroc=None, calibration=None)

@@ -40,7 +40,7 @@ QUERY = Query(default_configuration(mixed_space(), ("unit", "svm")))
 
 
 PROGRESS = Progress(
-    study="s", metric="error", unit="percent", n_trials=5, n_failed=1, n_running=2, trials_total=9,
+    study="s", metric="error", n_trials=5, n_failed=1, n_running=2, trials_total=9,
     seconds=3.0, seconds_total=None, incumbent=None, cache_hits=4, seconds_saved=2.0,
 )  # fmt: skip
 
@@ -116,7 +116,7 @@ def progress(n_running: int = 2) -> Progress:
     )
     losses = ((2, 48.0), (20, 12.0), (60, 9.2), (100, 8.667))
     return Progress(
-        study="s", metric="error", unit="percent", n_trials=18, n_failed=2, n_running=n_running,
+        study="s", metric="error", n_trials=18, n_failed=2, n_running=n_running,
         trials_total=40, seconds=120.0, seconds_total=600.0, cache_hits=123, seconds_saved=44.0,
         incumbent=Trial(19, QUERY).started().ended(Evaluation(8.667)), running=running,
         n_stopped=7, n_begun=20, can_go_on=True, phase="expected improvement per second",

@@ -1,5 +1,6 @@
 """Model cards in Markdown."""
 
+import re
 from typing import Any
 
 import pytest
@@ -33,7 +34,7 @@ FACTS: dict[str, Any] = {
         "metric": "r2", "unit": "1 - r2", "guessing": 1.0, "best_trial": 4, "cross_validated": 0.2,
         "held_out": None, "test": 0.25, "test_score": {"type": "r2", "value": 0.75},
         "single_best_test": 0.25, "fidelity": "", "test_undefined": None,
-        "test_error": None, "by_class": [],
+        "test_error": None, "test_auroc": None, "by_class": [],
         "by_quarter": [
             {"from": 1.0, "to": 2.0, "rows": 5, "mean_absolute_error": 0.5, "mean_error": 0.25}
         ],
@@ -116,7 +117,7 @@ def test_of_an_ensemble_its_losses_stand_beside_those_of_the_best_trial() -> Non
     ("loading", "said"),
     [
         ({}, "prefect-tune is not needed."),
-        ({"own_classes": ["Picky"], "carries_code": True}, "Python must be 3.11."),
+        ({"own_classes": ["Picky"], "carries_code": True}, "Python 3.11, but not prefect-tune."),
         ({"own_classes": ["Picky"], "format": "skops"}, "must be installed."),
         ({"format": "skops", "trusted": ["a.B"]}, 'trusted = [\n    "a.B",\n]\n'),
     ],
@@ -156,3 +157,11 @@ def test_no_word_of_the_command_ends_its_block_and_none_is_a_password() -> None:
     assert not any(token.type == "html_block" for token in tokens)
     assert "hidden" not in text
     assert "```sh" not in card()
+
+
+def test_an_area_has_its_interval_where_one_is_known() -> None:
+    auroc = {"value": 0.8125, "low": 0.75, "high": 0.875, "n_draws": 1_000, "n_units": 20}
+    assert re.search(r"AUROC.* 0\.812 .*0\.750 .*0\.875", card(losses={"test_auroc": auroc}))
+    unknown = card(losses={"test_auroc": auroc | {"low": None, "high": None}})
+    assert re.search(r"AUROC.* 0\.812\.", unknown)
+    assert "AUROC" not in card()

@@ -18,7 +18,7 @@ SUMMARY = {
         "configuration": {"fit model": {"algorithm": "tree", "hyperparameters": {"depth": 3}}},
     },
     "constraints": {"latency_us": 10.0}, "nearest_infeasible": None, "ensemble": None,
-    "finalists": [],
+    "finalists": [], "plugins": [],
     "model_trial": None, "model_is_partial": False, "instead_of": None,
     "no_model": None, "model_of_folds": False, "model_subset": 1.0,
     "test_loss_undefined": None, "single_best_test_loss_undefined": None,

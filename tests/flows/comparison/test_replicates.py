@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from flow_studies import entered, tell
+from flow_studies import changed, entered, tell
 from inputs import table
 from observing import Heard
 from studies import context_of
@@ -16,10 +16,9 @@ from worlds import evaluation
 from prefect_tune.flows.comparison.comparison import Comparison, Entrant, Replicate, parse_methods
 from prefect_tune.flows.comparison.prepare import prepare_comparison
 from prefect_tune.flows.comparison.replicate import _message, _score, replicate_context
-from prefect_tune.flows.preparation.options import COMPARE_OPTIONS
+from prefect_tune.flows.options.declared import COMPARE_OPTIONS
 from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.study.lease import held_study
-from prefect_tune.flows.study.plan import StopRule
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Optimizer, Trial
 from prefect_tune.optimizers.registry import METHODS
@@ -69,7 +68,7 @@ def test_what_a_comparison_has_stays_part_of_it_and_can_be_extended(compared) ->
     assert sorted(names(extended)) == [
         f"c-{r}-{m}" for r in (0, 1) for m in ("random", "smac", "tpe")
     ]
-    assert {replicate.plan.stop_rule.trials for replicate in extended.replicates} == {3}
+    assert {replicate.plan.options.stop_rule.trials for replicate in extended.replicates} == {3}
     assert any("comparison c: 0 of 6" in str(note) for note in extended.notes)
 
 
@@ -125,13 +124,13 @@ def test_a_replicate_that_another_process_runs_is_named_with_the_ways_out(compar
 def test_a_race_is_one_of_all_methods_and_goes_on_as_one(compared) -> None:
     given = {"methods": "random,tpe", "repeats": 1, "trials": 3, "name": "c"}
     for comparison in (compared(**given, race=True), compared(**given)):
-        assert [replicate.plan.race for replicate in comparison.replicates] == [True, True]
+        assert [replicate.plan.options.race for replicate in comparison.replicates] == [True, True]
 
 
 def test_more_repeats_race_as_those_before_and_new_methods_by_default(compared) -> None:
     compared(methods="random,tpe", repeats=1, trials=3, name="c", race=False)
     wider = compared(methods="smac", repeats=2, name="c")
-    raced = {(r.entrant.method, r.repeat): r.plan.race for r in wider.replicates}
+    raced = {(r.entrant.method, r.repeat): r.plan.options.race for r in wider.replicates}
     assert raced == {
         (method, repeat): method == "smac"
         for method in ("random", "tpe", "smac")
@@ -206,7 +205,7 @@ def chosen(optimizer: Optimizer) -> Trial | None:
 @pytest.fixture
 def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Study]:
     """Full trials, of which the method comes back to the first, which ran on a subset."""
-    with entered(context_of(tmp_path), "c-0-random", stop_rule=StopRule(trials=8)) as study:
+    with entered(context_of(tmp_path), "c-0-random", trials=8) as study:
         monkeypatch.setattr(type(study.optimizer), "incumbent", property(chosen))
         propose = study.optimizer._propose
         monkeypatch.setattr(
@@ -277,7 +276,7 @@ def test_the_outcome_says_that_the_loss_is_of_a_subset(study: Study) -> None:
 def test_workers_know_of_epochs_and_of_the_bootstraps_that_the_method_needs(
     study: Study, method, options, epochs, bootstraps
 ) -> None:
-    plan = replace(study.plan, method=method, options=options, epochs=epochs)
+    plan = changed(study.plan, method=method, option=options, epochs=epochs)
     prepared = PreparedStudy(study.name, plan, study.store)
     context = replicate_context(Replicate(Entrant(method, method), 0, prepared))
     assert (context.epochs, context.bootstraps) == (epochs, bootstraps)

@@ -31,7 +31,7 @@ QUERY = Query(default_configuration(mixed_space(), ("unit", "svm")))
 
 
 PROGRESS = Progress(
-    study="s", metric="error", unit="percent", n_trials=0, n_failed=0, n_running=0,
+    study="s", metric="error", n_trials=0, n_failed=0, n_running=0,
     trials_total=4, seconds=1.0, seconds_total=None, incumbent=None, cache_hits=0,
     seconds_saved=0.0,
 )  # fmt: skip

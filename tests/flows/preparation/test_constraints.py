@@ -4,12 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flow_studies import prepare_study
 from inputs import QUICK, table, write_table
 from studies import trials_in
 
-from prefect_tune.flows.preparation.options import OPTIONS
-from prefect_tune.flows.preparation.prepare import prepare
-from prefect_tune.flows.preparation.settings import TuneSettings
+from prefect_tune.flows.options.declared import OPTIONS
 from prefect_tune.flows.study.predict import final_model
 from prefect_tune.flows.study.study import StudyFailed
 from prefect_tune.flows.study.summary import summarize
@@ -94,7 +93,7 @@ def test_a_function_that_cannot_measure_a_trial_leaves_it_outside_the_limit(tmp_
 
 
 def notes_of(parameters: dict[str, Any]) -> list[str]:
-    return [str(note) for note in prepare(TuneSettings.parse(parameters)).notes]
+    return [str(note) for note in prepare_study(parameters).notes]
 
 
 def test_groups_that_some_folds_do_not_hold_are_named(tmp_path: Path) -> None:
@@ -108,15 +107,15 @@ def test_groups_that_some_folds_do_not_hold_are_named(tmp_path: Path) -> None:
     limited = {"constraint": ["disparate_impact(site)<=100"]}
     notes = notes_of({**parameters, **limited, "study": "new"})
     assert any("disparate_impact(site) (north)" in n for n in notes)
-    prepare(TuneSettings.parse({**parameters, "study": "later"}))
+    prepare_study({**parameters, "study": "later"})
     later = notes_of({**parameters, **limited, "study": "later"})
     assert any("(north)" in note for note in later)
     assert any("column site" in note for note in later)
     dropped = {**parameters, "drop": ["site"], "study": "dropped"}
-    prepare(TuneSettings.parse(dropped))
+    prepare_study(dropped)
     with pytest.raises(BadInput, match="--drop"):
-        prepare(TuneSettings.parse({**dropped, **limited}))
+        prepare_study({**dropped, **limited})
     rows["site"] = ["north"] * 149 + ["south"]
     rows.to_csv(tmp_path / "sites.csv", index=False)
     with pytest.raises(BadInput, match="none of south"):
-        prepare(TuneSettings.parse({**parameters, **limited}))
+        prepare_study({**parameters, **limited})

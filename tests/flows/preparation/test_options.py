@@ -1,13 +1,12 @@
 """Options are stated once, and read from the command line, forms and printed commands."""
 
 import inspect
-from dataclasses import fields, replace
 from functools import cache
 from typing import Any, get_args
 
 import click
 import pytest
-from flow_studies import plan
+from flow_studies import changed, plan
 from hypothesis import given
 from hypothesis import strategies as st
 from prefect.exceptions import SignatureMismatchError
@@ -19,28 +18,46 @@ from prefect_tune.deployments.commands.run import run
 from prefect_tune.flows.comparing import compare
 from prefect_tune.flows.comparison.comparison import Comparison
 from prefect_tune.flows.comparison.prepare import prepare_comparison
-from prefect_tune.flows.preparation.options import COMPARE_OPTIONS, OPTIONS
-from prefect_tune.flows.preparation.settings import (
-    TuneSettings,
+from prefect_tune.flows.options.declared import COMPARE_OPTIONS, OPTIONS, StudyOptions
+from prefect_tune.flows.options.values import (
+    ENSEMBLE_KINDS,
+    EnsembleRule,
+    TaskRuns,
     parse_assignment,
     write_assignments,
 )
-from prefect_tune.flows.study.command import DEFAULT_SPACES, continue_command, run_command
-from prefect_tune.flows.study.ensemble_rule import ENSEMBLE_KINDS, EnsembleRule
-from prefect_tune.flows.study.plan import StopRule, StudyPlan, TaskRuns
+from prefect_tune.flows.study.command import continue_command, run_command
 from prefect_tune.flows.text import format_bytes, parse_bytes, parse_seconds
 from prefect_tune.flows.tuning import tune
 from prefect_tune.optimizers import METHODS
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.catalogue import spaces
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.data.formats.registry import FORMATS
-from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.objective.metric import metric_named
 from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
 from prefect_tune.tasks.problem import Problem
 
 KINDS = {"text": "str", "whole": "int", "number": "float", "texts": "list", "switch": "bool"}
+
+
+def beyond_bounds() -> list[tuple[str, float]]:
+    """Each option of numbers with a value just beyond each of its bounds."""
+    step = {"minimum": -1, "exclusiveMinimum": 0, "maximum": 1}
+    every = [o for o in {**OPTIONS, **COMPARE_OPTIONS}.values() if o.kind in {"whole", "number"}]
+    return [(o.name, b + step[n]) for o in every for n, b in o.limits.items()]
+
+
+@pytest.mark.parametrize(("name", "value"), beyond_bounds())
+def test_numbers_beyond_their_bounds_are_refused_by_the_option(name, value) -> None:
+    for flow, options, parse in (
+        (tune, OPTIONS, StudyOptions.parse),
+        (compare, COMPARE_OPTIONS, prepare_comparison),
+    ):
+        if name in options:
+            parameters = inspect.signature(flow.fn).parameters
+            given = {n: parameter.default for n, parameter in parameters.items()}
+            with pytest.raises(BadInput, match=f"--{name.replace('_', '-')} {value}: must be"):
+                parse({**given, name: value})
 
 
 OUTPUT = {"as_json", "json_lines", "quiet", "keep_server", "report"}
@@ -145,7 +162,8 @@ TEXTS = {"budget", "trial_timeout", "trial_memory", "cache_budget", "study", "na
 
 
 def test_numbers_have_their_bounds() -> None:
-    found = {name: o.bounds for name, o in {**OPTIONS, **ONLY_COMPARE}.items() if o.bounds}
+    every = {**OPTIONS, **ONLY_COMPARE}.items()
+    found = {name: o.schema_bounds for name, o in every if o.schema_bounds}
     assert {name for name, bounds in found.items() if "pattern" in bounds} == TEXTS
     assert {name: found[name] for name in found.keys() - TEXTS} == BOUNDS
 
@@ -168,7 +186,7 @@ def beside_bounds(*, inside: bool) -> list[Any]:
 def test_what_is_on_a_bound_is_taken_by_forms_and_calls(name, value) -> None:
     assert accepts(name, value, tune if name in OPTIONS else compare)
     if name in OPTIONS:
-        settings_of(**{name: value})
+        options_from(**{name: value})
 
 
 @pytest.mark.slow
@@ -285,8 +303,8 @@ def test_shown_sizes_are_near_what_they_are(size) -> None:
     assert parse_bytes(format_bytes(size), "x") == pytest.approx(size, rel=0.06, abs=1)
 
 
-def settings_of(**given: object) -> TuneSettings:
-    return TuneSettings.parse({**dict.fromkeys(OPTIONS), "data": "table.csv", **given})
+def options_from(**given: object) -> StudyOptions:
+    return StudyOptions.parse({**dict.fromkeys(OPTIONS), "data": "table.csv", **given})
 
 
 @pytest.mark.parametrize(
@@ -303,59 +321,59 @@ def settings_of(**given: object) -> TuneSettings:
     ],
 )
 def test_a_number_is_of_picks_and_a_word_is_a_kind(given, expected) -> None:
-    assert settings_of(ensemble=given).ensemble == expected
+    assert options_from(ensemble=given).ensemble == expected
 
 
 @pytest.mark.parametrize("given", [0, -3, "0", "many", "Auto", "2.5", ""])
 def test_anything_else_is_refused_with_what_would_be_right(given) -> None:
     with pytest.raises(BadInput, match=rf"--ensemble {given}: ") as refused:
-        settings_of(ensemble=given)
+        options_from(ensemble=given)
     assert all(str(kind) in refused.value.remedy for kind in (1, *ENSEMBLE_KINDS))
 
 
 PLAIN = plan(
-    source=Source("my table.csv", target="target"),
+    data="my table.csv",
+    target="target",
     problem=Problem("data", "split", "modern", "digest", "error", seed=0),
     method="flash",
-    stop_rule=StopRule(seconds=600.0),
+    budget=600.0,
     race=True,
 )
-FULL = replace(
+FULL = changed(
     PLAIN,
-    source=Source(
-        "table.csv", target="it's", format="table", test="later.csv", group="patient",
-        drop=("a b", "c"), categorical=("d",), drop_missing_target=True,
-    ),
+    data="table.csv", target="it's", format="table", test="later.csv", group="patient",
+    drop=("a b", "c"), categorical=("d",), drop_missing_target=True,
     problem=Problem("data", "split", "small", "digest", "neg_log_loss", seed=7),
     folds=None,
     holdout=0.25,
     test_size=None,
     positive="yes",
     method="tpe",
-    options={"n_startup": 5, "variant": "paper"},
-    stop_rule=StopRule(trials=9, seconds=90.5),
-    trial_seconds=20.0,
-    trial_memory_bytes=2_000_000_000,
-    bounds=(
+    option={"n_startup": 5, "variant": "paper"},
+    trials=9,
+    budget=90.5,
+    trial_timeout=20.0,
+    trial_memory=2_000_000_000,
+    constraint=(
         QuantityBound(Quantity("disparate_impact", "age", (20.0, 40.5, 60.0), "auroc"), 0.1),
         QuantityBound(Quantity("latency_us"), 50.0),
     ),
     ensemble=EnsembleRule("greedy", 8),
-    use_cache=False,
+    no_cache=True,
     epochs=27,
     race=False,
-    start_from="known.json",
+    start="known.json",
 )  # fmt: skip
 
 
-def parsed(words: list[str]) -> TuneSettings:
+def parsed(words: list[str]) -> StudyOptions:
     assert words[:2] == ["prefect-tune", "run"]
     given = dict(run.make_context("run", words[2:], main.make_context("", ["run"])).params)
     parameters: dict[str, Any] = {name: given[name] for name in OPTIONS}
-    parameters["option"] = dict(text.split("=") for text in parameters["option"])
+    parameters["option"] = dict(map(parse_assignment, parameters["option"]))
     for name in ("drop", "categorical", "constraint"):
         parameters[name] = list(parameters[name]) or None
-    return TuneSettings.parse(parameters)
+    return StudyOptions.parse(parameters)
 
 
 def test_of_a_study_with_defaults_only_what_it_learns_from_is_said() -> None:
@@ -363,39 +381,31 @@ def test_of_a_study_with_defaults_only_what_it_learns_from_is_said() -> None:
     assert run_command(PLAIN, "s") == words
 
 
-IN_NO_COMMAND = {
-    "data_name",
-    "chance_loss",
-    "quantity_digests",
-    "start",
-    "flow_run_id",
-    "earlier_seconds",
-}
-"""What a study finds out from its options."""
-ELSEWHERE = {"execution", "problem", "options", "source"}
-"""Where it runs, which is not of the study; and what is compared in parts."""
-
-
 def test_every_option_comes_back() -> None:
     found = parsed(run_command(FULL, "s"))
-    of_plan = {field.name for field in fields(StudyPlan)} - IN_NO_COMMAND - ELSEWHERE
-    for field in of_plan | {"metric", "space", "seed"}:
-        assert getattr(FULL, field) != getattr(PLAIN, field), field
-        assert getattr(found, field) == getattr(FULL, field), field
+    for name in (name for name, one in OPTIONS.items() if one.is_stored):
+        given = getattr(FULL.options, name)
+        if name not in {"labels", "folds", "test_size"}:  # which exclude others
+            assert given != getattr(PLAIN.options, name), name
+        assert getattr(found, name) == given, name
     assert found.study == "s"
-    assert found.options == {"n_startup": "5", "variant": "paper"}
-    assert replace(found.source, aside=()) == FULL.source
-
-
-def test_the_default_spaces_are_those_of_the_catalogue() -> None:
-    assert set(spaces.DEFAULT_SPACES.values()) == DEFAULT_SPACES
 
 
 def test_going_on_names_the_data_and_totals_and_nothing_that_could_not_change() -> None:
     words = ["prefect-tune", "run", "my table.csv", "--target", "target", "--study", "s"]
     assert continue_command(PLAIN, "s") == words
     found = parsed(continue_command(FULL, "s"))
-    assert (found.source.drop, found.stop_rule) == (FULL.source.drop, FULL.stop_rule)
+    assert (found.drop, found.stop_rule) == (FULL.options.drop, FULL.options.stop_rule)
     assert found.use_cache is False
     for field in ("space", "method", "metric", "seed", "folds", "holdout", "epochs", "race"):
         assert getattr(found, field) is None, field
+
+
+@pytest.mark.parametrize("name", ["data", "target", "metric", "start", "space"])
+def test_an_empty_text_is_not_an_option_that_was_left_out(name) -> None:
+    assert getattr(options_from(**{name: ""}), name) == ""
+
+
+@pytest.mark.parametrize("name", ["study", "store", "dask", "database", "task_runs"])
+def test_an_empty_place_is_the_default_one(name) -> None:
+    assert getattr(options_from(**{name: ""}), name) == OPTIONS[name].default

@@ -8,12 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from finished.searched import searched
+from flow_studies import prepare_study
 from inputs import write_meds, write_omop_log, write_synthea_log
 from studies import ITERATIVE_SPACES
 
-from prefect_tune.flows.preparation.options import OPTIONS
-from prefect_tune.flows.preparation.prepare import prepare
-from prefect_tune.flows.preparation.settings import TuneSettings
+from prefect_tune.flows.preparation import resolve
 from prefect_tune.flows.study.lookup import find_study, list_trials
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
@@ -54,7 +53,7 @@ def test_many_rows_are_held_out_once_unless_the_user_says_how(
     for name, least in {"_ROWS": 10, "_RAREST": 1, "_GROUPS": 1}.items():
         monkeypatch.setattr(splits, f"_HELD_OUT{name}", least)
     study = prepared("train.csv", target="target", test="test.parquet", **given)
-    assert (study.plan.folds, study.plan.holdout) == expected
+    assert (study.plan.options.folds, study.plan.options.holdout) == expected
     assert any(note.option == "holdout" for note in study.notes) is not bool(given)
 
 
@@ -127,7 +126,7 @@ def test_a_memory_limit_that_no_model_fits_names_the_smallest_prediction(
     with pytest.raises(BadInput, match=r"a cube .* at least") as refused:
         prepared("train.csv", trial_memory="600MB", **given)
     assert "--trial-memory 600.0MB" in str(refused.value)
-    assert prepared("train.csv", trial_memory="3GB", **given).plan.trial_memory_bytes == 3 * 10**9
+    assert prepared("train.csv", trial_memory="3GB", **given).plan.options.trial_memory == 3 * 10**9
 
 
 @pytest.mark.parametrize(
@@ -154,15 +153,10 @@ def test_a_method_knows_which_models_train_in_epochs(prepared) -> None:
 def test_a_study_that_is_there_is_prepared_again_without_reading_its_input(prepared) -> None:
     given = {"target": "target", "drop": ["patient"], "constraint": ["latency_us<=1e6"]}
     first = prepared("train.csv", **given, trials=7, seed=5)
-    again = prepare(
-        TuneSettings.parse(
-            {
-                **dict.fromkeys(OPTIONS), "data": "train.csv", **given, "trials": 7, "seed": 5,
-                "study": first.name,
-            }
-        ),
+    again = prepare_study(
+        {"data": "train.csv", **given, "trials": 7, "seed": 5, "study": first.name},
         read=lambda _: pytest.fail("the input was read again"),
-    )  # fmt: skip
+    )
     assert again.plan == first.plan
 
 
@@ -182,9 +176,9 @@ def test_hold_out_rows_race_where_there_are_many_rows(prepared, monkeypatch) -> 
     monkeypatch.setattr(stretches, "_LOOK_RAREST", 2)
     given = {"target": "target", "drop": ["patient"], "holdout": 0.2, "no_cache": True}
     raced = prepared("train.csv", **given)
-    assert raced.plan.race
+    assert raced.plan.options.race
     assert "first fold" not in " ".join(map(str, raced.notes))
-    assert not prepared("train.csv", **given, race=False).plan.race
+    assert not prepared("train.csv", **given, race=False).plan.options.race
 
 
 def test_a_model_whose_values_leave_it_without_epochs_is_said_with_the_reason(
@@ -207,7 +201,7 @@ def test_a_new_study_goes_without_lightgbm_where_openmp_is_missing_and_says_so(p
     assert "lib" in note.remedy
     models = dict(made.plan.problem.algorithms)["fit model"]
     assert {"xgboost", "catboost"} < set(models)
-    started = {c["fit model"]["algorithm"] for c in made.plan.start}
+    started = {c["fit model"]["algorithm"] for c in made.plan.start_configurations}
     assert "lightgbm" not in started | set(models)
 
 
@@ -260,7 +254,7 @@ def given(tmp_path) -> Callable[..., dict[str, object]]:
 def test_configurations_and_trials_of_a_file_are_begun_with(prepared, given) -> None:
     trials = [{"number": 4, "query": {"configuration": KNOWN[1]}}]
     plan = prepared("train.csv", **given([KNOWN[0], *trials, KNOWN[2]])).plan
-    assert list(plan.start) == KNOWN
+    assert list(plan.start_configurations) == KNOWN
 
 
 @pytest.mark.parametrize(
@@ -303,7 +297,35 @@ def test_flash_begins_with_the_portfolio_of_its_space_and_others_when_told(
     prepared, given, options, begins_with
 ) -> None:
     parameters = {**given([]), "space": "modern", "start": None, **options}
-    assert list(prepared("train.csv", **parameters).plan.start) == begins_with
+    assert list(prepared("train.csv", **parameters).plan.start_configurations) == begins_with
+
+
+@pytest.mark.parametrize(
+    ("options", "has_one"),
+    [
+        ({}, True),
+        ({"space": "modern_healthcare"}, False),
+        ({"space": "healthcare"}, False),
+        ({"option": {"variant": "paper"}}, False),
+    ],
+)
+def test_a_search_of_events_begins_with_a_portfolio_in_the_default_space_alone(
+    prepared, tmp_path, options, has_one
+) -> None:
+    plan = prepared(str(write_meds(tmp_path / "data")), labels="labels/task", **options).plan
+    known = [c.to_json() for c in portfolio_of(space_named("events"))]
+    assert list(plan.start_configurations) == (known if has_one else [])
+
+
+def test_a_study_that_began_without_a_portfolio_is_resumed_without_one(
+    prepared, tmp_path, monkeypatch
+) -> None:
+    data = {"data": str(write_meds(tmp_path / "data")), "labels": "labels/task", "study": "one"}
+    with monkeypatch.context() as before:
+        before.setattr(resolve, "portfolio_of", lambda _: [])
+        assert prepared(**data).plan.start_configurations == ()
+    assert prepared(**data).plan.start_configurations == ()
+    assert prepared(**{**data, "study": "two"}).plan.start_configurations
 
 
 def test_a_method_that_takes_none_says_so(prepared, given) -> None:
@@ -315,7 +337,7 @@ def test_a_study_goes_on_with_what_it_began_with_and_takes_no_other(prepared, gi
     first = given(KNOWN, study="one")
     plan = prepared("train.csv", **first).plan
     Path(first["start"]).unlink()
-    assert prepared("train.csv", **first).plan.start == plan.start
+    assert prepared("train.csv", **first).plan.start_configurations == plan.start_configurations
     with pytest.raises(BadInput, match="--start"):
         prepared("train.csv", **{**first, "start": "another.json"})
 
@@ -329,9 +351,11 @@ def test_a_search_begins_with_a_file_and_then_with_the_best_of_a_study(
     assert [t["query"]["configuration"] for t in trials][:3] == KNOWN
     two = {"target": "target", "drop": ["patient"], "space": "small", "start": "one"}
     trials.sort(key=lambda t: t["evaluation"]["loss"])
-    assert list(prepared("train.csv", **two).plan.start) == [
+    assert list(prepared("train.csv", **two).plan.start_configurations) == [
         t["query"]["configuration"] for t in trials
     ]
+    with pytest.raises(BadInput, match="--space small"):
+        prepared("train.csv", **{**two, "space": "modern"})
 
 
 def test_a_study_knows_the_seconds_of_earlier_ones_of_its_space(prepared) -> None:

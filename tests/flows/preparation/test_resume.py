@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 from inputs import write_meds
 
-from prefect_tune.flows.preparation.prepare import PreparedStudy
+from prefect_tune.flows.options.values import EnsembleRule, StopRule
+from prefect_tune.flows.preparation.prepare import PreparedStudy, prepare_retry
 from prefect_tune.flows.preparation.resume import CannotContinue
-from prefect_tune.flows.study.ensemble_rule import EnsembleRule
-from prefect_tune.flows.study.plan import Execution, StopRule
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Algorithm, Budget
+from prefect_tune.storage import Ledger
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue import spaces
 
@@ -42,14 +42,14 @@ def test_a_study_that_is_there_is_said_to_be_continued_with_its_constraints(prep
         ({"trials": 9}, "stop_rule", StopRule(9, None)),
         ({"budget": "5m"}, "stop_rule", StopRule(None, 300.0)),
         ({}, "stop_rule", StopRule(4, 60.0)),
-        ({"trial_timeout": "7s"}, "trial_seconds", 7.0),
-        ({"trial_memory": "2GB"}, "trial_memory_bytes", 2 * 10**9),
+        ({"trial_timeout": "7s"}, "trial_timeout", 7.0),
+        ({"trial_memory": "2GB"}, "trial_memory", 2 * 10**9),
         ({"ensemble": 3}, "ensemble", EnsembleRule("greedy", 3)),
         ({"ensemble": "single"}, "ensemble", EnsembleRule("single")),
         ({"ensemble": "auto"}, "ensemble", EnsembleRule("auto")),
         ({}, "ensemble", EnsembleRule("greedy", 2)),
         ({"no_cache": True}, "use_cache", False),
-        ({"workers": 3}, "execution", Execution(workers=3)),
+        ({"workers": 3}, "workers", 3),
     ],
 )
 def test_what_may_change_in_the_life_of_a_study_changes_when_it_is_given(
@@ -57,7 +57,7 @@ def test_what_may_change_in_the_life_of_a_study_changes_when_it_is_given(
 ) -> None:
     given = {"target": "target", "drop": ["patient"], "study": "one"}
     prepared("train.csv", **given, trials=4, budget="1m", ensemble=2, trial_timeout="5s")
-    assert getattr(prepared("train.csv", **given, **options).plan, field) == value
+    assert getattr(prepared("train.csv", **given, **options).plan.options, field) == value
 
 
 @pytest.mark.slow
@@ -72,14 +72,30 @@ def test_what_may_change_in_the_life_of_a_study_changes_when_it_is_given(
         ({"test_size": 0.3}, "--test-size 0.2"),
         ({"option": {"r": 3}}, "no options"),
         ({"race": False}, "with --race"),
+        ({"holdout": 0.2}, "no --holdout"),
+        ({"drop": ["patient", "a"]}, "this --drop"),
     ],
 )
 def test_what_may_not_change_is_refused_with_what_the_study_has(prepared, options, flag) -> None:
     given = {"target": "target", "drop": ["patient"], "study": "one"}
     prepared("train.csv", **given)
     with pytest.raises(CannotContinue, match=flag) as refused:
-        prepared("train.csv", **given, **options)
+        prepared("train.csv", **{**given, **options})
     assert refused.value.remedy == "choose another --study name"
+
+
+def test_a_retry_keeps_what_it_cannot_be_given(prepared) -> None:
+    first = prepared("train.csv", target="target", no_cache=True, trial_timeout="5s", workers=1)
+    again = prepare_retry(first.name, None, workers=3, trial_memory="2GB").plan.options
+    assert again == replace(first.plan.options, workers=3, trial_memory=2 * 10**9)
+
+
+def test_a_study_that_is_removed_as_another_process_enters_it_is_not_prepared(
+    prepared, monkeypatch
+) -> None:
+    monkeypatch.setattr(Ledger, "create_study", lambda *_: False)
+    with pytest.raises(BadInput, match="'one' was removed"):
+        prepared("train.csv", target="target", study="one")
 
 
 @pytest.mark.slow
@@ -108,7 +124,10 @@ def test_a_study_begun_without_a_race_does_not_continue_as_one(prepared) -> None
 def test_configurations_race_where_that_is_known_to_help_or_as_one_says(
     prepared, options, is_raced
 ) -> None:
-    assert prepared("train.csv", target="target", drop=["patient"], **options).plan.race is is_raced
+    assert (
+        prepared("train.csv", target="target", drop=["patient"], **options).plan.options.race
+        is is_raced
+    )
 
 
 SPACE = """
@@ -172,7 +191,9 @@ NEW = Algorithm(id="new", estimator="sklearn.naive_bayes.BernoulliNB")
 def knows(monkeypatch: pytest.MonkeyPatch, *models: Algorithm) -> None:
     """Let the catalogue's space `small` have these models."""
     step = replace(SMALL.steps[-1], algorithms=models)
-    monkeypatch.setitem(spaces.SPACES, "small", replace(SMALL, steps=(*SMALL.steps[:-1], step)))
+    monkeypatch.setitem(
+        spaces.SPACES._built_in, "small", replace(SMALL, steps=(*SMALL.steps[:-1], step))
+    )
 
 
 @pytest.fixture

@@ -18,9 +18,8 @@ from processes import environment, run_json
 from pydantic import SecretStr, ValidationError
 from services import Postgres
 
-from prefect_tune.flows.preparation.options import OPTIONS
+from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
 from prefect_tune.flows.preparation.prepare import prepare_retry
-from prefect_tune.flows.preparation.settings import TuneSettings
 from prefect_tune.flows.store_location import DATABASE_VARIABLE, store_address, store_options
 from prefect_tune.flows.tuning import tune
 from prefect_tune.storage import StoreAddress
@@ -80,7 +79,7 @@ def test_a_retry_takes_no_password_either(tmp_path) -> None:
 def test_so_is_any_other_url(option, url) -> None:
     given = dict.fromkeys(OPTIONS) | {"data": "cohort:demo", option: url}
     with pytest.raises(BadInput, match=f"^--{option} ") as refused:
-        TuneSettings.parse(given)
+        StudyOptions.parse(given)
     assert "in the environment" in str(refused.value)
     assert "hid" not in str(refused.value)
 

@@ -2,6 +2,7 @@
 
 import json
 from copy import deepcopy
+from dataclasses import replace
 from importlib import import_module
 from itertools import count
 from pathlib import Path
@@ -14,26 +15,31 @@ from answer_worlds.own_studies import own_context
 from command_line import CommandLine
 from finished.ended import Ended
 from flow_studies import plan_of
-from sklearn.pipeline import Pipeline
-from studies import store_of
+from inputs import events, written
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import Pipeline, make_pipeline
+from studies import context_of, problem_of, store_of
 
 from prefect_tune.flows.results import exported as exporting
 from prefect_tune.flows.results.card_facts import card_facts
 from prefect_tune.flows.results.explained import explained_trial
 from prefect_tune.flows.results.exported import export
 from prefect_tune.flows.results.trial_table import writable
-from prefect_tune.flows.study.lookup import list_trials
+from prefect_tune.flows.study import predict as predicting
+from prefect_tune.flows.study.lookup import find_study, list_trials
+from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.predict import final_model, predict
 from prefect_tune.optimizers.space.wording import UnknownName
-from prefect_tune.storage import Ledger
+from prefect_tune.storage import ArtifactStore, Ledger
 from prefect_tune.storage.key import model_record
 from prefect_tune.storage.ledger import LedgerEvent
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.catalogue.construction import EventAggregation
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.data.split import REFIT, load_split
+from prefect_tune.tasks.data.split import REFIT, TEST, load_split
 from prefect_tune.tasks.objective.predictions import InvalidPredictions
 from prefect_tune.tasks.problem import Problem
 
@@ -311,6 +317,7 @@ def test_facts_are_those_of_study_data_and_test_rows(ended) -> None:
         of_class = dataset.labels[test] == row["class"]
         assert row["rows"] == of_class.sum()
         assert row["recall"] == pytest.approx(100 * right[of_class].mean())
+    assert not facts["losses"]["by_quarter"]  # it is of numbers
     assert [c["name"] for c in facts["data"]["columns"]] == [str(name) for name in dataset.X]
     assert (facts["data"]["training_rows"], facts["data"]["test_rows"]) == (120, 30)
     assert facts["constraints"][0]["bound"] == 1e6
@@ -347,8 +354,7 @@ def ended(folder, model: str, n_classes: int):
     """A study whose final model is one of `hostile_models`, and a file of new rows."""
     made = own_context(folder, model, n_classes, "error" if n_classes else "r2")
     store, file = store_of(made), str(folder / "own.csv")
-    source = Source(file, target="y")
-    settings = plan_of(made, source=source, data_name="own").to_json()
+    settings = plan_of(made, data=file, target="y", data_name="own").to_json()
     Ledger(store.database).create_study("test", made.problem.to_json(), settings)
     dataset = load_dataset(store, made.problem.dataset)
     fitted = getattr(hostile_models, model)().fit(dataset.X, dataset.labels)
@@ -394,3 +400,92 @@ def test_numbers_in_a_column_are_written_flat(tmp_path) -> None:
     store, file, inner, X = ended(tmp_path, "NumberColumn", 0)
     expected = pd.DataFrame({"prediction": inner.predict(X)})
     pd.testing.assert_frame_equal(predict(store, "test", file, None), expected)
+
+
+def ended_on_events(folder: Path, values: np.ndarray | None = None) -> ArtifactStore:
+    """A study of events whose final model counts codes; it predicts classes, or these values."""
+    made = context_of(folder, events=True)
+    store = store_of(made)
+    if values is not None:
+        labels = written(events()[1].assign(boolean_value=values), folder / "labels.csv")
+        predicts = "classes" if values.dtype == bool else "numbers"
+        source = Source(str(folder / "meds"), labels=labels, predicts=predicts)
+        made = replace(made, problem=problem_of(source, store, space_named("healthcare")))
+    settings = plan_of(
+        made, data=str(folder / "meds"), target=None, labels="labels/task", data_name="events"
+    ).to_json()
+    Ledger(store.database).create_study("test", made.problem.to_json(), settings)
+    dataset = load_dataset(store, made.problem.dataset)
+    model = LogisticRegression() if dataset.classes else Ridge()
+    fitted = make_pipeline(EventAggregation(), model).fit(dataset.X, dataset.labels)
+    about = {"dataset": made.problem.dataset, "trial": 0, "members": [{"trial": 0, "weight": 1.0}]}
+    store.records.put(model_record("test"), {"model": fitted, "about": about}, "test")
+    return store
+
+
+def predict_rows(store: ArtifactStore, folder: Path, rows: list[tuple[object, str]]):
+    file = folder / "times.csv"
+    pd.DataFrame(rows, columns=["subject_id", "prediction_time"]).to_csv(file, index=False)
+    return predict(store, "test", str(folder / "meds"), str(file))
+
+
+ROWS = [(101, "2021-01-01"), (101, "2019-01-01"), ("new", "2021-01-01"), (100, "2021-01-01")]
+"""The second has no event before, and the third is unknown."""
+
+
+def test_rows_without_events_get_the_shares_of_the_training_rows(tmp_path, caplog) -> None:
+    store = ended_on_events(tmp_path, np.arange(80) // 2 % 4 != 1)
+    study = find_study(store, "test")
+    split = load_split(store, StudyPlan.from_stored(study).problem.split)
+    dataset = load_dataset(store, StudyPlan.from_stored(study).problem.dataset)
+    share = dataset.y[split.fold != TEST].mean()
+    found = predict_rows(store, tmp_path, ROWS)
+    assert found["subject_id"].astype(str).tolist() == ["101", "101", "new", "100"]
+    assert found["probability_True"].tolist()[1:3] == [share, share]
+    assert share > 0.5
+    assert found["prediction"].tolist()[1:3] == [True, True]
+    assert any("2 of 4 rows" in message and "101" in message for message in caplog.messages)
+    alone = predict_rows(store, tmp_path, [ROWS[0], ROWS[3]])
+    assert alone["probability_True"].tolist() == found["probability_True"].tolist()[::3]
+    assert len(predict_rows(store, tmp_path, ROWS[1:3])) == 2
+
+
+def test_rows_without_events_count_classes_alike_as_far_as_the_model_does(
+    tmp_path, monkeypatch
+) -> None:
+    store = ended_on_events(tmp_path, np.arange(80) // 2 % 4 != 1)
+    unbalanced = predict_rows(store, tmp_path, ROWS)["probability_True"]
+    for weight in (0.4, 1.0):
+        monkeypatch.setattr(predicting, "balanced_weight", lambda *_, weight=weight: weight)
+        found = predict_rows(store, tmp_path, ROWS)["probability_True"]
+        assert found[1] == found[2] == pytest.approx((1 - weight) * unbalanced[1] + weight / 2)
+        assert found[0] == unbalanced[0]
+
+
+def test_the_weight_of_balanced_members_counts(ended, monkeypatch) -> None:
+    exported = export(ended.store, "s", "pickle")
+    first, *others = card_facts(ended.store, exported)["model"]["members"]
+    monkeypatch.setattr(
+        predicting, "is_balanced", lambda configuration, _: configuration == first["configuration"]
+    )
+    alike = sum(m["weight"] for m in others if m["configuration"] == first["configuration"])
+    found = predicting.balanced_weight(ended.store, "s", ended.load().plan, exported.about)
+    assert found == pytest.approx(first["weight"] + alike)
+    assert found > 0
+
+
+def test_rows_without_events_get_the_mean_of_the_training_rows(tmp_path) -> None:
+    value = np.arange(80) ** 2 / 10
+    store = ended_on_events(tmp_path, value)
+    split = load_split(store, StudyPlan.from_stored(find_study(store, "test")).problem.split)
+    found = predict_rows(store, tmp_path, ROWS)["prediction"]
+    assert found[1] == found[2] == value[split.fold != TEST].mean()
+    assert found[0] != found[3]
+
+
+def test_a_code_that_is_only_in_new_data_changes_no_prediction(tmp_path) -> None:
+    store = ended_on_events(tmp_path)
+    former = predict_rows(store, tmp_path, [ROWS[0], ROWS[3]])
+    new = pd.DataFrame({"subject_id": [100, 101], "time": pd.Timestamp(2020, 1, 2), "code": "AA"})
+    written(new.assign(numeric_value=9.0), tmp_path / "meds" / "data" / "new.parquet")
+    pd.testing.assert_frame_equal(predict_rows(store, tmp_path, [ROWS[0], ROWS[3]]), former)

@@ -10,10 +10,10 @@ from flow_studies import entered, plan_of, tell
 from studies import context_of, draw, evaluate, store_of
 from worlds import evaluation
 
+from prefect_tune.flows.options.values import EnsembleRule
 from prefect_tune.flows.study import ensemble
 from prefect_tune.flows.study import retention as kept_predictions
 from prefect_tune.flows.study.ensemble import choose_ensemble
-from prefect_tune.flows.study.ensemble_rule import EnsembleRule
 from prefect_tune.flows.study.retention import KeptPredictions
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Trial
@@ -137,7 +137,7 @@ def test_trials_that_do_not_meet_the_constraints_are_no_members(context) -> None
         losses = sorted(t.loss for t in study.optimizer.history.complete)
         allowed = [t.number for t in study.trials.values() if t.loss > losses[2]]
     bounds = (QuantityBound(Quantity("model_size_bytes"), 10.0),)
-    with Study.opened(store_of(context), "bounded", plan_of(context, bounds=bounds)) as study:
+    with Study.opened(store_of(context), "bounded", plan_of(context, constraint=bounds)) as study:
         assert choose_ensemble(study, "agnostic") is None
         for number in study.trials:
             study.measure(number, {"model_size_bytes": 7.0 if number in allowed else 70.0})

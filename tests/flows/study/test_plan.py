@@ -8,21 +8,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flow_studies import plan
+from flow_studies import changed, plan
 from hypothesis import given
 from hypothesis import strategies as st
 from source_tree import classes_with
 from worlds import evaluation, mixed_space, recorded
 
+from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
+from prefect_tune.flows.options.values import ENSEMBLE_KINDS, EnsembleRule
+from prefect_tune.flows.reporting.study_report import reproduction_of
 from prefect_tune.flows.study.documents import Standing, TrialDocument
-from prefect_tune.flows.study.ensemble_rule import ENSEMBLE_KINDS, EnsembleRule
 from prefect_tune.flows.study.explanations import (
     left_out_for_memory,
     most_frequent_failure,
     nearest_miss,
 )
 from prefect_tune.flows.study.next_best import NextBest, ranked_trials
-from prefect_tune.flows.study.plan import Execution, StopRule, StudyPlan
+from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.replayed import StudyTotals, StudyTrials
 from prefect_tune.flows.study.time_limit import TimeLimit
 from prefect_tune.optimizers import (
@@ -43,7 +45,6 @@ from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.outcome import FailureKind
 from prefect_tune.storage.ledger import StoredStudy
-from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.final_model import RefitFailed
 from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
 from prefect_tune.tasks.problem import Problem
@@ -62,36 +63,42 @@ quantities = st.builds(
 )
 
 
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "text": names, "texts": st.lists(names, max_size=2).map(tuple), "whole": counts,
+    "number": seconds, "switch": st.booleans(), "choice": st.booleans(),
+    "assignments": st.dictionaries(names, st.integers() | names, max_size=2),
+}  # fmt: skip
+"""By the form of an option."""
+WRITTEN: dict[str, st.SearchStrategy[Any]] = {
+    "constraint": st.lists(st.builds(QuantityBound, quantities, st.floats(0, 9)), max_size=2).map(
+        tuple
+    ),
+    **dict.fromkeys(("budget", "trial_timeout"), seconds),
+    "trial_memory": counts,
+    "ensemble": st.none()
+    | st.builds(EnsembleRule.parse, st.integers(1) | st.sampled_from(ENSEMBLE_KINDS)),
+}
 plans = st.builds(
     StudyPlan,
-    source=st.builds(
-        Source, names, target=st.none() | names, drop=st.lists(names, max_size=2).map(tuple)
+    options=st.builds(
+        StudyOptions,
+        **{
+            name: WRITTEN.get(name, VALUES[one.kind])
+            for name, one in OPTIONS.items()
+            if one.is_stored
+        },
+        study=st.just("study"),
     ),
     data_name=names,
     problem=st.builds(
         Problem, names, names, names, names, names, st.integers(0, 9), names, st.integers(0, 1)
     ),
-    folds=counts,
-    holdout=seconds,
-    test_size=seconds,
-    positive=st.none() | names,
     chance_loss=seconds,
-    method=names,
-    options=st.dictionaries(names, st.integers() | names, max_size=2),
-    stop_rule=st.builds(StopRule, counts, seconds),
-    trial_seconds=seconds,
-    trial_memory_bytes=counts,
-    bounds=st.lists(st.builds(QuantityBound, quantities, st.floats(0, 9)), max_size=2).map(tuple),
+    predicts=st.sampled_from([None, "classes", "numbers"]),
+    aside=st.lists(names, max_size=2).map(tuple),
     quantity_digests=st.dictionaries(names, names, max_size=2),
-    ensemble=st.none()
-    | st.builds(EnsembleRule.parse, st.integers(1) | st.sampled_from(ENSEMBLE_KINDS)),
-    use_cache=st.booleans(),
-    epochs=counts,
-    race=st.booleans(),
-    start_from=st.none() | names,
-    start=st.lists(st.dictionaries(names, names, max_size=1), max_size=2).map(tuple),
+    start_configurations=st.lists(st.dictionaries(names, names, max_size=1), max_size=2).map(tuple),
     flow_run_id=st.none() | names,
-    execution=st.builds(Execution, counts, st.none() | names),
 )
 
 
@@ -104,36 +111,33 @@ def stored(plan: StudyPlan) -> StoredStudy:
     return StoredStudy("study", 0.0, "new", problem, settings, {}, 0.0)
 
 
+@pytest.mark.parametrize(("taken", "budget"), [(20.0, "60s"), (83.2, "168s")])
+def test_the_command_that_searches_on_has_time_left(taken, budget) -> None:
+    study = changed(PLAN, budget=30.0)
+    words = reproduction_of(replace(stored(study), seconds=taken), study).longer
+    assert words[words.index("--budget") + 1] == budget
+
+
 def test_of_all_that_is_written_as_json_a_plan_and_its_ensemble_are_read_back() -> None:
-    shown = {"ChosenEnsemble", "ComparisonReport", "Exported", "StudyReport", "TrialOutput"}
-    assert classes_with("to_json", "flows") - shown == {"StudyPlan", "EnsembleRule"}
+    shown = {"ChosenEnsemble", "Exported"}
+    assert classes_with("to_json", "flows") - shown == {"StudyPlan", "StudyOptions"}
 
 
 @pytest.mark.slow
 @given(plans)
 def test_a_plan_comes_back_from_the_ledger_as_it_went_in(plan) -> None:
-    assert StudyPlan.from_stored(stored(plan), plan.execution) == plan
-
-
-@pytest.mark.parametrize(
-    ("kept", "expected"),
-    [(None, None), (1, EnsembleRule("single")), (8, EnsembleRule("greedy", 8))],
-)
-def test_a_plan_that_names_a_size_or_no_ensemble_is_read_as_it_was_meant(kept, expected) -> None:
-    study = stored(PLAN)
-    study.settings["ensemble"] = kept
-    assert StudyPlan.from_stored(study).ensemble == expected
+    assert StudyPlan.from_stored(stored(plan)) == plan
 
 
 @pytest.mark.parametrize(
     ("plan", "expected"),
     [
         (PLAN, 900.0),
-        (replace(PLAN, stop_rule=StopRule(trials=5)), 900.0),
-        (replace(PLAN, stop_rule=StopRule(seconds=600.0)), 60.0),
-        (replace(PLAN, stop_rule=StopRule(seconds=20.0)), 10.0),
-        (replace(PLAN, stop_rule=StopRule(seconds=86_400.0)), 900.0),
-        (replace(PLAN, stop_rule=StopRule(seconds=600.0), trial_seconds=7.0), 7.0),
+        (changed(PLAN, trials=5), 900.0),
+        (changed(PLAN, budget=600.0), 60.0),
+        (changed(PLAN, budget=20.0), 10.0),
+        (changed(PLAN, budget=86_400.0), 900.0),
+        (changed(PLAN, budget=600.0, trial_timeout=7.0), 7.0),
     ],
 )
 def test_a_trial_may_take_a_tenth_of_the_time_within_limits(plan, expected) -> None:
@@ -141,12 +145,12 @@ def test_a_trial_may_take_a_tenth_of_the_time_within_limits(plan, expected) -> N
 
 
 def test_memory_is_shared_by_the_workers_of_this_machine_alone() -> None:
-    alone = replace(PLAN, execution=Execution(workers=1)).trial_limits().memory_bytes
-    shared = replace(PLAN, execution=Execution(workers=4)).trial_limits().memory_bytes
+    alone = changed(PLAN, workers=1).trial_limits().memory_bytes
+    shared = changed(PLAN, workers=4).trial_limits().memory_bytes
     assert alone == pytest.approx(4 * shared, abs=4)
-    elsewhere = replace(PLAN, execution=Execution(dask="tcp://there:8786"))
+    elsewhere = changed(PLAN, dask="tcp://there:8786")
     assert elsewhere.trial_limits().memory_bytes is None
-    assert replace(PLAN, trial_memory_bytes=10**9).trial_limits().memory_bytes == 10**9
+    assert changed(PLAN, trial_memory=10**9).trial_limits().memory_bytes == 10**9
 
 
 CONFIGURATION = default_configuration(mixed_space(), ("unit", "svm"))

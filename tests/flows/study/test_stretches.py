@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from contracts.store import entry, present, put
-from flow_studies import enter, entered, pinned, plan_of
+from flow_studies import changed, enter, entered, pinned, plan_of
 from flow_studies import tell as tell_came
 from studies import context_of, draw, evaluate, store_of
 from worlds import evaluation
@@ -96,20 +96,20 @@ def test_a_curve_is_of_full_trials_and_counts_configurations(study) -> None:
 
 
 def test_a_constraint_that_is_set_later_is_measured_of_what_could_be_chosen(study) -> None:
-    study.plan = replace(study.plan, bounds=(SIZE,))
+    study.plan = changed(study.plan, constraint=(SIZE,))
     assert [t.number for t in study.without_quantities()] == [3, 4]
 
 
 def test_a_constraint_that_is_set_later_finds_an_answer_where_nothing_is_full(context) -> None:
     store, name = store_of(context), "only stopped"
-    options = {"method": "halving", "options": {"fidelity": "folds"}}
+    options = {"method": "halving", "option": {"fidelity": "folds"}}
     with entered(context, name, **options) as study:
         for seed in (1, 7):
             tell(study, replace(draw(context, seed), folds=1), context)
         best = study.incumbent
         assert best is not None
         assert study.result["incumbent"] == best.number
-    with Study.opened(store, name, plan_of(context, **options, bounds=(SIZE,))) as study:
+    with Study.opened(store, name, plan_of(context, **options, constraint=(SIZE,))) as study:
         assert study.incumbent is None  # nothing says that it is small enough
         assert study.result["incumbent"] is None
         missing = study.without_quantities()
@@ -158,7 +158,7 @@ def pinned_context(tmp_path: Path) -> StudyContext:
 @pytest.fixture
 def halving(pinned_context: StudyContext) -> Iterator[Study]:
     """One of successive halving over folds."""
-    options = {"method": "halving", "options": {"fidelity": "folds"}}
+    options = {"method": "halving", "option": {"fidelity": "folds"}}
     with entered(pinned_context, "kept", **options) as study:
         yield study
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 import sklearn
-from flow_studies import begin, pinned, plan_of, tell
+from flow_studies import begin, changed, pinned, plan_of, tell
 from services import Postgres
 from studies import context_of, store_of
 from threadpoolctl import threadpool_info, threadpool_limits
 from worlds import evaluation
 
+from prefect_tune.flows.options.values import EnsembleRule
 from prefect_tune.flows.results.explained import moments_of
 from prefect_tune.flows.study import lease as lease_module
-from prefect_tune.flows.study.ensemble_rule import EnsembleRule
 from prefect_tune.flows.study.lease import study_lease
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
@@ -54,7 +54,7 @@ def enter(imported, request) -> Callable[..., str]:
 
     def entered(**changes: Any) -> str:
         name = request.node.name
-        settled = replace(plan, **changes)
+        settled = changed(plan, **changes)
         problem, settings = settled.problem.to_json(), settled.to_json()
         assert Ledger(store.database).create_study(name, problem, settings)
         return name
@@ -183,12 +183,12 @@ def test_what_the_optimizer_refuses_is_not_in_the_ledger(store, enter) -> None:
 def test_its_plan_its_result_and_its_state_are_kept(store, enter) -> None:
     name = enter()
     with Study.opened(store, name) as study:
-        study.set_plan(replace(study.plan, ensemble=EnsembleRule("greedy", 4)))
+        study.set_plan(changed(study.plan, ensemble=EnsembleRule("greedy", 4)))
         study.set_result(test_loss=1.5)
         study.set_result(members=[])
         study.set_state("interrupted")
     with Study.opened(store, name) as again:
-        assert again.plan.ensemble == EnsembleRule("greedy", 4)
+        assert again.plan.options.ensemble == EnsembleRule("greedy", 4)
         assert again.result == {"test_loss": 1.5, "members": []}
         assert again.former_state == "interrupted"
 
@@ -196,7 +196,7 @@ def test_its_plan_its_result_and_its_state_are_kept(store, enter) -> None:
 def test_one_whose_process_was_killed_was_interrupted(store, enter) -> None:
     name = enter()
     with Study.opened(store, name) as study:
-        study.set_plan(replace(study.plan, flow_run_id="the one before"))
+        study.set_plan(changed(study.plan, flow_run_id="the one before"))
         study.set_state("running")
     with Study.opened(store, name) as again:
         assert (again.former_state, again.former_flow_run) == ("interrupted", "the one before")

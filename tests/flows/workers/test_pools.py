@@ -112,6 +112,18 @@ def test_workers_are_handed_out_to_one_pool_each(client) -> None:
         assert third.result(timeout=10).n_slots == 1
 
 
+def test_workers_that_have_just_died_are_handed_out_once_they_are_back(client) -> None:
+    pool = pool_of(client)
+    assert pool.count_slots() == 2
+    for pid in client.run(os.getpid).values():
+        os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not client.scheduler_info(n_workers=-1)["workers"])
+    pool.prepare(nothing)
+    assert pool.n_reserved == 2
+    with pool.reserved() as mine:
+        assert wait_for(mine.count_slots) == 1
+
+
 def test_a_task_whose_only_worker_is_gone_is_cancelled(client) -> None:
     pool = pool_of(client)
     pool.prepare(nothing)

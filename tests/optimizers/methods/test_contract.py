@@ -19,6 +19,7 @@ from processes import run_python
 from worlds import mixed_space
 
 from prefect_tune.optimizers import METHODS, Budget
+from prefect_tune.optimizers.events import event_document
 
 TESTS = Path(__file__).parents[2]
 
@@ -53,7 +54,7 @@ def test_every_method_keeps_it() -> None:
 def asked_by_all() -> dict[str, object]:
     """What each method and variant asks for first."""
     return {
-        name: [event.to_json() for event in run(case.make(mixed_space()), 10)]
+        name: [event_document(event) for event in run(case.make(mixed_space()), 10)]
         for name, case in ALL.items()
     }
 

@@ -8,8 +8,7 @@ from typing import Any, Literal, get_args, get_type_hints
 import pytest
 from worlds import mixed_space
 
-from prefect_tune.optimizers import METHODS, UnknownName, make_optimizer
-from prefect_tune.optimizers.method import check_options
+from prefect_tune.optimizers import METHODS, Method, UnknownName, check_options, make_optimizer
 
 _LEARNING = "n_samples [1, n_first [1"
 _RANDOM = "n_startup [1"
@@ -144,3 +143,14 @@ def test_none_is_taken_where_it_may_be_given() -> None:
     check_options(Options(limit=3, perhaps="other"))
     with pytest.raises(ValueError, match="rule"):
         check_options(Options(rule=None))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("decisions", "n_lines"), [({}, 0), ({"race": {}}, 1), ({"path": 3}, 1)])
+def test_a_renderer_that_fails_costs_a_line_and_not_the_study(decisions, n_lines) -> None:
+    method = Method(
+        name="mine", purpose="p", implementation="a:B",
+        render_decisions=lambda decisions: [f"at {decisions['path']}"],
+    )  # fmt: skip
+    lines = method.decision_lines(decisions)
+    assert len(lines) == n_lines
+    assert ("KeyError" in "".join(lines)) == ("race" in decisions)

@@ -22,6 +22,7 @@ from prefect_tune.optimizers import (
     StepCost,
     Trial,
 )
+from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.optimizers.surrogates.costs import Costs, cheap_configuration
@@ -175,7 +176,7 @@ def test_a_pilot_with_the_fewest_trees_tells_what_many_take() -> None:
     learned = costs(Trial(0, many).started().failed(failure))
     expected = 100 * (0.1 * 64 + 64**0.1 * 0.5 * 32.5 / 5)
     assert learned.seconds(many) == pytest.approx(expected, rel=0.25)
-    read = Failure.from_json(failure.to_json())
+    read = from_document(Failure, to_document(failure))
     assert read == failure
 
 
@@ -185,6 +186,9 @@ def test_the_first_trial_of_an_algorithm_has_a_share_of_the_seconds_left() -> No
     forest, plain = query("forest").configuration, query("plain").configuration
     assert learned.share_seconds(forest, budget) == 30.0  # of two that were not seen
     assert learned.share_seconds(plain, budget) == 60.0
+    for seconds_left, n_workers, share in ((12.0, 1, 5.0), (8.0, 1, 4.0), (9.0, 2, 3.0)):
+        soon_over = Budget(seconds_left=seconds_left, n_workers=n_workers)
+        assert costs().share_seconds(forest, soon_over) == share
     assert learned.allowed_seconds(query("forest"), budget) == 15.0
     assert learned.allowed_seconds(query("forest", 1 / 2), budget) == 1.5
     longer = replace(budget, seconds_left=120.0, seconds_spent=30.0)

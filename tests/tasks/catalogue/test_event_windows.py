@@ -1,5 +1,6 @@
 """Windows, recency, values, prefixes and facts of patient events, against a slow oracle."""
 
+from dataclasses import replace
 from math import ceil, log
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from prefect_tune.tasks.catalogue import event_blocks, event_windows
 from prefect_tune.tasks.catalogue.event_windows import AGGREGATIONS, SCALINGS, WINDOWS, EventWindows
 from prefect_tune.tasks.data.events import EventRows
 
@@ -103,7 +105,7 @@ def oracle(train: EventRows, X: EventRows, made: EventWindows) -> dict[str, list
     rows = [frame[~frame["code"].str.startswith("MEDS_BIRTH")] for frame in rows]
     least = max(2, ceil(made.min_share * n_patients))
     for code, facts in seen[seen["time"].isna()].groupby("code"):
-        if facts["subject_id"].nunique() >= least:
+        if facts["subject_id"].nunique() >= 2:
             columns[f"{code}: is"] = [float((frame["code"] == code).any()) for frame in rows]
     timed = seen[seen["time"].notna() & ~is_birth]
     rows = [frame[frame["time"].notna()] for frame in rows]
@@ -205,6 +207,34 @@ def test_columns_are_those_of_the_oracle(arguments) -> None:
         np.testing.assert_allclose(found, expected[found.columns], rtol=2e-6, atol=1e-7)
 
 
+@pytest.mark.parametrize("levels", ["both", "all"])
+def test_rows_in_pieces_give_the_same_blocks(monkeypatch, levels) -> None:
+    X = random_rows()
+    if levels == "all":
+        named = {"code": ["ICD10//E11", "ICD10//E11.2", "X", "P"], "description": ""}
+        table = pd.DataFrame({**named, "parents": [["P"], ["ICD10//E11", "P"], ["P"], []]})
+        X = replace(X, code_table=table)
+    made = []
+    for size in (1 << 23, 7):
+        monkeypatch.setattr(event_blocks, "NAMES_OF_PIECE", size)
+        rows = replace(X, of_events={})
+        made.append(as_frame(EventWindows(**{**EVERY, "levels": levels}).fit(rows), rows))
+    pd.testing.assert_frame_equal(*made, check_exact=True)
+
+
+def test_a_fit_alone_makes_what_it_learns_from_and_no_more(monkeypatch) -> None:
+    wanted = list[Any]()
+    make = event_blocks.make_blocks
+    monkeypatch.setattr(
+        event_blocks,
+        "make_blocks",
+        lambda X, blocks, v: wanted.extend(blocks) or make(X, blocks, v),
+    )
+    EventWindows(**EVERY).fit(random_rows())
+    assert {block.window for block in wanted} == {None}
+    assert {"slope", "recency", "activity"}.isdisjoint(block.aggregation for block in wanted)
+
+
 def test_nothing_after_the_prediction_time_matters() -> None:
     X = random_rows()
     seen = X.events[["subject_id", "time", "code", "value"]].astype({"code": str})
@@ -301,7 +331,7 @@ def test_values_of_one_moment_have_no_slope_and_huge_ones_can_be_squared() -> No
     pairs = enumerate([("2020-12-01 10:00:00", "2020-12-01 10:00:01"), far])
     X = small(
         *((i, time, "A", float(n)) for i, pair in pairs for n, time in enumerate(pair)),
-        *((i, day, "B", n * 1e300) for i in range(2) for n, day in enumerate(far, 1)),
+        *((i, day, "B", n * 1e300) for i in range(2) for n, day in enumerate(far)),
     )
     found = as_frame(EventWindows(aggregations="every", levels="code").fit(X), X)
     assert list(found["A: slope"]) == [0.0, 0.5]
@@ -329,3 +359,48 @@ def test_other_codes_that_begin_like_a_birth_are_events() -> None:
 def test_unknown_choices_are_named(name) -> None:
     with pytest.raises(ValueError, match=f"{name} .*'no such'"):
         EventWindows(**{name: "no such"}).fit(random_rows())
+
+
+def with_parents(X: EventRows, parents: dict[str, list[str]]) -> EventRows:
+    frame = pd.DataFrame({"code": list(parents), "description": "", "parents": parents.values()})
+    return EventRows.build(X.events.astype({"code": str}), X.rows, frame)
+
+
+def test_parents_stand_for_all_codes_below_them() -> None:
+    """Also where some codes have no parent and others two."""
+    day = "2020-12-01"
+    X = small(*((i, day, code, 1.0) for i in range(2) for code in ("A", "B", "C", "P")))
+    X = with_parents(X, {"A": [], "B": ["P", "Q"], "C": ["P", "Q"], "P": ["Q"], "Q": []})
+    found = as_frame(EventWindows(aggregations="count", levels="parents").fit(X), X)
+    named = {name for name in found if "below" in name}
+    assert named == {"P and below: count"}  # Q stands for the same codes
+    assert list(found["P and below: count"]) == [3, 3]
+    other = with_parents(X, {"A": [], "B": ["P"], "C": ["Q"], "P": [], "Q": []})
+    made = EventWindows(aggregations="count", levels="all").fit(other)
+    assert list(as_frame(made, X)["P and below: count"]) == [2, 2]  # by the parents learned
+
+
+def test_codes_have_as_many_parents_as_they_have() -> None:
+    """Four codes have four parents in all, though not one each."""
+    X = small(*((i, "2020-12-01", code, 1.0) for i in range(2) for code in "AAABCD"))
+    X = with_parents(X, {"A": [], "B": ["P", "Q"], "C": ["P"], "D": ["Q"], "P": [], "Q": []})
+    found = as_frame(EventWindows(aggregations="count", levels="parents").fit(X), X)
+    assert list(found["P and below: count"]) == [2, 2]
+    assert list(found["Q and below: count"]) == [2, 2]
+
+
+def test_rows_without_the_levels_of_the_training_rows_are_transformed() -> None:
+    day = "2020-12-01"
+    X = small(*((i, day, c, np.nan) for i in range(2) for c in ("A/B/C", "A/B/D", "A/E", "Z")))
+    made = EventWindows(aggregations="count", levels="both").fit(X)
+    found = as_frame(made, small((0, day, "Z", np.nan), (1, day, "new", np.nan)))
+    assert list(found["Z: count"]) == [1, 0]
+    assert not found[[name for name in found if name.startswith("A")]].to_numpy().any()
+
+
+def test_many_events_are_transformed_in_pieces(monkeypatch) -> None:
+    X = random_rows()
+    made = EventWindows(**EVERY).fit(X)
+    whole = made.transform(X).toarray()
+    monkeypatch.setattr(event_windows, "_EVENTS_OF_PIECE", 50)
+    assert np.array_equal(made.transform(X).toarray(), whole)

@@ -8,9 +8,10 @@ import pytest
 from ConfigSpace.hyperparameters import CategoricalHyperparameter
 
 from prefect_tune.optimizers import Algorithm, UnknownName
-from prefect_tune.optimizers.space.configuration import default_choice
+from prefect_tune.optimizers.space.configuration import Configuration, default_choice
 from prefect_tune.optimizers.space.space import Space, Step
 from prefect_tune.tasks.catalogue import spaces
+from prefect_tune.tasks.catalogue.event_windows import AGGREGATIONS
 from prefect_tune.tasks.catalogue.libraries import EXTRAS
 from prefect_tune.tasks.catalogue.portfolios import PORTFOLIOS, portfolio_of
 from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES, SPACES, space_named
@@ -77,7 +78,7 @@ PINNED = {
     "mlp": (1, 1, 5, "8e3601bfe57f0c07", "3324b4d328957829"),
     "modern": (2040, 1896, 53, "42cfb1acb6b69bdb", "d2dcdc6a1fd643c3"),
     "modern_healthcare": (240, 198, 50, "7c7a51a15cce05f7", "e231b301d18b6fd2"),
-    "events": (460, 380, 49, "c6c699aae67de944", "adcdad3b850460e7"),
+    "events": (460, 380, 49, "e68f40aa220ad7ac", "adcdad3b850460e7"),
     "modern_regression": (1308, 1236, 52, "13265ebc1fba1840", "e54449bd5c934906"),
 }
 """Paths, paths that can run, hyperparameters (ADMM's 36 and 92 leave out that of the imputer).
@@ -151,10 +152,11 @@ def test_a_space_keeps_its_counts_and_digests(name) -> None:
     assert (*counts, space.digest[:16], recipes_digest(name)) == PINNED[name]
 
 
-NAMES = ["modern", "modern_regression"]
+NAMES = ["modern", "modern_regression", "events"]
 
 
-def test_the_modern_spaces_of_tables_have_one_and_together_they_are_small() -> None:
+def test_the_default_spaces_have_one_and_together_they_are_small() -> None:
+    assert set(DEFAULT_SPACES.values()) == set(NAMES)
     files = {path.stem for path in PORTFOLIOS.glob("*.json")}
     assert files == {*NAMES, *(f"{name}_without_boosting" for name in NAMES)}
     assert sum(path.stat().st_size for path in PORTFOLIOS.glob("*.json")) < 100_000
@@ -165,6 +167,24 @@ def test_it_has_16_to_32_different_configurations_of_the_space(name) -> None:
     portfolio = portfolio_of(SPACES[name])
     assert 16 <= len(portfolio) == len(set(portfolio)) <= 32
     assert len({c["fit model"].algorithm for c in portfolio}) >= 4
+
+
+@pytest.mark.parametrize("path", sorted(PORTFOLIOS.glob("*.json")), ids=lambda path: path.stem)
+def test_every_entry_of_a_file_is_of_its_space(path) -> None:
+    space = SPACES[path.stem.removesuffix("_without_boosting")]
+    entries = json.loads(path.read_text())
+    assert [Configuration.from_json(entry, space).to_json() for entry in entries] == entries
+
+
+@pytest.mark.parametrize("ending", ["", "_without_boosting"])
+def test_that_of_events_begins_with_boosted_trees_on_few_columns(ending) -> None:
+    portfolio = json.loads((PORTFOLIOS / f"events{ending}.json").read_text())
+    assert portfolio[0]["fit model"]["algorithm"] == "lightgbm"
+    chosen = portfolio[0]["construct features"]["hyperparameters"]
+    assert len(AGGREGATIONS[chosen["aggregations"]]) <= 3
+    assert (chosen["windows"], chosen["levels"]) == ("all", "code")
+    constructions = {json.dumps(c["construct features"], sort_keys=True) for c in portfolio[:6]}
+    assert len(constructions) >= 4
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -181,7 +201,8 @@ def test_without_extras_there_are_as_many_which_need_none_and_some_are_of_lightg
 
 
 def test_other_spaces_have_none() -> None:
-    assert portfolio_of(SPACES["flash"]) == []
+    for name in ("flash", "healthcare", "modern_healthcare"):
+        assert portfolio_of(SPACES[name]) == []
     assert portfolio_of(replace(SPACES["small"], name="modern")) == []  # a user's own
 
 
@@ -206,7 +227,7 @@ GROWN = changed("fit model", NEW, *MODELS)
 
 
 def test_a_study_keeps_its_space_when_the_catalogue_grows(monkeypatch) -> None:
-    monkeypatch.setitem(spaces.SPACES, "flash", GROWN)
+    monkeypatch.setitem(spaces.SPACES._built_in, "flash", GROWN)
     found = PROBLEM.find_space()
     assert GROWN.digest != found.digest == FLASH.digest
     assert list(found.paths()) == list(FLASH.paths())

@@ -106,12 +106,7 @@ def with_test_rows(data: Dataset, is_test: np.ndarray) -> Dataset:
 @pytest.mark.parametrize(
     ("data", "options", "message"),
     [
-        (dataset(), (1, 0.2, 0), "--folds 1"),
-        (dataset(), (3, -0.1, 0), "--test-size -0.1"),
-        (dataset(), (3, 0.7, 0), "--test-size 0.7"),
         (dataset(), (60, 0.2, 0), "60 folds"),
-        (dataset(), (None, 0.2, 0, 0.0), "--holdout 0.0"),
-        (dataset(), (None, 0.2, 0, 0.9), "--holdout 0.9"),
         (dataset(), (3, 0.2, 0, 0.2), "only one"),
         (dataset(), (None, 0.2, 0, None), "only one"),
         (of_classes(30, 4), (3, 0.5, 0), "class 'b'|cannot"),

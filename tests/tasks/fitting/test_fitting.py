@@ -187,13 +187,13 @@ def test_the_digest_changes_with_the_code_of_the_module_and_of_what_it_imports(
     monkeypatch, changed
 ) -> None:
     before, of_others = digest_of_own(REPAIRS), digest_of_own(OWN)
-    text = own_code._text
+    text = own_code.module_text
 
     def edited(module: str) -> str:
         return text(module) + ("\nedited = 1" if module == changed else "")
 
     digest_of_own.cache_clear()
-    monkeypatch.setattr(own_code, "_text", edited)
+    monkeypatch.setattr(own_code, "module_text", edited)
     assert digest_of_own(REPAIRS) != before
     assert digest_of_own(OWN) == of_others
 

@@ -12,7 +12,9 @@ from sklearn.dummy import DummyClassifier
 from sklearn.pipeline import Pipeline
 from studies import context_of, draw, evaluate
 
+from prefect_tune.flows.options.declared import StudyOptions
 from prefect_tune.optimizers import UnknownName
+from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.storage import ArtifactStore, StoreAddress
 from prefect_tune.storage.key import quantity_record
 from prefect_tune.storage.waiting.outage import StoreLost
@@ -23,7 +25,6 @@ from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import TEST, Split
 from prefect_tune.tasks.objective.constraint import (
     check_measurable,
-    kept_aside,
     parse_constraint,
 )
 from prefect_tune.tasks.objective.metric import Predictions, metric_named
@@ -58,7 +59,7 @@ def test_a_constraint_is_read_and_written_back(text, name, bound) -> None:
     bounded = parse_constraint(text)
     constraint = bounded.constraint
     assert (constraint.name, constraint.bound) == (name, bound) == (bounded.quantity.text, bound)
-    assert QuantityBound.from_json(bounded.to_json()) == bounded
+    assert from_document(QuantityBound, to_document(bounded)) == bounded
 
 
 @pytest.mark.parametrize(
@@ -219,7 +220,9 @@ def test_a_quantity_asked_for_later_is_measured_of_what_was_kept(tmp_path) -> No
 
 def test_a_dropped_column_still_gives_the_groups(tmp_path) -> None:
     table = str(write_table(tmp_path))
-    aside = kept_aside([parse_constraint("disparate_impact(colour)<=1")], ["colour", "b"])
+    constraint = (parse_constraint("disparate_impact(colour)<=1"),)
+    options = StudyOptions(constraint=constraint, drop=("colour", "b"))
+    aside = options.source.aside
     assert aside == ("colour",)
     kept = read_source(Source(table, target="target"))
     dropped = read_source(Source(table, target="target", drop=("colour",), aside=aside))

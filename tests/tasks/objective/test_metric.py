@@ -18,9 +18,10 @@ from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.fitting.final_scoring import LossOnTest, loss_on_test
 from prefect_tune.tasks.objective.metric import Metric, Predictions, metric_named
+from prefect_tune.tasks.objective.metrics import METRICS
 from prefect_tune.tasks.objective.predictions import predictions_of
 from prefect_tune.tasks.objective.risk import Resampling
-from prefect_tune.tasks.objective.weighted import MEANS, WEIGHTED, weighted_areas
+from prefect_tune.tasks.objective.weighted import is_quick, weighted_areas
 from prefect_tune.tasks.trial.measuring import study_resampling
 
 RNG = np.random.default_rng(0)
@@ -52,7 +53,7 @@ def test_scorers_of_numbers_are_scikit_learns(name) -> None:
     loss = metric.loss(y, predictions_of(model, X, np.array([])), 0)
     assert loss == pytest.approx(-score if name.startswith("neg_") else 1 - score)
     assert metric.target == "numbers"
-    assert loss < metric.objective(y, 0).chance <= metric.upper
+    assert loss < metric.objective(y, 0).chance <= metric.declared.upper
 
 
 @pytest.mark.parametrize("name", OF_TWO)
@@ -127,10 +128,10 @@ def test_a_class_without_rows_is_no_part_of_a_mean() -> None:
     assert scored("recall_weighted", y, predicted, ["a", "b", "c"]).loss == 1 - weighted
 
 
-WEIGHTED_OF_NUMBERS = tuple(n for n in WEIGHTED if metric_named(n).target == "numbers")
-
-
-WEIGHTED_OF_CLASSES = tuple(n for n in WEIGHTED if n not in WEIGHTED_OF_NUMBERS)
+QUICK = [metric_named(name) for name in METRICS if is_quick(metric_named(name))]
+WEIGHTED_OF_NUMBERS = tuple(m.name for m in QUICK if m.target == "numbers")
+WEIGHTED_OF_CLASSES = tuple(m.name for m in QUICK if m.target == "classes")
+MEANS = {m.name for m in QUICK if m.declared.row_losses}
 
 
 OF_ONE_CLASS = ("f1", "jaccard", "precision", "recall", "roc_auc")

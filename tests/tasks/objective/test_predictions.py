@@ -11,7 +11,6 @@ from answer_worlds.own_studies import LABELS, own_context, own_outcome, rows
 from answer_worlds.sklearn_losses import Judged, sklearn_loss
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import get_scorer_names
 from sklearn.multiclass import OneVsOneClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -30,6 +29,7 @@ from prefect_tune.tasks.fitting.fitting import FoldData, fit_model
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import recipe
 from prefect_tune.tasks.objective.metric import metric_named
+from prefect_tune.tasks.objective.metrics import METRICS
 from prefect_tune.tasks.objective.predictions import (
     InvalidPredictions,
     Predictions,
@@ -37,7 +37,6 @@ from prefect_tune.tasks.objective.predictions import (
     predicted_scores,
     predictions_of,
 )
-from prefect_tune.tasks.objective.scorers import OF_CLASSES, OF_NUMBERS
 
 RNG = np.random.default_rng(0)
 
@@ -305,10 +304,8 @@ def test_scores_that_are_no_probabilities_say_why() -> None:
         assert why in Predictions(label, score).why_no_probabilities
 
 
-CLASS_METRICS = ("error", "auroc", *OF_CLASSES)
-
-
-NUMBER_METRICS = sorted(OF_NUMBERS.intersection(get_scorer_names()))
+CLASS_METRICS = [name for name, metric in METRICS.items() if metric.target == "classes"]
+NUMBER_METRICS = [name for name in METRICS if name not in CLASS_METRICS]
 
 
 def unique_models():

@@ -1,11 +1,14 @@
 """The lean runner, and the stock runner that it falls back to, with real workers and a server."""
 
+from functools import partial
 from time import monotonic, sleep
 from uuid import UUID
 
 import pytest
+from pools import die_unless
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 from prefect.states import Completed
 from prefect_api import states, task_runs
@@ -85,3 +88,19 @@ def test_every_task_run_is_recorded_with_its_times(way, monkeypatch) -> None:
 def test_events_are_sent_as_they_are_where_prefect_has_no_such_sender(monkeypatch) -> None:
     monkeypatch.setattr(task_run_events, "_SENDER", "a_name_that_is_not_there")
     assert not task_run_events.hold_events_of_short_runs()
+
+
+def test_a_worker_that_dies_as_it_is_prepared_holds_nothing_up(tmp_path) -> None:
+    @flow
+    def study() -> int:
+        with local_cluster(1) as cluster, LeanDaskTaskRunner(cluster=cluster) as runner:
+            (address,) = runner.client.scheduler_info(n_workers=-1)["workers"]
+            runner.prepare_workers(partial(die_unless, tmp_path / "has died"), [address])
+            future = runner.submit_lean(number, {})
+            return future.wrapped_future.result().result()
+
+    @task(cache_policy=NO_CACHE, persist_result=False)
+    def number() -> State[int]:
+        return Completed(data=1)
+
+    assert study() == 1

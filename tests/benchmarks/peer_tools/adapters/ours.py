@@ -55,7 +55,7 @@ def answers(task: Task) -> Iterator[Answer]:
 
     store = open_store(address := StoreAddress(url))
     plan = StudyPlan.from_stored(find_study(store, STUDY))
-    context = StudyContext(STUDY, plan.problem, address, epochs=plan.epochs)
+    context = StudyContext(STUDY, plan.problem, address, epochs=plan.options.epochs)
     is_ensemble = len((summary["ensemble"] or {}).get("members", ())) > 1
     for single in follower.found.answers(task, lambda best: refitted(context, best.refit_query)):
         if single.stage < task.seconds:
@@ -79,7 +79,7 @@ def run(task: Task, follower: Follower, store: str) -> dict[str, Any]:
         import prefect_tune.flows.workers.preloaded  # noqa: F401
         from peer_tools.portfolios import start_without
         from peer_tools.spaces import space_of
-        from prefect_tune.flows.preparation.settings import parse_assignment
+        from prefect_tune.flows.options.values import parse_assignment
         from prefect_tune.flows.progress import observed_by
         from prefect_tune.flows.tuning import tune
         from prefect_tune.flows.workers.clusters import workers_started_early

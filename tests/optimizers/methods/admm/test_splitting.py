@@ -21,6 +21,7 @@ from prefect_tune.optimizers import (
     Trial,
 )
 from prefect_tune.optimizers.acquisitions.gaussian_search import GaussianSearch
+from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.optimizers.methods.admm.declaration import AdmmOptions
 from prefect_tune.optimizers.methods.admm.positions import Positions
 from prefect_tune.optimizers.methods.admm.splitting import (
@@ -170,7 +171,7 @@ def test_what_z_min_found_is_adopted_with_its_projection() -> None:
 def test_what_was_tuned_is_not_adopted_again() -> None:
     here, state = positions(), AdmmState()
     here.move(state, at(6, "z", 0.25))
-    before = AdmmState.from_json(state.to_json())
+    before = from_document(AdmmState, to_document(state))
     here.adopt(state, at(1, "y", 0.75))
     assert state == before
 
@@ -243,6 +244,6 @@ def test_the_augmented_loss_adds_the_penalty_of_each_constraint() -> None:
 
 
 def test_memos_of_studies_begun_before_are_read() -> None:
-    document = AdmmState(theta=[1.0]).to_json()
+    document = to_document(AdmmState(theta=[1.0]))
     del document["fitted"]
-    assert AdmmState.from_json(document).fitted == 0
+    assert from_document(AdmmState, document).fitted == 0

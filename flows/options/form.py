@@ -12,13 +12,13 @@ from typing import Annotated, Any, ParamSpec, TypeVar
 from pydantic import Field, GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 
-from prefect_tune.flows.preparation.options import OPTIONS, Option
+from prefect_tune.flows.options.declared import OPTIONS
+from prefect_tune.optimizers.options import Option
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 _TYPES: Mapping[str, Mapping[str, Any]] = {
-    "argument": {"type": "string"},
     "text": {"type": "string"},
     "texts": {"type": "array", "items": {"type": "string"}},
     "whole": {"type": "integer"},
@@ -44,8 +44,9 @@ def _annotated(parameter: Parameter, option: Option) -> Any:
     """Return the type of a parameter with what its form should have."""
     shown: dict[str, Any] = {"title": f"{option.group}: {option.name}"}
     is_optional = parameter.default is None
-    if is_optional and option.default in option.known and not option.is_open:
-        shown["default"] = option.default  # chosen already: no study has another one of its own
+    is_chosen = is_optional and option.default_text and not option.is_open
+    if is_chosen and option.default_text in option.known:
+        shown["default"] = option.default_text  # chosen already: a study keeps no other one
     field = Field(json_schema_extra=shown)
     return Annotated[parameter.annotation, _Shown(option, is_optional), field]
 
@@ -82,9 +83,9 @@ def _alternatives(option: Option) -> Iterator[dict[str, Any]]:
     if known:
         yield {"title": "choose", "type": "string", "enum": list(known)}
     if option.or_whole:
-        yield {"title": "number", "type": "integer", **option.bounds}
+        yield {"title": "number", "type": "integer", **option.schema_bounds}
     if not known or option.is_open:
-        limits = {} if option.or_whole else dict(option.bounds)
+        limits = {} if option.or_whole else dict(option.schema_bounds)
         schema = {"title": "other" if known else "set", **_TYPES[option.kind], **limits}
         if option.examples:
             schema["examples"] = list(option.examples)

@@ -1,0 +1,211 @@
+"""Values of options that are more than text and numbers, and how each is written.
+
+Light to import: they are part of a study's plan.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+
+from prefect_tune.flows.store_location import check_no_password
+from prefect_tune.flows.text import (
+    DURATION_PATTERN,
+    SIZE_PATTERN,
+    format_bytes,
+    parse_bytes,
+    parse_seconds,
+)
+from prefect_tune.optimizers.options import Option, Written
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.objective.quantity import QuantityBound
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TaskRuns = Literal["auto", "steps", "misses", "trial"]
+
+
+@dataclass(frozen=True, slots=True)
+class StopRule:
+    """When the search of a study ends: at whichever comes first. Both count from its beginning.
+
+    Attributes:
+        trials: Configurations begun in all; None for no bound.
+        seconds: Seconds in all; None for no bound.
+    """
+
+    trials: int | None = None
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.trials is not None and self.trials < 1:
+            raise ValueError(f"trials must be >= 1; got {self.trials}")
+        if self.seconds is not None and self.seconds <= 0:
+            raise ValueError(f"seconds must be > 0; got {self.seconds}")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing is bounded."""
+        return self.trials is None and self.seconds is None
+
+
+EnsembleKind = Literal["single", "greedy", "agnostic", "auto"]
+ENSEMBLE_KINDS: tuple[EnsembleKind, ...] = get_args(EnsembleKind)
+
+
+@dataclass(frozen=True, slots=True)
+class EnsembleRule:
+    """How the final model of a study is made of its trials.
+
+    Attributes:
+        kind: `single` for the best trial alone; `greedy` for picks one by one, with replacement, by
+            their held-out predictions (Caruana et al. 2004); `agnostic` for the trials that are
+            best in bootstraps of the held-out rows (Lacoste et al. 2014); `auto` for that of the
+            three which is best on held-out rows.
+        size: Most picks of a greedy ensemble; None for as many as that takes by itself.
+    """
+
+    kind: EnsembleKind
+    size: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.size is not None and self.size < 1:
+            raise ValueError(f"an ensemble has at least 1 pick; got {self.size}")
+
+    @classmethod
+    def parse(cls, value: int | str) -> Self:
+        """Return the rule that a whole number of picks or the word for a kind stands for.
+
+        >>> EnsembleRule.parse("8")
+        EnsembleRule(kind='greedy', size=8)
+        >>> EnsembleRule.parse(1).kind
+        'single'
+
+        Raises:
+            ValueError: If it is neither.
+        """
+        kinds = {str(kind): kind for kind in ENSEMBLE_KINDS}
+        if isinstance(value, str) and value in kinds:
+            return cls(kinds[value])
+        try:
+            size = int(value)
+        except ValueError:
+            size = None
+        if (
+            size is None
+            or isinstance(value, bool)
+            or (not isinstance(value, str) and size != value)
+        ):
+            raise ValueError("neither a number of picks nor a kind of ensemble")
+        return cls("single") if size == 1 else cls("greedy", size)
+
+    def __str__(self) -> str:
+        return self.kind if self.size is None else str(self.size)
+
+
+def parse_assignment(text: str) -> tuple[str, Any]:
+    """Return name and value; a value is JSON where it reads as such, and text otherwise.
+
+    Raises:
+        ValueError: If the text is not of the form NAME=VALUE.
+    """
+    match = re.fullmatch(r"([A-Za-z_]\w*)=(.*)", text)
+    if match is None:
+        raise ValueError(f"{text}: write NAME=VALUE")
+    try:
+        return match[1], json.loads(match[2])
+    except ValueError:
+        return match[1], match[2]
+
+
+def write_assignments(values: Mapping[str, Any]) -> list[str]:
+    """Return each value as NAME=VALUE, the inverse of `parse_assignment`."""
+    return [f"{name}={_assigned(value)}" for name, value in values.items()]
+
+
+def _assigned(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def bad_value(option: Option, reason: str, value: Any, remedy: str = "") -> BadInput:
+    """Return the error for a value of an option."""
+    name = option.flag.removeprefix("--")
+    return BadInput(reason, option=name, value=value, remedy=remedy)
+
+
+def _parse_location(text: str, option: Option) -> str:
+    check_no_password(option.name, text)
+    return text
+
+
+def _parse_store(text: str, option: Option) -> str:
+    check_no_password(option.name, text)
+    if text.startswith("memory:"):
+        reason = "it is the memory of one process, and trials run in others"
+        raise bad_value(option, reason, text, "name a folder")
+    return text
+
+
+def _parse_duration(text: str, option: Option) -> float | None:
+    return parse_seconds(text, option.flag.removeprefix("--")) if text else None
+
+
+def _parse_size(text: str, option: Option) -> int | None:
+    return parse_bytes(text, option.flag.removeprefix("--")) if text else None
+
+
+_LEAST_MEMORY_BYTES = 500_000_000
+
+
+def _parse_memory(text: str, option: Option) -> int | None:
+    memory_bytes = _parse_size(text, option)
+    if memory_bytes is not None and memory_bytes < _LEAST_MEMORY_BYTES:
+        reason = "a worker that has loaded its libraries takes some 300MB"
+        remedy = f"name at least {format_bytes(_LEAST_MEMORY_BYTES)}"
+        raise bad_value(option, reason, text, remedy)
+    return memory_bytes
+
+
+def _parse_ensemble(value: int | str, option: Option) -> EnsembleRule:
+    try:
+        return EnsembleRule.parse(value)
+    except ValueError as error:
+        *kinds, last = ENSEMBLE_KINDS
+        remedy = f"name a whole number from 1, or {', '.join(kinds)} or {last}"
+        raise bad_value(option, str(error), value, remedy) from None
+
+
+def _parse_constraints(
+    texts: "Sequence[str]",
+    option: Option,  # noqa: ARG001
+) -> tuple[QuantityBound, ...]:
+    from prefect_tune.tasks.objective.constraint import (  # noqa: PLC0415 - loads pandas
+        given_constraints,
+    )
+
+    return given_constraints(texts)
+
+
+def _write_constraint(bounded: QuantityBound) -> str:
+    return f"{bounded.quantity.text}<={bounded.bound:.15g}"
+
+
+def _write_bytes(size_bytes: int) -> str:
+    return f"{size_bytes}B"
+
+
+def _write_seconds(seconds: float) -> str:
+    return f"{seconds:.15g}s"
+
+
+LOCATION = Written(_parse_location)
+"""A path or URL without a password."""
+STORE = Written(_parse_store)
+DURATION = Written(_parse_duration, _write_seconds, DURATION_PATTERN)
+SIZE = Written(_parse_size, _write_bytes, SIZE_PATTERN)
+MEMORY = Written(_parse_memory, _write_bytes, SIZE_PATTERN)
+ENSEMBLE = Written(_parse_ensemble, str)
+CONSTRAINTS = Written(_parse_constraints, _write_constraint)
+ASSIGNED = Written(lambda values, _: dict(values), _assigned)

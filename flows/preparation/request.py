@@ -1,0 +1,101 @@
+"""A request for a study: its parsed options, with the metric and the space that they name."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from prefect_tune.flows.options.declared import StudyOptions
+from prefect_tune.flows.store_location import home, store_address
+from prefect_tune.flows.study.documents import documents_of
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.space.wording import UnknownName
+from prefect_tune.storage.ledger import Ledger
+from prefect_tune.storage.private_folder import make_private
+from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.tasks.objective.metric import Metric, metric_named
+from prefect_tune.tasks.plugins import check_plugins
+from prefect_tune.tasks.problem import Problem, open_store
+from prefect_tune.tasks.user_space import find_space
+
+
+@dataclass(frozen=True)
+class StudyRequest:
+    """Options of a study to start or resume. What they name has been found, once.
+
+    Attributes:
+        options: The options as given.
+        metric: The metric; None if none is named.
+        space: The space; None if none is named.
+        space_code: Text of the user's file that declares the space; empty for any other space.
+    """
+
+    options: StudyOptions
+    metric: Metric | None = None
+    space: Space | None = None
+    space_code: str = ""
+
+    @classmethod
+    def parse(cls, parameters: Mapping[str, Any]) -> Self:
+        """Parse the flow's parameters, and find what they name before anything is opened.
+
+        Raises:
+            BadInput, UnknownName: If one of them cannot be used.
+        """
+        options = StudyOptions.parse(parameters)
+        try:
+            return cls.of(options)
+        except UnknownName:
+            _check_plugins(options)  # a study to resume may name a plugin that is missing here
+            raise
+
+    @classmethod
+    def of(cls, options: StudyOptions) -> Self:
+        """Find what options name.
+
+        Raises:
+            BadInput, UnknownName: If there is no such metric or space.
+        """
+        metric = None if options.metric is None else metric_named(options.metric)
+        space, code = (None, "") if options.space is None else find_space(options.space)
+        return cls(options, metric, space, code)
+
+    def with_options(self, **changes: Any) -> Self:
+        """Return the request with other options that name the same metric and space."""
+        return replace(self, options=replace(self.options, **changes))
+
+    @property
+    def predicts(self) -> Literal["classes", "numbers"] | None:
+        """Kind of the target by the metric or space; None if none is named."""
+        if self.metric is not None:
+            return self.metric.target
+        return None if self.space is None else self.space.target
+
+    def open_store(self) -> ArtifactStore:
+        """Open the store, or make it.
+
+        Raises:
+            BadInput, StoreRefused: If it cannot be used.
+        """
+        address = store_address(self.options.store, self.options.database)
+        if Path(address.url).is_relative_to(home()):
+            with suppress(OSError):  # reported when the store is opened
+                make_private(home())
+        return open_store(address)
+
+
+def _check_plugins(options: StudyOptions) -> None:
+    """Check that this process has the plugins of the study that options name, if it exists.
+
+    Raises:
+        BadInput: If one is missing or differs; names it and the remedy.
+    """
+    address = store_address(options.store, options.database)
+    if options.study is None or not ArtifactStore.exists(address):
+        return
+    stored = Ledger(open_store(address).database).study(options.study)
+    if stored is not None:
+        with documents_of(stored.name):
+            used = Problem.from_json(stored.problem).plugins
+        check_plugins(used)

@@ -1,0 +1,61 @@
+"""One converter between dataclasses and their JSON documents: of trials, memos, plans and reports.
+
+A class whose document needs a space, or differs from its fields, has its own `to_json` or
+`from_json`, which leaves all other fields to this module.
+
+msgspec is imported by the first conversion, because help and completion import the classes and
+convert nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T")
+
+
+def to_document(value: "DataclassInstance", **documents: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass as JSON values, nested ones included, as a copy.
+
+    Args:
+        value: An instance of a dataclass.
+        documents: Documents of fields that have hooks of their own, by name of the field.
+    """
+    from msgspec import to_builtins  # noqa: PLC0415 - see above
+
+    if not documents:
+        return to_builtins(value, enc_hook=_plain)
+    values = {f.name: documents.get(f.name, getattr(value, f.name)) for f in fields(value)}
+    return to_builtins(values, enc_hook=_plain)
+
+
+def from_document(cls: type[T], document: Any) -> T:
+    """Return the dataclass that has these JSON values; instances among the values are kept.
+
+    Fields that the document lacks have their defaults, and keys without a field are skipped: other
+    versions wrote more or fewer.
+
+    Raises:
+        ValueError: If a field without a default is missing, or a value has the wrong type or is
+            refused by its class; names the place in the document.
+    """
+    from msgspec import ValidationError, convert  # noqa: PLC0415 - see above
+
+    try:
+        return convert(document, cls)
+    except ValidationError as error:
+        raise ValueError(f"{cls.__name__}: {error}") from error
+
+
+def _plain(value: Any) -> Any:
+    """Return a number or text of numpy, or a read-only mapping, as Python's own."""
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} has no JSON")

@@ -1,0 +1,101 @@
+"""Coverage by code: how many patients have events of it, how many each, and in which class."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from prefect_tune.tasks.data.events import EventRows, positions
+
+_MOST_EVENTS = 4_000_000
+"""Events that are counted at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeCoverage:
+    """Events of one code.
+
+    Attributes:
+        code: The code.
+        description: Its description; empty if there is none.
+        patients: Share of the patients that have the code, 0 to 1.
+        events: Mean number of its events among these patients.
+        by_class: Share of the patients of each class that have it, in the order of the classes;
+            None for a class without patients. Empty if there are not two classes.
+    """
+
+    code: str
+    description: str
+    patients: float
+    events: float
+    by_class: tuple[float | None, ...]
+
+
+def latest_rows(X: EventRows, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return the row of each patient with the most events, among some rows.
+
+    All rows of a patient begin at the same event, so that row has the events of all of them.
+    """
+    by_length = rows[np.lexsort((X.stop[rows], X.start[rows]))]
+    return by_length[np.diff(X.start[by_length], append=-1) != 0]
+
+
+def code_coverage(
+    X: EventRows, rows: NDArray[np.intp], label: NDArray[np.int32] | None = None
+) -> list[CodeCoverage]:
+    """Return the coverage of all codes that the rows have, the most frequent first.
+
+    A patient with several rows counts once, with the latest and its class.
+
+    Args:
+        X: The events.
+        rows: Rows whose patients are counted.
+        label: Class of each row of `X`, 0 or 1; None for other targets.
+    """
+    patients, width = latest_rows(X, rows), len(X.codes)
+    n_sides = 1 if label is None else 2
+    side = np.zeros(len(patients), dtype=np.int32) if label is None else label[patients]
+    n_events, n_with = np.zeros(width, dtype=np.int64), np.zeros((n_sides, width), dtype=np.int64)
+    for part in _parts(X, patients):
+        taken = X.take(patients[part])
+        lengths = taken.stop - taken.start
+        code = X.events["code"].cat.codes.to_numpy()[positions(taken.start, taken.stop)]
+        n_events += np.bincount(code, minlength=width)
+        cells = sparse.csr_array(
+            (np.ones(len(code), dtype=np.int8), code, np.concatenate([[0], np.cumsum(lengths)])),
+            shape=(len(lengths), width),
+        )
+        cells.sum_duplicates()
+        side_of_cell = np.repeat(side[part], np.diff(cells.indptr))
+        for i in range(n_sides):
+            n_with[i] += np.bincount(cells.indices[side_of_cell == i], minlength=width)
+    n_patients, total = np.bincount(side, minlength=n_sides), n_with.sum(axis=0)
+    descriptions = X.descriptions()
+    vocabulary = X.codes
+    order = np.lexsort((np.arange(width), -n_events, -total))
+    return [
+        CodeCoverage(
+            vocabulary[i],
+            descriptions.get(vocabulary[i], ""),
+            float(total[i] / len(patients)),
+            float(n_events[i] / total[i]),
+            tuple(
+                float(n_with[k, i] / n_patients[k]) if n_patients[k] else None
+                for k in range(n_sides if n_sides > 1 else 0)
+            ),
+        )
+        for i in order[: np.count_nonzero(total)].tolist()
+    ]
+
+
+def _parts(X: EventRows, rows: NDArray[np.intp]) -> Iterator[slice]:
+    """Yield consecutive rows that together have at most so many events, or one row."""
+    ends = np.cumsum(X.stop[rows] - X.start[rows])
+    first = 0
+    while first < len(rows):
+        before = ends[first - 1] if first else 0
+        last = int(np.searchsorted(ends, before + _MOST_EVENTS, side="right"))
+        yield slice(first, max(last, first + 1))
+        first = max(last, first + 1)

@@ -1,0 +1,51 @@
+"""Recognition of the format of a file or folder."""
+
+from itertools import chain
+from typing import Literal
+
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.formats.format import Format, Given
+from prefect_tune.tasks.data.formats.registry import FORMATS, format_named
+from prefect_tune.tasks.data.location import SUFFIX_NAMES
+
+
+def recognise(
+    given: Given, chosen: str | None = None, kind: Literal["table", "events"] | None = None
+) -> Format:
+    """Find the format of a file or folder.
+
+    Formats of other distributions are asked last, so installing one never changes how data are
+    read that could be read before.
+
+    Args:
+        given: The data.
+        chosen: The format that the user names.
+        kind: The only kind of format to consider when none is chosen.
+
+    Raises:
+        BadInput: If there is nothing, or it is in no format.
+        UnknownName: If the chosen format does not exist.
+    """
+    found = None if chosen is None else format_named(chosen)
+    location = given.location
+    if not location.exists():
+        raise BadInput(f"there is no file or folder {location.url}")
+    if found is not None:
+        if found.folder_holds and not given.is_folder:
+            raise BadInput(f"{location.url} is a file; {found.description} is a folder")
+        if found.check is not None:
+            found.check(location)
+        return found
+    asked = []
+    plugins = (one for one in FORMATS.usable() if one.name not in FORMATS.own)
+    for candidate in chain([*FORMATS.without_plugins()][::-1], plugins):
+        if kind in (None, candidate.kind) and candidate.recognises(given):
+            return candidate
+        asked.append(candidate)
+    if not given.is_folder:
+        raise BadInput(f"{location.url} is not a type of file that is read; use {SUFFIX_NAMES}")
+    holds = ", ".join(f.folder_holds for f in asked if f.folder_holds)
+    raise BadInput(
+        f"{location.url} is a folder without {holds}, or Parquet files of one table; name a file, "
+        "or say what it is with --format"
+    )

@@ -1,0 +1,157 @@
+"""How well scores tell two classes apart: AUROC with its interval, and calibration.
+
+The interval comes from bootstraps over independent units, such as patients: all rows of a unit are
+drawn together.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binomtest
+from sklearn.metrics import brier_score_loss
+
+from prefect_tune.tasks.objective.weighted import weighted_areas
+
+Array = NDArray[np.float64]
+
+LEVEL = 0.95
+"""Confidence of all intervals."""
+_DRAWS, _FEWEST_DRAWS = 1_000, 200
+_MOST_DRAWN = 10**8
+"""Rows drawn in all bootstraps together; beyond, there are fewer bootstraps."""
+_MOST_WEIGHTS = 4_000_000
+"""Weights that are made at a time, 32 MB."""
+_FEWEST_UNITS = 2
+"""Units that must have rows of each class."""
+_MOST_BINS, _FEWEST_BINS = 10, 2
+_ROWS_PER_BIN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Auroc:
+    """Area under the ROC curve.
+
+    Attributes:
+        value: AUROC of all rows.
+        low: Lower end of the 95 % percentile interval; None if a class has rows of one unit only.
+        high: Upper end of the interval; None likewise.
+        n_draws: Bootstraps drawn; 0 without an interval.
+        n_units: Units they were drawn from.
+    """
+
+    value: float
+    low: float | None
+    high: float | None
+    n_draws: int
+    n_units: int
+
+
+def auroc_with_interval(
+    is_positive: NDArray[np.bool_],
+    score: Array,
+    groups: NDArray[np.int64] | None,
+    seed: int,
+) -> Auroc | None:
+    """Return the AUROC of scores with its interval; None if a class has no rows.
+
+    Bootstraps that lack a class are left out.
+
+    Args:
+        is_positive: Shape (m,).
+        score: Larger for rows that are rather positive, shape (m,).
+        groups: Unit of each row, shape (m,); None if each row is a unit.
+        seed: Source of the draws.
+    """
+    m = len(score)
+    if not 0 < np.count_nonzero(is_positive) < m:
+        return None
+    value = float(weighted_areas(score, is_positive, np.ones((1, m)))[0])
+    unit = None if groups is None else np.unique(groups, return_inverse=True)[1]
+    n_units = m if unit is None else int(unit.max()) + 1
+    sides = (np.flatnonzero(side) for side in (is_positive, ~is_positive))
+    if min(len(side if unit is None else np.unique(unit[side])) for side in sides) < _FEWEST_UNITS:
+        return Auroc(value, None, None, 0, n_units)
+    n_draws = int(np.clip(_MOST_DRAWN // m, _FEWEST_DRAWS, _DRAWS))
+    rng, size = np.random.default_rng(seed), max(1, _MOST_WEIGHTS // m)
+    areas = []
+    for n in (min(size, n_draws - i) for i in range(0, n_draws, size)):
+        drawn = rng.integers(n_units, size=(n_units, n))
+        cell = (drawn * n + np.arange(n)).ravel()
+        counts = np.bincount(cell, minlength=n_units * n).reshape(n_units, n).astype(np.float64)
+        weights = counts if unit is None else counts[unit]
+        areas.append(weighted_areas(score, is_positive, weights.T))
+    known = np.concatenate(areas)
+    known = known[np.isfinite(known)]
+    low, high = np.quantile(known, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
+    return Auroc(value, low, high, n_draws, n_units)
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationBin:
+    """Rows whose predicted probabilities are alike.
+
+    Attributes:
+        n: Rows.
+        predicted: Mean predicted probability.
+        observed: Share of positive rows.
+        low: Lower end of Wilson's 95 % interval of that share.
+        high: Upper end of the interval.
+    """
+
+    n: int
+    predicted: float
+    observed: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Predicted probabilities against observed shares.
+
+    Attributes:
+        bins: Bins of equally many rows, by predicted probability; rows of equal probabilities are
+            in one.
+        expected_error: Mean distance of predicted and observed over the rows of all bins (ECE).
+        brier: Mean squared error of the probabilities.
+        brier_of_share: The same if each row had the share of positive rows as its probability.
+    """
+
+    bins: tuple[CalibrationBin, ...]
+    expected_error: float
+    brier: float
+    brier_of_share: float
+
+
+def calibration(is_positive: NDArray[np.bool_], probability: Array) -> Calibration:
+    """Return how well probabilities are calibrated.
+
+    Bins have equally many rows, as in `sklearn.calibration.calibration_curve` with quantiles, which
+    returns neither sizes nor intervals.
+
+    Args:
+        is_positive: Shape (m,), m > 0.
+        probability: Probability of the positive class, shape (m,).
+    """
+    n_bins = int(np.clip(len(probability) // _ROWS_PER_BIN, _FEWEST_BINS, _MOST_BINS))
+    edges = np.quantile(probability, np.linspace(0, 1, n_bins + 1))
+    place = np.searchsorted(edges[1:-1], probability)
+    sizes = np.bincount(place, minlength=n_bins)
+    predicted = np.bincount(place, probability, minlength=n_bins)
+    observed = np.bincount(place, is_positive, minlength=n_bins)
+    bins = tuple(
+        _bin(int(sizes[i]), float(predicted[i]), int(observed[i])) for i in np.flatnonzero(sizes)
+    )
+    share = float(is_positive.mean())
+    return Calibration(
+        bins,
+        sum(b.n * abs(b.predicted - b.observed) for b in bins) / len(probability),
+        float(brier_score_loss(is_positive, np.clip(probability, 0, 1), labels=[False, True])),
+        share * (1 - share),
+    )
+
+
+def _bin(n: int, predicted: float, positive: int) -> CalibrationBin:
+    interval = binomtest(positive, n).proportion_ci(LEVEL, method="wilson")
+    return CalibrationBin(n, predicted / n, positive / n, float(interval.low), float(interval.high))

@@ -1,0 +1,153 @@
+"""The declarations of other distributions that a study uses, and proof that they are the same here.
+
+A study records each with the version of its distribution and a digest of its code. A worker, and a
+flow that resumes the study, must have equal ones.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from prefect_tune.optimizers.plugins import REFERENCE, Plugin, Registry
+from prefect_tune.optimizers.registry import METHODS
+from prefect_tune.storage.key import code_digest, content_digest
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.catalogue.spaces import SPACES
+from prefect_tune.tasks.data.formats.registry import FORMATS
+from prefect_tune.tasks.module_code import module_text, modules_behind
+from prefect_tune.tasks.objective.metrics import METRICS
+
+REGISTRIES: Mapping[str, Registry[Any]] = {
+    registry.kind: registry for registry in (METHODS, METRICS, SPACES, FORMATS)
+}
+"""By the kind of their declarations."""
+
+
+@dataclass(frozen=True, slots=True)
+class UsedPlugin:
+    """A declaration of another distribution, as a study uses it.
+
+    Attributes:
+        kind: Kind of the declaration, for instance "method".
+        name: Name of the declaration.
+        distribution: Name of the distribution.
+        version: Version of the distribution.
+        digest: Digest of the code that declares and implements it.
+    """
+
+    kind: str
+    name: str
+    distribution: str
+    version: str
+    digest: str
+
+    @property
+    def title(self) -> str:
+        """The declaration and its distribution, for people."""
+        return f"{self.kind} {self.name!r} of {self.distribution}"
+
+
+def used_plugins(names: Mapping[str, str]) -> tuple[UsedPlugin, ...]:
+    """Return the plugins among the declarations that a study uses.
+
+    Args:
+        names: Name of the declaration of each kind; an empty one, or one that is built in or
+            unknown, counts as none.
+
+    Raises:
+        UnusablePlugin: If a plugin cannot be imported.
+    """
+    found = (REGISTRIES[kind].plugin(name) for kind, name in names.items())
+    return tuple(_as_used(plugin) for plugin in found if plugin is not None)
+
+
+@cache
+def check_plugins(used: tuple[UsedPlugin, ...]) -> None:
+    """Check that this process has the plugins of a study, in the same version.
+
+    Raises:
+        BadInput: If it does not; names the plugin, both versions, and the remedy.
+    """
+    for plugin in used:
+        _check(plugin)
+
+
+def _check(used: UsedPlugin) -> None:
+    wanted = f"{used.distribution}=={used.version}"
+    found = REGISTRIES[used.kind].plugin(used.name)
+    if found is None:
+        raise BadInput(
+            f"the study uses {used.title} {used.version}, which is not installed here",
+            remedy=f"install {wanted}",
+        )
+    if (found.distribution, found.version) != (used.distribution, used.version):
+        raise BadInput(
+            f"the study uses {used.title} {used.version}, and {found.distribution} "
+            f"{found.version} is installed here",
+            remedy=f"install {wanted}, or start a new study",
+        )
+    digest = _as_used(found).digest
+    if digest != used.digest:
+        raise BadInput(
+            f"the study uses {used.title} {used.version} with the code {used.digest[:12]}, and the "
+            f"code installed here is {digest[:12]}",
+            remedy=f"install the same {wanted} everywhere, or start a new study",
+        )
+
+
+def _as_used(plugin: Plugin) -> UsedPlugin:
+    """Return a plugin with the digest of its code.
+
+    That is the code of the module that declares it, of those that the declaration refers to, and of
+    all modules of the same distribution that these import.
+    """
+    declared, package = REGISTRIES[plugin.kind].named(plugin.name), plugin.module.partition(".")[0]
+    modules = {plugin.module, *_modules_of(declared, package)}
+    roots = {module.partition(".")[0] for module in modules}
+    within = _top_level_modules(plugin.distribution) | roots
+    behind = modules_behind(modules | roots, tuple(within))  # importing a module runs its root
+    digest = code_digest("plugin", map(_module_code, behind))[:32]
+    return UsedPlugin(plugin.kind, plugin.name, plugin.distribution, plugin.version, digest)
+
+
+def _top_level_modules(distribution: str) -> set[str]:
+    """Return the names of the packages and modules that a distribution installs."""
+    from importlib.metadata import distribution as installed  # noqa: PLC0415 - plugins are rare
+
+    found = installed(distribution)
+    named = set((found.read_text("top_level.txt") or "").split())
+    files = (
+        file.parts[0].removesuffix(".py") for file in found.files or () if file.suffix == ".py"
+    )
+    return named or set(files)
+
+
+def _module_code(module: str) -> str:
+    """Return the text of a module, or the digest of its file if it has none."""
+    if text := module_text(module):
+        return text
+    spec = find_spec(module)
+    file = Path(spec.origin) if spec and spec.origin else None
+    return content_digest("module", [file.read_bytes()]) if file and file.is_file() else ""
+
+
+def _modules_of(declared: Any, package: str) -> Iterator[str]:
+    """Yield the modules that a declaration refers to: by name, or by functions of its package."""
+    for field in fields(declared):
+        value = getattr(declared, field.name)
+        if isinstance(value, str):
+            module = value.partition(":")[0] if REFERENCE.fullmatch(value) else ""
+            if module and not module.startswith("prefect_tune."):  # whose version is compared
+                yield module
+        elif _is_of(package, module := getattr(value, "__module__", None) or ""):
+            yield module
+    for step in getattr(declared, "steps", ()):
+        paths = (algorithm.import_path or "" for algorithm in step.algorithms)
+        yield from (path.rpartition(".")[0] for path in paths if _is_of(package, path))
+
+
+def _is_of(package: str, name: str) -> bool:
+    return name == package or name.startswith(f"{package}.")

@@ -1,0 +1,395 @@
+"""Blocks of patient events that all trials share: artifacts of their own, by partition of patients.
+
+A block depends on the events of its patients alone, and on no fold. So it is made once, of all rows
+of a partition, and every fold and configuration takes the rows and columns that it needs. Patients
+stand in partitions by their ids, so artifacts survive where patients of other partitions change.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
+from time import perf_counter, time
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse
+
+from prefect_tune.storage.cache.entry import Entry
+from prefect_tune.storage.key import content_digest, prefix_key
+from prefect_tune.storage.matrices import canonical
+from prefect_tune.storage.store import ArtifactStore, Made
+from prefect_tune.tasks.catalogue.event_blocks import (
+    PARENTS,
+    Block,
+    Matrix,
+    Vocabulary,
+    make_blocks,
+)
+from prefect_tune.tasks.data.events import EventRows, positions
+from prefect_tune.tasks.fitting.versions import library_of
+from prefect_tune.tasks.problem import StudyContext
+
+EVENTS_PER_PARTITION = 1 << 21
+"""Events of the rows of a partition: on average between half as many and so many."""
+_MOST_PARTS = 4
+"""Partitions end after so many times these events, whatever the ids of their patients."""
+RECENT_BYTES = 1 << 26
+"""Blocks of the same rows that are kept, in bytes."""
+_MAKER = f"{make_blocks.__module__}.{make_blocks.__qualname__}"
+STEP = "event blocks"
+"""Name of the step under which the cache lists blocks."""
+_PIN_SECONDS = 3600.0
+"""After this the pins of a worker that died hold nothing any more."""
+_LEAST_SHARE = 12
+"""Fewer rows than one in so many of the training rows, as in a small look, share no blocks."""
+_NO_FOLD = -3
+"""Fold of an artifact of all rows; folds have other numbers."""
+PART = "block"
+"""Name of the part of an artifact that holds a block."""
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Some patients with all of their rows.
+
+    Attributes:
+        X: Their rows, in order of patient and time.
+        positions: Positions of the rows in the data set, shape (n,).
+    """
+
+    X: EventRows
+    positions: NDArray[np.intp]
+    _columns: dict[int, NDArray[np.int32]] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def codes(self) -> NDArray[np.intp]:
+        """Codes that occur, by their position in the vocabulary of the data set, sorted."""
+        return np.flatnonzero(np.bincount(self._code, minlength=len(self.X.codes)))
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of all that its blocks depend on, whatever other patients there are."""
+        start, stop = self._patients
+        ends = np.cumsum(stop - start)
+        patient = np.searchsorted(start, self.X.start)
+        n_events = self.X.stop - self.X.start
+        vocabulary = Vocabulary.of(self.X)
+        names = [vocabulary.codes[i] for i in self.codes.tolist()]
+        parts = [
+            json.dumps(names).encode(),
+            np.searchsorted(self.codes, self._code).astype("<i4").tobytes(),
+            self.X.events["time"].to_numpy()[self._events].astype("<i8").tobytes(),
+            self.X.events["value"].to_numpy()[self._events].astype("<f8").tobytes(),
+            ends.astype("<i8").tobytes(),
+            patient.astype("<i8").tobytes(),
+            n_events.astype("<i8").tobytes(),
+            self.X.rows["prediction_time"].to_numpy().astype("<i8").tobytes(),
+        ]
+        return content_digest("events of a partition", parts)
+
+    def columns(self, level: int) -> NDArray[np.int32]:
+        """Return the names of its codes at a level, by position in the vocabulary of the data."""
+        if level not in self._columns:
+            found = Vocabulary.of(self.X).level(level)
+            start, stop = found.offsets[self.codes], found.offsets[self.codes + 1]
+            self._columns[level] = np.unique(found.columns[positions(start, stop)])
+        return self._columns[level]
+
+    @cached_property
+    def parents_digest(self) -> str:
+        """Digest of the parents of its codes that have columns, which depend on all codes."""
+        level = Vocabulary.of(self.X).level(PARENTS)
+        parents = [level.names_of(i) for i in self.codes.tolist()]
+        return content_digest("parents of codes", [json.dumps(parents).encode()])
+
+    @property
+    def _patients(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """First event of each patient, and one past the last that any of its rows may see."""
+        start, patient = np.unique(self.X.start, return_inverse=True)
+        stop = np.zeros_like(start)
+        np.maximum.at(stop, patient, self.X.stop)
+        return start, stop
+
+    @property
+    def _events(self) -> NDArray[np.int64]:
+        return positions(*self._patients)
+
+    @property
+    def _code(self) -> NDArray[np.integer[Any]]:
+        codes: NDArray[np.integer[Any]] = self.X.events["code"].cat.codes.to_numpy()[self._events]
+        return codes
+
+
+def partitions_of(X: EventRows) -> Sequence[Partition]:
+    """Split all rows of a data set by patient.
+
+    A patient whose hashed id is 0 modulo n ends a partition, so patients that come or go change
+    their own partition alone.
+    """
+    made_of = X.start, X.events, X.code_table, X.rows
+    known: tuple[tuple[Any, ...], Sequence[Partition]] | None = X.of_events.get("partitions")
+    if known is None or any(a is not b for a, b in zip(known[0], made_of, strict=True)):
+        known = X.of_events["partitions"] = made_of, list(_split(X))
+    return known[1]
+
+
+def _split(X: EventRows) -> Iterator[Partition]:
+    patients, patient = np.unique(X.start, return_inverse=True)
+    ids = X.events["subject_id"].iloc[patients]
+    hashes = pd.util.hash_pandas_object(ids.astype(str), index=False).to_numpy()
+    n_events = np.bincount(patient, X.stop - X.start)  # each row counts, as it is worked on
+    n_patients = 2 ** max(0, int(np.log2(EVENTS_PER_PARTITION / max(1.0, n_events.mean()))))
+    is_last = hashes % np.uint64(n_patients) == 0
+    number = np.cumsum(is_last) - is_last
+    before = np.cumsum(n_events) - n_events
+    within = before - before[np.searchsorted(number, number)]
+    part = within // (_MOST_PARTS * EVENTS_PER_PARTITION)
+    is_first = np.diff(number, prepend=-1) + np.abs(np.diff(part, prepend=0)) > 0
+    of_row = np.cumsum(is_first)[patient]
+    order = np.lexsort((X.stop, X.rows["prediction_time"].to_numpy(), X.start))
+    for one in np.unique(of_row):
+        chosen = order[of_row[order] == one]
+        yield Partition(X.take(chosen), chosen)
+
+
+class SharedBlocks:
+    """Blocks of a data set for the construction of one fold, from the cache or made for all.
+
+    Args:
+        store: Store that has them.
+        X: All rows of the data set.
+        context: The study.
+        n_training: Training rows of the fold.
+    """
+
+    def __init__(
+        self, store: ArtifactStore, X: EventRows, context: StudyContext, n_training: int
+    ) -> None:
+        self._store, self._X, self._context, self._n_training = store, X, context, n_training
+        self._entries: dict[_Place, Entry] = {}
+        self._held: dict[_Place, Matrix] = {}
+        self._recent = np.empty(0, np.intp), dict[Block, Matrix]()
+        self._owner = f"blocks {uuid4().hex}"
+
+    def blocks(self, X: EventRows, wanted: Sequence[Block]) -> Mapping[Block, Matrix] | None:
+        """Return blocks of some rows of the data set.
+
+        Args:
+            X: The rows, n of them.
+            wanted: The blocks.
+
+        Returns:
+            Per block a matrix with n rows, read where it is taken. None if they are under half of
+            the training rows and a block is missing, under a twelfth in any case, or if they are
+            not rows of the data set.
+        """
+        if _LEAST_SHARE * len(X) < self._n_training or not self._has(X):
+            return None
+        lineages = {
+            (number, block): self._lineage(partition, block)
+            for number, partition in enumerate(self._partitions)
+            for block in wanted
+            if (number, block) not in self._held
+        }
+        keys = {place: prefix_key(lineage) for place, lineage in lineages.items()}
+        self._store.index.pins.change([*keys.values()], [], self._owner, _PIN_SECONDS)
+        self._find({place: key for place, key in keys.items() if place not in self._entries})
+        missing = [place for place in keys if place not in self._entries]
+        if missing and 2 * len(X) < self._n_training:
+            return None
+        for number, places in groupby(missing, itemgetter(0)):
+            self._make(number, {place: keys[place] for place in places}, lineages)
+        return _Rows(self, X.positions, wanted)
+
+    def release(self) -> None:
+        """Let the cache evict the blocks again; until then none is made twice."""
+        self._store.index.pins.release(self._owner)
+
+    def of_rows(self, block: Block, rows: NDArray[np.intp]) -> Matrix:
+        """Return a block of some rows by their positions in the data set.
+
+        The transform of training rows asks for many that their fit has asked for, so the last ones
+        are kept, up to `RECENT_BYTES`.
+        """
+        if self._recent[0] is not rows:
+            self._recent = rows, {}
+        recent = self._recent[1]
+        if block not in recent:
+            made = self._of_rows(block, rows)
+            if sum(map(_n_bytes, recent.values())) + _n_bytes(made) > RECENT_BYTES:
+                return made
+            recent[block] = made
+        return recent[block]
+
+    def _of_rows(self, block: Block, rows: NDArray[np.intp]) -> Matrix:
+        partition, place = self._places
+        of_rows, place = partition[rows], place[rows]
+        pieces = []
+        for number in range(len(self._partitions)):
+            chosen = place[of_rows == number]
+            if len(chosen):
+                pieces.append(self._of_partition(number, block)[chosen])
+        if len(pieces) == 1:
+            return pieces[0]
+        back = np.empty(len(rows), dtype=np.intp)
+        back[np.argsort(of_rows, kind="stable")] = np.arange(len(rows))
+        if isinstance(pieces[0], np.ndarray):
+            return np.concatenate(pieces)[back]
+        return sparse.csr_array(sparse.vstack(pieces, format="csr"))[back]
+
+    @cached_property
+    def _partitions(self) -> Sequence[Partition]:
+        return partitions_of(self._X)
+
+    @cached_property
+    def _places(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Partition of each row of the data set, and its place there."""
+        partition, place = np.empty((2, len(self._X)), dtype=np.intp)
+        for number, one in enumerate(self._partitions):
+            partition[one.positions] = number
+            place[one.positions] = np.arange(len(one.positions))
+        return partition, place
+
+    def _has(self, X: EventRows) -> bool:
+        """Return whether the rows have the events that they have in the data set."""
+        times = self._X.rows["prediction_time"].to_numpy()
+        same = X.events is self._X.events and X.code_table is self._X.code_table
+        return (
+            same
+            and np.array_equal(X.start, self._X.start[X.positions])
+            and np.array_equal(X.stop, self._X.stop[X.positions])
+            and np.array_equal(X.rows["prediction_time"].to_numpy(), times[X.positions])
+        )
+
+    def _find(self, keys: Mapping["_Place", str]) -> None:
+        """Look up what the cache has."""
+        known = self._store.index.entries(list(keys.values()))
+        for place, key in keys.items():
+            if key in known and known[key].is_present:
+                self._entries[place] = known[key]
+                self._store.index.usage.count_hit(known[key])
+
+    def _make(
+        self,
+        number: int,
+        keys: Mapping["_Place", str],
+        lineages: Mapping["_Place", Mapping[str, Any]],
+    ) -> None:
+        """Make blocks of a partition in one pass; the first worker to need them makes them."""
+        partition, index, since = self._partitions[number], self._store.index, time()
+
+        def is_over() -> bool | None:
+            known = index.entries(list(keys.values()))
+            found = [known[key] for key in keys.values() if key in known]
+            # What the cache has refused meanwhile is made by each worker for itself.
+            is_decided = all(e.is_present or e.created >= since for e in found)
+            return True if is_decided and len(found) == len(keys) else None
+
+        with self._store.leases.turn(f"blocks {partition.digest}", lambda _: None, is_over):
+            self._find(keys)
+            left = [place for place in keys if place not in self._entries]
+            if not left:
+                return
+            started = perf_counter()
+            blocks = [block for _, block in left]
+            for of_level in make_blocks(partition.X, blocks, Vocabulary.of(partition.X)):
+                seconds = (perf_counter() - started) / max(len(of_level), 1)
+                for block in list(of_level):
+                    place, whole = (number, block), of_level.pop(block)
+                    matrix = _local_columns(whole, partition, block)
+                    index.usage.count_miss(STEP)
+                    entry = self._store.write(
+                        self._entry(keys[place], block), Made({PART: matrix}, {}, seconds),
+                        lineages[place],
+                    )  # fmt: skip
+                    if entry.is_present:
+                        self._entries[place] = entry
+                    else:
+                        self._held[place] = matrix
+                started = perf_counter()
+
+    def _of_partition(self, number: int, block: Block) -> Matrix:
+        """Return a block of a partition with the columns of the data set."""
+        partition, place = self._partitions[number], (number, block)
+        if place in self._held:
+            matrix = self._held[place]
+        elif read := self._store.read(self._entries[place], [PART]):
+            matrix = read[PART]
+        else:  # damaged, or evicted meanwhile
+            *_, made = make_blocks(partition.X, [block], Vocabulary.of(partition.X))
+            matrix = self._held[place] = _local_columns(made[block], partition, block)
+        if block.is_dense:
+            return matrix
+        columns = partition.columns(block.level)
+        width = len(Vocabulary.of(self._X).level(block.level).names)
+        parts = (matrix.data, columns[matrix.indices], matrix.indptr)
+        return sparse.csr_array(parts, shape=(matrix.shape[0], width))
+
+    def _lineage(self, partition: Partition, block: Block) -> dict[str, Any]:
+        area = self._context.cache_area
+        return {
+            "events": partition.digest,
+            "block": block.lineage(),
+            **({"parents": partition.parents_digest} if block.level == PARENTS else {}),
+            "library": library_of(_MAKER, lambda: None),
+            **({"cache_area": area} if area else {}),
+        }
+
+    def _entry(self, key: str, block: Block) -> Entry:
+        return Entry(
+            key=key,
+            parent=None,
+            study=self._context.study,
+            step=STEP,
+            algorithm=str(block),
+            fold=_NO_FOLD,
+            cost_seconds=0.0,
+            summary={},
+        )
+
+
+_Place = tuple[int, Block]
+"""Number of a partition, and a block of it."""
+
+
+@dataclass(frozen=True)
+class _Rows(Mapping[Block, Matrix]):
+    """Blocks of some rows, read where they are taken: all of them may be large."""
+
+    shared: SharedBlocks
+    rows: NDArray[np.intp]
+    wanted: Sequence[Block]
+
+    def __getitem__(self, block: Block) -> Matrix:
+        if block not in self.wanted:
+            raise KeyError(block)
+        return self.shared.of_rows(block, self.rows)
+
+    def __iter__(self) -> Iterator[Block]:
+        return iter(self.wanted)
+
+    def __len__(self) -> int:
+        return len(self.wanted)
+
+
+def _n_bytes(matrix: Matrix) -> int:
+    if isinstance(matrix, np.ndarray):
+        return matrix.nbytes
+    return int(matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes)
+
+
+def _local_columns(matrix: Matrix, partition: Partition, block: Block) -> Matrix:
+    """Return a block in canonical form with the columns of its partition alone."""
+    if block.is_dense:
+        return canonical(matrix)
+    columns = partition.columns(block.level)
+    place = np.full(matrix.shape[1], -1, dtype=np.int32)
+    place[columns] = np.arange(len(columns))
+    parts = (matrix.data, place[matrix.indices], matrix.indptr)
+    return canonical(sparse.csr_array(parts, shape=(matrix.shape[0], len(columns))))

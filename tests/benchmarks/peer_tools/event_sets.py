@@ -1,0 +1,116 @@
+"""Sets of patient events, and their splits as files of labels that all tools read."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from zlib import crc32
+
+import pandas as pd
+from sklearn.model_selection import train_test_split
+
+from prefect_tune.tasks.data.dataset import Dataset
+from prefect_tune.tasks.data.reading import read_source
+from prefect_tune.tasks.data.source import Source
+
+__all__ = ["ID", "LABEL", "TIME", "EventSet", "EventSplit"]
+
+TEST_SIZE = 1 / 3
+"""Share of the patients to test."""
+ID, TIME, LABEL = "subject_id", "prediction_time", "boolean_value"
+"""Columns of the labels, as in MEDS."""
+_END_OF_DAY = pd.Timedelta(hours=23, minutes=59, seconds=59)
+
+
+@dataclass(frozen=True)
+class EventSet:
+    """Patient events with labels of two classes.
+
+    Attributes:
+        data: File or folder of the events.
+        labels: That of the labels, which may be named as below `data`.
+    """
+
+    data: str
+    labels: str
+
+    @classmethod
+    def of(cls, entry: str) -> "EventSet":
+        """Read `DATA:LABELS`.
+
+        Raises:
+            ValueError: If there are no labels.
+        """
+        data, colon, labels = entry.rpartition(":")
+        if not colon:
+            raise ValueError(f"name the labels of {entry} as DATA:LABELS")
+        below = Path(data, labels)
+        found = below if below.exists() else Path(labels)
+        return cls(str(Path(data).absolute()), str(found.absolute()))
+
+    @property
+    def name(self) -> str:
+        """Name of the file or folder."""
+        return Path(self.data).name.split(".")[0]
+
+    @cached_property
+    def dataset(self) -> Dataset:
+        """Events and labels, as the product reads them."""
+        return read_source(Source(self.data, labels=self.labels))
+
+    @cached_property
+    def events(self) -> pd.DataFrame:
+        """Events with the times of the files, sorted by patient and time.
+
+        The product counts times that all are at midnight as the end of their days, so it leaves out
+        the day of the prediction. Other tools take what is noted at the prediction time or before.
+        """
+        events = self.dataset.X.events.astype({"code": str})
+        return events.assign(time=events["time"].dt.floor("D")) if self.are_days else events
+
+    @cached_property
+    def are_days(self) -> bool:
+        """Whether all times are days, which the product counts as their ends."""
+        times = self.dataset.X.events["time"]
+        return bool((times.isna() | (times - times.dt.floor("D") >= _END_OF_DAY)).all())
+
+    def split(self, number: int, folder: Path) -> "EventSplit":
+        """Split the patients, stratified by their largest label, and write the labels of both.
+
+        The seed comes from the name and the number of the split.
+        """
+        seed = crc32(f"{self.name} {number}".encode()) % 2**31
+        rows = self.dataset.X.rows.assign(**{LABEL: self.dataset.y.astype(bool)})
+        largest = rows.groupby(ID, sort=True)[LABEL].max()
+        _, tested = train_test_split(
+            largest.index.to_numpy(), test_size=TEST_SIZE, stratify=largest, random_state=seed
+        )
+        is_test = rows[ID].isin(tested)
+        folder.mkdir(parents=True, exist_ok=True)
+        files = {}
+        for part, chosen in (("train", rows[~is_test]), ("test", rows[is_test])):
+            files[part] = folder / f"{self.name}-{number}-{part}.parquet"
+            chosen.sort_values([ID, TIME]).to_parquet(files[part], index=False)
+        return EventSplit(self, number, seed, files["train"], files["test"])
+
+
+@dataclass(frozen=True)
+class EventSplit:
+    """A split of a set.
+
+    Attributes:
+        source: The set.
+        number: Number of the split.
+        seed: That of the split, and of the tools on it.
+        train: Parquet file of the labels of the training patients.
+        test: That of the test patients.
+    """
+
+    source: EventSet
+    number: int
+    seed: int
+    train: Path
+    test: Path
+
+    def labels(self, part: str) -> pd.DataFrame:
+        """Return the labels of `train` or `test`, in order of patient and time."""
+        return pd.read_parquet(getattr(self, part))

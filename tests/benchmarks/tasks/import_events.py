@@ -1,0 +1,158 @@
+"""Import of MEDS events: seconds and the largest memory, from the files to a stored data set.
+
+    tests/benchmarks/run tasks/import_events [--events 100000000] [--out FOLDER] [--shards 10]
+        [--before PYTHON]
+
+Writes events of 20,000 codes, 100 a subject, two fifths of them with values, shard by shard. Shards
+differ by their subjects, who are dealt to them in turn, so the events must be put in order. Shards
+that are there already are used again. A new process reads them, stores the data set, and loads it
+as a worker does; its largest resident set counts, mapped files included. `--before` names the
+Python of a checkout of another commit, whose import of the same data is measured in turn.
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from machine import Goals, describe
+
+N_CODES = 20_000
+START, END = 1_262_304_000_000_000, 1_577_836_800_000_000
+"""The years 2010 to 2019 in microseconds."""
+
+
+def shard_of(n_subjects: int, n_events: int) -> pa.Table:
+    """Events of subjects 0, 1, ...: a birth and two facts each, the others at any time."""
+    rng = np.random.default_rng(0)
+    timed = np.sort(rng.integers(0, n_subjects, n_events - 3 * n_subjects))
+    owner = np.concatenate([np.repeat(np.arange(n_subjects), 3), timed])
+    code = np.concatenate(
+        [
+            np.tile([0, 1, 2], n_subjects),
+            3 + np.minimum(rng.zipf(1.3, len(timed)), N_CODES - 3) - 1,
+        ]
+    ).astype(np.int32)
+    time = np.concatenate([np.tile([0, 0, 1], n_subjects), rng.integers(START, END, len(timed))])
+    order = np.lexsort((time, owner))
+    owner, code, time = owner[order], code[order], time[order]
+    names = pa.array(
+        ["RACE//1", "SEX//1", "MEDS_BIRTH", *(f"LAB//{i:05}" for i in range(3, N_CODES))]
+    )
+    has_value = (code > 2) & (code % 5 < 2)
+    value = rng.normal(size=len(code)).astype(np.float32)
+    return pa.table(
+        {
+            "subject_id": owner,
+            "time": pa.array(time, pa.timestamp("us"), mask=code < 2),
+            "code": pa.DictionaryArray.from_arrays(code, names).cast(pa.string()),
+            "numeric_value": pa.array(value, mask=~has_value),
+        }
+    )
+
+
+def write_data(folder: Path, n_events: int, n_shards: int) -> None:
+    """Write the events of a shard for other subjects again, and labels."""
+    n_subjects = n_events // (100 * n_shards)
+    (folder / "data" / "train").mkdir(parents=True, exist_ok=True)
+    missing = [
+        (shard, path)
+        for shard in range(n_shards)
+        if not (path := folder / "data" / "train" / f"{shard}.parquet").exists()
+    ]
+    table = shard_of(n_subjects, n_events // n_shards) if missing else None
+    for shard, path in missing:
+        ids = pa.array(table.column("subject_id").to_numpy() * n_shards + shard + 1)
+        pq.write_table(table.set_column(0, "subject_id", ids), path.with_suffix(".part"))
+        path.with_suffix(".part").rename(path)
+    subjects = np.arange(n_subjects * n_shards) + 1
+    labels = {
+        "subject_id": subjects,
+        "prediction_time": pa.array(np.full(len(subjects), END), pa.timestamp("us")),
+        "boolean_value": subjects % 3 == 0,
+    }
+    (folder / "labels").mkdir(exist_ok=True)
+    pq.write_table(pa.table(labels), folder / "labels" / "0.parquet")
+
+
+def import_data(folder: Path) -> None:
+    """Import in this process, and print what it took as JSON."""
+    from prefect_tune.storage import ArtifactStore, StoreAddress
+    from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
+    from prefect_tune.tasks.data.reading import read_source
+    from prefect_tune.tasks.data.source import Source
+
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        store = ArtifactStore(StoreAddress(place))
+        started = perf_counter()
+        dataset = read_source(Source(str(folder), labels=str(folder / "labels")))
+        read = perf_counter()
+        digest = import_dataset(dataset, store)
+        stored = perf_counter()
+        del dataset
+        load_dataset(store, digest)
+        seconds = {
+            "read": read - started,
+            "store": stored - read,
+            "import": stored - started,
+            "load": perf_counter() - stored,
+            "processor": sum(os.times()[:2]),
+        }
+        store.close()
+    peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps({"seconds": seconds, "peak_bytes": peak_bytes, "digest": digest}))
+
+
+def measured(python: str, folder: Path) -> dict:
+    command = [python, __file__, "--import-only", "--out", str(folder)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def show(name: str, found: dict) -> None:
+    times = ", ".join(f"{what} {seconds:.1f} s" for what, seconds in found["seconds"].items())
+    load = ", ".join(f"{x:.2f}" for x in os.getloadavg())
+    print(f"{name}: {times}; {found['peak_bytes'] / 2**30:.2f} GiB; load {load}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, default=100_000_000)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--shards", type=int, default=10)
+    parser.add_argument("--before", help="Python of a checkout to compare with")
+    parser.add_argument("--import-only", action="store_true")
+    given = parser.parse_args()
+    if given.import_only:
+        import_data(given.out)
+        return
+    print(describe())
+    goals = Goals()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = given.out or Path(temporary)
+        write_data(folder, given.events, given.shards)
+        after = measured(sys.executable, folder)
+        show("after", after)
+        if given.before:
+            before = measured(given.before, folder)
+            show("before", before)
+            for what, seconds in after["seconds"].items():
+                print(f"  {what}, after / before: {seconds / before['seconds'][what]:.3f}")
+            print(f"  memory, after / before: {after['peak_bytes'] / before['peak_bytes']:.3f}")
+            assert after["digest"] == before["digest"]
+        share = given.events / 100_000_000
+        goals.at_most("seconds to import", after["seconds"]["import"], 240 * share)
+        goals.at_most("GiB", after["peak_bytes"] / 2**30, 8)
+    goals.end()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,200 @@
+"""Descriptions and ancestors of codes: read with the events, kept with the data set."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from inputs import BIG, omop_tables, write_meds, write_omop, written
+
+from prefect_tune.storage import ArtifactStore, StoreAddress
+from prefect_tune.storage.key import dataset_record
+from prefect_tune.storage.matrices import canonical
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.dataset import Dataset, import_dataset, load_dataset
+from prefect_tune.tasks.data.reading import read_features, read_source
+from prefect_tune.tasks.data.source import Source
+
+MEDS_CODES = {
+    "A": ("first", ["GROUP//1", "A"]),
+    "B": (None, None),
+    "GROUP//1": ("a group", ["TOP", "OTHER//7"]),
+    "UNRELATED": ("of other data", ["TOP"]),
+}
+CONCEPTS = [
+    (7, "Condition", "a condition"),
+    (70, "Condition", "conditions"),
+    (71, "Metadata", "all"),
+    (8507, "Gender", "male"),
+    (99, "Drug", "of other data"),
+]
+ANCESTORS = [(7, 7), (70, 7), (71, 7), (71, 70), (71, 99), (70, 70)]
+
+
+def write_codes(folder: Path, codes: pa.Table | dict) -> None:
+    if isinstance(codes, dict):
+        texts, parents = zip(*codes.values(), strict=True)
+        columns = {"code": list(codes), "description": texts, "parent_codes": parents}
+        text, lists = pa.string(), pa.list_(pa.string())
+        kinds = pa.schema([("code", text), ("description", text), ("parent_codes", lists)])
+        codes = pa.table(columns, schema=kinds)
+    (folder / "metadata").mkdir(exist_ok=True)
+    pq.write_table(codes, folder / "metadata" / "codes.parquet")
+
+
+def meds(folder: Path, codes: pa.Table | dict | None = None) -> Dataset:
+    if not folder.exists():
+        write_meds(folder)
+    if codes is not None:
+        write_codes(folder, codes)
+    return read_source(Source(str(folder), labels="labels/task"))
+
+
+def vocabulary(folder: Path, suffix: str = "csv", *, capitals: bool = False) -> None:
+    concepts = pd.DataFrame(CONCEPTS, columns=["concept_id", "domain_id", "concept_name"])
+    pairs = pd.DataFrame(ANCESTORS, columns=["ancestor_concept_id", "descendant_concept_id"])
+    for name, frame in (("concept", concepts), ("concept_ancestor", pairs)):
+        given = frame.rename(columns=str.upper) if capitals else frame
+        stem = name.upper() if capitals else name
+        if suffix == "tab":
+            given.to_csv(folder / f"{stem}.csv", sep="\t", index=False)
+        else:
+            written(given, folder / f"{stem}.{suffix}")
+
+
+def omop(folder: Path) -> Dataset:
+    return read_source(Source(str(folder), labels="labels.csv"))
+
+
+def write_conditions(folder: Path) -> None:
+    """`omop_tables` with conditions of the concept 7 and an observation 7 answered by 8507."""
+    write_omop(folder)
+    condition = omop_tables()["condition_occurrence"].head(1)
+    condition = condition.assign(condition_concept_id=7)
+    other = pd.DataFrame(
+        {
+            "person_id": [BIG + 1],
+            "observation_concept_id": [7],
+            "observation_date": ["2020-01-01"],
+            "value_as_concept_id": [8507],
+        }
+    )
+    condition.to_csv(folder / "condition_occurrence.csv", index=False)
+    other.to_csv(folder / "observation.csv", index=False)
+
+
+def test_meds_codes_have_descriptions_and_all_ancestors(tmp_path) -> None:
+    X = meds(tmp_path / "meds", MEDS_CODES).X
+    assert X.code_table["code"].tolist() == sorted({*X.codes, "GROUP//1", "OTHER//7", "TOP"})
+    assert X.descriptions() == {"A": "first", "GROUP//1": "a group"}
+    parents = X.parents()
+    assert parents["A"] == ("GROUP//1", "OTHER//7", "TOP")
+    assert parents["GROUP//1"] == ("OTHER//7", "TOP")
+    assert parents["B"] == parents["TOP"] == ()
+
+
+@pytest.mark.parametrize("suffix", ["csv", "csv.gz", "parquet", "tab"])
+@pytest.mark.parametrize("capitals", [False, True])
+def test_omop_codes_have_descriptions_and_ancestors_by_domain(tmp_path, suffix, capitals) -> None:
+    write_conditions(tmp_path / "cdm")
+    vocabulary(tmp_path / "cdm", suffix, capitals=capitals)
+    X = omop(tmp_path / "cdm").X
+    parents, texts = X.parents(), X.descriptions()
+    assert parents["CONDITION//7"] == ("CONCEPT//71", "CONDITION//70")
+    assert parents["CONDITION//70"] == ("CONCEPT//71",)
+    answered = "OBSERVATION//7//8507"
+    assert parents[answered] == ("CONCEPT//71", "CONDITION//70", "OBSERVATION//7")
+    assert texts[answered] == "a condition: male"
+    assert (texts["GENDER//8507"], texts["CONCEPT//71"]) == ("male", "all")
+    assert not any("99" in code for code in texts)
+
+
+def test_omop_without_concepts_has_ancestors_by_number(tmp_path) -> None:
+    write_conditions(tmp_path / "cdm")
+    vocabulary(tmp_path / "cdm")
+    (tmp_path / "cdm" / "concept.csv").unlink()
+    X = omop(tmp_path / "cdm").X
+    assert X.parents()["CONDITION//7"] == ("CONCEPT//70", "CONCEPT//71")
+    assert not X.descriptions()
+
+
+def test_a_loop_of_parents_is_refused_by_its_codes(tmp_path) -> None:
+    loop = {"A": ("", ["X"]), "X": ("", ["C"]), "C": ("", ["A", "D"]), "D": ("", [])}
+    with pytest.raises(BadInput, match=r"codes\.parquet.*A -> X -> C -> A"):
+        meds(tmp_path / "meds", loop)
+
+
+def test_a_loop_beside_the_codes_of_the_data_is_none_of_theirs(tmp_path) -> None:
+    assert meds(tmp_path / "meds", {"X": ("", ["Y"]), "Y": ("", ["X"])}).X.code_table is None
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"code": ["A"], "description": ["first"], "parent_codes": ["B"]},
+        {"code": ["A"], "description": ["first"], "parent_codes": [[1]]},
+    ],
+)
+def test_parents_that_are_no_lists_of_codes_are_ignored_with_a_note(tmp_path, columns) -> None:
+    dataset = meds(tmp_path / "meds", pa.table(columns))
+    assert dataset.X.descriptions() == {"A": "first"}
+    assert not any(dataset.X.parents().values())
+    assert any("parent_codes" in note for note in dataset.notes)
+
+
+def test_a_table_without_codes_is_ignored_with_a_note(tmp_path) -> None:
+    dataset = meds(tmp_path / "meds", pa.table({"description": ["first"]}))
+    assert dataset.X.code_table is None
+    assert any("codes.parquet" in note for note in dataset.notes)
+
+
+def test_the_table_is_kept_with_the_data_set(tmp_path) -> None:
+    dataset = meds(tmp_path / "meds", MEDS_CODES)
+    store = ArtifactStore(StoreAddress(str(tmp_path / "store")))
+    loaded = load_dataset(store, import_dataset(dataset, store))
+    few = loaded.rows(np.array([2, 0]))
+    for X in (loaded.X, few):
+        pd.testing.assert_frame_equal(X.code_table, dataset.X.code_table)
+    assert loaded.digest() == dataset.digest()
+    store.close()
+
+
+def test_ancestors_are_part_of_the_digest_and_descriptions_are_not(tmp_path) -> None:
+    plain = meds(tmp_path / "meds").digest()
+    described = meds(tmp_path / "meds", {"A": ("first", None)})
+    assert described.digest() == plain
+    above = [meds(tmp_path / "meds", {"A": ("first", [name])}).digest() for name in ("B", "C")]
+    assert len({plain, *above}) == 3
+
+
+def test_descriptions_that_are_new_or_corrected_replace_those_of_the_store(tmp_path) -> None:
+    store = ArtifactStore(StoreAddress(str(tmp_path / "store")))
+    plain = meds(tmp_path / "meds")
+    digest = import_dataset(plain, store)
+    described = meds(tmp_path / "meds", {"A": ("first", None)})
+    assert "codes" not in store.records.parts(dataset_record(digest))
+    assert import_dataset(described, store) == digest
+    assert load_dataset(store, digest).X.descriptions() == {"A": "first"}
+    parts = store.records.parts(dataset_record(digest))
+    for same in (described, plain):
+        assert import_dataset(same, store) == digest
+        assert store.records.parts(dataset_record(digest)) == parts
+    corrected = meds(tmp_path / "meds", {"A": ("corrected", None)})
+    assert import_dataset(corrected, store) == digest
+    assert load_dataset(store, digest).X.descriptions() == {"A": "corrected"}
+    store.close()
+
+
+def test_rows_to_predict_have_the_table_of_their_own_data(tmp_path) -> None:
+    training = meds(tmp_path / "meds", {"A": ("first", ["OLD"])})
+    meds(tmp_path / "meds", {"A": ("first", ["NEW"])})
+    X = read_features(str(tmp_path / "meds"), "labels/task", training)
+    assert X.parents()["A"] == ("NEW",)
+
+
+def test_stored_frames_are_canonical(tmp_path) -> None:
+    X = meds(tmp_path / "meds", MEDS_CODES).X
+    for frame in X.frames().values():
+        pd.testing.assert_frame_equal(canonical(frame), frame)

@@ -1,0 +1,129 @@
+"""Reading of large logs of events: by pieces, in order, with as few bytes as they need."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from inputs import write_meds, write_omop_log
+
+from prefect_tune.storage.matrices import canonical
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data import event_tables, table_files
+from prefect_tune.tasks.data.event_tables import events_table, read_events
+from prefect_tune.tasks.data.location import Location
+from prefect_tune.tasks.data.reading import read_source
+from prefect_tune.tasks.data.source import Source
+
+MEDS_DIGEST = "3839797cb9e8908533d4741ec5c1400a2a1bb4ddf56b9e64df0f500150143f64"
+OMOP_DIGEST = "7ee6e2d60719f225fc40ba70592d5bcbeac41df6f4d6a87821a61e6c6282d7a6"
+"""Digests of the test's events as they were when events were read whole them."""
+
+
+def log(n: int = 500, ids: Callable[[int], object] = int) -> pd.DataFrame:
+    """Events of 40 patients in no order, some at the same time, some without time or value."""
+    rng = np.random.default_rng(0)
+    time = pd.Series(pd.Timestamp(2020, 1, 1) + pd.to_timedelta(rng.integers(1, 99, n), "h"))
+    return pd.DataFrame(
+        {
+            "subject_id": pd.Series(rng.integers(0, 40, n)).map(ids),
+            "time": time.astype("datetime64[us]").mask(rng.random(n) < 0.1),
+            "code": rng.choice(["B", "A", "C//é"], n, p=[0.6, 0.3, 0.1]),
+            "numeric_value": np.where(rng.random(n) < 0.5, np.arange(n), np.nan),
+        }
+    )
+
+
+def in_order(frame: pd.DataFrame) -> pd.DataFrame:
+    """The plainest way to the canonical frame of some events."""
+    frame = frame.rename(columns={"numeric_value": "value"})
+    frame = frame.sort_values(["subject_id", "time"], na_position="first", kind="stable")
+    return canonical(frame.astype({"code": str}))
+
+
+def shards_of(frame: pd.DataFrame, folder: Path, n: int, **options: object) -> Location:
+    for i, part in enumerate(np.array_split(np.arange(len(frame)), n)):
+        frame.iloc[part].to_parquet(folder / f"{i}.parquet", index=False, **options)
+    return Location.at(str(folder))
+
+
+def arrangements() -> dict[str, pd.DataFrame]:
+    """Events in any order, by patient only, by patient and time, and with patients descending."""
+    shuffled = log()
+    by_patient = shuffled.sort_values("subject_id", kind="stable")
+    by_time = shuffled.sort_values(["subject_id", "time"], na_position="first", kind="stable")
+    descending = by_time.sort_values("subject_id", ascending=False, kind="stable")
+    made = {
+        "shuffled": shuffled, "by patient": by_patient, "by time": by_time,
+        "descending": descending, "texts": log(ids="p{}".format),
+    }  # fmt: skip
+    return {name: frame.reset_index(drop=True) for name, frame in made.items()}
+
+
+@pytest.mark.parametrize("name", arrangements())
+@pytest.mark.parametrize("piece", [7, 10_000])
+def test_events_by_pieces_are_those_of_the_whole_in_order(
+    tmp_path, monkeypatch, name, piece
+) -> None:
+    for module, size in ((table_files, "_PIECE_ROWS"), (event_tables, "_PIECE")):
+        monkeypatch.setattr(module, size, piece)
+    frame = arrangements()[name]
+    location = shards_of(frame, tmp_path, 3, row_group_size=50)
+    events, notes = events_table(read_events(location), "log")
+    pd.testing.assert_frame_equal(canonical(events), in_order(frame))
+    assert notes == []
+
+
+def test_a_typed_file_is_read_by_pieces_and_others_whole(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(table_files, "_PIECE_ROWS", 100)
+    pieces = list(read_events(shards_of(log(), tmp_path, 1)))
+    assert max(map(len, pieces)) <= 100
+    assert all(isinstance(piece["code"].dtype, pd.CategoricalDtype) for piece in pieces)
+    texts = log().assign(time=log()["time"].astype(str).replace("NaT", None))
+    (whole,) = read_events(shards_of(texts, tmp_path, 1))
+    assert len(whole) == 500
+
+
+@pytest.mark.parametrize("missing", [None, "NA"])
+def test_gaps_of_all_pieces_are_counted(tmp_path, monkeypatch, missing) -> None:
+    monkeypatch.setattr(table_files, "_PIECE_ROWS", 100)
+    frame = log()
+    frame.loc[[5, 250, 499], "code"] = missing
+    with pytest.raises(BadInput, match="3 events without code"):
+        events_table(read_events(shards_of(frame, tmp_path, 2)), "log")
+
+
+def test_codes_that_no_event_has_are_no_codes(tmp_path) -> None:
+    codes = pa.DictionaryArray.from_arrays(pa.array([2, 0, 2], pa.int32()), ["b", "never", "a"])
+    time = pa.array([1, 2, 3], pa.timestamp("us"))
+    table = pa.table({"subject_id": [1, 1, 2], "time": time, "code": codes})
+    pq.write_table(table, tmp_path / "log.parquet")
+    events, _ = events_table(read_events(Location.at(str(tmp_path / "log.parquet"))), "log")
+    assert events["code"].cat.categories.tolist() == ["a", "b"]
+    assert events["code"].tolist() == ["a", "b", "a"]
+
+
+def test_the_digest_of_events_is_that_of_earlier_versions(tmp_path) -> None:
+    meds = Source(str(write_meds(tmp_path / "meds")), labels="labels/task")
+    write_omop_log(tmp_path / "cdm")
+    omop = Source(str(tmp_path / "cdm"), labels="labels.csv")
+    found = [read_source(source).digest() for source in (meds, omop)]
+    assert found == [MEDS_DIGEST, OMOP_DIGEST]
+
+
+def test_a_frame_in_canonical_form_is_not_copied() -> None:
+    frame = in_order(log())
+    again = canonical(frame)
+    pd.testing.assert_frame_equal(again, frame)
+    for name in frame:
+        values, former = again[name].array, frame[name].array
+        if name == "code":
+            values, former = values.codes, former.codes
+        assert np.shares_memory(np.asarray(values), np.asarray(former))
+    unused = frame.assign(code=frame["code"].cat.add_categories("Z"))
+    unsorted = frame.assign(code=frame["code"].cat.reorder_categories(["C//é", "B", "A"]))
+    for other in (unused, unsorted):
+        pd.testing.assert_frame_equal(canonical(other), frame)

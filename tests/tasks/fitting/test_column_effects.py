@@ -1,0 +1,99 @@
+"""Strength and direction of columns, on events whose effects are known."""
+
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from sklearn.pipeline import make_pipeline
+from sklearn.tree import DecisionTreeClassifier
+
+from prefect_tune.tasks.catalogue.event_windows import EventWindows
+from prefect_tune.tasks.data.events import EventRows
+from prefect_tune.tasks.fitting.column_effects import code_of_column, column_effects
+
+N = 300
+
+
+def rows() -> tuple[EventRows, np.ndarray]:
+    """Code RAISES makes the class likelier, LOWERS less likely, and of NOISE there are ten."""
+    rng = np.random.default_rng(0)
+    has = {code: rng.random(N) < 0.5 for code in ("RAISES//x", "LOWERS: y")}
+    has |= {f"NOISE//{k}": rng.random(N) < 0.5 for k in range(10)}
+    day = pd.Timestamp(2020, 1, 1)
+    events = [
+        (patient, day - pd.Timedelta(days=int(rng.integers(1, 60))), code, 1.0)
+        for code, of in has.items()
+        for patient in np.flatnonzero(of)
+        for _ in range(2)
+    ]
+    events += [(patient, day - pd.Timedelta(days=1), "ALL", 1.0) for patient in range(N)]
+    frame = pd.DataFrame(events, columns=["subject_id", "time", "code", "value"])
+    frame["time"] = frame["time"].astype("datetime64[us]")
+    labels = pd.DataFrame({"subject_id": range(N), "prediction_time": day})
+    chance = 0.5 + 0.4 * has["RAISES//x"] - 0.4 * has["LOWERS: y"]
+    return EventRows.build(frame, labels), (rng.random(N) < chance).astype(np.int32)
+
+
+class DenseWindows(EventWindows):
+    """The same columns as a dense matrix."""
+
+    def transform(self, X: EventRows) -> np.ndarray:
+        return super().transform(X).toarray()
+
+
+def effects_of(model, seconds: float = 60.0, make=EventWindows):
+    X, y = rows()
+    windows = make(windows="30", aggregations="count_recency", levels="code")
+    return column_effects(
+        make_pipeline(windows, model).fit(X, y),
+        X,
+        np.array([0, 1]),
+        lambda found: 1 - roc_auc_score(y, found.score[:, 1]),
+        lambda found: found.score[:, 1],
+        seed=0,
+        seconds=seconds,
+    )
+
+
+@pytest.mark.parametrize(
+    "model",
+    [LogisticRegression(max_iter=500), partial(DecisionTreeClassifier, max_depth=3)],
+    ids=["coefficients", "importances"],
+)
+def test_codes_with_an_effect_come_first_with_its_sign(model) -> None:
+    found = effects_of(model() if callable(model) else model)
+    first, second = found.codes[:2]
+    assert {first.code, second.code} == {"RAISES//x", "LOWERS: y"}
+    assert second.strength > 0.05 > max(of.strength for of in found.codes[2:])
+    sign = {of.code: np.sign(of.columns[0].direction) for of in (first, second)}
+    assert sign == {"RAISES//x": 1, "LOWERS: y": -1}
+    assert first.n_columns == 3  # counts of two windows, and recency
+    assert {c.column.rpartition(": ")[0] for c in first.columns} == {first.code}
+    alone = [c.strength for c in first.columns]
+    assert alone == sorted(alone, reverse=True)
+    assert max(alone) < first.strength or max(alone) == pytest.approx(first.strength, abs=0.02)
+    assert found.n_rows == N
+
+
+def test_dense_and_sparse_matrices_have_the_same_effects() -> None:
+    model = LogisticRegression(max_iter=500)
+    found = [effects_of(model, make=make) for make in (DenseWindows, EventWindows)]
+    for one, other in zip(*(effects.codes[:2] for effects in found), strict=True):
+        assert (one.code, one.strength) == (other.code, pytest.approx(other.strength, abs=1e-3))
+
+
+def test_without_time_the_likeliest_code_is_measured_alone() -> None:
+    found = effects_of(LogisticRegression(max_iter=500), seconds=0.0)
+    [of] = found.codes
+    assert of.code in {"RAISES//x", "LOWERS: y"}
+    assert {c.strength for c in of.columns} == {None}
+    assert found.n_codes > 10
+
+
+def test_a_column_belongs_to_its_code_whatever_the_code_has_in_it() -> None:
+    codes = {"a: b", "c"}
+    named = {"a: b": "a: b", "a: b: mean, 30 days": "a: b", "c*: count": "c*", "age, years": None}
+    assert {n: code_of_column(n, codes) for n in named} == {n: c or n for n, c in named.items()}

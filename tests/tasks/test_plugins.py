@@ -1,0 +1,215 @@
+"""Registries list plugins without importing them, and broken plugins break nothing else."""
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import CommandLine
+from plugin_distribution import ENTRY_POINTS, MODULES, install
+
+from prefect_tune.deployments.commands.completing import names_in
+from prefect_tune.optimizers import plugins as installed_plugins
+from prefect_tune.optimizers.plugins import UnusablePlugin, loaded
+from prefect_tune.optimizers.registry import METHODS
+from prefect_tune.optimizers.space.wording import UnknownName
+from prefect_tune.tasks import module_code
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.objective.declaration import MetricDeclaration
+from prefect_tune.tasks.objective.metric import Predictions, metric_named
+from prefect_tune.tasks.objective.metrics import METRICS
+from prefect_tune.tasks.objective.weighted import weighted_losses
+from prefect_tune.tasks.plugins import REGISTRIES, UsedPlugin, check_plugins, used_plugins
+from prefect_tune.tasks.problem import Problem
+
+NAMES = {"method": "stroll", "metric": "cost", "space": "tiny", "format": "semicolons"}
+PACKAGE = "tune_extras"
+
+Installed = Callable[..., Path]
+
+
+def forget() -> None:
+    """Forget what was imported of the distribution, as another process would not know it."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == PACKAGE]:
+        del sys.modules[name]
+    for cached in (loaded, check_plugins, module_code.module_text, module_code._imported):
+        cached.cache_clear()
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch) -> Iterator[Installed]:
+    """Installs the distribution into a folder of the path, in place of one before."""
+
+    def add(folder: str = "extras", **how: object) -> None:
+        monkeypatch.syspath_prepend(str(install(tmp_path / folder, **how)))  # type: ignore[arg-type]
+        forget()
+
+    yield add
+    forget()
+
+
+def imported() -> set[str]:
+    return {name for name in sys.modules if name.partition(".")[0] == PACKAGE}
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_plugins_are_listed_without_being_imported(installed, kind) -> None:
+    registry, name = REGISTRIES[kind], NAMES[kind]
+    before = list(registry)
+    installed()
+    assert list(registry) == [*before, name]
+    assert names_in(registry) == list(registry)
+    assert name in registry
+    assert name not in registry.own
+    assert imported() == set()
+    assert registry[name].name == name
+
+
+def test_only_the_declaration_that_is_named_is_imported(installed) -> None:
+    installed()
+    assert METHODS["stroll"].purpose
+    assert imported() == {PACKAGE, f"{PACKAGE}.methods"}
+
+
+def test_a_metric_of_row_losses_needs_no_more(installed) -> None:
+    installed()
+    metric = metric_named("cost")
+    y, predicted = np.array([0, 1, 1, 0]), Predictions(np.array([0, 0, 1, 1]))
+    assert metric.loss(y, predicted, 2) == pytest.approx(6 / 4)
+    assert metric_named("cost", positive=0).loss(y, predicted, 2) == pytest.approx(6 / 4)
+    weights = np.array([[0.0, 1.0, 0.0, 0.0], [0.5, 0.0, 0.0, 0.5]])
+    assert weighted_losses(metric, y, predicted, 2, weights).tolist() == [5.0, 0.5]
+    assert metric.objective(y, 2).chance == pytest.approx(2.5)
+    assert metric.score(0.5) == -0.5
+
+
+@pytest.mark.parametrize("text", ["import nothing_of_that_name", "raise SystemExit(3)", "x = 1"])
+def test_a_broken_plugin_is_an_error_when_it_is_named_and_nowhere_else(
+    installed, tmp_path, text
+) -> None:
+    installed(methods=text)
+    with pytest.raises(UnusablePlugin, match=r"stroll.*tune-extras 1\.0") as error:
+        METHODS.named("stroll")
+    assert type(error.value.__cause__).__name__ in str(error.value)
+    assert METHODS.get("stroll") is None
+    assert [m.name for m in METHODS.usable()] == list(METHODS.own)
+    run = CommandLine(tmp_path / "home")
+    listed = run("methods")
+    assert listed.exit_code == 0
+    assert "tune-extras 1.0" in listed.stderr
+    assert run("methods", "stroll").exit_code == 2
+    assert run("methods", "flash").exit_code == 0
+    assert run("run", "--help").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("at", "message"),
+    [
+        ("tune_extras.metrics:COST", "a MetricDeclaration, expected a Method"),
+        ("tune_extras.methods:ABSENT", "AttributeError"),
+        ("tune_extras.other:STROLL", "is named 'other'"),
+    ],
+)
+def test_an_entry_point_that_names_no_method_of_its_name_is_refused(installed, at, message) -> None:
+    other = MODULES["methods"].replace('name="stroll"', 'name="other"')
+    installed(entry_points={"methods": {"stroll": at}}, other=other)
+    with pytest.raises(UnusablePlugin, match=message):
+        METHODS.named("stroll")
+
+
+def test_a_name_that_two_distributions_declare_names_both(installed) -> None:
+    installed()
+    installed("more", name="more-extras", version="2.0")
+    with pytest.raises(UnusablePlugin, match=r"more-extras 2\.0.*1\.0"):
+        METHODS.named("stroll")
+    assert list(METHODS).count("stroll") == 1
+
+
+def test_a_built_in_name_cannot_be_taken(installed) -> None:
+    built_in = METHODS["random"]
+    installed(entry_points={"methods": {"random": "tune_extras.methods:STROLL"}})
+    assert METHODS["random"] is built_in
+    (error,) = METHODS.unusable()
+    assert "tune-extras 1.0" in str(error)
+    assert METHODS.plugin("random") is None
+
+
+def test_an_unknown_name_is_told_with_those_of_plugins(installed) -> None:
+    installed()
+    with pytest.raises(UnknownName, match="stroll"):
+        METHODS.named("strol")
+
+
+def test_help_reads_no_entry_points(tmp_path, monkeypatch) -> None:
+    def read(*_: object) -> None:
+        pytest.fail("entry points are read")
+
+    monkeypatch.setattr(installed_plugins, "_installed", read)
+    run = CommandLine(tmp_path)
+    for words in (["--help"], ["run", "--help"], ["compare", "--help"], ["spaces", "--help"]):
+        assert run(*words).exit_code == 0
+
+
+def test_the_plugins_of_a_study_are_those_that_are_not_built_in(installed) -> None:
+    installed()
+    (used,) = used_plugins({**dict.fromkeys(NAMES, ""), "method": "stroll", "metric": "error"})
+    assert (used.kind, used.name) == ("method", "stroll")
+    assert (used.distribution, used.version) == ("tune-extras", "1.0")
+    check_plugins((used,))
+
+
+@pytest.mark.parametrize(
+    ("kind", "edited"),
+    [
+        ("method", "methods"), ("method", "search"), ("metric", "metrics"), ("metric", "losses"),
+        ("space", "spaces"), ("space", "models"), ("format", "formats"), ("metric", "__init__"),
+    ],
+)  # fmt: skip
+def test_a_plugin_whose_code_differs_is_refused(installed, kind, edited) -> None:
+    installed()
+    used = used_plugins({kind: NAMES[kind]})
+    installed("reworded", **{edited: f'"""About it."""\n{MODULES[edited]}'})
+    check_plugins(used)
+    forget()
+    installed("edited", **{edited: f"{MODULES[edited]}\nedited = True\n"})
+    with pytest.raises(BadInput, match=rf"{NAMES[kind]}.*extras 1\.0.*code"):
+        check_plugins(used)
+
+
+def test_a_plugin_of_another_version_is_refused_with_the_remedy(installed) -> None:
+    installed()
+    used = used_plugins(NAMES)
+    installed("newer", version="1.1")
+    with pytest.raises(BadInput, match=r"1\.0.*1\.1.*extras==1\.0"):
+        check_plugins(used)
+
+
+def test_a_plugin_that_is_not_installed_is_refused_with_the_remedy() -> None:
+    used = UsedPlugin("metric", "gone", "gone-extras", "3.1", "0" * 32)
+    with pytest.raises(BadInput, match=r"gone-extras 3\.1.*==3\.1"):
+        check_plugins((used,))
+
+
+def test_a_problem_keeps_its_plugins_and_one_of_an_earlier_version_has_none() -> None:
+    used = UsedPlugin("metric", "cost", "tune-extras", "1.0", "0" * 32)
+    problem = Problem("d", "s", "small", "x", "cost", 0, plugins=(used,))
+    document = problem.to_json()
+    assert Problem.from_json(document) == problem
+    del document["plugins"]
+    assert Problem.from_json(document).plugins == ()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"name": "Mean cost"}, {"target": "words"}, {"row_losses": ""}, {"loss": "f"}, {"upper": 0.0},
+     {"row_losses": "", "score": "accuracy", "losses_per_score": 100.0}],
+)  # fmt: skip
+def test_a_metric_that_is_declared_wrongly_is_refused(wrong) -> None:
+    with pytest.raises(ValueError, match=r"metric"):
+        MetricDeclaration(**{"name": "m", "row_losses": "a:b", **wrong})
+
+
+def test_entry_points_of_the_distribution_name_all_kinds() -> None:
+    assert {f"{kind}s" for kind in REGISTRIES} == set(ENTRY_POINTS)
+    assert METRICS.group == "prefect_tune.metrics"
