@@ -284,7 +284,8 @@ class _Search:
             trial = trial.failed(ended.failure)
         elif trial.deaths + 1 < _MOST_DEATHS:
             self.study.put_back_dead(trial)
-            text = f"the worker of trial {trial.number} died; the trial is started again"
+            how = ended.failure.message.removeprefix(_DIED) if ended.failure else ""
+            text = f"the worker of trial {trial.number} died{how}; the trial is started again"
             self.observer.note(text)
             return
         else:

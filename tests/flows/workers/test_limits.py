@@ -108,8 +108,10 @@ def test_the_trial_has_failed_with_its_kind_step_fold_and_cost(
 ) -> None:
     for trial in trials[algorithm]:
         failure = trial["failure"]
-        assert (trial["state"], trial["attempts"]) == ("failed", attempts)
         assert (failure["kind"], failure["step"], failure["fold"]) == (kind, "fit model", 0)
+        # On a busy machine, a worker may die for another reason; its trial is then started again.
+        assert attempts <= trial["attempts"] <= 2, failure
+        assert trial["state"] == "failed"
         assert message in failure["message"]
         assert failure["cost_seconds"] > (12 if kind == "timeout" else 0)
 
@@ -130,7 +132,8 @@ def test_a_failure_says_what_each_step_took_until_then_and_what_was_served(trial
 @pytest.mark.usefixtures("server")
 def test_every_task_run_has_ended_and_says_why(trials) -> None:
     run = max((r for r in flow_runs() if r.name.startswith("hostile")), key=lambda r: r.created)
-    of_trials = {r.name: r for r in task_runs(run.id) if r.name.startswith("trial ")}
+    in_order = sorted(task_runs(run.id), key=lambda r: r.created)  # the last attempt counts
+    of_trials = {r.name: r for r in in_order if r.name.startswith("trial ")}
     assert all(r.state is not None and r.state.is_final() for r in task_runs(run.id))
     hung = of_trials[f"trial {trials['hangs'][0]['number']}"]
     assert hung.state_name == "TimedOut"
