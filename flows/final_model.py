@@ -32,9 +32,8 @@ from prefect_tune.flows.study.explanations import most_frequent_failure, nearest
 from prefect_tune.flows.study.finalists import ends_in_one, finalists_of, look_seconds
 from prefect_tune.flows.study.next_best import NextBest, ranked_trials
 from prefect_tune.flows.study.study import Study, StudyFailed
-from prefect_tune.flows.text import counted, format_seconds, loss_name
+from prefect_tune.flows.text import LossWords, counted, format_seconds
 from prefect_tune.flows.workers.dask_trials import DaskTrials
-from prefect_tune.optimizers.space.wording import fidelity_text
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.files import StoreRefused
 from prefect_tune.storage.key import model_record
@@ -164,11 +163,11 @@ def _score(study: Study, running: DaskTrials, context: StudyContext, observer: O
     )
     tested = [("", model), *([(f"trial {number} alone: ", alone)] if is_compared else [])]
     for whose, test in tested:
-        name = loss_name(study.plan.metric)
+        losses = LossWords(study.plan.metric)
         if test.loss is not None:
-            observer.note(f"{whose}{name} on the test rows {test.loss:.4g}")
+            observer.note(f"{whose}{losses.name} on the test rows {losses.of(test.loss)}")
         elif test.undefined:
-            observer.note(f"{whose}{name} on the test rows is undefined: {test.undefined}")
+            observer.note(f"{whose}{losses.name} on the test rows is undefined: {test.undefined}")
 
 
 @dataclass(frozen=True)
@@ -440,9 +439,7 @@ def _notes(study: Study, choice: _Choice) -> Iterator[str]:
         yield "without a cache, members are fitted one after the other"
     trial, history = choice.weighted[0][0], study.optimizer.history
     if not trial.query.is_full and history.incumbent is None:
-        fidelity = fidelity_text(
-            trial.query.to_json(), study.plan.options.folds, study.plan.options.epochs
-        )
+        fidelity = study.plan.whole.part(trial.query.to_json())
         yield f"no full evaluation qualifies; trial {number} is the best partial one ({fidelity})"
     what = counted(len(choice.weighted), "member") if choice.is_ensemble else f"trial {number}"
     yield f"fitting {what} on all training rows"

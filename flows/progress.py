@@ -13,8 +13,15 @@ from typing import NamedTuple, Protocol
 
 from prefect.logging import get_run_logger
 
-from prefect_tune.flows.text import format_seconds
-from prefect_tune.optimizers.space.wording import fidelity_text
+from prefect_tune.flows.text import (
+    LossWords,
+    Whole,
+    bracketed,
+    counts_text,
+    failure_text,
+    format_seconds,
+    saved_text,
+)
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.privacy.masking import masked
 
@@ -155,6 +162,7 @@ class Progress:
         phase: What the method is at, or the study after its search; empty where that is not known.
         seconds_left: What is left until the search ends; None where that cannot be said.
         curve: The incumbents so far that can be compared with the last one.
+        whole: The whole evaluation of a configuration.
     """
 
     study: str
@@ -175,6 +183,53 @@ class Progress:
     phase: str = ""
     seconds_left: float | None = None
     curve: tuple[CurvePoint, ...] = ()
+    whole: Whole = Whole(None, None)
+
+    @property
+    def losses(self) -> LossWords:
+        """The words for its losses."""
+        return LossWords(self.metric)
+
+    @property
+    def counts(self) -> str:
+        """How many trials have ended, and how."""
+        return counts_text(self.n_trials, self.n_stopped, self.n_failed, of=self._trials_bound)
+
+    @property
+    def _trials_bound(self) -> int | None:
+        return None if self.can_go_on else self.trials_total
+
+    def part(self, trial: Trial | None) -> str:
+        """Return the part of the whole evaluation that a trial ran; empty for all of it."""
+        return "" if trial is None else self.whole.part(trial.query.to_json())
+
+    def best_line(self) -> str:
+        """Return what leads, or why nothing does."""
+        if (best := self.incumbent) is not None and best.loss is not None:
+            return f"best {self.losses.named(best.loss)}{bracketed(self.part(best))}"
+        is_any_whole = self.n_trials > self.n_failed + self.n_stopped
+        return f"none {'meets the constraints' if is_any_whole else 'has run in full'} yet"
+
+    def status_line(self) -> str:
+        """Return where the study stands in one line."""
+        parts = [] if self.incumbent is None else [self.best_line()]
+        if self.can_go_on:
+            of = f"/{self.trials_total}" if self.trials_total else ""
+            is_one = self.n_begun == 1 and not of
+            parts.append(f"{self.n_begun}{of} configuration{'s' * (not is_one)} begun")
+        parts.append(self.counts)
+        if self.seconds_total is not None:
+            parts.append(f"{format_seconds(max(self.seconds_total - self.seconds, 0))} left")
+        parts.append(f"cache {self.cache_hits} hits, {saved_text(self.seconds_saved)} saved")
+        return " · ".join(parts)
+
+    def trial_line(self, trial: Trial) -> str:
+        """Return the outcome of a trial in one line."""
+        path = " > ".join(trial.query.configuration.path) + bracketed(self.part(trial))
+        if trial.failure is not None:
+            return f"trial {trial.number:>3}  failed  {failure_text(trial.failure)}  {path}"
+        cost = format_seconds(trial.cost_seconds)
+        return f"trial {trial.number:>3}  {self.losses.of(trial.loss):<8} {cost:>6}  {path}"
 
 
 class Observer(Protocol):
@@ -205,31 +260,12 @@ class LoggingObserver:
 
     def ended(self, trial: Trial, progress: Progress) -> None:
         """Write one line per trial."""
-        if trial.failure is not None:
-            get_run_logger().warning(f"trial {trial.number} failed: {trial.failure.message}")
-        elif trial.evaluation is not None:
-            get_run_logger().info(
-                f"trial {trial.number}{fidelity_suffix(trial)}: "
-                f"{progress.metric} {trial.evaluation.loss:.4g} "
-                f"in {format_seconds(trial.evaluation.cost_seconds)} ({_best(progress)})"
-            )
+        line = f"{progress.trial_line(trial)} ({progress.best_line()})"
+        log = get_run_logger()
+        log.info(line) if trial.failure is None else log.warning(line)
 
     def tick(self, progress: Progress) -> None:
         """Write nothing: a log has no use for it."""
-
-
-def _best(progress: Progress) -> str:
-    """Return what leads, or why nothing does."""
-    if progress.incumbent is not None:
-        return f"best {progress.incumbent.loss:.4g}{fidelity_suffix(progress.incumbent)}"
-    is_any_whole = progress.n_trials > progress.n_failed + progress.n_stopped
-    return f"none {'meets the constraints' if is_any_whole else 'has run in full'} yet"
-
-
-def fidelity_suffix(trial: Trial | None) -> str:
-    """Return the fidelity of a trial in brackets, after a blank; empty for a full evaluation."""
-    fidelity = fidelity_text(trial.query.to_json()) if trial else ""
-    return f" ({fidelity})" if fidelity else ""
 
 
 _OBSERVER: ContextVar[Observer | None] = ContextVar("observer", default=None)

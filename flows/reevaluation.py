@@ -5,19 +5,19 @@ kept are evaluated for an ensemble, and earlier trials for a constraint that was
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from prefect_tune.flows.progress import Observer
-from prefect_tune.flows.study.finalists import chosen_look, finalists_of, mean_loss
+from prefect_tune.flows.study.finalists import Look, chosen_look, finalists_of
 from prefect_tune.flows.study.lease import study_lease
 from prefect_tune.flows.study.study import Study
-from prefect_tune.flows.text import counted, loss_name
+from prefect_tune.flows.text import LossWords, counted
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.flows.workers.jobs import Job
+from prefect_tune.optimizers.converter import to_document
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.key import PREDICTIONS
 from prefect_tune.storage.waiting.outage import StoreLost
@@ -69,14 +69,14 @@ def look_again(
         except (_TimeSpent, BadInput) as reason:
             observer.note(f"the second look ended early: {reason}")
     looks = [
-        {"trial": trial.number, "loss": trial.loss, "again": known[trial.number]}
+        Look(trial.number, trial.evaluation.loss, known[trial.number])
         for trial in few
-        if trial.number in known
+        if trial.number in known and trial.evaluation is not None
     ]
-    is_compared = len(looks) > 1 and looks[0]["trial"] == few[0].number
-    study.set_result(finalists=looks if is_compared else [])
+    is_compared = len(looks) > 1 and looks[0].trial == few[0].number
+    study.set_result(finalists=[to_document(look) for look in looks] if is_compared else [])
     if is_compared:
-        observer.note(_said(study.plan.metric, looks))
+        observer.note(_choice_text(LossWords(study.plan.metric), looks))
 
 
 def _losses_again(
@@ -131,19 +131,16 @@ def _check_time(study: Study) -> None:
         raise _TimeSpent("the time is spent")
 
 
-def _said(metric: str, looks: Sequence[Mapping[str, Any]]) -> str:
-    """Return which trial is chosen, as people say it."""
+def _choice_text(losses: LossWords, looks: Sequence[Look]) -> str:
+    """Return which trial is chosen after the second look."""
     first, chosen = looks[0], chosen_look(looks)
-    if first["again"] is None:
-        return f"trial {first['trial']} failed on the other split, and stays chosen"
+    if first.again is None:
+        return f"trial {first.trial} failed on the other split, and stays chosen"
     if chosen == first:
-        return (
-            f"trial {first['trial']} stays the best: {loss_name(metric)} "
-            f"{mean_loss(first):.4g} over both splits"
-        )
+        return f"trial {first.trial} stays the best: {losses.named(first.mean)} over both splits"
     return (
-        f"trial {chosen['trial']} is better over both splits: {loss_name(metric)} "
-        f"{mean_loss(chosen):.4g}, trial {first['trial']} {mean_loss(first):.4g}"
+        f"trial {chosen.trial} is better over both splits: {losses.named(chosen.mean)}, "
+        f"trial {first.trial} {losses.of(first.mean)}"
     )
 
 

@@ -112,6 +112,7 @@ def progress_of(
         phase=phase,
         seconds_left=seconds_left,
         curve=study.curve.points,
+        whole=study.plan.whole,
     )
 
 

@@ -16,12 +16,12 @@ from prefect_tune.flows.flow_run_page.page import shown_on_page
 from prefect_tune.flows.options.values import StopRule
 from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.progress import Observer, current_observer
+from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.reevaluation import look_again, measure_missing
 from prefect_tune.flows.search import progress_of, search
 from prefect_tune.flows.study.explanations import left_out_for_memory
 from prefect_tune.flows.study.notices import StudyNotices
 from prefect_tune.flows.study.study import Study, StudyFailed
-from prefect_tune.flows.study.summary import summarize
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.flows.workers.reaping import end_former_run, settle_task_runs
 from prefect_tune.flows.workers.server_pace import OutageNote, ServerPace
@@ -94,8 +94,8 @@ def run_study(
             settle_task_runs(pace, flow_run_id, n_task_runs, observer)
             prepared.store.index.flush()
             observer.write()
-            page.result = summary = summarize(prepared.store, study.name)
-        return summary
+            page.result = view = read_study(prepared.store, study.name)
+        return view.to_json()
 
 
 def _name_flow_run(flow_run_id: UUID, study: Study) -> None:

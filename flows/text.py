@@ -1,12 +1,19 @@
-"""Durations, sizes, counts and other people's text, as people read them.
+"""Words for everything that is shown of a study: losses, fidelities, failures, counts, durations.
 
-Names of columns and studies and messages of failures come from others: passwords in them are
-masked, and characters that control a terminal escaped. Light to import.
+Terminal, log, Prefect's pages, report and model card use the same words. Names of columns and
+studies and messages of failures come from others: passwords in them are masked, and characters that
+control a terminal escaped. Light to import.
 """
 
 import re
 import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any, Protocol
 
+from prefect_tune.optimizers.space.wording import fidelity_text
+from prefect_tune.optimizers.trials.outcome import Failure, FailureKind
 from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.objective.metrics import METRICS
@@ -87,24 +94,202 @@ def format_bytes(size_bytes: float) -> str:
     return f"{size_bytes:.0f}B"
 
 
-def loss_name(metric: str) -> str:
-    """Return what people call the loss of a metric.
+def number_text(value: float | None) -> str:
+    """Return a number with four digits; a dash for none.
 
-    >>> loss_name("error"), loss_name("auroc"), loss_name("neg_log_loss")
-    ('error', '1 - auroc', 'log_loss')
+    >>> number_text(1 / 3), number_text(123456.0), number_text(None)
+    ('0.3333', '123,456', '-')
     """
-    declared = METRICS.get(metric)
-    return metric if declared is None else declared.called
+    if value is None or not isfinite(value):
+        return "-"
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"
+
+
+@dataclass(frozen=True, slots=True)
+class LossWords:
+    """The words for the losses of a metric.
+
+    >>> LossWords("error").named(1 / 3), LossWords("auroc").named(0.12)
+    ('error 0.3333 %', '1 - auroc 0.12')
+
+    Args:
+        metric: Name of the metric.
+    """
+
+    metric: str
+
+    @property
+    def name(self) -> str:
+        """Name of the loss."""
+        declared = METRICS.get(self.metric)
+        return self.metric if declared is None else declared.called
+
+    @property
+    def unit(self) -> str:
+        """Unit with a space before it; empty without one."""
+        declared = METRICS.get(self.metric)
+        return "" if declared is None else declared.symbol
+
+    @property
+    def axis(self) -> str:
+        """Title of an axis or a column of losses."""
+        return f"{self.name},{self.unit}" if self.unit else self.name
+
+    def of(self, loss: float | None) -> str:
+        """Return a loss with its unit; a dash for none."""
+        return "-" if loss is None else f"{number_text(loss)}{self.unit}"
+
+    def named(self, loss: float | None) -> str:
+        """Return the name of the loss, and a loss with its unit."""
+        return f"{self.name} {self.of(loss)}"
+
+
+def loss_name(metric: str) -> str:
+    """Return."""
+    return LossWords(metric).name
 
 
 def loss_unit(metric: str) -> str:
-    """Return the unit that stands behind a loss of a metric; empty without one.
+    """Return."""
+    return LossWords(metric).unit
 
-    >>> loss_unit("error"), loss_unit("auroc")
-    (' %', '')
+
+def alike(reason: str) -> str:
+    """Return."""
+    return _NUMBER.sub("#", reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The whole evaluation of a study, of which a trial may run a part.
+
+    Attributes:
+        folds: Folds; None without cross-validation.
+        epochs: Epochs of a full training; None if models are fitted at once.
     """
-    declared = METRICS.get(metric)
-    return "" if declared is None else declared.symbol
+
+    folds: int | None
+    epochs: int | None
+
+    def part(self, query: Mapping[str, Any]) -> str:
+        """Return the part that a query, as JSON values, asks for; empty for all of it."""
+        return fidelity_text(query, self.folds, self.epochs)
+
+
+def bracketed(text: str) -> str:
+    """Return a text in brackets, after a space; nothing for an empty text."""
+    return f" ({text})" if text else ""
+
+
+def counts_text(n_trials: int, n_stopped: int, n_failed: int, *, of: int | None = None) -> str:
+    """Return how many trials have ended, and how.
+
+    >>> counts_text(8, 0, 1, of=20), counts_text(12, 7, 0)
+    ('8 of 20 trials, 1 failed', '12 trials: 5 in full, 7 in part, 0 failed')
+
+    Args:
+        n_trials: Ended trials.
+        n_stopped: Trials that ran a part of the evaluation.
+        n_failed: Failed trials.
+        of: Trials in all, if they are bounded and each runs in full.
+    """
+    if n_stopped:
+        n_full = n_trials - n_stopped - n_failed
+        parts = f"{counted(n_trials, 'trial')}: {n_full:,} in full, {n_stopped:,} in part"
+    else:
+        parts = f"{n_trials:,} of {counted(of, 'trial')}" if of else counted(n_trials, "trial")
+    return f"{parts}, {n_failed:,} failed"
+
+
+def saved_text(seconds: float) -> str:
+    """Return the seconds that the cache saved; none where loading took longer than making."""
+    return format_seconds(max(seconds, 0.0))
+
+
+class Failed(Protocol):
+    """A failure with its message and place."""
+
+    @property
+    def message(self) -> str: ...  # noqa: D102
+    @property
+    def step(self) -> str | None: ...  # noqa: D102
+    @property
+    def fold(self) -> int | None: ...  # noqa: D102
+
+
+def failure_text(failure: Failed) -> str:
+    """Return where and why a trial failed."""
+    if not failure.step:
+        return failure.message
+    fold = "" if failure.fold is None else f", fold {failure.fold}"
+    return f"{failure.step}{fold}: {failure.message}"
+
+
+_NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")
+_LONGEST_REASON = 2_000
+"""Characters by which reasons are compared and shown in groups."""
+
+
+@dataclass(slots=True)
+class FailureGroup:
+    """Trials that failed for the same reason.
+
+    Attributes:
+        first: Failure of the first of them.
+        trials: Their numbers, the last one last.
+        seconds: Time that they took.
+    """
+
+    first: Failure
+    trials: list[int] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def kind(self) -> FailureKind:
+        """How they failed."""
+        return self.first.kind
+
+    @property
+    def message(self) -> str:
+        """Message of the first, without passwords; the beginning of a long one."""
+        text = masked(self.first.message)
+        return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}…"
+
+    @property
+    def text(self) -> str:
+        """Step and message of the first."""
+        return f"{self.first.step}: {self.message}" if self.first.step else self.message
+
+
+class FailureGroups:
+    """Failures by kind, step and message; messages may differ in their numbers."""
+
+    def __init__(self) -> None:
+        self._groups: dict[tuple[FailureKind, str | None, str], FailureGroup] = {}
+        self._of: dict[int, tuple[FailureGroup, float]] = {}
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def add(self, number: int, failure: Failure | None) -> None:
+        """Take the outcome of a trial; an earlier failure of the same trial no longer counts."""
+        if (former := self._of.pop(number, None)) is not None:
+            group, seconds = former
+            group.trials.remove(number)
+            group.seconds -= seconds
+        if failure is None:
+            return
+        group = FailureGroup(failure)
+        key = (failure.kind, failure.step, _NUMBER.sub("#", group.message))
+        group = self._groups.setdefault(key, group)
+        group.trials.append(number)
+        group.seconds += failure.cost_seconds
+        self._of[number] = group, failure.cost_seconds
+
+    def found(self) -> list[FailureGroup]:
+        """Return the groups, the largest first."""
+        groups = (group for group in self._groups.values() if group.trials)
+        return sorted(groups, key=lambda group: -len(group.trials))
 
 
 _STEERING = {"Cc", "Cf", "Cs", "Zl", "Zp"}

@@ -18,10 +18,10 @@ from prefect_tune.flows.options.form import documented
 from prefect_tune.flows.preparation.prepare import HANDOVER, PreparedStudy, prepare, prepare_retry
 from prefect_tune.flows.preparation.request import StudyRequest
 from prefect_tune.flows.progress import current_observer
+from prefect_tune.flows.reading.lookup import failed_trials
+from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.session import run_study
-from prefect_tune.flows.study.lookup import failed_trials
 from prefect_tune.flows.study.study import Study
-from prefect_tune.flows.study.summary import summarize
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.frames import (
@@ -218,7 +218,7 @@ def retry(  # noqa: PLR0917 - flat parameters make the form of a deployment
     numbers = frozenset(failed_trials(prepared.store, study) if trial is None else trial)
     if not numbers:
         current_observer().note(f"no trial of study {study} has failed")
-        return summarize(prepared.store, study)
+        return read_study(prepared.store, study).to_json()
     return run_study(prepared, numbers, lambda opened: _put_back(opened, numbers))
 
 

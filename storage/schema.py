@@ -17,7 +17,7 @@ from sqlalchemy import (
     Table,
 )
 
-SCHEMA = 4
+SCHEMA = 5
 """Number of the schema; a database with a higher one was written by a newer version.
 
 `storage.migrations` upgrades lower ones, from `FIRST_SCHEMA` on.

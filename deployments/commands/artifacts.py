@@ -60,7 +60,7 @@ def artifacts_ls(
 
         keys = None
         if study is not None:
-            from prefect_tune.flows.study.lookup import keys_of
+            from prefect_tune.flows.reading.lookup import keys_of
 
             keys = keys_of(opened, study)
         selection = Selection(step=step, algorithm=algorithm, sort=sort, limit=limit)
@@ -77,7 +77,7 @@ def artifacts_show(key: str, *, as_json: bool, store: str | None, database: str 
     """Show one artifact: its contents, its origin, its users. The beginning of KEY will do."""
     with reported_errors(), existing_store(store, database) as opened:
         from prefect_tune.deployments.views.artifact import print_artifact
-        from prefect_tune.flows.study.lookup import load_code_of, trials_using
+        from prefect_tune.flows.reading.lookup import load_code_of, trials_using
         from prefect_tune.storage.inspection import describe
         from prefect_tune.tasks.data.split import REFIT
 
@@ -99,7 +99,7 @@ def artifacts_export(
 ) -> None:
     """Write one part of an artifact to FILE: Parquet, or a pickle of an estimator."""
     with reported_errors(), existing_store(store, database) as opened:
-        from prefect_tune.flows.study.lookup import load_code_of
+        from prefect_tune.flows.reading.lookup import load_code_of
         from prefect_tune.storage.codec import decode
         from prefect_tune.storage.files import Damaged
         from prefect_tune.storage.inspection import part_of

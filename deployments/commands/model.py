@@ -66,7 +66,7 @@ def predict(
     with reported_errors():
         file_kind(out, TABLES, "out")
         with existing_store(store, database) as opened:
-            from prefect_tune.flows.study.predict import predict as predict_rows
+            from prefect_tune.flows.results.predict import predict as predict_rows
 
             frame = predict_rows(opened, study, data, labels)
         write_table(frame, out)
@@ -155,9 +155,9 @@ def _former_card(beside: Path, study: str) -> str:
 def _card(store: "ArtifactStore", exported: "Exported", file: str, former: str) -> str:
     """Return the model card of a file; of a former one, what people wrote is kept."""
     from prefect_tune.deployments.views.model_card import model_card
+    from prefect_tune.flows.reading.commands import run_command
+    from prefect_tune.flows.reading.lookup import find_study
     from prefect_tune.flows.results.card_facts import card_facts
-    from prefect_tune.flows.study.command import run_command
-    from prefect_tune.flows.study.lookup import find_study
     from prefect_tune.flows.study.plan import StudyPlan
 
     study = exported.study

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from prefect_tune.deployments.report.page import ReportPage
+    from prefect_tune.flows.reading.study_view import StudyView
 
 
 TABLES = {".csv": "csv", ".parquet": "parquet"}
@@ -91,23 +92,31 @@ def print_json(document: Any) -> None:
     echo_as_is(json.dumps(masked_values(document), indent=2))
 
 
-def print_summary(
-    summary: dict[str, Any], *, as_json: bool, silent: bool = False, notes: bool = False
-) -> None:
-    """Print the summary of a study, as JSON or for people.
+def print_summary(view: "StudyView", *, as_json: bool, notes: bool = False) -> None:
+    """Print a study, as JSON or for people.
 
     Args:
-        summary: The summary.
+        view: The study.
         as_json: Whether as JSON, which has everything.
-        silent: Whether people are to see nothing.
-        notes: Whether with the method's notes; a run has said them when its search ended.
+        notes: Whether with the method's notes, which a run prints when its search ends.
     """
+    if as_json:
+        print_json(view.to_json())
+        return
+    from prefect_tune.deployments.views import study
+
+    study.print_summary(view, notes=notes)
+
+
+def print_result(summary: dict[str, Any], *, as_json: bool, silent: bool = False) -> None:
+    """Print what a flow returned of its study, as JSON or for people, or not at all for people."""
     if as_json:
         print_json(summary)
     elif not silent:
-        from prefect_tune.deployments.views import study as view
+        from prefect_tune.flows.reading.study_view import StudyView
+        from prefect_tune.optimizers.converter import from_document
 
-        view.print_summary(summary, notes=notes)
+        print_summary(from_document(StudyView, summary), as_json=False)
 
 
 def check_page(out: str) -> None:

@@ -19,7 +19,7 @@ from prefect_tune.deployments.commands.options import (
     existing_store,
     grouped_by,
 )
-from prefect_tune.deployments.commands.output import print_summary
+from prefect_tune.deployments.commands.output import print_result, print_summary
 from prefect_tune.flows.options.declared import OPTIONS
 from prefect_tune.tasks.worker.quick_imports import quick_imports
 
@@ -78,7 +78,7 @@ def run(
     summary = run_flow(
         prepare_study, tune_study, quiet=quiet, json_lines=json_lines, keep_server=keep_server
     )
-    print_summary(summary, as_json=as_json, silent=json_lines)
+    print_result(summary, as_json=as_json, silent=json_lines)
 
 
 def _of_study(name: str) -> str:
@@ -111,12 +111,12 @@ def retry(
     """Run failed trials of STUDY again; steps that ended before the failure are not redone."""
     numbers = list(trial) or None
     with reported_errors(), existing_store(where["store"], where["database"]) as opened:
-        from prefect_tune.flows.study.lookup import failed_trials
-        from prefect_tune.flows.study.summary import summarize
+        from prefect_tune.flows.reading.lookup import failed_trials
+        from prefect_tune.flows.reading.study_view import read_study
 
         if numbers is None and not failed_trials(opened, study):
             echo(f"no trial of study {study} has failed", err=True)
-            print_summary(summarize(opened, study), as_json=as_json, notes=True)
+            print_summary(read_study(opened, study), as_json=as_json, notes=True)
             return
 
     def prepare_study() -> "PreparedStudy":
@@ -137,7 +137,7 @@ def retry(
     summary = run_flow(
         prepare_study, retry_study, quiet=quiet, json_lines=False, keep_server=keep_server
     )
-    print_summary(summary, as_json=as_json)
+    print_result(summary, as_json=as_json)
 
 
 def _method_options(texts: tuple[str, ...]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Commands on studies: `prefect-tune show`, `trials`, `report`, `study ls` and `study rm`."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,8 +18,10 @@ from prefect_tune.deployments.views.console import echo, echo_as_is
 from prefect_tune.flows.text import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
+    from prefect_tune.flows.reading.trial_detail import TrialDetail
+    from prefect_tune.flows.reading.trial_view import TrialView
     from prefect_tune.flows.results.built_pipeline import TrialOutput
     from prefect_tune.storage.store import ArtifactStore
 
@@ -53,14 +55,14 @@ def show(
     """  # noqa: D301 - click reads the backspace
     with reported_errors(), existing_store(store, database) as opened:
         if trial is None:
-            from prefect_tune.flows.study.summary import summarize
+            from prefect_tune.flows.reading.study_view import read_study
             from prefect_tune.tasks.bad_input import BadInput
 
             if code:
                 raise BadInput("the code is that of a trial", option="code", remedy="add --trial N")
             if output:
                 raise BadInput("only trials print", option="output", remedy="add --trial N")
-            print_summary(summarize(opened, study), as_json=as_json, notes=True)
+            print_summary(read_study(opened, study), as_json=as_json, notes=True)
         elif code:
             from prefect_tune.flows.results.built_pipeline import pipeline_code
 
@@ -74,9 +76,9 @@ def show(
 
             _print_output(trial_output(opened, study, trial), as_json=as_json)
         else:
-            from prefect_tune.flows.results.explained import explained_trial
+            from prefect_tune.flows.reading.trial_detail import trial_detail
 
-            _print_trial(explained_trial(opened, study, trial), as_json=as_json)
+            _print_trial(trial_detail(opened, study, trial), as_json=as_json)
 
 
 def _print_output(output: "TrialOutput", *, as_json: bool) -> None:
@@ -95,17 +97,17 @@ def _print_output(output: "TrialOutput", *, as_json: bool) -> None:
         echo_as_is(shown(lines), nl=not lines.endswith("\n"))
 
 
-def _print_trial(explained: dict[str, Any], *, as_json: bool) -> None:
+def _print_trial(detail: "TrialDetail", *, as_json: bool) -> None:
     """Print a trial, with the address of its task run in Prefect's pages where that is known."""
     from prefect_tune.deployments.server.task_run_page import task_run_page
 
-    page = task_run_page(explained["task_run_id"])
+    page = task_run_page(detail.task_run_id)
     if as_json:
-        print_json({**explained, "task_run_url": page})
+        print_json({**detail.to_json(), "task_run_url": page})
     else:
         from prefect_tune.deployments.views.trial import print_trial
 
-        print_trial(explained, task_run=page)
+        print_trial(detail, task_run=page)
 
 
 @click.command()
@@ -159,36 +161,33 @@ def _write_trials(
 
 
 def _print_trials(store: "ArtifactStore", study: str, *, failed: bool, as_json: bool) -> None:
-    from prefect_tune.flows.study.lookup import list_trials
+    from prefect_tune.flows.reading.lookup import find_study, list_trials
 
-    rows = list_trials(store, study)
-    shown = [row for row in rows if row["state"] == "failed"] if failed else rows
+    trials = list_trials(store, study)
+    shown = [trial for trial in trials if trial.state == "failed"] if failed else trials
     if as_json:
-        print_json(shown)
+        print_json([trial.document for trial in shown])
         return
     from prefect_tune.deployments.views.trial import first_trials, print_trials
-    from prefect_tune.flows.study.lookup import find_study
     from prefect_tune.flows.study.plan import StudyPlan
 
-    plan = StudyPlan.from_stored(find_study(store, study))
     print_trials(
         shown,
-        plan.options.folds,
-        plan.options.epochs,
-        first=first_trials(rows),
+        StudyPlan.from_stored(find_study(store, study)).whole,
+        first=first_trials(trials),
         links=_task_run_links(store, study, shown) if failed else {},
     )
 
 
 def _task_run_links(
-    store: "ArtifactStore", study: str, rows: "Sequence[Mapping[str, Any]]"
+    store: "ArtifactStore", study: str, trials: "Sequence[TrialView]"
 ) -> dict[int, str]:
     """Return where Prefect shows the task runs of trials, if a server is known."""
     from prefect_tune.deployments.server.task_run_page import task_run_page
-    from prefect_tune.flows.results.explained import moments_of
+    from prefect_tune.flows.reading.trial_detail import moments_of
 
-    moments = moments_of(store, study) if rows else {}
-    pages = {row["number"]: task_run_page(moments[row["number"]].task_run_id) for row in rows}
+    moments = moments_of(store, study) if trials else {}
+    pages = {t.number: task_run_page(moments[t.number].task_run_id) for t in trials}
     return {number: page for number, page in pages.items() if page}
 
 
@@ -205,11 +204,11 @@ def study_ls(*, as_json: bool, store: str | None, database: str | None) -> None:
     """List studies, newest first."""
     with reported_errors(), existing_store(store, database) as opened:
         from prefect_tune.deployments.views.study import print_studies
-        from prefect_tune.flows.study.summary import summarize
+        from prefect_tune.flows.reading.study_view import read_study
         from prefect_tune.storage.ledger import Ledger
 
-        rows = [summarize(opened, name) for name in Ledger(opened.database).study_names()]
-        print_json(rows) if as_json else print_studies(rows)
+        views = [read_study(opened, name) for name in Ledger(opened.database).study_names()]
+        print_json([view.to_json() for view in views]) if as_json else print_studies(views)
 
 
 @study.command("rm")
@@ -220,7 +219,7 @@ def study_ls(*, as_json: bool, store: str | None, database: str | None) -> None:
 def study_rm(name: str, *, as_json: bool, store: str | None, database: str | None) -> None:
     """Remove a study: its trials, and the records that no other study uses."""
     with reported_errors(), existing_store(store, database) as opened:
-        from prefect_tune.flows.study.lookup import remove_study
+        from prefect_tune.flows.reading.lookup import remove_study
 
         records = remove_study(opened, name)
         if as_json:
@@ -254,7 +253,7 @@ def report(
     """
     with reported_errors(), existing_store(store, database) as opened:
         from prefect_tune.deployments.commands.output import check_page, write_page
-        from prefect_tune.flows.study.lookup import find_study
+        from prefect_tune.flows.reading.lookup import find_study
 
         find_study(opened, study)
         file = out or f"{study}.html"

@@ -26,7 +26,7 @@ from prefect_tune.flows.event_loop import apart_from_loop
 from prefect_tune.flows.options.declared import OPTIONS
 from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.progress import Observer, observed_by
-from prefect_tune.flows.results.explained import params_of
+from prefect_tune.flows.reading.trial_detail import params_of
 from prefect_tune.flows.results.exported import exported_model
 from prefect_tune.flows.tuning import tune
 from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS

@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prefect_tune.flows.results.explained import params_of
-from prefect_tune.flows.study.documents import TrialDocument, documents_of
-from prefect_tune.flows.study.lookup import find_study
-from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.optimizers.space.wording import fidelity_text
+from prefect_tune.flows.reading.lookup import find_study
+from prefect_tune.flows.reading.trial_detail import params_of
+from prefect_tune.flows.reading.trial_view import TrialView
+from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.objective.metric import Metric
@@ -27,15 +26,13 @@ def trial_columns(store: ArtifactStore, study: str) -> dict[str, Any]:
     metric = plan.problem.find_metric()
     with documents_of(study):
         trials = [
-            t for t in map(TrialDocument, Ledger(store.database).trials(study)) if t.state.is_told
+            t for t in map(TrialView, Ledger(store.database).trials(study)) if t.state.is_told
         ]
         n_folds = plan.options.folds or 1
         scores = np.array([_scores(trial, metric, n_folds) for trial in trials]).reshape(
             -1, n_folds
         )
-        means = np.array(
-            [metric.score(t.loss) if t.document["evaluation"] else np.nan for t in trials]
-        )
+        means = np.array([metric.score(t.loss) if t.has_loss else np.nan for t in trials])
         params = [params_of(trial.configuration) for trial in trials]
         seconds = np.array([_fit_seconds(trial) for trial in trials]).reshape(-1, 2)
         return {
@@ -44,10 +41,7 @@ def trial_columns(store: ArtifactStore, study: str) -> dict[str, Any]:
             "std_fit_time": seconds[:, 1],
             "params": params,
             **_param_columns(params),
-            "fidelity": [
-                fidelity_text(t.document["query"], plan.options.folds, plan.options.epochs)
-                for t in trials
-            ],
+            "fidelity": [trial.fidelity(plan) for trial in trials],
             **{f"split{fold}_test_score": scores[:, fold] for fold in range(n_folds)},
             "mean_test_score": means,
             "std_test_score": np.array([_spread(row) for row in scores]),
@@ -67,10 +61,9 @@ def _param_columns(params: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return columns
 
 
-def _scores(trial: TrialDocument, metric: Metric, n_folds: int) -> list[float]:
+def _scores(trial: TrialView, metric: Metric, n_folds: int) -> list[float]:
     """Return the score of each fold, nan where there is none."""
-    evaluation = trial.document["evaluation"] or {}
-    scores = [metric.score(loss) for loss in evaluation.get("fold_losses", ())]
+    scores = [metric.score(loss) for loss in trial.fold_losses]
     return [*scores, *[np.nan] * n_folds][:n_folds]
 
 
@@ -79,7 +72,7 @@ def _spread(scores: NDArray[np.float64]) -> float:
     return float(known.std()) if len(known) else np.nan
 
 
-def _fit_seconds(trial: TrialDocument) -> tuple[float, float]:
+def _fit_seconds(trial: TrialView) -> tuple[float, float]:
     """Return mean and spread over the folds of what all steps took when they were made."""
     of_folds: dict[int, float] = {}
     for step in trial.steps:
@@ -88,10 +81,10 @@ def _fit_seconds(trial: TrialDocument) -> tuple[float, float]:
     return (float(np.mean(seconds)), float(np.std(seconds))) if seconds else (np.nan, np.nan)
 
 
-def _ranks(trials: Sequence[TrialDocument], means: NDArray[np.float64]) -> NDArray[np.int32]:
+def _ranks(trials: Sequence[TrialView], means: NDArray[np.float64]) -> NDArray[np.int32]:
     """Rank trials from 1; equal ones share the better rank."""
     order = [
-        (not trial.is_full, -mean) if trial.document["evaluation"] else (True, np.inf)
+        (not trial.is_full, -mean) if trial.has_loss else (True, np.inf)
         for trial, mean in zip(trials, means, strict=True)
     ]
     return np.array([1 + sum(other < mine for other in order) for mine in order], dtype=np.int32)

@@ -1,52 +1,14 @@
-"""Losses, pipelines and lists of trials as a report says them."""
+"""Pipelines and lists of trials in a report."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
-from math import isfinite
 from typing import Any
 
-from prefect_tune.flows.text import loss_name, loss_unit
+from prefect_tune.flows.text import LossWords  # noqa: F401
+from prefect_tune.flows.text import number_text as short_number  # noqa: F401
 
 _MOST_LISTED = 12
-
-
-@dataclass(frozen=True, slots=True)
-class LossWords:
-    """How the losses of a metric are called.
-
-    Args:
-        metric: Name of the metric.
-    """
-
-    metric: str
-
-    @property
-    def name(self) -> str:
-        """Name of the loss, for people."""
-        return loss_name(self.metric)
-
-    @property
-    def unit(self) -> str:
-        """Its unit, with a space before it; empty if it has none."""
-        return loss_unit(self.metric)
-
-    @property
-    def axis(self) -> str:
-        """The title of an axis."""
-        return f"{self.name},{self.unit}" if self.unit else self.name
-
-    def of(self, loss: float | None) -> str:
-        """Return a loss with its unit."""
-        return "-" if loss is None else f"{short_number(loss)}{self.unit}"
-
-
-def short_number(value: float | None) -> str:
-    """Return a number with four digits; a dash for none."""
-    if value is None or not isfinite(value):
-        return "-"
-    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
 def values_text(hyperparameters: Mapping[str, Any]) -> str:

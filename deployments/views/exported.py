@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from prefect_tune.deployments.views.console import echo
-from prefect_tune.flows.text import loss_name, loss_unit
+from prefect_tune.flows.text import LossWords
 
 
 def loading_code(file: str, file_format: str, trusted: Sequence[str]) -> Iterator[str]:
@@ -48,12 +48,12 @@ def print_exported(document: Mapping[str, Any], metric: str, file: str, card: st
         file: The file with the model.
         card: The file with its model card, if there is one.
     """
-    loss, unit = document["test_loss"], loss_unit(metric)
-    tested = "" if loss is None else f", {loss_name(metric)} on the test rows {loss:.4g}{unit}"
+    loss, losses = document["test_loss"], LossWords(metric)
+    tested = "" if loss is None else f", {losses.name} on the test rows {losses.of(loss)}"
     echo(f"{file}: {_model(document['members'])}{tested}")
     if document["test_loss_undefined"]:
         reason = document["test_loss_undefined"]
-        echo(f"  {loss_name(metric)} on the test rows is undefined: {reason}")
+        echo(f"  {losses.name} on the test rows is undefined: {reason}")
     for line in _needs(document):
         echo(f"  {line}".rstrip())
     if document["format"] == "skops":  # its file names the types to trust

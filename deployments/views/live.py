@@ -12,9 +12,7 @@ from rich.live import Live
 
 from prefect_tune.deployments.views.console import PlainConsole, echo, echo_as_is
 from prefect_tune.deployments.views.live_lines import LiveLines
-from prefect_tune.deployments.views.study import outcome, standing
 from prefect_tune.flows.progress import Observer, Progress
-from prefect_tune.optimizers.space.wording import fidelity_text
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.privacy.masking import masked, masked_values
 
@@ -67,7 +65,7 @@ class _Lines(_Silent):
 
     def ended(self, trial: Trial, progress: Progress) -> None:
         """One line."""
-        echo(f"{outcome(trial)}  |  {standing(progress)}", err=True)
+        echo(f"{progress.trial_line(trial)}  |  {progress.status_line()}", err=True)
 
 
 class _JsonLines(_Silent):
@@ -101,21 +99,21 @@ class _Terminal(_Silent):
         """Failures and new incumbents scroll by; the lines change."""
         if trial.failure is not None or progress.incumbent == trial:
             style = "yellow" if trial.failure else "green"
-            self._console.print(outcome(trial), style=style)
+            self._console.print(progress.trial_line(trial), style=style)
         if trial.failure is not None:
-            self._lines.fail(outcome(trial))
-        self._note_fidelity(progress.incumbent)
+            self._lines.fail(progress.trial_line(trial))
+        self._note_fidelity(progress)
         self.tick(progress)
 
     def tick(self, progress: Progress) -> None:
         """Change the lines."""
         self._lines.show(progress)
 
-    def _note_fidelity(self, incumbent: Trial | None) -> None:
-        """Say when the losses of incumbents are of more or less than before: they may jump."""
-        if incumbent is None:
+    def _note_fidelity(self, progress: Progress) -> None:
+        """Say when incumbents ran more or less of the evaluation than before: losses may jump."""
+        if progress.incumbent is None:
             return
-        fidelity, before = fidelity_text(incumbent.query.to_json()), self._fidelity
+        fidelity, before = progress.part(progress.incumbent), self._fidelity
         self._fidelity = fidelity
         if before is not None and before != fidelity:
             of = fidelity or "the whole evaluation"
@@ -157,7 +155,7 @@ class NotebookLine:
 
     def tick(self, progress: Progress) -> None:
         """Show where the study stands, if that is another line."""
-        if (line := standing(progress)) != self._standing:
+        if (line := progress.status_line()) != self._standing:
             self._standing = line
             self._show(line)
 

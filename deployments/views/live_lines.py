@@ -15,7 +15,6 @@ from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
 from prefect_tune.deployments.views.console import bold, line
-from prefect_tune.deployments.views.study import standing
 from prefect_tune.flows.progress import CurvePoint, Progress, RunningTrial
 from prefect_tune.flows.text import format_seconds
 
@@ -152,7 +151,7 @@ def _one_line(text: str) -> str:
 
 def _header(progress: Progress, console: Console, width: int, most: int) -> list[Text]:
     """Return where the study stands, in so many lines at most."""
-    said = line(bold(standing(progress)))
+    said = line(bold(progress.status_line()))
     lines = list(said.wrap(console, width))
     if len(lines) <= most:
         return lines

@@ -1,315 +1,254 @@
 """Studies: one a line, or one summed up."""
 
-import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
 
 from rich.table import Table
 from rich.text import Text
 
 from prefect_tune.deployments.views.console import CONSOLE, bold, line, uncut_column
-from prefect_tune.flows.study.finalists import chosen_look, mean_loss
-from prefect_tune.flows.text import counted, format_bytes, format_seconds, loss_name, loss_unit
+from prefect_tune.flows.reading.commands import next_commands
+from prefect_tune.flows.reading.study_view import ChosenTrial, Ensemble, StudyView
+from prefect_tune.flows.study.finalists import chosen_look
+from prefect_tune.flows.text import (
+    LossWords,
+    bracketed,
+    counted,
+    counts_text,
+    format_bytes,
+    format_seconds,
+    number_text,
+    saved_text,
+)
 from prefect_tune.optimizers.registry import METHODS
-from prefect_tune.optimizers.space.wording import fidelity_text, pipeline_lines
-
-if TYPE_CHECKING:  # light: a stored study is shown without them
-    from prefect_tune.flows.progress import Progress
-    from prefect_tune.optimizers.trials.trial import Trial
-
-
-def outcome(trial: "Trial") -> str:
-    """Return what became of a trial that has ended."""
-    path = " > ".join(trial.query.configuration.path)
-    if fidelity := fidelity_text(trial.query.to_json()):
-        path += f"  ({fidelity})"
-    if trial.failure is not None:
-        where = f"{trial.failure.step}: " if trial.failure.step else ""
-        return f"trial {trial.number:>3}  failed  {where}{trial.failure.message}  {path}"
-    assert trial.evaluation is not None  # noqa: S101 - it has ended
-    cost = format_seconds(trial.evaluation.cost_seconds)
-    return f"trial {trial.number:>3}  {trial.evaluation.loss:<8.4g} {cost:>6}  {path}"
-
-
-def standing(progress: "Progress") -> str:
-    """Return where a study stands."""
-    of_trials = f"/{progress.trials_total}" if progress.trials_total else ""
-    n_trials = counted(progress.n_trials, "trial")
-    if progress.can_go_on:
-        is_one = progress.n_begun == 1 and not of_trials
-        begun = f"{progress.n_begun}{of_trials} configuration{'s' * (not is_one)} begun"
-        parts = [begun, f"{n_trials}, {progress.n_stopped} in part"]
-    else:
-        parts = [f"{progress.n_trials}{of_trials} trials" if of_trials else n_trials]
-    if progress.n_failed:
-        parts.append(f"{progress.n_failed} failed")
-    if progress.incumbent is not None:
-        unit = loss_unit(progress.metric)
-        metric = loss_name(progress.metric)
-        fidelity = fidelity_text(progress.incumbent.query.to_json())
-        of = f" ({fidelity})" if fidelity else ""
-        parts.insert(0, f"best {metric} {progress.incumbent.loss:.4g}{unit}{of}")
-    if progress.seconds_total is not None:
-        left = max(progress.seconds_total - progress.seconds, 0)
-        parts.append(f"{format_seconds(left)} left")
-    saved = format_seconds(max(progress.seconds_saved, 0))
-    parts.append(f"cache {progress.cache_hits} hits, {saved} saved")
-    return " · ".join(parts)
-
+from prefect_tune.optimizers.space.wording import pipeline_lines
 
 _MEMBERS_A_LINE = 5
 
 
-def print_summary(summary: Mapping[str, Any], *, notes: bool = False) -> None:
+def print_summary(view: StudyView, *, notes: bool = False) -> None:
     """Print a study: its best pipeline, its trials, its method's decisions, and the cache.
 
     Args:
-        summary: As `summarize` gives it.
+        view: The study.
         notes: Whether with the method's notes.
     """
-    CONSOLE.print(line(bold(summary["study"]), f" ({summary['method']}, {summary['state']})"))
+    CONSOLE.print(line(bold(view.study), f" ({view.method}, {view.state})"))
     result = _trials, _ensemble, _best, _model, _undefined, _finalists, _alone, _constraints
     told = (_notes,) if notes else ()
     for part in (*result, _race, _decisions, *told, _cache, _plugins, _warnings, _next_commands):
-        for text in part(summary):
+        for text in part(view):
             CONSOLE.print(line("  ", text))
 
 
-def _plugins(summary: Mapping[str, Any]) -> Iterator[str]:
-    for plugin in summary["plugins"]:
-        yield "plugin: {kind} {name} of {distribution} {version}".format(**plugin)
-
-
-def _warnings(summary: Mapping[str, Any]) -> Iterator[Text]:
-    """Yield what went wrong around the study while it ran."""
-    for text in summary["notes"]:
-        yield line((f"warning: {text}", "yellow"))
-
-
-def print_studies(rows: Sequence[Mapping[str, Any]]) -> None:
+def print_studies(views: Sequence[StudyView]) -> None:
     """Print studies, one a line."""
     table = Table(
         uncut_column("study"), "state", "method", "metric", "best", "trials", "failed", "data",
         box=None,
     )  # fmt: skip
-    for row in rows:
-        best = row["incumbent"]
+    for view in views:
+        best = view.incumbent
         table.add_row(
-            row["study"],
-            row["state"],
-            row["method"],
-            loss_name(row["metric"]),
-            f"{best['loss']:.4g}{_of(best)}" if best else "",
-            str(row["n_trials"]),
-            str(row["n_failed"]),
-            row["data"],
+            view.study,
+            view.state,
+            view.method,
+            view.losses.axis,
+            f"{number_text(best.loss)}{bracketed(best.fidelity)}" if best else "",
+            str(view.n_trials),
+            str(view.n_failed),
+            view.data,
         )
-    CONSOLE.print(table if rows else "no studies")
+    CONSOLE.print(table if views else "no studies")
+
+
+def _plugins(view: StudyView) -> Iterator[str]:
+    for plugin in view.plugins:
+        yield f"plugin: {plugin.kind} {plugin.name} of {plugin.distribution} {plugin.version}"
+
+
+def _warnings(view: StudyView) -> Iterator[Text]:
+    """Yield what went wrong around the study while it ran."""
+    for text in view.notes:
+        yield line((f"warning: {text}", "yellow"))
 
 
 _LATE_SECONDS = 1.0
 """Over the budget, from which on it is mentioned."""
 
 
-def _trials(summary: Mapping[str, Any]) -> Iterator[str]:
-    seconds, n_waiting = summary["seconds"], summary["n_waiting"]
-    total, evaluating = format_seconds(seconds["total"]), format_seconds(seconds["evaluating"])
-    waiting = f"; {n_waiting} more waiting to run" if n_waiting else ""
-    n_stopped, n_failed = summary["n_stopped"], summary["n_failed"]
-    trials = counted(summary["n_trials"], "trial")
-    if n_stopped:
-        n_full = summary["n_trials"] - n_stopped - n_failed
-        begun = counted(summary["n_begun"], "configuration")
-        trials = f"{begun} in {trials}: {n_full} in full, {n_stopped} in part"
-    over = seconds["over_budget"] or 0.0
+def _trials(view: StudyView) -> Iterator[str]:
+    seconds = view.seconds
+    total, evaluating = format_seconds(seconds.total), format_seconds(seconds.evaluating)
+    waiting = f"; {view.n_waiting} more waiting to run" if view.n_waiting else ""
+    begun = f"{counted(view.n_begun, 'configuration')} in " if view.n_stopped else ""
+    trials = counts_text(view.n_trials, view.n_stopped, view.n_failed)
+    over = seconds.over_budget or 0.0
     late = f", {format_seconds(over)} over its budget" if over >= _LATE_SECONDS else ""
-    yield f"{trials}, {n_failed} failed, in {total}{late} ({evaluating} of evaluating){waiting}"
+    yield f"{begun}{trials}, in {total}{late} ({evaluating} of evaluating){waiting}"
 
 
-def _best(summary: Mapping[str, Any]) -> Iterator[str | Text]:
-    """Yield the best trial and its pipeline; beside an ensemble, as the best single one."""
-    incumbent, unit = summary["incumbent"], loss_unit(summary["metric"])
-    if incumbent is None:
+def _best(view: StudyView) -> Iterator[str | Text]:
+    """Yield the best trial and its pipeline; of an ensemble, the best single trial."""
+    best, losses = view.incumbent, view.losses
+    if best is None:
         return
-    scored = "cross-validated" if summary["holdout"] is None else "held-out"
-    what = "best single trial" if _is_of_several(summary) else "best: trial"
+    scored = "cross-validated" if view.holdout is None else "held-out"
+    what = "best single trial" if view.has_ensemble else "best: trial"
     yield line(
-        f"{what} {incumbent['trial']}{_of(incumbent)}, {scored} ",
-        f"{loss_name(summary['metric'])} ",
-        bold(f"{incumbent['loss']:.4g}{unit}"),
-        *(() if _is_another(summary) else _tested(summary["single_best_test_loss"], unit)),
-        f" (guessing: {summary['chance_loss']:.4g}{unit})",
+        f"{what} {best.trial}{bracketed(best.fidelity)}, {scored} {losses.name} ",
+        bold(losses.of(best.loss)),
+        *(() if view.has_other_model else _tested(view.single_best_test_loss, losses)),
+        f" (guessing: {losses.of(view.chance_loss)})",
     )
-    for text in pipeline_lines(incumbent["configuration"]):
+    yield from _pipeline(best)
+
+
+def _pipeline(trial: ChosenTrial) -> Iterator[str]:
+    for text in pipeline_lines(trial.configuration):
         yield f"  {text}"
 
 
-def _is_another(summary: Mapping[str, Any]) -> bool:
-    """Return whether the final model is one trial, and not the best one."""
-    model, best = summary["model_trial"], summary["incumbent"]
-    return model is not None and best is not None and model["trial"] != best["trial"]
-
-
-def _model(summary: Mapping[str, Any]) -> Iterator[str | Text]:
+def _model(view: StudyView) -> Iterator[str | Text]:
     """Yield the trial that is the model instead of another, or after a partial evaluation only."""
-    model, unit = summary["model_trial"], loss_unit(summary["metric"])
-    metric, replaced = loss_name(summary["metric"]), summary["instead_of"]
-    if model is not None and _is_another(summary):
+    model, losses, replaced = view.model_trial, view.losses, view.instead_of
+    if model is not None and view.has_other_model:
         yield line(
-            f"model: trial {model['trial']}{_of(model)}, {metric} {model['loss']:.4g}{unit}",
-            *_tested(summary["test_loss"], unit),
+            f"model: trial {model.trial}{bracketed(model.fidelity)}, {losses.named(model.loss)}",
+            *_tested(view.test_loss, losses),
         )
-        for text in pipeline_lines(model["configuration"]):
-            yield f"  {text}"
-    if model is not None and summary["model_is_partial"]:
+        yield from _pipeline(model)
+    if model is not None and view.model_is_partial:
         yield (
             f"no full evaluation qualifies; the model is the best partial one, trial "
-            f"{model['trial']}{_of(model)}"
+            f"{model.trial}{bracketed(model.fidelity)}"
         )
-    if summary["model_subset"] < 1 and not summary["model_of_folds"]:
+    if view.model_subset < 1 and not view.model_of_folds:
         yield (
-            f"the model is fitted on {summary['model_subset']:.2g} of the training rows, as no "
+            f"the model is fitted on {view.model_subset:.2g} of the training rows, as no "
             "time was left for all of them; the same command with this study does that"
         )
-    if summary["model_of_folds"]:
+    if view.model_of_folds:
         yield (
             "the model is the mean of the models of the folds, as no time was left to fit on all "
             "training rows; the same command with this study does that"
         )
-    if summary["no_model"]:
-        yield line((summary["no_model"], "yellow"))
+    if view.no_model:
+        yield line((view.no_model, "yellow"))
     if replaced is not None:
-        numbers = ", ".join(map(str, replaced["trials"]))
-        what = "trial" if len(replaced["trials"]) == 1 else "the ensemble of trials"
-        yield f"instead of {what} {numbers}: {replaced['reason']}"
+        numbers = ", ".join(map(str, replaced.trials))
+        what = "trial" if len(replaced.trials) == 1 else "the ensemble of trials"
+        yield f"instead of {what} {numbers}: {replaced.reason}"
 
 
-def _undefined(summary: Mapping[str, Any]) -> Iterator[str]:
+def _undefined(view: StudyView) -> Iterator[str]:
     """Yield why a loss on the test rows is undefined."""
-    metric, reason = loss_name(summary["metric"]), summary["test_loss_undefined"]
-    alone = summary["single_best_test_loss_undefined"]
+    name, reason = view.losses.name, view.test_loss_undefined
+    alone = view.single_best_test_loss_undefined
     if reason:
-        yield f"{metric} on the test rows is undefined: {reason}"
+        yield f"{name} on the test rows is undefined: {reason}"
     if alone and alone != reason:
-        yield f"{metric} of the best trial alone on the test rows is undefined: {alone}"
+        yield f"{name} of the best trial alone on the test rows is undefined: {alone}"
 
 
-def _is_of_several(summary: Mapping[str, Any]) -> bool:
-    """Return whether the final model is an ensemble of several trials."""
-    ensemble = summary["ensemble"]
-    return ensemble is not None and len(ensemble["members"]) > 1
-
-
-def _finalists(summary: Mapping[str, Any]) -> Iterator[str]:
-    looks, incumbent = summary["finalists"], summary["incumbent"]
-    if not looks or incumbent is None:
+def _finalists(view: StudyView) -> Iterator[str]:
+    looks, best, losses = view.finalists, view.incumbent, view.losses
+    if not looks or best is None:
         return
     first, chosen = looks[0], chosen_look(looks)
-    if chosen["trial"] != incumbent["trial"] or first["again"] is None:  # of another time
+    if chosen.trial != best.trial or first.again is None:  # of another time
         return
-    unit, metric = loss_unit(summary["metric"]), loss_name(summary["metric"])
-    other = f" (trial {first['trial']}: {mean_loss(first):.4g}{unit})" if chosen != first else ""
+    other = f" (trial {first.trial}: {losses.of(first.mean)})" if chosen != first else ""
     yield (
-        f"looked again at the best {len(looks)} on another split: trial {chosen['trial']} has the "
-        f"least {metric} over both, {mean_loss(chosen):.4g}{unit}{other}"
+        f"looked again at the best {len(looks)} on another split: trial {chosen.trial} has the "
+        f"least {losses.name} over both, {losses.of(chosen.mean)}{other}"
     )
 
 
-def _of(best: Mapping[str, Any]) -> str:
-    """Return of what the loss of a trial is, in brackets; empty if of all."""
-    return f" ({best['fidelity']})" if best["fidelity"] else ""
-
-
-def _ensemble(summary: Mapping[str, Any]) -> Iterator[str | Text]:
+def _ensemble(view: StudyView) -> Iterator[str | Text]:
     """Yield the final model where it is an ensemble, with its own losses."""
-    ensemble, unit = summary["ensemble"], loss_unit(summary["metric"])
-    if ensemble is None or not _is_of_several(summary):
+    ensemble, losses = view.ensemble, view.losses
+    if ensemble is None or not ensemble.has_several:
         return
-    losses, members = ensemble.get("losses"), ensemble["members"]
-    loss = (" on the held-out rows ", bold(f"{losses[-1]:.4g}{unit}")) if losses else ()
+    held_out = ensemble.losses
+    loss = (" on the held-out rows ", bold(losses.of(held_out[-1]))) if held_out else ()
     yield line(
-        f"model: {ensemble['kind']} ensemble of {counted(len(members), 'trial')}, ",
-        loss_name(summary["metric"]),
+        f"model: {ensemble.kind} ensemble of {counted(len(ensemble.members), 'trial')}, ",
+        losses.name,
         *loss,
-        *_tested(summary["test_loss"], unit, is_first=not losses),
+        *_tested(view.test_loss, losses, is_first=not held_out),
     )
-    yield from _decided(ensemble, loss_name(summary["metric"]), unit)
-    heaviest = sorted(members, key=lambda member: (-member["weight"], member["trial"]))
-    weights = [f"trial {m['trial']} {m['weight']:.1%}" for m in heaviest]
+    yield from _decided(ensemble, losses)
+    weights = [f"trial {member.trial} {member.weight:.1%}" for member in ensemble.heaviest]
     for start in range(0, len(weights), _MEMBERS_A_LINE):
         yield f"  {', '.join(weights[start : start + _MEMBERS_A_LINE])}"
 
 
-def _decided(ensemble: Mapping[str, Any], metric: str, unit: str) -> Iterator[str]:
+def _decided(ensemble: Ensemble, losses: LossWords) -> Iterator[str]:
     """Yield the losses by which an ensemble was preferred to the best trial, if it was."""
-    nested = ensemble.get("nested") or {}
-    if {ensemble["kind"], "single"} <= set(nested):
-        built, alone = nested[ensemble["kind"]], nested["single"]
+    built, alone = ensemble.nested.get(ensemble.kind), ensemble.nested.get("single")
+    if built is not None and alone is not None:
         yield (
-            f"  on held-out rows that it was not built on: {metric} {built:.4g}{unit}, the best "
-            f"trial alone {alone:.4g}{unit}"
+            f"  on held-out rows that it was not built on: {losses.named(built)}, the best "
+            f"trial alone {losses.of(alone)}"
         )
 
 
-def _alone(summary: Mapping[str, Any]) -> Iterator[str]:
+def _alone(view: StudyView) -> Iterator[str]:
     """Yield that a single trial was preferred to an ensemble, where one was looked for."""
-    ensemble = summary["ensemble"]
-    if ensemble is not None and ensemble["kind"] == "single":
-        number = ensemble["members"][0]["trial"]
+    ensemble = view.ensemble
+    if ensemble is not None and ensemble.kind == "single":
+        number = ensemble.members[0].trial
         yield f"model: trial {number} alone, as no ensemble was found to be better"
 
 
 def _tested(
-    loss: float | None, unit: str, *, is_first: bool = False
+    loss: float | None, losses: LossWords, *, is_first: bool = False
 ) -> tuple[str | tuple[str, str], ...]:
-    """Return parts of a line, which may say another loss before."""
+    """Return parts of a line, which may have another loss before."""
     between = "" if is_first else ";"
-    return () if loss is None else (f"{between} on the test rows ", bold(f"{loss:.4g}{unit}"))
+    return () if loss is None else (f"{between} on the test rows ", bold(losses.of(loss)))
 
 
-def _constraints(summary: Mapping[str, Any]) -> Iterator[str]:
-    incumbent = summary["incumbent"]
-    best = incumbent or summary["nearest_infeasible"]
-    nearest = "" if incumbent or not best else f" in trial {best['trial']}, the nearest"
-    for name, bound in summary["constraints"].items():
-        value = best["constraints"].get(name) if best else None
-        measured = "not measured" if value is None else f"{value:.4g}"
+def _constraints(view: StudyView) -> Iterator[str]:
+    best = view.incumbent or view.nearest_infeasible
+    nearest = "" if view.incumbent or not best else f" in trial {best.trial}, the nearest"
+    for name, bound in view.constraints.items():
+        value = best.constraints.get(name) if best else None
+        measured = "not measured" if value is None else number_text(value)
         yield f"{name}: {measured} of at most {bound:g}{nearest}"
 
 
-def _race(summary: Mapping[str, Any]) -> Iterator[str]:
-    race = summary["decisions"].get("race")
+def _race(view: StudyView) -> Iterator[str]:
+    race = view.decisions.get("race")
     if race is not None:
         begun = counted(race["begun"], "configuration")
         yield f"race: of {begun} {race['stopped']} ended early, clearly behind"
 
 
-def _decisions(summary: Mapping[str, Any]) -> Iterator[str]:
-    method = METHODS.get(summary["method"])
+def _decisions(view: StudyView) -> Iterator[str]:
+    method = METHODS.get(view.method)
     if method is not None:
-        yield from method.decision_lines(summary["decisions"])
+        yield from method.decision_lines(view.decisions)
 
 
-def _notes(summary: Mapping[str, Any]) -> Iterator[str]:
-    for note in summary["decisions"].get("notes", ()):
-        yield f"{summary['method']}: {note}"
+def _notes(view: StudyView) -> Iterator[str]:
+    for note in view.decisions.get("notes", ()):
+        yield f"{view.method}: {note}"
 
 
-def _cache(summary: Mapping[str, Any]) -> Iterator[str]:
-    cache = summary["cache"]
-    n_steps = cache["hits"] + cache["misses"]
+def _cache(view: StudyView) -> Iterator[str]:
+    cache = view.cache
+    n_steps = cache.hits + cache.misses
     if n_steps:
         yield (
-            f"cache: {cache['hits']} of {n_steps} steps served, "
-            f"{format_seconds(cache['seconds_saved'])} saved, {format_bytes(cache['size_bytes'])}"
+            f"cache: {cache.hits} of {n_steps} steps served, "
+            f"{saved_text(cache.seconds_saved)} saved, {format_bytes(cache.size_bytes)}"
         )
 
 
-def _next_commands(summary: Mapping[str, Any]) -> Iterator[str]:
-    study, store = summary["study"], summary["store_options"]
-    asked = [["show", study], ["report", study], ["trials", study]]
-    asked.append(["artifacts", "ls", "--study", study])
-    if summary["incumbent"] and not summary["no_model"]:
-        asked.append(["export", study, "model.pkl"])
-    for k, words in enumerate(asked):
-        yield ("      " if k else "next: ") + shlex.join(["prefect-tune", *words, *store])
+def _next_commands(view: StudyView) -> Iterator[str]:
+    commands = next_commands(
+        view.study, view.store_options, has_model=bool(view.incumbent and not view.no_model)
+    )
+    for k, command in enumerate(commands):
+        yield ("      " if k else "next: ") + command

@@ -19,7 +19,7 @@ from prefect_tune.flows.options.declared import StudyOptions
 from prefect_tune.flows.options.values import parse_assignment, write_assignments
 from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.preparation.study_input import Note
-from prefect_tune.flows.study.lookup import find_study
+from prefect_tune.flows.reading.lookup import find_study
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.registry import method_named
 from prefect_tune.storage.atomic import atomic_file

@@ -8,8 +8,8 @@ import pandas as pd
 from pyarrow import ArrowInvalid
 
 from prefect_tune.flows.comparison.standings import CURVE_COLUMNS, standings
-from prefect_tune.flows.study.documents import TrialDocument, documents_of
-from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.flows.reading.trial_view import TrialView
+from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.optimizers.events import Asked, Told
 from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.tasks.bad_input import BadInput
@@ -87,7 +87,7 @@ def _progress(ledger: Ledger, study: str) -> list[dict[str, Any]]:
         if event.kind == Asked.kind:
             asking += event.body["seconds"]
         if event.kind == Told.kind:
-            told = TrialDocument(event.body)
+            told = TrialView(event.body)
             configurations.add(told.configuration_text)
             losses |= {told.number: told.loss} if told.is_full else {}
             row = _after(row, told, losses)
@@ -96,9 +96,8 @@ def _progress(ledger: Ledger, study: str) -> list[dict[str, Any]]:
     return rows
 
 
-def _after(row: dict[str, Any], told: TrialDocument, losses: Mapping[int, float]) -> dict[str, Any]:
+def _after(row: dict[str, Any], told: TrialView, losses: Mapping[int, float]) -> dict[str, Any]:
     """Return the row of a trial that has ended, from the row before it and the full losses."""
-    failure = told.document["failure"]
     incumbent = told.document["incumbent"]
     return {
         **row,
@@ -106,7 +105,7 @@ def _after(row: dict[str, Any], told: TrialDocument, losses: Mapping[int, float]
         # A killed process may have forgotten some seconds of its session.
         "seconds": max(row["seconds"], told.document["elapsed_seconds"]),
         "cost_seconds": told.cost_seconds,
-        "failure": failure["kind"] if failure else None,
+        "failure": str(told.failure.kind) if told.failure else None,
         "loss": told.loss if told.is_full else None,
         "incumbent": incumbent,
         "incumbent_loss": losses.get(incumbent),

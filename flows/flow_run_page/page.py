@@ -5,13 +5,12 @@ moment.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from threading import Event, Lock, Thread
 from time import monotonic
-from typing import Any
 from uuid import UUID
 
 from prefect.runtime import deployment, flow_run
@@ -19,10 +18,12 @@ from prefect.utilities.urls import url_for
 
 from prefect_tune.flows.flow_run_page.publishing import Page, Publisher, artifact_key
 from prefect_tune.flows.flow_run_page.summary import Account, short, summary
-from prefect_tune.flows.flow_run_page.trials_table import FailureReasons, TrialsTable
+from prefect_tune.flows.flow_run_page.trials_table import TrialsTable
 from prefect_tune.flows.progress import Observer, Progress
+from prefect_tune.flows.reading.study_view import StudyView
 from prefect_tune.flows.store_location import store_options
 from prefect_tune.flows.study.study import Study
+from prefect_tune.flows.text import FailureGroups
 from prefect_tune.flows.workers.server_pace import OutageNote
 from prefect_tune.optimizers.trials.trial import Trial
 
@@ -66,13 +67,13 @@ class _Shown:
 
     Attributes:
         account: Of the study, but for the failures.
-        failures: Reasons of failed trials.
-        table: Of the trials.
+        table: Rows of the trials.
+        failures: Failed trials by reason.
     """
 
     account: Account
-    failures: FailureReasons = field(default_factory=FailureReasons)
-    table: TrialsTable = field(default_factory=TrialsTable)
+    table: TrialsTable
+    failures: FailureGroups = field(default_factory=FailureGroups)
 
 
 class FlowRunPage:
@@ -102,9 +103,10 @@ class FlowRunPage:
             store_options=store_options(study.store.address),
         )
         self.state = "interrupted"
-        self.result: Mapping[str, Any] | None = None
+        self.result: StudyView | None = None
         self._study, self._observer, self._outage = study, observer, outage
-        self._shown, self._lock = _Shown(account), Lock()
+        table = TrialsTable(plan.whole, [bound.constraint for bound in plan.options.bounds])
+        self._shown, self._lock = _Shown(account, table), Lock()
         self._key = ""
         self._error: Exception | None = None
         self._ended = Event()
@@ -164,7 +166,7 @@ class FlowRunPage:
         try:
             url = _task_run_url(self._study.task_run_ids.get(trial.number))
             self._shown.table.add(trial, url)
-            self._shown.failures.add(trial, url)
+            self._shown.failures.add(trial.number, trial.failure)
         except Exception as error:  # a study does not depend on what Prefect shows
             self._error = error
 
@@ -194,8 +196,10 @@ class FlowRunPage:
 
     def _pages(self) -> tuple[Page, ...]:
         with self._lock:
-            account = replace(self._shown.account, failures=tuple(self._shown.failures.all()))
-            rows = self._shown.table.rows()
+            rows, groups = self._shown.table.rows(), self._shown.failures.found()
+            last = [group.trials[-1] for group in groups]
+            urls = {n: _task_run_url(self._study.task_run_ids.get(n)) for n in last}
+            account = replace(self._shown.account, failures=tuple(groups), task_run_urls=urls)
         said, n_trials = short(account), account.progress.n_trials
         listed = f"all {n_trials:,} trials, the newest first"
         if len(rows) < n_trials:

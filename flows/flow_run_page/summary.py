@@ -1,17 +1,25 @@
 """A study as a page of Markdown: best trial, curve, status, failures, and how to continue."""
 
-import shlex
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
-from typing import Any
 
 from prefect_tune.flows.flow_run_page.plain_text import escaped
-from prefect_tune.flows.flow_run_page.trials_table import FailureReason
+from prefect_tune.flows.flow_run_page.trials_table import shortened
 from prefect_tune.flows.markdown import block, table
-from prefect_tune.flows.progress import CurvePoint, Progress, fidelity_suffix
-from prefect_tune.flows.text import counted, format_seconds, loss_name, loss_unit
+from prefect_tune.flows.progress import CurvePoint, Progress
+from prefect_tune.flows.reading.commands import next_commands
+from prefect_tune.flows.reading.study_view import StudyView
+from prefect_tune.flows.text import (
+    FailureGroup,
+    LossWords,
+    bracketed,
+    counted,
+    format_seconds,
+    number_text,
+    saved_text,
+)
 from prefect_tune.optimizers.space.wording import value_text
 
 _WIDTH, _HEIGHT = 640, 220
@@ -31,7 +39,7 @@ def curve_picture(points: Sequence[CurvePoint], seconds: float, title: str) -> s
         return ""
     first, last = points[0].loss, points[-1].loss
     encoded = b64encode(_svg(points, max(seconds, points[-1].seconds, 1e-3), title).encode())
-    alt = f"{title} from {first:.4g} to {last:.4g} in {format_seconds(seconds)}"
+    alt = f"{title} from {number_text(first)} to {number_text(last)} in {format_seconds(seconds)}"
     return f"![{escaped(alt)}](data:image/svg+xml;base64,{encoded.decode()})"
 
 
@@ -77,9 +85,12 @@ def _svg(points: Sequence[CurvePoint], seconds: float, title: str) -> str:
     )
 
 
+_MOST_REASONS = 20
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """All that a page says of a study.
+    """Everything that a page shows of a study.
 
     Attributes:
         progress: Where it stands.
@@ -89,8 +100,9 @@ class Account:
         chance_loss: Loss of guessing; None where there is none.
         state: running, complete, interrupted or failed.
         store_options: The words by which a command finds its store.
-        failures: Why trials have failed, the most frequent reason first.
-        result: Its summary once it has ended, as `show --json` prints it.
+        failures: Failed trials by reason, the most frequent first.
+        task_run_urls: Where Prefect shows the last trial of each reason, by number.
+        result: The study once it has ended.
     """
 
     progress: Progress
@@ -100,18 +112,14 @@ class Account:
     chance_loss: float | None
     state: str = "running"
     store_options: Sequence[str] = ()
-    failures: Sequence[FailureReason] = ()
-    result: Mapping[str, Any] | None = None
+    failures: Sequence[FailureGroup] = ()
+    task_run_urls: Mapping[int, str] = field(default_factory=dict)
+    result: StudyView | None = None
 
     @property
-    def unit(self) -> str:
-        """The unit of losses, as it stands behind them."""
-        return loss_unit(self.progress.metric)
-
-    @property
-    def metric(self) -> str:
-        """The name of losses."""
-        return loss_name(self.progress.metric)
+    def losses(self) -> LossWords:
+        """The words for its losses."""
+        return self.progress.losses
 
 
 def summary(account: Account) -> str:
@@ -123,62 +131,60 @@ def summary(account: Account) -> str:
 def short(account: Account) -> str:
     """Return the same in a line."""
     progress = account.progress
-    said = [_trials(progress)]
-    if (best := progress.incumbent) is not None:
-        loss = f"{best.loss:.4g}{account.unit}{fidelity_suffix(best)}"
-        said.insert(0, f"best {escaped(account.metric)} {loss}")
+    parts = [progress.counts]
+    if progress.incumbent is not None:
+        parts.insert(0, escaped(progress.best_line()))
     if progress.seconds_left is not None and account.state == "running":
-        said.append(f"done in about {format_seconds(progress.seconds_left)}")
-    return " · ".join(said)
+        parts.append(f"done in about {format_seconds(progress.seconds_left)}")
+    return " · ".join(parts)
 
 
 def _best(account: Account) -> Iterator[str]:
-    best, unit = account.progress.incumbent, account.unit
+    best, losses, view = account.progress.incumbent, account.losses, account.result
     if best is None:
         yield "## No trial leads yet"
         return
-    metric = escaped(account.metric)
-    yield f"## Best {metric}: {best.loss:.4g}{unit}"
-    said = [f"trial {best.number}{fidelity_suffix(best)}"]
-    result = account.result or {}
-    alone, whole = result.get("single_best_test_loss"), result.get("test_loss")
-    model = result.get("model_trial")
-    is_model = model is None or model["trial"] == best.number
-    if alone is not None and is_model:
-        said.append(f"on the test rows **{alone:.4g}{unit}**")
+    yield f"## Best {escaped(losses.name)}: {losses.of(best.loss)}"
+    parts = [f"trial {best.number}{bracketed(account.progress.part(best))}"]
+    is_other = view is not None and view.has_other_model
+    if view is not None and view.single_best_test_loss is not None and not is_other:
+        parts.append(f"on the test rows **{losses.of(view.single_best_test_loss)}**")
     if account.chance_loss is not None:
-        said.append(f"guessing: {account.chance_loss:.4g}{unit}")
-    yield " · ".join(said)
-    ensemble = result.get("ensemble")
-    if ensemble and whole is not None and len(ensemble["members"]) > 1:
-        of = counted(len(ensemble["members"]), "trial")
-        yield ""
-        yield f"model: {ensemble['kind']} ensemble of {of}, on the test rows **{whole:.4g}{unit}**"
-    for text in _about_model(result, metric, unit, is_best=is_model):
+        parts.append(f"guessing: {losses.of(account.chance_loss)}")
+    yield " · ".join(parts)
+    for text in _about_model(view) if view is not None else ():
         yield ""
         yield text
 
 
-def _about_model(
-    result: Mapping[str, Any], metric: str, unit: str, *, is_best: bool
-) -> Iterator[str]:
-    """Yield what is unusual about the model: another trial, a partial one, no test loss."""
-    model, replaced, test = (result.get(n) for n in ("model_trial", "instead_of", "test_loss"))
-    if model is not None and not is_best:
-        tested = "" if test is None else f", on the test rows **{test:.4g}{unit}**"
-        yield f"model: trial {model['trial']}{tested}"
-    if replaced:
-        numbers = ", ".join(map(str, replaced["trials"]))
-        yield f"instead of trial {numbers}: {escaped(replaced['reason'])}"
-    if result.get("model_is_partial"):
+def _about_model(view: StudyView) -> Iterator[str]:
+    """Yield an ensemble, and what is unusual about the model."""
+    losses, ensemble, model, replaced = (
+        view.losses,
+        view.ensemble,
+        view.model_trial,
+        view.instead_of,
+    )
+    test = view.test_loss
+    tested = "" if test is None else f", on the test rows **{losses.of(test)}**"
+    if ensemble is not None and ensemble.has_several and test is not None:
+        of = counted(len(ensemble.members), "trial")
+        yield f"model: {ensemble.kind} ensemble of {of}{tested}"
+    if model is not None and view.has_other_model:
+        yield f"model: trial {model.trial}{tested}"
+    if replaced is not None:
+        numbers = ", ".join(map(str, replaced.trials))
+        yield f"instead of trial {numbers}: {escaped(replaced.reason)}"
+    if view.model_is_partial:
         yield "no full evaluation qualifies; the model is the best partial one"
-    if reason := result.get("test_loss_undefined"):
-        yield f"{metric} on the test rows is undefined: {escaped(reason)}"
+    if view.test_loss_undefined:
+        reason = escaped(view.test_loss_undefined)
+        yield f"{escaped(losses.name)} on the test rows is undefined: {reason}"
 
 
 def _curve(account: Account) -> Iterator[str]:
     progress = account.progress
-    title = f"best {account.metric}{account.unit}{fidelity_suffix(progress.incumbent)}"
+    title = f"best {account.losses.axis}{bracketed(progress.part(progress.incumbent))}"
     if picture := curve_picture(progress.curve, progress.seconds, title):
         yield picture
 
@@ -188,9 +194,9 @@ def _pipeline(account: Account) -> Iterator[str]:
     if best is None:
         return
     rows = []
-    for step, choice in best.query.configuration.to_json().items():
-        values = (f"{name} = {value_text(v)}" for name, v in choice["hyperparameters"].items())
-        rows.append((step, choice["algorithm"], ", ".join(values)))
+    for step, choice in best.query.configuration.choices:
+        values = (f"{name} = {value_text(v)}" for name, v in choice.values)
+        rows.append((step, choice.algorithm, ", ".join(values)))
     yield from _table(("step", "algorithm", "values"), rows)
 
 
@@ -199,12 +205,14 @@ def _standing(account: Account) -> Iterator[str]:
     phase = f": {progress.phase}" if progress.phase and account.state == "running" else ""
     total = progress.seconds_total
     time = format_seconds(progress.seconds) + (f" of {format_seconds(total)}" if total else "")
-    saved = format_seconds(max(progress.seconds_saved, 0.0))
     rows = [
         ("state", f"{account.state}{phase}"),
         ("trials", _trials(progress)),
         ("time", time),
-        ("cache", f"{progress.cache_hits:,} steps served, {saved} saved"),
+        (
+            "cache",
+            f"{progress.cache_hits:,} steps served, {saved_text(progress.seconds_saved)} saved",
+        ),
         ("searched", f"{account.space} by {account.method}, on {account.data}"),
     ]
     yield from _table(("study", progress.study), rows)
@@ -212,19 +220,12 @@ def _standing(account: Account) -> Iterator[str]:
 
 def _trials(progress: Progress) -> str:
     """Return how many trials there are, of configurations where those may take several."""
-    said = f"{progress.n_trials:,}"
-    if progress.can_go_on:
-        n_full = progress.n_trials - progress.n_stopped - progress.n_failed
-        said += f" trials: {n_full:,} in full, {progress.n_stopped:,} in part"
-    else:
-        said += f" of {progress.trials_total:,} trials" if progress.trials_total else " trials"
-    said += f", {progress.n_failed:,} failed"
-    if progress.can_go_on:
-        if progress.trials_total:
-            said += f"; {progress.n_begun:,} of {progress.trials_total:,} configurations begun"
-        else:
-            said += f"; {counted(progress.n_begun, 'configuration')} begun"
-    return said
+    if not progress.can_go_on:
+        return progress.counts
+    begun = counted(progress.n_begun, "configuration")
+    if progress.trials_total:
+        begun = f"{progress.n_begun:,} of {progress.trials_total:,} configurations"
+    return f"{progress.counts}; {begun} begun"
 
 
 def _failures(account: Account) -> Iterator[str]:
@@ -233,27 +234,31 @@ def _failures(account: Account) -> Iterator[str]:
     yield "### Failed trials"
     yield ""
     rows = []
-    for reason in account.failures:
-        last = f"trial\N{NO-BREAK SPACE}{reason.last}"
-        shown = f"[{last}]({reason.url})" if reason.url else last
-        rows.append((escaped(reason.text), f"{reason.n_trials:,}", shown))
+    for group in account.failures[:_MOST_REASONS]:
+        last = f"trial\N{NO-BREAK SPACE}{group.trials[-1]}"
+        url = account.task_run_urls.get(group.trials[-1])
+        shown = f"[{last}]({url})" if url else last
+        rows.append((escaped(shortened(group.text)), f"{len(group.trials):,}", shown))
     yield from table(("reason", "trials", "last"), rows)
+    if (n_more := len(account.failures) - _MOST_REASONS) > 0:
+        yield ""
+        yield f"and {counted(n_more, 'reason')} more"
 
 
 def _commands(account: Account) -> Iterator[str]:
-    study = account.progress.study
-    asked: list[tuple[str, ...]] = [("show", study), ("trials", study)]
-    if account.failures:
-        asked += [("trials", study, "--failed"), ("retry", study)]
-    if (account.result or {}).get("incumbent"):
-        asked.append(("export", study, "model.pkl"))
-    yield "### To go on"
+    view, study = account.result, account.progress.study
+    yield "### Next"
     yield ""
-    commands = (shlex.join(["prefect-tune", *words, *account.store_options]) for words in asked)
+    commands = next_commands(
+        study,
+        account.store_options,
+        has_model=view is not None and view.incumbent is not None,
+        has_failed=bool(account.failures),
+    )
     yield from block(commands, "sh")
     yield ""
     yield (
-        f"The same command with `--study {study}` continues it, with a larger `--budget` or more "
+        f"The same command with `--study {study}` resumes it, with a larger `--budget` or more "
         "`--trials`."
     )
 

@@ -22,12 +22,11 @@ from prefect_tune.flows.preparation.request import StudyRequest
 from prefect_tune.flows.preparation.resolve import resolve
 from prefect_tune.flows.preparation.resume import check_options_known, merged, resume
 from prefect_tune.flows.preparation.study_input import Note, Read
+from prefect_tune.flows.reading.lookup import failed_trials, find_study
+from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.store_location import store_address
-from prefect_tune.flows.study.documents import documents_of
 from prefect_tune.flows.study.lease import check_not_busy
-from prefect_tune.flows.study.lookup import failed_trials, find_study
-from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.flows.study.summary import summarize
+from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.flows.text import format_bytes
 from prefect_tune.optimizers.trials.objective import PortableSeconds
 from prefect_tune.storage.database import DatabaseDamaged
@@ -73,8 +72,8 @@ class PreparedStudy:
 
     def finished(self) -> dict[str, Any] | None:
         """Return its summary if nothing is left to do."""
-        summary = summarize(self.store, self.name)
-        return summary if summary["state"] == "complete" else None
+        view = read_study(self.store, self.name)
+        return view.to_json() if view.state == "complete" else None
 
 
 HANDOVER: Handover[PreparedStudy] = Handover()

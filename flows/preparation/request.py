@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 from prefect_tune.flows.options.declared import StudyOptions
 from prefect_tune.flows.store_location import home, store_address
-from prefect_tune.flows.study.documents import documents_of
+from prefect_tune.flows.study.plan import documents_of
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage.ledger import Ledger

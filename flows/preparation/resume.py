@@ -10,7 +10,7 @@ from prefect_tune.flows.preparation.constraints import (
 )
 from prefect_tune.flows.preparation.request import StudyRequest
 from prefect_tune.flows.preparation.study_input import Note, Read
-from prefect_tune.flows.study.command import removed_option
+from prefect_tune.flows.reading.commands import removed_option
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.storage.key import code_digest
 from prefect_tune.storage.ledger import StoredStudy

@@ -2,18 +2,19 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 from pathlib import Path
-from typing import Any
 
-from prefect_tune.flows.study.documents import TrialDocument, documents_of
+from prefect_tune.flows.reading.trial_view import TrialView
+from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.wording import UnknownName
+from prefect_tune.optimizers.trials.objective import violation
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.portfolios import portfolio_of
-from prefect_tune.tasks.problem import Problem
 
 _BEST = 10
 """Configurations of an earlier study that are begun with."""
@@ -31,7 +32,7 @@ def known_configurations(start: str, space: Space, store: ArtifactStore) -> list
 
     Args:
         start: A JSON file with a list of configurations or of trials; the name of a study, of which
-            it is the ten best that ran whole; `portfolio` for that of the space; or `none`.
+            it is the ten best that ran whole and met its constraints; `portfolio` for that of the space; or `none`.
         space: What is to be searched.
         store: Where studies are.
 
@@ -49,9 +50,9 @@ def known_configurations(start: str, space: Space, store: ArtifactStore) -> list
         reason = f"there is no such file, and {UnknownName('study', start, ledger.study_names())}"
         raise BadInput(reason, option="start", value=start, remedy=_WRITTEN)
     with documents_of(start):
-        trials = [TrialDocument(trial).checked() for trial in ledger.trials(start)]
-        searched = Problem.from_json(stored.problem).space
-    return _best_of(trials, start, space, searched=searched)
+        plan = StudyPlan.from_documents(stored)
+        trials = [view for trial in ledger.trials(start) if (view := TrialView(trial)).checked()]
+    return _best_of(trials, start, space, plan)
 
 
 def _portfolio(space: Space) -> list[Configuration]:
@@ -89,7 +90,7 @@ def _of_file(path: Path, start: str, space: Space) -> Iterator[Configuration]:
 
 
 def _best_of(
-    trials: Sequence[Mapping[str, Any]], start: str, space: Space, *, searched: str
+    trials: Sequence[TrialView], start: str, space: Space, plan: StudyPlan
 ) -> list[Configuration]:
     """Return the best of a study's trials that are of the space, best first.
 
@@ -97,27 +98,31 @@ def _best_of(
         trials: All trials of the study.
         start: Its name.
         space: What is to be searched.
-        searched: Name of the space that the study searched.
+        plan: Plan of the study, with the constraints that its best trials meet.
 
     Raises:
         BadInput: If none of them is.
     """
     found: dict[Configuration, float] = {}
     reason = "it has no trial that ran whole"
+    constraints = [bound.constraint for bound in plan.options.bounds]
     for trial in trials:
-        if trial["evaluation"] is None:
+        if not trial.has_loss:
             continue
         try:
-            query = Query.from_json(trial["query"], space)
+            query = Query.from_json(trial.query, space)
         except (UnknownName, ValueError) as error:
             reason = f"none of its trials is of space {space.name!r}: {str(error).rstrip('.')}"
             continue
-        if query.is_full:
-            loss = float(trial["evaluation"]["loss"])
-            found[query.configuration] = min(loss, found.get(query.configuration, loss))
+        if not query.is_full:
+            continue
+        if violation(constraints, trial.quantities) <= 0:
+            found[query.configuration] = min(trial.loss, found.get(query.configuration, inf))
+        else:
+            reason = "none of its trials that ran whole meets its constraints"
     if not found:
         remedy = "name another study, or a file"
-        if searched != space.name:
-            remedy = f"give --space {searched}, which it searched, or {remedy}"
+        if plan.space != space.name:
+            remedy = f"give --space {plan.space}, which it searched, or {remedy}"
         raise BadInput(reason, option="start", value=start, remedy=remedy)
     return sorted(found, key=lambda configuration: found[configuration])[:_BEST]

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from prefect_tune.flows.study.documents import TrialDocument
-from prefect_tune.flows.study.explanations import alike
+from prefect_tune.flows.reading.trial_view import TrialView
+from prefect_tune.flows.text import alike
 from prefect_tune.optimizers.trials.outcome import FailureKind, TrialState
 from prefect_tune.storage.privacy.masking import masked
 
@@ -41,7 +41,7 @@ class FailuresPass:
 
     _groups: dict[tuple[str, str | None, str], FailureGroup] = field(default_factory=dict)
 
-    def add(self, trial: TrialDocument) -> None:
+    def add(self, trial: TrialView) -> None:
         """Take a trial."""
         if trial.state != TrialState.FAILED:
             return

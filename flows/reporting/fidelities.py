@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from prefect_tune.flows.study.documents import TrialDocument
+from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.space.wording import fidelity_text
 from prefect_tune.optimizers.trials.outcome import TrialState
@@ -88,7 +88,7 @@ class FidelitiesPass:
     _levels: dict[str, Level] = field(default_factory=dict)
     _trainings: dict[bytes, _Training] = field(default_factory=dict)
 
-    def add(self, trial: TrialDocument) -> None:
+    def add(self, trial: TrialView) -> None:
         """Take a trial."""
         if not trial.state.is_told:
             return
@@ -120,7 +120,7 @@ class FidelitiesPass:
             1.0 if epochs is None else epochs / max(self.plan.options.epochs or epochs, 1)
         )
 
-    def _join(self, trial: TrialDocument, curve: Sequence[float]) -> None:
+    def _join(self, trial: TrialView, curve: Sequence[float]) -> None:
         """Take the curve of a stretch; it has the epochs of those before."""
         *_, choice = trial.configuration.values()
         key = trial.configuration_text

@@ -6,7 +6,7 @@ from math import isfinite
 from statistics import fmean
 from typing import Any, overload
 
-from prefect_tune.flows.study.documents import TrialDocument
+from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.importance.importance import Importance, importance_of
 from prefect_tune.optimizers.space.configuration import Configuration
@@ -37,7 +37,7 @@ class ImportancePass:
         self._known: dict[bytes, _Known] = {}
         self._beyond: dict[int, list[float]] = {}
 
-    def add(self, trial: TrialDocument) -> None:
+    def add(self, trial: TrialView) -> None:
         """Take a trial."""
         evaluation, query = trial.document["evaluation"], trial.document["query"]
         is_of_all = query["subset"] == 1.0 and query["epochs"] is None

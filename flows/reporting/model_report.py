@@ -11,8 +11,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from prefect_tune.flows.results.predict import balanced_weight, final_model
 from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.flows.study.predict import balanced_weight, final_model
 from prefect_tune.storage.files import StoreRefused
 from prefect_tune.storage.key import model_record
 from prefect_tune.storage.privacy.masking import masked

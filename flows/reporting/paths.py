@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TypeVar
 
-from prefect_tune.flows.study.documents import TrialDocument
+from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.optimizers.trials.outcome import TrialState
 
 K = TypeVar("K")
@@ -73,7 +73,7 @@ class PathsPass:
     _outcomes: dict[bytes, _Outcome] = field(default_factory=dict)
     _steps: Sequence[str] = ()
 
-    def add(self, trial: TrialDocument) -> None:
+    def add(self, trial: TrialView) -> None:
         """Take a trial."""
         configuration = trial.configuration
         path = tuple(choice["algorithm"] for choice in configuration.values())

@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from prefect_tune.flows.study.documents import TrialDocument
+from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.events import Asked, Told
 from prefect_tune.optimizers.space.wording import fidelity_text
@@ -79,7 +79,7 @@ class ProgressPass:
         self._plan = plan
         self._trials: dict[int, _Ended] = {}
 
-    def add(self, trial: TrialDocument) -> None:
+    def add(self, trial: TrialView) -> None:
         """Take a trial."""
         if not trial.state.is_told:
             return

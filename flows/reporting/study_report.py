@@ -9,6 +9,10 @@ from dataclasses import asdict, dataclass, field, replace
 from math import ceil
 from typing import Any
 
+from prefect_tune.flows.reading.commands import continue_command, removed_option, run_command
+from prefect_tune.flows.reading.lookup import find_study
+from prefect_tune.flows.reading.study_view import read_study
+from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.reporting.failures import FailureGroup, FailuresPass
 from prefect_tune.flows.reporting.fidelities import Fidelities, FidelitiesPass
 from prefect_tune.flows.reporting.importance import ImportancePass
@@ -16,11 +20,7 @@ from prefect_tune.flows.reporting.model_report import ModelReport, model_report
 from prefect_tune.flows.reporting.paths import PathsPass, PathsTried
 from prefect_tune.flows.reporting.progress import ProgressPass, SearchProgress
 from prefect_tune.flows.reporting.trade_offs import TradeOff, TradeOffsPass
-from prefect_tune.flows.study.command import continue_command, removed_option, run_command
-from prefect_tune.flows.study.documents import TrialDocument
-from prefect_tune.flows.study.lookup import find_study
 from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.flows.study.summary import summarize
 from prefect_tune.optimizers.importance.importance import Importance
 from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.storage.cache.index import ArtifactIndex
@@ -66,7 +66,7 @@ class StepTimesPass:
 
     _steps: dict[str, StepTime] = field(default_factory=dict)
 
-    def add(self, trial: TrialDocument) -> None:
+    def add(self, trial: TrialView) -> None:
         """Take a trial."""
         self._steps = self._steps or {step: StepTime(step) for step in trial.configuration}
         costs = trial.all_steps
@@ -130,7 +130,7 @@ class MembersPass:
         self._weights = {member["trial"]: float(member["weight"]) for member in members}
         self._found: list[EnsembleMember] = []
 
-    def add(self, trial: TrialDocument) -> None:
+    def add(self, trial: TrialView) -> None:
         """Take a trial."""
         if (weight := self._weights.get(trial.number)) is not None:
             loss = trial.loss if trial.document["evaluation"] else None
@@ -254,12 +254,12 @@ def study_report(store: ArtifactStore, name: str) -> StudyReport:
     members = MembersPass(record.result.get("members") or ())
     passes = progress, importance, paths, step_times, failures, trade_offs, fidelities, members
 
-    def take(trial: TrialDocument) -> None:
+    def take(trial: TrialView) -> None:
         for each in passes:
             each.add(trial)
 
     return StudyReport(
-        summary=summarize(store, name, take),
+        summary=read_study(store, name, take).to_json(),
         created=record.created,
         progress=progress.found(Ledger(store.database), name),
         paths=paths.found(),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite
 
-from prefect_tune.flows.study.documents import TrialDocument
+from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study.plan import StudyPlan
 
 
@@ -44,7 +44,7 @@ class TradeOffsPass:
         self._found = {name: TradeOff(name, bound) for name, bound in self._bounds.items()}
         self._n_full = 0
 
-    def add(self, trial: TrialDocument) -> None:
+    def add(self, trial: TrialView) -> None:
         """Take a trial."""
         if not trial.is_full:
             return

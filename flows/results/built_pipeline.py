@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from prefect_tune.flows.results.explained import moments_of, space_as_run, trial_numbered
-from prefect_tune.flows.study.lookup import find_study
+from prefect_tune.flows.reading.lookup import find_study
+from prefect_tune.flows.reading.trial_detail import moments_of, space_as_run, trial_numbered
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.storage.key import output_record

@@ -10,12 +10,12 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import binomtest
 
+from prefect_tune.flows.reading.lookup import find_study
+from prefect_tune.flows.reading.study_view import read_study
+from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.results.exported import Exported
-from prefect_tune.flows.study.documents import TrialDocument, documents_of
-from prefect_tune.flows.study.lookup import find_study
-from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.flows.study.predict import is_balanced
-from prefect_tune.flows.study.summary import summarize
+from prefect_tune.flows.results.predict import is_balanced
+from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
@@ -109,12 +109,12 @@ def card_facts(store: ArtifactStore, exported: Exported) -> dict[str, Any]:
     """
     study = exported.study
     stored = find_study(store, study)
-    plan, summary = StudyPlan.from_stored(stored), summarize(store, study)
+    plan, summary = StudyPlan.from_stored(stored), read_study(store, study).to_json()
     dataset = load_dataset(store, plan.problem.dataset)
     split = load_split(store, plan.problem.split)
     numbers = set(exported.trials)
     with documents_of(study):
-        found = map(TrialDocument, Ledger(store.database).each_trial(study))
+        found = map(TrialView, Ledger(store.database).each_trial(study))
         trials = {trial.number: trial for trial in found if trial.number in numbers}
     return {
         "study": study,
@@ -139,7 +139,7 @@ def card_facts(store: ArtifactStore, exported: Exported) -> dict[str, Any]:
 def _model(
     exported: Exported,
     summary: Mapping[str, Any],
-    trials: Mapping[int, TrialDocument],
+    trials: Mapping[int, TrialView],
     space: Space,
 ) -> dict[str, Any]:
     members = [
@@ -282,7 +282,7 @@ def _share_of_errors(y: Any, predictions: Predictions) -> dict[str, float]:
     }
 
 
-def _constraints(plan: StudyPlan, trials: Mapping[int, TrialDocument]) -> list[dict[str, Any]]:
+def _constraints(plan: StudyPlan, trials: Mapping[int, TrialView]) -> list[dict[str, Any]]:
     return [
         {
             "quantity": bounded.quantity.text,

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from prefect_tune.flows.study.lookup import find_study
+from prefect_tune.flows.reading.lookup import find_study
+from prefect_tune.flows.results.predict import final_model
 from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.flows.study.predict import final_model
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import REFIT, load_split

@@ -1,15 +1,15 @@
 """`load_study`: a study to look at from Python, as `prefect-tune show` and `trials` do."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from prefect_tune.flows.results.explained import params_of
+from prefect_tune.flows.reading.lookup import find_study
+from prefect_tune.flows.reading.study_view import ChosenTrial, StudyView, read_study
+from prefect_tune.flows.reading.trial_detail import params_of
 from prefect_tune.flows.store_location import store_address
-from prefect_tune.flows.study.lookup import find_study
 from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.flows.study.summary import summarize
 from prefect_tune.storage.opening import StoreAddress
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
@@ -25,7 +25,7 @@ class LoadedStudy:
     """A study in a store, to look at: nothing of it can be changed here.
 
     Made by `load_study`. The store is read anew with each access, so a study that is running may be
-    followed; other properties than these are in `summary()`.
+    followed; other properties than these are in `view`.
 
     Attributes:
         name: Its name.
@@ -59,7 +59,7 @@ class LoadedStudy:
     @property
     def state(self) -> str:
         """Where it stands: running, complete, interrupted or failed."""
-        return str(self.summary()["state"])
+        return self.view.state
 
     @property
     def best_trial(self) -> int:
@@ -68,7 +68,7 @@ class LoadedStudy:
         Raises:
             ValueError: If no trial is complete yet, or none meets the constraints.
         """
-        return int(self._best["trial"])
+        return self._best.trial
 
     @property
     def best_value(self) -> float:
@@ -77,7 +77,7 @@ class LoadedStudy:
         Raises:
             ValueError: If there is none yet.
         """
-        return float(self._best["loss"])
+        return self._best.loss
 
     @property
     def best_params(self) -> dict[str, Any]:
@@ -86,12 +86,17 @@ class LoadedStudy:
         Raises:
             ValueError: If there is none yet.
         """
-        return params_of(self._best["configuration"])
+        return params_of(self._best.configuration)
+
+    @property
+    def view(self) -> StudyView:
+        """Everything that `prefect-tune show` prints, as typed values."""
+        with self._opened() as store:
+            return read_study(store, self.name)
 
     def summary(self) -> dict[str, Any]:
         """Return what `prefect-tune show --json` prints."""
-        with self._opened() as store:
-            return summarize(store, self.name)
+        return self.view.to_json()
 
     def trial(self, number: int) -> dict[str, Any]:
         """Return what `prefect-tune show STUDY --trial NUMBER --json` prints.
@@ -99,10 +104,10 @@ class LoadedStudy:
         Raises:
             BadInput: If there is no such trial.
         """
-        from prefect_tune.flows.results.explained import explained_trial  # noqa: PLC0415 - heavy
+        from prefect_tune.flows.reading.trial_detail import trial_detail  # noqa: PLC0415 - heavy
 
         with self._opened() as store:
-            return explained_trial(store, self.name, number)
+            return trial_detail(store, self.name, number).to_json()
 
     def pipeline(self, number: int) -> "Pipeline":
         """Return the pipeline of a trial, unfitted, as it was built for its first fold.
@@ -163,8 +168,8 @@ class LoadedStudy:
         return model
 
     @property
-    def _best(self) -> Mapping[str, Any]:
-        best: Mapping[str, Any] | None = self.summary()["incumbent"]
+    def _best(self) -> ChosenTrial:
+        best = self.view.incumbent
         if best is None:
             raise ValueError(f"study {self.name!r} has no complete trial that may be chosen yet")
         return best

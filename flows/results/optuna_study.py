@@ -23,11 +23,11 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from prefect_tune.flows.results.explained import Moments, moments_of, space_as_run
+from prefect_tune.flows.reading.lookup import find_study
+from prefect_tune.flows.reading.trial_detail import Moments, moments_of, space_as_run
+from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.results.trial_table import OPTUNA_STATES, attributes_of
-from prefect_tune.flows.study.documents import TrialDocument, documents_of
-from prefect_tune.flows.study.lookup import find_study
-from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.unit_interval import plain_value
 from prefect_tune.storage.ledger import Ledger
@@ -48,7 +48,7 @@ def optuna_study(store: ArtifactStore, study: str) -> optuna.Study:
     distributions = distributions_of(space_as_run(plan, study))
     made = optuna.create_study(study_name=study, direction="minimize")
     with documents_of(study):
-        for trial in map(TrialDocument, Ledger(store.database).trials(study)):
+        for trial in map(TrialView, Ledger(store.database).trials(study)):
             made.add_trial(_trial(trial, plan, moments.get(trial.number), distributions))
     return made
 
@@ -79,22 +79,21 @@ def _distribution(hyperparameter: Hyperparameter[Any, Any]) -> BaseDistribution:
 
 
 def _trial(
-    trial: TrialDocument,
+    trial: TrialView,
     plan: StudyPlan,
     moments: Moments | None,
     distributions: Mapping[str, BaseDistribution],
 ) -> optuna.trial.FrozenTrial:
     params = dict(_params(trial))
-    evaluation = trial.document["evaluation"] or {}
     ours, system = attributes_of(trial, plan, moments)
     made = optuna.trial.create_trial(
         state=optuna.trial.TrialState[OPTUNA_STATES[trial.state]],
-        value=trial.loss if evaluation else None,
+        value=trial.loss if trial.has_loss else None,
         params=params,
         distributions={name: distributions[name] for name in params},
         user_attrs={name: value for name, value in ours.items() if value is not None},
         system_attrs={name: value for name, value in system.items() if value is not None},
-        intermediate_values=dict(enumerate(evaluation.get("curve", ()), 1)),
+        intermediate_values=dict(enumerate(trial.curve, 1)),
     )
     if moments is not None and made.state != optuna.trial.TrialState.WAITING:
         start, complete = moments.span(trial.cost_seconds)
@@ -104,7 +103,7 @@ def _trial(
     return made
 
 
-def _params(trial: TrialDocument) -> Iterator[tuple[str, Any]]:
+def _params(trial: TrialView) -> Iterator[tuple[str, Any]]:
     """Yield the parameters of a trial."""
     for step, choice in trial.configuration.items():
         yield step, choice["algorithm"]

@@ -5,11 +5,10 @@ from typing import Any
 
 import pandas as pd
 
-from prefect_tune.flows.results.explained import Moments, moments_of, params_of
-from prefect_tune.flows.study.documents import TrialDocument, documents_of
-from prefect_tune.flows.study.lookup import find_study
-from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.optimizers.space.wording import fidelity_text
+from prefect_tune.flows.reading.lookup import find_study
+from prefect_tune.flows.reading.trial_detail import Moments, moments_of, params_of
+from prefect_tune.flows.reading.trial_view import TrialView
+from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
@@ -46,7 +45,7 @@ def trial_table(store: ArtifactStore, study: str) -> pd.DataFrame:
     stored = find_study(store, study)
     plan, moments = StudyPlan.from_stored(stored), moments_of(store, study)
     with documents_of(study):
-        trials = list(map(TrialDocument, Ledger(store.database).trials(study)))
+        trials = list(map(TrialView, Ledger(store.database).trials(study)))
         rows = [_row(trial, plan, moments.get(trial.number)) for trial in trials]
     names = dict.fromkeys((*_ALWAYS, *(name for row in rows for name in row)))
     steps = list(trials[0].configuration) if trials else []
@@ -55,32 +54,34 @@ def trial_table(store: ArtifactStore, study: str) -> pd.DataFrame:
 
 
 def attributes_of(
-    trial: TrialDocument, plan: StudyPlan, moments: Moments | None
+    trial: TrialView, plan: StudyPlan, moments: Moments | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what is known of a trial besides its parameters and value: ours and the system's.
 
     Constraints are there as Optuna keeps them, met where they are not above 0.
     """
-    evaluation = trial.document["evaluation"] or {}
-    failure, query = trial.document["failure"] or {}, trial.document["query"]
-    steps = trial.steps
+    evaluation, failure, query = trial.evaluation, trial.failure, trial.query
+    has_ended = evaluation is not None or failure is not None
     ours: dict[str, Any] = {
         "state": str(trial.state),
-        "fidelity": fidelity_text(query, plan.options.folds, plan.options.epochs) or "all",
+        "fidelity": trial.fidelity(plan) or "all",
         "subset": query["subset"],
         "folds": query.get("folds") or plan.options.folds,
         "epochs": query["epochs"] or plan.options.epochs,
-        "best_epoch": evaluation.get("best_epoch"),
-        **{f"loss_fold_{i}": loss for i, loss in enumerate(evaluation.get("fold_losses", ()))},
+        "best_epoch": evaluation.best_epoch if evaluation else None,
+        **{f"loss_fold_{i}": loss for i, loss in enumerate(trial.fold_losses)},
         **trial.quantities,
-        "cost_seconds": trial.cost_seconds if evaluation or failure else None,
-        "cost_uncached_seconds": evaluation.get("cost_uncached_seconds"),
-        "load_seconds": trial.load_seconds if evaluation or failure else None,
-        "cache_hits": sum(step["hit"] for step in steps) if evaluation else None,
-        "cache_steps": len(steps) if evaluation else None,
-        "attempts": trial.document["attempts"],
+        "cost_seconds": trial.cost_seconds if has_ended else None,
+        "cost_uncached_seconds": evaluation.cost_uncached_seconds if evaluation else None,
+        "load_seconds": trial.load_seconds if has_ended else None,
+        "cache_hits": sum(step.hit for step in evaluation.steps) if evaluation else None,
+        "cache_steps": len(evaluation.steps) if evaluation else None,
+        "attempts": trial.attempts,
         "reason": (moments.reason or {}).get("phase") if moments else None,
-        **{f"failure_{name}": failure.get(name) for name in ("kind", "step", "fold", "message")},
+        "failure_kind": str(failure.kind) if failure else None,
+        "failure_step": failure.step if failure else None,
+        "failure_fold": failure.fold if failure else None,
+        "failure_message": failure.message if failure else None,
     }
     system: dict[str, Any] = {"task_run_id": moments.task_run_id or None if moments else None}
     if plan.options.bounds and evaluation:
@@ -99,13 +100,13 @@ def writable(table: pd.DataFrame) -> pd.DataFrame:
     return made
 
 
-def _row(trial: TrialDocument, plan: StudyPlan, moments: Moments | None) -> dict[str, Any]:
+def _row(trial: TrialView, plan: StudyPlan, moments: Moments | None) -> dict[str, Any]:
     span = (None, None) if moments is None else moments.span(trial.cost_seconds)
     start, complete = map(_time, span)
     ours, system = attributes_of(trial, plan, moments)
     return {
         "number": trial.number,
-        "value": trial.loss if trial.document["evaluation"] else None,
+        "value": trial.loss if trial.has_loss else None,
         "datetime_start": start,
         "datetime_complete": complete,
         "duration": complete - start if start is not None and complete is not None else None,

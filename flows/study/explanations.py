@@ -1,38 +1,26 @@
 """Shortfalls of a study in one line each: no model, constraints, memory. Light to import."""
 
-import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from prefect_tune.flows.text import counted
+from prefect_tune.flows.text import FailureGroups, counted, number_text
 from prefect_tune.optimizers.trials.outcome import FailureKind
 
 if TYPE_CHECKING:
     from prefect_tune.flows.study.study import Study
 
 
-_NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")
-
-
-def alike(reason: str) -> str:
-    """Return the reason of a failure without its numbers: with others it is the same reason."""
-    return _NUMBER.sub("#", reason)
-
-
 def most_frequent_failure(study: "Study") -> str:
     """Return why trials failed: the reason that most of them share."""
-    reasons: dict[str, list[str]] = {}
+    failures = FailureGroups()
     for trial in study.trials.values():
-        if (failure := trial.failure) is not None:
-            text = f"{failure.step}: {failure.message}" if failure.step else failure.message
-            reasons.setdefault(alike(text), []).append(text)
-    if not reasons:
+        failures.add(trial.number, trial.failure)
+    if not len(failures):
         return "no trial was finished; run the same command with a larger --budget"
-    most = max(reasons.values(), key=len)
-    n_failed = sum(map(len, reasons.values()))
+    largest = failures.found()[0]
     return (
-        f"{counted(n_failed, 'trial')} failed, {len(most)} of them with: {most[0]}; retry runs "
-        "them again"
+        f"{counted(len(failures), 'trial')} failed, {len(largest.trials)} of them with: "
+        f"{largest.text}; retry runs them again"
     )
 
 
@@ -62,7 +50,7 @@ def nearest_miss(study: "Study") -> str:
         return ""
     measured = nearest.evaluation.constraints
     above = [
-        f"{c.name} {measured[c.name]:.4g} where {c.bound:g} is allowed"
+        f"{c.name} {number_text(measured[c.name])} where {c.bound:g} is allowed"
         if c.name in measured
         else f"{c.name} not measured"
         for c in history.constraints

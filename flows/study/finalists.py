@@ -4,8 +4,10 @@ The least of hundreds of noisy losses flatters. Where a study ends in one trial'
 look at the best few tells luck from merit. Light to import: `show` says what came of it.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from prefect_tune.flows.study.plan import StudyPlan
@@ -13,9 +15,25 @@ if TYPE_CHECKING:
     from prefect_tune.optimizers.trials.trial import Trial
 
 
-Look = Mapping[str, Any]
-"""A finalist as JSON values: `trial`, its `loss`, and that on another split, `again`; None if it
-failed there."""
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A finalist, with its losses on two splits.
+
+    Attributes:
+        trial: Number of the trial.
+        loss: Loss on the split of the search.
+        again: Loss on another split; None if the trial failed there.
+    """
+
+    trial: int
+    loss: float
+    again: float | None
+
+    @property
+    def mean(self) -> float:
+        """Mean of both losses; infinite after a failure."""
+        return inf if self.again is None else (self.loss + self.again) / 2
+
 
 _FEW = 5
 _CANDIDATES = 20
@@ -87,16 +105,9 @@ def _fold_losses(trial: "Trial") -> Sequence[float]:
     return () if trial.evaluation is None else trial.evaluation.fold_losses
 
 
-def mean_loss(look: Look) -> float:
-    """Return the mean of both losses of a finalist."""
-    return float(look["loss"] + look["again"]) / 2
-
-
 def chosen_look(looks: Sequence[Look]) -> Look:
     """Return the finalist with the least mean of both losses; the first if that one failed again.
 
     A failure there, for instance over a limit, is no reason to think less of the best.
     """
-    if looks[0]["again"] is None:
-        return looks[0]
-    return min((look for look in looks if look["again"] is not None), key=mean_loss)
+    return looks[0] if looks[0].again is None else min(looks, key=lambda look: look.mean)

@@ -4,14 +4,16 @@ Light to import: every command that shows a study reads its plan.
 """
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from prefect_tune.flows.options.declared import StudyOptions
-from prefect_tune.flows.study.documents import documents_of
+from prefect_tune.flows.text import Whole
 from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.optimizers.registry import DEFAULT_METHOD
 from prefect_tune.optimizers.trials.objective import PortableSeconds
+from prefect_tune.storage.database import as_written
 from prefect_tune.storage.ledger import StoredStudy
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.problem import Problem
@@ -24,6 +26,16 @@ _SHORTEST_TRIAL_SECONDS = 10.0
 _LONGEST_TRIAL_SECONDS = 900.0
 _TRIAL_SHARE = 0.1
 """Share of the time budget that a trial may take where nothing is predicted."""
+
+
+def documents_of(study: str) -> AbstractContextManager[None]:
+    """Read documents of a study in the body, which fails only where they are damaged.
+
+    Raises:
+        DatabaseDamaged: If it fails.
+    """
+    remedy = f", or remove the study with `prefect-tune study rm {study}`"
+    return as_written(f"study {study}", remedy)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +90,11 @@ class StudyPlan:
     def seed(self) -> int:
         """Source of all randomness."""
         return self.problem.seed
+
+    @property
+    def whole(self) -> Whole:
+        """The whole evaluation of a configuration."""
+        return Whole(self.options.folds, self.options.epochs)
 
     @property
     def start_name(self) -> str:

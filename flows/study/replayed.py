@@ -10,15 +10,14 @@ from typing import Any
 import numpy as np
 
 from prefect_tune.flows.progress import IncumbentCurve
-from prefect_tune.flows.study.documents import documents_of
-from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.flows.study.plan import StudyPlan, documents_of
+from prefect_tune.flows.text import Whole
 from prefect_tune.optimizers.events import Asked, Event, Told, event_of, replay
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.racing.racing import Racing
 from prefect_tune.optimizers.registry import make_optimizer
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.space.wording import fidelity_text
 from prefect_tune.optimizers.trials.objective import Constraint, Objective, PortableSeconds
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
@@ -211,7 +210,7 @@ def replayed_study(
             history[number] = Trial.from_json(document, space, history[number].query)
     trials = StudyTrials(history.values())
     return Replayed(
-        optimizer, trials, events.ask_seconds, events.task_run_ids, events.curve(trials)
+        optimizer, trials, events.ask_seconds, events.task_run_ids, events.curve(trials, plan.whole)
     )
 
 
@@ -251,12 +250,12 @@ class _Events:
                 self.ask_seconds.append(event.body["seconds"])
             yield happened
 
-    def curve(self, trials: Mapping[int, Trial]) -> IncumbentCurve:
+    def curve(self, trials: Mapping[int, Trial], whole: Whole) -> IncumbentCurve:
         """Return the incumbents that were noted with the trials told."""
         curve = IncumbentCurve()
         for seconds, number in self._led:
             if (loss := trials[number].loss) is not None:
-                curve.add(seconds, loss, fidelity_text(trials[number].query.to_json()))
+                curve.add(seconds, loss, whole.part(trials[number].query.to_json()))
         return curve
 
     def _follow(self, told: Mapping[str, Any]) -> None:

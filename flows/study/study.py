@@ -10,14 +10,14 @@ from math import inf
 from time import perf_counter
 from typing import Any
 
-from prefect_tune.flows.study.finalists import chosen_look, ends_in_one
+from prefect_tune.flows.study.finalists import Look, chosen_look, ends_in_one
 from prefect_tune.flows.study.lease import StudyClock, held_study, study_lease
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.replayed import replayed_study
 from prefect_tune.flows.study.retention import KeptPredictions, StretchPins
 from prefect_tune.flows.study.trial_output import keep_output
 from prefect_tune.optimizers.budget import Budget
-from prefect_tune.optimizers.converter import to_document
+from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.optimizers.events import (
     Asked,
     ConstraintsMeasured,
@@ -25,7 +25,6 @@ from prefect_tune.optimizers.events import (
     Told,
     event_document,
 )
-from prefect_tune.optimizers.space.wording import fidelity_text
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.ledger import Ledger
@@ -111,7 +110,7 @@ class Study:
         with held_study(store, name):
             study = cls(store, name, plan)
             study.put_back_running()
-            study._note_incumbent()  # other constraints may choose another
+            study._record_leaders()  # other constraints may choose another
             yield study
 
     @property
@@ -127,12 +126,17 @@ class Study:
     @property
     def incumbent(self) -> Trial | None:
         """The trial that would be chosen now: by the method, or else by a second look."""
-        best, looks = self.optimizer.incumbent, self.result.get("finalists") or ()
-        if best is None or not looks or looks[0]["trial"] != best.number:
+        best, looks = self.optimizer.incumbent, self.finalists
+        if best is None or not looks or looks[0].trial != best.number:
             return best
-        chosen = self.trials[chosen_look(looks)["trial"]]
+        chosen = self.trials[chosen_look(looks).trial]
         is_allowed = self.optimizer.history.violation(chosen) <= 0  # by constraints of today
         return chosen if is_allowed and ends_in_one(self.plan, self.optimizer) else best
+
+    @property
+    def finalists(self) -> tuple[Look, ...]:
+        """Trials that were evaluated on a second split, the best first."""
+        return from_document(tuple[Look, ...], self.result.get("finalists") or ())
 
     @property
     def failed_seconds(self) -> dict[int, float]:
@@ -214,8 +218,8 @@ class Study:
             body["task_run_id"] = self.task_run_ids[trial.number] = task_run_id
         self.ledger.append(self.name, Told.kind, body, trial.to_json())
         if best is not None and best.loss is not None:
-            self.curve.add(seconds, best.loss, fidelity_text(best.query.to_json()))
-        self._note_incumbent()
+            self.curve.add(seconds, best.loss, self.plan.whole.part(best.query.to_json()))
+        self._record_leaders()
         if chosen != self._pinned:
             self._pin_incumbent()
         if self._stretch_pins is not None:
@@ -242,7 +246,7 @@ class Study:
         event = ConstraintsMeasured(number, constraints)
         self.ledger.append(self.name, event.kind, event_document(event), trial.to_json())
         self.trials.keep(trial)
-        self._note_incumbent()
+        self._record_leaders()
 
     def without_quantities(self) -> list[Trial]:
         """Return the trials that lack a quantity which is bounded now, and that it matters for.
@@ -303,19 +307,20 @@ class Study:
         self._keep_predictions()
         try:
             yield
-            self._note_incumbent()  # the last ask may have changed what is predicted
+            self._record_leaders()  # the last ask may have changed what is predicted
         finally:
             if self._stretch_pins is not None:
                 self._stretch_pins.release()
                 self._stretch_pins = None
             self.store.index.pins.release(study_lease(self.name))
 
-    def _note_incumbent(self) -> None:
-        """Note the method's choice where it is another than the best full trial."""
-        best, chosen = self.optimizer.history.incumbent, self.incumbent
-        number = None if chosen is None or chosen == best else chosen.number
-        if number != self.result.get("incumbent"):
-            self.set_result(incumbent=number)
+    def _record_leaders(self) -> None:
+        """Record the trial that leads, or else the one nearest to the constraints, for readers."""
+        best = self.incumbent
+        nearest = self.optimizer.history.nearest_infeasible if best is None else None
+        leaders = {"best_trial": best and best.number, "nearest_trial": nearest and nearest.number}
+        if any(self.result.get(name) != number for name, number in leaders.items()):
+            self.set_result(**leaders)
 
     def _pin_incumbent(self) -> None:
         if self.incumbent is not None and self.incumbent.evaluation is not None:

@@ -36,6 +36,7 @@ class History:
         self._stretches: dict[Configuration, tuple[int, ...]] = {}
         self._ranked: list[tuple[float, int]] = []
         self._ranked_partial: list[tuple[float, float, float, float, int]] = []
+        self._infeasible: list[tuple[bool, float, float, int]] = []
 
     def __len__(self) -> int:
         return len(self._trials)
@@ -70,6 +71,8 @@ class History:
             insort(self._ranked, _rank(trial))
         elif self._is_feasible_partial(trial):
             insort(self._ranked_partial, _partial_rank(trial))
+        elif trial.loss is not None:
+            insort(self._infeasible, self._distance(trial))
 
     def _forget(self, former: Trial) -> None:
         del self._by_state[former.state][former.number]
@@ -78,6 +81,8 @@ class History:
             del self._ranked[bisect_left(self._ranked, _rank(former))]
         elif self._is_feasible_partial(former):
             del self._ranked_partial[bisect_left(self._ranked_partial, _partial_rank(former))]
+        elif former.loss is not None:
+            del self._infeasible[bisect_left(self._infeasible, self._distance(former))]
 
     def _is_feasible(self, trial: Trial) -> bool:
         return trial.state == TrialState.COMPLETE and self.violation(trial) <= 0
@@ -189,10 +194,12 @@ class History:
     @property
     def nearest_infeasible(self) -> Trial | None:
         """The trial that violates the constraints least: a complete one, else a partial one."""
-        for trials in (self.complete, self.stopped):
-            if infeasible := [t for t in trials if self.violation(t) > 0]:
-                return min(infeasible, key=lambda t: (self.violation(t), t.loss, t.number))
-        return None
+        return self._trials[self._infeasible[0][-1]] if self._infeasible else None
+
+    def _distance(self, trial: Trial) -> tuple[bool, float, float, int]:
+        loss = inf if trial.loss is None else trial.loss
+        is_partial = trial.state != TrialState.COMPLETE
+        return is_partial, self.violation(trial), loss, trial.number
 
     def violation(self, trial: Trial) -> float:
         """Return by how much a trial with a loss violates the constraints; `<= 0` within all."""

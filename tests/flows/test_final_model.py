@@ -14,11 +14,11 @@ from worlds import evaluation
 from prefect_tune.flows import final_model
 from prefect_tune.flows.final_model import fit_final_model
 from prefect_tune.flows.options.values import EnsembleRule
+from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.refitting import _in_turn
+from prefect_tune.flows.results.predict import final_model as saved_model
 from prefect_tune.flows.study.ensemble import ChosenEnsemble
-from prefect_tune.flows.study.predict import final_model as saved_model
 from prefect_tune.flows.study.study import Study, StudyFailed
-from prefect_tune.flows.study.summary import summarize
 from prefect_tune.flows.workers.jobs import Job
 from prefect_tune.tasks.final_model import Member
 from prefect_tune.tasks.problem import StudyContext
@@ -81,7 +81,7 @@ class Ending:
         self.study.plan = changed(self.study.plan, ensemble=rule, no_cache=not use_cache)
         context = replace(self.context, use_cache=use_cache)
         fit_final_model(self.study, self.workers, context, self.heard)  # type: ignore[arg-type]
-        return summarize(self.study.store, NAME)
+        return read_study(self.study.store, NAME).to_json()
 
     @property
     def notes(self) -> list[str]:

@@ -17,11 +17,11 @@ from prefect_tune.flows import final_model as ending
 from prefect_tune.flows import refitting
 from prefect_tune.flows.final_model import fit_final_model
 from prefect_tune.flows.options.values import EnsembleRule
+from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.refitting import can_average_folds
 from prefect_tune.flows.results.exported import export
-from prefect_tune.flows.study.predict import final_model
+from prefect_tune.flows.results.predict import final_model
 from prefect_tune.flows.study.study import Study
-from prefect_tune.flows.study.summary import summarize
 from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.storage import ArtifactStore
 from prefect_tune.tasks.data.dataset import load_dataset
@@ -75,7 +75,7 @@ class Ended:
             context = StudyContext(self.name, study.problem, self.store.address)
             arguments: Any = (study, self.workers, context, self.heard)
             fit_final_model(*arguments, seconds_left)
-        return summarize(self.store, self.name)
+        return read_study(self.store, self.name).to_json()
 
     def folds(self) -> list[Any]:
         """The pipelines of the best trial's folds, as the cache has them."""

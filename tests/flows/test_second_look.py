@@ -17,10 +17,10 @@ from worlds import evaluation, mixed_space
 
 from prefect_tune.flows.final_model import fit_final_model
 from prefect_tune.flows.options.values import EnsembleRule
+from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.reevaluation import look_again, measure_missing, restore_predictions
 from prefect_tune.flows.study.finalists import finalists_of, look_seconds
 from prefect_tune.flows.study.study import Study
-from prefect_tune.flows.study.summary import summarize
 from prefect_tune.flows.workers.jobs import Job
 from prefect_tune.optimizers import Constraint, Failure, Query, Trial
 from prefect_tune.optimizers.space.sampling import sample_configuration
@@ -148,7 +148,7 @@ def test_another_of_the_best_five_is_chosen_where_it_is_better_over_both_splits(
     assert "2, 3, 5, 6, 1" in looked.notes[0]
     assert "trial 1" in looked.notes[1]
     assert {"11.45,", "12.5"} <= set(looked.notes[1].split())
-    summary = summarize(looked.study.store, NAME)
+    summary = read_study(looked.study.store, NAME).to_json()
     assert summary["finalists"][0] == {"trial": 2, "loss": 10.0, "again": 15.0}
 
 
@@ -364,7 +364,7 @@ def test_the_model_is_that_of_the_trial_which_was_chosen(looked, rule) -> None:
     )
     fit_final_model(looked.study, workers, looked.context, looked.heard)
     assert looked.study.result["members"] == [{"trial": 3, "weight": 1.0}]
-    assert summarize(looked.study.store, NAME)["incumbent"]["trial"] == 3
+    assert read_study(looked.study.store, NAME).to_json()["incumbent"]["trial"] == 3
 
 
 def test_nothing_of_a_second_look_outlives_its_study(looked) -> None:

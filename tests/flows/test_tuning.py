@@ -17,9 +17,9 @@ from inputs import QUICK, table, write_table
 from prefect_api import flow_runs, states, task_runs
 from processes import environment
 
+from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.study.lease import held_study
 from prefect_tune.flows.study.study import StudyFailed
-from prefect_tune.flows.study.summary import summarize
 from prefect_tune.flows.tuning import retry, tune
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
@@ -188,7 +188,7 @@ def test_a_study_without_a_completed_trial_fails_and_can_be_retried(
     store = ArtifactStore(StoreAddress(store_path))
     ledger = Ledger(store.database)
     assert ledger.study("broken").state == "failed"
-    assert "3 trials failed" in summarize(store, "broken")["no_model"]
+    assert "3 trials failed" in read_study(store, "broken").to_json()["no_model"]
 
     summary = retry("broken", [0, 2], store=store_path, workers=2)
     assert (summary["n_trials"], summary["n_failed"], summary["state"]) == (3, 1, "complete")

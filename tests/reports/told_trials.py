@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from prefect_tune.flows.options.declared import StudyOptions
-from prefect_tune.flows.study.documents import TrialDocument
+from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers import Asked, Budget, Evaluation, Failure, Query, StepCost, Told, Trial
 from prefect_tune.optimizers.events import event_document
@@ -60,8 +60,8 @@ def step(name: str, seconds: float = 1.0, *, hit: bool = False) -> StepCost:
     return StepCost(name, 0, seconds, 0.25, hit=hit, key="k")
 
 
-def documents(trials: Iterable[Trial]) -> list[TrialDocument]:
-    return [TrialDocument(trial.to_json()) for trial in trials]
+def documents(trials: Iterable[Trial]) -> list[TrialView]:
+    return [TrialView(trial.to_json()) for trial in trials]
 
 
 def told(folder: Path, *trials: tuple[Trial, float, int | None]) -> ArtifactStore:

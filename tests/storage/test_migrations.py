@@ -53,7 +53,7 @@ NEXT = """
 from alembic import op
 from sqlalchemy import Column, Double, Integer
 
-revision, down_revision = "5", "4"
+revision, down_revision = "6", "5"
 
 def upgrade() -> None:
     op.create_table("planted", Column("id", Integer, primary_key=True))
@@ -65,8 +65,8 @@ def upgrade() -> None:
 def plant(folder: Path) -> None:
     """Let this process be of the version that brings the next revision."""
     shutil.copytree(running.FOLDER / "versions", folder / "versions", dirs_exist_ok=True)
-    (folder / "versions" / "r5_planted.py").write_text(NEXT)
-    running.FOLDER, upgrade.SCHEMA, opening.SCHEMA = folder, 5, 5
+    (folder / "versions" / "r6_planted.py").write_text(NEXT)
+    running.FOLDER, upgrade.SCHEMA, opening.SCHEMA = folder, 6, 6
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def state(database: Database) -> tuple[int, set[str]]:
 def test_tables_change_only_with_the_number_of_the_schema() -> None:
     tables = [str(CreateTable(t)) for t in metadata.sorted_tables]
     indexes = sorted(str(CreateIndex(i)) for t in metadata.sorted_tables for i in t.indexes)
-    assert (SCHEMA, digest("".join([*tables, *indexes]).encode())[:16]) == (4, "9f42768425c4b5eb")
+    assert (SCHEMA, digest("".join([*tables, *indexes]).encode())[:16]) == (5, "9f42768425c4b5eb")
 
 
 def test_an_older_store_is_upgraded_and_has_what_it_had(
@@ -108,12 +108,12 @@ def test_an_older_store_is_upgraded_and_has_what_it_had(
 ) -> None:
     assert state(database)[0] == SCHEMA
     store = ArtifactStore(old)
-    assert state(database) == (5, {*metadata.tables, "planted"})
+    assert state(database) == (6, {*metadata.tables, "planted"})
     assert Ledger(store.database).study("s").problem == {"metric": "error"}
     with database.read() as connection:
         assert connection.execute(text("SELECT loss FROM studies")).scalar_one() is None
         noted = connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one()
-        assert noted == "5"
+        assert noted == "6"
     store.close()
 
 
@@ -281,7 +281,7 @@ def test_processes_that_open_it_at_once_upgrade_it_once(
         request.getfixturevalue("old")
     barrier = SPAWN.Barrier(2)
     run_together(open_store, *[(either_address, barrier, planted)] * 2)
-    assert state(database)[0] == 5
+    assert state(database)[0] == 6
     with database.read() as connection:
         assert connection.execute(text("SELECT count(*) FROM store")).scalar_one() == 1
 
@@ -307,7 +307,7 @@ def test_who_is_killed_while_it_upgrades_leaves_it_as_it_was(old, database, plan
     assert process.exitcode == -signal.SIGKILL
     assert state(database) == (SCHEMA, set(metadata.tables))
     ArtifactStore(old).close()
-    assert state(database)[0] == 5
+    assert state(database)[0] == 6
 
 
 def test_a_newer_one_is_refused_and_left_alone(old, database) -> None:

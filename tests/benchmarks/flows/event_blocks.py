@@ -23,7 +23,7 @@ from typing import Any
 from machine import Goals, describe
 from processes import COMMAND, environment
 
-from prefect_tune.flows.study.lookup import find_study
+from prefect_tune.flows.reading.lookup import find_study
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers import Query
 from prefect_tune.storage.inspection import stats

@@ -24,7 +24,7 @@ from machine import Goals, describe
 from source_tree import ROOMS, ROOT
 from worlds import mixed_space
 
-from prefect_tune.flows.study.documents import TrialDocument
+from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.optimizers import Evaluation, Query, StepCost, Trial
 from prefect_tune.optimizers.space.sampling import sample_configuration
 
@@ -60,7 +60,7 @@ def seconds(way: str, n_trials: int) -> float:
     trials = [Trial.from_json(document, space) for document in read]
     acts = {
         "resumed": lambda i: Trial.from_json(read[i], space),
-        "shown": lambda i: TrialDocument(read[i]).checked(),
+        "shown": lambda i: TrialView(read[i]).checked(),
         "written": lambda i: trials[i].to_json(),
     }
     act, started = acts[way], perf_counter()

@@ -39,7 +39,7 @@ from prefect_tune.flows.comparing import compare
 from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
 from prefect_tune.flows.preparation.prepare import prepare
 from prefect_tune.flows.preparation.request import StudyRequest
-from prefect_tune.flows.study.command import run_command
+from prefect_tune.flows.reading.commands import run_command
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.tuning import tune
 from prefect_tune.storage import Ledger

@@ -9,9 +9,9 @@ from inputs import QUICK, table, write_table
 from studies import trials_in
 
 from prefect_tune.flows.options.declared import OPTIONS
-from prefect_tune.flows.study.predict import final_model
+from prefect_tune.flows.reading.study_view import read_study
+from prefect_tune.flows.results.predict import final_model
 from prefect_tune.flows.study.study import StudyFailed
-from prefect_tune.flows.study.summary import summarize
 from prefect_tune.flows.tuning import tune
 from prefect_tune.storage import ArtifactStore, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
@@ -59,7 +59,7 @@ def test_a_study_in_which_nothing_keeps_within_a_limit_says_by_how_much(limited)
     with pytest.raises(StudyFailed, match="where 10 is"):
         tune(**{**limited["parameters"], "constraint": ["model_size_bytes<=10"]})
     store = ArtifactStore(StoreAddress(limited["parameters"]["store"]))
-    summary = summarize(store, "s")
+    summary = read_study(store, "s").to_json()
     with pytest.raises(BadInput, match="set since"):
         final_model(store, "s")
     store.close()

@@ -26,7 +26,7 @@ from prefect_tune.flows.options.values import (
     parse_assignment,
     write_assignments,
 )
-from prefect_tune.flows.study.command import continue_command, run_command
+from prefect_tune.flows.reading.commands import continue_command, run_command
 from prefect_tune.flows.text import format_bytes, parse_bytes, parse_seconds
 from prefect_tune.flows.tuning import tune
 from prefect_tune.optimizers import METHODS

@@ -13,7 +13,7 @@ from inputs import write_meds, write_omop_log, write_synthea_log
 from studies import ITERATIVE_SPACES
 
 from prefect_tune.flows.preparation import resolve
-from prefect_tune.flows.study.lookup import find_study, list_trials
+from prefect_tune.flows.reading.lookup import find_study, list_trials
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers.racing import rules as stretches

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reports.told_trials import LIMITED, PLAN, broken, documents, ended, query, step, told
 
+from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.reporting import importance as module
 from prefect_tune.flows.reporting.failures import FailuresPass
 from prefect_tune.flows.reporting.fidelities import FidelitiesPass
@@ -16,7 +17,6 @@ from prefect_tune.flows.reporting.progress import Lead, ProgressPass, SearchProg
 from prefect_tune.flows.reporting.study_report import StepTimesPass
 from prefect_tune.flows.reporting.trade_offs import TradeOffsPass
 from prefect_tune.flows.study.replayed import StudyTrials
-from prefect_tune.flows.study.summary import summarize
 from prefect_tune.optimizers import Evaluation, Trial
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
@@ -73,7 +73,7 @@ def test_what_the_cache_saved_is_the_same_wherever_it_is_said(tmp_path) -> None:
         ended(2, 1.0, steps=(served, step("fit model"))),
     ]
     store = told(tmp_path, *((trial, 1.0, 0) for trial in trials))
-    summed = summarize(store, "s")["cache"]
+    summed = read_study(store, "s").to_json()["cache"]
     steps = taken(StepTimesPass(), *trials).found(store.index, "s")
     live = StudyTrials(trials).totals
     store.close()

@@ -13,9 +13,9 @@ from finished.searched import Searched, searched
 from inputs import table, write_meds, write_table
 
 from prefect_tune import load_study
+from prefect_tune.flows.reading.lookup import list_trials
 from prefect_tune.flows.results import built_pipeline as module
 from prefect_tune.flows.results.built_pipeline import built_pipeline, pipeline_code
-from prefect_tune.flows.study.lookup import list_trials
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.problem import Problem

@@ -20,15 +20,15 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import Pipeline, make_pipeline
 from studies import context_of, problem_of, store_of
 
+from prefect_tune.flows.reading.lookup import find_study, list_trials
+from prefect_tune.flows.reading.trial_detail import explained_trial
 from prefect_tune.flows.results import exported as exporting
 from prefect_tune.flows.results.card_facts import card_facts
-from prefect_tune.flows.results.explained import explained_trial
 from prefect_tune.flows.results.exported import export
+from prefect_tune.flows.results.predict import final_model, predict
 from prefect_tune.flows.results.trial_table import writable
 from prefect_tune.flows.study import predict as predicting
-from prefect_tune.flows.study.lookup import find_study, list_trials
 from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.flows.study.predict import final_model, predict
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage import ArtifactStore, Ledger
 from prefect_tune.storage.key import model_record

@@ -6,8 +6,8 @@ import pytest
 from flow_studies import plan
 from worlds import evaluation, mixed_space
 
-from prefect_tune.flows.study.documents import TrialDocument, documents_of
-from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.flows.reading.trial_view import TrialView
+from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.optimizers import Query, Trial
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.storage.database import DatabaseDamaged
@@ -27,7 +27,7 @@ def test_a_damaged_evaluation_is_told_with_the_place_of_the_damage(field) -> Non
     value, why = DAMAGES[field]
     document["evaluation"][field] = value
     with pytest.raises(DatabaseDamaged, match=f"study s is damaged .*{why}"), documents_of("s"):
-        TrialDocument(document).checked()
+        TrialView(document).checked()
 
 
 def test_a_damaged_trial_is_told_when_its_study_is_resumed() -> None:

@@ -11,9 +11,9 @@ from finished.searched import searched
 from inputs import table, write_table
 from user_spaces import PRELUDE
 
-from prefect_tune.flows.study.predict import final_model
+from prefect_tune.flows.reading.study_view import read_study
+from prefect_tune.flows.results.predict import final_model
 from prefect_tune.flows.study.study import StudyFailed
-from prefect_tune.flows.study.summary import summarize
 from prefect_tune.flows.tuning import tune
 from prefect_tune.storage import ArtifactStore, StoreAddress
 
@@ -130,7 +130,7 @@ class Place:
 
     @property
     def summary(self) -> dict[str, Any]:
-        return summarize(self.store, "s")
+        return read_study(self.store, "s").to_json()
 
     def said(self, *command: object) -> str:
         done = self.command(*command)

@@ -16,8 +16,8 @@ from worlds import evaluation, mixed_space, recorded
 
 from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
 from prefect_tune.flows.options.values import ENSEMBLE_KINDS, EnsembleRule
+from prefect_tune.flows.reading.trial_view import Standing, TrialView
 from prefect_tune.flows.reporting.study_report import reproduction_of
-from prefect_tune.flows.study.documents import Standing, TrialDocument
 from prefect_tune.flows.study.explanations import (
     left_out_for_memory,
     most_frequent_failure,
@@ -190,7 +190,7 @@ def test_the_incumbent_is_that_of_the_history(made, constraints) -> None:
     history = recorded(*made, constraints=constraints)
     standing = Standing(constraints)
     for trial in made:
-        standing.add(TrialDocument(trial.to_json()))
+        standing.add(TrialView(trial.to_json()))
     assert _number(standing.incumbent) == _number(history.incumbent)
     nearest = None if history.incumbent else history.nearest_infeasible
     assert _number(standing.nearest_infeasible) == _number(nearest)
@@ -200,7 +200,7 @@ def test_the_incumbent_is_that_of_the_history(made, constraints) -> None:
 @given(trials())
 def test_a_document_says_what_the_trial_says(made) -> None:
     for trial in made:
-        document = TrialDocument(trial.to_json())
+        document = TrialView(trial.to_json())
         assert document.state is trial.state
         assert document.cost_seconds == trial.cost_seconds
         assert document.configuration == trial.query.configuration.to_json()
@@ -211,7 +211,7 @@ def test_a_document_says_what_the_trial_says(made) -> None:
             assert -inf < document.loss == trial.loss
 
 
-def _number(trial: Trial | TrialDocument | None) -> int | None:
+def _number(trial: Trial | TrialView | None) -> int | None:
     return None if trial is None else trial.number
 
 

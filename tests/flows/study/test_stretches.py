@@ -13,11 +13,11 @@ from studies import context_of, draw, evaluate, store_of
 from worlds import evaluation
 
 from prefect_tune.flows.comparison.curves import curve_of
+from prefect_tune.flows.reading.study_view import read_study
+from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study import retention as stretch_pins
-from prefect_tune.flows.study.documents import TrialDocument
 from prefect_tune.flows.study.ensemble import choose_ensemble
 from prefect_tune.flows.study.study import Study
-from prefect_tune.flows.study.summary import summarize
 from prefect_tune.optimizers import Budget, Optimizer, Query, StepCost, Trial
 from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
 from prefect_tune.tasks.problem import StudyContext
@@ -58,7 +58,7 @@ def tell(study: Study, query: Query, context: StudyContext) -> None:
 
 
 def test_stopped_trials_and_configurations_begun_are_counted_apart(study) -> None:
-    summary = summarize(study.store, NAME)
+    summary = read_study(study.store, NAME).to_json()
     assert (summary["n_trials"], summary["n_stopped"], summary["n_begun"]) == (5, 3, 3)
     assert summary["incumbent"]["trial"] in {3, 4}
     assert summary["incumbent"]["fidelity"] == ""
@@ -68,7 +68,7 @@ def test_stopped_trials_and_configurations_begun_are_counted_apart(study) -> Non
 def test_an_incumbent_that_was_stopped_says_at_what(study) -> None:
     before = study.result.get("incumbent")
     study.set_result(incumbent=1)
-    incumbent = summarize(study.store, NAME)["incumbent"]
+    incumbent = read_study(study.store, NAME).to_json()["incumbent"]
     study.set_result(incumbent=before)
     assert (incumbent["trial"], incumbent["fidelity"]) == (1, "folds 2 of 3")
 
@@ -122,7 +122,7 @@ def test_a_constraint_that_is_set_later_finds_an_answer_where_nothing_is_full(co
 
 def test_a_curve_has_the_choice_of_the_method_at_its_time_and_full_losses_only(study) -> None:
     found = curve(study, "only stopped")
-    told = [TrialDocument(event.body) for event in study.ledger.events("only stopped", "tell")]
+    told = [TrialView(event.body) for event in study.ledger.events("only stopped", "tell")]
     assert found["incumbent"].tolist()[1:] == [t.document["incumbent"] for t in told]
     assert found["incumbent"].notna().tolist() == [False, True, True]
     assert found["incumbent_loss"].isna().all()  # what one fold says is not to be compared
@@ -142,8 +142,8 @@ def test_a_stopped_trial_that_is_preferred_to_full_ones_is_the_answer_everywhere
             assert pinned(study.store) >= {s.key for s in study.trials[0].evaluation.steps}
             study.optimizer.preferred = 1
             study.ask(Budget())  # what an ask has learned may change the choice
-            assert summarize(study.store, name)["incumbent"]["trial"] == 0
-        summary = summarize(study.store, name)
+            assert read_study(study.store, name).to_json()["incumbent"]["trial"] == 0
+        summary = read_study(study.store, name).to_json()
         assert (summary["incumbent"]["trial"], summary["incumbent"]["fidelity"]) == (1, "")
     found = curve(study, name)
     assert found["incumbent"].tolist()[1:] == [0, 0]

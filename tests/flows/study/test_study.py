@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from worlds import evaluation
 
 from prefect_tune.flows.options.values import EnsembleRule
-from prefect_tune.flows.results.explained import moments_of
+from prefect_tune.flows.reading.trial_detail import moments_of
 from prefect_tune.flows.study import lease as lease_module
 from prefect_tune.flows.study.lease import study_lease
 from prefect_tune.flows.study.plan import StudyPlan

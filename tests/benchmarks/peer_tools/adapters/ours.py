@@ -47,9 +47,9 @@ def answers(task: Task) -> Iterator[Answer]:
     follower, url = Follower(task), str(Path(task.folder, "store"))
     summary = run(task, follower, url)
     from peer_tools.plain_evaluation import refitted
-    from prefect_tune.flows.study.lookup import find_study
+    from prefect_tune.flows.reading.lookup import find_study
+    from prefect_tune.flows.results.predict import predict
     from prefect_tune.flows.study.plan import StudyPlan
-    from prefect_tune.flows.study.predict import predict
     from prefect_tune.storage import StoreAddress
     from prefect_tune.tasks.problem import StudyContext, open_store
 

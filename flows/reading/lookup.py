@@ -1,10 +1,11 @@
 """Finding studies, their trials, and the artifacts that they made or used."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from prefect_tune.flows.study.documents import TrialDocument, documents_of
+from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study.lease import held_study, study_lease
-from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage.cache.entry import Entry
@@ -25,22 +26,24 @@ def find_study(store: ArtifactStore, name: str) -> StoredStudy:
     return stored
 
 
-def list_trials(
-    store: ArtifactStore, name: str, *, failed_only: bool = False
-) -> list[dict[str, Any]]:
-    """Return all trials of a study by number, or its failed ones, all with the same fields.
+def list_trials(store: ArtifactStore, name: str) -> list[TrialView]:
+    """Return all trials of a study by number; their documents have the same fields.
 
     Raises:
         UnknownName: If there is no such study.
+        DatabaseDamaged: If one of them is not as it was written.
     """
     find_study(store, name)
     with documents_of(name):
-        documents = [
-            {**document, "query": {**document["query"], "folds": document["query"].get("folds")}}
-            for stored in Ledger(store.database).trials(name)
-            for document in [TrialDocument(stored).checked()]
+        return [
+            TrialView({**document, "query": {**query, "folds": query.get("folds")}})
+            for document in map(_checked, Ledger(store.database).trials(name))
+            for query in [document["query"]]
         ]
-    return [d for d in documents if not failed_only or d["state"] == TrialState.FAILED]
+
+
+def _checked(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    return TrialView(document).checked()
 
 
 def failed_trials(store: ArtifactStore, name: str) -> list[int]:
@@ -49,7 +52,8 @@ def failed_trials(store: ArtifactStore, name: str) -> list[int]:
     Raises:
         UnknownName: If there is no such study.
     """
-    return [trial["number"] for trial in list_trials(store, name, failed_only=True)]
+    trials = list_trials(store, name)
+    return [trial.number for trial in trials if trial.state == TrialState.FAILED]
 
 
 def keys_of(store: ArtifactStore, name: str) -> list[str]:
@@ -58,22 +62,17 @@ def keys_of(store: ArtifactStore, name: str) -> list[str]:
     Raises:
         UnknownName: If there is no such study.
     """
-    steps = (
-        step
-        for trial in list_trials(store, name)
-        if trial["evaluation"]
-        for step in trial["evaluation"]["steps"]
-    )
+    steps = (step for trial in list_trials(store, name) for step in trial.steps)
     return list(dict.fromkeys([*store.index.keys_of(name), *(step["key"] for step in steps)]))
 
 
 def trials_using(store: ArtifactStore, key: str) -> list[dict[str, Any]]:
     """Return the completed trials, of any study, that made or used an artifact."""
     return [
-        {"study": study, "number": trial["number"]}
+        {"study": study, "number": trial.number}
         for study in Ledger(store.database).study_names()
         for trial in list_trials(store, study)
-        if trial["evaluation"] and any(s["key"] == key for s in trial["evaluation"]["steps"])
+        if any(step["key"] == key for step in trial.steps)
     ]
 
 

@@ -1,9 +1,10 @@
-"""The commands that start or resume a study, made from its plan.
+"""The commands that start, resume, inspect and export a study.
 
 Light to import: commands that show a study print them.
 """
 
-from collections.abc import Iterable, Mapping
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -41,6 +42,26 @@ def continue_command(plan: StudyPlan, name: str) -> list[str]:
         name: Name of the study.
     """
     return _words(plan, name, (*_SOURCE, "trials", "budget", "no_cache"))
+
+
+def next_commands(
+    study: str, store_options: Sequence[str], *, has_model: bool, has_failed: bool = False
+) -> Iterator[str]:
+    """Yield the commands that a user may want after looking at a study.
+
+    Args:
+        study: Name of the study.
+        store_options: Words by which a command finds the store.
+        has_model: Whether there is a model to export.
+        has_failed: Whether failed trials are listed, and run again.
+    """
+    asked = [["show", study], ["report", study], ["trials", study]]
+    asked.append(["artifacts", "ls", "--study", study])
+    if has_failed:
+        asked += [["trials", study, "--failed"], ["retry", study]]
+    if has_model:
+        asked.append(["export", study, "model.pkl"])
+    yield from (shlex.join(["prefect-tune", *words, *store_options]) for words in asked)
 
 
 def removed_option(plan: StudyPlan) -> str:

@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from prefect_tune.flows.study.documents import TrialDocument, documents_of
-from prefect_tune.flows.study.lookup import find_study
-from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.flows.reading.lookup import find_study
+from prefect_tune.flows.reading.trial_view import TrialView
+from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.wording import UnknownName
@@ -114,7 +114,7 @@ def balanced_weight(
     weights = {member["trial"]: float(member["weight"]) for member in about["members"]}
     space = plan.problem.find_space()
     with documents_of(study):
-        trials = map(TrialDocument, Ledger(store.database).each_trial(study))
+        trials = map(TrialView, Ledger(store.database).each_trial(study))
         return sum(
             weights[trial.number]
             for trial in trials
@@ -163,7 +163,7 @@ def _check_constraints(store: ArtifactStore, study: str, about: Mapping[str, Any
         return
     members = {about["trial"], *(member["trial"] for member in about["members"])}
     with documents_of(study):
-        trials = [(t.number, t.quantities) for t in map(TrialDocument, ledger.trials(study))]
+        trials = [(t.number, t.quantities) for t in map(TrialView, ledger.trials(study))]
     for number, quantities in trials:
         above = [c.name for c in constraints if c.excess(quantities) > 0]
         if number in members and above:

@@ -1,0 +1,482 @@
+"""One trial in detail: its values, why it was proposed, its result, and its cost.
+
+Only the ledger is read, and the space for ranges and defaults if the space can be found here. Also
+flat parameter names and the times of all trials. Light to import.
+"""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from prefect_tune.flows.reading.lookup import find_study
+from prefect_tune.flows.reading.trial_view import TrialView
+from prefect_tune.flows.store_location import store_options
+from prefect_tune.flows.study.plan import StudyPlan, documents_of
+from prefect_tune.flows.text import LossWords
+from prefect_tune.optimizers.converter import from_document, to_document
+from prefect_tune.optimizers.space.algorithm import Algorithm
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.space.unit_interval import plain_value
+from prefect_tune.optimizers.space.wording import range_text
+from prefect_tune.optimizers.trials.outcome import StepCost
+from prefect_tune.storage.ledger import Ledger
+from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.tasks.bad_input import BadInput
+
+
+def params_of(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration as flat as scikit-learn's parameters.
+
+    >>> params_of({"fit model": {"algorithm": "svc", "hyperparameters": {"C": 2.0}}})
+    {'fit model': 'svc', 'fit model__C': 2.0}
+    """
+    params = {}
+    for step, choice in configuration.items():
+        params[step] = choice["algorithm"]
+        params |= {f"{step}__{name}": v for name, v in choice["hyperparameters"].items()}
+    return params
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """The events of a study, as far as they are of one trial.
+
+    Attributes:
+        asked: When it was asked for, in seconds since 1970.
+        queued: When it was asked for or retried last: since then it may run.
+        ended: When it ended last; None while it has not.
+        reason: Phase of the method and text, why it was asked for; None where that is not kept.
+        task_run_id: Its task run in Prefect; empty where there is none.
+        output_bytes: Bytes kept of what it printed; None while it has not ended, and where the
+            version of prefect-tune that ran it kept no output.
+    """
+
+    asked: float
+    queued: float
+    ended: float | None = None
+    reason: Mapping[str, Any] | None = None
+    task_run_id: str = ""
+    output_bytes: int | None = None
+
+    def span(self, cost_seconds: float) -> tuple[float, float | None]:
+        """Return when the last attempt began and ended.
+
+        What has not ended begins when it may run; what has ended began as long before as it took,
+        so that neither waiting nor an earlier attempt counts.
+
+        Args:
+            cost_seconds: What it took, where it has ended.
+        """
+        return (
+            (self.queued, None) if self.ended is None else (self.ended - cost_seconds, self.ended)
+        )
+
+
+def moments_of(store: ArtifactStore, study: str) -> dict[int, Moments]:
+    """Return what the events of a study say of its trials, by number."""
+    found: dict[int, Moments] = {}
+    for event in Ledger(store.database).each_event(study):
+        number = event.body["number"]
+        if event.kind == "ask":
+            found[number] = Moments(event.at, event.at, reason=event.body.get("reason"))
+        elif event.kind == "tell" and number in found:
+            run = event.body.get("task_run_id") or ""
+            found[number] = replace(
+                found[number],
+                ended=event.at,
+                task_run_id=str(run),
+                output_bytes=event.body.get("output_bytes"),
+            )
+        elif event.kind == "retry" and number in found:
+            found[number] = replace(
+                found[number], queued=event.at, ended=None, task_run_id="", output_bytes=None
+            )
+    return found
+
+
+def space_as_run(plan: StudyPlan, study: str) -> "Space":
+    """Return the space of a study as it was in the run.
+
+    Raises:
+        BadInput: If it is another one here, or a user's code cannot be loaded.
+        UnknownName: If there is none of that name here.
+    """
+    problem = plan.problem
+    space = problem.find_space()
+    if space.digest != problem.space_digest:
+        raise BadInput(
+            f"the space {problem.space} of study {study!r} is another one here",
+            remedy="use the version that made the study",
+        )
+    return space
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """The trial that leads, for comparison."""
+
+    trial: int
+    loss: float
+    fold_losses: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Another trial of the same configuration; `loss` is None if it has none."""
+
+    trial: int
+    state: str
+    fidelity: str
+    loss: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenValue:
+    """The value of a hyperparameter.
+
+    Attributes:
+        name: Name of the hyperparameter.
+        value: Its value.
+        default: Its default; None if the space is not available.
+        is_default: Whether the value is the default; None if the space is not available.
+        range: The values it may have, in words; None if the space is not available.
+        is_log: Whether it is searched on a log scale.
+        effective: The value that the estimator got on the data of the first fold.
+    """
+
+    name: str
+    value: Any
+    default: Any
+    is_default: bool | None
+    range: str | None
+    is_log: bool
+    effective: Any
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenStep:
+    """A step of the pipeline; `choices` is None if the space is not available."""
+
+    step: str
+    algorithm: str
+    choices: tuple[str, ...] | None
+    hyperparameters: tuple[ChosenValue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FoldCost:
+    """What a step took in one fold; see `StepCost`."""
+
+    fold: int
+    hit: bool
+    seconds: float
+    load_seconds: float
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepFolds:
+    """What a step took in each fold."""
+
+    step: str
+    folds: tuple[FoldCost, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredBound:
+    """A constraint, and what was measured; `value` is None if nothing was."""
+
+    quantity: str
+    value: float | None
+    bound: float
+    is_met: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Learning:
+    """How an iterative model learned; see `Evaluation`."""
+
+    losses: tuple[float, ...]
+    best_epoch: int | None
+    resumed_from: int
+    trouble: str
+
+
+@dataclass(frozen=True, slots=True)
+class FailureDetail:
+    """Why the trial failed, and the command that runs it again; see `Failure`."""
+
+    kind: str
+    message: str
+    step: str | None
+    fold: int | None
+    traceback: str
+    output: str
+    retry: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialDetail:
+    """Everything that is known of a trial; the fields are those of `show --trial --json`.
+
+    Attributes:
+        study: Name of the study.
+        trial: Number.
+        state: State.
+        metric: Name of the metric.
+        loss: Loss; None without an evaluation.
+        fold_losses: Loss of each fold.
+        incumbent: The trial that leads.
+        chance_loss: Loss of guessing.
+        fidelity: The part of the whole evaluation that it ran; empty for all of it.
+        stretches: Other trials of the same configuration.
+        method: Name of the method.
+        reason: Why it was asked for, as the method recorded it.
+        asked_at: Time of asking, ISO 8601 in UTC.
+        ended_at: Time of the end.
+        attempts: How often it was started.
+        flow_run_id: Prefect's flow run of the latest session.
+        task_run_id: Prefect's task run.
+        output_bytes: Size of its stored output; None if none was stored.
+        pipeline: The choice of each step.
+        cost_seconds: Wall time; None before the end.
+        cost_uncached_seconds: Time without the cache; None without an evaluation.
+        load_seconds: Time of loading before; None before the end.
+        steps: What each step took.
+        constraints: Measured quantities and their bounds.
+        curve: How the model learned; None if it was fitted at once.
+        failure: Why it failed.
+        in_model: Whether it is part of the final model.
+        code: Command that prints its code.
+        show_output: Command that prints its output.
+    """
+
+    study: str
+    trial: int
+    state: str
+    metric: str
+    loss: float | None
+    fold_losses: tuple[float, ...]
+    incumbent: Leader | None
+    chance_loss: float | None
+    fidelity: str
+    stretches: tuple[Stretch, ...]
+    method: str
+    reason: Mapping[str, Any] | None
+    asked_at: str | None
+    ended_at: str | None
+    attempts: int
+    flow_run_id: str | None
+    task_run_id: str | None
+    output_bytes: int | None
+    pipeline: tuple[ChosenStep, ...]
+    cost_seconds: float | None
+    cost_uncached_seconds: float | None
+    load_seconds: float | None
+    steps: tuple[StepFolds, ...]
+    constraints: tuple[MeasuredBound, ...]
+    curve: Learning | None
+    failure: FailureDetail | None
+    in_model: bool
+    code: str
+    show_output: str
+
+    @property
+    def losses(self) -> LossWords:
+        """The words for its losses."""
+        return LossWords(self.metric)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all fields as JSON values."""
+        return to_document(self)
+
+
+def trial_detail(store: ArtifactStore, study: str, number: int) -> TrialDetail:
+    """Return everything that is known of a trial.
+
+    Raises:
+        UnknownName: If there is no such study.
+        BadInput: If there is no such trial in it.
+        DatabaseDamaged: If the documents are not as they were written.
+    """
+    stored = find_study(store, study)
+    plan = StudyPlan.from_stored(stored)
+    trial = trial_numbered(store, study, number)
+    leader, stretches = _others(store, study, plan, trial, stored.result.get("best_trial"))
+    moments = moments_of(store, study).get(number)
+    is_told = trial.state.is_told
+    options = store_options(store.address)
+    show = ["prefect-tune", "show", study, "--trial", str(number)]
+    with documents_of(study):
+        evaluation = trial.evaluation
+        return TrialDetail(
+            study=study,
+            trial=number,
+            state=str(trial.state),
+            metric=plan.metric,
+            loss=evaluation.loss if evaluation else None,
+            fold_losses=evaluation.fold_losses if evaluation else (),
+            incumbent=leader,
+            chance_loss=plan.chance_loss,
+            fidelity=trial.fidelity(plan),
+            stretches=stretches,
+            method=plan.method,
+            reason=dict(moments.reason) if moments and moments.reason else None,
+            asked_at=_time(moments.asked if moments else None),
+            ended_at=_time(moments.ended if moments and is_told else None),
+            attempts=trial.attempts,
+            flow_run_id=plan.flow_run_id,
+            task_run_id=(moments.task_run_id or None) if moments else None,
+            output_bytes=moments.output_bytes if moments else None,
+            pipeline=tuple(_pipeline(store, study, trial, plan)),
+            cost_seconds=trial.cost_seconds if is_told else None,
+            cost_uncached_seconds=evaluation.cost_uncached_seconds if evaluation else None,
+            load_seconds=trial.load_seconds if is_told else None,
+            steps=_steps(from_document(tuple[StepCost, ...], trial.all_steps)),
+            constraints=tuple(
+                MeasuredBound(
+                    bound.constraint.name,
+                    trial.quantities.get(bound.constraint.name),
+                    bound.constraint.bound,
+                    bound.constraint.excess(trial.quantities) <= 0,
+                )
+                for bound in plan.options.bounds
+            ),
+            curve=Learning(
+                evaluation.curve,
+                evaluation.best_epoch,
+                evaluation.resumed_from,
+                evaluation.trouble,
+            )
+            if evaluation and evaluation.curve
+            else None,
+            failure=_failure(trial, ["prefect-tune", "retry", study], options),
+            in_model=any(m["trial"] == number for m in stored.result.get("members") or ()),
+            code=shlex.join([*show, "--code", *options]),
+            show_output=shlex.join([*show, "--output", *options]),
+        )
+
+
+def trial_numbered(store: ArtifactStore, study: str, number: int) -> TrialView:
+    """Return the trial of that number.
+
+    Raises:
+        BadInput: If there is none.
+        DatabaseDamaged: If it is not as it was written.
+    """
+    last: int | None = None
+    with documents_of(study):
+        for document in Ledger(store.database).each_trial(study):
+            trial = TrialView(document)
+            last = trial.number
+            if last == number:
+                trial.checked()
+                return trial
+    has = "has no trials yet" if last is None else f"has the trials 0 to {last}"
+    raise BadInput(f"study {study} {has}", option="trial", value=number)
+
+
+def _others(
+    store: ArtifactStore, study: str, plan: StudyPlan, trial: TrialView, best: int | None
+) -> tuple[Leader | None, tuple[Stretch, ...]]:
+    """Return the trial that leads, and the other trials of the same configuration."""
+    leader, stretches, text = None, [], trial.configuration_text
+    with documents_of(study):
+        for other in map(TrialView, Ledger(store.database).each_trial(study)):
+            if other.number == best and other.has_loss:
+                leader = Leader(other.number, other.loss, tuple(other.fold_losses))
+            if other.number != trial.number and other.configuration_text == text:
+                loss = other.loss if other.has_loss else None
+                stretches.append(
+                    Stretch(other.number, str(other.state), other.fidelity(plan), loss)
+                )
+    return leader, tuple(stretches)
+
+
+def _time(seconds: float | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+def _pipeline(
+    store: ArtifactStore, study: str, trial: TrialView, plan: StudyPlan
+) -> Iterator[ChosenStep]:
+    """Yield the choice of each step; without the space, only values are known."""
+    space, arguments = _space(plan, study), _arguments(store, trial)
+    for name, choice in trial.configuration.items():
+        steps = space.steps if space else ()
+        step = next((step for step in steps if step.name == name), None)
+        algorithms = step.algorithms if step else ()
+        algorithm = next((a for a in algorithms if a.id == choice["algorithm"]), None)
+        given = arguments.get(name, {})
+        yield ChosenStep(
+            name,
+            choice["algorithm"],
+            tuple(a.id for a in step.algorithms) if step else None,
+            tuple(
+                _value(algorithm, hyperparameter, value, given)
+                for hyperparameter, value in choice["hyperparameters"].items()
+            ),
+        )
+
+
+def _value(
+    algorithm: Algorithm | None, name: str, value: Any, given: Mapping[str, Any]
+) -> ChosenValue:
+    effective = given.get(name.rsplit(".", 1)[-1], value)
+    if algorithm is None or name not in algorithm.hyperparameters:
+        return ChosenValue(name, value, None, None, None, is_log=False, effective=effective)
+    hyperparameter = algorithm.hyperparameters[name]
+    default = plain_value(hyperparameter.default_value)
+    return ChosenValue(
+        name,
+        value,
+        default,
+        value == default,
+        range_text(hyperparameter),
+        bool(getattr(hyperparameter, "log", False)),
+        effective,
+    )
+
+
+def _space(plan: StudyPlan, study: str) -> Space | None:
+    """Return the space of a study as it was in the run; None if it is not available here."""
+    try:
+        return space_as_run(plan, study)
+    except Exception:  # of any kind: a user's file, or a package that is missing here
+        return None
+
+
+def _arguments(store: ArtifactStore, trial: TrialView) -> dict[str, dict[str, Any]]:
+    """Return the arguments that estimators got in the first fold, by step, if still kept."""
+    keys = [step["key"] for step in trial.steps if step["fold"] == 0]
+    entry = store.index.entries(keys[-1:]).get(keys[-1]) if keys else None
+    if entry is None or not entry.is_present:
+        return {}
+    lineage = store.provenance(entry) or {}
+    return {step["step"]: dict(step["arguments"]) for step in lineage.get("steps", ())}
+
+
+def _steps(costs: tuple[StepCost, ...]) -> tuple[StepFolds, ...]:
+    """Return the costs by step, in the order in which the steps ran."""
+    folds: dict[str, list[FoldCost]] = {}
+    for cost in costs:
+        of_fold = FoldCost(cost.fold, cost.hit, cost.seconds, cost.load_seconds, cost.key)
+        folds.setdefault(cost.step, []).append(of_fold)
+    return tuple(StepFolds(step, tuple(of_step)) for step, of_step in folds.items())
+
+
+def _failure(trial: TrialView, retry: list[str], options: list[str]) -> FailureDetail | None:
+    failure = trial.failure
+    if failure is None:
+        return None
+    return FailureDetail(
+        failure.kind,
+        failure.message,
+        failure.step,
+        failure.fold,
+        failure.traceback,
+        failure.output,
+        shlex.join([*retry, "--trial", str(trial.number), *options]),
+    )

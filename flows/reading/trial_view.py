@@ -1,0 +1,159 @@
+"""One trial, read from its JSON document without its space.
+
+Looking at a study needs neither its space nor the libraries of its methods.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import orjson
+
+from prefect_tune.optimizers.converter import from_document
+from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, TrialState
+
+if TYPE_CHECKING:
+    from prefect_tune.flows.study.plan import StudyPlan
+    from prefect_tune.optimizers.trials.trial import Trial
+
+_NOTHING: Mapping[str, Any] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class TrialView:
+    """A trial as the ledger or a running study has it.
+
+    Attributes:
+        document: The trial as JSON values, made by `Trial.to_json`.
+    """
+
+    document: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, trial: "Trial") -> Self:
+        """Return the view of a trial of this process."""
+        return cls(trial.to_json())
+
+    def checked(self) -> Mapping[str, Any]:
+        """Return the document if everything that people are shown of a trial can be read.
+
+        Raises:
+            ValueError: If something is missing or damaged.
+        """
+        self.evaluation, self.failure  # noqa: B018 - reads both
+        dict(self.configuration, number=self.number, state=self.state)
+        return self.document
+
+    @property
+    def number(self) -> int:
+        """Position in the order of asking."""
+        return int(self.document["number"])
+
+    @property
+    def state(self) -> TrialState:
+        """State of the trial."""
+        return TrialState(self.document["state"])
+
+    @property
+    def attempts(self) -> int:
+        """How often the trial was started."""
+        return int(self.document["attempts"])
+
+    @property
+    def query(self) -> Mapping[str, Any]:
+        """The query as JSON values: the configuration, and how much of the evaluation it asks."""
+        return self.document["query"]
+
+    @property
+    def configuration(self) -> Mapping[str, Any]:
+        """Algorithm and hyperparameters by step."""
+        return self.query["configuration"]
+
+    @property
+    def configuration_text(self) -> bytes:
+        """The configuration as text, the same for all stretches of its training."""
+        return orjson.dumps(self.configuration, option=orjson.OPT_SORT_KEYS)
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The algorithm of each step."""
+        return tuple(choice["algorithm"] for choice in self.configuration.values())
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the loss is that of the whole evaluation."""
+        return self.state == TrialState.COMPLETE
+
+    @property
+    def has_loss(self) -> bool:
+        """Whether the trial ended with an evaluation."""
+        return self.document["evaluation"] is not None
+
+    @property
+    def evaluation(self) -> Evaluation | None:
+        """The evaluation; None if the trial has none. Slow for many trials."""
+        found = self.document["evaluation"]
+        return None if found is None else from_document(Evaluation, found)
+
+    @property
+    def failure(self) -> Failure | None:
+        """The failure; None if the trial has none."""
+        found = self.document["failure"]
+        return None if found is None else from_document(Failure, found)
+
+    @property
+    def loss(self) -> float:
+        """Loss of a trial that has an evaluation."""
+        return float(self.document["evaluation"]["loss"])
+
+    @property
+    def fold_losses(self) -> Sequence[float]:
+        """Loss of each fold; empty without an evaluation."""
+        return self._evaluated.get("fold_losses", ())
+
+    @property
+    def curve(self) -> Sequence[float]:
+        """Loss after each epoch; empty if the model was fitted at once."""
+        return self._evaluated.get("curve") or ()
+
+    @property
+    def trouble(self) -> str:
+        """Why a training ended before the epochs that were asked for; empty if it did not."""
+        return self._evaluated.get("trouble") or ""
+
+    @property
+    def quantities(self) -> Mapping[str, float]:
+        """Measured quantities other than the loss, by name."""
+        return self._evaluated.get("constraints", _NOTHING)
+
+    @property
+    def steps(self) -> Sequence[Mapping[str, Any]]:
+        """Cost of each step of each fold of an evaluation, as JSON values of `StepCost`."""
+        return self._evaluated.get("steps", ())
+
+    @property
+    def all_steps(self) -> Sequence[Mapping[str, Any]]:
+        """The same, or those of a failed trial that had ended."""
+        return (*self.steps, *(self.document["failure"] or _NOTHING).get("steps", ()))
+
+    @property
+    def cost_seconds(self) -> float:
+        """Wall time of the trial; 0 before its end."""
+        return float(self._outcome.get("cost_seconds", 0.0))
+
+    @property
+    def load_seconds(self) -> float:
+        """Seconds of loading data and libraries before the clock of the trial started."""
+        return float(self._outcome.get("load_seconds", 0.0))  # not in 0.1
+
+    def fidelity(self, plan: "StudyPlan") -> str:
+        """Return which part of the whole evaluation the trial ran; empty for all of it."""
+        return plan.whole.part(self.query)
+
+    @property
+    def _evaluated(self) -> Mapping[str, Any]:
+        return self.document["evaluation"] or _NOTHING
+
+    @property
+    def _outcome(self) -> Mapping[str, Any]:
+        return self.document["evaluation"] or self.document["failure"] or _NOTHING
