@@ -139,6 +139,9 @@ class RemainingTime:
         return by_trials if by_clock is None else min(by_clock, by_trials)
 
 
+_UNKNOWN = Whole(None, None)
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """Where a study stands.
@@ -183,7 +186,7 @@ class Progress:
     phase: str = ""
     seconds_left: float | None = None
     curve: tuple[CurvePoint, ...] = ()
-    whole: Whole = Whole(None, None)
+    whole: Whole = _UNKNOWN
 
     @property
     def losses(self) -> LossWords:

@@ -159,13 +159,8 @@ def _best(account: Account) -> Iterator[str]:
 
 def _about_model(view: StudyView) -> Iterator[str]:
     """Yield an ensemble, and what is unusual about the model."""
-    losses, ensemble, model, replaced = (
-        view.losses,
-        view.ensemble,
-        view.model_trial,
-        view.instead_of,
-    )
-    test = view.test_loss
+    losses, test = view.losses, view.test_loss
+    ensemble, model, replaced = view.ensemble, view.model_trial, view.instead_of
     tested = "" if test is None else f", on the test rows **{losses.of(test)}**"
     if ensemble is not None and ensemble.has_several and test is not None:
         of = counted(len(ensemble.members), "trial")
@@ -203,16 +198,13 @@ def _pipeline(account: Account) -> Iterator[str]:
 def _standing(account: Account) -> Iterator[str]:
     progress = account.progress
     phase = f": {progress.phase}" if progress.phase and account.state == "running" else ""
-    total = progress.seconds_total
+    total, saved = progress.seconds_total, saved_text(progress.seconds_saved)
     time = format_seconds(progress.seconds) + (f" of {format_seconds(total)}" if total else "")
     rows = [
         ("state", f"{account.state}{phase}"),
         ("trials", _trials(progress)),
         ("time", time),
-        (
-            "cache",
-            f"{progress.cache_hits:,} steps served, {saved_text(progress.seconds_saved)} saved",
-        ),
+        ("cache", f"{progress.cache_hits:,} steps served, {saved} saved"),
         ("searched", f"{account.space} by {account.method}, on {account.data}"),
     ]
     yield from _table(("study", progress.study), rows)

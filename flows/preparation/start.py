@@ -31,8 +31,9 @@ def known_configurations(start: str, space: Space, store: ArtifactStore) -> list
     """Return the configurations that `--start` names.
 
     Args:
-        start: A JSON file with a list of configurations or of trials; the name of a study, of which
-            it is the ten best that ran whole and met its constraints; `portfolio` for that of the space; or `none`.
+        start: A JSON file with a list of configurations or of trials; the name of a study, for its
+            ten best that ran whole and met its constraints; `portfolio` for that of the space; or
+            `none`.
         space: What is to be searched.
         store: Where studies are.
 

@@ -34,7 +34,8 @@ def upgrade() -> None:
     as_texts = [cast(c, Text) for c in (_STUDIES.c.settings, _STUDIES.c.result)]
     for name, *texts in connection.execute(select(_STUDIES.c.name, *as_texts)).all():
         of_study = (_TRIALS.c.study == name) & _TRIALS.c.state.in_(("complete", "stopped"))
-        bodies = connection.execute(select(cast(_TRIALS.c.body, Text)).where(of_study))
+        in_order = select(cast(_TRIALS.c.body, Text)).where(of_study).order_by(_TRIALS.c.number)
+        bodies = connection.execute(in_order)
         try:
             settings, result = map(json.loads, texts)
             bounds = settings["options"].get("constraint") or ()
@@ -56,22 +57,21 @@ def _leaders(
         chosen: The trial that the method chose, if not the best full one.
     """
     limits = {_quantity_name(bound["quantity"]): float(bound["bound"]) for bound in bounds}
-    best, nearest = (inf, inf, None), (True, inf, inf, inf, None)
+    best: tuple[float, int | None] = inf, None
+    nearest: tuple[bool, float, float, int | None] = True, inf, inf, None
     for trial in trials:
         evaluation, number = trial["evaluation"], int(trial["number"])
         loss, is_partial = float(evaluation["loss"]), trial["state"] != "complete"
         measured = evaluation.get("constraints", {})
         excess = max((_excess(measured.get(q), bound) for q, bound in limits.items()), default=0.0)
+        # Trials come by number: of equals, the first stays.
         if excess > 0:
-            nearest = min(nearest, (is_partial, excess, loss, number, number), key=_rank)
-        elif not is_partial:
-            best = min(best, (loss, number, number), key=_rank)
+            if nearest[-1] is None or (is_partial, excess, loss) < nearest[:-1]:
+                nearest = is_partial, excess, loss, number
+        elif not is_partial and (best[-1] is None or loss < best[0]):
+            best = loss, number
     leader = chosen if chosen is not None else best[-1]
     return {"best_trial": leader, "nearest_trial": nearest[-1] if leader is None else None}
-
-
-def _rank(entry: tuple[Any, ...]) -> tuple[Any, ...]:
-    return entry[:-1]
 
 
 def _excess(value: float | None, bound: float) -> float:
