@@ -10,9 +10,11 @@ from studies import store_of
 from prefect_tune.flows.options.declared import StudyOptions
 from prefect_tune.flows.preparation.prepare import PreparedStudy, prepare
 from prefect_tune.flows.preparation.request import StudyRequest
+from prefect_tune.flows.reading.study_view import StudyView
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Budget, Evaluation, Failure, Query, Trial
+from prefect_tune.optimizers.converter import from_document
 from prefect_tune.storage import ArtifactStore, Ledger
 from prefect_tune.storage.cache.index import pinned_keys
 from prefect_tune.tasks.problem import Problem, StudyContext
@@ -33,6 +35,35 @@ USUAL = StudyPlan(
     problem=Problem("data", "split", "small", "digest", "error", seed=0),
     chance_loss=40.0,
 )  # fmt: skip
+
+
+SUMMARY: dict[str, Any] = {
+    "study": "s", "method": "random", "metric": "error", "state": "complete",
+    "space": "small", "data": "table.csv", "store_options": [],
+    "n_trials": 3, "n_failed": 1, "n_stopped": 0, "n_begun": 5,
+    "n_waiting": 2, "holdout": None,
+    "incumbent": {
+        "trial": 1, "loss": 12.5, "fidelity": "", "constraints": {"latency_us": 7.0},
+        "configuration": {"fit model": {"algorithm": "tree", "hyperparameters": {"depth": 3}}},
+    },
+    "constraints": {"latency_us": 10.0}, "nearest_infeasible": None, "ensemble": None,
+    "finalists": [], "plugins": [],
+    "model_trial": None, "model_is_partial": False, "instead_of": None,
+    "no_model": None, "model_of_folds": False, "model_subset": 1.0,
+    "test_loss_undefined": None, "single_best_test_loss_undefined": None,
+    "test_loss": 13.0, "single_best_test_loss": 13.0, "chance_loss": 50.0, "decisions": {},
+    "notes": [],
+    "cache": {"hits": 3, "misses": 1, "size_bytes": 2000, "seconds_saved": 4.0},
+    "seconds": {
+        "total": 75.0, "evaluating": 70.0, "asking": 1.0, "budget": None, "over_budget": None,
+    },
+}  # fmt: skip
+"""A study that has ended, as `show --json` prints it."""
+
+
+def study_view(**changes: Any) -> StudyView:
+    """The study of `SUMMARY` with changes, which are JSON values."""
+    return from_document(StudyView, SUMMARY | changes)
 
 
 def plan(**changes: Any) -> StudyPlan:

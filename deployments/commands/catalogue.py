@@ -1,8 +1,9 @@
 """Listing what a study can be made of: `prefect-tune spaces` and `prefect-tune methods`."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import click
 
@@ -38,22 +39,14 @@ def spaces(name: str | None, *, as_json: bool) -> None:
         if name is None:
             from prefect_tune.tasks.catalogue.spaces import SPACES
 
-            rows = [_space(space) for space in SPACES.usable()]
-            print_json(rows) if as_json else _print_spaces(rows)
+            listed = [_Listed.of(space) for space in SPACES.usable()]
+            print_json([one.to_json() for one in listed]) if as_json else _print_spaces(listed)
             _report_unusable(SPACES)
             return
-        from prefect_tune.tasks.catalogue.libraries import usable_part
         from prefect_tune.tasks.user_space import find_space
 
-        space, _ = find_space(name)
-        document = _space(space)
-        for step, shown in zip(usable_part(space).searched, document["steps"], strict=True):
-            shown["hyperparameters"] = {
-                algorithm.id: _hyperparameters(algorithm) for algorithm in step.algorithms
-            }
-            shown["ignores"] = {a.id: list(a.ignores) for a in step.algorithms if a.ignores}
-            shown["only_ignored"] = [a.id for a in step.algorithms if a.only_ignored]
-        print_json(document) if as_json else _print_space(document)
+        found = _Listed.of(find_space(name)[0])
+        print_json(found.in_full()) if as_json else _print_space(found)
 
 
 @click.command()
@@ -125,70 +118,103 @@ def _properties(method: "Method") -> Iterator[str]:
         yield "asks by what trials cost: of two runs, the trials may differ"
 
 
-def _space(space: "Space") -> dict[str, Any]:
-    from prefect_tune.tasks.catalogue.libraries import (
-        algorithms_of,
-        missing_libraries,
-        usable_part,
-    )
+@dataclass(frozen=True)
+class _Listed:
+    """The part of a space that runs with the libraries installed here.
 
-    missing = missing_libraries(algorithms_of(space))
-    space = usable_part(space)
-    return {
-        "name": space.name,
-        "data": space.data,
-        "target": space.target,
-        "n_paths": space.n_paths,
-        "n_feasible_paths": space.n_feasible_paths,
-        "n_hyperparameters": space.n_hyperparameters,
-        "steps": [
+    Attributes:
+        space: That part.
+        missing: Packages that would add algorithms.
+    """
+
+    space: "Space"
+    missing: tuple[str, ...]
+
+    @classmethod
+    def of(cls, space: "Space") -> Self:
+        from prefect_tune.tasks.catalogue.libraries import (
+            algorithms_of,
+            missing_libraries,
+            usable_part,
+        )
+
+        missing = missing_libraries(algorithms_of(space))
+        return cls(usable_part(space), tuple(library.package for library in missing))
+
+    def to_json(self) -> dict[str, Any]:
+        steps = [
             {"name": step.name, "algorithms": [a.id for a in step.algorithms]}
-            for step in space.searched
-        ],
-        "missing_libraries": [library.package for library in missing],
-    }
+            for step in self.space.searched
+        ]
+        return self._document(steps)
+
+    def in_full(self) -> dict[str, Any]:
+        """Return the same with hyperparameters, and what binds algorithms to other steps."""
+        steps = [
+            {
+                "name": step.name,
+                "algorithms": [a.id for a in step.algorithms],
+                "hyperparameters": {
+                    a.id: [_hyperparameter(h) for h in _searched(a)] for a in step.algorithms
+                },
+                "ignores": {a.id: list(a.ignores) for a in step.algorithms if a.ignores},
+                "only_ignored": [a.id for a in step.algorithms if a.only_ignored],
+            }
+            for step in self.space.searched
+        ]
+        return self._document(steps)
+
+    def _document(self, steps: list[dict[str, Any]]) -> dict[str, Any]:
+        space = self.space
+        return {
+            "name": space.name,
+            "data": space.data,
+            "target": space.target,
+            "n_paths": space.n_paths,
+            "n_feasible_paths": space.n_feasible_paths,
+            "n_hyperparameters": space.n_hyperparameters,
+            "steps": steps,
+            "missing_libraries": list(self.missing),
+        }
 
 
-def _hyperparameters(algorithm: "Algorithm") -> list[dict[str, Any]]:
-    """Name, default, and either choices or range and scale."""
-    from ConfigSpace.hyperparameters import (
-        CategoricalHyperparameter,
-        Constant,
-        NumericalHyperparameter,
-    )
+def _searched(algorithm: "Algorithm") -> Iterator[Any]:
+    """Yield the hyperparameters of an algorithm that have more than one value."""
+    from ConfigSpace.hyperparameters import Constant
 
-    rows: list[dict[str, Any]] = []
-    for h in algorithm.hyperparameters.values():
-        if isinstance(h, Constant):
-            continue
-        row: dict[str, Any] = {"name": h.name, "default": _plain(h.default_value)}
-        if isinstance(h, CategoricalHyperparameter):
-            row["choices"] = [_plain(choice) for choice in h.choices]
-        elif isinstance(h, NumericalHyperparameter):
-            row |= {"range": [_plain(h.lower), _plain(h.upper)], "log": h.log}
-        else:
-            row["choices"] = [_plain(value) for value in getattr(h, "sequence", ())]
-        rows.append(row)
-    return rows
+    hyperparameters = algorithm.hyperparameters.values()
+    yield from (h for h in hyperparameters if not isinstance(h, Constant))
+
+
+def _hyperparameter(h: Any) -> dict[str, Any]:
+    """Return name, default, and either choices or range and scale."""
+    document = {"name": h.name, "default": _plain(h.default_value)}
+    if hasattr(h, "lower"):
+        return {**document, "range": [_plain(h.lower), _plain(h.upper)], "log": h.log}
+    return {**document, "choices": _choices(h)}
+
+
+def _choices(h: Any) -> list[Any]:
+    return [_plain(choice) for choice in getattr(h, "choices", None) or getattr(h, "sequence", ())]
 
 
 def _plain(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
-def _print_spaces(rows: list[dict[str, Any]]) -> None:
+def _print_spaces(listed: Sequence[_Listed]) -> None:
     form = "{:<29}{:<9}{:<9}{:>7}{:>10}{:>17}  {}"
     headings = ("space", "data", "predicts", "paths", "can run", "hyperparameters", "steps")
     echo(form.format(*headings))
-    for row in rows:
-        steps = " x ".join(str(len(step["algorithms"])) for step in row["steps"])
-        counts = (row["n_paths"], row["n_feasible_paths"], row["n_hyperparameters"])
-        echo(form.format(row["name"], row["data"], row["target"], *counts, steps))
-    _print_missing(package for row in rows for package in row["missing_libraries"])
+    for space in (one.space for one in listed):
+        steps = " x ".join(str(len(step.algorithms)) for step in space.searched)
+        counts = (space.n_paths, space.n_feasible_paths, space.n_hyperparameters)
+        echo(form.format(space.name, space.data, space.target, *counts, steps))
+    _print_missing(package for one in listed for package in one.missing)
 
 
 def _print_missing(packages: Iterable[str]) -> None:
-    """Say which libraries would add algorithms, and how to get them."""
+    """Print which libraries would add algorithms, and how to install them."""
     from prefect_tune.tasks.catalogue.libraries import missing_library
 
     for package in dict.fromkeys(packages):
@@ -196,32 +222,32 @@ def _print_missing(packages: Iterable[str]) -> None:
             echo(str(missing))
 
 
-def _print_space(document: dict[str, Any]) -> None:
+def _print_space(listed: _Listed) -> None:
+    space = listed.space
     echo(
-        f"{document['name']} takes {document['data']} and predicts {document['target']}: "
-        f"{document['n_paths']:,} paths, of which {document['n_feasible_paths']:,} can run, and "
-        f"{document['n_hyperparameters']} hyperparameters"
+        f"{space.name} takes {space.data} and predicts {space.target}: "
+        f"{space.n_paths:,} paths, {space.n_feasible_paths:,} of them can run, and "
+        f"{space.n_hyperparameters} hyperparameters"
     )
-    for step in document["steps"]:
-        echo(f"\n{step['name']}")
-        for algorithm, hyperparameters in step["hyperparameters"].items():
-            notes = _notes(step, algorithm)
-            echo(f"  {algorithm}" + (f"  ({'; '.join(notes)})" if notes else ""))
-            for h in hyperparameters:
-                values = (
-                    ", ".join(map(str, h["choices"]))
-                    if "choices" in h
-                    else f"{h['range'][0]:g} to {h['range'][1]:g}" + (" (log)" if h["log"] else "")
-                )
-                echo(f"    {h['name']:<24}{values}  [default: {h['default']}]")
-    _print_missing(document["missing_libraries"])
+    for step in space.searched:
+        echo(f"\n{step.name}")
+        for algorithm in step.algorithms:
+            notes = _notes(algorithm)
+            echo(f"  {algorithm.id}" + (f"  ({'; '.join(notes)})" if notes else ""))
+            for h in _searched(algorithm):
+                if hasattr(h, "lower"):
+                    values = f"{h.lower:g} to {h.upper:g}" + (" (log)" if h.log else "")
+                else:
+                    values = ", ".join(map(str, _choices(h)))
+                echo(f"    {h.name:<24}{values}  [default: {_plain(h.default_value)}]")
+    _print_missing(listed.missing)
 
 
-def _notes(step: Mapping[str, Any], algorithm: str) -> list[str]:
+def _notes(algorithm: "Algorithm") -> list[str]:
     """Return what binds an algorithm to other steps."""
     notes = []
-    if algorithm in step["ignores"]:
-        notes.append(f"nothing in {', '.join(step['ignores'][algorithm])} before it")
-    if algorithm in step["only_ignored"]:
+    if algorithm.ignores:
+        notes.append(f"nothing in {', '.join(algorithm.ignores)} before it")
+    if algorithm.only_ignored:
         notes.append("only before algorithms to which the step means nothing")
     return notes

@@ -131,9 +131,10 @@ def summary(account: Account) -> str:
 def short(account: Account) -> str:
     """Return the same in a line."""
     progress = account.progress
-    parts = [progress.counts]
-    if progress.incumbent is not None:
-        parts.insert(0, escaped(progress.best_line()))
+    parts = [_trials(progress)]
+    if (best := progress.incumbent) is not None:
+        loss = f"{account.losses.of(best.loss)}{bracketed(progress.part(best))}"
+        parts.insert(0, f"best {escaped(account.losses.name)} {loss}")
     if progress.seconds_left is not None and account.state == "running":
         parts.append(f"done in about {format_seconds(progress.seconds_left)}")
     return " · ".join(parts)
@@ -179,7 +180,7 @@ def _about_model(view: StudyView) -> Iterator[str]:
 
 def _curve(account: Account) -> Iterator[str]:
     progress = account.progress
-    title = f"best {account.losses.axis}{bracketed(progress.part(progress.incumbent))}"
+    title = f"best {account.losses.name}{account.losses.unit}{bracketed(progress.part(progress.incumbent))}"
     if picture := curve_picture(progress.curve, progress.seconds, title):
         yield picture
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from prefect_tune.deployments.views.live_lines import block_curve
-from prefect_tune.flows.progress import CurvePoint, IncumbentCurve, Progress, RemainingTime, _best
+from prefect_tune.flows.progress import CurvePoint, IncumbentCurve, Progress, RemainingTime
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ def test_why_no_trial_leads_is_said(counts, said) -> None:
         study="s", metric="error", n_running=0, trials_total=None, seconds=1.0,
         seconds_total=None, incumbent=None, cache_hits=0, seconds_saved=0.0, **counts,
     )  # fmt: skip
-    assert _best(progress) == said
+    assert progress.best_line() == said
 
 
 def test_what_leads_as_before_is_no_new_point() -> None:

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -20,7 +21,8 @@ from finished.programs import built_from, parameters, run_without_prefect_tune
 from processes import run_python
 
 from prefect_tune.deployments.server import task_run_page
-from prefect_tune.flows.results import explained, exported
+from prefect_tune.flows.reading import trial_detail
+from prefect_tune.flows.results import exported
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.tasks.data.split import REFIT
 
@@ -211,9 +213,9 @@ def test_the_code_of_a_trial_builds_its_pipeline_and_is_all_that_is_printed(ende
 
 
 def test_its_task_run_is_linked_where_a_server_is_known(ended, monkeypatch) -> None:
-    told = explained.explained_trial
+    found = trial_detail.trial_detail
     monkeypatch.setattr(
-        explained, "explained_trial", lambda *given: {**told(*given), "task_run_id": "abc"}
+        trial_detail, "trial_detail", lambda *given: replace(found(*given), task_run_id="abc")
     )
     monkeypatch.setenv("PREFECT_UI_URL", "http://prefect:4200/")
     page = "http://prefect:4200/runs/task-run/abc"

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyte
 import pytest
+from flow_studies import study_view
 from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.table import Table
@@ -32,7 +33,8 @@ from prefect_tune.deployments.views.console import PlainConsole, bold, line
 from prefect_tune.deployments.views.live import observer_for
 from prefect_tune.deployments.views.live_lines import LiveLines
 from prefect_tune.flows.progress import CurvePoint, Progress, RunningTrial
-from prefect_tune.flows.text import shown
+from prefect_tune.flows.reading.trial_view import TrialView
+from prefect_tune.flows.text import Whole, shown
 from prefect_tune.optimizers import Evaluation, Query, Trial
 from prefect_tune.optimizers.space.configuration import default_configuration
 
@@ -58,14 +60,14 @@ def live_line(capsys):
 
 def test_a_full_trial_is_one_of_the_trials_in_all(live_line) -> None:
     said = live_line(QUERY, PROGRESS)
-    assert said.startswith("trial   4  0.5        2.0s  unit > svm  |  5/9 trials · 1 failed")
+    assert said.startswith("trial   4  0.5 %      2.0s  unit > svm  |  5 of 9 trials, 1 failed")
 
 
 def test_a_stretch_says_of_what_it_is_and_stopped_ones_are_counted_apart(live_line) -> None:
     said = live_line(
         replace(QUERY, folds=1), replace(PROGRESS, n_stopped=3, n_begun=2, can_go_on=True)
     )
-    assert "unit > svm  (folds 1)  |  " in said
+    assert "unit > svm (folds 1)  |  " in said
     assert "2/9 configurations begun · 5 trials, 3 in part · 1 failed" in said
 
 
@@ -98,7 +100,7 @@ def test_a_terminal_without_utf_8_gets_plain_lines(monkeypatch, encoding, is_liv
     assert (b"\x1b[" in written) is is_live
     seen = pyte.Screen(80, 24)
     pyte.ByteStream(seen).feed(written.replace(b"\n", b"\r\n"))
-    assert any("5/9 trials" in row for row in seen.display) is not is_live  # nothing of it is left
+    assert any("5 of 9 trials" in row for row in seen.display) is not is_live  # nothing of it is left
 
 
 PATH = ("aggregate", "keep_sparse", "none", "none", "gradient_boosting")
@@ -238,19 +240,13 @@ def test_studies_and_trials_named_by_others_are_shown_as_they_are(text: str) -> 
         "number": 1,
         "state": "failed",
         "evaluation": None,
-        "failure": failure,
+        "failure": failure | {"kind": "error"},
         "query": {"configuration": {"a": {"algorithm": text}}, "folds": None, "subset": 1.0},
     }
     with printed(trials, study, artifact, store) as out:
-        trials.print_trials([row])
-        study.print_studies(
-            [
-                {
-                    "study": text, "state": text, "method": text, "metric": text,
-                    "incumbent": None, "n_trials": 1, "n_failed": 0, "data": text,
-                }
-            ]
-        )  # fmt: skip
+        trials.print_trials([TrialView(row)], Whole(None, None))
+        names = dict.fromkeys(("study", "state", "method", "metric", "data"), text)
+        study.print_studies([study_view(**names, incumbent=None)])
         artifact.print_contents(
             {"name": text, "size_bytes": 1, "url": text},
             {"shape": [1, 1], "columns": {text: {}}, "rows": [[text]], "columns_not_shown": 0},

@@ -3,38 +3,21 @@
 from typing import Any
 
 import pytest
+from flow_studies import SUMMARY, study_view
 
 from prefect_tune.deployments.views.comparison import print_comparison
 from prefect_tune.deployments.views.study import print_studies, print_summary
 from prefect_tune.deployments.views.trial import first_trials, print_trial, print_trials
-
-SUMMARY = {
-    "study": "s", "method": "random", "metric": "error", "state": "complete",
-    "data": "table.csv", "store_options": [],
-    "n_trials": 3, "n_failed": 1, "n_stopped": 0, "n_begun": 5,
-    "n_waiting": 2, "holdout": None,
-    "incumbent": {
-        "trial": 1, "loss": 12.5, "fidelity": "", "constraints": {"latency_us": 7.0},
-        "configuration": {"fit model": {"algorithm": "tree", "hyperparameters": {"depth": 3}}},
-    },
-    "constraints": {"latency_us": 10.0}, "nearest_infeasible": None, "ensemble": None,
-    "finalists": [], "plugins": [],
-    "model_trial": None, "model_is_partial": False, "instead_of": None,
-    "no_model": None, "model_of_folds": False, "model_subset": 1.0,
-    "test_loss_undefined": None, "single_best_test_loss_undefined": None,
-    "test_loss": 13.0, "single_best_test_loss": 13.0, "chance_loss": 50.0, "decisions": {},
-    "notes": [],
-    "cache": {"hits": 3, "misses": 1, "size_bytes": 2000, "seconds_saved": 4.0},
-    "seconds": {
-        "total": 75.0, "evaluating": 70.0, "asking": 1.0, "budget": None, "over_budget": None,
-    },
-}  # fmt: skip
+from prefect_tune.flows.reading.trial_detail import TrialDetail
+from prefect_tune.flows.reading.trial_view import TrialView
+from prefect_tune.flows.text import Whole
+from prefect_tune.optimizers.converter import from_document
 
 
 @pytest.fixture
 def shown(capsys):
     def show(*, notes: bool = False, **changed: object) -> str:
-        print_summary(SUMMARY | changed, notes=notes)
+        print_summary(study_view(**changed), notes=notes)
         return capsys.readouterr().out
 
     return show
@@ -129,10 +112,10 @@ def test_an_ensemble_is_shown_with_its_losses_and_members_beside_the_best_trial(
 def test_studies_are_a_line_each(capsys) -> None:
     part = {**SUMMARY["incumbent"], "fidelity": "subset 1/8"}
     rows = [{"study": "t", "incumbent": None}, {"study": "u", "incumbent": part}]
-    print_studies([SUMMARY, *(SUMMARY | row for row in rows)])
+    print_studies([study_view(**row) for row in ({}, *rows)])
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == ["study", "s", "t", "u"]
-    assert "12.5 (subset 1/8)" in lines[3]
+    assert "12.5 % (subset 1/8)" in lines[3]
     assert "(" not in lines[1]
     print_studies([])
     assert capsys.readouterr().out == "no studies\n"
@@ -182,7 +165,7 @@ TRIAL: dict[str, Any] = {
 @pytest.fixture
 def explained(capsys):
     def show(task_run: str | None = None, **changed: Any) -> list[str]:
-        print_trial(TRIAL | changed, task_run=task_run)
+        print_trial(from_document(TrialDetail, TRIAL | changed), task_run=task_run)
         return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
 
     return show
@@ -224,7 +207,7 @@ def test_constraints_stretches_and_curves_are_shown_where_there_are_any(explaine
     assert "3 stopped folds 1 of 2 10" in lines
     assert "4 (this one) complete all 12.5" in lines
     assert "█▁▅" in lines
-    assert any(holds(line, "4 after epoch 1", "2 after epoch 2") for line in lines)
+    assert any(holds(line, "4 % after epoch 1", "2 % after epoch 2") for line in lines)
     assert any("from epoch 1," in line for line in lines)
 
 
@@ -232,6 +215,7 @@ def test_a_failure_says_where_why_how_to_retry_and_its_traceback(explained) -> N
     failure = {
         "kind": "timeout", "message": "took more than 30 s", "step": "fit model", "fold": 1,
         "traceback": "Traceback:\n  File [x]\n", "retry": "prefect-tune retry s --trial 4",
+        "output": "",
     }  # fmt: skip
     lines = explained(
         state="failed", loss=None, fold_losses=[], failure=failure, cost_uncached_seconds=None
@@ -263,6 +247,9 @@ CONFIGURATION = {
 }
 
 
+WHOLE = Whole(folds=3, epochs=50)
+
+
 WAITING = {
     "number": 0, "state": "waiting", "query": {"configuration": CONFIGURATION},
     "evaluation": None, "failure": None, "attempts": 0,
@@ -272,9 +259,10 @@ WAITING = {
 def test_a_trial_is_a_line_with_loss_cost_and_cache(capsys) -> None:
     evaluation = {
         "loss": 12.5, "cost_seconds": 2.0, "constraints": {"latency_us": 7.0},
-        "steps": [{"hit": True}, {"hit": False}],
+        "steps": [{"hit": hit} for hit in (True, False)],
     }  # fmt: skip
-    print_trials([WAITING, {**WAITING, "number": 1, "state": "complete", "evaluation": evaluation}])
+    complete = {**WAITING, "number": 1, "state": "complete", "evaluation": evaluation}
+    print_trials([*map(TrialView, (WAITING, complete))], WHOLE)
     _, waiting, complete, measured = capsys.readouterr().out.splitlines()
     assert waiting.split() == ["0", "waiting", "minmax", ">", "tree"]
     assert complete.split() == ["1", "complete", "12.5", "2.0", "1/2", "minmax", ">", "tree"]
@@ -288,7 +276,7 @@ def test_a_trial_that_is_not_the_whole_evaluation_says_of_what_it_is(capsys) -> 
         **WAITING, "number": 1, "state": "stopped", "evaluation": evaluation,
         "query": {**WAITING["query"], **fidelity},
     }  # fmt: skip
-    print_trials([WAITING, stopped], n_folds=3, epochs=50)
+    print_trials([*map(TrialView, (WAITING, stopped))], WHOLE)
     header, waiting, line = capsys.readouterr().out.splitlines()
     assert header.split()[:4] == ["trial", "state", "of", "loss"]
     assert waiting.split()[:3] == ["0", "waiting", "all"]
@@ -302,13 +290,14 @@ def test_a_trial_that_goes_on_with_a_configuration_says_with_which(capsys) -> No
         {**WAITING, "number": 1, "query": {"configuration": other}},
         {**WAITING, "number": 2},
     ]
-    assert first_trials(rows) == {2: 0}
-    print_trials(rows, first=first_trials(rows))
+    trials = [*map(TrialView, rows)]
+    assert first_trials(trials) == {2: 0}
+    print_trials(trials, WHOLE, first=first_trials(trials))
     header, first, second, third = capsys.readouterr().out.splitlines()
-    assert header.split()[:4] == ["trial", "goes", "on", "state"]
+    assert header.split()[:3] == ["trial", "continues", "state"]
     assert first.split()[:2] == ["0", "waiting"]
     assert second.split()[:2] == ["1", "waiting"]
-    assert third.split()[:4] == ["2", "from", "0", "waiting"]
+    assert third.split()[:4] == ["2", "trial", "0", "waiting"]
 
 
 def row(method: str, rank: float) -> dict[str, Any]:

@@ -11,12 +11,15 @@ from worlds import mixed_space
 
 from prefect_tune.flows.flow_run_page.plain_text import cell, escaped
 from prefect_tune.flows.flow_run_page.summary import Account, short, summary
-from prefect_tune.flows.flow_run_page.trials_table import FailureReason, FailureReasons, TrialsTable
+from prefect_tune.flows.flow_run_page.trials_table import TrialsTable
 from prefect_tune.flows.progress import CurvePoint, Progress
+from prefect_tune.flows.text import FailureGroups, Whole
 from prefect_tune.optimizers import Evaluation, Failure, Query, StepCost, Trial
 from prefect_tune.optimizers.space.configuration import default_configuration
+from prefect_tune.optimizers.trials.objective import Constraint
 from prefect_tune.optimizers.trials.outcome import FailureKind
 
+WHOLE = Whole(folds=3, epochs=None)
 QUERY = Query(default_configuration(mixed_space(), ("unit", "svm")))
 
 
@@ -66,9 +69,12 @@ def test_commands_name_a_store_that_is_not_the_default() -> None:
 
 
 def test_failures_are_listed_by_reason_with_the_last_one_of_each() -> None:
-    seen = FailureReason("model: <img> | took", 3, 7, "http://server/runs/task-run/7")
-    unseen = FailureReason("crashed", 1, 9, "")
-    page = summary(replace(ACCOUNT, failures=(seen, unseen)))
+    failures, urls = FailureGroups(), {7: "http://server/runs/task-run/7", 9: ""}
+    for number, message, step in ((5, "<img> | took", "model"), (9, "crashed", None)):
+        failures.add(number, failed(number, message, step).failure)
+    for number in (6, 7):
+        failures.add(number, failed(number, "<img> | took").failure)
+    page = summary(replace(ACCOUNT, failures=failures.found(), task_run_urls=urls))
     assert (
         "| model\\: \\<img\\> \\| took | 3 | [trial\xa07](http://server/runs/task-run/7) |" in page
     )
@@ -108,7 +114,7 @@ def failed(number: int, message: str = "no rows", step: str | None = "model") ->
 
 
 def test_a_row_says_what_became_of_a_trial_and_where_a_failed_one_is_seen() -> None:
-    table = TrialsTable()
+    table = TrialsTable(WHOLE)
     part = Trial(2, replace(QUERY, folds=1)).started().ended(Evaluation(9.5, cost_seconds=0.5))
     for trial in (complete(0, 12.34567), failed(1, "x=<b>"), part):
         table.add(trial, f"http://server/{trial.number}")
@@ -117,14 +123,18 @@ def test_a_row_says_what_became_of_a_trial_and_where_a_failed_one_is_seen() -> N
         "trial": 0, "state": "complete", "loss": "12.35", "took": "2.0s", "cached": "1/2",
         "pipeline": "unit > svm", "failure": "", "task run": "",
     }  # fmt: skip
-    assert (newest["state"], newest["loss"], newest["cached"]) == ("in part (folds 1)", "9.5", "")
+    assert (newest["state"], newest["loss"], newest["cached"]) == (
+        "in part (folds 1 of 3)",
+        "9.5",
+        "",
+    )
     assert (lost["state"], lost["loss"]) == ("failed", "")
     assert lost["failure"] == "model: x=<\u200bb>"
     assert lost["task run"] == "http://server/1"
 
 
 def test_of_very_many_trials_the_newest_the_best_and_the_last_failed_ones_stay() -> None:
-    table = TrialsTable()
+    table = TrialsTable(WHOLE)
     for number in range(3_000):
         is_failed = number % 10 == 0
         trial = failed(number) if is_failed else complete(number, float((number * 37) % 2_999))
@@ -139,7 +149,7 @@ def test_of_very_many_trials_the_newest_the_best_and_the_last_failed_ones_stay()
 
 
 def test_a_trial_that_is_run_again_has_one_row() -> None:
-    table = TrialsTable()
+    table = TrialsTable(WHOLE)
     for trial in (failed(0), complete(1, 5.0), complete(0, 4.0)):
         table.add(trial, "")
     assert [(r["trial"], r["state"]) for r in table.rows()] == [(1, "complete"), (0, "complete")]
@@ -148,40 +158,13 @@ def test_a_trial_that_is_run_again_has_one_row() -> None:
     assert {0, 1} <= {row["trial"] for row in table.rows()}  # among the best
 
 
-def test_failures_are_counted_by_reason_whatever_numbers_they_have() -> None:
-    reasons = FailureReasons()
-    long = "w" * 200
-    for number, message in enumerate(["took more than 1 s", "took more than 2 s", f"{long} {1}"]):
-        reasons.add(failed(number, message), f"url {number}")
-    reasons.add(failed(3, f"{long} {2}"), "")
-    reasons.add(failed(4, "took more than 3 s"), "url 4")
-    most, other = reasons.all()
-    assert (most.text, most.n_trials) == ("model: took more than 3 s", 3)
-    assert (most.last, most.url) == (4, "url 4")
-    assert (other.n_trials, len(other.text)) == (2, 120)
-
-
-def test_a_failure_that_was_mended_is_none_and_many_reasons_are_one() -> None:
-    reasons = FailureReasons()
-    reasons.add(failed(0), "")
-    reasons.add(complete(0, 1.0), "")
-    assert reasons.all() == []
-    for number in range(100):
-        reasons.add(failed(number, "reason " + "abcdefghij"[number % 10] * (number // 10 + 1)), "")
-    found = reasons.all()
-    assert len(found) <= 21
-    assert sum(reason.n_trials for reason in found) == 100
-    assert found[0].text == "other reasons"
-
-
-def test_the_last_of_a_reason_is_one_that_still_fails() -> None:
-    reasons = FailureReasons()
-    reasons.add(failed(0, "took more than 1 s"), "url 0")
-    reasons.add(failed(1, "took more than 2 s"), "url 1")
-    reasons.add(complete(1, 5.0), "")
-    (left,) = reasons.all()
-    assert (left.text, left.n_trials) == ("model: took more than 1 s", 1)
-    assert (left.last, left.url) == (0, "url 0")
+def test_the_best_trials_are_those_that_meet_the_constraints() -> None:
+    table = TrialsTable(WHOLE, [Constraint("latency_us", 50.0)])
+    for number in range(300):
+        latency = 10.0 if number < 3 else 100.0
+        evaluation = Evaluation(float(300 - number), constraints={"latency_us": latency})
+        table.add(Trial(number, QUERY).started().ended(evaluation), "")
+    assert {row["trial"] for row in table.rows()} == {0, 1, 2, *range(200, 300)}
 
 
 HOSTILE = [

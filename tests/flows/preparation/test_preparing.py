@@ -347,7 +347,7 @@ def test_a_search_begins_with_a_file_and_then_with_the_best_of_a_study(
 ) -> None:
     one = given(KNOWN, data="train.csv", drop=["patient"], study="one")
     store = searched(tmp_path / "home", trials=5, fit=False, **one).store
-    trials = sorted(list_trials(store, "one"), key=lambda t: t["number"])
+    trials = sorted([t.document for t in list_trials(store, "one")], key=lambda t: t["number"])
     assert [t["query"]["configuration"] for t in trials][:3] == KNOWN
     two = {"target": "target", "drop": ["patient"], "space": "small", "start": "one"}
     trials.sort(key=lambda t: t["evaluation"]["loss"])

@@ -100,7 +100,7 @@ def test_it_is_what_the_first_fold_was_fitted_with(
     monkeypatch.chdir(tmp_path)
     found = searched(tmp_path, fit=False, **STUDIES[study](tmp_path))
     loaded = load_study("s", str(tmp_path / "store"))
-    for trial in list_trials(found.store, "s"):
+    for trial in [t.document for t in list_trials(found.store, "s")]:
         assert trial["failure"] is None
         pipeline = loaded.pipeline(trial["number"])
         fitted = fitted_in_first_fold(found, trial)
@@ -121,7 +121,7 @@ def test_a_model_trained_in_epochs_is_built_for_its_best_epoch(tmp_path: Path, m
     given = on_table(tmp_path, "mine.py:iterative", trials=4, epochs=10)
     found = searched(tmp_path, fit=False, **given)
     models = set()
-    for trial in list_trials(found.store, "s"):
+    for trial in [t.document for t in list_trials(found.store, "s")]:
         best, built = (
             trial["evaluation"]["best_epoch"],
             built_pipeline(found.store, "s", trial["number"]),

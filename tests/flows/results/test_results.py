@@ -21,7 +21,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from studies import context_of, problem_of, store_of
 
 from prefect_tune.flows.reading.lookup import find_study, list_trials
-from prefect_tune.flows.reading.trial_detail import explained_trial
+from prefect_tune.flows.reading.trial_detail import trial_detail
 from prefect_tune.flows.results import exported as exporting
 from prefect_tune.flows.results.card_facts import card_facts
 from prefect_tune.flows.results.exported import export
@@ -48,9 +48,11 @@ pytestmark = pytest.mark.slow
 
 def test_a_trial_stands_beside_the_best_one(ended) -> None:
     best = ended.load().best_trial
-    losses = {t["number"]: t["evaluation"] for t in list_trials(ended.store, "s")}
+    losses = {
+        t["number"]: t["evaluation"] for t in [t.document for t in list_trials(ended.store, "s")]
+    }
     other = next(n for n, evaluation in losses.items() if evaluation and n != best)
-    found = explained_trial(ended.store, "s", other)
+    found = trial_detail(ended.store, "s", other).to_json()
     assert found["loss"] == losses[other]["loss"]
     assert found["fold_losses"] == losses[other]["fold_losses"]
     assert found["incumbent"] == {
@@ -61,11 +63,11 @@ def test_a_trial_stands_beside_the_best_one(ended) -> None:
 
 
 def test_values_stand_beside_defaults_and_ranges(ended) -> None:
-    trials = list_trials(ended.store, "s")
+    trials = [t.document for t in list_trials(ended.store, "s")]
     nearest = next(
         t for t in trials if t["query"]["configuration"]["fit model"]["algorithm"] == "k_nearest"
     )
-    found = explained_trial(ended.store, "s", nearest["number"])
+    found = trial_detail(ended.store, "s", nearest["number"]).to_json()
     rescale, model = found["pipeline"]
     assert set(rescale["choices"]) == {"none", "minmax", "standardize", "normalize"}
     values = {h["name"]: h for h in model["hyperparameters"]}
@@ -80,7 +82,7 @@ def test_values_stand_beside_defaults_and_ranges(ended) -> None:
 
 def test_a_failure_says_where_why_and_how_to_retry(ended, monkeypatch) -> None:
     monkeypatch.setenv("PREFECT_TUNE_HOME", str(ended.folder / "home"))
-    found = explained_trial(ended.store, "s", 0)
+    found = trial_detail(ended.store, "s", 0).to_json()
     failure = found["failure"]
     assert (failure["step"], failure["fold"], failure["kind"]) == ("fit model", 0, "error")
     assert failure["message"] == "ValueError: picky [about] new"
@@ -89,19 +91,19 @@ def test_a_failure_says_where_why_and_how_to_retry(ended, monkeypatch) -> None:
     assert found["code"] == "prefect-tune show s --trial 0 --code"
     assert [step["step"] for step in found["steps"]] == ["impute", "encode"]
     monkeypatch.setenv("PREFECT_TUNE_HOME", str(ended.folder / "elsewhere"))
-    found, store = explained_trial(ended.store, "s", 0), f"--store {ended.folder}/home/store"
+    found, store = trial_detail(ended.store, "s", 0).to_json(), f"--store {ended.folder}/home/store"
     assert found["failure"]["retry"] == f"prefect-tune retry s --trial 0 {store}"
     assert found["code"] == f"prefect-tune show s --trial 0 --code {store}"
 
 
 def test_other_stretches_of_a_configuration_are_listed(ended) -> None:
-    trials = list_trials(ended.store, "h")
+    trials = [t.document for t in list_trials(ended.store, "h")]
     whole = next(t for t in trials if t["state"] == "complete" and _same(t, trials))
-    found = explained_trial(ended.store, "h", whole["number"])
+    found = trial_detail(ended.store, "h", whole["number"]).to_json()
     (part,) = found["stretches"]
     assert (part["state"], part["fidelity"]) == ("stopped", "folds 1 of 3")
     assert found["fidelity"] == ""
-    assert explained_trial(ended.store, "h", part["trial"])["fidelity"] == "folds 1 of 3"
+    assert trial_detail(ended.store, "h", part["trial"]).to_json()["fidelity"] == "folds 1 of 3"
 
 
 def _same(trial, trials) -> bool:
@@ -119,11 +121,11 @@ def test_reason_and_task_run_come_from_the_events(ended, monkeypatch) -> None:
         else:
             event.body.pop("reason", None)  # type: ignore[attr-defined]
     monkeypatch.setattr(Ledger, "each_event", lambda *_: iter(events))
-    found = explained_trial(ended.store, "s", 2)
+    found = trial_detail(ended.store, "s", 2).to_json()
     assert found["reason"] == reason
     assert found["task_run_id"] == "abc"
     assert found["asked_at"] < found["ended_at"]
-    assert explained_trial(ended.store, "s", 3)["reason"] is None
+    assert trial_detail(ended.store, "s", 3).to_json()["reason"] is None
     table = ended.load().trials_dataframe()
     assert list(table["user_attrs_reason"].dropna()) == ["tuning"]
     assert list(table["system_attrs_task_run_id"].dropna()) == ["abc"]
@@ -134,7 +136,7 @@ def test_without_its_space_a_trial_has_its_values_alone(ended, monkeypatch) -> N
         raise ImportError("no module named lightgbm")
 
     monkeypatch.setattr(Problem, "find_space", gone)
-    found = explained_trial(ended.store, "s", 1)
+    found = trial_detail(ended.store, "s", 1).to_json()
     assert [choice["choices"] for choice in found["pipeline"]] == [None, None]
     assert all(h["is_default"] is None for c in found["pipeline"] for h in c["hyperparameters"])
 
@@ -145,7 +147,7 @@ def table(ended: Ended) -> pd.DataFrame:
 
 
 def test_a_study_says_what_it_is_and_what_was_best(ended) -> None:
-    study, trials = ended.load(), list_trials(ended.store, "s")
+    study, trials = ended.load(), [t.document for t in list_trials(ended.store, "s")]
     losses = {t["number"]: t["evaluation"]["loss"] for t in trials if t["evaluation"]}
     assert study.best_value == min(losses.values()) == losses[study.best_trial]
     chosen = trials[study.best_trial]["query"]["configuration"]
@@ -174,7 +176,9 @@ def test_the_table_has_the_columns_of_optuna_and_a_row_for_each_trial(table) -> 
 
 
 def test_values_parameters_and_attributes_are_those_of_the_trials(ended, table) -> None:
-    for trial, (_, row) in zip(list_trials(ended.store, "s"), table.iterrows(), strict=True):
+    for trial, (_, row) in zip(
+        [t.document for t in list_trials(ended.store, "s")], table.iterrows(), strict=True
+    ):
         configuration, evaluation = trial["query"]["configuration"], trial["evaluation"]
         assert row["params_rescale"] == configuration["rescale"]["algorithm"]
         model = configuration["fit model"]
