@@ -249,6 +249,51 @@ def test_studies_of_schema_3_have_their_options_and_damaged_ones_stay(
     assert plan.start_configurations == ({"fit model": {"algorithm": "lda"}},)
 
 
+def told(
+    number: int, loss: float, latency: float | None, state: str = "complete"
+) -> dict[str, Any]:
+    """The document of a trial with a loss and perhaps a latency."""
+    measured = {} if latency is None else {"latency_us": latency}
+    evaluation = {"loss": loss, "constraints": measured}
+    return {"number": number, "state": state, "evaluation": evaluation, "failure": None}
+
+
+LATENCY = {"name": "latency_us", "column": "", "bins": [], "metric": "", "code": ""}
+OF_STUDY = {
+    "free": ([], {}, [told(0, 3.0, None), told(1, 2.0, None), told(2, 2.0, None),
+                      told(3, 1.0, None, "stopped")], (1, None)),
+    "bound": ([{"quantity": LATENCY, "bound": 50.0}], {"incumbent": None},
+              [told(0, 3.0, 60.0), told(1, 2.0, 55.0), told(2, 1.0, 51.0, "stopped"),
+               told(3, 1.0, None)], (None, 1)),
+    "chosen": ([], {"incumbent": 0}, [told(0, 3.0, None), told(1, 2.0, None)], (0, None)),
+    "empty": ([], {}, [], (None, None)),
+}  # fmt: skip
+"""Constraints, result, trials, and the numbers of the leading and the nearest trial."""
+
+
+def test_a_store_of_schema_4_gets_the_leaders_that_readers_found_before(
+    either_address, database
+) -> None:
+    store = ArtifactStore(either_address)
+    ledger = Ledger(store.database)
+    for name, (bounds, result, trials, _) in OF_STUDY.items():
+        ledger.create_study(name, {}, {"options": {"constraint": bounds}})
+        ledger.update_study(name, result=result)
+        for trial in trials:
+            ledger.append(name, "ask", {"number": trial["number"]}, trial)
+    ledger.create_study("damaged", {}, {"options": 3})
+    store.close()
+    with database.write() as connection:
+        connection.execute(update(store_table).values(schema=4))
+        connection.execute(text("UPDATE alembic_version SET version_num = '4'"))
+    store = ArtifactStore(either_address)
+    for name, (_, result, _, (best, nearest)) in OF_STUDY.items():
+        expected = {**result, "best_trial": best, "nearest_trial": nearest}
+        assert Ledger(store.database).study(name).result == expected
+    assert Ledger(store.database).study("damaged").result == {}
+    store.close()
+
+
 @pytest.mark.parametrize("is_noted", [False, True])
 def test_a_store_from_before_the_first_schema_is_refused_and_left_alone(
     old, database, is_noted

@@ -68,7 +68,7 @@ def test_a_stretch_says_of_what_it_is_and_stopped_ones_are_counted_apart(live_li
         replace(QUERY, folds=1), replace(PROGRESS, n_stopped=3, n_begun=2, can_go_on=True)
     )
     assert "unit > svm (folds 1)  |  " in said
-    assert "2/9 configurations begun · 5 trials, 3 in part · 1 failed" in said
+    assert "2/9 configurations begun · 5 trials: 1 in full, 3 in part, 1 failed" in said
 
 
 def test_one_configuration_is_not_counted_as_several(live_line) -> None:
@@ -100,7 +100,9 @@ def test_a_terminal_without_utf_8_gets_plain_lines(monkeypatch, encoding, is_liv
     assert (b"\x1b[" in written) is is_live
     seen = pyte.Screen(80, 24)
     pyte.ByteStream(seen).feed(written.replace(b"\n", b"\r\n"))
-    assert any("5 of 9 trials" in row for row in seen.display) is not is_live  # nothing of it is left
+    assert (
+        any("5 of 9 trials" in row for row in seen.display) is not is_live
+    )  # nothing of it is left
 
 
 PATH = ("aggregate", "keep_sparse", "none", "none", "gradient_boosting")

@@ -1,5 +1,6 @@
 """Studies, trials and comparisons shown to people."""
 
+import json
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from flow_studies import SUMMARY, study_view
 from prefect_tune.deployments.views.comparison import print_comparison
 from prefect_tune.deployments.views.study import print_studies, print_summary
 from prefect_tune.deployments.views.trial import first_trials, print_trial, print_trials
+from prefect_tune.flows.reading.study_view import StudyView
 from prefect_tune.flows.reading.trial_detail import TrialDetail
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.text import Whole
@@ -28,6 +30,16 @@ def test_the_next_commands_name_a_store_that_is_not_the_default_one(shown) -> No
     lines = shown(store_options=["--store", "/my store"]).splitlines()
     assert "  next: prefect-tune show s --store '/my store'" in lines
     assert lines[-1].strip() == "prefect-tune export s model.pkl --store '/my store'"
+
+
+def test_a_study_that_a_flow_returned_is_shown_like_the_stored_one() -> None:
+    members = [{"trial": 1, "weight": 0.5}, {"trial": 2, "weight": 0.5}]
+    view = study_view(
+        ensemble={"kind": "greedy", "members": members, "losses": [2.0], "nested": {"single": 3.0}},
+        instead_of={"trials": [4], "reason": "r", "failures": [{"trials": [4], "reason": "r"}]},
+        finalists=[{"trial": 1, "loss": 12.5, "again": None}],
+    )
+    assert from_document(StudyView, json.loads(json.dumps(view.to_json()))) == view
 
 
 def holds(text: str, *parts: str) -> bool:

@@ -23,11 +23,11 @@ from studies import context_of, problem_of, store_of
 from prefect_tune.flows.reading.lookup import find_study, list_trials
 from prefect_tune.flows.reading.trial_detail import trial_detail
 from prefect_tune.flows.results import exported as exporting
+from prefect_tune.flows.results import predict as predicting
 from prefect_tune.flows.results.card_facts import card_facts
 from prefect_tune.flows.results.exported import export
 from prefect_tune.flows.results.predict import final_model, predict
 from prefect_tune.flows.results.trial_table import writable
-from prefect_tune.flows.study import predict as predicting
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage import ArtifactStore, Ledger
