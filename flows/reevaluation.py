@@ -17,7 +17,6 @@ from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.text import LossWords, counted
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.flows.workers.jobs import Job
-from prefect_tune.optimizers.converter import to_document
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.key import PREDICTIONS
 from prefect_tune.storage.waiting.outage import StoreLost
@@ -55,8 +54,8 @@ def look_again(
     """
     few = finalists_of(study.plan, study.optimizer, running.n_slots)
     if not few:
-        if study.result.get("finalists"):
-            study.set_result(finalists=[])
+        if study.finalists:
+            study.set_finalists([])
         return
     known = {int(number): loss for number, loss in study.result.get("seen_again", {}).items()}
     if new := [trial for trial in few if trial.number not in known]:
@@ -74,7 +73,7 @@ def look_again(
         if trial.number in known and trial.evaluation is not None
     ]
     is_compared = len(looks) > 1 and looks[0].trial == few[0].number
-    study.set_result(finalists=[to_document(look) for look in looks] if is_compared else [])
+    study.set_finalists(looks if is_compared else [])
     if is_compared:
         observer.note(_choice_text(LossWords(study.plan.metric), looks))
 

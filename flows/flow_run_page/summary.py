@@ -179,8 +179,9 @@ def _about_model(view: StudyView) -> Iterator[str]:
 
 
 def _curve(account: Account) -> Iterator[str]:
-    progress = account.progress
-    title = f"best {account.losses.name}{account.losses.unit}{bracketed(progress.part(progress.incumbent))}"
+    progress, losses = account.progress, account.losses
+    part = bracketed(progress.part(progress.incumbent))
+    title = f"best {losses.name}{losses.unit}{part}"
     if picture := curve_picture(progress.curve, progress.seconds, title):
         yield picture
 

@@ -4,7 +4,7 @@ Everything that happens is in the ledger before it has consequences, so that who
 next finds it as it was: an ask before its trial starts, an outcome before the next ask.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from math import inf
 from time import perf_counter
@@ -137,6 +137,11 @@ class Study:
     def finalists(self) -> tuple[Look, ...]:
         """Trials that were evaluated on a second split, the best first."""
         return from_document(tuple[Look, ...], self.result.get("finalists") or ())
+
+    def set_finalists(self, looks: Sequence[Look]) -> None:
+        """Record the trials that were evaluated on a second split, the best first."""
+        self.set_result(finalists=[to_document(look) for look in looks])
+        self._record_leaders()
 
     @property
     def failed_seconds(self) -> dict[int, float]:

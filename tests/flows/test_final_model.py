@@ -1,5 +1,6 @@
 """A study ends in a final model, on workers that are this process."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -126,6 +127,7 @@ def test_a_study_ends_in_its_best_trial_unless_it_is_told_otherwise(ending, choo
     summary = ending.end()
     assert summary["ensemble"] is None
     assert summary["test_loss"] == summary["single_best_test_loss"] > 0
+    assert re.fullmatch(r"error on the test rows [\d.]+ %", ending.notes[-1])
     assert ending.study.result["members"] == [{"trial": BEST, "weight": 1.0}]
     assert ending.workers.names == ["refit", "score"]
     assert asked == []

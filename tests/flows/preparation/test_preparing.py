@@ -16,6 +16,7 @@ from prefect_tune.flows.preparation import resolve
 from prefect_tune.flows.reading.lookup import find_study, list_trials
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
+from prefect_tune.optimizers import Budget, Evaluation
 from prefect_tune.optimizers.racing import rules as stretches
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.storage import Ledger
@@ -356,6 +357,25 @@ def test_a_search_begins_with_a_file_and_then_with_the_best_of_a_study(
     ]
     with pytest.raises(BadInput, match="--space small"):
         prepared("train.csv", **{**two, "space": "modern"})
+
+
+@pytest.mark.parametrize(("bound", "n_begun"), [(50.0, 2), (1.0, None)])
+def test_only_trials_that_met_the_constraints_of_a_study_begin_another(
+    prepared, given, bound, n_begun
+) -> None:
+    constrained = {"constraint": [f"latency_us<={bound}"], "study": "one"}
+    one = prepared("train.csv", **given(KNOWN, drop=["patient"], **constrained))
+    with Study.opened(one.store, "one") as study:
+        for number in range(3):
+            trial = study.start(study.ask(Budget()))
+            measured = {"latency_us": 60.0 if number == 0 else 40.0}
+            study.tell(trial.ended(Evaluation(float(number), constraints=measured)))
+    two = {"target": "target", "drop": ["patient"], "space": "small", "start": "one"}
+    if n_begun is None:
+        with pytest.raises(BadInput, match="constraints"):
+            prepared("train.csv", **two)
+    else:
+        assert list(prepared("train.csv", **two).plan.start_configurations) == KNOWN[1:]
 
 
 def test_a_study_knows_the_seconds_of_earlier_ones_of_its_space(prepared) -> None:
