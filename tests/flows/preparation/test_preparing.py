@@ -363,7 +363,7 @@ def test_a_search_begins_with_a_file_and_then_with_the_best_of_a_study(
 def test_only_trials_that_met_the_constraints_of_a_study_begin_another(
     prepared, given, bound, n_begun
 ) -> None:
-    constrained = {"constraint": [f"latency_us<={bound}"], "study": "one"}
+    constrained = {"constraint": [f"latency_us<={bound}"], "study": "one", "race": False}
     one = prepared("train.csv", **given(KNOWN, drop=["patient"], **constrained))
     with Study.opened(one.store, "one") as study:
         for number in range(3):
