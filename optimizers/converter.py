@@ -32,6 +32,13 @@ def to_document(value: "DataclassInstance", **documents: Any) -> dict[str, Any]:
     return to_builtins(values, enc_hook=_plain)
 
 
+def json_values(value: Any) -> Any:
+    """Return a document with lists in place of tuples, as if it had been written and read."""
+    if isinstance(value, Mapping):
+        return {name: json_values(part) for name, part in value.items()}
+    return [*map(json_values, value)] if isinstance(value, list | tuple) else value
+
+
 def from_document(cls: type[T], document: Any) -> T:
     """Return the dataclass that has these JSON values; instances among the values are kept.
 

@@ -16,7 +16,7 @@ from prefect_tune.flows.study.finalists import Look
 from prefect_tune.flows.study.lease import is_being_run
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.flows.text import LossWords
-from prefect_tune.optimizers.converter import from_document, to_document
+from prefect_tune.optimizers.converter import from_document, json_values, to_document
 from prefect_tune.optimizers.trials.objective import violation
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage.ledger import Ledger, StoredStudy
@@ -236,7 +236,7 @@ class StudyView:
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON values."""
-        return to_document(self)
+        return json_values(to_document(self))
 
 
 def read_study(

@@ -8,22 +8,23 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prefect_tune.flows.reading.lookup import find_study
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.store_location import store_options
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.flows.text import LossWords
-from prefect_tune.optimizers.converter import from_document, to_document
-from prefect_tune.optimizers.space.algorithm import Algorithm
-from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.space.unit_interval import plain_value
+from prefect_tune.optimizers.converter import from_document, json_values, to_document
 from prefect_tune.optimizers.space.wording import range_text
 from prefect_tune.optimizers.trials.outcome import StepCost
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
+
+if TYPE_CHECKING:  # a trial is shown without its space where that is not available
+    from prefect_tune.optimizers.space.algorithm import Algorithm
+    from prefect_tune.optimizers.space.space import Space
 
 
 def params_of(configuration: Mapping[str, Any]) -> dict[str, Any]:
@@ -290,7 +291,7 @@ class TrialDetail:
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON values."""
-        return to_document(self)
+        return json_values(to_document(self))
 
 
 def trial_detail(store: ArtifactStore, study: str, number: int) -> TrialDetail:
@@ -422,11 +423,13 @@ def _pipeline(
 
 
 def _value(
-    algorithm: Algorithm | None, name: str, value: Any, given: Mapping[str, Any]
+    algorithm: "Algorithm | None", name: str, value: Any, given: Mapping[str, Any]
 ) -> ChosenValue:
     effective = given.get(name.rsplit(".", 1)[-1], value)
     if algorithm is None or name not in algorithm.hyperparameters:
         return ChosenValue(name, value, None, None, None, is_log=False, effective=effective)
+    from prefect_tune.optimizers.space.unit_interval import plain_value  # noqa: PLC0415 - heavy
+
     hyperparameter = algorithm.hyperparameters[name]
     default = plain_value(hyperparameter.default_value)
     return ChosenValue(
@@ -440,7 +443,7 @@ def _value(
     )
 
 
-def _space(plan: StudyPlan, study: str) -> Space | None:
+def _space(plan: StudyPlan, study: str) -> "Space | None":
     """Return the space of a study as it was in the run; None if it is not available here."""
     try:
         return space_as_run(plan, study)

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from flow_studies import plan
 from observing import Heard
 from prefect import flow
 from prefect.runtime import flow_run
@@ -54,7 +55,7 @@ def page_of(
     study: Any = SimpleNamespace(
         store=SimpleNamespace(address=StoreAddress("/of/others")),
         name="s",
-        plan=SimpleNamespace(method="random", space="small", data_name="d", chance_loss=None),
+        plan=plan(data_name="d"),
         trials={trial.number: trial for trial in trials},
         task_run_ids=task_run_ids,
     )
