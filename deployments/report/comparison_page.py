@@ -29,6 +29,7 @@ from prefect_tune.flows.comparison.standings import (
     ComparisonOutcome,
     MethodStanding,
     SingleComparison,
+    replicate_budget,
 )
 from prefect_tune.flows.reporting.comparison_report import (
     ComparisonReport,
@@ -64,9 +65,11 @@ def comparison_page(
     sections = [
         Section("ranks", "Ranking", _HOW_RANKED, [_ranking(outcome, words)]),
         Section("curves", "How the loss fell", _HOW_CURVES, curves),
-        Section("pairs", "Each two methods", _how_paired(report), [_pairs(outcome)]),
         Section("work", "What was run", "All replicates together.", [_work(report)]),
     ]
+    if outcome.standings.pairs:
+        pairs = Section("pairs", "Each two methods", _how_paired(report), [_pairs(outcome)])
+        sections.insert(2, pairs)
     if isinstance(subject, SingleComparison):
         title, kind = subject.comparison, "Comparison"
     else:
@@ -82,22 +85,20 @@ def comparison_page(
             _loss(outcome.standings.methods, words),
             _next(outcome, report, store_options),
         ],
-        sections=[
-            section for section in sections if section.id != "pairs" or outcome.standings.pairs
-        ],
+        sections=sections,
         made=made_now(),
     )
 
 
 def _facts(outcome: ComparisonOutcome, report: ComparisonReport) -> Iterator[str]:
-    is_one = len(report.data_sets) == 1
+    first, is_one = report.data_sets[0], len(report.data_sets) == 1
     yield counted(len(outcome.standings.methods), "method")
     yield counted(len(report.data_sets), "data set")
     yield counted(outcome.standings.n_blocks, "repeat" if is_one else "block")
     if is_one:
-        yield f"data {report.data_sets[0].data}"
+        budget = replicate_budget(first.budget_seconds, first.budget_trials)
+        yield f"data {first.data}, {budget} a replicate"
     if isinstance(outcome.subject, SingleComparison):
-        yield f"{outcome.subject.budget} a replicate"
         yield f"space {outcome.subject.space}"
 
 

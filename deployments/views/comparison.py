@@ -11,6 +11,7 @@ from prefect_tune.flows.comparison.standings import (
     MethodStanding,
     SingleComparison,
     Standings,
+    replicate_budget,
 )
 from prefect_tune.flows.text import counted, format_seconds, loss_name, loss_unit
 
@@ -20,7 +21,8 @@ def print_comparison(outcome: ComparisonOutcome) -> None:
     standings, subject = outcome.standings, outcome.subject
     loss = loss_name(subject.metric) + loss_unit(subject.metric)
     if isinstance(subject, SingleComparison):
-        of = f"{counted(subject.repeats, 'repeat')} of {subject.budget} a replicate"
+        budget = replicate_budget(subject.budget_seconds, subject.budget_trials)
+        of = f"{counted(subject.repeats, 'repeat')} of {budget} a replicate"
         CONSOLE.print(
             line(bold(subject.comparison), f": {subject.data}, space {subject.space}, {of}")
         )

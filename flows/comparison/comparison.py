@@ -119,14 +119,10 @@ class Replicate:
     def is_done(self) -> bool:
         """Return whether it has ended by its present stop rule, and its incumbents are scored."""
         stored = self.stored()
-        if stored.state not in {"complete", "failed"}:
-            return False
         losses, undefined = (stored.result.get(n, {}) for n in (TEST_LOSSES, UNDEFINED_TEST_LOSSES))
         is_scored = all(loss is not None or number in undefined for number, loss in losses.items())
-        return (
-            is_scored
-            and StudyPlan.from_stored(stored).options.stop_rule == self.plan.options.stop_rule
-        )
+        stop_rule = StudyPlan.from_stored(stored).options.stop_rule
+        return self.has_ended() and is_scored and stop_rule == self.plan.options.stop_rule
 
 
 @dataclass(frozen=True)

@@ -175,13 +175,6 @@ class SingleComparison:
     out: str
     undefined_test_losses: Mapping[str, int]
 
-    @property
-    def budget(self) -> str:
-        """Budget of each replicate, for people."""
-        if self.budget_seconds is not None:
-            return format_seconds(self.budget_seconds)
-        return counted(self.budget_trials or 0, "trial")
-
 
 @dataclass(frozen=True, slots=True)
 class PooledFiles:
@@ -256,6 +249,11 @@ def standings(
     ]
     n_blocks = len(curves[_BLOCK].drop_duplicates())
     return Standings(n_blocks, end.methods, end.pairs, stages, by_data_set)
+
+
+def replicate_budget(seconds: float | None, trials: int | None) -> str:
+    """Return the budget of a replicate as text."""
+    return counted(trials or 0, "trial") if seconds is None else format_seconds(seconds)
 
 
 def state_at(curves: pd.DataFrame, fraction: float) -> pd.DataFrame:
