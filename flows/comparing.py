@@ -72,9 +72,9 @@ def compare(  # noqa: PLR0917 - flat parameters make the form of a deployment
             f"{len(left)} replicates have not ended ({', '.join(left[:3])}); the same command with "
             f"{comparison.again} goes on with them"
         )
-    if comparison.curves()["incumbent"].isna().all():
+    if comparison.curves().incumbent.isna().all():
         raise StudyFailed(f"comparison {comparison.name!r} ended without a completed trial")
-    return comparison.outcome()
+    return comparison.outcome().to_json()
 
 
 def _prepare(parameters: Mapping[str, Any]) -> Comparison:

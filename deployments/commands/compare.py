@@ -1,6 +1,6 @@
 """`prefect-tune compare`, and `standings` of the curves that it writes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,9 +20,8 @@ from prefect_tune.flows.options.declared import COMPARE_OPTIONS
 from prefect_tune.tasks.worker.quick_imports import quick_imports
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from prefect_tune.flows.comparison.comparison import Comparison
+    from prefect_tune.flows.comparison.standings import ComparisonOutcome
 
 
 _REPORT = click.option(
@@ -76,14 +75,13 @@ def compare(
         return outcome
 
     document = run_flow(prepare, run, quiet=quiet, json_lines=False, keep_server=keep_server)
-    _print(document, as_json=as_json)
-    if report is not None:
-        with reported_errors():
-            from prefect_tune.flows.comparison.curves import read_curves
-            from prefect_tune.flows.store_location import store_address, store_options
+    with reported_errors():
+        from prefect_tune.flows.comparison.standings import ComparisonOutcome
+        from prefect_tune.flows.store_location import store_address, store_options
 
-            words = store_options(store_address(parameters["store"], parameters["database"]))
-            _write(report, document, read_curves([document["out"]]), words, is_silent=as_json)
+        outcome = ComparisonOutcome.from_json(document)
+        words = store_options(store_address(parameters["store"], parameters["database"]))
+        _print(outcome, report, [document["out"]], words, as_json=as_json)
 
 
 @click.command()
@@ -99,36 +97,42 @@ def standings(curves: Sequence[str], *, report: str | None, as_json: bool) -> No
     Methods are ranked within each data set and repeat; all files must have the same methods.
     """  # noqa: D301 - click reads the backspace
     with reported_errors():
-        from prefect_tune.flows.comparison.curves import pooled_standings, read_curves
+        from prefect_tune.flows.comparison.curves import pooled_standings
 
         if report is not None:
             check_page(report)
-        document = pooled_standings(curves)
-        _print(document, as_json=as_json)
-        if report is not None:
-            _write(report, document, read_curves(curves), (), is_silent=as_json)
+        _print(pooled_standings(curves), report, curves, (), as_json=as_json)
 
 
-def _print(document: Mapping[str, Any], *, as_json: bool) -> None:
+def _print(
+    outcome: "ComparisonOutcome",
+    report: str | None,
+    files: Sequence[str],
+    store_options: Sequence[str],
+    *,
+    as_json: bool,
+) -> None:
+    """Print an outcome, and write its report if one is wanted.
+
+    Args:
+        outcome: The outcome.
+        report: File of the report; None for no report.
+        files: Files of the curves.
+        store_options: Words by which commands find the store; none if it is unknown.
+        as_json: Whether to print JSON.
+    """
     if as_json:
-        print_json(document)
+        print_json(outcome.to_json())
     else:
         from prefect_tune.deployments.views.comparison import print_comparison
 
-        print_comparison(document)
-
-
-def _write(
-    out: str,
-    document: Mapping[str, Any],
-    curves: "pd.DataFrame",
-    store_options: Sequence[str],
-    *,
-    is_silent: bool,
-) -> None:
-    """Write the report of a comparison, or of several that are pooled, in stores not known."""
+        print_comparison(outcome)
+    if report is None:
+        return
     from prefect_tune.deployments.report.comparison_page import comparison_page
+    from prefect_tune.flows.comparison.curves import read_curves
     from prefect_tune.flows.reporting.comparison_report import comparison_report
 
-    page = comparison_page(comparison_report(document, curves), store_options)
-    write_page(out, page, f"{page.kind.lower()} {page.title}", is_silent=is_silent)
+    found = comparison_report(outcome.to_json(), read_curves(files))
+    page = comparison_page(outcome, found, store_options)
+    write_page(report, page, f"{page.kind.lower()} {page.title}", is_silent=as_json)

@@ -1,7 +1,7 @@
 """The report of a comparison as a page: ranking, curves, pairs of methods, and the work done."""
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from prefect_tune.deployments.report.page import (
@@ -24,7 +24,13 @@ from prefect_tune.deployments.report.plots import (
     visible_losses,
 )
 from prefect_tune.deployments.report.wording import LossWords, made_now, short_number
-from prefect_tune.flows.comparison.standings import SIGNIFICANCE, least_p_value
+from prefect_tune.flows.comparison.standings import (
+    SIGNIFICANCE,
+    ComparisonOutcome,
+    MethodStanding,
+    SingleComparison,
+    replicate_budget,
+)
 from prefect_tune.flows.reporting.comparison_report import (
     ComparisonReport,
     DataSetCurves,
@@ -42,114 +48,102 @@ _HOW_RANKED = (
     f"p = {SIGNIFICANCE}). Losses: median (quartiles) of the replicates' best pipelines."
 )
 _HOW_CURVES = "Lines are medians of the replicates, bands reach between quartiles."
-Row = Mapping[str, Any]
 
 
-def comparison_page(report: ComparisonReport, store_options: Sequence[str] = ()) -> ReportPage:
+def comparison_page(
+    outcome: ComparisonOutcome, report: ComparisonReport, store_options: Sequence[str] = ()
+) -> ReportPage:
     """Return the page of a comparison.
 
     Args:
-        report: What is reported of it.
+        outcome: Standings of the methods.
+        report: Curves and work of the methods.
         store_options: Words by which commands find the store of its studies.
     """
-    document = report.standings
-    name = document.get("comparison")
+    subject, words = outcome.subject, LossWords(outcome.subject.metric)
     curves = [_curves(of, k) for k, of in enumerate(report.data_sets[:_MOST_DATA_SETS])]
     sections = [
-        Section("ranks", "Ranking", _leads(document), [_ranking(document), _quiet(_HOW_RANKED)]),
+        Section("ranks", "Ranking", _HOW_RANKED, [_ranking(outcome, words)]),
         Section("curves", "How the loss fell", _HOW_CURVES, curves),
         Section("work", "What was run", "All replicates together.", [_work(report)]),
     ]
-    if document["pairs"]:
-        pairs = Section("pairs", "Each two methods", _how_paired(report), [_pairs(document)])
+    if outcome.standings.pairs:
+        pairs = Section("pairs", "Each two methods", _how_paired(report), [_pairs(outcome)])
         sections.insert(2, pairs)
+    if isinstance(subject, SingleComparison):
+        title, kind = subject.comparison, "Comparison"
+    else:
+        title, kind = " and ".join(subject.files[:3]), "Standings"
     return ReportPage(
-        title=name or " and ".join(document["files"][:3]),
-        kind="Comparison" if name else "Standings",
+        title=title,
+        kind=kind,
         state="",
-        facts=list(_facts(report)),
-        alert=_alert(document),
-        answers=[_leader(document), _loss(document), _next(report, store_options)],
+        facts=list(_facts(outcome, report)),
+        alert=next(iter(outcome.warnings), ""),
+        answers=[
+            _leader(outcome.standings.methods),
+            _loss(outcome.standings.methods, words),
+            _next(outcome, report, store_options),
+        ],
         sections=sections,
         made=made_now(),
     )
 
 
-def _facts(report: ComparisonReport) -> Iterator[str]:
-    document, first = report.standings, report.data_sets[0]
-    yield counted(len(document["methods"]), "method")
+def _facts(outcome: ComparisonOutcome, report: ComparisonReport) -> Iterator[str]:
+    first, is_one = report.data_sets[0], len(report.data_sets) == 1
+    yield counted(len(outcome.standings.methods), "method")
     yield counted(len(report.data_sets), "data set")
-    yield counted(document["n_blocks"], "repeat" if len(report.data_sets) == 1 else "block")
-    if len(report.data_sets) == 1:
-        seconds, trials = first.budget_seconds, counted(first.budget_trials or 0, "trial")
-        budget = trials if seconds is None else format_seconds(seconds)
+    yield counted(outcome.standings.n_blocks, "repeat" if is_one else "block")
+    if is_one:
+        budget = replicate_budget(first.budget_seconds, first.budget_trials)
         yield f"data {first.data}, {budget} a replicate"
-    if "space" in document:
-        yield f"space {document['space']}"
+    if isinstance(outcome.subject, SingleComparison):
+        yield f"space {outcome.subject.space}"
 
 
-def _alert(document: Row) -> str:
-    for reason, n_replicates in document.get("undefined_test_losses", {}).items():
-        return f"The test loss of {counted(n_replicates, 'replicate')} is undefined: {reason}"
-    n_blocks, n_methods = document["n_blocks"], len(document["methods"])
-    if n_methods == 1 or least_p_value(n_blocks, n_methods) <= SIGNIFICANCE:
-        return ""
-    return (
-        f"With {counted(n_blocks, 'block')} no difference between {n_methods} methods can be "
-        "significant: more repeats tell more."
-    )
-
-
-def _leads(document: Row) -> str:
-    first, *others = document["methods"]
-    if not others:
-        return f"{first['method']} is the only method."
-    tied = [row["method"] for row in others if row["is_tied_with_best"]]
-    behind = ", ".join(tied) + (" is" if len(tied) == 1 else " are") + " not significantly behind"
-    return f"{first['method']} leads; {behind if tied else 'all others are significantly behind'}."
-
-
-def _leader(document: Row) -> Answer:
-    rows = document["methods"]
-    n = max(row["average_rank"] for row in rows)
+def _leader(methods: Sequence[MethodStanding]) -> Answer:
+    most = max(one.average_rank for one in methods)
     bars = [
-        Bar(row["method"], _rank(row, k), row["average_rank"] / n, is_main=k == 0)
-        for k, row in enumerate(rows)
+        Bar(one.method, _rank(one, k), one.average_rank / most, is_main=k == 0)
+        for k, one in enumerate(methods)
     ]
-    under = "mean rank by the test loss at the end; less is better"
-    parts = [_quiet(_leads(document))]
-    return Answer("best", "Who leads", rows[0]["method"], under, bars, parts, more="ranks")
+    under = "mean rank by the test loss at the end; less is better, = not significantly behind"
+    return Answer("best", "Who leads", methods[0].method, under, bars, more="ranks")
 
 
-def _rank(row: Row, k: int) -> str:
-    return f"{row['average_rank']:.2f}{' =' if k and row['is_tied_with_best'] else ''}"
+def _rank(one: MethodStanding, k: int) -> str:
+    return f"{one.average_rank:.2f}{' =' if k and one.is_tied_with_best else ''}"
 
 
-def _loss(document: Row) -> Answer:
-    words, rows = LossWords(document["metric"]), document["methods"]
-    known = [(row["method"], row["median_test_loss"]) for row in rows]
-    most = max((abs(loss) for _, loss in known if loss is not None), default=1.0) or 1.0
+def _loss(methods: Sequence[MethodStanding], words: LossWords) -> Answer:
+    losses = [one.median_test_loss for one in methods]
+    most = max((abs(loss) for loss in losses if loss is not None), default=1.0) or 1.0
     bars = [
-        Bar(method, words.of(loss), max(0.0, (loss or 0.0) / most), is_main=k == 0)
-        for k, (method, loss) in enumerate(known)
+        Bar(one.method, words.of(loss), max(0.0, (loss or 0.0) / most), is_main=k == 0)
+        for k, (one, loss) in enumerate(zip(methods, losses, strict=True))
     ]
-    question, under = f"Test {words.name} at the end", f"median of {known[0][0]}"
-    return Answer("loss", question, words.of(known[0][1]), under, bars, more="curves")
+    question, under = f"Test {words.name} at the end", f"median of {methods[0].method}"
+    return Answer("loss", question, words.of(losses[0]), under, bars, more="curves")
 
 
-def _next(report: ComparisonReport, store_options: Sequence[str]) -> Answer:
-    document, n_more = report.standings, len(report.studies) - _MOST_STUDIES
+def _next(
+    outcome: ComparisonOutcome, report: ComparisonReport, store_options: Sequence[str]
+) -> Answer:
+    subject, n_more = outcome.subject, len(report.studies) - _MOST_STUDIES
     parts: list[Part] = []
-    if "comparison" in document:
-        again = f"--name {document['comparison']} --repeats {2 * document['repeats']}"
+    if isinstance(subject, SingleComparison):
+        again = f"--name {subject.comparison} --repeats {2 * subject.repeats}"
         parts.append(Text([f"For more repeats, the same compare command with {again}"]))
-    files = document.get("files") or [document["out"]]
+        files: Sequence[str] = [subject.out]
+    else:
+        files = subject.files
     parts.append(Command(shlex.join(["prefect-tune", "standings", *files]), "see it again"))
     for k, study in enumerate(report.studies[:_MOST_STUDIES]):
-        words = shlex.join(["prefect-tune", "report", study, *store_options])
-        parts.append(Command(words, "" if k else "look at the study of a replicate"))
+        command = shlex.join(["prefect-tune", "report", study, *store_options])
+        parts.append(Command(command, "" if k else "look at the study of a replicate"))
     if n_more > 0:
-        parts.append(_quiet(f"and {n_more:,} more, one for each replicate"))
+        parts.append(Text([f"and {n_more:,} more, one for each replicate"], is_quiet=True))
     return Answer("next", "How to go on", "", parts=parts)
 
 
@@ -194,21 +188,20 @@ def _bands(
     }
 
 
-def _ranking(document: Row) -> Table:
-    words = LossWords(document["metric"])
+def _ranking(outcome: ComparisonOutcome, words: LossWords) -> Table:
     rows = [
         [
-            f"{100 * stage['fraction']:g} %",
-            row["method"],
-            _rank(row, k),
-            f"{row['p_value']:.3g}",
-            _spread(row, "test_loss", words),
-            _spread(row, "loss", words),
-            f"{row['trials']:g}",
-            format_seconds(row["ask_seconds"]),
+            f"{100 * stage.fraction:g} %",
+            one.method,
+            _rank(one, k),
+            f"{one.p_value:.3g}",
+            _spread(one.median_test_loss, one.quartiles_test_loss, words),
+            _spread(one.median_loss, one.quartiles_loss, words),
+            f"{one.trials:g}",
+            format_seconds(one.ask_seconds),
         ]
-        for stage in document["fractions"][::-1]
-        for k, row in enumerate(stage["methods"])
+        for stage in outcome.standings.fractions[::-1]
+        for k, one in enumerate(stage.methods)
     ]
     columns = [
         "#of the budget", "method", "#rank", "#p", f"#test {words.name}",
@@ -217,34 +210,25 @@ def _ranking(document: Row) -> Table:
     return Table("Standings at fractions of the budget", columns, rows, is_open=True)
 
 
-def _spread(row: Row, what: str, words: LossWords) -> str:
-    low, high = row[f"quartiles_{what}"]
-    median = words.of(row[f"median_{what}"])
-    if low is None or high is None or low == high:
-        return median
-    return f"{median} ({short_number(low)} to {short_number(high)})"
+def _spread(median: float | None, quartiles: Sequence[float | None], words: LossWords) -> str:
+    low, high = map(short_number, quartiles)
+    is_known = None not in quartiles and quartiles[0] != quartiles[1]
+    return f"{words.of(median)} ({low} to {high})" if is_known else words.of(median)
 
 
-def _pairs(document: Row) -> Table:
+def _pairs(outcome: ComparisonOutcome) -> Table:
     rows = [
         [
-            pair["method"], pair["other"], f"{pair['win_frequency']:.2f}",
-            f"{pair['n_won']} : {pair['n_lost']}", f"{pair['sign_test_p_value']:.3g}",
-            f"{_probability(pair):.3f}",
+            pair.method, pair.other, f"{pair.win_frequency:.2f}", f"{pair.n_won} : {pair.n_lost}",
+            f"{pair.sign_test_p_value:.3g}", f"{pair.better:.3f}",
         ]
-        for pair in document["pairs"]
+        for pair in outcome.standings.pairs
     ]  # fmt: skip
     columns = [
         "method", "against", "#wins", "#won : lost", "#p of the sign test",
         "#probability of being better",
     ]  # fmt: skip
     return Table("Statistics of each two methods", columns, rows, is_open=len(rows) <= 12)
-
-
-def _probability(pair: Row) -> float:
-    """Return how likely the first of a pair is better: on the one data set, or on most."""
-    is_one = len(pair["on_data_sets"]) == 1
-    return float(pair["on_data_sets"][0] if is_one else pair["poisson_binomial"])
 
 
 def _how_paired(report: ComparisonReport) -> str:
@@ -271,7 +255,3 @@ def _work(report: ComparisonReport) -> Table:
     ]  # fmt: skip
     columns = ["method", "#evaluations", "#failed", "#evaluating", "#choosing"]
     return Table("Evaluations and their time", columns, rows, is_open=True)
-
-
-def _quiet(text: str) -> Text:
-    return Text([text], is_quiet=True)

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from prefect_tune.flows.comparison.curves import TEST_LOSSES, UNDEFINED_TEST_LOSSES, curve_of
-from prefect_tune.flows.comparison.standings import standings
+from prefect_tune.flows.comparison.standings import ComparisonOutcome, SingleComparison, standings
 from prefect_tune.flows.options.declared import StudyOptions
 from prefect_tune.flows.options.values import parse_assignment, write_assignments
 from prefect_tune.flows.preparation.prepare import PreparedStudy
@@ -119,14 +119,10 @@ class Replicate:
     def is_done(self) -> bool:
         """Return whether it has ended by its present stop rule, and its incumbents are scored."""
         stored = self.stored()
-        if stored.state not in {"complete", "failed"}:
-            return False
         losses, undefined = (stored.result.get(n, {}) for n in (TEST_LOSSES, UNDEFINED_TEST_LOSSES))
         is_scored = all(loss is not None or number in undefined for number, loss in losses.items())
-        return (
-            is_scored
-            and StudyPlan.from_stored(stored).options.stop_rule == self.plan.options.stop_rule
-        )
+        stop_rule = StudyPlan.from_stored(stored).options.stop_rule
+        return self.has_ended() and is_scored and stop_rule == self.plan.options.stop_rule
 
 
 @dataclass(frozen=True)
@@ -161,7 +157,7 @@ class Comparison:
 
     def finished(self) -> dict[str, Any] | None:
         """Return the outcome if nothing is left to do."""
-        return self.outcome() if all(r.is_done() for r in self.replicates) else None
+        return self.outcome().to_json() if all(r.is_done() for r in self.replicates) else None
 
     def curves(self) -> pd.DataFrame:
         """Return the curves of all replicates, one after the other."""
@@ -175,23 +171,23 @@ class Comparison:
             curves.append(curve_of(ledger, stored, n_rows, comparison=self.name, **about))
         return pd.concat(curves, ignore_index=True)
 
-    def outcome(self) -> dict[str, Any]:
-        """Write the curves to their file; return what `prefect-tune compare --json` prints."""
+    def outcome(self) -> ComparisonOutcome:
+        """Write the curves to their file, and rank the methods."""
         curves = self.curves()
         with atomic_file(self.out) as path:
             curves.to_parquet(path, index=False)
         plan = self.replicates[0].plan
         reasons = (r.stored().result.get(UNDEFINED_TEST_LOSSES, {}) for r in self.replicates)
         undefined = Counter(reason for found in reasons for reason in set(found.values()))
-        return {
-            "comparison": self.name,
-            "data": plan.data_name,
-            "space": plan.space,
-            "metric": plan.metric,
-            "repeats": len({replicate.repeat for replicate in self.replicates}),
-            "budget_seconds": plan.options.budget,
-            "budget_trials": plan.options.trials,
-            "out": str(self.out),
-            "undefined_test_losses": dict(undefined),
-            **standings(curves),
-        }
+        compared = SingleComparison(
+            comparison=self.name,
+            data=plan.data_name,
+            space=plan.space,
+            metric=plan.metric,
+            repeats=len({replicate.repeat for replicate in self.replicates}),
+            budget_seconds=plan.options.budget,
+            budget_trials=plan.options.trials,
+            out=str(self.out),
+            undefined_test_losses=undefined,
+        )
+        return ComparisonOutcome(compared, standings(curves))

@@ -1,13 +1,18 @@
 """Curves of studies as tables, the best loss after each trial, and pooled standings over them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from pyarrow import ArrowInvalid
 
-from prefect_tune.flows.comparison.standings import CURVE_COLUMNS, standings
+from prefect_tune.flows.comparison.standings import (
+    CURVE_COLUMNS,
+    ComparisonOutcome,
+    PooledFiles,
+    standings,
+)
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.optimizers.events import Asked, Told
@@ -36,19 +41,21 @@ def curve_of(
     """Return a row for the start of a study, and one for each trial that has ended, in that order.
 
     Args:
-        ledger: Where the study is.
+        ledger: Ledger of the study.
         stored: The study.
-        test_rows: How many test rows it has, if that is to be said.
+        test_rows: Number of its test rows, if known.
         about: Further columns, the same in all rows.
 
     Returns:
         The columns of `CURVE_COLUMNS`. `trials` counts configurations, however many stretches they
         have, and like `seconds` and `ask_seconds` from the start of the study to the end of the
-        trial. `loss` is that of a full trial; `incumbent` is what the method would have chosen
-        then, and `test_loss` its loss on the test rows where that was measured. `incumbent_loss` is
-        that of a full incumbent alone: losses of subsets, folds or epochs are not to be compared.
+        trial. `loss` is the loss of a full trial; `incumbent` is what the method would have chosen
+        then, and `test_loss` its loss on the test rows if it was measured. `incumbent_loss` is
+        the loss of a full incumbent alone: losses of subsets, folds or epochs do not compare.
     """
     plan = StudyPlan.from_stored(stored)
+    with documents_of(stored.name):
+        rows = list(_progress(ledger, stored))
     common = {
         "data": plan.data_name,
         "dataset": plan.problem.dataset,
@@ -61,55 +68,47 @@ def curve_of(
         "test_rows": test_rows,
         **about,
     }
+    curve = pd.DataFrame(rows).assign(**common)
+    return curve[list(CURVE_COLUMNS)].astype(_TYPES)
+
+
+def _progress(ledger: Ledger, stored: StoredStudy) -> Iterator[dict[str, Any]]:
+    """Yield the columns that change, for the start and each trial that has ended."""
     tested = stored.result.get(TEST_LOSSES, {})
-    with documents_of(stored.name):
-        rows = [{**common, **row} for row in _progress(ledger, stored.name)]
-    for row in rows:
-        row["test_loss"] = tested.get(str(row["incumbent"]))
-    return pd.DataFrame(rows, columns=list(CURVE_COLUMNS)).astype(_TYPES)
-
-
-def _progress(ledger: Ledger, study: str) -> list[dict[str, Any]]:
-    row: dict[str, Any] = {
-        "trial": None,
+    seconds = asking = 0.0
+    configurations = set[bytes]()
+    losses: dict[int, float] = {}
+    yield {
+        **dict.fromkeys(("trial", "failure", "loss", "incumbent", "incumbent_loss", "test_loss")),
         "trials": 0,
         "seconds": 0.0,
         "cost_seconds": 0.0,
         "ask_seconds": 0.0,
-        "failure": None,
-        "loss": None,
-        "incumbent": None,
-        "incumbent_loss": None,
     }
-    rows, asking, configurations = [row], 0.0, set[bytes]()
-    losses: dict[int, float] = {}
-    for event in ledger.events(study):
+    for event in ledger.events(stored.name):
         if event.kind == Asked.kind:
             asking += event.body["seconds"]
         if event.kind == Told.kind:
             told = TrialView(event.body)
+            failure, incumbent, elapsed = (
+                told.document[name] for name in ("failure", "incumbent", "elapsed_seconds")
+            )
             configurations.add(told.configuration_text)
             losses |= {told.number: told.loss} if told.is_full else {}
-            row = _after(row, told, losses)
-            row |= {"trials": len(configurations), "ask_seconds": asking}
-            rows.append(row)
-    return rows
-
-
-def _after(row: dict[str, Any], told: TrialView, losses: Mapping[int, float]) -> dict[str, Any]:
-    """Return the row of a trial that has ended, from the row before it and the full losses."""
-    incumbent = told.document["incumbent"]
-    return {
-        **row,
-        "trial": told.number,
-        # A killed process may have forgotten some seconds of its session.
-        "seconds": max(row["seconds"], told.document["elapsed_seconds"]),
-        "cost_seconds": told.cost_seconds,
-        "failure": str(told.failure.kind) if told.failure else None,
-        "loss": told.loss if told.is_full else None,
-        "incumbent": incumbent,
-        "incumbent_loss": losses.get(incumbent),
-    }
+            # A killed process may have forgotten some seconds of its session.
+            seconds = max(seconds, elapsed)
+            yield {
+                "trial": told.number,
+                "trials": len(configurations),
+                "seconds": seconds,
+                "cost_seconds": told.cost_seconds,
+                "ask_seconds": asking,
+                "failure": failure and failure["kind"],
+                "loss": told.loss if told.is_full else None,
+                "incumbent": incumbent,
+                "incumbent_loss": losses.get(incumbent),
+                "test_loss": tested.get(str(incumbent)),
+            }
 
 
 _STUDY = ["comparison", "dataset", "study"]
@@ -128,8 +127,8 @@ def read_curves(files: Sequence[str]) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
-def pooled_standings(files: Sequence[str]) -> dict[str, Any]:
-    """Return what `prefect-tune standings --json` prints.
+def pooled_standings(files: Sequence[str]) -> ComparisonOutcome:
+    """Return the outcome of `prefect-tune standings`.
 
     Raises:
         BadInput: If a file cannot be used, or not all of them have the same methods.
@@ -139,8 +138,10 @@ def pooled_standings(files: Sequence[str]) -> dict[str, Any]:
         found = standings(curves)
     except ValueError as error:
         raise BadInput(str(error)) from error
-    metrics = list(dict.fromkeys(curves["metric"]))
-    return {"metric": metrics[0] if len(metrics) == 1 else "loss", "files": list(files), **found}
+    metrics = curves.metric.unique()
+    return ComparisonOutcome(
+        PooledFiles(metrics[0] if len(metrics) == 1 else "loss", list(files)), found
+    )
 
 
 def _read(file: str) -> pd.DataFrame:

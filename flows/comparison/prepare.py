@@ -1,7 +1,7 @@
 """From parameters to a comparison in the ledger: everything that can be wrong is found here."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -25,7 +25,11 @@ from prefect_tune.flows.preparation.handover import Handover
 from prefect_tune.flows.preparation.prepare import PreparedStudy, prepare, study_name_from
 from prefect_tune.flows.preparation.request import StudyRequest
 from prefect_tune.flows.preparation.resolve import check_method, pose
-from prefect_tune.flows.preparation.resume import CannotContinue, check_options_known
+from prefect_tune.flows.preparation.resume import (
+    CannotContinue,
+    check_options_known,
+    check_unchanged,
+)
 from prefect_tune.flows.preparation.study_input import Note, Read, StudyInput, read_input
 from prefect_tune.flows.study.lease import StudyBusy
 from prefect_tune.flows.study.plan import StudyPlan
@@ -35,7 +39,6 @@ from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.reading import read_source
-from prefect_tune.tasks.user_space import is_user_space
 
 HANDOVER: Handover[Comparison] = Handover()
 """From the command `compare` to its flow."""
@@ -59,39 +62,35 @@ def prepare_comparison(
     own = CompareOptions.parse(parameters)
     if own.methods is not None:
         parse_methods(own.methods)
-    request = _parse(parameters)
+    given = {option: value for option, value in parameters.items() if option in OPTIONS}
+    given["task_runs"] = given.get("task_runs") or COMPARE_OPTIONS["task_runs"].default_text
+    request = StudyRequest.parse(given)
     store = request.open_store()
-    ledger = Ledger(store.database)
     name = own.name or default_name
-    design = _Design.of(own, {} if name is None else _former_methods(ledger, name))
-    if name is not None:
-        options = _as_before(ledger, design.studies(name), request.options)
-        request = request if options == request.options else StudyRequest.of(options)
-    _check_stop_rule(request.options)
-    if request.options.test_size == 0:
-        reason = "methods are compared by test rows"
-        raise BadInput(reason, option="test-size", value=0, remedy="hold some back")
+    former = [] if name is None else _former_replicates(store, name)
+    design = _Design.of(own, former)
+    request = _completed(request, former[0]) if former else request
+    _check_comparable(request.options)
     read: Read = cache(read_source)
-    if name is None or not set(design.studies(name)) <= set(ledger.study_names()):
+    if name is None or len(former) < len(list(design)):
         found = read_input(request, read)
         _check_entrants(request, design, found)  # all of them, before any study is entered
         now = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         name = name or f"{study_name_from(found.dataset.name)}-compare-{now}"
+    race = request.options.race
     out = _writable(own.out or f"{name}.parquet")
-    requests = {
-        entrant.suffix: _as_repeats(ledger, design, name, entrant, request)
-        for entrant in design.entrants
-    }
+    races = {one.entrant.suffix: one.plan.options.race for one in former}
     replicates = tuple(
         Replicate(
             entrant,
             repeat,
             _prepare_replicate(
-                requests[entrant.suffix].with_options(
+                request.with_options(
                     method=entrant.method,
                     option=entrant.options,
                     seed=_first_seed(request) + repeat,
                     study=_study_name(name, repeat, entrant),
+                    race=races.get(entrant.suffix) if race is None else race,
                 ),
                 store,
                 read,
@@ -111,23 +110,22 @@ class _Design:
     n_repeats: int
 
     @classmethod
-    def of(cls, options: CompareOptions, former: Mapping[str, int]) -> "_Design":
+    def of(cls, options: CompareOptions, former: Sequence[Replicate]) -> "_Design":
         """Return the methods and repeats that are given, and those that are there already.
 
         Args:
             options: Options of the comparison.
-            former: Of a comparison that is continued, its methods and how many repeats of each.
+            former: Replicates of a comparison that is continued.
 
         Raises:
             UnknownName, BadInput: If the methods cannot be compared.
         """
         given = options.methods
-        known = parse_methods(",".join(former))
-        own = METHODS.without_plugins()
-        by_default = ",".join(m.name for m in own if m.compared_by_default)
+        by_default = ",".join(m.name for m in METHODS.without_plugins() if m.compared_by_default)
         entrants = parse_methods(given or ("" if former else by_default))
-        suffixes = {entrant.suffix for entrant in entrants}
-        both = (*entrants, *(entrant for entrant in known if entrant.suffix not in suffixes))
+        both: dict[str, Entrant] = {}
+        for entrant in (*entrants, *(one.entrant for one in former)):
+            both.setdefault(entrant.suffix, entrant)
         if len(both) < 2:
             raise BadInput(
                 "a comparison takes two methods or more, separated by commas; known are "
@@ -135,8 +133,10 @@ class _Design:
                 option="methods",
                 value=given,
             )
-        n_former = max(former.values(), default=0)
-        return cls(both, max(options.repeats or n_former or _DEFAULT_REPEATS, n_former))
+        n_former = max((one.repeat + 1 for one in former), default=0)
+        return cls(
+            tuple(both.values()), max(options.repeats or n_former or _DEFAULT_REPEATS, n_former)
+        )
 
     def __iter__(self) -> Iterator[tuple[int, Entrant]]:
         """Yield repeat and method, repeat by repeat."""
@@ -145,14 +145,10 @@ class _Design:
             for entrant in self.entrants[first:] + self.entrants[:first]:
                 yield repeat, entrant
 
-    def studies(self, name: str) -> dict[str, int]:
-        """Return the names of the studies of a comparison, each with its repeat."""
-        return {_study_name(name, repeat, entrant): repeat for repeat, entrant in self}
 
-
-def _former_methods(ledger: Ledger, name: str) -> dict[str, int]:
-    """Return the methods of a comparison that is there, and how many repeats of each."""
-    found: dict[str, int] = {}
+def _former_replicates(store: ArtifactStore, name: str) -> list[Replicate]:
+    """Return the replicates of a comparison that are there already."""
+    found, ledger = [], Ledger(store.database)
     for study in ledger.study_names():
         match = re.fullmatch(rf"{re.escape(name)}-(\d+)-(.+)", study)
         stored = ledger.study(study) if match else None
@@ -162,64 +158,42 @@ def _former_methods(ledger: Ledger, name: str) -> dict[str, int]:
         entrant = entrant_of(plan.method, plan.options.option)
         if entrant.suffix == match[2]:  # or it is a study that is named so by chance
             check_options_known(study, plan)
-            found[entrant.label] = max(found.get(entrant.label, 0), int(match[1]) + 1)
+            found.append(Replicate(entrant, int(match[1]), PreparedStudy(study, plan, store)))
     return found
 
 
-def _parse(parameters: Mapping[str, Any]) -> StudyRequest:
-    """Parse the options that the replicates have in common."""
-    given = {name: value for name, value in parameters.items() if name in OPTIONS}
-    return StudyRequest.parse(
-        {**given, "task_runs": given.get("task_runs") or COMPARE_OPTIONS["task_runs"].default_text}
-    )
-
-
-def _as_before(ledger: Ledger, studies: Mapping[str, int], options: StudyOptions) -> StudyOptions:
-    """Return the options, completed by those of an existing comparison of that name.
-
-    Args:
-        ledger: Where its replicates are, if there are any.
-        studies: Names of its replicates, with their repeats.
-        options: As given.
+def _completed(request: StudyRequest, former: Replicate) -> StudyRequest:
+    """Return the request, completed by what all replicates of a comparison share.
 
     Raises:
         BadInput: If something was given that cannot change.
     """
-    stored = next((found for name in studies if (found := ledger.study(name))), None)
-    if stored is None:
-        return options
-    plan = StudyPlan.from_stored(stored)
-    shared = (name for name, option in OPTIONS.items() if option.is_shared)
-    known: dict[str, Any] = {name: getattr(plan.options, name) for name in shared}
-    known["seed"] = plan.seed - studies[stored.name]
-    for name, before in known.items():
-        given, flag = getattr(options, name), OPTIONS[name].flag
-        if given not in {None, before} and not (name == "space" and is_user_space(given)):
-            if given is True:
-                raise BadInput(
-                    f"the comparison was begun without {flag}, and cannot be continued with it",
-                    remedy=_ANOTHER,
-                )
-            current = "its default" if before is None else before
-            raise BadInput(
-                f"the comparison has {flag} {current}, and cannot be continued with {given}",
-                remedy=_ANOTHER,
-            )
-    if options.use_cache != plan.options.use_cache:
-        current = "a cache" if plan.options.use_cache else "--no-cache"
-        raise BadInput(f"the comparison has {current}", remedy=f"continue it so, or {_ANOTHER}")
-    if options.stop_rule.is_open:
-        options = replace(options, trials=plan.options.trials, budget=plan.options.budget)
-    missing = {name: value for name, value in known.items() if getattr(options, name) is None}
-    return replace(options, **missing)
+    given, seed = request.options, former.plan.seed - former.repeat
+    plan = replace(former.plan, options=replace(former.plan.options, seed=seed))
+    shared = ["seed", *(name for name, option in OPTIONS.items() if option.is_shared)]
+    named = [name for name in shared if given.is_given(name)]
+    check_unchanged("the comparison", plan, request, [*named, "no_cache"], _ANOTHER)
+    changes = {name: getattr(plan.options, name) for name in shared if name not in named}
+    if given.stop_rule.is_open:
+        changes |= {"trials": plan.options.trials, "budget": plan.options.budget}
+    options = replace(given, **changes)
+    return request if options == given else StudyRequest.of(options)
 
 
-def _check_stop_rule(options: StudyOptions) -> None:
+def _check_comparable(options: StudyOptions) -> None:
+    """Check that methods can be compared by these options.
+
+    Raises:
+        BadInput: If they cannot.
+    """
     if (options.trials is None) == (options.budget is None):
         raise BadInput(
             "methods are compared at equal time or at equal trials: name --budget, for instance "
             "--budget 2m for each replicate, or --trials, and not both"
         )
+    if options.test_size == 0:
+        reason = "methods are compared by test rows"
+        raise BadInput(reason, option="test-size", value=0, remedy="hold some back")
 
 
 def _check_entrants(request: StudyRequest, design: _Design, found: StudyInput) -> None:
@@ -240,17 +214,6 @@ def _check_entrants(request: StudyRequest, design: _Design, found: StudyInput) -
             value=entrant.label,
             race=bool(request.options.race),
         )
-
-
-def _as_repeats(
-    ledger: Ledger, design: _Design, name: str, entrant: Entrant, request: StudyRequest
-) -> StudyRequest:
-    """Return the request by which a method races as in its repeats, where nothing was given."""
-    names = (_study_name(name, repeat, entrant) for repeat in range(design.n_repeats))
-    stored = next((found for study in names if (found := ledger.study(study))), None)
-    if stored is None or request.options.race is not None:
-        return request
-    return request.with_options(race=StudyPlan.from_stored(stored).options.race)
 
 
 def _first_seed(request: StudyRequest) -> int:

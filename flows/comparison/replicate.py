@@ -14,7 +14,7 @@ from prefect_tune.flows.search import search
 from prefect_tune.flows.study.explanations import most_frequent_failure
 from prefect_tune.flows.study.notices import StudyNotices
 from prefect_tune.flows.study.study import Study
-from prefect_tune.flows.text import format_seconds
+from prefect_tune.flows.text import format_seconds, loss_name, loss_unit
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.flows.workers.server_pace import ServerPace
 from prefect_tune.optimizers.registry import method_named
@@ -104,14 +104,13 @@ def _score(
     """
     losses: dict[str, float | None] = dict(study.result.get(TEST_LOSSES, {}))
     undefined: dict[str, str] = dict(study.result.get(UNDEFINED_TEST_LOSSES, {}))
+    context = replicate_context(replicate)
     numbers = _incumbents(study, replicate)
     for number in numbers:
-        members = [{"trial": number, "weight": 1}]
+        members, key = [{"trial": number, "weight": 1}], str(number)
         is_model = number != numbers[-1] or study.result.get("members") == members
-        is_known = losses.get(str(number)) is not None or str(number) in undefined
-        if is_known and is_model:
+        if is_model and (losses.get(key) is not None or key in undefined):
             continue
-        context = replicate_context(replicate)
         member = member_of(study, study.trials[number])
         parameters = {"what": f"trial {number}", "members": [member], "context": context}
         try:
@@ -122,21 +121,15 @@ def _score(
         except Exception as error:  # as of a trial: what goes wrong is a result
             text = f"trial {number} could not be fitted on all training rows: {error}"
             observer.note(str(error) if isinstance(error, RefitFailed) else text)
-            losses[str(number)] = None
-            study.set_result(
-                **{
-                    TEST_LOSSES: losses,
-                    "members": None,
-                    "test_loss": None,
-                    "test_loss_undefined": None,
-                }
-            )
+            losses[key] = None
+            without_model = dict.fromkeys(("members", "test_loss", "test_loss_undefined"))
+            study.set_result(**{TEST_LOSSES: losses}, **without_model)
             continue
         test = score_model(running, context, check=observer.check)
-        losses[str(number)] = test.loss
+        losses[key] = test.loss
         if test.undefined:
             if test.is_final:
-                undefined[str(number)] = test.undefined
+                undefined[key] = test.undefined
             text = f"{study.plan.metric} of trial {number} on the test rows is undefined"
             observer.note(f"{text}: {test.undefined}")
         study.set_result(
@@ -161,18 +154,16 @@ def _incumbents(study: Study, replicate: Replicate) -> list[int]:
 
 
 def _message(study: Study, incumbent: Trial) -> str:
-    trials = study.trials.values()
+    plan, trials = study.plan, study.trials.values()
     n_told, n_failed = sum(t.is_told for t in trials), sum(t.failure is not None for t in trials)
-    test = study.result.get("test_loss")
-    n_begun = study.n_begun
-    begun = "" if n_begun == len(trials) else f"{n_begun} configurations in "
-    fidelity = fidelity_text(
-        incumbent.query.to_json(), study.plan.options.folds, study.plan.options.epochs
-    )
+    begun = "" if study.n_begun == len(trials) else f"{study.n_begun} configurations in "
+    losses = [incumbent.loss, study.result.get("test_loss")]
+    loss, *tested = [f"{n:.4g}{loss_unit(plan.metric)}" for n in losses if n is not None]
+    fidelity = fidelity_text(incumbent.query.to_json(), plan.options.folds, plan.options.epochs)
     return (
-        f"{study.plan.metric} {incumbent.loss:.4g}"
+        f"{loss_name(plan.metric)} {loss}"
         + (f" ({fidelity})" if fidelity else "")
-        + (f", on the test rows {test:.4g}" if test is not None else "")
+        + "".join(f", on the test rows {test}" for test in tested)
         + f"; {begun}{n_told} trials, {n_failed} failed, in {format_seconds(study.seconds())} "
         f"({format_seconds(study.asking_seconds)} of asking)"
     )

@@ -123,24 +123,29 @@ class _Session:
         )
 
 
-class _ReplicateObserver:
-    """Speaks for one replicate, and ends it when the session is to end."""
+class _Job:
+    """Runs and follows one replicate, and ends it when the session is to end.
 
-    def __init__(self, session: _Session, replicate: Replicate) -> None:
-        self._session, self._replicate = session, replicate
+    It is a plain class, so that Prefect does not look inside.
+    """
+
+    def __init__(self, session: _Session, pace: ServerPace, replicate: Replicate) -> None:
+        self.session, self.pace, self.replicate = session, pace, replicate
+        self.label, self.repeat = replicate.entrant.label, replicate.repeat
+        self.error: Exception | None = None
+        self.is_without_worker = False
 
     def note(self, text: str) -> None:
         """Pass on a note, with the replicate that it is about."""
-        who = f"{self._replicate.entrant.label}, repeat {self._replicate.repeat}"
-        self._session.observer.note(f"{who}: {text}")
+        self.session.observer.note(f"{self.label}, repeat {self.repeat}: {text}")
 
     def warn(self, text: str) -> None:
         """Pass on a warning, which other replicates may have met before."""
-        self._session.warn(text)
+        self.session.warn(text)
 
     def check(self) -> None:
         """Raise `Interrupted` if the session is to end."""
-        if self._session.stop.is_set():
+        if self.session.stop.is_set():
             raise Interrupted
 
     def ended(self, trial: Trial, progress: Progress) -> None:  # noqa: ARG002
@@ -149,19 +154,20 @@ class _ReplicateObserver:
 
     def tick(self, progress: Progress) -> None:
         """Note where the replicate stands; raise `Interrupted` if the session is to end."""
-        self._session.standing[progress.study] = progress
+        self.session.standing[progress.study] = progress
         self.check()
 
+    def run(self) -> None:
+        """Run the replicate as a task run; again on another worker if its own is lost."""
+        self.is_without_worker = True
+        while self.is_without_worker:
+            self.is_without_worker = False
+            search_replicate(self.label, self.repeat, self, return_state=True)
 
-class _Job:
-    """A replicate with what it needs; a plain class, so that Prefect does not look inside."""
-
-    __slots__ = ("error", "is_without_worker", "pace", "replicate", "session")
-
-    def __init__(self, session: _Session, pace: ServerPace, replicate: Replicate) -> None:
-        self.session, self.pace, self.replicate = session, pace, replicate
-        self.error: Exception | None = None
-        self.is_without_worker = False
+    def fail(self, error: Exception) -> None:
+        """Keep what failed, and end the session."""
+        self.error = error
+        self.session.stop.set()
 
 
 def _run_in_threads(session: _Session, pace: ServerPace, to_do: Sequence[Replicate]) -> None:
@@ -171,7 +177,7 @@ def _run_in_threads(session: _Session, pace: ServerPace, to_do: Sequence[Replica
     session.observer.note(f"{len(to_do)} of {n_all} replicates to do, {n_threads} at the same time")
     with ThreadPoolExecutor(n_threads, thread_name_prefix="replicate") as threads:
         jobs = [_Job(session, pace, replicate) for replicate in to_do]
-        under_way = [threads.submit(copy_context().run, _start, job) for job in jobs]
+        under_way = [threads.submit(copy_context().run, job.run) for job in jobs]
         try:
             while wait(under_way, timeout=_TICK_SECONDS).not_done and not session.stop.is_set():
                 session.observer.tick(session.progress(len(to_do), n_threads))
@@ -180,16 +186,6 @@ def _run_in_threads(session: _Session, pace: ServerPace, to_do: Sequence[Replica
     for job in jobs:
         if job.error is not None:
             raise job.error
-
-
-def _start(job: _Job) -> None:
-    """Run a replicate as a task run, and on another worker once more if its own cannot go on."""
-    replicate = job.replicate
-    while True:
-        job.is_without_worker = False
-        search_replicate(replicate.entrant.label, replicate.repeat, job, return_state=True)
-        if not job.is_without_worker:
-            return
 
 
 @task(
@@ -207,24 +203,21 @@ def search_replicate(label: str, repeat: int, job: _Job) -> State[None]:  # noqa
     session = job.session
     if session.stop.is_set():
         return Cancelled(message="not started")
-    observer = _ReplicateObserver(session, job.replicate)
     try:
         with session.running.sharing(replicate_context(job.replicate)) as running:
-            message = run_replicate(job.replicate, running, job.pace, observer)
+            message = run_replicate(job.replicate, running, job.pace, job)
     except NoWorkers as lost:
         if not session.running.n_shared:
-            job.error = lost
-            session.stop.set()
+            job.fail(lost)
             raise
         job.is_without_worker = True
         session.n_ended += 1
-        observer.note(f"goes on with another worker: {lost}")
+        job.note(f"moves to another worker: {lost}")
         return Failed(message=str(lost))
     except Interrupted:
         return Cancelled(message="interrupted; the comparison can be continued")
     except Exception as error:
-        job.error = error
-        session.stop.set()
+        job.fail(error)
         raise
     session.n_ended += 1
     return Completed(message=message) if message else Failed(message="no trial was completed")

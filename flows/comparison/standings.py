@@ -5,10 +5,11 @@ the start of each. Several comparisons are pooled by concatenating their tables:
 among all methods of the same data set and repeat. A missing loss is worse than all others.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import permutations
 from math import isfinite
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,8 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from prefect_tune.flows.comparison.pairwise import Pairwise, pairwise
+from prefect_tune.flows.text import counted, format_seconds
+from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.tasks.objective.metrics import METRICS
 
 
@@ -51,21 +54,183 @@ SIGNIFICANCE = 0.05
 _DRAWS = 10_000
 
 
+@dataclass(frozen=True, slots=True)
+class MethodStanding:
+    """Place of a method among all that are compared, and figures of its replicates.
+
+    Attributes:
+        method: The method, as users write it.
+        average_rank: Mean rank of its test losses over the blocks.
+        expected_rank: Rank by how often it wins (`Pairwise`).
+        p_value: Probability that methods that are all alike lie so far apart (`rank_p_values`).
+        is_tied_with_best: Whether it is not significantly behind the first.
+        median_loss: Median of the incumbents' validation losses; None if it is not finite.
+        quartiles_loss: Lower and upper quartile, likewise.
+        median_test_loss: Median of the incumbents' test losses, likewise.
+        quartiles_test_loss: Lower and upper quartile, likewise.
+        trials: Median number of configurations.
+        seconds: Median study time.
+        ask_seconds: Median time spent in asks.
+    """
+
+    method: str
+    average_rank: float
+    expected_rank: float
+    p_value: float
+    is_tied_with_best: bool
+    median_loss: float | None
+    quartiles_loss: Sequence[float | None]
+    median_test_loss: float | None
+    quartiles_test_loss: Sequence[float | None]
+    trials: float
+    seconds: float
+    ask_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class PairStanding:
+    """How sure it is that a method is better than another one; see `Pairwise` for the numbers."""
+
+    method: str
+    other: str
+    win_frequency: float
+    n_won: int
+    n_lost: int
+    sign_test_p_value: float
+    poisson_binomial: float
+    on_data_sets: Sequence[float]
+
+    @property
+    def better(self) -> float:
+        """Probability that the method is better on the only data set, or on most of several."""
+        return self.on_data_sets[0] if len(self.on_data_sets) == 1 else self.poisson_binomial
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Methods, best first, and pairs of them at a fraction of the budget."""
+
+    fraction: float
+    methods: Sequence[MethodStanding]
+    pairs: Sequence[PairStanding]
+
+
+@dataclass(frozen=True, slots=True)
+class DataSetStandings:
+    """Methods on one of several data sets at the end of the budget, best first."""
+
+    data: str
+    methods: Sequence[MethodStanding]
+
+
+@dataclass(frozen=True, slots=True)
+class Standings:
+    """Places of all methods of a comparison.
+
+    Attributes:
+        n_blocks: Number of data sets and repeats.
+        methods: Methods at the end of the budget, best first.
+        pairs: Each two of them, in both orders.
+        fractions: The same at fractions of the budget.
+        data_sets: Methods by data set, in the order of `on_data_sets`; empty for a single one.
+    """
+
+    n_blocks: int
+    methods: Sequence[MethodStanding]
+    pairs: Sequence[PairStanding]
+    fractions: Sequence[Stage]
+    data_sets: Sequence[DataSetStandings] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the standings as JSON values."""
+        document = to_document(self)
+        if not self.data_sets:
+            del document["data_sets"]
+        return document
+
+
+@dataclass(frozen=True, slots=True)
+class SingleComparison:
+    """The comparison that standings are of.
+
+    Attributes:
+        comparison: Name of the comparison.
+        data: Name of the data.
+        space: Name of the space.
+        metric: Name of the metric.
+        repeats: Repeats of each method.
+        budget_seconds: Time of each replicate; None if trials are bounded.
+        budget_trials: Trials of each replicate; None if time is bounded.
+        out: File of the curves.
+        undefined_test_losses: Replicates without a test loss, by the reason.
+    """
+
+    comparison: str
+    data: str
+    space: str
+    metric: str
+    repeats: int
+    budget_seconds: float | None
+    budget_trials: int | None
+    out: str
+    undefined_test_losses: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PooledFiles:
+    """Files whose curves are pooled, and the metric they share; `loss` if they differ."""
+
+    metric: str
+    files: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonOutcome:
+    """Standings with what they are of: the result of `prefect-tune compare` or `standings`."""
+
+    subject: SingleComparison | PooledFiles
+    standings: Standings
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `--json` of the command prints."""
+        return {**to_document(self.subject), **self.standings.to_json()}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Return the inverse of `to_json`."""
+        subject: SingleComparison | PooledFiles
+        if "comparison" in document:
+            subject = from_document(SingleComparison, document)
+        else:
+            subject = from_document(PooledFiles, document)
+        return cls(subject, from_document(Standings, document))
+
+    @property
+    def warnings(self) -> list[str]:
+        """Reasons to read the standings with care, as sentences."""
+        found = []
+        if isinstance(self.subject, SingleComparison):
+            for reason, n_replicates in self.subject.undefined_test_losses.items():
+                of = counted(n_replicates, "replicate")
+                found.append(f"The test loss of {of} is undefined: {reason}")
+        n_blocks, n_methods = self.standings.n_blocks, len(self.standings.methods)
+        if n_methods > 1 and least_p_value(n_blocks, n_methods) > SIGNIFICANCE:
+            found.append(
+                f"With {counted(n_blocks, 'block')} no difference between {n_methods} methods can "
+                "be significant: more repeats tell more"
+            )
+        return found
+
+
 def standings(
     curves: pd.DataFrame, fractions: Sequence[float] = FRACTIONS, seed: int = 0
-) -> dict[str, Any]:
-    """Rank methods at fractions of the budget.
+) -> Standings:
+    """Rank methods at fractions of the budget, and at its end.
 
     Args:
         curves: Curves of one comparison, or of several put together.
-        fractions: Of the budget; test losses are there for `FRACTIONS`.
-        seed: Of the test of who is behind.
-
-    Returns:
-        `methods`, where they stand at the end, best first; `pairs`, how sure it is that the one is
-        better than the other (`Pairwise`), for each two in both orders; `fractions`, the same at
-        each of them; `n_blocks`, how many data sets and repeats that is; with several data sets
-        also `data_sets`, in the order of each pair's `on_data_sets`.
+        fractions: Fractions of the budget; test losses are there for `FRACTIONS`.
+        seed: Seed of the test of who is behind.
 
     Raises:
         ValueError: If a replicate of some method is missing, or there is none.
@@ -75,24 +240,20 @@ def standings(
     rng = np.random.default_rng(seed)
     data_set = curves.groupby(["dataset", "metric"], sort=False).ngroup()
     curves = curves.assign(**{_DATA_SET: data_set})
-    stages = [
-        {"fraction": fraction, **_stage(state_at(curves, fraction), rng)} for fraction in fractions
-    ]
-    document: dict[str, Any] = {
-        "n_blocks": len(curves[_BLOCK].drop_duplicates()),
-        **_stage(state_at(curves, 1.0), rng),
-        "fractions": stages,
-    }
+    stages = [_stage(curves, fraction, rng) for fraction in fractions]
+    end = _stage(curves, 1.0, rng)
     data_sets = [group for _, group in curves.groupby(_DATA_SET)]
-    if len(data_sets) > 1:
-        document["data_sets"] = [
-            {
-                "data": group["data"].iloc[0],
-                "methods": _stage(state_at(group, 1.0), rng)["methods"],
-            }
-            for group in data_sets
-        ]
-    return document
+    by_data_set = [
+        DataSetStandings(group.data.iloc[0], _stage(group, 1.0, rng).methods)
+        for group in (data_sets if len(data_sets) > 1 else ())
+    ]
+    n_blocks = len(curves[_BLOCK].drop_duplicates())
+    return Standings(n_blocks, end.methods, end.pairs, stages, by_data_set)
+
+
+def replicate_budget(seconds: float | None, trials: int | None) -> str:
+    """Return the budget of a replicate as text."""
+    return counted(trials or 0, "trial") if seconds is None else format_seconds(seconds)
 
 
 def state_at(curves: pd.DataFrame, fraction: float) -> pd.DataFrame:
@@ -101,8 +262,8 @@ def state_at(curves: pd.DataFrame, fraction: float) -> pd.DataFrame:
         curves[name].astype("float64").fillna(np.inf)
         for name in ("budget_seconds", "budget_trials")
     )
-    is_within = (curves["seconds"] <= fraction * seconds) & (
-        curves["trials"] <= np.ceil(fraction * trials)
+    is_within = (curves.seconds <= fraction * seconds) & (
+        curves.trials <= np.ceil(fraction * trials)
     )
     replicates = (
         curves[is_within]
@@ -148,31 +309,36 @@ def least_p_value(n_blocks: int, n_methods: int) -> float:
     return float((n_methods * (n_methods - 1)) ** (1 - n_blocks)) if n_methods > 1 else 1.0
 
 
-def _stage(state: pd.DataFrame, rng: np.random.Generator) -> dict[str, list[dict[str, Any]]]:
-    """Methods by average rank of their test losses, each with its figures, and pairs of them."""
+def _stage(curves: pd.DataFrame, fraction: float, rng: np.random.Generator) -> Stage:
+    """Return methods by average rank of their test losses, each with its figures, and pairs."""
+    state = state_at(curves, fraction)
     table = _losses(state)
+    names = list(table.columns)
     ranks, p_values = rank_p_values(table.to_numpy(), rng)
     compared = _compared(state, table)
-    rows = []
-    for position, method in enumerate(table.columns):
-        mine = state[state["method"] == method]
-        rows.append(
-            {
-                "method": method,
-                "average_rank": float(ranks[position]),
-                "expected_rank": float(compared.expected_ranks[position]),
-                "p_value": float(p_values[position]),
-                "is_tied_with_best": bool(p_values[position] > SIGNIFICANCE),
-                **_quartiles("loss", mine["incumbent_loss"]),
-                **_quartiles("test_loss", mine["test_loss"]),
-                "trials": float(mine["trials"].median()),
-                "seconds": float(mine["seconds"].median()),
-                "ask_seconds": float(mine["ask_seconds"].median()),
-            }
-        )
     order = np.argsort(ranks, kind="stable")
-    pairs = [_pair(compared, list(table.columns), a, b) for a, b in permutations(order, 2)]
-    return {"methods": [rows[position] for position in order], "pairs": pairs}
+    methods = []
+    for position in order:
+        mine = state[state.method == names[position]]
+        median_loss, quartiles_loss = _median_quartiles(mine.incumbent_loss)
+        median_test_loss, quartiles_test_loss = _median_quartiles(mine.test_loss)
+        p_value = float(p_values[position])
+        methods.append(
+            MethodStanding(
+                names[position],
+                float(ranks[position]),
+                float(compared.expected_ranks[position]),
+                p_value,
+                p_value > SIGNIFICANCE,
+                median_loss,
+                quartiles_loss,
+                median_test_loss,
+                quartiles_test_loss,
+                *(float(mine[name].median()) for name in ("trials", "seconds", "ask_seconds")),
+            )
+        )
+    pairs = [_pair(compared, names, a, b) for a, b in permutations(order, 2)]
+    return Stage(fraction, methods, pairs)
 
 
 def _losses(state: pd.DataFrame) -> pd.DataFrame:
@@ -181,7 +347,7 @@ def _losses(state: pd.DataFrame) -> pd.DataFrame:
     Raises:
         ValueError: If a replicate is missing.
     """
-    losses = state.set_index([*_BLOCK, "method"])["test_loss"].astype(float).fillna(np.inf)
+    losses = state.set_index([*_BLOCK, "method"]).test_loss.astype(float).fillna(np.inf)
     table = losses.unstack("method")  # noqa: PD010 - each replicate is there once
     for block, found in table.isna().iterrows():
         if found.any():
@@ -202,7 +368,7 @@ def _compared(state: pd.DataFrame, table: pd.DataFrame) -> Pairwise:
     return pairwise(
         table.to_numpy() / np.where(is_count, all_wrong, 1.0)[:, None],
         blocks[_DATA_SET].to_numpy(),
-        np.where(is_count, blocks["test_rows"].to_numpy(dtype=np.float64, na_value=np.nan), np.nan),
+        np.where(is_count, blocks.test_rows.to_numpy(dtype=np.float64, na_value=np.nan), np.nan),
     )
 
 
@@ -212,21 +378,21 @@ def _losses_if_all_wrong(metrics: Iterable[str]) -> dict[str, float]:
     return {one.name: one.all_wrong for one in declared if one and one.all_wrong is not None}
 
 
-def _pair(compared: Pairwise, methods: Sequence[str], a: int, b: int) -> dict[str, Any]:
-    return {
-        "method": methods[a],
-        "other": methods[b],
-        "win_frequency": float(compared.win_frequencies[a, b]),
-        "n_won": int(compared.n_won[a, b]),
-        "n_lost": int(compared.n_won[b, a]),
-        "sign_test_p_value": float(compared.sign_test[a, b]),
-        "poisson_binomial": float(compared.poisson_binomial[a, b]),
-        "on_data_sets": compared.on_data_sets[:, a, b].tolist(),
-    }
+def _pair(compared: Pairwise, methods: Sequence[str], a: int, b: int) -> PairStanding:
+    return PairStanding(
+        methods[a],
+        methods[b],
+        float(compared.win_frequencies[a, b]),
+        int(compared.n_won[a, b]),
+        int(compared.n_won[b, a]),
+        float(compared.sign_test[a, b]),
+        float(compared.poisson_binomial[a, b]),
+        compared.on_data_sets[:, a, b].tolist(),
+    )
 
 
-def _quartiles(name: str, losses: pd.Series) -> dict[str, Any]:
-    """Median and quartiles; a replicate that has found nothing is worse than all others."""
+def _median_quartiles(losses: pd.Series) -> tuple[float | None, list[float | None]]:
+    """Return median and quartiles; a replicate that has found nothing is worse than all others."""
     known = np.asarray(losses.astype(float).fillna(np.inf), dtype=np.float64)
     low, median, high = map(finite, quartiles(known))
-    return {f"median_{name}": median, f"quartiles_{name}": [low, high]}
+    return median, [low, high]

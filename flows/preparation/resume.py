@@ -1,5 +1,6 @@
 """A study in the ledger is resumed: what may change, and what must be the same."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -49,9 +50,8 @@ def resume(
     plan = StudyPlan.from_stored(stored)
     check_options_known(stored.name, plan)
     given = request.options
-    for name, option in OPTIONS.items():
-        if option.on_resume == "same" and given.is_given(name):
-            _check_same(stored.name, plan, name, request)
+    same = (name for name, option in OPTIONS.items() if option.on_resume == "same")
+    check_unchanged(f"study {stored.name!r}", plan, request, filter(given.is_given, same))
     _check_same_data(stored.name, plan, given, store, read)
     options = replace(merged(plan.options, given), study=stored.name)
     plan = replace(plan, options=options)
@@ -96,35 +96,46 @@ def check_options_known(name: str, plan: StudyPlan) -> None:
         )
 
 
-def _check_same(study: str, plan: StudyPlan, name: str, request: StudyRequest) -> None:
-    """Check that an option is given the value that the study has.
+def check_unchanged(
+    subject: str,
+    plan: StudyPlan,
+    request: StudyRequest,
+    names: Iterable[str],
+    remedy: str = _ANOTHER,
+) -> None:
+    """Check that options are given the values with which a study or comparison was begun.
+
+    Args:
+        subject: The study or comparison, as people call it.
+        plan: Plan of the study, or of one in the comparison.
+        request: The request.
+        names: Names of the options to check.
+        remedy: The way out.
 
     Raises:
-        CannotContinue: If it is given another one.
+        CannotContinue: If one is given another value.
     """
-    flag, current = OPTIONS[name].flag, getattr(plan.options, name)
-    given: Any = getattr(request.options, name)
-    if name == "space" and is_user_space(given):
-        _check_same_code(study, plan, request)
-    elif given is True and not current:
-        raise CannotContinue(
-            f"study {study!r} was begun without {flag}, and cannot be continued with it",
-            remedy=_ANOTHER,
-        )
-    elif given is False and current is True:
-        raise CannotContinue(
-            f"study {study!r} was begun with {flag}, and cannot be continued without it",
-            remedy=_ANOTHER,
-        )
-    elif given != current:
-        has = (
-            f"{f'the options {dict(current)}' if current else 'no options'} of its method"
-            if name == "option"
-            else (f"no {flag}" if current is None else f"{flag} {current}")
-        )
-        raise CannotContinue(
-            f"study {study!r} has {has}, and cannot be continued with {given}", remedy=_ANOTHER
-        )
+    for name in names:
+        flag, current = OPTIONS[name].flag, getattr(plan.options, name)
+        given: Any = getattr(request.options, name)
+        known, offered = "", "with it"
+        if name == "space" and is_user_space(given):
+            if _has_other_code(plan, request):
+                known = f"was made with another space than what {given} now holds"
+        elif given is True and not current:
+            known = f"was begun without {flag}"
+        elif given is False and current is True:
+            known, offered = f"was begun with {flag}", "without it"
+        elif given != current:
+            offered = f"with {given}"
+            if name == "option":
+                known = f"has {f'the options {dict(current)}' if current else 'no options'}"
+                known += " of its method"
+            else:
+                known = f"has no {flag}" if current is None else f"has {flag} {current}"
+        if known:
+            text = f"{subject} {known}, and cannot be continued {offered}"
+            raise CannotContinue(text, remedy=remedy)
 
 
 def _with_constraints(
@@ -160,23 +171,13 @@ def _with_constraints(
     return replace(plan, options=options, quantity_digests=known), notes
 
 
-def _check_same_code(name: str, plan: StudyPlan, request: StudyRequest) -> None:
-    """Check that the code in the file of a user's own space is the same as at the start.
-
-    Raises:
-        CannotContinue: If it is not.
-    """
+def _has_other_code(plan: StudyPlan, request: StudyRequest) -> bool:
+    """Return whether the file of a user's own space has changed since the start."""
     texts = (request.space_code, plan.problem.space_code)
     codes = {code_digest("space", [text]) for text in texts}
     assert request.space is not None  # noqa: S101 - it is given
     started = plan.problem.as_started(request.space)
-    if len(codes) > 1 or started.digest != plan.problem.space_digest:
-        space = request.options.space
-        raise CannotContinue(
-            f"study {name!r} was made with another space than what {space} now holds, and cannot "
-            "be continued with it",
-            remedy=_ANOTHER,
-        )
+    return len(codes) > 1 or started.digest != plan.problem.space_digest
 
 
 def _check_same_data(

@@ -4,7 +4,12 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from prefect_tune.flows.comparison.standings import CURVE_COLUMNS, standings
+from prefect_tune.flows.comparison.standings import (
+    CURVE_COLUMNS,
+    ComparisonOutcome,
+    SingleComparison,
+    standings,
+)
 from prefect_tune.flows.reporting.comparison_report import ComparisonReport, comparison_report
 
 COMMON = {"comparison": "c", "data": "d", "dataset": "d", "space": "small", "metric": "error",
@@ -28,10 +33,10 @@ def replicate(
     return rows
 
 
-def report_of(replicates: Iterable[list[dict]]) -> ComparisonReport:
-    """The report of a comparison with these replicates."""
+def report_of(replicates: Iterable[list[dict]]) -> tuple[ComparisonOutcome, ComparisonReport]:
+    """The outcome of a comparison with these replicates, and its report."""
     rows = [row for rows in replicates for row in rows]
     curves = pd.DataFrame(rows, columns=list(CURVE_COLUMNS))
-    said = {"comparison": "c", "metric": "error", "space": "small", "out": "curves.parquet",
-            "repeats": 2}  # fmt: skip
-    return comparison_report(said | standings(curves), curves)
+    subject = SingleComparison("c", "d", "small", "error", 2, 40.0, None, "curves.parquet", {})
+    outcome = ComparisonOutcome(subject, standings(curves))
+    return outcome, comparison_report(outcome.to_json(), curves)

@@ -16,6 +16,7 @@ from prefect_tune.deployments.report.page import Command, Cut, Figure, Section, 
 from prefect_tune.deployments.report.plots import shortened, thinned
 from prefect_tune.deployments.report.sections.importance import input_names
 from prefect_tune.deployments.report.study_page import study_page
+from prefect_tune.flows.comparison.standings import ComparisonOutcome
 from prefect_tune.flows.reporting.comparison_report import ComparisonReport
 from prefect_tune.flows.reporting.paths import StepUse
 from prefect_tune.flows.reporting.progress import Lead
@@ -264,7 +265,7 @@ def test_a_failed_study_shows_no_loss_and_all_reasons() -> None:
 
 
 @pytest.fixture
-def report() -> ComparisonReport:
+def compared() -> tuple[ComparisonOutcome, ComparisonReport]:
     tests = {"a": [3.0, 1.0], "b": [2.5, 2.5], "c": [9.0, 8.0]}
     return report_of(
         replicate(method, repeat, [9.0, loss], loss)
@@ -273,11 +274,12 @@ def report() -> ComparisonReport:
     )
 
 
-def test_it_has_one_ranking_a_curve_a_table_of_pairs_and_one_of_work(report) -> None:
-    page = comparison_page(report)
+def test_it_has_one_ranking_a_curve_a_table_of_pairs_and_one_of_work(compared) -> None:
+    outcome, _ = compared
+    page = comparison_page(*compared)
     assert [section.id for section in page.sections] == ["ranks", "curves", "pairs", "work"]
     ranking, curves, pairs, work = (section.parts[0] for section in page.sections)
-    leader = report.standings["methods"][0]["method"]
+    leader = outcome.standings.methods[0].method
     assert page.answers[0].headline == ranking.rows[0][1] == leader
     assert ranking.rows[0][0] == "100 %"
     assert {trace["name"] for trace in curves.plot["data"]} == {"a", "b", "c"}

@@ -1,6 +1,7 @@
 """Studies, trials and comparisons shown to people."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,6 +10,15 @@ from flow_studies import SUMMARY, study_view
 from prefect_tune.deployments.views.comparison import print_comparison
 from prefect_tune.deployments.views.study import print_studies, print_summary
 from prefect_tune.deployments.views.trial import first_trials, print_trial, print_trials
+from prefect_tune.flows.comparison.standings import (
+    ComparisonOutcome,
+    DataSetStandings,
+    MethodStanding,
+    PairStanding,
+    PooledFiles,
+    Stage,
+    Standings,
+)
 from prefect_tune.flows.reading.study_view import StudyView
 from prefect_tune.flows.reading.trial_detail import TrialDetail
 from prefect_tune.flows.reading.trial_view import TrialView
@@ -312,29 +322,28 @@ def test_a_trial_that_goes_on_with_a_configuration_says_with_which(capsys) -> No
     assert third.split()[:4] == ["2", "trial", "0", "waiting"]
 
 
-def row(method: str, rank: float) -> dict[str, Any]:
-    return {
-        "method": method, "average_rank": rank, "expected_rank": rank, "is_tied_with_best": True,
-        "median_test_loss": 1.0, "quartiles_test_loss": [1.0, 1.0], "median_loss": 1.0,
-        "quartiles_loss": [1.0, 1.0], "trials": 3, "ask_seconds": 0.0,
-    }  # fmt: skip
+def row(method: str, rank: float) -> MethodStanding:
+    return MethodStanding(
+        method, rank, rank, p_value=1.0, is_tied_with_best=True,
+        median_loss=1.0, quartiles_loss=[1.0, 1.0], median_test_loss=1.0,
+        quartiles_test_loss=[1.0, 1.0], trials=3.0, seconds=1.0, ask_seconds=0.0,
+    )  # fmt: skip
 
 
-def document(on_data_sets: list[float], **more: Any) -> dict[str, Any]:
+def outcome(
+    on_data_sets: list[float], data_sets: Sequence[DataSetStandings] = ()
+) -> ComparisonOutcome:
     methods = [row("b", 1.75), row("a", 1.25)]
-    pair = {
-        "method": "a", "other": "b", "win_frequency": 0.75, "sign_test_p_value": 0.3125,
-        "poisson_binomial": 0.625, "on_data_sets": on_data_sets,
-    }  # fmt: skip
-    other = {"method": "b", "other": "a", "win_frequency": 0.25, "sign_test_p_value": 0.9375,
-             "poisson_binomial": 0.375, "on_data_sets": []}  # fmt: skip
-    return {
-        "metric": "error", "methods": methods, "pairs": [other, pair], "n_blocks": 4,
-        "fractions": [{"fraction": 1.0, "methods": methods}], **more,
-    }  # fmt: skip
+    pairs = [
+        PairStanding("b", "a", 0.25, 1, 3, 0.9375, 0.375, []),
+        PairStanding("a", "b", 0.75, 3, 1, 0.3125, 0.625, on_data_sets),
+    ]
+    stages = [Stage(1.0, methods, pairs)]
+    standings = Standings(4, methods, pairs, stages, data_sets)
+    return ComparisonOutcome(PooledFiles("error", ["curves.parquet"]), standings)
 
 
-def said(capsys, shown: dict[str, Any]) -> tuple[list[list[str]], str]:
+def said(capsys, shown: ComparisonOutcome) -> tuple[list[list[str]], str]:
     """The lines of the table of pairs, and what is said below it."""
     print_comparison(shown)
     _, _, below = capsys.readouterr().out.partition("expected rank")
@@ -343,13 +352,13 @@ def said(capsys, shown: dict[str, Any]) -> tuple[list[list[str]], str]:
 
 
 def test_of_one_data_set_the_probability_is_that_of_its_repeats(capsys) -> None:
-    lines, meaning = said(capsys, document([0.875]))
+    lines, meaning = said(capsys, outcome([0.875]))
     assert lines == [["a", "1.25"], ["b", "1.75", "0.75", "0.312", "0.875"]]
     assert holds(meaning, "4 repeats", "this data set")
 
 
 def test_of_several_data_sets_it_is_that_of_the_poisson_binomial_test(capsys) -> None:
-    data_sets = [{"data": name, "methods": [row("a", 1.0)]} for name in ("one", "two")]
-    lines, meaning = said(capsys, document([0.875, 0.5], data_sets=data_sets))
+    data_sets = [DataSetStandings(name, [row("a", 1.0)]) for name in ("one", "two")]
+    lines, meaning = said(capsys, outcome([0.875, 0.5], data_sets))
     assert lines == [["a", "1.25"], ["b", "1.75", "0.75", "0.312", "0.625"]]
     assert holds(meaning, "2 data sets", "Poisson-binomial")

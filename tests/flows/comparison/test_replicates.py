@@ -254,14 +254,17 @@ def test_a_loss_that_the_test_rows_leave_undefined_is_not_computed_again(study: 
     assert workers.fitted == []
 
 
-def test_the_outcome_says_that_the_loss_is_of_a_subset(study: Study) -> None:
+@pytest.mark.parametrize(
+    ("metric", "loss", "test"),
+    [("error", "error 4 %", "0 %"), ("auroc", "1 - auroc 4", "0"), ("r2", "1 - r2 4", "0")],
+)
+def test_the_outcome_names_losses_with_units_and_the_subset(study, metric, loss, test) -> None:
     score(study, WrittenWorkers())
     assert study.incumbent is not None
-    found = _message(study, study.incumbent)
-    loss, test = found.partition(";")[0].split(", ")
-    assert loss.startswith("error 4")
-    assert "subset 1/2" in loss
-    assert test == "on the test rows 0"
+    study.plan = replace(study.plan, problem=replace(study.plan.problem, metric=metric))
+    found, tested = _message(study, study.incumbent).partition(";")[0].split(", ")
+    assert found.startswith(f"{loss} (subset 1/2")
+    assert tested == f"on the test rows {test}"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Statistics of compared methods: published values, enumeration, scipy, and by hand."""
 
+import json
+from collections.abc import Iterable
 from itertools import permutations, product
 from math import inf, nan
 
@@ -28,6 +30,11 @@ from prefect_tune.flows.comparison.pairwise import (
 from prefect_tune.flows.comparison.standings import (
     CURVE_COLUMNS,
     SIGNIFICANCE,
+    ComparisonOutcome,
+    MethodStanding,
+    PairStanding,
+    Stage,
+    Standings,
     least_p_value,
     rank_p_values,
     standings,
@@ -255,33 +262,33 @@ def curves(
     return pd.DataFrame(rows, columns=list(CURVE_COLUMNS))
 
 
-def by_method(rows: list[dict]) -> dict[str, dict]:
-    return {row["method"]: row for row in rows}
+def by_method(rows: Iterable[MethodStanding]) -> dict[str, MethodStanding]:
+    return {row.method: row for row in rows}
 
 
 def test_a_comparison_worked_by_hand() -> None:
     found = standings(
         curves({"a": [1.0, 2.0, 3.0] * 2, "b": [2.0, 2.0, 2.0] * 2, "c": [9.0, 8.0, 7.0] * 2})
     )
-    methods = by_method(found["methods"])
+    methods = by_method(found.methods)
     # Ranks by repeat: a 1, 1.5, 2; b 2, 1.5, 1; c 3, 3, 3; and the same again.
-    assert [methods[m]["average_rank"] for m in "abc"] == [1.5, 1.5, 3.0]
-    assert [methods[m]["is_tied_with_best"] for m in "abc"] == [True, True, False]
-    assert methods["a"]["median_test_loss"] == 2.0
-    assert methods["c"]["quartiles_test_loss"] == [7.25, 8.75]
-    assert methods["a"]["median_loss"] == 3.0
-    assert (methods["a"]["trials"], methods["a"]["seconds"]) == (8, 8)
-    assert found["n_blocks"] == 6
-    assert found["methods"][-1]["method"] == "c"
+    assert [methods[m].average_rank for m in "abc"] == [1.5, 1.5, 3.0]
+    assert [methods[m].is_tied_with_best for m in "abc"] == [True, True, False]
+    assert methods["a"].median_test_loss == 2.0
+    assert methods["c"].quartiles_test_loss == [7.25, 8.75]
+    assert methods["a"].median_loss == 3.0
+    assert (methods["a"].trials, methods["a"].seconds) == (8, 8)
+    assert found.n_blocks == 6
+    assert found.methods[-1].method == "c"
 
 
 def test_one_block_proves_nothing_and_three_may() -> None:
     losses = {"a": [1.0] * 3, "b": [2.0] * 3, "c": [3.0] * 3}
-    tied = {m["method"]: m["is_tied_with_best"] for m in standings(curves(losses))["methods"]}
+    tied = {m.method: m.is_tied_with_best for m in standings(curves(losses)).methods}
     # Each of the 6 orders is as likely; that all three blocks have the same one has p = 6 / 6^3.
     assert tied == {"a": True, "b": True, "c": False}
     once = curves({method: values[:1] for method, values in losses.items()})
-    assert all(m["is_tied_with_best"] for m in standings(once)["methods"])
+    assert all(m.is_tied_with_best for m in standings(once).methods)
 
 
 def test_what_ended_after_the_budget_does_not_count() -> None:
@@ -291,10 +298,10 @@ def test_what_ended_after_the_budget_does_not_count() -> None:
 
 def test_each_fraction_looks_at_what_was_known_by_then() -> None:
     found = standings(curves({"a": [1.0], "b": [2.0]}))
-    stages = {s["fraction"]: by_method(s["methods"])["a"] for s in found["fractions"]}
-    assert {f: s["trials"] for f, s in stages.items()} == {0.125: 1, 0.25: 2, 0.5: 4, 0.75: 6, 1: 8}
-    assert stages[0.5]["median_test_loss"] == pytest.approx(1.4)
-    assert stages[0.125]["median_loss"] == 9.0
+    stages = {s.fraction: by_method(s.methods)["a"] for s in found.fractions}
+    assert {f: s.trials for f, s in stages.items()} == {0.125: 1, 0.25: 2, 0.5: 4, 0.75: 6, 1: 8}
+    assert stages[0.5].median_test_loss == pytest.approx(1.4)
+    assert stages[0.125].median_loss == 9.0
 
 
 def test_budgets_of_trials_are_looked_at_by_trials() -> None:
@@ -306,10 +313,10 @@ def test_budgets_of_trials_are_looked_at_by_trials() -> None:
 def test_a_run_that_found_nothing_is_last_and_has_no_figures() -> None:
     table = curves({"a": [1.0, 1.0], "b": [2.0, 2.0]})
     table = table[(table["method"] == "a") | (table["trials"] == 0)]
-    methods = by_method(standings(table)["methods"])
-    assert methods["b"]["average_rank"] == 2.0
-    assert methods["b"]["median_test_loss"] is None
-    assert methods["b"]["quartiles_loss"] == [None, None]
+    methods = by_method(standings(table).methods)
+    assert methods["b"].average_rank == 2.0
+    assert methods["b"].median_test_loss is None
+    assert methods["b"].quartiles_loss == [None, None]
 
 
 def test_p_values_equal_counting_all_orders() -> None:
@@ -354,23 +361,37 @@ def test_ranks_do_not_depend_on_the_scale_of_a_data_set(tmp_path) -> None:
     curves({"a": [1.0, 2.0], "b": [2.0, 1.0]}, "one").to_parquet(tmp_path / "one.parquet")
     curves({"a": [0.1], "b": [0.2]}, "two").to_parquet(tmp_path / "two.parquet")
     files = [str(tmp_path / "one.parquet"), str(tmp_path / "two.parquet")]
-    found = pooled_standings(files)
-    assert found["n_blocks"] == 3
-    assert by_method(found["methods"])["a"]["average_rank"] == pytest.approx(4 / 3)
-    assert [d["data"] for d in found["data_sets"]] == ["one", "two"]
+    found = pooled_standings(files).standings
+    assert found.n_blocks == 3
+    assert by_method(found.methods)["a"].average_rank == pytest.approx(4 / 3)
+    assert [d.data for d in found.data_sets] == ["one", "two"]
     with pytest.raises(BadInput, match="the same comparison"):
         pooled_standings([files[0], files[0]])
+
+
+@pytest.mark.parametrize("n_data_sets", [1, 2])
+def test_an_outcome_is_the_same_after_its_json(tmp_path, n_data_sets) -> None:
+    files = [str(tmp_path / f"{name}.parquet") for name in ("one", "two")[:n_data_sets]]
+    for k, file in enumerate(files):
+        curves({"a": [1.0, 2.0], "b": [2.0, 1.0]}, f"d{k}", f"c{k}").to_parquet(file)
+    outcome = pooled_standings(files)
+    document = outcome.to_json()
+    assert json.loads(json.dumps(document)) == document
+    assert ("data_sets" in document) is (n_data_sets > 1)
+    again = ComparisonOutcome.from_json(document)
+    assert again.to_json() == document
+    assert again.warnings == outcome.warnings
 
 
 def test_stretches_of_one_configuration_are_no_comparison_twice(tmp_path) -> None:
     table = curves({"a": [1.0], "b": [2.0]}).assign(trials=lambda rows: rows["trials"] // 2)
     table.to_parquet(tmp_path / "one.parquet")
-    found = pooled_standings([str(tmp_path / "one.parquet")])
-    assert by_method(found["methods"])["a"]["median_test_loss"] == 1.0
+    found = pooled_standings([str(tmp_path / "one.parquet")]).standings
+    assert by_method(found.methods)["a"].median_test_loss == 1.0
 
 
-def pair(found: dict, method: str, other: str) -> dict:
-    (only,) = (p for p in found["pairs"] if (p["method"], p["other"]) == (method, other))
+def pair(found: Standings | Stage, method: str, other: str) -> PairStanding:
+    (only,) = (p for p in found.pairs if (p.method, p.other) == (method, other))
     return only
 
 
@@ -378,19 +399,18 @@ def test_each_pair_is_compared_in_both_orders() -> None:
     found = standings(
         curves({"a": [1.0, 2.0, 3.0] * 2, "b": [2.0, 2.0, 2.0] * 2, "c": [9.0, 8.0, 7.0] * 2})
     )
-    orders = [(p["method"], p["other"]) for p in found["pairs"]]
+    orders = [(p.method, p.other) for p in found.pairs]
     assert orders == [("a", "b"), ("a", "c"), ("b", "a"), ("b", "c"), ("c", "a"), ("c", "b")]
-    assert pair(found, "a", "c") == {
-        "method": "a", "other": "c", "win_frequency": 1.0, "n_won": 6, "n_lost": 0,
-        "sign_test_p_value": 1 / 64,
-        "poisson_binomial": pytest.approx(0.75, abs=0.01),
-        "on_data_sets": [better_on_average(np.array([-8.0, -6.0, -4.0] * 2))],
-    }  # fmt: skip
+    assert pair(found, "a", "c") == PairStanding(
+        "a", "c", win_frequency=1.0, n_won=6, n_lost=0, sign_test_p_value=1 / 64,
+        poisson_binomial=pytest.approx(0.75, abs=0.01),
+        on_data_sets=[better_on_average(np.array([-8.0, -6.0, -4.0] * 2))],
+    )  # fmt: skip
     tied = pair(found, "b", "a")
-    assert (tied["win_frequency"], tied["n_won"], tied["n_lost"]) == (0.5, 2, 2)
-    assert tied["sign_test_p_value"] == 11 / 16
-    assert [m["expected_rank"] for m in found["methods"]] == [1.5, 1.5, 3.0]
-    assert [s["pairs"][1]["n_won"] for s in found["fractions"]] == [6] * 5
+    assert (tied.win_frequency, tied.n_won, tied.n_lost) == (0.5, 2, 2)
+    assert tied.sign_test_p_value == 11 / 16
+    assert [m.expected_rank for m in found.methods] == [1.5, 1.5, 3.0]
+    assert [s.pairs[1].n_won for s in found.fractions] == [6] * 5
 
 
 def test_pairs_of_each_fraction_are_those_of_its_losses() -> None:
@@ -398,9 +418,9 @@ def test_pairs_of_each_fraction_are_those_of_its_losses() -> None:
     early = (table["method"] == "b") & (table["trials"] <= 2)
     table.loc[early, "test_loss"] = 0.0
     found = standings(table)
-    won = [pair(stage, "a", "b")["win_frequency"] for stage in found["fractions"]]
+    won = [pair(stage, "a", "b").win_frequency for stage in found.fractions]
     assert won == [0, 0, 1, 1, 1]
-    assert pair(found, "a", "b")["win_frequency"] == 1
+    assert pair(found, "a", "b").win_frequency == 1
 
 
 @pytest.mark.slow
@@ -418,7 +438,7 @@ def test_errors_are_counted_where_the_test_rows_are_known(
 ) -> None:
     table = curves({"a": [5.0 * scale], "b": [10.0 * scale]})
     found = standings(table.assign(metric=metric, test_rows=test_rows))
-    assert pair(found, "a", "b")["on_data_sets"] == [pytest.approx(probability)]
+    assert pair(found, "a", "b").on_data_sets == [pytest.approx(probability)]
 
 
 def test_what_cannot_be_pooled_is_refused_by_name(tmp_path) -> None:
@@ -441,7 +461,7 @@ def test_what_cannot_be_pooled_is_refused_by_name(tmp_path) -> None:
 
 @pytest.fixture
 def report():
-    return report_of(
+    _, report = report_of(
         [
             replicate("a", 0, [8.0, 4.0, 4.0, 2.0], 3.0),
             replicate("a", 1, [6.0, 6.0, 1.0, 1.0], 1.0),
@@ -449,6 +469,7 @@ def report():
             replicate("b", 1, [7.0, 7.0, 7.0, 7.0], 9.0),
         ]
     )
+    return report
 
 
 def at(report, method: int, what: str, share: float) -> float | None:
