@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from flow_studies import plan
+from flow_studies import plan, study_view
 from observing import Heard
 from prefect import flow
 from prefect.runtime import flow_run
@@ -136,7 +136,7 @@ def test_the_last_update_has_the_state_and_the_result(heard, shown) -> None:
     assert "| state | running |" in shown.pages[0]["s-summary"].data
     page.tick(replace(PROGRESS, n_begun=3, n_running=1, can_go_on=True))
     wait_for(lambda: shown.pages[-1]["s-progress"].data == 50.0)
-    page.state, page.result = "complete", {"incumbent": None, "test_loss": None}
+    page.state, page.result = "complete", study_view(incumbent=None, test_loss=None)
     page.end(10.0)
     assert "| state | complete |" in shown.pages[-1]["s-summary"].data
     assert shown.pages[-1]["s-progress"].data == 100.0
