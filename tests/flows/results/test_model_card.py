@@ -106,7 +106,7 @@ def test_columns_and_numbers_are_listed_and_what_steers_markdown_is_escaped() ->
     assert "| columns left out | `id` |" in text
     assert "| python | 3.12.1 |" in text
     assert "Fairness" in text
-    assert not re.search(r"\n{3}|[^\n]\n#", text)
+    assert not re.search(r"\n{3}|[^\n]\n##", text)
     limited = card(options={"constraint": (QuantityBound(Quantity("latency_us"), 50.0),)})
     assert "| `latency_us` | 50 | 4 | 31.25 |" in limited
     assert "Fairness" not in limited

@@ -467,7 +467,7 @@ def test_the_weight_of_balanced_members_counts(ended, monkeypatch) -> None:
     monkeypatch.setattr(
         predicting, "is_balanced", lambda configuration, _: configuration == first.configuration
     )
-    alike = sum(m["weight"] for m in others if m["configuration"] == first["configuration"])
+    alike = sum(m.weight for m in others if m.configuration == first.configuration)
     found = predicting.balanced_weight(ended.store, "s", ended.load().plan, exported.about)
     assert found == pytest.approx(first.weight + alike)
     assert found > 0
