@@ -1,7 +1,6 @@
 """Using the final model of a study: `prefect-tune predict` and `export`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -16,11 +15,6 @@ from prefect_tune.deployments.commands.output import (
     written,
 )
 from prefect_tune.deployments.views.console import echo
-
-if TYPE_CHECKING:
-    from prefect_tune.flows.results.exported import Exported
-    from prefect_tune.storage.store import ArtifactStore
-
 
 _MODELS = {".pkl": "pickle", ".pickle": "pickle", ".skops": "skops"}
 """Formats of models by the endings of their files."""
@@ -102,64 +96,26 @@ def export(
     with reported_errors():
         file_format = file_kind(file, _MODELS)
         beside = Path(file).with_suffix(".md")
-        former = "" if no_card else _former_card(beside, study)
+        use, card = "", None
+        if not no_card:
+            from prefect_tune.flows.results.model_card import card_facts, model_card, written_use
+
+            use = written_use(beside, study)
         with existing_store(store, database) as opened:
             from prefect_tune.flows.results.exported import export as export_model
 
             exported = export_model(opened, study, file_format)
-            card = None if no_card else _card(opened, exported, Path(file).name, former)
+            if not no_card:
+                card = model_card(card_facts(opened, exported), Path(file).name, use)
         with written(file) as path:
             path.write_bytes(exported.data)
         if card is not None:
             with written(str(beside)) as path:
                 path.write_text(card, encoding="utf-8")
+        named = None if card is None else str(beside)
         if as_json:
-            named = None if card is None else str(beside)
             print_json({"out": file, "card": named, **exported.to_json()})
         else:
             from prefect_tune.deployments.views.exported import print_exported
 
-            shown = None if card is None else str(beside)
-            print_exported(exported.to_json(), exported.metric, file, shown)
-
-
-def _former_card(beside: Path, study: str) -> str:
-    """Return the model card that stands there; empty if none does.
-
-    Raises:
-        BadInput: If another file stands there, which a card would replace, or the card of another
-            study, with an intended use that people wrote.
-    """
-    from prefect_tune.deployments.views.model_card import intended_use, is_model_card, is_of_study
-    from prefect_tune.tasks.bad_input import BadInput
-
-    try:
-        former = beside.read_text("utf-8", "replace")
-    except FileNotFoundError:
-        return ""
-    except OSError as error:
-        raise BadInput(f"the model card {beside} cannot be read: {error}") from error
-    if not is_model_card(former):
-        raise BadInput(
-            f"{beside} is not a model card of prefect-tune, and the model card would replace it",
-            remedy="give the model another name, or add --no-card",
-        )
-    if intended_use(former) and not is_of_study(former, study):
-        raise BadInput(
-            f"{beside} is the model card of another study, with an intended use that people wrote",
-            remedy="give the model another name, or add --no-card",
-        )
-    return former
-
-
-def _card(store: "ArtifactStore", exported: "Exported", file: str, former: str) -> str:
-    """Return the model card of a file; of a former one, what people wrote is kept."""
-    from prefect_tune.deployments.views.model_card import model_card
-    from prefect_tune.flows.reading.commands import run_command
-    from prefect_tune.flows.reading.lookup import find_study
-    from prefect_tune.flows.results.card_facts import card_facts
-    from prefect_tune.flows.study.plan import StudyPlan
-
-    study = exported.study
-    command = run_command(StudyPlan.from_stored(find_study(store, study)), study)
-    return model_card(card_facts(store, exported), file, command=command, former=former)
+            print_exported(exported, file, named)

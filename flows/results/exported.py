@@ -1,5 +1,6 @@
 """Exporting the final model of a study, as a pickle or in skops' format."""
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import packages_distributions, version
@@ -56,9 +57,28 @@ class Exported:
     n_checked: int = 0
 
     @property
-    def trials(self) -> list[int]:
-        """Numbers of the trials that it is made of."""
-        return [member["trial"] for member in self.about["members"]]
+    def weights(self) -> dict[int, float]:
+        """Weight of each trial in the model, by number."""
+        return {member["trial"]: member["weight"] for member in self.about["members"]}
+
+    @property
+    def test_loss(self) -> float | None:
+        """Loss on the test rows; None if it is undefined or there are none."""
+        return self.about["test_loss"]
+
+    @property
+    def test_undefined(self) -> str | None:
+        """Reason why the loss on the test rows is undefined."""
+        return self.about["test_loss_undefined"]
+
+    def loading_code(self, file: str) -> list[str]:
+        """Return the lines that load the model from a file of this name."""
+        if self.format == "skops":
+            trusted = [f"    {json.dumps(kind)}," for kind in self.trusted]
+            load = f"model = skops.io.load({json.dumps(file)}, trusted=trusted)"
+            return ["import skops.io", "", "trusted = [", *trusted, "]", load]
+        opened = f'with open({json.dumps(file)}, "rb") as file:'
+        return ["import pickle", "", opened, "    model = pickle.load(file)"]
 
     def to_json(self) -> dict[str, Any]:
         """Return all but the file and the model as JSON values."""

@@ -24,8 +24,8 @@ from prefect_tune.flows.reading.lookup import find_study, list_trials
 from prefect_tune.flows.reading.trial_detail import trial_detail
 from prefect_tune.flows.results import exported as exporting
 from prefect_tune.flows.results import predict as predicting
-from prefect_tune.flows.results.card_facts import card_facts
 from prefect_tune.flows.results.exported import export
+from prefect_tune.flows.results.model_card import card_facts, model_card
 from prefect_tune.flows.results.predict import final_model, predict
 from prefect_tune.flows.results.trial_table import writable
 from prefect_tune.flows.study.plan import StudyPlan
@@ -269,7 +269,7 @@ def test_a_model_read_back_predicts_as_the_stored_one(ended, file_format) -> Non
     dataset = load_dataset(ended.store, about["dataset"])
     rows = dataset.rows(np.arange(len(dataset)))
     assert np.array_equal(found.model.predict_proba(rows), model.predict_proba(rows))
-    assert found.trials == [member["trial"] for member in about["members"]]
+    assert list(found.weights) == [member["trial"] for member in about["members"]]
     assert found.n_checked == 30
     assert ("prefect-tune" in found.packages) == (file_format == "skops")
     assert bool(found.trusted) == (file_format == "skops")
@@ -306,27 +306,26 @@ def test_a_study_without_a_model_is_refused(ended) -> None:
 def test_facts_are_those_of_study_data_and_test_rows(ended) -> None:
     facts = card_facts(ended.store, export(ended.store, "s", "pickle"))
     summary = ended.load().summary()
-    assert facts["losses"]["test"] == summary["test_loss"]
-    assert facts["losses"]["single_best_test"] == summary["single_best_test_loss"]
-    assert facts["losses"]["held_out"] == summary["ensemble"]["losses"][-1]
-    assert facts["losses"]["test_score"] == {
-        "type": "accuracy", "value": 1 - summary["test_loss"] / 100
-    }  # fmt: skip
-    assert facts["losses"]["test_error"]["percent"] == pytest.approx(summary["test_loss"])
+    assert facts.exported.test_loss == summary["test_loss"]
+    assert facts.single_best_test_loss == summary["single_best_test_loss"]
+    assert facts.held_out_loss == summary["ensemble"]["losses"][-1]
+    assert facts.quality.wrong[0] == pytest.approx(summary["test_loss"])
     model, about = final_model(ended.store, "s")
     dataset = load_dataset(ended.store, about["dataset"])
     test = load_split(ended.store, ended.load().plan.problem.split).held_out(REFIT)
     right = model.predict(dataset.rows(test)) == dataset.labels[test]
-    for row in facts["losses"]["by_class"]:
-        of_class = dataset.labels[test] == row["class"]
-        assert row["rows"] == of_class.sum()
-        assert row["recall"] == pytest.approx(100 * right[of_class].mean())
-    assert not facts["losses"]["by_quarter"]  # it is of numbers
-    assert [c["name"] for c in facts["data"]["columns"]] == [str(name) for name in dataset.X]
-    assert (facts["data"]["training_rows"], facts["data"]["test_rows"]) == (120, 30)
-    assert facts["constraints"][0]["bound"] == 1e6
-    assert set(facts["constraints"][0]["measured"]) == {1, 2}
-    assert facts["search"]["failed"] == 1
+    for row in facts.quality.classes:
+        of_class = dataset.labels[test] == row.label
+        assert row.rows == of_class.sum()
+        assert row.recall == pytest.approx(100 * right[of_class].mean())
+    assert not facts.quality.quarters  # it is of numbers
+    assert [c.name for c in facts.columns] == [str(name) for name in dataset.X]
+    assert (len(facts.dataset), facts.n_test) == (150, 30)
+    assert {member.trial: member.weight for member in facts.members} == facts.exported.weights
+    assert all(member.quantities["model_size_bytes"] <= 1e6 for member in facts.members)
+    assert (facts.n_configurations, facts.n_failed) == (9, 1)
+    accuracy = f"type: accuracy\n      value: {1 - summary['test_loss'] / 100}"
+    assert accuracy in model_card(facts, "m.pkl")
 
 
 def test_a_package_that_the_model_needs_and_is_not_here_is_named(ended, monkeypatch) -> None:
@@ -468,13 +467,13 @@ def test_rows_without_events_count_classes_alike_as_far_as_the_model_does(
 
 def test_the_weight_of_balanced_members_counts(ended, monkeypatch) -> None:
     exported = export(ended.store, "s", "pickle")
-    first, *others = card_facts(ended.store, exported)["model"]["members"]
+    first, *others = card_facts(ended.store, exported).members
     monkeypatch.setattr(
-        predicting, "is_balanced", lambda configuration, _: configuration == first["configuration"]
+        predicting, "is_balanced", lambda configuration, _: configuration == first.configuration
     )
-    alike = sum(m["weight"] for m in others if m["configuration"] == first["configuration"])
+    alike = sum(m.weight for m in others if m.configuration == first.configuration)
     found = predicting.balanced_weight(ended.store, "s", ended.load().plan, exported.about)
-    assert found == pytest.approx(first["weight"] + alike)
+    assert found == pytest.approx(first.weight + alike)
     assert found > 0
 
 

@@ -1,0 +1,357 @@
+"""The model card of an exported model: Markdown with the header that Hugging Face and skops read.
+
+Facts are gathered here as typed values; their words stand in the template `model_card.md.j2`, which
+escapes each value where it enters the text. Import this module only to write a card.
+"""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from platform import python_version
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+from numpy.typing import NDArray
+from scipy.stats import binomtest
+from sklearn.metrics import precision_recall_fscore_support
+
+from prefect_tune.flows.markdown import block, code, escaped
+from prefect_tune.flows.reading.commands import run_command
+from prefect_tune.flows.reading.lookup import find_study
+from prefect_tune.flows.reading.study_view import read_study
+from prefect_tune.flows.reading.trial_view import TrialView
+from prefect_tune.flows.results.exported import Exported
+from prefect_tune.flows.results.predict import is_balanced
+from prefect_tune.flows.study.plan import StudyPlan, documents_of
+from prefect_tune.flows.text import LossWords, counted, format_seconds
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.space.wording import values_text
+from prefect_tune.storage.ledger import Ledger
+from prefect_tune.storage.privacy.masking import masked
+from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.dataset import Dataset, load_dataset
+from prefect_tune.tasks.data.split import REFIT, load_split
+from prefect_tune.tasks.fitting.final_scoring import predicted
+from prefect_tune.tasks.objective.two_classes import LEVEL, Auroc, auroc_with_interval
+
+_TAG = "prefect-tune"
+_HEADER = re.compile(rf"\ufeff?---[ \t]*\n(?:(?!---).*\n)*?[ \t]*- {_TAG}[ \t]*\n")
+_USE = re.compile(r"^## Intended use\n(.*?)(?=^## |\Z)", re.DOTALL | re.MULTILINE)
+_UNWRITTEN = re.compile(r"\*To be written by [^*]*\*")
+_QUARTERS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class CardMember:
+    """A pipeline of a model; `quantities` were measured in its trial."""
+
+    trial: int
+    weight: float
+    configuration: Mapping[str, Any]
+    quantities: Mapping[str, float]
+    is_balanced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CardColumn:
+    """A column that a model takes: share of gaps, and categories or ends of the numbers."""
+
+    name: str
+    gaps: float
+    categories: tuple[str, ...] | None = None
+    ends: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClassScores:
+    """Scores of a class in percent; NaN as a share of nothing."""
+
+    label: Any
+    rows: int
+    recall: float
+    precision: float
+
+
+@dataclass(frozen=True, slots=True)
+class QuarterErrors:
+    """Errors of a quarter of the true numbers; a mean above 0 tells that too much is predicted."""
+
+    low: float
+    high: float
+    rows: int
+    mean_absolute: float
+    mean: float
+
+
+@dataclass(frozen=True, slots=True)
+class QualityOnTest:
+    """How well a model predicts the test rows.
+
+    Attributes:
+        wrong: Wrong predictions in percent, and the ends of their 95 % interval (Wilson's).
+        auroc: Area under the ROC curve; None without scores of two classes.
+        classes: Scores of each class.
+        quarters: Errors by quarter of the target, the smallest numbers first.
+    """
+
+    wrong: tuple[float, float, float] | None = None
+    auroc: Auroc | None = None
+    classes: tuple[ClassScores, ...] = ()
+    quarters: tuple[QuarterErrors, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CardFacts:
+    """The facts of a model card.
+
+    Attributes:
+        plan: Plan of the study.
+        exported: The file, with its model.
+        dataset: All rows.
+        n_test: Test rows among them.
+        members: Pipelines of the model.
+        best_trial: Trial that the search chose; None without one.
+        best_loss: Cross-validated loss of that trial.
+        fidelity: Fidelity of that loss; empty if the evaluation was full.
+        held_out_loss: Loss of an ensemble on the held-out rows that it was chosen on.
+        single_best_test_loss: Loss of the best single trial on the test rows.
+        quality: Quality of the predictions of the test rows.
+        n_configurations: Configurations evaluated.
+        n_trials: Trials that ended.
+        n_failed: Trials that failed.
+        seconds: Duration of the search.
+        versions: Versions of the packages that searched, by name; empty if unknown.
+    """
+
+    plan: StudyPlan
+    exported: Exported
+    dataset: Dataset
+    n_test: int
+    members: tuple[CardMember, ...]
+    best_trial: int | None
+    best_loss: float | None
+    fidelity: str
+    held_out_loss: float | None
+    single_best_test_loss: float | None
+    quality: QualityOnTest
+    n_configurations: int
+    n_trials: int
+    n_failed: int
+    seconds: float
+    versions: Mapping[str, str]
+
+    @property
+    def columns(self) -> list[CardColumn]:
+        """The columns of a table; none of events."""
+        X = self.dataset.X
+        return [_column(str(name), X[name]) for name in X] if isinstance(X, pd.DataFrame) else []
+
+
+def card_facts(store: ArtifactStore, exported: Exported) -> CardFacts:
+    """Return the facts of the card of an exported model.
+
+    Raises:
+        RecordDamaged: If the study's data is not there any more.
+    """
+    stored, view = find_study(store, exported.study), read_study(store, exported.study)
+    plan = StudyPlan.from_stored(stored)
+    dataset = load_dataset(store, plan.problem.dataset)
+    test = load_split(store, plan.problem.split).held_out(REFIT)
+    best = view.model_trial or view.incumbent
+    held_out = view.ensemble.losses if view.ensemble else ()
+    return CardFacts(
+        plan=plan,
+        exported=exported,
+        dataset=dataset,
+        n_test=len(test),
+        members=_members(store, exported, plan.problem.find_space()),
+        best_trial=best.trial if best else None,
+        best_loss=best.loss if best else None,
+        fidelity=best.fidelity if best else "",
+        held_out_loss=held_out[-1] if held_out and len(exported.weights) > 1 else None,
+        single_best_test_loss=view.single_best_test_loss,
+        quality=_quality(exported.model, dataset, test, plan) if len(test) else QualityOnTest(),
+        n_configurations=view.n_begun,
+        n_trials=view.n_trials,
+        n_failed=view.n_failed,
+        seconds=stored.seconds,
+        versions=stored.result.get("versions", {}),
+    )
+
+
+def _members(store: ArtifactStore, exported: Exported, space: Space) -> tuple[CardMember, ...]:
+    weights = exported.weights
+    with documents_of(exported.study):
+        documents = map(TrialView, Ledger(store.database).each_trial(exported.study))
+        trials = {trial.number: trial for trial in documents if trial.number in weights}
+    return tuple(
+        CardMember(n, weights[n], made, trials[n].quantities, is_balanced(made, space))
+        for n in weights
+        if (made := trials[n].configuration)
+    )
+
+
+def _column(name: str, column: pd.Series) -> CardColumn:
+    gaps = float(column.isna().mean())
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return CardColumn(name, gaps, categories=tuple(map(str, column.cat.categories)))
+    return CardColumn(name, gaps, ends=None if gaps == 1 else (column.min(), column.max()))
+
+
+def _quality(model: Any, data: Dataset, rows: NDArray[np.intp], plan: StudyPlan) -> QualityOnTest:
+    y, positive = data.y[rows], plan.problem.find_metric().positive
+    try:
+        predictions = predicted(model, data, rows)
+    except Exception:  # the test loss is undefined for the same reason
+        return QualityOnTest()
+    if not data.classes:
+        return QualityOnTest(quarters=_by_quarter(y, predictions.label))
+    auroc, n_wrong = None, int(np.sum(predictions.label != y))
+    if len(data.classes) == 2 and predictions.score is not None:
+        groups = None if data.groups is None else data.groups[rows]
+        score = predictions.score[:, positive]
+        auroc = auroc_with_interval(y == positive, score, groups, plan.seed)
+    ends = binomtest(n_wrong, len(y)).proportion_ci(LEVEL, method="wilson")
+    wrong = (100 * n_wrong / len(y), 100 * float(ends.low), 100 * float(ends.high))
+    return QualityOnTest(wrong, auroc, _by_class(y, predictions.label, data.classes))
+
+
+def _by_class(
+    y: NDArray[Any], label: NDArray[Any], classes: Sequence[Any]
+) -> tuple[ClassScores, ...]:
+    """Return the scores of each class; `y` and `label` are positions of classes.
+
+    >>> _by_class(np.array([0, 0, 1]), np.array([0, 1, 1]), ("no", "yes"))[0]
+    ClassScores(label='no', rows=2, recall=50.0, precision=100.0)
+    """
+    positions = range(len(classes))
+    found = precision_recall_fscore_support(y, label, labels=positions, zero_division=np.nan)
+    each = zip(classes, *(part.tolist() for part in found), strict=True)
+    return tuple(ClassScores(c, n, 100 * recall, 100 * own) for c, own, recall, _, n in each)
+
+
+def _by_quarter(y: NDArray[Any], label: NDArray[Any]) -> tuple[QuarterErrors, ...]:
+    """Return the errors of each quarter of the true numbers `y`.
+
+    >>> _by_quarter(np.arange(8.0), np.full(8, 3.0))[0]
+    QuarterErrors(low=0.0, high=1.0, rows=2, mean_absolute=2.5, mean=2.5)
+    """
+    order = np.argsort(y, kind="stable")
+    parts = [(y[i], label[i] - y[i]) for i in np.array_split(order, _QUARTERS) if len(i)]
+    return tuple(
+        QuarterErrors(
+            float(y.min()), float(y.max()), len(y), float(np.abs(e).mean()), float(e.mean())
+        )
+        for y, e in parts
+    )
+
+
+def model_card(facts: CardFacts, file: str, use: str = "") -> str:
+    """Return the model card of a file.
+
+    Args:
+        facts: Facts of the model.
+        file: Name of the file with the model.
+        use: Intended use that people wrote; empty if they wrote nothing.
+    """
+    command = shlex.join(map(masked, run_command(facts.plan, facts.exported.study)))
+    text = files("prefect_tune.flows.results").joinpath("model_card.md.j2").read_text("utf-8")
+    return _ENVIRONMENT.from_string(text).render(
+        facts=facts,
+        version=version("prefect-tune"),
+        python=python_version(),
+        header=Markup(_header(facts, file)),  # noqa: S704 - YAML
+        use=Markup(use),  # noqa: S704 - people's own Markdown
+        loading=Markup("\n".join(facts.exported.loading_code(file))),  # noqa: S704 - Python
+        command=Markup("\n".join(block([command], "sh"))),  # noqa: S704 - escaped by `block`
+    )
+
+
+def _header(facts: CardFacts, file: str) -> str:
+    dataset, loss = facts.dataset, facts.exported.test_loss
+    task = f"tabular-{'classification' if dataset.classes else 'regression'}"
+    skops = ["skops"] if file.endswith(".skops") else []
+    header: dict[str, Any] = {
+        "library_name": "sklearn",
+        "tags": ["sklearn", _TAG, *skops, task],
+        "model_format": facts.exported.format,
+        "model_file": file,
+    }
+    if dataset.kind != "events":
+        header["pipeline_tag"] = task
+    if loss is not None:
+        metric = facts.plan.problem.find_metric()
+        known_as = (metric.declared.score or metric.name).removeprefix("neg_")
+        value = loss if metric.declared.is_error else metric.score(loss)
+        result = {
+            "task": {"type": task},
+            "dataset": {"type": dataset.kind, "name": facts.plan.data_name, "split": "test"},
+            "metrics": [{"type": known_as, "value": value}],
+        }
+        header["model-index"] = [{"name": facts.exported.study, "results": [result]}]
+    return yaml.safe_dump(header, sort_keys=False, allow_unicode=True).rstrip("\n")
+
+
+def written_use(path: Path, study: str) -> str:
+    """Return the intended use that people wrote in the card that a new one replaces.
+
+    Args:
+        path: Place of the card; nothing need be there.
+        study: Study of the new card.
+
+    Raises:
+        BadInput: If another file is there, or the card of another study in which people wrote.
+    """
+    try:
+        card = path.read_text("utf-8", "replace")
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise BadInput(f"the model card {path} cannot be read: {error}") from error
+    found = _USE.search(card)
+    use = found[1].strip() if found else ""
+    if not _HEADER.match(card):
+        reason = "is not a model card of prefect-tune, and the model card would replace it"
+    elif not use or _UNWRITTEN.fullmatch(use):
+        return ""
+    elif f"# Model card: {escaped(study)}" in card.splitlines():
+        return use
+    else:
+        reason = "is the model card of another study, with an intended use that people wrote"
+    remedy = "give the model another name, or add --no-card"
+    raise BadInput(f"{path} {reason}", remedy=remedy)
+
+
+def _codes(values: Sequence[object], most: int | None = None) -> Markup:
+    """Return values as code, and how many more there are than `most`."""
+    more = len(values) - (most or len(values))
+    listed = ", ".join(map(code, values[:most])) + (f" and {more} more" if more > 0 else "")
+    return Markup(listed)  # noqa: S704 - escaped by `code`
+
+
+_ENVIRONMENT = Environment(
+    autoescape=True,
+    undefined=StrictUndefined,
+    finalize=lambda value: value if isinstance(value, Markup) else Markup(escaped(value)),  # noqa: S704
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+_ENVIRONMENT.filters |= {
+    "as": lambda value, form: "" if value is None or value != value else format(value, form),  # noqa: PLR0124 - NaN
+    "code": lambda value: Markup(code(value)),  # noqa: S704 - escaped by `code`
+    "codes": _codes,
+    "counted": counted,
+    "duration": format_seconds,
+    "loss": lambda metric: LossWords(metric).name + LossWords(metric).unit,
+    "values": values_text,
+}

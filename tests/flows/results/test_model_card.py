@@ -1,0 +1,194 @@
+"""Model cards in Markdown: what stands in them, and what is kept of a former one."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from flow_studies import plan
+from inputs import events as events_and_labels
+from markdown_it import MarkdownIt
+
+from prefect_tune.flows.results.exported import Exported
+from prefect_tune.flows.results.model_card import (
+    CardFacts,
+    CardMember,
+    QualityOnTest,
+    QuarterErrors,
+    model_card,
+    written_use,
+)
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.dataset import Dataset
+from prefect_tune.tasks.data.events import EventRows
+from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
+from prefect_tune.tasks.objective.two_classes import Auroc
+from prefect_tune.tasks.problem import Problem
+
+MODEL = {"algorithm": "ridge", "hyperparameters": {"alpha": 1 / 3}}
+MEMBER = CardMember(4, 1.0, {"fit model": MODEL}, {"latency_us": 31.25}, is_balanced=False)
+QUARTER = QuarterErrors(1.0, 2.0, 5, mean_absolute=0.5, mean=0.25)
+ROWS = pd.DataFrame(
+    {
+        "a|b <i>*": np.arange(100.0) / 40,
+        "kind": pd.Categorical(list("abcdefghij") * 10),
+        "gaps": [np.nan] * 100,
+    }
+)
+HOUSES = Dataset("houses", "table", ROWS, np.arange(100.0), ())
+ABOUT = {"members": [], "test_loss": 0.25, "test_loss_undefined": None}
+PACKAGES = {"scikit-learn": "1.9.1"}
+
+
+def card(
+    file: str = "model.pkl",
+    use: str = "",
+    exported: dict[str, Any] | None = None,
+    options: dict[str, Any] | None = None,
+    **changed: Any,
+) -> str:
+    """A card of a model of houses with changed facts; its study predicts a price."""
+    given = {"data": "houses.csv", "target": "price", "drop": ("id",), "method": "random"}
+    problem = Problem("abc", "split", "regression", "digest", "r2", seed=7)
+    made = Exported("s", "r2", ABOUT, "pickle", b"", None, PACKAGES, (), n_checked=20)
+    facts = CardFacts(
+        plan=plan(problem=problem, chance_loss=1.0, data_name="houses", **given | (options or {})),
+        exported=replace(made, **exported or {}),
+        dataset=HOUSES,
+        n_test=20,
+        members=(MEMBER,),
+        best_trial=4,
+        best_loss=0.2,
+        fidelity="",
+        held_out_loss=None,
+        single_best_test_loss=0.25,
+        quality=QualityOnTest(quarters=(QUARTER,)),
+        n_configurations=5,
+        n_trials=6,
+        n_failed=1,
+        seconds=75.0,
+        versions={"python": "3.12.1"},
+    )
+    return model_card(replace(facts, **changed), file, use)
+
+
+def header_of(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(text.split("---\n")[1])
+    return found
+
+
+def test_the_header_is_what_hugging_face_reads() -> None:
+    header = header_of(card())
+    assert header["library_name"] == "sklearn"
+    assert header["tags"] == ["sklearn", "prefect-tune", "tabular-regression"]
+    assert (header["model_file"], header["model_format"]) == ("model.pkl", "pickle")
+    (result,) = header["model-index"][0]["results"]
+    assert result["metrics"] == [{"type": "r2", "value": 0.75}]
+    assert "skops" in header_of(card("m.skops", exported={"format": "skops"}))["tags"]
+    untested = {"exported": {"about": ABOUT | {"test_loss": None}}, "n_test": 0}
+    assert "model-index" not in header_of(card(quality=QualityOnTest(), **untested))
+
+
+def test_columns_and_numbers_are_listed_and_what_steers_markdown_is_escaped() -> None:
+    text = card()
+    assert r"| a\|b \<i\>\* | number |  | 0 to 2.475 |" in text
+    assert "`h` and 2 more |" in text
+    assert "| `gaps` | number | 100.0% |  |" in text
+    assert "| 1 to 2 | 5 | 0.5 | 0.25 |" in text
+    assert "| 0.25 | 20 |" in text
+    assert "| fit model | `ridge` | `alpha=0.3333` |" in text
+    assert "best single trial (4) on" not in text
+    assert "| evaluated | 5 configurations in 6 trials, 1 of them failed, in 1m15s |" in text
+    assert "| columns left out | `id` |" in text
+    assert "| python | 3.12.1 |" in text
+    assert "Fairness" in text
+    assert not re.search(r"\n{3}|[^\n]\n##", text)
+    limited = card(options={"constraint": (QuantityBound(Quantity("latency_us"), 50.0),)})
+    assert "| `latency_us` | 50 | 4 | 31.25 |" in limited
+    assert "Fairness" not in limited
+    balanced = card(members=(replace(MEMBER, is_balanced=True),))
+    assert "(trial 4)" in balanced.split("## Limits")[1]
+
+
+def test_a_card_of_events_has_codes_and_patients() -> None:
+    events, labels = events_and_labels()
+    rows = EventRows.build(events.rename(columns={"numeric_value": "value"}), labels)
+    classes = np.tile([0, 1], len(rows) // 2).astype(np.int32)
+    dataset = Dataset("stays", "events", rows, classes, ("case", "control"))
+    text = card(dataset=dataset, options={"target": None}, quality=QualityOnTest())
+    assert "Predicts one of `case`, `control` from the events of a patient" in text
+    assert "| patients | 40; all rows of one are on one side |" in text
+    assert "as in `prefect-tune predict`" in text
+    assert "## Columns" not in text
+    assert "pipeline_tag" not in header_of(text)
+
+
+def test_of_an_ensemble_its_losses_stand_beside_those_of_the_best_trial() -> None:
+    members = (replace(MEMBER, weight=0.25), replace(MEMBER, trial=5, weight=0.75))
+    exported = {"about": ABOUT | {"test_loss": 0.21}}
+    text = card(exported=exported, members=members, held_out_loss=0.15)
+    rows = [line.split(" | ")[1:] for line in text.splitlines() if line.startswith("| ")]
+    found = {tuple(row) for row in rows if row}
+    assert {("0.15", "80 |"), ("0.21", "20 |"), ("0.25", "20 |")} <= found
+    assert text.index("Trial 5, weight 75.0%") < text.index("Trial 4, weight 25.0%")
+
+
+@pytest.mark.parametrize(
+    ("exported", "text"),
+    [
+        ({}, "prefect-tune is not needed."),
+        ({"own": ("Picky",), "carries_code": True}, "Python 3.11, but not prefect-tune."),
+        ({"own": ("Picky",), "format": "skops"}, "must be installed."),
+        ({"format": "skops", "trusted": ("a.B",)}, 'trusted = [\n    "a.B",\n]\n'),
+        ({"about": ABOUT | {"subset": 0.5}}, "fitted on 0.5 of the training rows."),
+        ({"about": ABOUT | {"of_folds": True}}, "no time was left to fit on all training rows."),
+        ({"about": ABOUT | {"test_loss": None}}, "No row was held back for a test"),
+        ({"about": ABOUT | {"test_loss_undefined": "no <b>"}}, r"is undefined: no \<b\>."),
+    ],
+)
+def test_a_card_tells_what_loading_takes_and_how_the_model_was_fitted(
+    exported, text, monkeypatch
+) -> None:
+    monkeypatch.setattr("prefect_tune.flows.results.model_card.python_version", lambda: "3.11.7")
+    assert text in card(exported=exported)
+
+
+def test_what_people_wrote_of_its_use_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "card.md"
+    assert written_use(path, "s") == ""
+    first = card()
+    path.write_text(first)
+    assert written_use(path, "s") == written_use(path, "another") == ""
+    start, end = first.index("*To be written by"), first.index("\n\n## How to load")
+    for mine in ("For nurses.\n\n- Not for triage.", first[start:end] + "\n\nMine."):
+        path.write_text(first[:start] + mine + first[end:])
+        assert written_use(path, "s") == mine
+        assert card(use=mine) == path.read_text()
+        with pytest.raises(BadInput, match="another study"):
+            written_use(path, "another")
+
+
+def test_no_word_of_the_command_ends_its_block_and_none_is_a_password() -> None:
+    target = "price\n```\n<script>alert(1)</script>\r````\u2028## Limits"
+    text = card(options={"data": "https://ann:hidden@host/a b.csv", "target": target})
+    tokens = MarkdownIt().parse(text)
+    blocks = [token.content for token in tokens if token.type == "fence" and token.info == "sh"]
+    assert len(blocks) == 1
+    assert blocks[0].count("\n") == 1
+    assert "<script>" in blocks[0]
+    assert "'https://ann:***@host/a b.csv'" in blocks[0]
+    assert not any(token.type == "html_block" for token in tokens)
+    assert "hidden" not in text
+
+
+def test_an_area_has_its_interval_where_one_is_known() -> None:
+    auroc = Auroc(0.8125, 0.75, 0.875, n_draws=1_000, n_units=20)
+    text = card(quality=QualityOnTest(auroc=auroc))
+    assert re.search(r"AUROC.* 0\.812 .*0\.750 .*0\.875", text)
+    unknown = QualityOnTest(auroc=replace(auroc, low=None, high=None))
+    assert re.search(r"AUROC.* 0\.812\.", card(quality=unknown))
+    assert "AUROC" not in card()
