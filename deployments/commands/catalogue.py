@@ -195,7 +195,7 @@ def _hyperparameter(h: Any) -> dict[str, Any]:
 
 
 def _choices(h: Any) -> list[Any]:
-    return [_plain(choice) for choice in getattr(h, "choices", None) or getattr(h, "sequence", ())]
+    return [_plain(value) for value in getattr(h, "choices", getattr(h, "sequence", ()))]
 
 
 def _plain(value: Any) -> Any:
