@@ -127,8 +127,8 @@ def _write(
     is_silent: bool,
 ) -> None:
     """Write the report of a comparison, or of several that are pooled, in stores not known."""
+    from prefect_tune.deployments.report.comparison_data import comparison_report
     from prefect_tune.deployments.report.comparison_page import comparison_page
-    from prefect_tune.flows.reporting.comparison_report import comparison_report
 
     page = comparison_page(comparison_report(document, curves), store_options)
     write_page(out, page, f"{page.kind.lower()} {page.title}", is_silent=is_silent)

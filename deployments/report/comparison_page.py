@@ -4,6 +4,11 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from prefect_tune.deployments.report.comparison_data import (
+    ComparisonReport,
+    DataSetCurves,
+    MethodCurve,
+)
 from prefect_tune.deployments.report.page import (
     Answer,
     Bar,
@@ -25,11 +30,6 @@ from prefect_tune.deployments.report.plots import (
 )
 from prefect_tune.deployments.report.wording import LossWords, made_now, short_number
 from prefect_tune.flows.comparison.standings import SIGNIFICANCE, least_p_value
-from prefect_tune.flows.reporting.comparison_report import (
-    ComparisonReport,
-    DataSetCurves,
-    MethodCurve,
-)
 from prefect_tune.flows.text import counted, format_seconds
 
 _MOST_DATA_SETS = 12

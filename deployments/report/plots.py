@@ -9,7 +9,7 @@ from html import escape
 from math import isfinite
 from typing import Any
 
-from prefect_tune.deployments.report.page import clipped
+from prefect_tune.deployments.report.page import Figure, clipped
 from prefect_tune.flows.text import shown
 
 MOST_POINTS = 2_000
@@ -108,6 +108,28 @@ def plot(traces: Sequence[Values], **layout: Any) -> dict[str, Any]:
     return {"data": list(traces), "layout": layout}
 
 
+def scatter(
+    name: str,
+    x: Iterable[float | None],
+    y: Iterable[float | None],
+    style: Values,
+    labels: Sequence[str] = (),
+    *,
+    mode: str = "markers",
+) -> dict[str, Any]:
+    """Return points or a line, by their `mode` and `style`, with labels shown on hovering."""
+    return {
+        "type": "scatter",
+        "mode": mode,
+        "name": plain(name),
+        "x": numbers(x),
+        "y": numbers(y),
+        **style,
+        "hovertext": texts(labels),
+        "hoverinfo": "text" if labels else "x+y",
+    }
+
+
 def points(
     name: str,
     x: Iterable[float | None],
@@ -118,43 +140,10 @@ def points(
     size: float = 6,
     opacity: float = 0.75,
     labels: Sequence[str] = (),
-    **more: Any,
 ) -> dict[str, Any]:
-    """Return points, with a label each that is shown on hovering."""
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": plain(name),
-        "x": numbers(x),
-        "y": numbers(y),
-        "marker": {"color": paint, "symbol": symbol, "size": size, "opacity": opacity},
-        "hovertext": texts(labels),
-        "hoverinfo": "text" if labels else "x+y",
-        **more,
-    }
-
-
-def staircase(
-    name: str,
-    x: Iterable[float | None],
-    y: Iterable[float | None],
-    paint: str,
-    *,
-    labels: Sequence[str] = (),
-    **more: Any,
-) -> dict[str, Any]:
-    """Return a line that holds each value until the next."""
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": plain(name),
-        "x": numbers(x),
-        "y": numbers(y),
-        "line": {"color": paint, "width": 2.5, "shape": "hv"},
-        "hovertext": texts(labels),
-        "hoverinfo": "text" if labels else "x+y",
-        **more,
-    }
+    """Return points of one look."""
+    marker = {"color": paint, "symbol": symbol, "size": size, "opacity": opacity}
+    return scatter(name, x, y, {"marker": marker}, labels)
 
 
 def bar(
@@ -179,3 +168,31 @@ def bar(
         "textposition": "none",
         **more,
     }
+
+
+def bar_figure(
+    figure_id: str,
+    title: str,
+    bars: Sequence[Values],
+    x: Values,
+    height: int,
+    *,
+    note: str = "",
+    finding: str = "",
+    **layout: Any,
+) -> Figure:
+    """Return a figure of horizontal bars.
+
+    Args:
+        figure_id: Identifier of the figure.
+        title: Its title.
+        bars: Its bars, all with the same labels.
+        x: The axis of values.
+        height: In pixels.
+        note: Note below the figure; empty for none.
+        finding: Finding above it; empty for none.
+        layout: Further layout of Plotly.
+    """
+    y = axis("", autorange="reversed", type="category")
+    drawn = plot(bars, xaxis=x, yaxis=y, **layout)
+    return Figure(figure_id, title, drawn, height, note, finding=finding)

@@ -8,6 +8,7 @@ from math import isfinite
 from typing import Any
 
 from prefect_tune.flows.text import loss_name, loss_unit
+from prefect_tune.optimizers.space.wording import values_text
 
 _MOST_LISTED = 12
 
@@ -49,18 +50,10 @@ def short_number(value: float | None) -> str:
     return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
-def values_text(hyperparameters: Mapping[str, Any]) -> str:
-    """Return the values of hyperparameters in one line."""
-    return ", ".join(
-        f"{name}={f'{value:.4g}' if isinstance(value, float) else value}"
-        for name, value in hyperparameters.items()
-    )
-
-
 def pipeline_rows(configuration: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Return step, algorithm and values, a step a row."""
     return [
-        (step, choice["algorithm"], values_text(choice["hyperparameters"]))
+        (step, choice["algorithm"], ", ".join(values_text(choice["hyperparameters"])))
         for step, choice in configuration.items()
     ]
 

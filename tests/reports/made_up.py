@@ -5,18 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from prefect_tune.flows.reporting.failures import FailureGroup
-from prefect_tune.flows.reporting.fidelities import Fidelities, Level, TrainingCurve
-from prefect_tune.flows.reporting.model_report import ModelReport
-from prefect_tune.flows.reporting.paths import PathsTried, StepUse, Use
-from prefect_tune.flows.reporting.progress import Lead, SearchProgress
-from prefect_tune.flows.reporting.study_report import (
-    EnsembleMember,
-    Reproduction,
-    StepTime,
-    StudyReport,
-)
-from prefect_tune.flows.reporting.trade_offs import TradeOff
+from prefect_tune.deployments.report.figures.failures import FailureGroup
+from prefect_tune.deployments.report.figures.fidelities import Fidelities, Level, TrainingCurve
+from prefect_tune.deployments.report.figures.model import EnsembleMember, Reproduction
+from prefect_tune.deployments.report.figures.paths import PathsTried, StepUse, Use
+from prefect_tune.deployments.report.figures.progress import Lead, SearchProgress
+from prefect_tune.deployments.report.figures.quality import ModelReport
+from prefect_tune.deployments.report.figures.step_times import StepTime
+from prefect_tune.deployments.report.figures.trade_offs import TradeOff
+from prefect_tune.deployments.report.study_page import StudyReport
 from prefect_tune.optimizers.importance.effects import Effect, Input
 from prefect_tune.optimizers.importance.importance import Importance
 from prefect_tune.optimizers.trials.outcome import FailureKind
