@@ -103,6 +103,10 @@ def axis(title: str, **more: Any) -> dict[str, Any]:
     return {"title": {"text": plain(title)}, **more}
 
 
+LABELS = axis("", autorange="reversed", type="category")
+"""The axis of horizontal bars, the first one on top."""
+
+
 def plot(traces: Sequence[Values], **layout: Any) -> dict[str, Any]:
     """Return a figure."""
     return {"data": list(traces), "layout": layout}
@@ -170,29 +174,19 @@ def bar(
     }
 
 
-def bar_figure(
+def figure(
     figure_id: str,
     title: str,
-    bars: Sequence[Values],
+    traces: Sequence[Values],
     x: Values,
-    height: int,
+    y: Values = LABELS,
     *,
+    height: int = 380,
     note: str = "",
     finding: str = "",
+    is_half: bool = False,
     **layout: Any,
 ) -> Figure:
-    """Return a figure of horizontal bars.
-
-    Args:
-        figure_id: Identifier of the figure.
-        title: Its title.
-        bars: Its bars, all with the same labels.
-        x: The axis of values.
-        height: In pixels.
-        note: Note below the figure; empty for none.
-        finding: Finding above it; empty for none.
-        layout: Further layout of Plotly.
-    """
-    y = axis("", autorange="reversed", type="category")
-    drawn = plot(bars, xaxis=x, yaxis=y, **layout)
-    return Figure(figure_id, title, drawn, height, note, finding=finding)
+    """Return a figure with its axes; `layout` has what else Plotly shall know of it."""
+    drawn = plot(traces, xaxis=x, yaxis=y, **layout)
+    return Figure(figure_id, title, drawn, height, note, is_half, finding)

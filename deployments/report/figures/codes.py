@@ -6,7 +6,7 @@ from typing import Any
 
 from prefect_tune.deployments.report.figures.quality import ModelReport
 from prefect_tune.deployments.report.page import Cut, Figure, Part, Section, Table, Text, clipped
-from prefect_tune.deployments.report.plots import axis, bar, bar_figure
+from prefect_tune.deployments.report.plots import axis, bar, figure
 from prefect_tune.deployments.report.wording import LossWords, short_number
 from prefect_tune.flows.text import counted
 from prefect_tune.tasks.fitting.column_effects import CodeEffect, ColumnEffect, ColumnEffects
@@ -133,7 +133,7 @@ def _figure(
     has_arrows = any(directions)
     note = "↑ higher values go with higher predictions, ↓ with lower ones." if has_arrows else ""
     x, height = axis(_loss_axis(words)), 110 + 26 * len(codes)
-    return bar_figure("codes-strength", "Strength by code", [trace], x, height, note=note)
+    return figure("codes-strength", "Strength by code", [trace], x, height=height, note=note)
 
 
 _COLOURS = {"↑": "var(--c3)", "↓": "var(--c0)", "": "var(--muted)"}

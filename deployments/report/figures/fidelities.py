@@ -9,11 +9,11 @@ from prefect_tune.deployments.report.page import Figure, Section, Table
 from prefect_tune.deployments.report.plots import (
     axis,
     bar,
-    bar_figure,
     colour,
+    figure,
     numbers,
     plain,
-    plot,
+    scatter,
     texts,
     thinned,
     visible_losses,
@@ -211,7 +211,7 @@ def _levels(levels: Sequence[Level]) -> Figure:
     most = max(levels, key=lambda level: level.n)
     seen = f"The most frequent fidelity: {most.name}, {counted(most.n, 'evaluation')}."
     title, x, height = "Evaluations by fidelity", axis("evaluations"), 120 + 28 * len(levels)
-    return bar_figure("levels", title, traces, x, height, finding=seen, barmode="stack")
+    return figure("levels", title, traces, x, height=height, finding=seen, barmode="stack")
 
 
 def _ends(progress: SearchProgress) -> Mapping[str, Sequence[float]]:
@@ -242,26 +242,19 @@ def _over_time(
 ) -> Figure:
     place = {level.text: k for k, level in enumerate(levels)}
     shown = thinned([float(place[text]) for text in progress.fidelity])
-    trace = {
-        "type": "scatter",
-        "mode": "markers",
-        "name": "evaluations",
-        "x": numbers(progress.seconds[i] for i in shown),
-        "y": texts(progress.fidelity[i] or "full" for i in shown),
-        "marker": {"color": "var(--c0)", "size": 7, "symbol": "line-ns-open"},
-        "hovertext": [f"trial {progress.number[i]}" for i in shown],
-        "hoverinfo": "text",
-    }
+    labels = [f"trial {progress.number[i]}" for i in shown]
+    marker = {"color": "var(--c0)", "size": 7, "symbol": "line-ns-open"}
+    seconds = [progress.seconds[i] for i in shown]
+    trace = scatter("evaluations", seconds, [], {"marker": marker}, labels)
+    trace["y"] = texts(progress.fidelity[i] or "full" for i in shown)
+    x, height = axis("seconds", rangemode="tozero"), 130 + 28 * len(levels)
     categories = texts(level.name for level in levels)
-    layout = {
-        "xaxis": axis("seconds", rangemode="tozero"),
-        "yaxis": axis("", type="category", categoryorder="array", categoryarray=categories),
-    }
+    y = axis("", type="category", categoryorder="array", categoryarray=categories)
     seen = "No full evaluation has ended yet."
     if whole := ends.get(""):
         seen = f"The first full evaluation ended after {format_seconds(whole[0])}."
-    height, drawn = 130 + 28 * len(levels), plot([trace], **layout)
-    return Figure("levels-time", "Fidelity over time", drawn, height, finding=seen)
+    title = "Fidelity over time"
+    return figure("levels-time", title, [trace], x, y, height=height, finding=seen)
 
 
 def _curves(found: Fidelities, words: LossWords) -> Figure:
@@ -288,17 +281,14 @@ def _curves(found: Fidelities, words: LossWords) -> Figure:
                 "hoverinfo": "text",
             }
         )
-    y_range = visible_losses(loss for curve in found.curves for loss in curve.losses)
-    layout = {
-        "xaxis": axis("epochs", rangemode="tozero"),
-        "yaxis": axis(words.axis, range=y_range),
-    }
+    losses = [loss for curve in found.curves for loss in curve.losses]
+    x, y = axis("epochs", rangemode="tozero"), axis(words.axis, range=visible_losses(losses))
     n = len(found.curves)
     of = f"{n:,} of {found.n_curves:,} are shown. " if n < found.n_curves else ""
     note = f"{of}A circle marks where a training was stopped; some were resumed."
     best = min(found.curves, key=lambda curve: curve.least)
     title, seen = "Loss after each epoch, by model", f"The least: {_label(best, words)}."
-    return Figure("curves", title, plot(traces, **layout), 420, note, finding=seen)
+    return figure("curves", title, traces, x, y, height=420, note=note, finding=seen)
 
 
 def _label(curve: TrainingCurve, words: LossWords) -> str:

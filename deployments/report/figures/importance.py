@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from prefect_tune.deployments.report.page import Figure, Part, Section, Table, Text
-from prefect_tune.deployments.report.plots import axis, bar, bar_figure
+from prefect_tune.deployments.report.plots import axis, bar, figure
 from prefect_tune.deployments.report.wording import LossWords
 from prefect_tune.flows.study.documents import TrialDocument
 from prefect_tune.flows.study.plan import StudyPlan
@@ -147,8 +147,8 @@ def _figure(shown: Sequence[Effect], names: Mapping[Input, str]) -> Figure:
         traces.append(bar(name, labels, values, paint, hover=hover, error_x=whiskers))
     most = 104 * max(effect.total + effect.total_deviation for effect in shown)
     x, height = axis("share of the variance, %", range=[0, min(most, 104)]), 120 + 38 * len(shown)
-    layout: dict[str, Any] = {"barmode": "group", "bargap": 0.25}
-    return bar_figure("importance-shares", "Shares by choice", traces, x, height, **layout)
+    layout: dict[str, Any] = {"barmode": "group", "bargap": 0.25, "height": height}
+    return figure("importance-shares", "Shares by choice", traces, x, **layout)
 
 
 def _table(effects: Sequence[Effect], names: Mapping[Input, str]) -> Table:

@@ -7,7 +7,7 @@ from math import ceil
 from typing import Any
 
 from prefect_tune.deployments.report.page import Command, Figure, Part, Section, Table, Text
-from prefect_tune.deployments.report.plots import axis, bar, bar_figure
+from prefect_tune.deployments.report.plots import axis, bar, figure
 from prefect_tune.deployments.report.wording import LossWords, pipeline_rows, short_number
 from prefect_tune.flows.study.command import continue_command, removed_option, run_command
 from prefect_tune.flows.study.documents import TrialDocument
@@ -97,7 +97,7 @@ def _ensemble(members: Sequence[EnsembleMember], words: LossWords) -> Iterator[F
     hover = [f"{100 * m.weight:.1f} %: {m.path}, {words.of(m.loss)}" for m in members]
     trace = bar("weight", labels, [100 * m.weight for m in members], "var(--c0)", hover=hover)
     x, height = axis("weight, %"), 110 + 26 * len(members)
-    yield bar_figure("members", "Weights of the members", [trace], x, height)
+    yield figure("members", "Weights of the members", [trace], x, height=height)
     yield Table.of(
         "Members of the ensemble",
         members,

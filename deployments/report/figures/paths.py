@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from prefect_tune.deployments.report.page import Figure, Part, Section, Table
 from prefect_tune.deployments.report.plots import (
     axis,
-    plot,
+    figure,
     points,
     scatter,
     shortened,
@@ -176,12 +176,10 @@ def _figure(paths: PathsTried, words: LossWords) -> Iterator[Figure]:
     y = {"y": [shortened([step for step, _, _ in rows]), shortened([a for _, a, _ in rows])]}
     low, high = visible_losses([*best, *medians])
     worst = max(loss for loss in best if loss is not None)
-    layout = {
-        "xaxis": axis(words.axis, range=[low, max(high, worst + 0.04 * (worst - low))]),
-        "yaxis": axis("", autorange="reversed", type="multicategory", dividercolor="var(--line)"),
-    }
-    shown, height = plot([trace | y for trace in traces], **layout), 120 + 24 * len(rows)
-    yield Figure("paths-steps", "Best and median loss by algorithm", shown, height)
+    x = axis(words.axis, range=[low, max(high, worst + 0.04 * (worst - low))])
+    labels = axis("", autorange="reversed", type="multicategory", dividercolor="var(--line)")
+    title, height = "Best and median loss by algorithm", 120 + 24 * len(rows)
+    yield figure("paths-steps", title, [of | y for of in traces], x, labels, height=height)
 
 
 def _tables(paths: PathsTried, words: LossWords) -> Iterator[Table]:

@@ -10,8 +10,8 @@ from prefect_tune.deployments.report.page import Figure, Part, Section, Table
 from prefect_tune.deployments.report.plots import (
     MOST_POINTS,
     axis,
+    figure,
     numbers,
-    plot,
     points,
     scatter,
     thinned,
@@ -176,18 +176,17 @@ def _figure(
     margin = 0.04 * (high - low)
     low = min([low, *(loss - margin for loss in known)])
     high = max([high, *(loss + margin for loss in known)])
-    layout = {
-        "xaxis": axis("seconds" if is_time else "evaluations", rangemode="tozero"),
-        "yaxis": axis(words.axis, range=numbers([low, high])),
-        "shapes": [_guessing(chance)] if chance is not None and chance <= high else [],
-    }
     name, title = ("time", "Over time") if is_time else ("trials", "Over evaluations")
     n_shown = sum(len(cloud["x"]) for cloud in clouds)
     n_all = sum(state != TrialState.FAILED for state in progress.state)
     notes = [f"{n_shown:,} of {n_all:,} evaluations are shown."] if n_shown < n_all else []
     notes += [_PARTIAL] if TrialState.STOPPED in progress.state else []
-    drawn = plot(traces, **layout)
-    return Figure(f"progress-{name}", title, drawn, note=" ".join(notes), is_half=True)
+    shapes = [_guessing(chance)] if chance is not None and chance <= high else []
+    across = axis("seconds" if is_time else "evaluations", rangemode="tozero")
+    up, note = axis(words.axis, range=numbers([low, high])), " ".join(notes)
+    return figure(
+        f"progress-{name}", title, traces, across, up, note=note, is_half=True, shapes=shapes
+    )
 
 
 def _clouds(

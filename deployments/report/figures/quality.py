@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prefect_tune.deployments.report.page import Figure, Part, Section, Table, Text
-from prefect_tune.deployments.report.plots import axis, plot, points
+from prefect_tune.deployments.report.plots import axis, figure, points
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.predict import balanced_weight, final_model
 from prefect_tune.flows.text import counted
@@ -306,12 +306,11 @@ def _figure(found: Calibration, positive: str) -> Figure:
         "line": {"color": "var(--muted)", "dash": "dash", "width": 1.5},
         "hoverinfo": "skip",
     }
-    layout = {
-        "xaxis": axis(f"predicted probability of {positive}, %", range=[0, end]),
-        "yaxis": axis(f"share of {positive}, %", range=[0, end]),
-    }
+    across = axis(f"predicted probability of {positive}, %", range=[0, end])
+    up = axis(f"share of {positive}, %", range=[0, end])
     note = (
         "Bins of equally many test rows by predicted probability, with Wilson's 95 % intervals. "
         "Below the dashed line, probabilities are too high."
     )
-    return Figure("calibration", "Calibration", plot([ideal, model], **layout), 400, note)
+    traces = [ideal, model]
+    return figure("calibration", "Calibration", traces, across, up, height=400, note=note)

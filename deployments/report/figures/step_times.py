@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from prefect_tune.deployments.report.page import Figure, Section, Table
-from prefect_tune.deployments.report.plots import axis, bar, bar_figure
+from prefect_tune.deployments.report.plots import axis, bar, figure
 from prefect_tune.flows.study.documents import TrialDocument
 from prefect_tune.flows.text import counted, format_bytes, format_seconds
 from prefect_tune.storage.cache.index import ArtifactIndex
@@ -121,7 +121,7 @@ def _figure(steps: Sequence[StepTime]) -> Figure:
         bar("saved by the cache", labels, saved, "var(--c2)", hover=served),
     ]
     x, height = axis("seconds, all trials together"), 120 + 32 * len(steps)
-    return bar_figure("time-steps", "Seconds by step", traces, x, height, barmode="stack")
+    return figure("time-steps", "Seconds by step", traces, x, height=height, barmode="stack")
 
 
 def _table(steps: Sequence[StepTime]) -> Table:

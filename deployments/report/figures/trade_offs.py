@@ -6,7 +6,7 @@ from math import inf, isfinite
 from typing import Any
 
 from prefect_tune.deployments.report.page import Figure, Section, Table
-from prefect_tune.deployments.report.plots import axis, plot, points, thinned, visible_losses
+from prefect_tune.deployments.report.plots import axis, figure, points, thinned, visible_losses
 from prefect_tune.deployments.report.wording import LossWords, short_number
 from prefect_tune.flows.study.documents import TrialDocument
 from prefect_tune.flows.study.plan import StudyPlan
@@ -154,19 +154,17 @@ def _figure(of: TradeOff, words: LossWords, k: int) -> Figure:
     line = {"mode": "lines+markers", "line": {"color": paint, "width": 2, "shape": "hv"}}
     on_front = cloud("Pareto front", edge, paint, ", on the Pareto front", size=8, opacity=1)
     is_wide = min(of.values) > 0 and max(of.values) > _WIDE * min(of.values)
-    layout = {
-        "xaxis": axis(of.quantity, type="log" if is_wide else "linear"),
-        "yaxis": axis(words.axis, range=visible_losses(of.losses)),
-        "shapes": [] if bound is None else [_bound(bound)],
-    }
     n, title = len(of.trials), f"{words.name} against {of.quantity}"
-    return Figure(
+    return figure(
         f"constraint-{k}",
         title,
-        plot([*traces, on_front | line], **layout),
+        [*traces, on_front | line],
+        axis(of.quantity, type="log" if is_wide else "linear"),
+        axis(words.axis, range=visible_losses(of.losses)),
         note=f"{len(shown):,} of {n:,} full trials are shown." if len(shown) < n else "",
         is_half=True,
         finding=_figure_finding(of, words),
+        shapes=[] if bound is None else [_bound(bound)],
     )
 
 

@@ -10,16 +10,15 @@ from reports import made_up as made_up_reports
 from reports.compared import replicate, report_of
 from reports.made_up import NASTY, SUMMARY, beyond_limits, failed, full
 
+from prefect_tune.deployments.report.comparison_data import ComparisonReport, DataSetCurves
 from prefect_tune.deployments.report.comparison_page import comparison_page
+from prefect_tune.deployments.report.figures.importance import input_names
+from prefect_tune.deployments.report.figures.paths import StepUse
+from prefect_tune.deployments.report.figures.progress import Lead
 from prefect_tune.deployments.report.html import page_html, plotly_bundle
 from prefect_tune.deployments.report.page import Command, Cut, Figure, Section, Table
 from prefect_tune.deployments.report.plots import shortened, thinned
-from prefect_tune.deployments.report.sections.importance import input_names
-from prefect_tune.deployments.report.study_page import study_page
-from prefect_tune.flows.reporting.comparison_report import ComparisonReport
-from prefect_tune.flows.reporting.paths import StepUse
-from prefect_tune.flows.reporting.progress import Lead
-from prefect_tune.flows.reporting.study_report import StudyReport
+from prefect_tune.deployments.report.study_page import StudyReport, study_page
 from prefect_tune.optimizers.converter import to_document
 from prefect_tune.optimizers.importance.effects import inputs_of
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
@@ -284,6 +283,35 @@ def test_it_has_one_ranking_a_curve_a_table_of_pairs_and_one_of_work(report) -> 
     assert len(pairs.rows) == 6
     assert [row[1] for row in work.rows] == ["4", "4", "4"]
     assert len(page_html(page)) < 3_000_000
+
+
+@pytest.fixture
+def blocks() -> DataSetCurves:
+    [of] = report_of(
+        [
+            replicate("a", 0, [8.0, 4.0, 4.0, 2.0], 3.0),
+            replicate("a", 1, [6.0, 6.0, 1.0, 1.0], 1.0),
+            replicate("b", 0, [None, 9.0, 9.0, 9.0], 9.0),
+            replicate("b", 1, [7.0, 7.0, 7.0, 7.0], 9.0),
+        ]
+    ).data_sets
+    return of
+
+
+def at(of: DataSetCurves, method: int, what: str, share: float) -> float | None:
+    return getattr(of.curves[method], what)[round(share * (len(of.shares) - 1))]
+
+
+def test_curves_are_medians_and_quartiles_of_the_replicates(blocks) -> None:
+    assert [curve.method for curve in blocks.curves] == ["a", "b"]
+    assert at(blocks, 0, "median", 0.2) is None  # nothing has ended after eight seconds
+    assert [at(blocks, 0, "median", s) for s in (0.25, 0.5, 0.75, 1.0)] == [7.0, 5.0, 2.5, 1.5]
+    assert [at(blocks, 0, w, 0.5) for w in ("low", "high")] == [4.5, 5.5]
+
+
+def test_a_replicate_without_a_loss_is_worse_than_all_others(blocks) -> None:
+    assert at(blocks, 1, "median", 0.25) is None
+    assert at(blocks, 1, "median", 0.5) == 8.0
 
 
 @pytest.mark.parametrize("space", ["flash", "healthcare", "regression", "small"])

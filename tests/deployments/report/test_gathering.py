@@ -1,32 +1,105 @@
-"""What a report gathers of trials and events, subject by subject."""
+"""What the figures of a report gather of trials and events, figure by figure."""
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reports.told_trials import LIMITED, PLAN, broken, documents, ended, query, step, told
 
-from prefect_tune.flows.reporting import importance as module
-from prefect_tune.flows.reporting.failures import FailuresPass
-from prefect_tune.flows.reporting.fidelities import FidelitiesPass
-from prefect_tune.flows.reporting.importance import ImportancePass
-from prefect_tune.flows.reporting.paths import PathsPass
-from prefect_tune.flows.reporting.progress import Lead, ProgressPass, SearchProgress
-from prefect_tune.flows.reporting.study_report import StepTimesPass
-from prefect_tune.flows.reporting.trade_offs import TradeOffsPass
+from prefect_tune.deployments.report.figures import importance as module
+from prefect_tune.deployments.report.figures.failures import FailuresPass
+from prefect_tune.deployments.report.figures.fidelities import FidelitiesPass
+from prefect_tune.deployments.report.figures.importance import ImportancePass
+from prefect_tune.deployments.report.figures.model import reproduction_of
+from prefect_tune.deployments.report.figures.paths import PathsPass
+from prefect_tune.deployments.report.figures.progress import Lead, ProgressPass, SearchProgress
+from prefect_tune.deployments.report.figures.step_times import StepTimesPass
+from prefect_tune.deployments.report.figures.trade_offs import TradeOffsPass
+from prefect_tune.flows.options.declared import StudyOptions
+from prefect_tune.flows.study.documents import TrialDocument
+from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.replayed import StudyTrials
 from prefect_tune.flows.study.summary import summarize
-from prefect_tune.optimizers import Evaluation, Trial
-from prefect_tune.optimizers.trials.outcome import TrialState
+from prefect_tune.optimizers import Asked, Budget, Evaluation, Failure, Query, StepCost, Told, Trial
+from prefect_tune.optimizers.events import event_document
+from prefect_tune.optimizers.space.sampling import sample_configuration
+from prefect_tune.optimizers.trials.outcome import FailureKind, TrialState
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
+from prefect_tune.storage.ledger import StoredStudy
+from prefect_tune.tasks.catalogue.spaces import space_named
+from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
+from prefect_tune.tasks.problem import Problem, algorithm_ids
+
+SPACE = space_named("small")
+PLAN = StudyPlan(
+    options=StudyOptions(
+        data="table.csv", target="target", test_size=0.2, folds=3, space=SPACE.name,
+        method="random", metric="error", constraint=(), race=False, seed=0,
+    ),
+    data_name="table",
+    problem=Problem(
+        "data", "split", SPACE.name, SPACE.digest, "error", 0, algorithms=algorithm_ids(SPACE)
+    ),
+    chance_loss=50.0,
+)  # fmt: skip
+LIMITED = replace(
+    PLAN,
+    options=replace(PLAN.options, constraint=(QuantityBound(Quantity("latency_us"), 10.0),)),
+)
+
+
+def query(seed: int, **fidelity: Any) -> Query:
+    """One configuration for each seed."""
+    return Query(sample_configuration(SPACE, np.random.default_rng(seed)), **fidelity)
+
+
+def ended(number: int, loss: float, seed: int | None = None, **more: Any) -> Trial:
+    """A trial with a loss, in full or of a `fidelity`."""
+    asked = query(number if seed is None else seed, **more.pop("fidelity", {}))
+    evaluation = Evaluation(loss, **{"fold_losses": (loss,) * 3, "cost_seconds": 1.0, **more})
+    return Trial(number, asked).started().ended(evaluation)
+
+
+def broken(number: int, message: str, **more: Any) -> Trial:
+    failure = Failure(
+        FailureKind(more.pop("kind", "error")), message, **{"cost_seconds": 2.0, **more}
+    )
+    return Trial(number, query(number)).started().failed(failure)
+
+
+def step(name: str, seconds: float = 1.0, *, hit: bool = False) -> StepCost:
+    return StepCost(name, 0, seconds, 0.25, hit=hit, key="k")
+
+
+def told(folder: Path, *trials: tuple[Trial, float, int | None]) -> ArtifactStore:
+    """A store whose study `s` was told trials at these seconds, with who led then."""
+    store = ArtifactStore(StoreAddress(str(folder / "store")))
+    ledger, asked = Ledger(store.database), set[int]()
+    ledger.create_study("s", PLAN.problem.to_json(), PLAN.to_json())
+    for trial, seconds, lead in trials:
+        if trial.number not in asked:
+            asked.add(trial.number)
+            event = Asked(trial.number, trial.query, Budget())
+            body = {
+                **event_document(event),
+                "seconds": 0.1,
+                "reason": {"phase": "first", "text": ""},
+            }
+            ledger.append("s", event.kind, body, Trial(trial.number, trial.query).to_json())
+        body = {**trial.to_json(), "elapsed_seconds": seconds, "incumbent": lead}
+        ledger.append("s", Told.kind, body, trial.to_json())
+    return store
+
 
 PART = {"fidelity": {"folds": 1}}
 
 
 def taken(subject, *trials: Trial):
-    for document in documents(trials):
-        subject.add(document)
+    for trial in trials:
+        subject.add(TrialDocument(trial.to_json()))
     return subject
 
 
@@ -262,3 +335,10 @@ def test_seconds_that_a_killed_session_forgot_do_not_run_backwards(tmp_path) -> 
     a, b = ended(0, 5.0), ended(1, 4.0)
     progress = found(told(tmp_path, (a, 8.0, 0), (b, 6.0, 1)), a, b)
     assert list(progress.seconds) == [8.0, 8.0]
+
+
+@pytest.mark.parametrize(("taken", "budget"), [(20.0, "60s"), (83.2, "168s")])
+def test_the_command_that_searches_on_has_time_left(taken, budget) -> None:
+    plan = replace(PLAN, options=replace(PLAN.options, budget=30.0))
+    words = reproduction_of(StoredStudy("s", 0.0, "new", {}, {}, {}, taken), plan).longer
+    assert words[words.index("--budget") + 1] == budget
