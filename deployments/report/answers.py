@@ -6,7 +6,7 @@ from math import ceil, floor, log10
 from typing import Any
 
 from prefect_tune.deployments.report.figures.failures import FailureGroup, retry_command
-from prefect_tune.deployments.report.figures.model import EnsembleMember, Reproduction
+from prefect_tune.deployments.report.figures.model import Members, Reproduction
 from prefect_tune.deployments.report.figures.step_times import StepTime
 from prefect_tune.deployments.report.page import (
     Answer,
@@ -17,14 +17,11 @@ from prefect_tune.deployments.report.page import (
     Text,
     clipped,
 )
-from prefect_tune.deployments.report.wording import LossWords, pipeline_rows, short_number
+from prefect_tune.deployments.report.wording import LossWords, Summary, pipeline_rows, short_number
 from prefect_tune.flows.text import counted, format_bytes, format_seconds
 
 _MOST_REASONS = 3
 _LONGEST_REASON = 150
-
-
-Summary = Mapping[str, Any]
 
 
 def alert_of(summary: Summary) -> str:
@@ -50,7 +47,7 @@ def alert_of(summary: Summary) -> str:
     return ""
 
 
-def best_answer(summary: Summary, members: Sequence[EnsembleMember]) -> Answer:
+def best_answer(summary: Summary, members: Members) -> Answer:
     """Return the best pipeline, or the nearest to the constraints."""
     best = summary["incumbent"] or summary["nearest_infeasible"]
     is_near = summary["incumbent"] is None and best is not None
@@ -68,9 +65,7 @@ def best_answer(summary: Summary, members: Sequence[EnsembleMember]) -> Answer:
     return Answer("best", question, f"Trial {best['trial']}{of}", parts=parts, more=more)
 
 
-def _model_lines(
-    summary: Summary, members: Sequence[EnsembleMember], best: Mapping[str, Any]
-) -> Iterator[str]:
+def _model_lines(summary: Summary, members: Members, best: Mapping[str, Any]) -> Iterator[str]:
     if len(members) > 1:
         is_in = best["trial"] in {member.trial for member in members}
         of = counted(len(members), "trial" if is_in else "other trial")
@@ -89,7 +84,7 @@ def _model_lines(
         yield f"{name}: {short_number(best['constraints'].get(name))} of at most {bound:g}"
 
 
-def loss_answer(summary: Summary, members: Sequence[EnsembleMember], auroc: str) -> Answer:
+def loss_answer(summary: Summary, members: Members, auroc: str) -> Answer:
     """Return the losses of the model and of guessing."""
     words, is_ensemble = LossWords(summary["metric"]), len(members) > 1
     best = summary["incumbent"] or summary["nearest_infeasible"]
@@ -167,15 +162,13 @@ def saved_answer(summary: Summary, step_times: Sequence[StepTime]) -> Answer:
     return Answer("saved", question, saved, parts=[Text(lines)], more="time")
 
 
-def next_answer(summary: Summary, members: Sequence[EnsembleMember], again: Reproduction) -> Answer:
+def next_answer(summary: Summary, members: Members, again: Reproduction) -> Answer:
     """Return commands and what they do, the most needed first."""
     commands = [Command(words, purpose) for words, purpose in _commands(summary, members, again)]
     return Answer("next", "How to go on", "", parts=commands, more="again")
 
 
-def _commands(
-    summary: Summary, members: Sequence[EnsembleMember], again: Reproduction
-) -> Iterator[tuple[str, str]]:
+def _commands(summary: Summary, members: Members, again: Reproduction) -> Iterator[tuple[str, str]]:
     study, state, nearest = summary["study"], summary["state"], summary["nearest_infeasible"]
 
     def command(*words: str) -> str:

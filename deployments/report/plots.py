@@ -40,6 +40,7 @@ def thinned(
 
 
 Values = Mapping[str, Any]
+Trace = dict[str, Any]
 _COLOURS = 7
 _LONGEST_LABEL, _KEPT = 42, 20
 """Characters of a label on an axis, and of both ends of a longer one."""
@@ -120,7 +121,7 @@ def scatter(
     labels: Sequence[str] = (),
     *,
     mode: str = "markers",
-) -> dict[str, Any]:
+) -> Trace:
     """Return points or a line, by their `mode` and `style`, with labels shown on hovering."""
     return {
         "type": "scatter",
@@ -144,7 +145,7 @@ def points(
     size: float = 6,
     opacity: float = 0.75,
     labels: Sequence[str] = (),
-) -> dict[str, Any]:
+) -> Trace:
     """Return points of one look."""
     marker = {"color": paint, "symbol": symbol, "size": size, "opacity": opacity}
     return scatter(name, x, y, {"marker": marker}, labels)
@@ -158,7 +159,7 @@ def bar(
     *,
     hover: Sequence[str] = (),
     **more: Any,
-) -> dict[str, Any]:
+) -> Trace:
     """Return horizontal bars, the first label on top where the axis is reversed."""
     return {
         "type": "bar",
@@ -177,7 +178,7 @@ def bar(
 def figure(
     figure_id: str,
     title: str,
-    traces: Sequence[Values],
+    traces: Sequence[Trace],
     x: Values,
     y: Values = LABELS,
     *,

@@ -3,10 +3,9 @@
 Each figure gathers by a collector, which takes the trials, and yields its section of the page.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from prefect_tune.deployments.report.answers import (
     alert_of,
@@ -29,7 +28,7 @@ from prefect_tune.deployments.report.figures.fidelities import (
 )
 from prefect_tune.deployments.report.figures.importance import ImportancePass, importance_section
 from prefect_tune.deployments.report.figures.model import (
-    EnsembleMember,
+    Members,
     MembersPass,
     Reproduction,
     model_section,
@@ -58,7 +57,7 @@ from prefect_tune.deployments.report.figures.trade_offs import (
     trade_offs_section,
 )
 from prefect_tune.deployments.report.page import ReportPage, Section, Table, Text
-from prefect_tune.deployments.report.wording import made_now
+from prefect_tune.deployments.report.wording import Summary, made_now
 from prefect_tune.flows.study.documents import TrialDocument
 from prefect_tune.flows.study.lookup import find_study
 from prefect_tune.flows.study.plan import StudyPlan
@@ -89,7 +88,7 @@ class StudyReport:
         reproduction: Commands that repeat it, and all that determines it.
     """
 
-    summary: Mapping[str, Any]
+    summary: Summary
     created: float
     progress: SearchProgress
     paths: PathsTried
@@ -97,7 +96,7 @@ class StudyReport:
     failures: Sequence[FailureGroup]
     trade_offs: Sequence[TradeOff]
     fidelities: Fidelities
-    members: Sequence[EnsembleMember]
+    members: Members
     importance: Importance
     model: ModelReport
     reproduction: Reproduction
@@ -182,7 +181,7 @@ def _sections(report: StudyReport) -> Iterator[Section]:
     yield from reproduction_section(again, summary)
 
 
-def decisions_section(progress: SearchProgress, summary: Mapping[str, Any]) -> Iterator[Section]:
+def decisions_section(progress: SearchProgress, summary: Summary) -> Iterator[Section]:
     """Yield the section, if the method reports decisions."""
     name, decisions = summary["method"], summary["decisions"]
     method = METHODS.get(name)

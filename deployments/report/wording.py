@@ -11,6 +11,8 @@ from prefect_tune.flows.text import loss_name, loss_unit
 from prefect_tune.optimizers.space.wording import values_text
 
 _MOST_LISTED = 12
+Summary = Mapping[str, Any]
+"""A study summed up, as `show --json` prints it."""
 
 
 @dataclass(frozen=True, slots=True)

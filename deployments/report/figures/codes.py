@@ -1,13 +1,12 @@
 """Codes of patient events: what the model makes of them, and how many patients have them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import sqrt
-from typing import Any
 
 from prefect_tune.deployments.report.figures.quality import ModelReport
 from prefect_tune.deployments.report.page import Cut, Figure, Part, Section, Table, Text, clipped
 from prefect_tune.deployments.report.plots import axis, bar, figure
-from prefect_tune.deployments.report.wording import LossWords, short_number
+from prefect_tune.deployments.report.wording import LossWords, Summary, short_number
 from prefect_tune.flows.text import counted
 from prefect_tune.tasks.fitting.column_effects import CodeEffect, ColumnEffect, ColumnEffects
 
@@ -19,9 +18,7 @@ _LONGEST = 60
 """Characters of a description."""
 
 
-def codes_section(
-    model: ModelReport, n_members: int, summary: Mapping[str, Any]
-) -> Iterator[Section]:
+def codes_section(model: ModelReport, n_members: int, summary: Summary) -> Iterator[Section]:
     """Yield the section on strength and direction, if the study is of patient events."""
     title, effects = "What the model uses", model.effects
     if model.effects_problem:

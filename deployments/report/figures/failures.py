@@ -4,12 +4,11 @@ The same failure with other numbers in its message is the same reason.
 """
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from prefect_tune.deployments.report.page import Command, Details, Part, Section, Table, Text
-from prefect_tune.deployments.report.wording import listed_trials
+from prefect_tune.deployments.report.wording import Summary, listed_trials
 from prefect_tune.flows.study.documents import TrialDocument
 from prefect_tune.flows.study.explanations import alike
 from prefect_tune.flows.text import counted, format_seconds
@@ -94,16 +93,15 @@ class FailuresPass:
         return sorted(self._groups.values(), key=lambda group: -len(group.trials))
 
 
-def retry_command(summary: Mapping[str, Any], group: FailureGroup | None = None) -> str:
-    """Return the command that retries failed trials, those of a small group or all of them."""
-    words = ["prefect-tune", "retry", summary["study"]]
-    if group is not None and len(group.trials) <= _MOST_NAMED:
-        words += [word for number in group.trials for word in ("--trial", str(number))]
-    return shlex.join([*words, *summary["store_options"]])
+def retry_command(summary: Summary, trials: Sequence[int] = ()) -> str:
+    """Return the command that retries failed trials, some of them or all."""
+    named = [word for number in trials for word in ("--trial", str(number))]
+    words = ["prefect-tune", "retry", summary["study"], *named, *summary["store_options"]]
+    return shlex.join(words)
 
 
 def failures_section(
-    groups: Sequence[FailureGroup], summary: Mapping[str, Any], *, can_retry: bool
+    groups: Sequence[FailureGroup], summary: Summary, *, can_retry: bool
 ) -> Iterator[Section]:
     """Yield the section, if trials failed."""
     if groups:
@@ -111,7 +109,7 @@ def failures_section(
         yield Section("failures", "What failed", _finding(groups, summary), parts)
 
 
-def _finding(groups: Sequence[FailureGroup], summary: Mapping[str, Any]) -> str:
+def _finding(groups: Sequence[FailureGroup], summary: Summary) -> str:
     lost = format_seconds(sum(group.seconds for group in groups))
     of = f"{summary['n_failed']:,} of {counted(summary['n_trials'], 'trial')} failed ({lost} lost)"
     if len(groups) == 1:
@@ -120,9 +118,7 @@ def _finding(groups: Sequence[FailureGroup], summary: Mapping[str, Any]) -> str:
     return f"{of}, for {counted(len(groups), 'reason')}. The most frequent: {most}."
 
 
-def _parts(
-    groups: Sequence[FailureGroup], summary: Mapping[str, Any], *, can_retry: bool
-) -> Iterator[Part]:
+def _parts(groups: Sequence[FailureGroup], summary: Summary, *, can_retry: bool) -> Iterator[Part]:
     yield Table.of(
         "Failures by reason",
         groups[:_MOST_GROUPS],
@@ -136,7 +132,8 @@ def _parts(
         is_open=True,
     )
     for group in groups[:_MOST_GROUPS]:
-        yield from _group_parts(group, summary, can_retry=can_retry)
+        is_named = can_retry and len(group.trials) <= _MOST_NAMED
+        yield from _group_parts(group, retry_command(summary, group.trials) if is_named else "")
     if can_retry and (len(groups) > 1 or len(groups[0].trials) > _MOST_NAMED):
         yield Command(retry_command(summary), "Retry all failed trials.")
     if rest := groups[_MOST_GROUPS:]:
@@ -146,9 +143,7 @@ def _parts(
         yield Command(shlex.join(words), "List all failed trials.")
 
 
-def _group_parts(
-    group: FailureGroup, summary: Mapping[str, Any], *, can_retry: bool
-) -> Iterator[Part]:
+def _group_parts(group: FailureGroup, retry: str) -> Iterator[Part]:
     first = f"{len(group.trials):,} {group.reason}"
     rest = [f"  {line}" for line in group.message.strip().splitlines()[1:11]]
     lost = f"  {listed_trials(group.trials)}; {format_seconds(group.seconds)} lost"
@@ -156,7 +151,7 @@ def _group_parts(
     if group.traceback:
         yield Details(f"Traceback of trial {group.trials[0]}", group.traceback)
     advice = _ADVICE.get(group.kind, "")
-    if len(group.trials) <= _MOST_NAMED and can_retry:
-        yield Command(retry_command(summary, group), f"Retry them. {advice}")
+    if retry:
+        yield Command(retry, f"Retry them. {advice}")
     elif advice:
         yield Text([f"  {advice}"], is_quiet=True)

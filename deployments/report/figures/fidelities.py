@@ -18,7 +18,7 @@ from prefect_tune.deployments.report.plots import (
     thinned,
     visible_losses,
 )
-from prefect_tune.deployments.report.wording import LossWords, listed_trials
+from prefect_tune.deployments.report.wording import LossWords, Summary, listed_trials
 from prefect_tune.flows.study.documents import TrialDocument
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.text import counted, format_seconds
@@ -168,14 +168,13 @@ class FidelitiesPass:
 
 
 def fidelities_section(
-    found: Fidelities, progress: SearchProgress, summary: Mapping[str, Any]
+    found: Fidelities, progress: SearchProgress, summary: Summary
 ) -> Iterator[Section]:
     """Yield the section, if there are partial evaluations or trainings in epochs."""
     words, parts = LossWords(summary["metric"]), list[Figure | Table]()
     if any(level.text for level in found.levels):
-        ends = _ends(progress)
-        parts += [_levels(found.levels), _levels_table(found.levels, ends)]
-        parts.append(_over_time(found.levels, progress, ends))
+        levels = found.levels
+        parts += [_levels(levels), _levels_table(levels, progress), _over_time(levels, progress)]
     if found.curves:
         parts += [_curves(found, words), _curves_table(found, words)]
     if parts:
@@ -214,15 +213,11 @@ def _levels(levels: Sequence[Level]) -> Figure:
     return figure("levels", title, traces, x, height=height, finding=seen, barmode="stack")
 
 
-def _ends(progress: SearchProgress) -> Mapping[str, Sequence[float]]:
-    """Return the times at which evaluations ended, by fidelity."""
-    ends: dict[str, list[float]] = {}
-    for fidelity, seconds in zip(progress.fidelity, progress.seconds, strict=True):
-        ends.setdefault(fidelity, []).append(seconds)
-    return ends
+def _levels_table(levels: Sequence[Level], progress: SearchProgress) -> Table:
+    def end(level: Level, position: int) -> str:
+        ends = zip(progress.fidelity, progress.seconds, strict=True)
+        return format_seconds([s for fidelity, s in ends if fidelity == level.text][position])
 
-
-def _levels_table(levels: Sequence[Level], ends: Mapping[str, Sequence[float]]) -> Table:
     return Table.of(
         "Fidelities",
         levels,
@@ -231,15 +226,13 @@ def _levels_table(levels: Sequence[Level], ends: Mapping[str, Sequence[float]]) 
             "#with a loss": lambda level: f"{level.ended:,}",
             "#failed": lambda level: f"{level.failed:,}",
             "#took": lambda level: format_seconds(level.seconds),
-            "#first after": lambda level: format_seconds(ends[level.text][0]),
-            "#last after": lambda level: format_seconds(ends[level.text][-1]),
+            "#first after": lambda level: end(level, 0),
+            "#last after": lambda level: end(level, -1),
         },
     )
 
 
-def _over_time(
-    levels: Sequence[Level], progress: SearchProgress, ends: Mapping[str, Sequence[float]]
-) -> Figure:
+def _over_time(levels: Sequence[Level], progress: SearchProgress) -> Figure:
     place = {level.text: k for k, level in enumerate(levels)}
     shown = thinned([float(place[text]) for text in progress.fidelity])
     labels = [f"trial {progress.number[i]}" for i in shown]
@@ -251,8 +244,9 @@ def _over_time(
     categories = texts(level.name for level in levels)
     y = axis("", type="category", categoryorder="array", categoryarray=categories)
     seen = "No full evaluation has ended yet."
-    if whole := ends.get(""):
-        seen = f"The first full evaluation ended after {format_seconds(whole[0])}."
+    if "" in place:
+        first = progress.seconds[list(progress.fidelity).index("")]
+        seen = f"The first full evaluation ended after {format_seconds(first)}."
     title = "Fidelity over time"
     return figure("levels-time", title, [trace], x, y, height=height, finding=seen)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from prefect_tune.deployments.report.page import Figure, Part, Section, Table, Text
 from prefect_tune.deployments.report.plots import axis, bar, figure
-from prefect_tune.deployments.report.wording import LossWords
+from prefect_tune.deployments.report.wording import LossWords, Summary
 from prefect_tune.flows.study.documents import TrialDocument
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.text import counted
@@ -66,7 +66,7 @@ class ImportancePass:
         return importance_of(space, configurations, losses, self._plan.chance_loss)
 
 
-def importance_section(found: Importance, summary: Mapping[str, Any]) -> Iterator[Section]:
+def importance_section(found: Importance, summary: Summary) -> Iterator[Section]:
     """Yield the section, which gives the reason if the importance is not known."""
     title, words, parts = "What mattered", LossWords(summary["metric"]), list[Part]()
     if not found.n_configurations:

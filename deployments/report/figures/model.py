@@ -8,7 +8,7 @@ from typing import Any
 
 from prefect_tune.deployments.report.page import Command, Figure, Part, Section, Table, Text
 from prefect_tune.deployments.report.plots import axis, bar, figure
-from prefect_tune.deployments.report.wording import LossWords, pipeline_rows, short_number
+from prefect_tune.deployments.report.wording import LossWords, Summary, pipeline_rows, short_number
 from prefect_tune.flows.study.command import continue_command, removed_option, run_command
 from prefect_tune.flows.study.documents import TrialDocument
 from prefect_tune.flows.study.plan import StudyPlan
@@ -41,6 +41,10 @@ class EnsembleMember:
         return " > ".join(algorithm for algorithm in algorithms if algorithm != "none") or "none"
 
 
+Members = Sequence[EnsembleMember]
+"""The members of a model, the heaviest first; empty if there is no model."""
+
+
 class MembersPass:
     """Takes trials, and keeps the members.
 
@@ -63,9 +67,7 @@ class MembersPass:
         return sorted(self._found, key=lambda member: (-member.weight, member.trial))
 
 
-def model_section(
-    members: Sequence[EnsembleMember], summary: Mapping[str, Any]
-) -> Iterator[Section]:
+def model_section(members: Members, summary: Summary) -> Iterator[Section]:
     """Yield the section, if the first screen does not show all of the model."""
     words = LossWords(summary["metric"])
     parts = [*_ensemble(members, words), *_comparisons(summary, words)]
@@ -73,9 +75,7 @@ def model_section(
         yield Section("model", "The final model", _finding(members, summary, words), parts)
 
 
-def _finding(
-    members: Sequence[EnsembleMember], summary: Mapping[str, Any], words: LossWords
-) -> str:
+def _finding(members: Members, summary: Summary, words: LossWords) -> str:
     if len(members) == 1:
         return f"Trial {members[0].trial} alone is the model."
     tested, test, alone = "", summary["test_loss"], summary["single_best_test_loss"]
@@ -90,7 +90,7 @@ def _finding(
     return f"{article} {kind} of {counted(len(members), 'trial')} is the model{tested}."
 
 
-def _ensemble(members: Sequence[EnsembleMember], words: LossWords) -> Iterator[Figure | Table]:
+def _ensemble(members: Members, words: LossWords) -> Iterator[Figure | Table]:
     if len(members) < 2:
         return
     labels = [f"trial {member.trial}" for member in members]
@@ -110,7 +110,7 @@ def _ensemble(members: Sequence[EnsembleMember], words: LossWords) -> Iterator[F
     )
 
 
-def _comparisons(summary: Mapping[str, Any], words: LossWords) -> Iterator[Table]:
+def _comparisons(summary: Summary, words: LossWords) -> Iterator[Table]:
     """Yield the kinds of models that were compared, and the finalists on another split."""
     if nested := (summary["ensemble"] or {}).get("nested"):
         rows = [[kind, words.of(loss)] for kind, loss in nested.items()]
@@ -211,7 +211,7 @@ def reproduction_of(record: StoredStudy, plan: StudyPlan) -> Reproduction:
     )
 
 
-def reproduction_section(of: Reproduction, summary: Mapping[str, Any]) -> Iterator[Section]:
+def reproduction_section(of: Reproduction, summary: Summary) -> Iterator[Section]:
     """Yield the section."""
     again = f"The same command and seed ({of.seed})"
     if of.repeats_itself:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from prefect_tune.deployments.report.page import Figure, Part, Section, Table
 from prefect_tune.deployments.report.plots import (
@@ -14,7 +14,7 @@ from prefect_tune.deployments.report.plots import (
     shortened,
     visible_losses,
 )
-from prefect_tune.deployments.report.wording import LossWords
+from prefect_tune.deployments.report.wording import LossWords, Summary
 from prefect_tune.flows.study.documents import TrialDocument
 from prefect_tune.flows.text import counted
 from prefect_tune.optimizers.trials.outcome import TrialState
@@ -126,7 +126,7 @@ def _use(group: Sequence[_Outcome]) -> Use:
     return Use(len(group), len(full), n_failed, middle, *min(full, default=(None, None)))
 
 
-def paths_section(paths: PathsTried, summary: Mapping[str, Any]) -> Iterator[Section]:
+def paths_section(paths: PathsTried, summary: Summary) -> Iterator[Section]:
     """Yield the section, if anything was tried."""
     if paths.n:
         words = LossWords(summary["metric"])

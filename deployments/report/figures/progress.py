@@ -1,14 +1,14 @@
 """How the loss fell, over time and over trials: trials as they ended, and the incumbents."""
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
 
 from prefect_tune.deployments.report.page import Figure, Part, Section, Table
 from prefect_tune.deployments.report.plots import (
     MOST_POINTS,
+    Trace,
     axis,
     figure,
     numbers,
@@ -17,7 +17,7 @@ from prefect_tune.deployments.report.plots import (
     thinned,
     visible_losses,
 )
-from prefect_tune.deployments.report.wording import LossWords
+from prefect_tune.deployments.report.wording import LossWords, Summary
 from prefect_tune.flows.study.documents import TrialDocument
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.text import format_seconds
@@ -129,7 +129,7 @@ class ProgressPass:
         return SearchProgress(numbers, seconds, losses, costs, states, fidelities, of, leads)
 
 
-def progress_section(progress: SearchProgress, summary: Mapping[str, Any]) -> Iterator[Section]:
+def progress_section(progress: SearchProgress, summary: Summary) -> Iterator[Section]:
     """Yield the section, if any trial has a loss."""
     if any(loss is not None for loss in progress.loss):
         words, leads = LossWords(summary["metric"]), progress.leads
@@ -158,21 +158,18 @@ def _finding(leads: Sequence[Lead], words: LossWords) -> str:
 
 
 def _figure(
-    progress: SearchProgress, summary: Mapping[str, Any], words: LossWords, *, is_time: bool
+    progress: SearchProgress, summary: Summary, words: LossWords, *, is_time: bool
 ) -> Figure:
     chance = summary["chance_loss"]
-    tests = {
-        "final model": summary["test_loss"],
-        "best trial": summary["single_best_test_loss"],
-    }
+    tests = summary["test_loss"], summary["single_best_test_loss"]
     x = progress.seconds if is_time else list(range(1, len(progress.number) + 1))
     leads = progress.leads
     if leads:  # all of them, or evenly chosen ones and the last
         leads = [*leads[: -1 : -(-len(leads) // _MOST_LEADS)], leads[-1]]
     clouds = list(_clouds(progress, x, {lead.trial for lead in leads}, words))
-    traces = [*clouds, *_led(leads, x[-1], words, is_time=is_time), *_tested(tests, x[-1], words)]
+    traces = [*clouds, *_led(leads, x[-1], words, is_time=is_time), *_tested(*tests, x[-1], words)]
     low, high = visible_losses(progress.loss)
-    known = [loss for loss in tests.values() if loss is not None]
+    known = [loss for loss in tests if loss is not None]
     margin = 0.04 * (high - low)
     low = min([low, *(loss - margin for loss in known)])
     high = max([high, *(loss + margin for loss in known)])
@@ -191,7 +188,7 @@ def _figure(
 
 def _clouds(
     progress: SearchProgress, x: Sequence[float], leads: set[int], words: LossWords
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Trace]:
     """Yield partial evaluations and full ones, as many as a figure can show."""
     clouds = [of for of in _CLOUDS if of[0] in progress.state]
     for which, name, paint, symbol in clouds:
@@ -205,9 +202,7 @@ def _clouds(
             yield points(name, xs, ys, paint, symbol=symbol, labels=labels)
 
 
-def _led(
-    leads: Sequence[Lead], end: float, words: LossWords, *, is_time: bool
-) -> Iterator[dict[str, Any]]:
+def _led(leads: Sequence[Lead], end: float, words: LossWords, *, is_time: bool) -> Iterator[Trace]:
     """Yield the line of the incumbents, with a gap where losses cannot be compared."""
     if not leads:
         return
@@ -229,10 +224,9 @@ def _bracketed(fidelity: str) -> str:
 
 
 def _tested(
-    tests: Mapping[str, float | None], end: float, words: LossWords
-) -> Iterator[dict[str, Any]]:
+    loss: float | None, alone: float | None, end: float, words: LossWords
+) -> Iterator[Trace]:
     """Yield the losses on the test rows: of the final model, and of the best trial if another."""
-    loss, alone = tests.values()
     if loss is None:
         return
     if alone not in {None, loss}:
@@ -244,7 +238,7 @@ def _tested(
     yield scatter("test, final model", [end], [loss], {"marker": star}, [label])
 
 
-def _guessing(chance: float) -> dict[str, Any]:
+def _guessing(chance: float) -> Trace:
     return {
         "type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": chance, "y1": chance,
         "line": {"color": "var(--muted)", "dash": "dot", "width": 1.5},

@@ -1,11 +1,11 @@
 """Where the time went: steps made, served by the cache, and evicted since."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from prefect_tune.deployments.report.page import Figure, Section, Table
 from prefect_tune.deployments.report.plots import axis, bar, figure
+from prefect_tune.deployments.report.wording import Summary
 from prefect_tune.flows.study.documents import TrialDocument
 from prefect_tune.flows.text import counted, format_bytes, format_seconds
 from prefect_tune.storage.cache.index import ArtifactIndex
@@ -82,7 +82,7 @@ class StepTimesPass:
         return [self._steps[name] for name in self._order if name in self._steps]
 
 
-def step_times_section(steps: Sequence[StepTime], summary: Mapping[str, Any]) -> Iterator[Section]:
+def step_times_section(steps: Sequence[StepTime], summary: Summary) -> Iterator[Section]:
     """Yield the section, if any step ran."""
     if steps:
         finding = _finding(steps, summary["seconds"]["asking"])

@@ -1,13 +1,20 @@
 """Constraints, and the trade-off between the loss and each measured quantity."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite
 from typing import Any
 
 from prefect_tune.deployments.report.page import Figure, Section, Table
-from prefect_tune.deployments.report.plots import axis, figure, points, thinned, visible_losses
-from prefect_tune.deployments.report.wording import LossWords, short_number
+from prefect_tune.deployments.report.plots import (
+    Trace,
+    axis,
+    figure,
+    points,
+    thinned,
+    visible_losses,
+)
+from prefect_tune.deployments.report.wording import LossWords, Summary, short_number
 from prefect_tune.flows.study.documents import TrialDocument
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.text import counted
@@ -81,9 +88,7 @@ def _front(losses: Sequence[float], values: Sequence[float]) -> list[int]:
     return front
 
 
-def trade_offs_section(
-    trade_offs: Sequence[TradeOff], summary: Mapping[str, Any]
-) -> Iterator[Section]:
+def trade_offs_section(trade_offs: Sequence[TradeOff], summary: Summary) -> Iterator[Section]:
     """Yield the section, if a quantity is bounded or was measured."""
     words, parts = LossWords(summary["metric"]), list[Figure | Table]()
     shown = [of for of in trade_offs if of.trials or of.bound is not None]
@@ -97,7 +102,7 @@ def trade_offs_section(
         )
 
 
-def _finding(n_bounds: int, summary: Mapping[str, Any]) -> str:
+def _finding(n_bounds: int, summary: Summary) -> str:
     best, nearest = summary["incumbent"], summary["nearest_infeasible"]
     if not n_bounds:
         return "Nothing is constrained now; these quantities were measured."
@@ -133,9 +138,7 @@ def _figure(of: TradeOff, words: LossWords, k: int) -> Figure:
     within = [i for i in shown if bound is None or of.values[i] <= bound]
     beyond = [i for i in shown if bound is not None and of.values[i] > bound]
 
-    def cloud(
-        name: str, trials: Sequence[int], paint: str, end: str = "", **mark: Any
-    ) -> dict[str, Any]:
+    def cloud(name: str, trials: Sequence[int], paint: str, end: str = "", **mark: Any) -> Trace:
         x, y = [of.values[i] for i in trials], [of.losses[i] for i in trials]
         labels = [
             f"trial {of.trials[i]}: {words.of(of.losses[i])}, {of.quantity} "
