@@ -8,15 +8,7 @@ from typing import Any
 from prefect_tune.deployments.report.figures.failures import FailureGroup, retry_command
 from prefect_tune.deployments.report.figures.model import Members, Reproduction
 from prefect_tune.deployments.report.figures.step_times import StepTime
-from prefect_tune.deployments.report.page import (
-    Answer,
-    Bar,
-    Command,
-    Part,
-    Pipeline,
-    Text,
-    clipped,
-)
+from prefect_tune.deployments.report.page import Answer, Bar, Command, Part, Pipeline, Text, clipped
 from prefect_tune.deployments.report.wording import LossWords, Summary, pipeline_rows, short_number
 from prefect_tune.flows.text import counted, format_bytes, format_seconds
 

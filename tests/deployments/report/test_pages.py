@@ -56,6 +56,10 @@ def parsed(report: StudyReport) -> Parsed:
     return Parsed(page_html(study_page(report)))
 
 
+def sections_of(report: StudyReport) -> dict[str, Section]:
+    return {section.id: section for section in study_page(report).sections}
+
+
 @pytest.fixture(scope="module")
 def everything() -> Parsed:
     return parsed(full())
@@ -166,8 +170,7 @@ def test_what_is_wrong_with_a_study_is_said_above_all() -> None:
     assert "interrupted" in page.alert
     assert page.answers[-1].parts[0].words.endswith("--study made-up")
     unknown = replace(full().importance, effects=(), r2=0.05, reason="a forest cannot")
-    page = study_page(replace(full(), importance=unknown))
-    assert "5 %" in next(s.finding for s in page.sections if s.id == "importance")
+    assert "5 %" in sections_of(replace(full(), importance=unknown))["importance"].finding
     command = ("prefect-tune", "run", "meds", "--labels", "labels.csv", "--study", "s")
     again = replace(full().reproduction, command=command)
     page = study_page(replace(full(), reproduction=again))
@@ -183,10 +186,7 @@ def test_where_all_are_beyond_the_limits_it_says_which_limits_the_nearest_meets(
 
 
 def test_of_many_points_few_are_shown_and_the_page_says_how_many() -> None:
-    page = study_page(full())
-    figure = next(
-        p for s in page.sections for p in s.parts if getattr(p, "id", "") == "progress-time"
-    )
+    figure = sections_of(full())["progress"].parts[0]
     n_shown = sum(len(trace["x"]) for trace in figure.plot["data"][:2])
     assert 1990 < n_shown < 2010
     assert figure.note.startswith(f"{n_shown:,} of 4,970 ")
@@ -236,8 +236,7 @@ def test_losses_of_different_fidelities_are_not_held_against_each_other() -> Non
     some, part = full(), "epochs 1 of 9"
     leads = [Lead(0.0, 1, 0, 20.0, part), Lead(0.7, 2, 1, 12.5, part), Lead(1.4, 3, 2, 30.0),
              Lead(7.0, 11, 10, 26.0)]  # fmt: skip
-    page = study_page(replace(some, progress=replace(some.progress, leads=leads)))
-    section = next(s for s in page.sections if s.id == "progress")
+    section = sections_of(replace(some, progress=replace(some.progress, leads=leads)))["progress"]
     assert all(part in section.finding for part in ("Trial 10", "7.0s", "26 %", "3 times", "30 %"))
     of_trials, table = section.parts[1], section.parts[2]
     line = next(t for t in of_trials.plot["data"] if t["name"] == "best so far")
@@ -248,16 +247,15 @@ def test_losses_of_different_fidelities_are_not_held_against_each_other() -> Non
     assert [row[3:] for row in table.rows] == [
         [part, "20 %", ""], [part, "12.5 %", "-7.5"], ["full", "30 %", ""], ["full", "26 %", "-4"]
     ]  # fmt: skip
-    whole = next(s for s in study_page(some).sections if s.id == "progress").parts[2]
+    whole = sections_of(some)["progress"].parts[2]
     assert "fidelity" not in whole.columns
     assert [row[-1] for row in whole.rows] == ["", "-7.5"]
 
 
 def test_a_failed_study_shows_no_loss_and_all_reasons() -> None:
-    page = study_page(failed())
-    assert "progress" not in {section.id for section in page.sections}
-    section = next(s for s in page.sections if s.id == "failures")
-    folds = [part for part in section.parts if part.kind == "fold"]
+    sections = sections_of(failed())
+    assert "progress" not in sections
+    folds = [part for part in sections["failures"].parts if part.kind == "fold"]
     assert len(folds[0].text) > 10_000
     assert NASTY[:8] in folds[0].text
 
@@ -352,8 +350,7 @@ def test_codes_stand_by_their_descriptions_and_long_ones_are_whole_on_hovering(e
     cut = [a["title"] for tag, a in everything.tags if tag == "td" and "title" in a]
     assert any(title.endswith("long " * 30) for title in cut)
     assert "long " * 12 not in everything.text
-    page = study_page(full())
-    sections = {section.id: section for section in page.sections}
+    sections = sections_of(full())
     [table] = [p for p in sections["codes"].parts if isinstance(p, Table)]
     assert [row[0] for row in table.rows if row[1] == Cut("Sodium", 60)] == ["LAB//1"]
     assert [row[3][:1] for row in table.rows] == ["↑", "↑", "u", "↓", "u"]
@@ -371,16 +368,15 @@ def test_quality_of_two_classes_stands_on_the_page_as_far_as_it_is_known() -> No
     loss = study_page(report).answers[1]
     assert any("0.800 (95 %: 0.750 to 0.850)" in line for p in loss.parts for line in p.lines)
 
-    def sections_of(**changes) -> dict[str, Section]:
-        page = study_page(replace(report, model=replace(report.model, **changes)))
-        return {section.id: section for section in page.sections}
+    def judged(**changes) -> dict[str, Section]:
+        return sections_of(replace(report, model=replace(report.model, **changes)))
 
-    figures = [p.id for p in sections_of()["quality"].parts if isinstance(p, Figure)]
+    figures = [p.id for p in judged()["quality"].parts if isinstance(p, Figure)]
     assert figures == ["calibration"]
-    bare = sections_of(calibration=None, effects=None, coverage=())
+    bare = judged(calibration=None, effects=None, coverage=())
     assert not [p for p in bare["quality"].parts if isinstance(p, Figure)]
     assert not {"codes", "coverage"} & set(bare)
-    broken = sections_of(problem=NASTY, effects=None, effects_problem="no room")
+    broken = judged(problem=NASTY, effects=None, effects_problem="no room")
     assert NASTY[:30] in broken["quality"].finding
     assert "no room" in broken["codes"].finding
-    assert "quality" not in sections_of(auroc=None, calibration=None)
+    assert "quality" not in judged(auroc=None, calibration=None)
