@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from prefect_tune.optimizers.space.wording import fidelity_text
 from prefect_tune.optimizers.trials.outcome import Failure, FailureKind
@@ -144,21 +144,6 @@ class LossWords:
         return f"{self.name} {self.of(loss)}"
 
 
-def loss_name(metric: str) -> str:
-    """Return."""
-    return LossWords(metric).name
-
-
-def loss_unit(metric: str) -> str:
-    """Return."""
-    return LossWords(metric).unit
-
-
-def alike(reason: str) -> str:
-    """Return."""
-    return _NUMBER.sub("#", reason)
-
-
 @dataclass(frozen=True, slots=True)
 class Whole:
     """The whole evaluation of a study, of which a trial may run a part.
@@ -226,39 +211,45 @@ def failure_text(failure: Failed) -> str:
 
 
 _NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")
-_LONGEST_REASON = 2_000
-"""Characters by which reasons are compared and shown in groups."""
+_LONGEST_MESSAGE = 2_000
+"""Characters; `show` prints the whole of a longer one."""
+_LONGEST_TRACEBACK = 20_000
+"""Characters of the end, which has the reason."""
 
 
 @dataclass(slots=True)
 class FailureGroup:
-    """Trials that failed for the same reason.
+    """Trials that failed for the same reason; texts are those of the first, without passwords.
 
     Attributes:
-        first: Failure of the first of them.
-        trials: Their numbers, the last one last.
+        kind: How they failed.
+        step: The step that failed, if known.
+        message: The message; the beginning of a long one.
+        traceback: The traceback; the end of a long one, and empty if there is none.
+        trials: Numbers of the trials, the last one last.
         seconds: Time that they took.
     """
 
-    first: Failure
+    kind: FailureKind
+    step: str | None
+    message: str
+    traceback: str
     trials: list[int] = field(default_factory=list)
     seconds: float = 0.0
 
-    @property
-    def kind(self) -> FailureKind:
-        """How they failed."""
-        return self.first.kind
-
-    @property
-    def message(self) -> str:
-        """Message of the first, without passwords; the beginning of a long one."""
-        text = masked(self.first.message)
-        return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}…"
+    @classmethod
+    def of(cls, failure: Failure) -> Self:
+        """Return a group without trials."""
+        message = masked(failure.message)
+        if len(message) > _LONGEST_MESSAGE:
+            message = f"{message[:_LONGEST_MESSAGE]}…"
+        traceback = masked(failure.traceback)[-_LONGEST_TRACEBACK:]
+        return cls(failure.kind, failure.step, message, traceback)
 
     @property
     def text(self) -> str:
-        """Step and message of the first."""
-        return f"{self.first.step}: {self.message}" if self.first.step else self.message
+        """Step and message."""
+        return f"{self.step}: {self.message}" if self.step else self.message
 
 
 class FailureGroups:
@@ -279,7 +270,7 @@ class FailureGroups:
             group.seconds -= seconds
         if failure is None:
             return
-        group = FailureGroup(failure)
+        group = FailureGroup.of(failure)
         key = (failure.kind, failure.step, _NUMBER.sub("#", group.message))
         group = self._groups.setdefault(key, group)
         group.trials.append(number)

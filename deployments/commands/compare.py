@@ -129,9 +129,9 @@ def _print(
         print_comparison(outcome)
     if report is None:
         return
+    from prefect_tune.deployments.report.comparison_data import comparison_report
     from prefect_tune.deployments.report.comparison_page import comparison_page
     from prefect_tune.flows.comparison.curves import read_curves
-    from prefect_tune.flows.reporting.comparison_report import comparison_report
 
     found = comparison_report(outcome.to_json(), read_curves(files))
     page = comparison_page(outcome, found, store_options)

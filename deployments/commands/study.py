@@ -259,8 +259,7 @@ def report(
         file = out or f"{study}.html"
         if out or not as_json:
             check_page(file)
-        from prefect_tune.deployments.report.study_page import study_page
-        from prefect_tune.flows.reporting.study_report import study_report
+        from prefect_tune.deployments.report.study_page import study_page, study_report
         from prefect_tune.optimizers.converter import to_document
 
         found = study_report(opened, study)

@@ -4,6 +4,11 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from prefect_tune.deployments.report.comparison_data import (
+    ComparisonReport,
+    DataSetCurves,
+    MethodCurve,
+)
 from prefect_tune.deployments.report.page import (
     Answer,
     Bar,
@@ -23,7 +28,7 @@ from prefect_tune.deployments.report.plots import (
     plot,
     visible_losses,
 )
-from prefect_tune.deployments.report.wording import LossWords, made_now, short_number
+from prefect_tune.deployments.report.wording import made_now
 from prefect_tune.flows.comparison.standings import (
     SIGNIFICANCE,
     ComparisonOutcome,
@@ -31,12 +36,7 @@ from prefect_tune.flows.comparison.standings import (
     SingleComparison,
     replicate_budget,
 )
-from prefect_tune.flows.reporting.comparison_report import (
-    ComparisonReport,
-    DataSetCurves,
-    MethodCurve,
-)
-from prefect_tune.flows.text import counted, format_seconds
+from prefect_tune.flows.text import LossWords, counted, format_seconds, number_text
 
 _MOST_DATA_SETS = 12
 _MOST_STUDIES = 6
@@ -211,7 +211,7 @@ def _ranking(outcome: ComparisonOutcome, words: LossWords) -> Table:
 
 
 def _spread(median: float | None, quartiles: Sequence[float | None], words: LossWords) -> str:
-    low, high = map(short_number, quartiles)
+    low, high = map(number_text, quartiles)
     is_known = None not in quartiles and quartiles[0] != quartiles[1]
     return f"{words.of(median)} ({low} to {high})" if is_known else words.of(median)
 

@@ -4,10 +4,11 @@ All texts are plain; nothing in them is markup. Long tables and texts are cut he
 brings along, so that a page stays small.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self, TypeVar
 
+T = TypeVar("T")
 _MOST_ROWS = 200
 """Rows of a table, and lines of a text."""
 _LONGEST_CELL = 200
@@ -86,6 +87,20 @@ class Table:
     note: str = ""
 
     kind = "table"
+
+    @classmethod
+    def of(
+        cls,
+        caption: str,
+        items: Sequence[T],
+        columns: Mapping[str, Callable[[T], str | Cut]],
+        *,
+        is_open: bool = False,
+        note: str = "",
+    ) -> Self:
+        """Return a table of items, given the text of an item by heading."""
+        rows = [[text(item) for text in columns.values()] for item in items]
+        return cls(caption, list(columns), rows, is_open, note)
 
     def __post_init__(self) -> None:
         n = len(self.rows)

@@ -9,7 +9,7 @@ from html import escape
 from math import isfinite
 from typing import Any
 
-from prefect_tune.deployments.report.page import clipped
+from prefect_tune.deployments.report.page import Figure, clipped
 from prefect_tune.flows.text import shown
 
 MOST_POINTS = 2_000
@@ -40,6 +40,7 @@ def thinned(
 
 
 Values = Mapping[str, Any]
+Trace = dict[str, Any]
 _COLOURS = 7
 _LONGEST_LABEL, _KEPT = 42, 20
 """Characters of a label on an axis, and of both ends of a longer one."""
@@ -103,9 +104,35 @@ def axis(title: str, **more: Any) -> dict[str, Any]:
     return {"title": {"text": plain(title)}, **more}
 
 
+LABELS = axis("", autorange="reversed", type="category")
+"""The axis of horizontal bars, the first one on top."""
+
+
 def plot(traces: Sequence[Values], **layout: Any) -> dict[str, Any]:
     """Return a figure."""
     return {"data": list(traces), "layout": layout}
+
+
+def scatter(
+    name: str,
+    x: Iterable[float | None],
+    y: Iterable[float | None],
+    style: Values,
+    labels: Sequence[str] = (),
+    *,
+    mode: str = "markers",
+) -> Trace:
+    """Return points or a line, by their `mode` and `style`, with labels shown on hovering."""
+    return {
+        "type": "scatter",
+        "mode": mode,
+        "name": plain(name),
+        "x": numbers(x),
+        "y": numbers(y),
+        **style,
+        "hovertext": texts(labels),
+        "hoverinfo": "text" if labels else "x+y",
+    }
 
 
 def points(
@@ -118,43 +145,10 @@ def points(
     size: float = 6,
     opacity: float = 0.75,
     labels: Sequence[str] = (),
-    **more: Any,
-) -> dict[str, Any]:
-    """Return points, with a label each that is shown on hovering."""
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": plain(name),
-        "x": numbers(x),
-        "y": numbers(y),
-        "marker": {"color": paint, "symbol": symbol, "size": size, "opacity": opacity},
-        "hovertext": texts(labels),
-        "hoverinfo": "text" if labels else "x+y",
-        **more,
-    }
-
-
-def staircase(
-    name: str,
-    x: Iterable[float | None],
-    y: Iterable[float | None],
-    paint: str,
-    *,
-    labels: Sequence[str] = (),
-    **more: Any,
-) -> dict[str, Any]:
-    """Return a line that holds each value until the next."""
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": plain(name),
-        "x": numbers(x),
-        "y": numbers(y),
-        "line": {"color": paint, "width": 2.5, "shape": "hv"},
-        "hovertext": texts(labels),
-        "hoverinfo": "text" if labels else "x+y",
-        **more,
-    }
+) -> Trace:
+    """Return points of one look."""
+    marker = {"color": paint, "symbol": symbol, "size": size, "opacity": opacity}
+    return scatter(name, x, y, {"marker": marker}, labels)
 
 
 def bar(
@@ -165,7 +159,7 @@ def bar(
     *,
     hover: Sequence[str] = (),
     **more: Any,
-) -> dict[str, Any]:
+) -> Trace:
     """Return horizontal bars, the first label on top where the axis is reversed."""
     return {
         "type": "bar",
@@ -179,3 +173,21 @@ def bar(
         "textposition": "none",
         **more,
     }
+
+
+def figure(
+    figure_id: str,
+    title: str,
+    traces: Sequence[Trace],
+    x: Values,
+    y: Values = LABELS,
+    *,
+    height: int = 380,
+    note: str = "",
+    finding: str = "",
+    is_half: bool = False,
+    **layout: Any,
+) -> Figure:
+    """Return a figure with its axes; `layout` has what else Plotly shall know of it."""
+    drawn = plot(traces, xaxis=x, yaxis=y, **layout)
+    return Figure(figure_id, title, drawn, height, note, is_half, finding)

@@ -1,145 +1,201 @@
-"""The report of a study as a page, with the method's decisions and how to reproduce the study."""
+"""The report of a study: gathered in one pass over its trials, and as a page.
 
-import shlex
-from collections.abc import Callable, Iterator
+Each figure gathers by a collector, which takes the trials, and yields its section of the page.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from prefect_tune.deployments.report.page import Command, Part, ReportPage, Section, Table, Text
-from prefect_tune.deployments.report.sections.answers import alert_of, answers_of
-from prefect_tune.deployments.report.sections.codes import codes_section, coverage_section
-from prefect_tune.deployments.report.sections.failures import failures_section
-from prefect_tune.deployments.report.sections.fidelities import fidelities_section
-from prefect_tune.deployments.report.sections.importance import importance_section
-from prefect_tune.deployments.report.sections.model import model_section
-from prefect_tune.deployments.report.sections.paths import paths_section
-from prefect_tune.deployments.report.sections.progress import progress_section
-from prefect_tune.deployments.report.sections.quality import quality_section
-from prefect_tune.deployments.report.sections.step_times import step_times_section
-from prefect_tune.deployments.report.sections.trade_offs import trade_offs_section
-from prefect_tune.deployments.report.wording import made_now
-from prefect_tune.flows.reporting.study_report import Reproduction, StudyReport
-from prefect_tune.flows.text import counted, format_seconds
-from prefect_tune.optimizers.registry import METHODS
-
-
-def decisions_section(report: StudyReport) -> Iterator[Section]:
-    """Yield the section, if the method has something to say."""
-    summary = report.summary
-    method, decisions = METHODS.get(summary["method"]), summary["decisions"]
-    lines = method.decision_lines(decisions) if method is not None else []
-    if (race := decisions.get("race")) is not None:
-        begun = counted(race["begun"], "configuration")
-        lines.append(f"race: of {begun} {race['stopped']:,} ended early, clearly behind")
-    lines += [f"{note}" for note in decisions.get("notes", ())]
-    phases = _phases(report)
-    purpose = f"{summary['method']}: {method.purpose}." if method is not None else ""
-    if lines or phases:
-        parts = [*([Text(lines)] if lines else ()), *phases]
-        yield Section("decisions", "How the method decided", purpose or summary["method"], parts)
-
-
-def _phases(report: StudyReport) -> list[Table]:
-    counts: dict[str, list[float | None]] = {}
-    for phase, loss in zip(report.progress.phase, report.progress.loss, strict=True):
-        if phase:
-            counts.setdefault(phase, []).append(loss)
-    rows = [
-        [phase, f"{len(losses):,}", f"{min(known):.4g}" if known else "-"]
-        for phase, losses in counts.items()
-        for known in [[loss for loss in losses if loss is not None]]
-    ]
-    return (
-        [Table("Why trials were asked for", ["phase", "#trials", "#least loss"], rows)]
-        if rows
-        else []
-    )
-
-
-def reproduction_section(report: StudyReport) -> Iterator[Section]:
-    """Yield the section."""
-    of, again = report.reproduction, f"The same command and seed ({report.reproduction.seed})"
-    command = Command(shlex.join(of.command), "Use an empty store, or another --study name.")
-    if of.repeats_itself:
-        finding = f"{again} repeat these trials on one worker with a budget of trials."
-    else:
-        finding = (
-            f"{again} search the same way, but {report.summary['method']} also looks at the "
-            "seconds that trials take, so some trials will differ."
-        )
-    parts: list[Part] = [Text([_obstacle(of)]) if _obstacle(of) else command]
-    parts += [
-        Table("What determines the result", ["", ""], _determining(report), is_open=True),
-    ]
-    if of.versions:
-        rows = [[package, version] for package, version in of.versions.items()]
-        parts.append(Table("Versions of the last session", ["package", "version"], rows))
-    yield Section("again", "How to reproduce it", finding, parts)
-
-
-def _obstacle(of: Reproduction) -> str:
-    """Return why no command has the study again; empty if one does."""
-    if of.removed_option:
-        return (
-            f"It was started with {of.removed_option}, an option that this version no longer has: "
-            "it cannot be extended, and no command repeats it."
-        )
-    if of.is_of_frame:
-        return "The data was a DataFrame in Python: pass it to `tune` or PipelineSearch again."
-    return ""
-
-
-def _determining(report: StudyReport) -> list[list[str]]:
-    of, summary = report.reproduction, report.summary
-    facts = [
-        ("data", of.data),
-        ("digest of the data", of.dataset),
-        ("digest of the split", of.split),
-        ("space", of.space),
-        ("digest of the space", of.space_digest),
-        ("method", summary["method"]),
-        ("metric", summary["metric"]),
-        ("seed", str(of.seed)),
-        ("Prefect flow run", of.flow_run_id or "none"),
-    ]
-    return [list(fact) for fact in facts]
-
-
-_SECTIONS: tuple[Callable[[StudyReport], Iterator[Section]], ...] = (
-    progress_section,
-    model_section,
-    quality_section,
-    codes_section,
-    coverage_section,
-    trade_offs_section,
-    paths_section,
-    importance_section,
-    step_times_section,
+from prefect_tune.deployments.report.answers import (
+    alert_of,
+    best_answer,
+    failed_answer,
+    loss_answer,
+    next_answer,
+    saved_answer,
+)
+from prefect_tune.deployments.report.figures.codes import codes_section, coverage_section
+from prefect_tune.deployments.report.figures.failures import (
+    FailuresPass,
     failures_section,
+)
+from prefect_tune.deployments.report.figures.fidelities import (
+    Fidelities,
+    FidelitiesPass,
     fidelities_section,
-    decisions_section,
+)
+from prefect_tune.deployments.report.figures.importance import ImportancePass, importance_section
+from prefect_tune.deployments.report.figures.model import (
+    Members,
+    MembersPass,
+    Reproduction,
+    model_section,
+    reproduction_of,
     reproduction_section,
 )
+from prefect_tune.deployments.report.figures.paths import PathsPass, PathsTried, paths_section
+from prefect_tune.deployments.report.figures.progress import (
+    ProgressPass,
+    SearchProgress,
+    progress_section,
+)
+from prefect_tune.deployments.report.figures.quality import (
+    ModelReport,
+    model_report,
+    quality_section,
+)
+from prefect_tune.deployments.report.figures.step_times import (
+    StepTime,
+    StepTimesPass,
+    step_times_section,
+)
+from prefect_tune.deployments.report.figures.trade_offs import (
+    TradeOff,
+    TradeOffsPass,
+    trade_offs_section,
+)
+from prefect_tune.deployments.report.page import ReportPage, Section, Table, Text
+from prefect_tune.deployments.report.wording import made_now
+from prefect_tune.flows.reading.lookup import find_study
+from prefect_tune.flows.reading.study_view import StudyView, read_study
+from prefect_tune.flows.reading.trial_view import TrialView
+from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.flows.text import FailureGroup, counted, format_seconds
+from prefect_tune.optimizers.importance.importance import Importance
+from prefect_tune.optimizers.registry import METHODS
+from prefect_tune.storage.ledger import Ledger
+from prefect_tune.storage.store import ArtifactStore
+
+
+@dataclass(frozen=True, slots=True)
+class StudyReport:
+    """Everything that is reported of one study.
+
+    Attributes:
+        summary: StudyView, as `show --json` prints it.
+        created: Time of its start, in seconds since 1970.
+        progress: Trials in the order in which they ended, and the incumbents.
+        paths: Algorithms and paths that were tried.
+        step_times: Times of the steps.
+        failures: Reasons why trials failed.
+        trade_offs: The loss against each measured quantity.
+        fidelities: Partial evaluations.
+        members: Trials of the final model, the heaviest first.
+        importance: Importance of each choice.
+        model: Quality of the model on the test rows, and its use of codes.
+        reproduction: Commands that repeat it, and all that determines it.
+    """
+
+    summary: StudyView
+    created: float
+    progress: SearchProgress
+    paths: PathsTried
+    step_times: Sequence[StepTime]
+    failures: Sequence[FailureGroup]
+    trade_offs: Sequence[TradeOff]
+    fidelities: Fidelities
+    members: Members
+    importance: Importance
+    model: ModelReport
+    reproduction: Reproduction
+
+
+def study_report(store: ArtifactStore, name: str) -> StudyReport:
+    """Gather everything that is reported of a study.
+
+    Raises:
+        UnknownName: If there is no such study.
+    """
+    record = find_study(store, name)
+    plan = StudyPlan.from_stored(record)
+    progress, importance = ProgressPass(plan), ImportancePass(plan)
+    paths, step_times, failures = PathsPass(), StepTimesPass(), FailuresPass()
+    trade_offs, fidelities = TradeOffsPass(plan), FidelitiesPass(plan)
+    members = MembersPass(record.result.get("members") or ())
+    passes = progress, importance, paths, step_times, failures, trade_offs, fidelities, members
+
+    def take(trial: TrialView) -> None:
+        for each in passes:
+            each.add(trial)
+
+    return StudyReport(
+        summary=read_study(store, name, take),
+        created=record.created,
+        progress=progress.found(Ledger(store.database), name),
+        paths=paths.found(),
+        step_times=step_times.found(store.index, name),
+        failures=failures.found(),
+        trade_offs=trade_offs.found(),
+        fidelities=fidelities.found(),
+        members=members.found(),
+        importance=importance.found(),
+        model=model_report(store, name, plan),
+        reproduction=reproduction_of(record, plan),
+    )
 
 
 def study_page(report: StudyReport) -> ReportPage:
     """Return the page of a study."""
-    summary = report.summary
+    summary, members = report.summary, report.members
+    created = datetime.fromtimestamp(report.created, UTC)
     return ReportPage(
-        title=summary["study"],
+        title=summary.study,
         kind="Study",
-        state=summary["state"],
-        facts=list(_facts(report)),
-        alert=alert_of(report),
-        answers=answers_of(report),
-        sections=[section for make in _SECTIONS for section in make(report)],
+        state=summary.state,
+        facts=[
+            f"{summary.method} in space {summary.space}",
+            f"data {summary.data}",
+            counted(summary.n_trials, "trial"),
+            f"{format_seconds(summary.seconds.total)} total",
+            created.strftime("%Y-%m-%d %H:%M UTC"),
+        ],
+        alert=alert_of(summary),
+        answers=[
+            best_answer(summary, members),
+            loss_answer(summary, members, report.model.auroc_text),
+            failed_answer(summary, report.failures),
+            saved_answer(summary, report.step_times),
+            next_answer(summary, members, report.reproduction),
+        ],
+        sections=list(_sections(report)),
         made=made_now(),
     )
 
 
-def _facts(report: StudyReport) -> Iterator[str]:
-    summary = report.summary
-    yield f"{summary['method']} in space {summary['space']}"
-    yield f"data {summary['data']}"
-    yield counted(summary["n_trials"], "trial")
-    yield f"{format_seconds(summary['seconds']['total'])} total"
-    yield datetime.fromtimestamp(report.created, UTC).strftime("%Y-%m-%d %H:%M UTC")
+def _sections(report: StudyReport) -> Iterator[Section]:
+    summary, progress, again = report.summary, report.progress, report.reproduction
+    yield from progress_section(progress, summary)
+    yield from model_section(report.members, summary)
+    yield from quality_section(report.model)
+    yield from codes_section(report.model, len(report.members), summary)
+    yield from coverage_section(report.model)
+    yield from trade_offs_section(report.trade_offs, summary)
+    yield from paths_section(report.paths, summary)
+    yield from importance_section(report.importance, summary)
+    yield from step_times_section(report.step_times, summary)
+    yield from failures_section(report.failures, summary, can_retry=not again.removed_option)
+    yield from fidelities_section(report.fidelities, progress, summary)
+    yield from decisions_section(progress, summary)
+    yield from reproduction_section(again, summary)
+
+
+def decisions_section(progress: SearchProgress, summary: StudyView) -> Iterator[Section]:
+    """Yield the section, if the method reports decisions."""
+    name, lines = summary.method, [*summary.decision_lines(), *summary.method_notes]
+    phases: dict[str, list[float | None]] = {}
+    for phase, loss in zip(progress.phase, progress.loss, strict=True):
+        if phase:
+            phases.setdefault(phase, []).append(loss)
+    parts: list[Text | Table] = [Text(lines)] if lines else []
+    if phases:
+        rows = [
+            [phase, f"{len(losses):,}", summary.losses.of(min(known, default=None))]
+            for phase, losses in phases.items()
+            for known in [[loss for loss in losses if loss is not None]]
+        ]
+        columns = ["phase", "#trials", "#least loss"]
+        parts.append(Table("Why trials were asked for", columns, rows))
+    if parts:
+        finding = f"{name}: {METHODS[name].purpose}." if name in METHODS else name
+        yield Section("decisions", "How the method decided", finding, parts)

@@ -5,24 +5,15 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
-from prefect_tune.flows.text import LossWords  # noqa: F401
-from prefect_tune.flows.text import number_text as short_number  # noqa: F401
+from prefect_tune.optimizers.space.wording import values_text
 
 _MOST_LISTED = 12
-
-
-def values_text(hyperparameters: Mapping[str, Any]) -> str:
-    """Return the values of hyperparameters in one line."""
-    return ", ".join(
-        f"{name}={f'{value:.4g}' if isinstance(value, float) else value}"
-        for name, value in hyperparameters.items()
-    )
 
 
 def pipeline_rows(configuration: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Return step, algorithm and values, a step a row."""
     return [
-        (step, choice["algorithm"], values_text(choice["hyperparameters"]))
+        (step, choice["algorithm"], ", ".join(values_text(choice["hyperparameters"])))
         for step, choice in configuration.items()
     ]
 

@@ -13,13 +13,13 @@ from prefect_tune.flows.comparison.standings import (
     Standings,
     replicate_budget,
 )
-from prefect_tune.flows.text import counted, format_seconds, loss_name, loss_unit
+from prefect_tune.flows.text import LossWords, counted, format_seconds, number_text
 
 
 def print_comparison(outcome: ComparisonOutcome) -> None:
     """Print the standings at fractions of the budget, a method a line, best first."""
     standings, subject = outcome.standings, outcome.subject
-    loss = loss_name(subject.metric) + loss_unit(subject.metric)
+    loss = LossWords(subject.metric).axis
     if isinstance(subject, SingleComparison):
         budget = replicate_budget(subject.budget_seconds, subject.budget_trials)
         of = f"{counted(subject.repeats, 'repeat')} of {budget} a replicate"
@@ -90,14 +90,10 @@ def _print_pairs(standings: Standings) -> None:
 
 
 def _spread(median: float | None, quartiles: Sequence[float | None]) -> str:
-    low, high = map(_number, quartiles)
+    low, high = map(number_text, quartiles)
     is_known = None not in quartiles and low != high
-    return f"{_number(median)} ({low}-{high})" if is_known else _number(median)
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"
+    return f"{number_text(median)} ({low}-{high})" if is_known else number_text(median)
 
 
 def _in_short(methods: Sequence[MethodStanding]) -> str:
-    return ", ".join(f"{one.method} {_number(one.median_test_loss)}" for one in methods)
+    return ", ".join(f"{one.method} {number_text(one.median_test_loss)}" for one in methods)

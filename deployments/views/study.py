@@ -19,7 +19,6 @@ from prefect_tune.flows.text import (
     number_text,
     saved_text,
 )
-from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.optimizers.space.wording import pipeline_lines
 
 _MEMBERS_A_LINE = 5
@@ -35,7 +34,7 @@ def print_summary(view: StudyView, *, notes: bool = False) -> None:
     CONSOLE.print(line(bold(view.study), f" ({view.method}, {view.state})"))
     result = _trials, _ensemble, _best, _model, _undefined, _finalists, _alone, _constraints
     told = (_notes,) if notes else ()
-    for part in (*result, _race, _decisions, *told, _cache, _plugins, _warnings, _next_commands):
+    for part in (*result, _decisions, *told, _cache, _plugins, _warnings, _next_commands):
         for text in part(view):
             CONSOLE.print(line("  ", text))
 
@@ -218,21 +217,12 @@ def _constraints(view: StudyView) -> Iterator[str]:
         yield f"{name}: {measured} of at most {bound:g}{nearest}"
 
 
-def _race(view: StudyView) -> Iterator[str]:
-    race = view.decisions.get("race")
-    if race is not None:
-        begun = counted(race["begun"], "configuration")
-        yield f"race: of {begun} {race['stopped']} ended early, clearly behind"
-
-
 def _decisions(view: StudyView) -> Iterator[str]:
-    method = METHODS.get(view.method)
-    if method is not None:
-        yield from method.decision_lines(view.decisions)
+    yield from view.decision_lines()
 
 
 def _notes(view: StudyView) -> Iterator[str]:
-    for note in view.decisions.get("notes", ()):
+    for note in view.method_notes:
         yield f"{view.method}: {note}"
 
 

@@ -14,11 +14,10 @@ from prefect_tune.flows.search import search
 from prefect_tune.flows.study.explanations import most_frequent_failure
 from prefect_tune.flows.study.notices import StudyNotices
 from prefect_tune.flows.study.study import Study
-from prefect_tune.flows.text import format_seconds, loss_name, loss_unit
+from prefect_tune.flows.text import LossWords, bracketed, format_seconds
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.flows.workers.server_pace import ServerPace
 from prefect_tune.optimizers.registry import method_named
-from prefect_tune.optimizers.space.wording import fidelity_text
 from prefect_tune.optimizers.trials.objective import bootstraps_of
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.waiting.outage import StoreLost
@@ -157,13 +156,11 @@ def _message(study: Study, incumbent: Trial) -> str:
     plan, trials = study.plan, study.trials.values()
     n_told, n_failed = sum(t.is_told for t in trials), sum(t.failure is not None for t in trials)
     begun = "" if study.n_begun == len(trials) else f"{study.n_begun} configurations in "
-    losses = [incumbent.loss, study.result.get("test_loss")]
-    loss, *tested = [f"{n:.4g}{loss_unit(plan.metric)}" for n in losses if n is not None]
-    fidelity = fidelity_text(incumbent.query.to_json(), plan.options.folds, plan.options.epochs)
+    losses, test = LossWords(plan.metric), study.result.get("test_loss")
+    tested = "" if test is None else f", on the test rows {losses.of(test)}"
     return (
-        f"{loss_name(plan.metric)} {loss}"
-        + (f" ({fidelity})" if fidelity else "")
-        + "".join(f", on the test rows {test}" for test in tested)
-        + f"; {begun}{n_told} trials, {n_failed} failed, in {format_seconds(study.seconds())} "
+        f"{losses.named(incumbent.loss)}{bracketed(plan.whole.part(incumbent.query.to_json()))}"
+        f"{tested}; {begun}{n_told} trials, {n_failed} failed, "
+        f"in {format_seconds(study.seconds())} "
         f"({format_seconds(study.asking_seconds)} of asking)"
     )

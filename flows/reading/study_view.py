@@ -5,7 +5,7 @@ those that the running process recorded; nothing is ranked here.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,8 +15,9 @@ from prefect_tune.flows.store_location import store_options
 from prefect_tune.flows.study.finalists import Look
 from prefect_tune.flows.study.lease import is_being_run
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
-from prefect_tune.flows.text import LossWords
+from prefect_tune.flows.text import LossWords, counted
 from prefect_tune.optimizers.converter import from_document, json_values, to_document
+from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.optimizers.trials.objective import violation
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage.ledger import Ledger, StoredStudy
@@ -233,6 +234,20 @@ class StudyView:
         """Whether the final model is one trial, and not the one that leads."""
         model, best = self.model_trial, self.incumbent
         return model is not None and best is not None and model.trial != best.trial
+
+    @property
+    def method_notes(self) -> Sequence[str]:
+        """Notes of the method on its search."""
+        return self.decisions.get("notes", ())
+
+    def decision_lines(self) -> list[str]:
+        """Return what the method decided, and how many configurations its race ended."""
+        method = METHODS.get(self.method)
+        lines = [] if method is None else method.decision_lines(self.decisions)
+        if (race := self.decisions.get("race")) is not None:
+            begun = counted(race["begun"], "configuration")
+            lines.append(f"race: of {begun} {race['stopped']:,} ended early, clearly behind")
+        return lines
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON values."""

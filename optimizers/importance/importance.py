@@ -9,9 +9,9 @@ guessing, or the upper fence of Tukey's box plot where that is less. Otherwise a
 of the space would make most of the variance, and nothing would be said of the rest.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -103,7 +103,7 @@ class Importance:
 
 def importance_of(
     space: Space,
-    configurations: Sequence[Configuration],
+    configurations: Sequence[Mapping[str, Any]],
     losses: ArrayLike,
     chance: float | None = None,
     seed: int = 0,
@@ -112,7 +112,7 @@ def importance_of(
 
     Args:
         space: What was searched.
-        configurations: Those with a loss, each once.
+        configurations: Those with a loss, each once, as JSON values: of many, few are read.
         losses: Their losses, shape (n,).
         chance: Loss of guessing, if known.
         seed: Source of randomness.
@@ -131,7 +131,8 @@ def importance_of(
     if np.ptp(clipped) == 0:
         return Importance(n, bound, reason="all losses are the same")
     candidates = CandidateSpace(space)
-    X = candidates.features(candidates.encode(configurations[int(row)] for row in rows))
+    read = (Configuration.from_json(configurations[int(row)], space) for row in rows)
+    X = candidates.features(candidates.encode(read))
     forests = BaggedForests.fit(X, clipped, seed)
     if forests.r2 < LEAST_R2:
         reason = "a forest cannot predict their losses well enough"

@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 from ConfigSpace import Float
+from numpy.typing import ArrayLike
 from worlds import algorithm
 
 from prefect_tune.optimizers.importance.effects import Effect, effects
-from prefect_tune.optimizers.importance.importance import LEAST_TRIALS, importance_of
+from prefect_tune.optimizers.importance.importance import LEAST_TRIALS, Importance, importance_of
 from prefect_tune.optimizers.space.algorithm import Algorithm, Step
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.configuration import Configuration
@@ -123,6 +124,10 @@ def drawn(n: int) -> list[Configuration]:
     return [sample_configuration(SPACE, rng) for _ in range(n)]
 
 
+def learned(configurations: list[Configuration], losses: ArrayLike) -> Importance:
+    return importance_of(SPACE, [c.to_json() for c in configurations], losses)
+
+
 def u(configuration: Configuration) -> float:
     return float(dict(configuration["model"].values).get("u", 0.0))
 
@@ -130,7 +135,7 @@ def u(configuration: Configuration) -> float:
 def test_it_is_learned_from_trials_and_says_how_sure_it_is() -> None:
     """The conditional space of test_effects, by forests: 4/5 and 2/5 in all."""
     configurations = drawn(400)
-    found = importance_of(SPACE, configurations, [u(c) for c in configurations])
+    found = learned(configurations, [u(c) for c in configurations])
     assert found.r2 > 0.9
     shares = {e.input.hyperparameter or e.input.step: e for e in found.effects}
     assert shares["model"].total == pytest.approx(4 / 5, abs=0.07)
@@ -143,14 +148,14 @@ def test_it_is_learned_from_trials_and_says_how_sure_it_is() -> None:
 
 
 def test_of_few_trials_or_noise_it_says_nothing_and_why() -> None:
-    few = importance_of(SPACE, drawn(LEAST_TRIALS - 1), np.arange(LEAST_TRIALS - 1))
+    few = learned(drawn(LEAST_TRIALS - 1), np.arange(LEAST_TRIALS - 1))
     assert few.effects == ()
     assert "at least 20 are needed" in few.reason
     noise = np.random.default_rng(1).normal(size=200)
-    unclear = importance_of(SPACE, drawn(200), noise)
+    unclear = learned(drawn(200), noise)
     assert unclear.effects == ()
     assert unclear.r2 < 0.2
-    same = importance_of(SPACE, drawn(50), np.ones(50))
+    same = learned(drawn(50), np.ones(50))
     assert same.reason == "all losses are the same"
 
 
@@ -159,7 +164,7 @@ def test_useless_corners_do_not_hide_the_rest() -> None:
     configurations = drawn(600)
     is_corner = [dict(c["model"].values).get("idle", 0) > 0.96 for c in configurations]
     losses = np.where(is_corner, 1000.0, [u(c) for c in configurations])
-    found = importance_of(SPACE, configurations, losses)
+    found = learned(configurations, losses)
     assert found.bound < 2
     assert found.effects[0].input.step == "model"
     shares = {e.input.hyperparameter: e.total for e in found.effects}

@@ -1,1 +1,1 @@
-"""Inputs of reports: made-up ones, and trials as a ledger has them."""
+"""Inputs of reports that were never run."""

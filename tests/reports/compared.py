@@ -4,13 +4,13 @@ from collections.abc import Iterable
 
 import pandas as pd
 
+from prefect_tune.deployments.report.comparison_data import ComparisonReport, comparison_report
 from prefect_tune.flows.comparison.standings import (
     CURVE_COLUMNS,
     ComparisonOutcome,
     SingleComparison,
     standings,
 )
-from prefect_tune.flows.reporting.comparison_report import ComparisonReport, comparison_report
 
 COMMON = {"comparison": "c", "data": "d", "dataset": "d", "space": "small", "metric": "error",
           "seed": 0, "ask_seconds": 0.5, "cost_seconds": 2.0}  # fmt: skip

@@ -5,18 +5,17 @@ from typing import Any
 
 import numpy as np
 
-from prefect_tune.flows.reporting.failures import FailureGroup
-from prefect_tune.flows.reporting.fidelities import Fidelities, Level, TrainingCurve
-from prefect_tune.flows.reporting.model_report import ModelReport
-from prefect_tune.flows.reporting.paths import PathsTried, StepUse, Use
-from prefect_tune.flows.reporting.progress import Lead, SearchProgress
-from prefect_tune.flows.reporting.study_report import (
-    EnsembleMember,
-    Reproduction,
-    StepTime,
-    StudyReport,
-)
-from prefect_tune.flows.reporting.trade_offs import TradeOff
+from prefect_tune.deployments.report.figures.fidelities import Fidelities, Level, TrainingCurve
+from prefect_tune.deployments.report.figures.model import EnsembleMember, Reproduction
+from prefect_tune.deployments.report.figures.paths import PathsTried, StepUse, Use
+from prefect_tune.deployments.report.figures.progress import Lead, SearchProgress
+from prefect_tune.deployments.report.figures.quality import ModelReport
+from prefect_tune.deployments.report.figures.step_times import StepTime
+from prefect_tune.deployments.report.figures.trade_offs import TradeOff
+from prefect_tune.deployments.report.study_page import StudyReport
+from prefect_tune.flows.reading.study_view import CacheUse, StudyView
+from prefect_tune.flows.text import FailureGroup
+from prefect_tune.optimizers.converter import from_document
 from prefect_tune.optimizers.importance.effects import Effect, Input
 from prefect_tune.optimizers.importance.importance import Importance
 from prefect_tune.optimizers.trials.outcome import FailureKind
@@ -38,7 +37,7 @@ def choice(algorithm: str, **values: Any) -> dict[str, Any]:
 
 
 CONFIGURATION = {"rescale": choice("none"), "fit model": choice("tree", depth=3, note=NASTY)}
-SUMMARY: dict[str, Any] = {
+SUMMARY = from_document(StudyView, {
     "study": "made-up", "method": "flash", "metric": "error", "space": "small",
     "data": f"s3://me:secret@bucket/{NASTY}", "state": "complete", "n_trials": N, "n_stopped": 40,
     "n_failed": 30, "n_waiting": 0, "n_begun": N - 40,
@@ -56,12 +55,12 @@ SUMMARY: dict[str, Any] = {
     "no_model": None, "model_of_folds": False, "model_subset": 1.0,
     "test_loss_undefined": None, "single_best_test_loss_undefined": None,
     "test_loss": 13.0, "single_best_test_loss": 13.5, "holdout": None, "chance_loss": 50.0,
-    "decisions": {"notes": [NASTY], "race": {"begun": 90, "stopped": 40}},
+    "decisions": {"notes": [NASTY], "race": {"begun": 90, "stopped": 40}}, "notes": [],
     "cache": {"hits": 3, "misses": 1, "size_bytes": 2000, "seconds_saved": 4.0},
     "seconds": {
         "total": 75.0, "evaluating": 70.0, "asking": 1.0, "budget": 60.0, "over_budget": 15.0,
     },
-}  # fmt: skip
+})  # fmt: skip
 REPRODUCTION = Reproduction(
     command=("prefect-tune", "run", "it's here.csv", "--target", NASTY, "--study", "made-up"),
     longer=("prefect-tune", "run", "it's here.csv", "--budget", "20m", "--study", "made-up"),
@@ -171,12 +170,11 @@ def full(n: int = N) -> StudyReport:
 def empty() -> StudyReport:
     """A study of which no trial has ended."""
     nothing = {"incumbent": None, "n_trials": 0, "n_failed": 0, "n_stopped": 0, "n_begun": 0,
-               "ensemble": None, "finalists": [], "test_loss": None, "constraints": {},
+               "ensemble": None, "finalists": (), "test_loss": None, "constraints": {},
                "single_best_test_loss": None, "decisions": {}, "state": "running",
                "chance_loss": None}  # fmt: skip
-    cache = {"hits": 0, "misses": 0, "size_bytes": 0, "seconds_saved": 0.0}
     return StudyReport(
-        summary={**SUMMARY, **nothing, "cache": cache},
+        summary=replace(SUMMARY, **nothing, cache=CacheUse(0, 0, 0, 0.0)),
         created=1.7e9,
         progress=SearchProgress(),
         paths=PathsTried(0, (), ()),
@@ -200,7 +198,7 @@ def failed() -> StudyReport:
     never = Use(n, 0, n, None, None, None)
     return replace(
         empty(),
-        summary=empty().summary | {"n_trials": n, "n_failed": n, "n_begun": n, "state": "failed"},
+        summary=replace(empty().summary, n_trials=n, n_failed=n, n_begun=n, state="failed"),
         progress=of_failed,
         paths=PathsTried(1, [StepUse("fit model", {"tree": never})], ()),
         failures=some.failures,
@@ -209,10 +207,9 @@ def failed() -> StudyReport:
 
 def beyond_limits() -> StudyReport:
     """A study whose full trials are all beyond its limits."""
-    near = SUMMARY["incumbent"] | {"constraints": {"latency_us": 12.34}}
+    near = replace(SUMMARY.incumbent, constraints={"latency_us": 12.34})
     changed = {"incumbent": None, "nearest_infeasible": near, "state": "failed", "ensemble": None,
-               "test_loss": None, "single_best_test_loss": None, "finalists": []}  # fmt: skip
+               "test_loss": None, "single_best_test_loss": None, "finalists": ()}  # fmt: skip
     some = full()
-    return replace(
-        some, summary=SUMMARY | changed, members=(), progress=replace(some.progress, leads=())
-    )
+    summary, progress = replace(SUMMARY, **changed), replace(some.progress, leads=())
+    return replace(some, summary=summary, members=(), progress=progress)

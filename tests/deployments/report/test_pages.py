@@ -10,17 +10,16 @@ from reports import made_up as made_up_reports
 from reports.compared import replicate, report_of
 from reports.made_up import NASTY, SUMMARY, beyond_limits, failed, full
 
+from prefect_tune.deployments.report.comparison_data import ComparisonReport, DataSetCurves
 from prefect_tune.deployments.report.comparison_page import comparison_page
+from prefect_tune.deployments.report.figures.importance import input_names
+from prefect_tune.deployments.report.figures.paths import StepUse
+from prefect_tune.deployments.report.figures.progress import Lead
 from prefect_tune.deployments.report.html import page_html, plotly_bundle
 from prefect_tune.deployments.report.page import Command, Cut, Figure, Section, Table
 from prefect_tune.deployments.report.plots import shortened, thinned
-from prefect_tune.deployments.report.sections.importance import input_names
-from prefect_tune.deployments.report.study_page import study_page
+from prefect_tune.deployments.report.study_page import StudyReport, study_page
 from prefect_tune.flows.comparison.standings import ComparisonOutcome
-from prefect_tune.flows.reporting.comparison_report import ComparisonReport
-from prefect_tune.flows.reporting.paths import StepUse
-from prefect_tune.flows.reporting.progress import Lead
-from prefect_tune.flows.reporting.study_report import StudyReport
 from prefect_tune.optimizers.converter import to_document
 from prefect_tune.optimizers.importance.effects import inputs_of
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
@@ -56,6 +55,10 @@ class Parsed(HTMLParser):
 
 def parsed(report: StudyReport) -> Parsed:
     return Parsed(page_html(study_page(report)))
+
+
+def sections_of(report: StudyReport) -> dict[str, Section]:
+    return {section.id: section for section in study_page(report).sections}
 
 
 @pytest.fixture(scope="module")
@@ -115,8 +118,8 @@ def test_the_five_questions_are_answered_whatever_the_study(name) -> None:
 @pytest.mark.parametrize("state", ["complete", "interrupted"])
 def test_all_commands_that_go_on_name_a_store_that_is_not_the_default_one(name, state) -> None:
     report = getattr(made_up_reports, name)()
-    words = {"store_options": ["--store", "s3://b/my store"], "state": state}
-    page = study_page(replace(report, summary=report.summary | words))
+    summary = replace(report.summary, store_options=("--store", "s3://b/my store"), state=state)
+    page = study_page(replace(report, summary=summary))
     parts = [p for a in page.answers for p in a.parts]
     parts += [p for s in page.sections if s.id != "again" for p in s.parts]
     commands = [part.words for part in parts if isinstance(part, Command)]
@@ -134,7 +137,7 @@ def test_a_study_with_a_removed_option_says_so_and_has_no_command_that_extends_i
     page = study_page(
         replace(
             report,
-            summary=report.summary | {"state": state},
+            summary=replace(report.summary, state=state),
             reproduction=replace(report.reproduction, removed_option="units=raw"),
         )
     )
@@ -163,13 +166,12 @@ def test_the_answers_say_what_the_study_found() -> None:
 @pytest.mark.slow
 def test_what_is_wrong_with_a_study_is_said_above_all() -> None:
     assert study_page(full()).alert == ""
-    assert "guessing" in study_page(replace(full(), summary=SUMMARY | {"test_loss": 50.0})).alert
-    page = study_page(replace(full(), summary=SUMMARY | {"state": "interrupted"}))
+    assert "guessing" in study_page(replace(full(), summary=replace(SUMMARY, test_loss=50.0))).alert
+    page = study_page(replace(full(), summary=replace(SUMMARY, state="interrupted")))
     assert "interrupted" in page.alert
     assert page.answers[-1].parts[0].words.endswith("--study made-up")
     unknown = replace(full().importance, effects=(), r2=0.05, reason="a forest cannot")
-    page = study_page(replace(full(), importance=unknown))
-    assert "5 %" in next(s.finding for s in page.sections if s.id == "importance")
+    assert "5 %" in sections_of(replace(full(), importance=unknown))["importance"].finding
     command = ("prefect-tune", "run", "meds", "--labels", "labels.csv", "--study", "s")
     again = replace(full().reproduction, command=command)
     page = study_page(replace(full(), reproduction=again))
@@ -185,10 +187,7 @@ def test_where_all_are_beyond_the_limits_it_says_which_limits_the_nearest_meets(
 
 
 def test_of_many_points_few_are_shown_and_the_page_says_how_many() -> None:
-    page = study_page(full())
-    figure = next(
-        p for s in page.sections for p in s.parts if getattr(p, "id", "") == "progress-time"
-    )
+    figure = sections_of(full())["progress"].parts[0]
     n_shown = sum(len(trace["x"]) for trace in figure.plot["data"][:2])
     assert 1990 < n_shown < 2010
     assert figure.note.startswith(f"{n_shown:,} of 4,970 ")
@@ -238,8 +237,7 @@ def test_losses_of_different_fidelities_are_not_held_against_each_other() -> Non
     some, part = full(), "epochs 1 of 9"
     leads = [Lead(0.0, 1, 0, 20.0, part), Lead(0.7, 2, 1, 12.5, part), Lead(1.4, 3, 2, 30.0),
              Lead(7.0, 11, 10, 26.0)]  # fmt: skip
-    page = study_page(replace(some, progress=replace(some.progress, leads=leads)))
-    section = next(s for s in page.sections if s.id == "progress")
+    section = sections_of(replace(some, progress=replace(some.progress, leads=leads)))["progress"]
     assert all(part in section.finding for part in ("Trial 10", "7.0s", "26 %", "3 times", "30 %"))
     of_trials, table = section.parts[1], section.parts[2]
     line = next(t for t in of_trials.plot["data"] if t["name"] == "best so far")
@@ -250,16 +248,15 @@ def test_losses_of_different_fidelities_are_not_held_against_each_other() -> Non
     assert [row[3:] for row in table.rows] == [
         [part, "20 %", ""], [part, "12.5 %", "-7.5"], ["full", "30 %", ""], ["full", "26 %", "-4"]
     ]  # fmt: skip
-    whole = next(s for s in study_page(some).sections if s.id == "progress").parts[2]
+    whole = sections_of(some)["progress"].parts[2]
     assert "fidelity" not in whole.columns
     assert [row[-1] for row in whole.rows] == ["", "-7.5"]
 
 
 def test_a_failed_study_shows_no_loss_and_all_reasons() -> None:
-    page = study_page(failed())
-    assert "progress" not in {section.id for section in page.sections}
-    section = next(s for s in page.sections if s.id == "failures")
-    folds = [part for part in section.parts if part.kind == "fold"]
+    sections = sections_of(failed())
+    assert "progress" not in sections
+    folds = [part for part in sections["failures"].parts if part.kind == "fold"]
     assert len(folds[0].text) > 10_000
     assert NASTY[:8] in folds[0].text
 
@@ -286,6 +283,36 @@ def test_it_has_one_ranking_a_curve_a_table_of_pairs_and_one_of_work(compared) -
     assert len(pairs.rows) == 6
     assert [row[1] for row in work.rows] == ["4", "4", "4"]
     assert len(page_html(page)) < 3_000_000
+
+
+@pytest.fixture
+def blocks() -> DataSetCurves:
+    _, report = report_of(
+        [
+            replicate("a", 0, [8.0, 4.0, 4.0, 2.0], 3.0),
+            replicate("a", 1, [6.0, 6.0, 1.0, 1.0], 1.0),
+            replicate("b", 0, [None, 9.0, 9.0, 9.0], 9.0),
+            replicate("b", 1, [7.0, 7.0, 7.0, 7.0], 9.0),
+        ]
+    )
+    [of] = report.data_sets
+    return of
+
+
+def at(of: DataSetCurves, method: int, what: str, share: float) -> float | None:
+    return getattr(of.curves[method], what)[round(share * (len(of.shares) - 1))]
+
+
+def test_curves_are_medians_and_quartiles_of_the_replicates(blocks) -> None:
+    assert [curve.method for curve in blocks.curves] == ["a", "b"]
+    assert at(blocks, 0, "median", 0.2) is None  # nothing has ended after eight seconds
+    assert [at(blocks, 0, "median", s) for s in (0.25, 0.5, 0.75, 1.0)] == [7.0, 5.0, 2.5, 1.5]
+    assert [at(blocks, 0, w, 0.5) for w in ("low", "high")] == [4.5, 5.5]
+
+
+def test_a_replicate_without_a_loss_is_worse_than_all_others(blocks) -> None:
+    assert at(blocks, 1, "median", 0.25) is None
+    assert at(blocks, 1, "median", 0.5) == 8.0
 
 
 @pytest.mark.parametrize("space", ["flash", "healthcare", "regression", "small"])
@@ -326,8 +353,7 @@ def test_codes_stand_by_their_descriptions_and_long_ones_are_whole_on_hovering(e
     cut = [a["title"] for tag, a in everything.tags if tag == "td" and "title" in a]
     assert any(title.endswith("long " * 30) for title in cut)
     assert "long " * 12 not in everything.text
-    page = study_page(full())
-    sections = {section.id: section for section in page.sections}
+    sections = sections_of(full())
     [table] = [p for p in sections["codes"].parts if isinstance(p, Table)]
     assert [row[0] for row in table.rows if row[1] == Cut("Sodium", 60)] == ["LAB//1"]
     assert [row[3][:1] for row in table.rows] == ["↑", "↑", "u", "↓", "u"]
@@ -345,16 +371,15 @@ def test_quality_of_two_classes_stands_on_the_page_as_far_as_it_is_known() -> No
     loss = study_page(report).answers[1]
     assert any("0.800 (95 %: 0.750 to 0.850)" in line for p in loss.parts for line in p.lines)
 
-    def sections_of(**changes) -> dict[str, Section]:
-        page = study_page(replace(report, model=replace(report.model, **changes)))
-        return {section.id: section for section in page.sections}
+    def judged(**changes) -> dict[str, Section]:
+        return sections_of(replace(report, model=replace(report.model, **changes)))
 
-    figures = [p.id for p in sections_of()["quality"].parts if isinstance(p, Figure)]
+    figures = [p.id for p in judged()["quality"].parts if isinstance(p, Figure)]
     assert figures == ["calibration"]
-    bare = sections_of(calibration=None, effects=None, coverage=())
+    bare = judged(calibration=None, effects=None, coverage=())
     assert not [p for p in bare["quality"].parts if isinstance(p, Figure)]
     assert not {"codes", "coverage"} & set(bare)
-    broken = sections_of(problem=NASTY, effects=None, effects_problem="no room")
+    broken = judged(problem=NASTY, effects=None, effects_problem="no room")
     assert NASTY[:30] in broken["quality"].finding
     assert "no room" in broken["codes"].finding
-    assert "quality" not in sections_of(auroc=None, calibration=None)
+    assert "quality" not in judged(auroc=None, calibration=None)

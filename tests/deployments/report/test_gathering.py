@@ -1,32 +1,109 @@
-"""What a report gathers of trials and events, subject by subject."""
+"""What the figures of a report gather of trials and events, figure by figure."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reports.told_trials import LIMITED, PLAN, broken, documents, ended, query, step, told
 
+from prefect_tune.deployments.report.figures import importance as module
+from prefect_tune.deployments.report.figures.failures import FailuresPass
+from prefect_tune.deployments.report.figures.fidelities import FidelitiesPass
+from prefect_tune.deployments.report.figures.importance import ImportancePass
+from prefect_tune.deployments.report.figures.model import reproduction_of
+from prefect_tune.deployments.report.figures.paths import PathsPass
+from prefect_tune.deployments.report.figures.progress import Lead, ProgressPass, SearchProgress
+from prefect_tune.deployments.report.figures.step_times import StepTimesPass
+from prefect_tune.deployments.report.figures.trade_offs import TradeOffsPass
+from prefect_tune.flows.options.declared import StudyOptions
 from prefect_tune.flows.reading.study_view import read_study
-from prefect_tune.flows.reporting import importance as module
-from prefect_tune.flows.reporting.failures import FailuresPass
-from prefect_tune.flows.reporting.fidelities import FidelitiesPass
-from prefect_tune.flows.reporting.importance import ImportancePass
-from prefect_tune.flows.reporting.paths import PathsPass
-from prefect_tune.flows.reporting.progress import Lead, ProgressPass, SearchProgress
-from prefect_tune.flows.reporting.study_report import StepTimesPass
-from prefect_tune.flows.reporting.trade_offs import TradeOffsPass
+from prefect_tune.flows.reading.trial_view import TrialView
+from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.replayed import StudyTrials
-from prefect_tune.optimizers import Evaluation, Trial
-from prefect_tune.optimizers.trials.outcome import TrialState
+from prefect_tune.optimizers import Asked, Budget, Evaluation, Failure, Query, StepCost, Told, Trial
+from prefect_tune.optimizers.events import event_document
+from prefect_tune.optimizers.space.sampling import sample_configuration
+from prefect_tune.optimizers.trials.outcome import FailureKind, TrialState
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
+from prefect_tune.storage.cache.index import ArtifactIndex
+from prefect_tune.storage.ledger import StoredStudy
+from prefect_tune.tasks.catalogue.spaces import space_named
+from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
+from prefect_tune.tasks.problem import Problem, algorithm_ids
 
+SPACE = space_named("small")
+PLAN = StudyPlan(
+    options=StudyOptions(data="table.csv", target="target", folds=3, space=SPACE.name,
+                         method="random", metric="error", constraint=(), seed=0),
+    data_name="table",
+    problem=Problem("data", "split", SPACE.name, SPACE.digest, "error", 0,
+                    algorithms=algorithm_ids(SPACE)),
+    chance_loss=50.0,
+)  # fmt: skip
 PART = {"fidelity": {"folds": 1}}
 
 
+@pytest.fixture
+def index(tmp_path) -> Iterator[ArtifactIndex]:
+    """The empty index of a new store."""
+    store = ArtifactStore(StoreAddress(str(tmp_path / "store")))
+    yield store.index
+    store.close()
+
+
+def changed(**options: Any) -> StudyPlan:
+    return replace(PLAN, options=replace(PLAN.options, **options))
+
+
+LIMITED = changed(constraint=(QuantityBound(Quantity("latency_us"), 10.0),))
+
+
+def query(seed: int, **fidelity: Any) -> Query:
+    """One configuration for each seed."""
+    return Query(sample_configuration(SPACE, np.random.default_rng(seed)), **fidelity)
+
+
+def ended(number: int, loss: float, seed: int | None = None, **more: Any) -> Trial:
+    """A trial with a loss, in full or of a `fidelity`."""
+    asked = query(number if seed is None else seed, **more.pop("fidelity", {}))
+    evaluation = Evaluation(loss, **{"fold_losses": (loss,) * 3, "cost_seconds": 1.0, **more})
+    return Trial(number, asked).started().ended(evaluation)
+
+
+def broken(number: int, message: str, **more: Any) -> Trial:
+    kind = FailureKind(more.pop("kind", "error"))
+    failure = Failure(kind, message, **{"cost_seconds": 2.0, **more})
+    return Trial(number, query(number)).started().failed(failure)
+
+
+def step(name: str, seconds: float = 1.0, *, hit: bool = False) -> StepCost:
+    return StepCost(name, 0, seconds, 0.25, hit=hit, key="k")
+
+
+def told(folder: Path, *trials: tuple[Trial, float, int | None]) -> ArtifactStore:
+    """A store whose study `s` was told trials at these seconds, with who led then."""
+    store = ArtifactStore(StoreAddress(str(folder / "store")))
+    ledger, asked = Ledger(store.database), set[int]()
+    ledger.create_study("s", PLAN.problem.to_json(), PLAN.to_json())
+    for trial, seconds, lead in trials:
+        if trial.number not in asked:
+            asked.add(trial.number)
+            event = Asked(trial.number, trial.query, Budget())
+            reason = {"seconds": 0.1, "reason": {"phase": "first", "text": ""}}
+            body = event_document(event) | reason
+            ledger.append("s", event.kind, body, Trial(trial.number, trial.query).to_json())
+        body = {**trial.to_json(), "elapsed_seconds": seconds, "incumbent": lead}
+        ledger.append("s", Told.kind, body, trial.to_json())
+    return store
+
+
 def taken(subject, *trials: Trial):
-    for document in documents(trials):
-        subject.add(document)
+    for trial in trials:
+        subject.add(TrialView(trial.to_json()))
     return subject
 
 
@@ -49,20 +126,18 @@ def test_a_configuration_that_failed_and_then_ran_has_not_failed() -> None:
     assert found.best[0][1].n_failed == 0
 
 
-def test_steps_are_added_up_in_the_order_in_which_they_run(tmp_path) -> None:
+def test_steps_are_added_up_in_the_order_in_which_they_run(index) -> None:
     steps = [step("impute", 2.0), step("fit model", 4.0, hit=True)]
     trials = [
         ended(0, 1.0, steps=tuple(steps)),
         ended(1, 1.0, steps=(step("impute", hit=True), step("rescale"), step("fit model"))),
         broken(2, "no", steps=(step("impute", 8.0),)),
     ]
-    store = ArtifactStore(StoreAddress(str(tmp_path / "store")))
-    found = taken(StepTimesPass(), *trials).found(store.index, "s")
+    found = taken(StepTimesPass(), *trials).found(index, "s")
     assert [of.step for of in found] == ["impute", "rescale", "fit model"]
     impute, _, model = found
     assert (impute.made, impute.made_seconds, impute.served) == (2, 10.0, 1)
     assert (model.served, model.saved_seconds, model.load_seconds) == (1, 3.75, 0.5)
-    store.close()
 
 
 def test_what_the_cache_saved_is_the_same_wherever_it_is_said(tmp_path) -> None:
@@ -97,17 +172,13 @@ def test_failures_with_other_numbers_are_of_one_reason() -> None:
     assert groups[0].seconds == 4.0
 
 
-def test_of_a_very_long_traceback_the_end_is_kept() -> None:
-    [group] = taken(FailuresPass(), broken(0, "no", traceback="x" * 10**6 + "end")).found()
+def test_long_messages_keep_their_beginning_and_tracebacks_their_end() -> None:
+    long = "x" * 1_980 + "postgresql://me:secret@host/d" + "y" * 10**6
+    trials = broken(0, long, traceback="x" * 10**6 + "end"), broken(1, long + "z")
+    [group] = taken(FailuresPass(), *trials).found()
+    assert group.trials == [0, 1]
     assert len(group.traceback) == 20_000
     assert group.traceback.endswith("end")
-
-
-def test_of_a_very_long_message_the_beginning_is_kept() -> None:
-    url = "postgresql://me:secret@host/d"
-    long = "x" * 1_980 + url + "y" * 10**6
-    [group] = taken(FailuresPass(), broken(0, long), broken(1, long + "z")).found()
-    assert group.trials == [0, 1]
     assert 2_000 <= len(group.message) <= 2_001
     assert "secret"[:3] not in group.message  # masked before it is cut
 
@@ -163,15 +234,13 @@ def test_of_many_curves_the_best_are_shown_and_others_evenly() -> None:
 
 
 @pytest.mark.parametrize("state", [TrialState.WAITING, TrialState.RUNNING])
-def test_what_has_not_ended_is_in_no_subject_but_the_paths(state, tmp_path) -> None:
+def test_what_has_not_ended_is_in_no_figure_but_the_paths(state, index) -> None:
     trial = Trial(0, query(0))
     trial = trial if state == TrialState.WAITING else trial.started()
-    store = ArtifactStore(StoreAddress(str(tmp_path / "store")))
-    assert taken(StepTimesPass(), trial).found(store.index, "s") == []
+    assert taken(StepTimesPass(), trial).found(index, "s") == []
     assert taken(FailuresPass(), trial).found() == []
     assert taken(FidelitiesPass(PLAN), trial).found().levels == []
     assert taken(PathsPass(), trial).found().n == 1
-    store.close()
 
 
 def losses_of(monkeypatch, *trials) -> list[float]:
@@ -262,3 +331,10 @@ def test_seconds_that_a_killed_session_forgot_do_not_run_backwards(tmp_path) -> 
     a, b = ended(0, 5.0), ended(1, 4.0)
     progress = found(told(tmp_path, (a, 8.0, 0), (b, 6.0, 1)), a, b)
     assert list(progress.seconds) == [8.0, 8.0]
+
+
+@pytest.mark.parametrize(("taken", "budget"), [(20.0, "60s"), (83.2, "168s")])
+def test_the_command_that_searches_on_has_time_left(taken, budget) -> None:
+    study = StoredStudy("s", 0.0, "new", {}, {}, {}, taken)
+    words = reproduction_of(study, changed(budget=30.0)).longer
+    assert words[words.index("--budget") + 1] == budget

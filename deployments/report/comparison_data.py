@@ -120,28 +120,19 @@ def _of_data_set(curves: pd.DataFrame, methods: Sequence[str]) -> DataSetCurves:
 
 
 def _curve(method: str, curves: pd.DataFrame, shares: NDArray[np.float64]) -> MethodCurve:
-    replicates = [rows for _, rows in curves.groupby("study", sort=False)]
-    losses = np.array([_best_losses(rows, shares) for rows in replicates])
-    found = quartiles(losses.reshape(-1, len(shares)))
-    low, median, high = ([finite(value) for value in row] for row in found)
-    return MethodCurve(method, low, median, high)
+    replicates = [_best_losses(rows, shares) for _, rows in curves.groupby("study", sort=False)]
+    found = quartiles(np.array(replicates).reshape(-1, len(shares)))
+    return MethodCurve(method, *([finite(value) for value in row] for row in found))
 
 
 def _best_losses(rows: pd.DataFrame, shares: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the loss that led at each share of the budget; inf where none had one yet."""
-    spent = _spent(rows)
+    """Return the incumbent's loss at each share of the budget; inf where there is none yet."""
+    unit = "seconds" if pd.notna(rows["budget_seconds"].iloc[0]) else "trials"
+    budget = float(rows[f"budget_{unit}"].iloc[0])
+    spent = np.maximum.accumulate(rows[unit].to_numpy(dtype=np.float64) / budget)
     known = rows["incumbent_loss"].astype("Float64").to_numpy(dtype=np.float64, na_value=np.inf)
     last = np.searchsorted(spent, shares + 1e-12, side="right") - 1
     return np.where(last >= 0, known[np.maximum(last, 0)], np.inf)
-
-
-def _spent(rows: pd.DataFrame) -> NDArray[np.float64]:
-    """Return the share of the budget that was spent at the end of each trial."""
-    if pd.notna(rows["budget_seconds"].iloc[0]):
-        spent, budget = rows["seconds"], rows["budget_seconds"].iloc[0]
-    else:
-        spent, budget = rows["trials"], rows["budget_trials"].iloc[0]
-    return np.maximum.accumulate(spent.to_numpy(dtype=np.float64) / float(budget))
 
 
 def _work(method: str, curves: pd.DataFrame) -> MethodWork:

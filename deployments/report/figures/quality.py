@@ -1,18 +1,22 @@
-"""How well the final model predicts the test rows, what it makes of codes, and their coverage.
+"""How well the final model predicts the test rows: AUROC and calibration of two classes.
 
-The model predicts here as `export` has it predict for its card: test predictions are not stored.
+`model_report` also gathers the effects and the coverage of `codes`, from the same data and model.
+The model predicts as `export` has it predict for its card: test predictions are not stored.
 """
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from prefect_tune.deployments.report.page import Figure, Part, Section, Table, Text
+from prefect_tune.deployments.report.plots import axis, figure, points
 from prefect_tune.flows.results.predict import balanced_weight, final_model
 from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.flows.text import counted
 from prefect_tune.storage.files import StoreRefused
 from prefect_tune.storage.key import model_record
 from prefect_tune.storage.privacy.masking import masked
@@ -32,6 +36,7 @@ from prefect_tune.tasks.objective.predictions import Predictions
 from prefect_tune.tasks.objective.two_classes import (
     Auroc,
     Calibration,
+    CalibrationBin,
     auroc_with_interval,
     calibration,
 )
@@ -77,24 +82,32 @@ class ModelReport:
     descriptions: Mapping[str, str] = field(default_factory=dict)
     coverage: tuple[CodeCoverage, ...] = ()
 
+    @property
+    def auroc_text(self) -> str:
+        """The AUROC with its interval; empty if there is none."""
+        if (of := self.auroc) is None:
+            return ""
+        interval = "" if of.high is None else f" (95 %: {of.low:.3f} to {of.high:.3f})"
+        return f"AUROC {of.value:.3f}{interval}"
+
 
 def model_report(store: ArtifactStore, study: str, plan: StudyPlan) -> ModelReport:
     """Judge the final model of a study on its test rows.
 
-    Whatever goes wrong is the reason why something is missing.
+    If anything goes wrong, the report has the reason.
 
     Raises:
         StoreLost: If the store is lost.
         StoreRefused: If the store refuses to be read.
     """
+    problem = plan.problem
     try:
-        rows = _TestRows.of(store, plan)
+        problem.find_space()  # a user's classes and metric come with it
+        dataset, split = load_dataset(store, problem.dataset), load_split(store, problem.split)
+        rows = _TestRows(dataset, split, problem.find_metric(), plan.seed)
     except Exception as error:  # of any kind: data may be gone, and metrics users' own
         return ModelReport(_reason(error))
-    report = ModelReport(
-        n_rows=len(rows.rows), units=rows.units, classes=rows.classes, coverage=rows.coverage()
-    )
-    X = rows.dataset.X
+    report, X = rows.unjudged(), dataset.X
     is_judged = bool(report.classes) or isinstance(X, EventRows)
     if not (is_judged and report.n_rows and store.records.exists(model_record(study))):
         return report
@@ -116,61 +129,38 @@ def model_report(store: ArtifactStore, study: str, plan: StudyPlan) -> ModelRepo
             return replace(report, effects_problem=_reason(error))
 
 
-@dataclass(frozen=True)
 class _TestRows:
-    """The test rows of a study.
+    """The test rows of a study, by which its model is judged.
 
-    Attributes:
+    Args:
         dataset: The data.
         split: Its test rows and others.
         metric: The study's metric, which names the positive class.
         seed: Source of bootstraps, samples and permutations.
     """
 
-    dataset: Dataset
-    split: Split
-    metric: Metric
-    seed: int
+    def __init__(self, dataset: Dataset, split: Split, metric: Metric, seed: int) -> None:
+        self._dataset, self._metric, self._seed = dataset, metric, seed
+        self._rows, self._training = split.held_out(REFIT), np.flatnonzero(split.fold != TEST)
 
-    @classmethod
-    def of(cls, store: ArtifactStore, plan: StudyPlan) -> Self:
-        problem = plan.problem
-        problem.find_space()  # a user's classes and metric come with it
-        dataset, split = load_dataset(store, problem.dataset), load_split(store, problem.split)
-        return cls(dataset, split, problem.find_metric(), plan.seed)
-
-    @property
-    def rows(self) -> NDArray[np.intp]:
-        return self.split.held_out(REFIT)
-
-    @property
-    def units(self) -> str:
-        if self.dataset.kind == "events":
-            return "patients"
-        return "rows" if self.dataset.groups is None else "groups"
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """Names of two classes, the positive one last; empty for other targets."""
-        names = tuple(map(str, self.dataset.classes))
-        if len(names) != 2:
-            return ()
-        return names if self.metric.positive else names[::-1]
-
-    def coverage(self) -> tuple[CodeCoverage, ...]:
-        """Return the coverage of the codes of the training rows."""
-        X = self.dataset.X
-        if not isinstance(X, EventRows):
-            return ()
-        training = np.flatnonzero(self.split.fold != TEST)
-        side = (self.dataset.y == self.metric.positive).astype(np.int32) if self.classes else None
-        return tuple(code_coverage(X, training, side))
+    def unjudged(self) -> ModelReport:
+        """Return a report with all that needs no model."""
+        dataset, positive = self._dataset, self._metric.positive
+        of_table = "rows" if dataset.groups is None else "groups"
+        units = "patients" if dataset.kind == "events" else of_table
+        names = tuple(map(str, dataset.classes))
+        classes = () if len(names) != 2 else names if positive else names[::-1]
+        coverage: tuple[CodeCoverage, ...] = ()
+        if isinstance(dataset.X, EventRows):
+            side = (dataset.y == positive).astype(np.int32) if classes else None
+            coverage = tuple(code_coverage(dataset.X, self._training, side))
+        return ModelReport(n_rows=len(self._rows), units=units, classes=classes, coverage=coverage)
 
     def judged(self, report: ModelReport, model: Any) -> ModelReport:
         """Return a report with AUROC and calibration, as far as the model has them."""
         if not report.classes:
             return report
-        dataset, rows, positive = self.dataset, self.rows, self.metric.positive
+        dataset, rows, positive = self._dataset, self._rows, self._metric.positive
         found = predicted(model, dataset, rows)
         if found.score is None:
             return report
@@ -178,7 +168,7 @@ class _TestRows:
         is_positive, score = dataset.y[rows] == positive, found.score[:, positive]
         return replace(
             report,
-            auroc=auroc_with_interval(is_positive, score, groups, self.seed),
+            auroc=auroc_with_interval(is_positive, score, groups, self._seed),
             calibration=calibration(is_positive, score) if found.are_probabilities else None,
         )
 
@@ -186,7 +176,7 @@ class _TestRows:
         self, report: ModelReport, X: EventRows, model: Any, about: Mapping[str, Any]
     ) -> ModelReport:
         """Return a report with the effects of columns on the heaviest member of the model."""
-        members, dataset, metric = about["members"], self.dataset, self.metric
+        members, dataset, metric = about["members"], self._dataset, self._metric
         heaviest = max(range(len(members)), key=lambda k: float(members[k]["weight"]))
         pipeline = model.members_[heaviest] if len(members) > 1 else model
         while isinstance(pipeline, ClassEnsemble | NumberEnsemble):  # models of the folds
@@ -210,28 +200,25 @@ class _TestRows:
                 return 1 - float(weighted_areas(score_of(found), is_positive, once)[0])
             return metric.loss(y, found, n_classes)
 
-        classes = np.array(dataset.classes)
-        effects = column_effects(pipeline, X.take(sample), classes, loss_of, score_of, self.seed)
-        known = X.descriptions()
-        codes = [effect.code for effect in effects.codes]
+        classes, known = np.array(dataset.classes), X.descriptions()
+        effects = column_effects(pipeline, X.take(sample), classes, loss_of, score_of, self._seed)
+        names = {
+            of.code: of.code.removesuffix("*").removesuffix(PARENT_ENDING) for of in effects.codes
+        }
         return replace(
             report,
             effects=effects,
             effects_of=members[heaviest]["trial"],
             measure="auroc" if by_class else metric.name,
-            descriptions={
-                code: known[name]
-                for code in codes
-                if (name := code.removesuffix("*").removesuffix(PARENT_ENDING)) in known
-            },
+            descriptions={code: known[name] for code, name in names.items() if name in known},
         )
 
     def _sample(self, *, by_class: bool) -> NDArray[np.intp]:
         """Return some of the rows in order; of each of two classes up to a half."""
-        rng, rows = np.random.default_rng(self.seed), self.rows
+        rng, rows = np.random.default_rng(self._seed), self._rows
         if not by_class:
             return np.sort(rng.permutation(rows)[:_SAMPLE])
-        sides = (rng.permutation(rows[self.dataset.y[rows] == i]) for i in range(2))
+        sides = (rng.permutation(rows[self._dataset.y[rows] == i]) for i in range(2))
         return np.sort(np.concatenate([side[: _SAMPLE // 2] for side in sides]))
 
 
@@ -240,3 +227,90 @@ def _reason(error: Exception) -> str:
     if isinstance(error, StoreLost | StoreRefused) and not isinstance(error, RecordDamaged):
         raise error
     return masked(f"{type(error).__name__}: {error}".split("\n", 1)[0])
+
+
+def quality_section(model: ModelReport) -> Iterator[Section]:
+    """Yield the section, if scores of two classes are judged, or could not be."""
+    title = "How well it predicts"
+    if model.problem:
+        finding = f"The model could not be judged on the test rows: {model.problem}."
+        yield Section("quality", title, finding)
+    elif model.auroc is not None or model.calibration is not None:
+        yield Section("quality", title, " ".join(_findings(model)), [*_parts(model)])
+
+
+def _findings(model: ModelReport) -> Iterator[str]:
+    if (auroc := model.auroc) is not None:
+        text = f"{model.auroc_text} on {counted(model.n_rows, 'test row')}"
+        drawn = counted(auroc.n_units, model.units.removesuffix("s"))
+        if auroc.low is None:
+            yield f"{text} of {drawn}, too few of one class for an interval."
+        else:
+            yield f"{text}, from {auroc.n_draws:,} bootstraps of {drawn}."
+    if (found := model.calibration) is not None:
+        yield (
+            f"Predicted probabilities of {model.classes[1]} are off by "
+            f"{100 * found.expected_error:.1f} points on average, and their Brier score is "
+            f"{found.brier:.4f} ({found.brier_of_share:.4f} if all rows had the same probability)."
+        )
+
+
+def _parts(model: ModelReport) -> Iterator[Part]:
+    found = model.calibration
+    if found is None:
+        yield Text(["The model gives scores but no probabilities, so there is no calibration."])
+        return
+    if model.is_balanced:
+        warning = (
+            "Classes were weighted for balance in training, so probabilities are too high for the "
+            "rarer class. Calibrate them before you read them as risks."
+        )
+        yield Text([warning])
+    yield _figure(found, model.classes[1])
+    yield Table.of(
+        f"Predicted and observed shares of {model.classes[1]}",
+        found.bins,
+        {
+            "#rows": lambda of: f"{of.n:,}",
+            "#predicted, %": lambda of: f"{100 * of.predicted:.1f}",
+            "#observed, %": lambda of: f"{100 * of.observed:.1f}",
+            "#95 % interval": _interval,
+        },
+    )
+
+
+def _interval(of: CalibrationBin) -> str:
+    return f"{100 * of.low:.1f} to {100 * of.high:.1f}"
+
+
+def _figure(found: Calibration, positive: str) -> Figure:
+    bins, paint = found.bins, "var(--c0)"
+    whiskers = {
+        "type": "data", "symmetric": False,
+        "array": [100 * (of.high - of.observed) for of in bins],
+        "arrayminus": [100 * (of.observed - of.low) for of in bins],
+        "color": paint, "thickness": 1.2, "width": 3,
+    }  # fmt: skip
+    labels = [
+        f"{counted(of.n, 'row')}: {100 * of.predicted:.1f} % predicted, {100 * of.observed:.1f} % "
+        f"observed ({_interval(of)})"
+        for of in bins
+    ]
+    x, y = [100 * of.predicted for of in bins], [100 * of.observed for of in bins]
+    model = points("model", x, y, paint, size=8, opacity=1, labels=labels) | {
+        "mode": "lines+markers", "error_y": whiskers, "line": {"color": paint, "width": 2},
+    }  # fmt: skip
+    end = min(100.0, 1.05 * max(*x, *(100 * of.high for of in bins)))
+    ideal = points("perfect", [0, end], [0, end], "var(--muted)") | {
+        "mode": "lines",
+        "line": {"color": "var(--muted)", "dash": "dash", "width": 1.5},
+        "hoverinfo": "skip",
+    }
+    across = axis(f"predicted probability of {positive}, %", range=[0, end])
+    up = axis(f"share of {positive}, %", range=[0, end])
+    note = (
+        "Bins of equally many test rows by predicted probability, with Wilson's 95 % intervals. "
+        "Below the dashed line, probabilities are too high."
+    )
+    traces = [ideal, model]
+    return figure("calibration", "Calibration", traces, across, up, height=400, note=note)

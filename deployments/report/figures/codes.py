@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Sequence
 from math import sqrt
 
+from prefect_tune.deployments.report.figures.quality import ModelReport
 from prefect_tune.deployments.report.page import Cut, Figure, Part, Section, Table, Text, clipped
-from prefect_tune.deployments.report.plots import axis, bar, plot
-from prefect_tune.deployments.report.wording import LossWords, short_number
-from prefect_tune.flows.reporting.model_report import ModelReport
-from prefect_tune.flows.reporting.study_report import StudyReport
-from prefect_tune.flows.text import counted
+from prefect_tune.deployments.report.plots import axis, bar, figure
+from prefect_tune.flows.reading.study_view import StudyView
+from prefect_tune.flows.text import LossWords, counted, number_text
 from prefect_tune.tasks.fitting.column_effects import CodeEffect, ColumnEffect, ColumnEffects
 
 _MOST_CODES = 20
@@ -19,51 +18,53 @@ _LONGEST = 60
 """Characters of a description."""
 
 
-def codes_section(report: StudyReport) -> Iterator[Section]:
+def codes_section(model: ModelReport, n_members: int, summary: StudyView) -> Iterator[Section]:
     """Yield the section on strength and direction, if the study is of patient events."""
-    model, title = report.model, "What the model uses"
+    title, effects = "What the model uses", model.effects
     if model.effects_problem:
         yield Section("codes", title, f"This could not be measured: {model.effects_problem}.")
-        return
-    if model.effects is None:
-        return
-    codes = [code for code in model.effects.codes if code.strength > _NO_EFFECT][:_MOST_CODES]
-    if not codes:
-        yield Section("codes", title, "No code matters to the model on its own.")
-        return
-    words = LossWords(model.measure)
-    parts: list[Part] = [
-        _figure(model, codes, words),
-        _effects_table(model, codes, words),
-        _how(report, model.effects, words),
-    ]
-    yield Section("codes", title, _finding(model, codes, words), parts)
+    elif effects is not None:
+        codes = [code for code in effects.codes if code.strength > _NO_EFFECT][:_MOST_CODES]
+        if not codes:
+            yield Section("codes", title, "No code matters to the model on its own.")
+            return
+        words = LossWords(model.measure)
+        whose = f"trial {model.effects_of}"
+        if n_members > 1:
+            whose = f"the heaviest member, {whose}"
+        elif summary.model_of_folds:
+            whose = f"one fold of {whose}"
+        parts: list[Part] = [
+            _figure(model, effects, codes, words),
+            _effects_table(model, effects, codes, words),
+            _how(whose, effects.n_rows, words),
+        ]
+        yield Section("codes", title, _finding(model, codes, words), parts)
 
 
-def coverage_section(report: StudyReport) -> Iterator[Section]:
+def coverage_section(model: ModelReport) -> Iterator[Section]:
     """Yield the section on the coverage by code, if the study is of patient events."""
-    coverage, classes = report.model.coverage, report.model.classes
+    coverage = model.coverage
     if not coverage:
         return
     shown = coverage[:_MOST_CODES]
-    is_described = any(of.description for of in shown)
+    by_class = model.classes if coverage[0].by_class else ()
+    described = ["description"] if any(of.description for of in shown) else []
     rows: list[list[str | Cut]] = [
         [
             of.code,
-            *([Cut(of.description, _LONGEST)] if is_described else []),
+            *(Cut(of.description, _LONGEST) for _ in described),
             _percent(of.patients),
-            short_number(of.events),
+            number_text(of.events),
             *map(_percent, of.by_class),
         ]
         for of in shown
     ]
-    columns = ["code", *(["description"] if is_described else [])]
-    columns += ["#patients, %", "#events per patient with it"]
-    columns += [f"#{label}, %" for label in classes] if coverage[0].by_class else []
+    columns = ["code", *described, "#patients, %", "#events per patient with it"]
+    columns += [f"#{label}, %" for label in by_class]
     note = (
         "Patients of the training rows, with their events up to their latest prediction time"
-        + (", by the class at that time" if coverage[0].by_class else "")
-        + "."
+        f"{', by the class at that time' if by_class else ''}."
     )
     if len(coverage) > len(shown):
         note += f" The first {len(shown)} of {len(coverage):,} codes; `report --json` lists all."
@@ -111,9 +112,9 @@ def _arrow(model: ModelReport, column: ColumnEffect, n_rows: int) -> str:
     return "↑ larger" if direction > 0 else "↓ smaller"
 
 
-def _figure(model: ModelReport, codes: Sequence[CodeEffect], words: LossWords) -> Figure:
-    effects = model.effects
-    assert effects is not None  # noqa: S101 - there are codes
+def _figure(
+    model: ModelReport, effects: ColumnEffects, codes: Sequence[CodeEffect], words: LossWords
+) -> Figure:
     directions = [_arrow(model, code.columns[0], effects.n_rows) for code in codes]
     names = [_name(model, code.code) for code in codes]
     labels = [
@@ -126,15 +127,10 @@ def _figure(model: ModelReport, codes: Sequence[CodeEffect], words: LossWords) -
     ]
     trace = bar("strength", labels, [code.strength for code in codes], "var(--c0)", hover=hover)
     trace["marker"] = {"color": [_COLOURS[direction[:1]] for direction in directions]}
-    layout = {
-        "xaxis": axis(_loss_axis(words)),
-        "yaxis": axis("", autorange="reversed", type="category"),
-    }
-    note = (
-        "↑ higher values go with higher predictions, ↓ with lower ones." if any(directions) else ""
-    )
-    height = 110 + 26 * len(codes)
-    return Figure("codes-strength", "Strength by code", plot([trace], **layout), height, note)
+    has_arrows = any(directions)
+    note = "↑ higher values go with higher predictions, ↓ with lower ones." if has_arrows else ""
+    x, height = axis(_loss_axis(words)), 110 + 26 * len(codes)
+    return figure("codes-strength", "Strength by code", [trace], x, height=height, note=note)
 
 
 _COLOURS = {"↑": "var(--c3)", "↓": "var(--c0)", "": "var(--muted)"}
@@ -151,43 +147,36 @@ def _strength(strength: float | None) -> str:
     return "-" if strength is None else f"{max(strength, 0.0):.4f}"
 
 
-def _effects_table(model: ModelReport, codes: Sequence[CodeEffect], words: LossWords) -> Table:
-    effects = model.effects
-    assert effects is not None  # noqa: S101 - there are codes
+def _effects_table(
+    model: ModelReport, effects: ColumnEffects, codes: Sequence[CodeEffect], words: LossWords
+) -> Table:
     rows: list[list[str | Cut]] = []
-    is_described = any(code.code in model.descriptions for code in codes)
+    described = ["description"] if any(c.code in model.descriptions for c in codes) else []
     for code in codes:
+        columns = code.columns[: _MOST_COLUMNS if code.n_columns > 1 else 0]
         text = Cut(model.descriptions.get(code.code, ""), _LONGEST)
-        described, nothing = ([text], [""]) if is_described else ([], [])
-        direction = _arrow(model, code.columns[0], effects.n_rows) or "unclear"
-        is_alone = code.n_columns == 1
-        rows.append([code.code, *described, _strength(code.strength), direction])
-        if is_alone:
-            continue
-        for column in code.columns[:_MOST_COLUMNS]:
-            if column.strength is None or column.strength > _NO_EFFECT:
-                direction = _arrow(model, column, effects.n_rows) or "unclear"
-                rows.append(["  " + column.column, *nothing, _strength(column.strength), direction])
-    columns = [
-        "code and columns",
-        *(["description"] if is_described else []),
-        f"#{_loss_axis(words)}",
-        "direction",
-    ]
+        lines: list[tuple[str, str | Cut, float | None, ColumnEffect]] = [
+            (code.code, text, code.strength, code.columns[0]),
+            *(
+                (f"  {column.column}", "", column.strength, column)
+                for column in columns
+                if column.strength is None or column.strength > _NO_EFFECT
+            ),
+        ]
+        for name, description, strength, column in lines:
+            direction = _arrow(model, column, effects.n_rows) or "unclear"
+            texts = [description] if described else []
+            rows.append([name, *texts, _strength(strength), direction])
+    headings = ["code and columns", *described, f"#{_loss_axis(words)}", "direction"]
     n = len(effects.codes)
     note = f"{len(codes)} of {effects.n_codes:,} codes; the {n} likeliest were measured."
-    return Table("Codes and their columns", columns, rows, is_open=True, note=note)
+    return Table("Codes and their columns", headings, rows, is_open=True, note=note)
 
 
-def _how(report: StudyReport, effects: ColumnEffects, words: LossWords) -> Text:
-    whose = f"trial {report.model.effects_of}"
-    if len(report.members) > 1:
-        whose = f"the heaviest member, {whose}"
-    elif report.summary["model_of_folds"]:
-        whose = f"one fold of {whose}"
+def _how(whose: str, n_rows: int, words: LossWords) -> Text:
     measure = "AUROC" if words.metric == "auroc" else words.name
     text = (
-        f"Measured with the model of {whose}, on {counted(effects.n_rows, 'test row')}: the values "
+        f"Measured with the model of {whose}, on {counted(n_rows, 'test row')}: the values "
         f"of the columns of a code are permuted among rows, and the {measure} is computed again, "
         "three times. The direction is the sign of the rank correlation with the prediction, taken "
         "from the strongest column of the code. Rows without such an event count as 0. A code that "

@@ -13,7 +13,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
 from studies import context_of, store_of
 
-from prefect_tune.flows.reporting.model_report import model_report
+from prefect_tune.deployments.report.figures.quality import model_report
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.storage.key import model_record
 from prefect_tune.storage.ledger import Ledger

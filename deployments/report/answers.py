@@ -1,0 +1,209 @@
+"""The five answers of the first screen: what was found, how good, what failed, saved, and next."""
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from math import ceil, floor, log10
+
+from prefect_tune.deployments.report.figures.failures import reason_of, retry_command
+from prefect_tune.deployments.report.figures.model import Members, Reproduction
+from prefect_tune.deployments.report.figures.step_times import StepTime
+from prefect_tune.deployments.report.page import Answer, Bar, Command, Part, Pipeline, Text, clipped
+from prefect_tune.deployments.report.wording import pipeline_rows
+from prefect_tune.flows.reading.study_view import ChosenTrial, StudyView
+from prefect_tune.flows.text import (
+    FailureGroup,
+    LossWords,
+    bracketed,
+    counted,
+    format_bytes,
+    format_seconds,
+    number_text,
+    saved_text,
+)
+
+_MOST_REASONS = 3
+_LONGEST_REASON = 150
+
+
+def alert_of(summary: StudyView) -> str:
+    """Return what must be known before all else; empty for nothing."""
+    words = LossWords(summary.metric)
+    if summary.state == "interrupted":
+        return "This study was interrupted; the report shows what it had found by then."
+    if summary.state == "running":
+        return "This study is still running; the report shows how it stood when it was made."
+    if summary.incumbent is None and summary.nearest_infeasible is not None:
+        return "No trial meets all constraints, so there is no model; the nearest trial is shown."
+    best, test, chance = summary.incumbent, summary.test_loss, summary.chance_loss
+    if best and test is not None and chance is not None and test >= chance:
+        return (
+            f"On the test rows the model is no better than guessing ({words.of(chance)}): it does "
+            "not generalise."
+        )
+    if summary.model_is_partial:
+        return (
+            "No full evaluation qualifies. The model is the best partial one, fitted on all "
+            "training rows."
+        )
+    return ""
+
+
+def best_answer(summary: StudyView, members: Members) -> Answer:
+    """Return the best pipeline, or the nearest to the constraints."""
+    best = summary.incumbent or summary.nearest_infeasible
+    is_near = summary.incumbent is None and best is not None
+    question = "Nearest to the constraints" if is_near else "The best pipeline"
+    if best is None:
+        what = "No trial has run in full yet." if summary.n_trials else "No trial has ended yet."
+        return Answer("best", question, what)
+    rows = pipeline_rows(best.configuration)
+    idle = [step for step, algorithm, _ in rows if algorithm == "none"]
+    parts: list[Part] = [Pipeline([row for row in rows if row[0] not in idle], idle)]
+    if lines := list(_model_lines(summary, members, best)):
+        parts.append(Text(lines, is_quiet=True))
+    more = "model" if len(members) > 1 else "constraints" if is_near else "paths"
+    headline = f"Trial {best.trial}{bracketed(best.fidelity)}"
+    return Answer("best", question, headline, parts=parts, more=more)
+
+
+def _model_lines(summary: StudyView, members: Members, best: ChosenTrial) -> Iterator[str]:
+    if len(members) > 1:
+        is_in = best.trial in {member.trial for member in members}
+        of = counted(len(members), "trial" if is_in else "other trial")
+        yield f"The model is an ensemble of {of}{', this one among them' if is_in else ''}."
+    if summary.model_of_folds:
+        yield "The model is the mean of the models of its folds."
+    if (subset := summary.model_subset) < 1:
+        yield f"The model is fitted on {subset:.2g} of the training rows."
+    replaced, model = summary.instead_of, summary.model_trial
+    if model is not None and model.trial != best.trial:
+        yield f"The model is trial {model.trial}."
+    for reason in (summary.no_model, replaced and replaced.reason):
+        if reason:
+            yield f"{reason[:1].upper()}{reason[1:]}."
+    for name, bound in summary.constraints.items():
+        yield f"{name}: {number_text(best.constraints.get(name))} of at most {bound:g}"
+
+
+def loss_answer(summary: StudyView, members: Members, auroc: str) -> Answer:
+    """Return the losses of the model and of guessing."""
+    words, is_ensemble = LossWords(summary.metric), len(members) > 1
+    best = summary.incumbent or summary.nearest_infeasible
+    alone, test = summary.single_best_test_loss, summary.test_loss
+    whose = "The ensemble's" if is_ensemble and test is not None else "Its"
+    question = f"{whose} {words.name}"
+    losses = [("guessing", summary.chance_loss)]
+    if best is None:
+        return Answer("loss", question, "-", "", _bars(losses, words))
+    held_out = "cross-validated" if summary.holdout is None else "held out"
+    model = summary.model_trial
+    if model is not None and model.trial != best.trial and not is_ensemble:
+        losses.append((f"{held_out}, trial {best.trial}", best.loss))
+        best = model
+        question = f"The {words.name} of trial {model.trial}, the model"
+    losses.append((held_out, best.loss))
+    if is_ensemble:
+        losses.append(("test rows, best trial", alone))
+    losses.append(("test rows, ensemble" if is_ensemble else "test rows", test))
+    headline = words.of(best.loss if test is None else test)
+    under = held_out if test is None else "on the test rows"
+    parts: list[Part] = []
+    if reason := summary.test_loss_undefined:
+        under += "; undefined on the test rows"
+        parts.append(Text([reason], is_quiet=True))
+    elif test is None and summary.incumbent:
+        under += "; not tested on other rows"
+    if auroc:
+        parts.append(Text([f"{auroc} on the test rows"], is_quiet=True))
+    more = "quality" if auroc else "progress"
+    return Answer("loss", question, headline, under, _bars(losses, words), parts, more=more)
+
+
+def _bars(losses: Sequence[tuple[str, float | None]], words: LossWords) -> list[Bar]:
+    known = [(label, loss) for label, loss in losses if loss is not None]
+    most = max((abs(loss) for _, loss in known), default=1.0) or 1.0
+    return [
+        Bar(label, words.of(loss), max(0.0, loss / most), is_main=k == len(known) - 1 and k > 0)
+        for k, (label, loss) in enumerate(known)
+    ]
+
+
+def failed_answer(summary: StudyView, failures: Sequence[FailureGroup]) -> Answer:
+    """Return how many trials failed, and the most frequent reasons."""
+    n, of, question = (
+        summary.n_failed,
+        counted(summary.n_trials, "trial"),
+        "What failed, and why",
+    )
+    if not n:
+        return Answer("failed", question, f"None of {of}")
+    lines = [
+        f"{len(group.trials):,} {clipped(reason_of(group), _LONGEST_REASON)}"
+        for group in failures[:_MOST_REASONS]
+    ]
+    if (more := len(failures) - _MOST_REASONS) > 0:
+        lines.append(f"and {counted(more, 'other reason')}")
+    return Answer("failed", question, f"{n:,} of {of}", parts=[Text(lines)], more="failures")
+
+
+def saved_answer(summary: StudyView, step_times: Sequence[StepTime]) -> Answer:
+    """Return what the cache served and saved."""
+    cache, question = summary.cache, "What the cache saved"
+    n = cache.hits + cache.misses
+    if not n:
+        return Answer("saved", question, "Nothing")
+    evicted = sum(step.evicted for step in step_times)
+    lines = [
+        f"{cache.hits:,} of {n:,} steps served ({100 * cache.hits / n:.0f} %)",
+        f"{format_seconds(summary.seconds.evaluating)} spent evaluating",
+        f"{format_bytes(cache.size_bytes)} kept"
+        + (f", {evicted:,} artifacts evicted" if evicted else ""),
+    ]
+    saved = saved_text(cache.seconds_saved)
+    return Answer("saved", question, saved, parts=[Text(lines)], more="time")
+
+
+def next_answer(summary: StudyView, members: Members, again: Reproduction) -> Answer:
+    """Return commands and what they do, the most needed first."""
+    commands = [Command(words, purpose) for words, purpose in _commands(summary, members, again)]
+    return Answer("next", "How to go on", "", parts=commands, more="again")
+
+
+def _commands(
+    summary: StudyView, members: Members, again: Reproduction
+) -> Iterator[tuple[str, str]]:
+    study, state, nearest = summary.study, summary.state, summary.nearest_infeasible
+
+    def command(*words: str) -> str:
+        return shlex.join([*words, *summary.store_options])
+
+    can_extend = state != "running" and again.can_extend
+    if state == "interrupted" and can_extend:
+        yield command(*again.resumed), "resume where it stopped"
+    if nearest is not None and can_extend:
+        words = [*again.longer, *_loosened(summary.constraints, nearest.constraints)]
+        yield command(*words), "search on, with constraints that the nearest meets"
+    if members:
+        # Only the command for events has labels or a cohort.
+        is_events = "--labels" in again.command or any(
+            word.startswith("cohort:") for word in again.command
+        )
+        new = ["NEW_EVENTS", "--labels", "NEW_LABELS.csv"] if is_events else ["NEW.csv"]
+        words = ["prefect-tune", "predict", study, *new, "--out", "predictions.csv"]
+        yield command(*words), "predict new rows"
+        yield command("prefect-tune", "export", study, "model.pkl"), "export the model"
+    if summary.n_failed and not again.removed_option:
+        yield retry_command(summary), "retry what failed"
+    if state != "interrupted" and can_extend:
+        yield command(*again.longer), "search on, with twice the budget"
+    yield command("prefect-tune", "trials", study), "list all trials"
+
+
+def _loosened(bounds: Mapping[str, float], nearest: Mapping[str, float]) -> Iterator[str]:
+    """Yield options with constraints that the nearest trial meets."""
+    for name, bound in bounds.items():
+        met = max(bound, nearest.get(name, bound))
+        if met > bound:  # rounded up to two digits
+            unit = 10.0 ** (floor(log10(met)) - 1)
+            met = ceil(met / unit) * unit
+        yield from ("--constraint", f"{name}<={met:.15g}")
