@@ -8,6 +8,7 @@ import asyncio
 import signal
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any
 
@@ -23,6 +24,7 @@ from prefect.types.entrypoint import EntrypointType
 from prefect_tune.deployments.server.embedded import launched_server
 from prefect_tune.flows.interrupts import ENDING_SIGNALS, EndedBySignal
 from prefect_tune.flows.tuning import tune
+from prefect_tune.optimizers.converter import from_document
 
 _START_SECONDS = 30.0
 
@@ -88,30 +90,36 @@ async def _run_until_signal(runner: Runner) -> None:
         raise EndedBySignal(numbers[0])
 
 
-def declared_deployments() -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class DeclaredDeployment:
+    """A deployment of `prefect.yaml`, with the fields that Prefect gives them."""
+
+    name: str
+    description: str
+    tags: list[str]
+    parameters: dict[str, Any]
+    schedules: list[dict[str, Any]]
+    concurrency_limit: dict[str, Any]
+    entrypoint: str
+
+
+def declared_deployments() -> list[DeclaredDeployment]:
     """Return the deployments of `prefect.yaml`."""
     text = files("prefect_tune.deployments").joinpath("prefect.yaml").read_text()
-    return yaml.safe_load(text)["deployments"]
+    return from_document(list[DeclaredDeployment], yaml.safe_load(text)["deployments"])
 
 
-def _deployment(declared: dict[str, Any]) -> RunnerDeployment:
-    active = _active_schedules(declared["name"])
+def _deployment(declared: DeclaredDeployment) -> RunnerDeployment:
+    active = _active_schedules(declared.name)
+    schedules = [Schedule(**schedule) for schedule in declared.schedules]
     deployment = tune.to_deployment(
-        name=declared["name"],
-        description=declared["description"],
-        tags=declared["tags"],
-        parameters=declared["parameters"],
+        name=declared.name,
+        description=declared.description,
+        tags=declared.tags,
+        parameters=declared.parameters,
         entrypoint_type=EntrypointType.MODULE_PATH,
-        schedules=[
-            Schedule(
-                cron=schedule["cron"],
-                timezone=schedule["timezone"],
-                slug=schedule["slug"],
-                active=active.get(schedule["slug"], schedule["active"]),
-            )
-            for schedule in declared["schedules"]
-        ],
-        concurrency_limit=ConcurrencyLimitConfig(**declared["concurrency_limit"]),
+        schedules=[replace(s, active=active.get(s.slug or "", s.active)) for s in schedules],
+        concurrency_limit=ConcurrencyLimitConfig(**declared.concurrency_limit),
     )
     assert isinstance(deployment, RunnerDeployment)  # noqa: S101 - a coroutine only in async code
     return deployment

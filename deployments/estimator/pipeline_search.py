@@ -26,9 +26,11 @@ from prefect_tune.flows.event_loop import apart_from_loop
 from prefect_tune.flows.options.declared import OPTIONS
 from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.progress import Observer, observed_by
+from prefect_tune.flows.reading.study_view import StudyView
 from prefect_tune.flows.reading.trial_detail import params_of
 from prefect_tune.flows.results.exported import exported_model
 from prefect_tune.flows.tuning import tune
+from prefect_tune.optimizers.converter import from_document
 from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.bad_input import BadInput
@@ -249,10 +251,12 @@ class PipelineSearch(BaseEstimator):
         self.study_name_, self.summary_ = prepared.name, summary
         self.notes_ = [str(note) for note in prepared.notes]
         self.cv_results_ = trial_columns(store, prepared.name)
-        best = summary["model_trial"] or summary["incumbent"]
-        self.best_params_ = params_of(best["configuration"])
-        self.best_score_ = self._fitted_metric.score(best["loss"])
-        self.best_index_ = int(np.flatnonzero(self.cv_results_["trial"] == best["trial"])[0])
+        view = from_document(StudyView, summary)
+        best = view.model_trial or view.incumbent
+        assert best is not None  # noqa: S101 - it has a model
+        self.best_params_ = params_of(best.configuration)
+        self.best_score_ = self._fitted_metric.score(best.loss)
+        self.best_index_ = int(np.flatnonzero(self.cv_results_["trial"] == best.trial)[0])
         if dataset.classes:
             self.classes_ = np.array(dataset.classes)
         elif hasattr(self, "classes_"):

@@ -12,8 +12,8 @@ from prefect_tune.flows.reading.trial_detail import (
     ChosenStep,
     ChosenValue,
     MeasuredBound,
+    SameConfiguration,
     StepFolds,
-    Stretch,
     TrialDetail,
 )
 from prefect_tune.flows.reading.trial_view import TrialView
@@ -215,7 +215,7 @@ def _constraints(constraints: Sequence[MeasuredBound]) -> Table:
 
 def _stretches(trial: TrialDetail) -> Table:
     table = _table("trial", "state", "of", "loss")
-    mine = Stretch(trial.trial, trial.state, trial.fidelity, trial.loss)
+    mine = SameConfiguration(trial.trial, trial.state, trial.fidelity, trial.loss)
     for other in sorted([mine, *trial.stretches], key=lambda stretch: stretch.trial):
         number = f"{other.trial}" + (" (this one)" if other.trial == trial.trial else "")
         loss = "" if other.loss is None else number_text(other.loss)

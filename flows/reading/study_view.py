@@ -45,7 +45,7 @@ class ChosenTrial:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class WeightedTrial:
     """A trial in the final model, and its weight."""
 
     trial: int
@@ -64,7 +64,7 @@ class Ensemble:
     """
 
     kind: str
-    members: tuple[Member, ...]
+    members: tuple[WeightedTrial, ...]
     losses: tuple[float, ...] = ()
     nested: Mapping[str, float] = field(default_factory=dict)
 
@@ -74,7 +74,7 @@ class Ensemble:
         return len(self.members) > 1
 
     @property
-    def heaviest(self) -> list[Member]:
+    def heaviest(self) -> list[WeightedTrial]:
         """The members, the heaviest first."""
         return sorted(self.members, key=lambda member: (-member.weight, member.trial))
 
@@ -390,6 +390,6 @@ def _replaced(document: Mapping[str, Any] | None) -> Replaced | None:
     if not document:
         return None
     failures = from_document(tuple[FailedRefit, ...], document.get("failures", []))
-    members = from_document(tuple[Member, ...], document["members"])
+    members = from_document(tuple[WeightedTrial, ...], document["members"])
     reason = failures[0].reason if failures else "the refit failed"
     return Replaced(tuple(member.trial for member in members), reason, failures)

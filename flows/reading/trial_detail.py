@@ -124,7 +124,7 @@ class Leader:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class SameConfiguration:
     """Another trial of the same configuration; `loss` is None if it has none."""
 
     trial: int
@@ -263,7 +263,7 @@ class TrialDetail:
     incumbent: Leader | None
     chance_loss: float | None
     fidelity: str
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[SameConfiguration, ...]
     method: str
     reason: Mapping[str, Any] | None
     asked_at: str | None
@@ -381,7 +381,7 @@ def trial_numbered(store: ArtifactStore, study: str, number: int) -> TrialView:
 
 def _others(
     store: ArtifactStore, study: str, plan: StudyPlan, trial: TrialView, best: int | None
-) -> tuple[Leader | None, tuple[Stretch, ...]]:
+) -> tuple[Leader | None, tuple[SameConfiguration, ...]]:
     """Return the trial that leads, and the other trials of the same configuration."""
     leader, stretches, text = None, [], trial.configuration_text
     with documents_of(study):
@@ -391,7 +391,7 @@ def _others(
             if other.number != trial.number and other.configuration_text == text:
                 loss = other.loss if other.has_loss else None
                 stretches.append(
-                    Stretch(other.number, str(other.state), other.fidelity(plan), loss)
+                    SameConfiguration(other.number, str(other.state), other.fidelity(plan), loss)
                 )
     return leader, tuple(stretches)
 

@@ -65,6 +65,21 @@ class TrialView:
         return self.document["query"]
 
     @property
+    def subset(self) -> float:
+        """Share of the rows that the trial asks for."""
+        return float(self.query.get("subset", 1.0))
+
+    @property
+    def folds(self) -> int | None:
+        """Folds that the trial asks for; None for all."""
+        return self.query.get("folds")
+
+    @property
+    def epochs(self) -> int | None:
+        """Epochs that the trial asks for; None for a full training."""
+        return self.query.get("epochs")
+
+    @property
     def configuration(self) -> Mapping[str, Any]:
         """Algorithm and hyperparameters by step."""
         return self.query["configuration"]

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from prefect_tune.flows.reading.lookup import find_study
 from prefect_tune.flows.reading.trial_detail import moments_of, space_as_run, trial_numbered
@@ -74,8 +73,8 @@ def built_pipeline(store: ArtifactStore, study: str, number: int) -> TrialPipeli
         StoreLost: If the study's data is lost.
     """
     plan = StudyPlan.from_stored(find_study(store, study))
-    trial = trial_numbered(store, study, number).document
-    query = Query.from_json(trial["query"], space := space_as_run(plan, study))
+    trial = trial_numbered(store, study, number)
+    query = Query.from_json(trial.query, space := space_as_run(plan, study))
     check_libraries(f"trial {number}", space.algorithms(query.configuration.path))
     context = StudyContext(
         study,
@@ -84,13 +83,12 @@ def built_pipeline(store: ArtifactStore, study: str, number: int) -> TrialPipeli
         use_cache=plan.options.use_cache,
         epochs=plan.options.epochs,
     )
-    evaluation: dict[str, Any] = trial["evaluation"] or {}
-    failure = trial["failure"]
+    evaluation, failure = trial.evaluation, trial.failure
     return trial_pipeline(
         context,
         query,
-        failed_step=failure and (failure["step"] or ""),
-        best_epoch=evaluation.get("best_epoch"),
+        failed_step=(failure.step or "") if failure else None,
+        best_epoch=evaluation.best_epoch if evaluation else None,
     )
 
 

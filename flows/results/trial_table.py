@@ -60,14 +60,14 @@ def attributes_of(
 
     Constraints are there as Optuna keeps them, met where they are not above 0.
     """
-    evaluation, failure, query = trial.evaluation, trial.failure, trial.query
+    evaluation, failure = trial.evaluation, trial.failure
     has_ended = evaluation is not None or failure is not None
     ours: dict[str, Any] = {
         "state": str(trial.state),
         "fidelity": trial.fidelity(plan) or "all",
-        "subset": query["subset"],
-        "folds": query.get("folds") or plan.options.folds,
-        "epochs": query["epochs"] or plan.options.epochs,
+        "subset": trial.subset,
+        "folds": trial.folds or plan.options.folds,
+        "epochs": trial.epochs or plan.options.epochs,
         "best_epoch": evaluation.best_epoch if evaluation else None,
         **{f"loss_fold_{i}": loss for i, loss in enumerate(trial.fold_losses)},
         **trial.quantities,

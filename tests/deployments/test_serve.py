@@ -146,6 +146,6 @@ def test_serving_from_a_clean_home_starts_a_server_and_says_how_to_use_it(tmp_pa
 
 def test_parameters_of_the_deployment_are_options() -> None:
     for deployment in declared_deployments():
-        assert set(deployment["parameters"]) <= set(OPTIONS)
-        assert deployment["entrypoint"] == "prefect_tune.flows.tuning:tune"
-        assert all(not schedule["active"] for schedule in deployment["schedules"])
+        assert set(deployment.parameters) <= set(OPTIONS)
+        assert deployment.entrypoint == "prefect_tune.flows.tuning:tune"
+        assert all(not schedule["active"] for schedule in deployment.schedules)

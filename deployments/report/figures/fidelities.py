@@ -1,8 +1,7 @@
 """Partial evaluations: how many of each fidelity, and the curves of trainings in epochs."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from prefect_tune.deployments.report.figures.progress import SearchProgress
 from prefect_tune.deployments.report.page import Figure, Section, Table
@@ -23,7 +22,6 @@ from prefect_tune.flows.reading.study_view import StudyView
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.text import LossWords, counted, format_seconds
-from prefect_tune.optimizers.space.wording import fidelity_text
 from prefect_tune.optimizers.trials.outcome import TrialState
 
 _MOST_CURVES = 120
@@ -122,16 +120,15 @@ class FidelitiesPass:
         """Take a trial."""
         if not trial.state.is_told:
             return
-        query = trial.document["query"]
-        text = fidelity_text(query, self.plan.options.folds, self.plan.options.epochs)
-        level = self._levels.setdefault(text, Level(text, self._share(query)))
+        text = trial.fidelity(self.plan)
+        level = self._levels.setdefault(text, Level(text, self._share(trial)))
         level.seconds += trial.cost_seconds
         if trial.state == TrialState.FAILED:
             level.failed += 1
             return
         level.ended += 1
-        if losses := trial.document["evaluation"].get("curve"):
-            self._join(trial, losses)
+        if trial.curve:
+            self._join(trial, trial.curve)
 
     def found(self) -> Fidelities:
         """Return the levels, and as many curves as can be told apart."""
@@ -145,18 +142,16 @@ class FidelitiesPass:
         levels = sorted(self._levels.values(), key=lambda level: level.share)
         return Fidelities(levels, len(ordered), shown)
 
-    def _share(self, query: Mapping[str, Any]) -> float:
-        share = float(query.get("subset", 1.0))
-        options = self.plan.options
-        for part, whole in (("folds", options.folds), ("epochs", options.epochs)):
-            if (n := query.get(part)) is not None:
+    def _share(self, trial: TrialView) -> float:
+        share, options = trial.subset, self.plan.options
+        for n, whole in ((trial.folds, options.folds), (trial.epochs, options.epochs)):
+            if n is not None:
                 share *= n / max(whole or n, 1)
         return share
 
     def _join(self, trial: TrialView, losses: Sequence[float]) -> None:
         """Take the curve of a partial training, which begins with the epochs before it."""
-        *_, choice = trial.configuration.values()
-        new = TrainingCurve(trial.number, [], [], losses, False, choice["algorithm"])
+        new = TrainingCurve(trial.number, [], [], losses, False, trial.path[-1])
         curve = self._curves.setdefault(trial.configuration_text, new)
         curve.trial = trial.number
         curve.trials.append(trial.number)

@@ -38,13 +38,12 @@ class ImportancePass:
 
     def add(self, trial: TrialView) -> None:
         """Take a trial."""
-        evaluation, query = trial.document["evaluation"], trial.document["query"]
-        is_of_all = query["subset"] == 1.0 and query["epochs"] is None
-        if evaluation is None or not is_of_all or not isfinite(trial.loss):
+        is_of_all = trial.subset == 1.0 and trial.epochs is None
+        if not trial.has_loss or not is_of_all or not isfinite(trial.loss):
             return
-        n_folds = self._n_folds if trial.is_full else int(query["folds"])
+        n_folds = self._n_folds if trial.is_full else (trial.folds or self._n_folds)
         if trial.is_full:
-            folds = evaluation["fold_losses"]
+            folds = trial.fold_losses
             for n in range(1, len(folds)):
                 self._beyond.setdefault(n, []).append(trial.loss - fmean(folds[:n]))
         key = trial.configuration_text

@@ -87,8 +87,7 @@ class PathsPass:
     def add(self, trial: TrialView) -> None:
         """Take a trial."""
         self._steps = self._steps or list(trial.configuration)
-        path = tuple(choice["algorithm"] for choice in trial.configuration.values())
-        outcome = self._outcomes.setdefault(trial.configuration_text, _Outcome(path))
+        outcome = self._outcomes.setdefault(trial.configuration_text, _Outcome(trial.path))
         if trial.is_full:
             found = trial.loss, trial.number
             outcome.best = min(outcome.best or found, found)

@@ -22,7 +22,6 @@ from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.text import LossWords, format_seconds
 from prefect_tune.optimizers.events import Asked, Told
-from prefect_tune.optimizers.space.wording import fidelity_text
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage.ledger import Ledger
 
@@ -99,9 +98,8 @@ class ProgressPass:
     def add(self, trial: TrialView) -> None:
         """Take a trial."""
         if trial.state.is_told:
-            options, query = self._plan.options, trial.document["query"]
             loss = None if trial.state == TrialState.FAILED else trial.loss
-            fidelity = fidelity_text(query, options.folds, options.epochs)
+            fidelity = trial.fidelity(self._plan)
             self._ended[trial.number] = loss, trial.cost_seconds, str(trial.state), fidelity
 
     def found(self, ledger: Ledger, study: str) -> SearchProgress:
