@@ -104,7 +104,7 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True)
 class CacheUse:
-    """What the cache did for a study.
+    """Use of the cache by a study.
 
     Attributes:
         hits: Steps of folds that were served; a passthrough is neither a hit nor a miss.
@@ -279,8 +279,6 @@ def read_study(
                 collect(trial)
         incumbent, budget = sums.chosen(result.get("best_trial")), plan.options.budget
         model = sums.chosen(sums.alone)
-        ensemble, test_loss = result.get("ensemble"), result.get("test_loss")
-        alone = result.get("single_best_test_loss", test_loss if ensemble is None else None)
         return StudyView(
             study=stored.name,
             method=plan.method,
@@ -301,15 +299,7 @@ def read_study(
             nearest_infeasible=None if incumbent else sums.chosen(result.get("nearest_trial")),
             model_trial=model,
             model_is_partial=model is not None and not sums.is_full_model and not sums.n_qualified,
-            ensemble=None if ensemble is None else from_document(Ensemble, ensemble),
-            instead_of=_replaced(result.get("instead_of")),
-            no_model=result.get("no_model"),
-            model_of_folds=bool(result.get("of_folds")),
-            model_subset=result.get("fitted_subset", 1.0),
-            test_loss=test_loss,
-            test_loss_undefined=result.get("test_loss_undefined"),
-            single_best_test_loss=alone,
-            single_best_test_loss_undefined=result.get("single_best_test_loss_undefined"),
+            **_final_model(result),
             holdout=plan.options.holdout,
             chance_loss=plan.chance_loss,
             decisions=result.get("decisions", {}),
@@ -383,6 +373,23 @@ def _state(store: ArtifactStore, stored: StoredStudy) -> str:
     """Return the state of a study; one whose process was killed while running is interrupted."""
     is_cut = stored.state == "running" and not is_being_run(store, stored.name)
     return "interrupted" if is_cut else stored.state
+
+
+def _final_model(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a view that describe the final model and its test losses."""
+    ensemble, test_loss = result.get("ensemble"), result.get("test_loss")
+    alone = result.get("single_best_test_loss", test_loss if ensemble is None else None)
+    return {
+        "ensemble": None if ensemble is None else from_document(Ensemble, ensemble),
+        "instead_of": _replaced(result.get("instead_of")),
+        "no_model": result.get("no_model"),
+        "model_of_folds": bool(result.get("of_folds")),
+        "model_subset": result.get("fitted_subset", 1.0),
+        "test_loss": test_loss,
+        "test_loss_undefined": result.get("test_loss_undefined"),
+        "single_best_test_loss": alone,
+        "single_best_test_loss_undefined": result.get("single_best_test_loss_undefined"),
+    }
 
 
 def _replaced(document: Mapping[str, Any] | None) -> Replaced | None:

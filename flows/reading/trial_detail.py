@@ -17,7 +17,7 @@ from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.flows.text import LossWords
 from prefect_tune.optimizers.converter import from_document, json_values, to_document
 from prefect_tune.optimizers.space.wording import range_text
-from prefect_tune.optimizers.trials.outcome import StepCost
+from prefect_tune.optimizers.trials.outcome import Evaluation, StepCost
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
@@ -168,7 +168,7 @@ class ChosenStep:
 
 @dataclass(frozen=True, slots=True)
 class FoldCost:
-    """What a step took in one fold; see `StepCost`."""
+    """The cost of a step in one fold; see `StepCost`."""
 
     fold: int
     hit: bool
@@ -179,7 +179,7 @@ class FoldCost:
 
 @dataclass(frozen=True, slots=True)
 class StepFolds:
-    """What a step took in each fold."""
+    """The cost of a step in each fold."""
 
     step: str
     folds: tuple[FoldCost, ...]
@@ -336,23 +336,8 @@ def trial_detail(store: ArtifactStore, study: str, number: int) -> TrialDetail:
             cost_uncached_seconds=evaluation.cost_uncached_seconds if evaluation else None,
             load_seconds=trial.load_seconds if is_told else None,
             steps=_steps(from_document(tuple[StepCost, ...], trial.all_steps)),
-            constraints=tuple(
-                MeasuredBound(
-                    bound.constraint.name,
-                    trial.quantities.get(bound.constraint.name),
-                    bound.constraint.bound,
-                    bound.constraint.excess(trial.quantities) <= 0,
-                )
-                for bound in plan.options.bounds
-            ),
-            curve=Learning(
-                evaluation.curve,
-                evaluation.best_epoch,
-                evaluation.resumed_from,
-                evaluation.trouble,
-            )
-            if evaluation and evaluation.curve
-            else None,
+            constraints=tuple(_measured(trial, plan)),
+            curve=_learning(evaluation),
             failure=_failure(trial, ["prefect-tune", "retry", study], options),
             in_model=any(m["trial"] == number for m in stored.result.get("members") or ()),
             code=shlex.join([*show, "--code", *options]),
@@ -468,6 +453,19 @@ def _steps(costs: tuple[StepCost, ...]) -> tuple[StepFolds, ...]:
         of_fold = FoldCost(cost.fold, cost.hit, cost.seconds, cost.load_seconds, cost.key)
         folds.setdefault(cost.step, []).append(of_fold)
     return tuple(StepFolds(step, tuple(of_step)) for step, of_step in folds.items())
+
+
+def _measured(trial: TrialView, plan: StudyPlan) -> Iterator[MeasuredBound]:
+    for constraint in (bound.constraint for bound in plan.options.bounds):
+        measured, name = trial.quantities, constraint.name
+        is_met = constraint.excess(measured) <= 0
+        yield MeasuredBound(name, measured.get(name), constraint.bound, is_met)
+
+
+def _learning(found: Evaluation | None) -> Learning | None:
+    if found is None or not found.curve:
+        return None
+    return Learning(found.curve, found.best_epoch, found.resumed_from, found.trouble)
 
 
 def _failure(trial: TrialView, retry: list[str], options: list[str]) -> FailureDetail | None:

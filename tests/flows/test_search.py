@@ -14,6 +14,7 @@ from prefect_tune.flows.options.values import StopRule
 from prefect_tune.flows.progress import CurvePoint, IncumbentCurve, RunningTrial
 from prefect_tune.flows.search import search
 from prefect_tune.flows.study.replayed import StudyTrials
+from prefect_tune.flows.text import Whole
 from prefect_tune.flows.workers.dask_trials import Ended
 from prefect_tune.optimizers import (
     Budget,
@@ -64,6 +65,7 @@ class WrittenStudy:
         return SimpleNamespace(
             options=SimpleNamespace(trial_timeout=self.trial_seconds, race=self.race),
             trial_limits=lambda: limits,
+            whole=Whole(None, None),
         )
 
     @property

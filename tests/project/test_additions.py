@@ -9,7 +9,7 @@ from source_tree import modules
 from prefect_tune import PipelineSearch
 from prefect_tune.deployments.report.study_page import _sections
 from prefect_tune.flows.options.declared import OPTIONS
-from prefect_tune.flows.text import loss_name
+from prefect_tune.flows.text import LossWords
 from prefect_tune.optimizers import METHODS, Method, UnknownName
 from prefect_tune.tasks.data.formats.format import Format
 from prefect_tune.tasks.data.formats.registry import FORMATS
@@ -34,7 +34,7 @@ def test_metrics_that_are_known_can_be_chosen() -> None:
 def test_losses_are_called_as_their_metrics_declare() -> None:
     for name in OPTIONS["metric"].known:
         is_score = metric_named(name).unit.startswith("1 - ")
-        assert loss_name(name) == (f"1 - {name}" if is_score else name.removeprefix("neg_"))
+        assert LossWords(name).name == (f"1 - {name}" if is_score else name.removeprefix("neg_"))
 
 
 def test_options_of_tune_are_parameters_of_the_estimator() -> None:

