@@ -16,7 +16,7 @@ from prefect.logging import get_run_logger
 from prefect_tune.flows.text import format_seconds
 from prefect_tune.optimizers.space.wording import fidelity_text
 from prefect_tune.optimizers.trials.trial import Trial
-from prefect_tune.storage.privacy.masking import masked
+from prefect_tune.storage.masking import masked
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ masked, and characters that control a terminal escaped. Light to import.
 import re
 import unicodedata
 
-from prefect_tune.storage.privacy.masking import masked
+from prefect_tune.storage.masking import masked
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.objective.metrics import METRICS
 

@@ -37,9 +37,9 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.pool import StaticPool
 from sqlalchemy.sql.expression import FunctionElement
 
-from prefect_tune.storage.privacy.masking import has_password, masked
-from prefect_tune.storage.private_folder import make_private_file
-from prefect_tune.storage.waiting.outage import (
+from prefect_tune.storage.local_files import make_private_file
+from prefect_tune.storage.masking import has_password, masked
+from prefect_tune.storage.waiting import (
     Cause,
     StoreLost,
     cause_of,

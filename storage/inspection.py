@@ -10,7 +10,7 @@ from prefect_tune.storage.codec import decode
 from prefect_tune.storage.files import Damaged, Part, place_of
 from prefect_tune.storage.key import artifact_folder
 from prefect_tune.storage.store import ArtifactStore
-from prefect_tune.storage.waiting.outage import StoreLost
+from prefect_tune.storage.waiting import StoreLost
 
 
 def list_artifacts(

@@ -28,8 +28,7 @@ from sqlalchemy.engine import Connection
 from prefect_tune.storage.database import Database, epoch, insert_new
 from prefect_tune.storage.key import canonical_json
 from prefect_tune.storage.schema import lease_table
-from prefect_tune.storage.waiting.heartbeat import Heartbeat
-from prefect_tune.storage.waiting.outage import waiting
+from prefect_tune.storage.waiting import Heartbeat, waiting
 
 _PROC = Path("/proc")
 _STARTTIME = 19

@@ -30,7 +30,7 @@ from prefect_tune.storage.key import DATA
 from prefect_tune.storage.lease import check_held
 from prefect_tune.storage.notices import warn
 from prefect_tune.storage.schema import record_table, record_user_table
-from prefect_tune.storage.waiting.outage import DiskFull, StoreLost
+from prefect_tune.storage.waiting import DiskFull, StoreLost
 
 
 class RecordDamaged(StoreLost):

@@ -7,7 +7,7 @@ from typing import Any
 from prefect_tune.flows.markdown import block, code, escaped, table
 from prefect_tune.flows.text import counted, format_seconds, loss_name, loss_unit
 from prefect_tune.optimizers.space.wording import values_text
-from prefect_tune.storage.privacy.masking import masked
+from prefect_tune.storage.masking import masked
 
 _MOST_COLUMNS = 60
 """Listed one by one; of more, as many from the beginning."""

@@ -16,7 +16,7 @@ from prefect_tune.deployments.views.study import outcome, standing
 from prefect_tune.flows.progress import Observer, Progress
 from prefect_tune.optimizers.space.wording import fidelity_text
 from prefect_tune.optimizers.trials.trial import Trial
-from prefect_tune.storage.privacy.masking import masked, masked_values
+from prefect_tune.storage.masking import masked, masked_values
 
 _REFRESHES = 2
 """Of live lines in a second."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from prefect_tune.flows.study.documents import TrialDocument
 from prefect_tune.flows.study.explanations import alike
 from prefect_tune.optimizers.trials.outcome import FailureKind, TrialState
-from prefect_tune.storage.privacy.masking import masked
+from prefect_tune.storage.masking import masked
 
 _LONGEST_MESSAGE = 2_000
 """Characters; `show` has the whole of a longer one."""

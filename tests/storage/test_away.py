@@ -20,7 +20,7 @@ from prefect_tune.storage.inspection import verify
 from prefect_tune.storage.key import artifact_folder
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.notices import Notice, noticed_by, warn
-from prefect_tune.storage.waiting.outage import OUTAGE_VARIABLE
+from prefect_tune.storage.waiting import OUTAGE_VARIABLE
 
 pytestmark = pytest.mark.slow  # for they wait
 

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from prefect_tune.storage import StoreAddress, StoreLost, StoreRefused
 from prefect_tune.storage.database import Database, DatabaseLost, DatabaseRefused
-from prefect_tune.storage.migrations.upgrade import bring_up_to_date
-from prefect_tune.storage.privacy.masking import (
+from prefect_tune.storage.masking import (
     MaskedStream,
     has_password,
     masked,
     masked_values,
     passwords_in,
 )
+from prefect_tune.storage.migrations import bring_up_to_date
 from prefect_tune.tasks.bad_input import BadInput
 
 URL = "postgresql+psycopg://ann:se:cret@db.example:5432/tune"

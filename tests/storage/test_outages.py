@@ -21,15 +21,15 @@ from sqlalchemy.exc import OperationalError
 from prefect_tune.flows.study import lease as lease_module
 from prefect_tune.flows.study.lease import StudyClock
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
+from prefect_tune.storage import waiting as outage
 from prefect_tune.storage.database import Database
 from prefect_tune.storage.lease import LeaseBook
 from prefect_tune.storage.notices import Notice, noticed_by
 from prefect_tune.storage.schema import lease_table
-from prefect_tune.storage.waiting import outage
-from prefect_tune.storage.waiting.heartbeat import Heartbeat
-from prefect_tune.storage.waiting.outage import (
+from prefect_tune.storage.waiting import (
     OUTAGE_VARIABLE,
     Cause,
+    Heartbeat,
     Waits,
     begin,
     cause_of,

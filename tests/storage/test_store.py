@@ -19,8 +19,8 @@ from prefect_tune.storage.cache.preview import preview
 from prefect_tune.storage.files import StoreAway
 from prefect_tune.storage.inspection import describe, stats, verify
 from prefect_tune.storage.key import artifact_folder
+from prefect_tune.storage.local_files import make_private, make_private_file
 from prefect_tune.storage.matrices import canonical
-from prefect_tune.storage.private_folder import make_private, make_private_file
 from prefect_tune.storage.writer import MemoryTier
 
 
