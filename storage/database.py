@@ -21,8 +21,8 @@ from uuid import uuid4
 from weakref import finalize
 
 import orjson
-from sqlalchemy import Double, Engine, Insert, Table, create_engine, event, make_url
-from sqlalchemy.engine import Connection
+from sqlalchemy import Double, Engine, Executable, Insert, Table, create_engine, event, make_url
+from sqlalchemy.engine import Connection, Row
 from sqlalchemy.exc import (
     ArgumentError,
     DBAPIError,
@@ -345,6 +345,19 @@ class Database:
             self._connected(self._reading) as connection,
         ):
             yield connection
+
+    def rows(self, query: Executable) -> Sequence[Row[Any]]:
+        """Return the rows of a query, read from the newest committed state."""
+        with self.read() as connection:
+            return connection.execute(query).all()
+
+    def scalars(self, query: Executable) -> list[Any]:
+        """Return the first value of each row of a query."""
+        return [row[0] for row in self.rows(query)]
+
+    def scalar(self, query: Executable) -> Any:
+        """Return the first value of a query; None if it has no row."""
+        return next(iter(self.scalars(query)), None)
 
     @contextmanager
     def _named(self) -> Iterator[None]:

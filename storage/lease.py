@@ -177,10 +177,7 @@ Found = TypeVar("Found")
 
 
 _EXPIRES = epoch() + bindparam("lease_seconds", type_=Double)
-_MINE = (
-    lease_table.c.name == bindparam("of_name"),
-    lease_table.c.holder == bindparam("of_holder"),
-)
+_MINE = (lease_table.c.name == bindparam("of_name"), lease_table.c.holder == bindparam("of_holder"))
 _RENEW = update(lease_table).where(*_MINE).values(expires=_EXPIRES)
 _GIVE_BACK = delete(lease_table).where(*_MINE)
 # Shared, so that threads of the holder need not wait for each other; whoever takes over does.
@@ -270,7 +267,7 @@ class LeaseBook:
     def release(self, name: str) -> None:
         """Give a lease back; giving back one that was lost meanwhile does nothing."""
         self._forget(name)
-        self._database.transact(lambda connection: _give_back(connection, name))
+        self._database.transact(lambda connection: connection.execute(_GIVE_BACK, _mine(name)))
 
     def _forget(self, name: str) -> None:
         with self._lock:
@@ -279,12 +276,11 @@ class LeaseBook:
     def holder(self, name: str) -> Holder | None:
         """Return who holds a lease, unless it may be taken."""
         query = select(lease_table.c.holder, _HAS_EXPIRED).where(lease_table.c.name == name)
-        with self._database.read() as connection:
-            row = connection.execute(query).first()
-        holder = Holder.from_text(row.holder) if row else None
-        if row is None or holder is None:
-            return None
-        return None if self._is_over(name, holder, has_expired=row.has_expired) else holder
+        for row in self._database.rows(query):
+            holder = Holder.from_text(row.holder)
+            if not self._is_over(name, holder, has_expired=row.has_expired):
+                return holder
+        return None
 
     @contextmanager
     def turn(
@@ -312,10 +308,7 @@ class LeaseBook:
                 self.release(name)
 
     def _waited_for(
-        self,
-        name: str,
-        look: Callable[[Connection], Found],
-        instead: Callable[[], Found | None],
+        self, name: str, look: Callable[[Connection], Found], instead: Callable[[], Found | None]
     ) -> "Turn[Found]":
         """Wait for a turn, by looking; only what may take the lease writes."""
         pause, longest = _POLL_SECONDS
@@ -348,9 +341,9 @@ class LeaseBook:
         with self._lock:
             names = list(self._held)
         for name in names:  # one by one: who holds one row and waits for another may block others
-            mine = {"of_name": name, "of_holder": Holder.this_process().to_text()}
             with self._database.write() as connection:
-                connection.execute(_RENEW, {**mine, "lease_seconds": self._lease_seconds})
+                mine = {**_mine(name), "lease_seconds": self._lease_seconds}
+                connection.execute(_RENEW, mine)
 
 
 @dataclass(slots=True)
@@ -376,12 +369,11 @@ class Turn(Generic[Found]):
         It is renewed no more: once it is given back, another thread of this process may hold it.
         """
         self.forget(self.name)
-        _give_back(connection, self.name)
+        connection.execute(_GIVE_BACK, _mine(self.name))
 
 
-def _give_back(connection: Connection, name: str) -> None:
-    mine = {"of_name": name, "of_holder": Holder.this_process().to_text()}
-    connection.execute(_GIVE_BACK, mine)
+def _mine(name: str) -> dict[str, str]:
+    return {"of_name": name, "of_holder": Holder.this_process().to_text()}
 
 
 def check_held(connection: Connection, name: str) -> None:

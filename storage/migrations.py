@@ -151,12 +151,7 @@ _STUDIES = table("studies", column("name", String), column("settings", JSON(none
 _AS_TEXT = cast(_STUDIES.c.settings, Text)
 """Undecoded, so that one damaged document does not keep all others from being upgraded."""
 _OF_SOURCE: Mapping[str, Any] = {
-    "data": None,
-    "target": None,
-    "labels": None,
-    "format": None,
-    "test": None,
-    "group": None,
+    **dict.fromkeys(("data", "target", "labels", "format", "test", "group")),
     "drop": [],
     "categorical": [],
     "drop_missing_target": False,

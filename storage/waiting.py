@@ -198,15 +198,10 @@ _BY_SQLITE_CODE = {
 _POSTGRES_FULL = "53100"
 _STATUS_FULL = 507
 _CODES_FULL = {
-    "EntityTooLargeForQuota",
-    "InsufficientStorage",
-    "QuotaExceeded",
-    "QuotaExceededException",
-    "StorageQuotaExceeded",
-    "XMinioAdminBucketQuotaExceeded",
-    "XMinioStorageFull",
-    "storageQuotaExceeded",
-}
+    "EntityTooLargeForQuota", "InsufficientStorage", "QuotaExceeded", "QuotaExceededException",
+    "StorageQuotaExceeded", "XMinioAdminBucketQuotaExceeded", "XMinioStorageFull",
+    "storageQuotaExceeded", "507",
+}  # fmt: skip
 """Error codes by which object stores say that there is no room."""
 
 
@@ -237,8 +232,7 @@ def _says_full(error: BaseException) -> bool:
         codes.append(response.get("Error", {}).get("Code"))
         codes.append(response.get("ResponseMetadata", {}).get("HTTPStatusCode"))
     return any(
-        code == _STATUS_FULL or (isinstance(code, str) and code in {*_CODES_FULL, "507"})
-        for code in codes
+        code == _STATUS_FULL or (isinstance(code, str) and code in _CODES_FULL) for code in codes
     )
 
 

@@ -124,11 +124,7 @@ class ArtifactWriter:
         self.delete(self._cache.set_budget(budget_bytes))
 
     def write(
-        self,
-        entry: Entry,
-        made: Made,
-        lineage: Mapping[str, Any],
-        turn: Turn[Any] | None = None,
+        self, entry: Entry, made: Made, lineage: Mapping[str, Any], turn: Turn[Any] | None = None
     ) -> Entry:
         """Keep an artifact; `ArtifactStore.write` says what each argument is."""
         entry = replace(entry, summary=made.summary, cost_seconds=made.seconds)

@@ -99,8 +99,7 @@ def remove(
         store = store_table.c
         connection.execute(
             update(store_table).values(
-                cache_bytes=store.cache_bytes - freed,
-                count_present=store.count_present - len(gone),
+                cache_bytes=store.cache_bytes - freed, count_present=store.count_present - len(gone)
             )
         )
         note_publications(connection, [(artifact_folder(k), p) for k, p in gone])
