@@ -125,9 +125,7 @@ def test_a_database_that_nobody_holds_closes_its_connections(tmp_path) -> None:
 
 SPAWN = multiprocessing.get_context("spawn")
 
-
 MOST = 24
-
 
 PROCESSES = 8
 
@@ -242,7 +240,6 @@ def _and(url: str) -> str:
 
 MANY = 70_000
 """More than SQLite (32,766 as it comes, 250,000 as some build it) or PostgreSQL (65,535) takes."""
-
 
 KEYS = [f"{number:064x}" for number in range(MANY)]
 

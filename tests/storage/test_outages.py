@@ -45,15 +45,12 @@ from prefect_tune.storage.waiting import (
 
 @pytest.mark.parametrize(
     ("names", "cause"),
-    [
-        (["EIO", "ESTALE", "ENOTCONN", "EHOSTDOWN", "ETIMEDOUT"], Cause.AWAY),
-        (["ECONNREFUSED", "ECONNRESET", "ENETRESET", "ENOLINK", "EAGAIN"], Cause.AWAY),
-        (["ENOSPC", "EDQUOT"], Cause.FULL),
-        (["EROFS", "EACCES", "EPERM"], Cause.FORBIDDEN),
-        (["EMFILE", "ENFILE", "ENOMEM"], Cause.PROCESS),
-        (["ENOENT", "ENOTDIR", "EEXIST", "EFBIG"], None),
-    ],
-)
+    [(["EIO", "ESTALE", "ENOTCONN", "EHOSTDOWN", "ETIMEDOUT"], Cause.AWAY),
+     (["ECONNREFUSED", "ECONNRESET", "ENETRESET", "ENOLINK", "EAGAIN"], Cause.AWAY),
+     (["ENOSPC", "EDQUOT"], Cause.FULL), (["EROFS", "EACCES", "EPERM"], Cause.FORBIDDEN),
+     (["EMFILE", "ENFILE", "ENOMEM"], Cause.PROCESS),
+     (["ENOENT", "ENOTDIR", "EEXIST", "EFBIG"], None)],
+)  # fmt: skip
 def test_an_errno_tells_the_store_from_the_process(names, cause) -> None:
     for name in names:
         number = getattr(errno, name)
@@ -105,14 +102,10 @@ class RefusalError(Exception):
 
 @pytest.mark.parametrize(
     "about",
-    [
-        {"response": {"Error": {"Code": "QuotaExceeded"}}},
-        {"response": {"Error": {"Code": "X"}, "ResponseMetadata": {"HTTPStatusCode": 507}}},
-        {"status": 507},
-        {"status_code": 507},
-        {"sqlstate": "53100"},
-    ],
-)
+    [{"response": {"Error": {"Code": "QuotaExceeded"}}},
+     {"response": {"Error": {"Code": "X"}, "ResponseMetadata": {"HTTPStatusCode": 507}}},
+     {"status": 507}, {"status_code": 507}, {"sqlstate": "53100"}],
+)  # fmt: skip
 def test_a_server_without_room_is_full_also_behind_the_error_of_fsspec(about) -> None:
     refusal = RefusalError(**about)
     assert cause_of(refusal) == Cause.FULL

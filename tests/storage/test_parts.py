@@ -27,7 +27,6 @@ from prefect_tune.storage.schema import artifact_table
 
 PARTS = {"train": canonical(np.arange(12.0).reshape(6, 2)), "estimator": {1, 2}}
 
-
 FOLDER = "cache/aa/key"
 
 

@@ -47,12 +47,10 @@ def test_a_record_goes_with_the_last_study_that_uses_it(store) -> None:
 
 @pytest.mark.parametrize(
     ("users", "first_change", "gone"),
-    [
-        (["one", "two"], lambda c: _released("one", ["data/x"], None, c), ["data/x"]),
-        (["two"], lambda c: _linked(["data/x"], "one", c), []),
-    ],
+    [(["one", "two"], lambda c: _released("one", ["data/x"], None, c), ["data/x"]),
+     (["two"], lambda c: _linked(["data/x"], "one", c), [])],
     ids=["who releases last takes it away", "who is about to use it keeps it"],
-)
+)  # fmt: skip
 def test_of_two_that_change_the_users_of_a_record_one_waits(
     tmp_path, postgres, users, first_change, gone
 ) -> None:

@@ -377,15 +377,12 @@ def in_a_file(_: StoreAddress, folder: Path) -> StoreAddress:
 @pytest.mark.usefixtures("store")
 @pytest.mark.parametrize(
     ("wrong", "message"),
-    [
-        (with_another_index, "not belong together"),
-        (lambda a, f: StoreAddress(a.url, f"sqlite:///{f}/mistyped.sqlite"), r"mistyped\.sqlite"),
-        (lambda a, f: StoreAddress(str(f / "2"), f"sqlite:///{a.url}/index.sqlite"), "/store"),
-        (of_a_newer_format, "format 99"),
-        (in_a_file, "cannot be written"),
-        (lambda *_: StoreAddress("s3://bucket/store"), "--database"),
-    ],
-)
+    [(with_another_index, "not belong together"),
+     (lambda a, f: StoreAddress(a.url, f"sqlite:///{f}/mistyped.sqlite"), r"mistyped\.sqlite"),
+     (lambda a, f: StoreAddress(str(f / "2"), f"sqlite:///{a.url}/index.sqlite"), "/store"),
+     (of_a_newer_format, "format 99"), (in_a_file, "cannot be written"),
+     (lambda *_: StoreAddress("s3://bucket/store"), "--database")],
+)  # fmt: skip
 def test_a_store_that_is_not_whole_or_not_ours_is_refused(
     address, tmp_path, wrong, message
 ) -> None:
@@ -411,13 +408,9 @@ def test_a_new_store_is_claimed_whole_or_not_at_all(tmp_path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "modes", "remedy"),
-    [
-        (make_private, (0o755, 0o755), "chmod 700"),
-        (make_private, (0o755, 0o700), ""),
-        (make_private_file, (0o755, 0o644), "chmod 600"),
-        (make_private_file, (0o700, 0o644), ""),
-    ],
-)
+    [(make_private, (0o755, 0o755), "chmod 700"), (make_private, (0o755, 0o700), ""),
+     (make_private_file, (0o755, 0o644), "chmod 600"), (make_private_file, (0o700, 0o644), "")],
+)  # fmt: skip
 def test_what_others_can_enter_is_left_as_it_is_and_warned_of_once(
     tmp_path, caplog, make, modes, remedy
 ) -> None:
