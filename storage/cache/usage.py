@@ -231,9 +231,8 @@ class UsageBuffer:
     def count_hit(self, entry: Entry) -> None:
         """Note that an artifact was served, and what that saved."""
         with self._lock:
-            at = self.now()
             _, hits = self._collected.used.get(entry.key, (0.0, 0))
-            self._collected.used[entry.key] = (at, hits + 1)
+            self._collected.used[entry.key] = (self.now(), hits + 1)
             self._collected.count(entry.step, "hits", 1)
             self._collected.count(entry.step, "seconds_saved", entry.cost_seconds)
         self._flush_soon()

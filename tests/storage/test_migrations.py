@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from alembic.operations import Operations
 from contracts.store import POSTGRES_IN_FULL, entry, made, present, put, use
-from hammering import run_together
+from hammering import run_killed, run_together
 from sqlalchemy import (
     Column,
     Double,
@@ -294,10 +294,7 @@ def open_and_die(either_address: StoreAddress) -> None:
 @POSTGRES_IN_FULL
 @pytest.mark.slow
 def test_who_is_killed_while_it_upgrades_leaves_it_as_it_was(request, old, database) -> None:
-    process = SPAWN.Process(target=open_and_die, args=(old,))
-    process.start()
-    process.join(120)
-    assert process.exitcode == -signal.SIGKILL
+    run_killed(open_and_die, old)
     assert state(database) == (SCHEMA, set(metadata.tables))
     request.getfixturevalue("planted")
     ArtifactStore(old).close()
