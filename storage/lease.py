@@ -220,11 +220,7 @@ class LeaseBook:
 
     def acquire(self, name: str) -> bool:
         """Take a lease if it is free, has expired, or is held by a process that died here."""
-        with self._database.write() as connection:
-            is_taken = self._take(connection, name)
-        if is_taken:
-            self._renew_from_now(name)
-        return is_taken
+        return self._taken(name, lambda _: None) is not None
 
     def _take(self, connection: Connection, name: str) -> bool:
         table, holder = lease_table.c, Holder.this_process().to_text()

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
-from sklearn.linear_model import LogisticRegression
 from sqlalchemy import update
 
 from prefect_tune.storage import ArtifactStore, Made, StoreAddress
@@ -63,6 +62,8 @@ class StoreContract:
         opened.close()
 
     def test_every_kind_of_value_comes_back(self, store) -> None:
+        from sklearn.linear_model import LogisticRegression  # processes of other tests need none
+
         X, y = np.arange(40.0).reshape(20, 2), np.repeat(["a", "b"], 10)
         model = LogisticRegression().fit(X, y)
         frame = canonical(pd.DataFrame({"n": [1.5, None], "c": ["x", None]}))

@@ -4,6 +4,7 @@ import shutil
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -66,22 +67,10 @@ class Folder:
     def away_for_a_while(self) -> Iterator[None]:
         """Be away when the body begins, and come back while it waits."""
         self.take_away()
-        errors: list[BaseException] = []
-
-        def bring_back() -> None:
-            sleep(AWAY_SECONDS)
-            try:
-                self.bring_back()
-            except BaseException as error:
-                errors.append(error)
-
-        back = threading.Thread(target=bring_back)
-        back.start()
-        try:
+        with ThreadPoolExecutor(1) as pool:
+            back = pool.submit(lambda: (sleep(AWAY_SECONDS), self.bring_back()))
             yield
-        finally:
-            back.join()
-        assert not errors, errors
+        back.result()
 
 
 def only_here(heard: list[Notice]) -> Callable[[Notice], None]:

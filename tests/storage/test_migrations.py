@@ -28,8 +28,6 @@ from sqlalchemy import (
 from sqlalchemy.engine import Engine
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from prefect_tune.flows.options.declared import StudyOptions
-from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.storage import (
     ArtifactStore,
     Ledger,
@@ -41,7 +39,6 @@ from prefect_tune.storage import (
 from prefect_tune.storage.database import Database
 from prefect_tune.storage.key import digest
 from prefect_tune.storage.schema import SCHEMA, artifact_table, metadata, store_table
-from prefect_tune.tasks.problem import Problem
 
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -200,6 +197,8 @@ SETTINGS_OF_SCHEMA_3 = {
      ("agnostic", "agnostic")],
 )  # fmt: skip
 def test_ensembles_of_schema_3_stay_what_they_were(stored, given) -> None:
+    from prefect_tune.flows.options.declared import StudyOptions
+
     ensemble = migrations._settings_of_4({**SETTINGS_OF_SCHEMA_3, "ensemble": stored})["options"]
     rule = StudyOptions.from_json(ensemble).ensemble
     assert rule == StudyOptions.parse({"ensemble": given}).ensemble
@@ -208,6 +207,10 @@ def test_ensembles_of_schema_3_stay_what_they_were(stored, given) -> None:
 def test_studies_of_schema_3_have_their_options_and_damaged_ones_stay(
     either_address, database
 ) -> None:
+    from prefect_tune.flows.options.declared import StudyOptions
+    from prefect_tune.flows.study.plan import StudyPlan
+    from prefect_tune.tasks.problem import Problem
+
     problem = Problem("data", "split", "small", "digest", "auroc", seed=7).to_json()
     store = ArtifactStore(either_address)
     for name, settings in (
