@@ -25,7 +25,7 @@ from prefect_tune.storage.waiting import OUTAGE_VARIABLE
 
 pytestmark = pytest.mark.slow  # for they wait
 
-AWAY_SECONDS = 1.5
+AWAY_SECONDS = 0.5
 
 
 @dataclass
@@ -64,11 +64,11 @@ class Folder:
             self.hidden.rename(self.path)
 
     @contextmanager
-    def away_for_a_while(self) -> Iterator[None]:
+    def away_for_a_while(self, seconds: float = AWAY_SECONDS) -> Iterator[None]:
         """Be away when the body begins, and come back while it waits."""
         self.take_away()
         with ThreadPoolExecutor(1) as pool:
-            back = pool.submit(lambda: (sleep(AWAY_SECONDS), self.bring_back()))
+            back = pool.submit(lambda: (sleep(seconds), self.bring_back()))
             yield
         back.result()
 
@@ -175,10 +175,10 @@ def test_work_on_a_store_that_is_away_is_done_when_it_is_back(store, folder, wor
 def test_nothing_is_written_to_the_folder_that_was_moved_away(store, folder) -> None:
     ledger = Ledger(store.database)
     assert ledger.create_study("before", {}, {})  # there is an open connection
-    with folder.away_for_a_while():
+    with folder.away_for_a_while(3 * AWAY_SECONDS):
         late = threading.Thread(target=ledger.create_study, args=("late", {}, {}))
         late.start()
-        sleep(AWAY_SECONDS / 2)
+        sleep(AWAY_SECONDS)
         with sqlite3.connect(folder.hidden / "index.sqlite") as hidden:
             assert hidden.execute("SELECT name FROM studies").fetchall() == [("before",)]
         hidden.close()

@@ -67,7 +67,7 @@ def parameters(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "trials": 6,
         "seed": SEED,
         "workers": 2,
-        "trial_timeout": "12s",
+        "trial_timeout": "8s",
         "trial_memory": "700MB",
         "task_runs": "steps",
     }
@@ -98,7 +98,7 @@ def test_other_trials_do_not_notice(trials) -> None:
 @pytest.mark.parametrize(
     ("algorithm", "kind", "message", "attempts"),
     [
-        ("hangs", "timeout", "12 s (raise the limit with --trial-timeout)", 1),
+        ("hangs", "timeout", "8 s (raise the limit with --trial-timeout)", 1),
         ("eats", "memory", "0.7 GB (raise the limit with --trial-memory)", 1),
         ("dies", "crashed", "2 attempts", 2),
     ],
@@ -111,7 +111,7 @@ def test_the_trial_has_failed_with_its_kind_step_fold_and_cost(
         assert (trial["state"], trial["attempts"]) == ("failed", attempts)
         assert (failure["kind"], failure["step"], failure["fold"]) == (kind, "fit model", 0)
         assert message in failure["message"]
-        assert failure["cost_seconds"] > (12 if kind == "timeout" else 0)
+        assert failure["cost_seconds"] > (8 if kind == "timeout" else 0)
 
 
 @pytest.mark.usefixtures("server")
