@@ -81,17 +81,11 @@ class Ledger:
         self, name: str, problem: Mapping[str, Any], settings: Mapping[str, Any]
     ) -> bool:
         """Enter a new study; return False and change nothing if the name is taken."""
-        values = {
-            "name": name,
-            "created": time(),
-            "state": "new",
-            "problem": dict(problem),
-            "settings": dict(settings),
-            "result": {},
-        }
+        documents = {"problem": dict(problem), "settings": dict(settings), "result": {}}
+        new = insert(study_table).values(name=name, created=time(), state="new", **documents)
         try:
             with self._database.write() as connection:
-                connection.execute(insert(study_table).values(values))
+                connection.execute(new)
         except IntegrityError:
             return False
         return True

@@ -198,8 +198,7 @@ class BoundedCache:
     def forget(self, entry: Entry) -> list[Evicted]:
         """Forget this publication of a key, not a later one; return what must be deleted."""
         with self._changing() as (connection, _):
-            gone, _ = remove(connection, [entry.key], place=entry.place)
-        return gone
+            return remove(connection, [entry.key], place=entry.place)[0]
 
     def shrink(self, size_bytes: int) -> list[Evicted]:
         """Evict until the cache is this small, pinned artifacts last; return what to delete."""
@@ -232,14 +231,8 @@ class BoundedCache:
     ) -> None:
         """Insert the row of an artifact, or replace it."""
         now = self._index.usage.now()
-        values = {
-            **row_of(entry),
-            "created": entry.created or now,
-            "last_used": now,
-            "is_present": is_present,
-            "is_cheap": is_cheap,
-        }
-        upsert(connection, artifact_table, values)
+        kept = replace(entry, created=entry.created or now, last_used=now, is_present=is_present)
+        upsert(connection, artifact_table, {**row_of(kept), "is_cheap": is_cheap})
 
 
 def _room_for(
