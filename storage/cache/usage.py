@@ -49,41 +49,6 @@ class Kind(NamedTuple):
     algorithm: str
     size_class: int
 
-    @classmethod
-    def of(cls, step: str, algorithm: str, size_bytes: int) -> "Kind":
-        """Return the kind of an artifact."""
-        return cls(step, algorithm, max(size_bytes, 1).bit_length())
-
-    @property
-    def smallest_bytes(self) -> int:
-        """The smallest size; the largest is one less than twice that."""
-        return 1 << (self.size_class - 1)
-
-
-def note_times(
-    connection: Connection, kind: Kind, seconds: Mapping[str, Sequence[float]]
-) -> tuple[bool, bool]:
-    """Take `make_seconds` or `load_seconds` of artifacts of a kind into their averages.
-
-    Returns:
-        Whether artifacts of that kind are made in less time than they are read, and whether
-        that is news.
-    """
-    row = connection.execute(_TIMES, kind._asdict()).first()
-    averages: dict[str, float | None] = {
-        name: getattr(row, name, None) for name in ("make_seconds", "load_seconds")
-    }
-    for name, measured in seconds.items():
-        for newest in measured:
-            before = averages[name]
-            averages[name] = newest if before is None else before + _WEIGHT * (newest - before)
-    make, load = averages["make_seconds"], averages["load_seconds"]
-    was_cheap = bool(row and row.is_cheap)
-    share = 1.0 if was_cheap else _CLEARLY
-    is_cheap = make is not None and load is not None and make < share * load
-    upsert(connection, step_time_table, {**kind._asdict(), **averages, "is_cheap": is_cheap})
-    return is_cheap, is_cheap != was_cheap
-
 
 def is_cheap_kind(connection: Connection, kind: Kind) -> bool:
     """Return whether artifacts of that kind are made in less time than they are read."""
@@ -171,7 +136,7 @@ class UsageCounts:
 
 def kind_of(entry: Entry) -> Kind:
     """Return the kind of artifact that times are averaged over."""
-    return Kind.of(entry.step, entry.algorithm, entry.size_bytes)
+    return Kind(entry.step, entry.algorithm, max(entry.size_bytes, 1).bit_length())
 
 
 def write_usage(connection: Connection, usage: UsageCounts) -> None:
@@ -197,10 +162,25 @@ def _write_uses(connection: Connection, used: Mapping[str, tuple[float, int]]) -
 def _write_times(
     connection: Connection, kind: Kind, seconds: Mapping[str, Sequence[float]]
 ) -> None:
-    """Add times to their averages, which may change the rank of all of that kind."""
-    is_cheap, is_news = note_times(connection, kind, seconds)
-    if is_news:
-        table, smallest = artifact_table.c, kind.smallest_bytes
+    """Take `make_seconds` or `load_seconds` of artifacts of a kind into their averages.
+
+    This may change whether all of that kind are cheap: made in less time than they are read.
+    """
+    row = connection.execute(_TIMES, kind._asdict()).first()
+    averages: dict[str, float | None] = {
+        name: getattr(row, name, None) for name in ("make_seconds", "load_seconds")
+    }
+    for name, measured in seconds.items():
+        for newest in measured:
+            before = averages[name]
+            averages[name] = newest if before is None else before + _WEIGHT * (newest - before)
+    make, load = averages.values()
+    was_cheap = bool(row and row.is_cheap)
+    share = 1.0 if was_cheap else _CLEARLY
+    is_cheap = make is not None and load is not None and make < share * load
+    upsert(connection, step_time_table, {**kind._asdict(), **averages, "is_cheap": is_cheap})
+    if is_cheap != was_cheap:
+        table, smallest = artifact_table.c, 1 << (kind.size_class - 1)
         is_kind = (table.step == kind.step) & (table.algorithm == kind.algorithm)
         is_size = (table.size_bytes >= smallest) & (table.size_bytes < 2 * smallest)
         change = update(artifact_table).where(is_kind, is_size).values(is_cheap=is_cheap)
