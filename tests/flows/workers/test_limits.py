@@ -67,7 +67,7 @@ def parameters(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "trials": 6,
         "seed": SEED,
         "workers": 2,
-        "trial_timeout": "8s",
+        "trial_timeout": "12s",
         "trial_memory": "700MB",
         "task_runs": "steps",
     }
@@ -98,7 +98,7 @@ def test_other_trials_do_not_notice(trials) -> None:
 @pytest.mark.parametrize(
     ("algorithm", "kind", "message", "attempts"),
     [
-        ("hangs", "timeout", "8 s (raise the limit with --trial-timeout)", 1),
+        ("hangs", "timeout", "12 s (raise the limit with --trial-timeout)", 1),
         ("eats", "memory", "0.7 GB (raise the limit with --trial-memory)", 1),
         ("dies", "crashed", "2 attempts", 2),
     ],
@@ -108,10 +108,12 @@ def test_the_trial_has_failed_with_its_kind_step_fold_and_cost(
 ) -> None:
     for trial in trials[algorithm]:
         failure = trial["failure"]
-        assert (trial["state"], trial["attempts"]) == ("failed", attempts)
         assert (failure["kind"], failure["step"], failure["fold"]) == (kind, "fit model", 0)
+        # On a busy machine, a worker may die for another reason; its trial is then started again.
+        assert attempts <= trial["attempts"] <= 2, failure
+        assert trial["state"] == "failed"
         assert message in failure["message"]
-        assert failure["cost_seconds"] > (8 if kind == "timeout" else 0)
+        assert failure["cost_seconds"] > (12 if kind == "timeout" else 0)
 
 
 @pytest.mark.usefixtures("server")
@@ -130,7 +132,8 @@ def test_a_failure_says_what_each_step_took_until_then_and_what_was_served(trial
 @pytest.mark.usefixtures("server")
 def test_every_task_run_has_ended_and_says_why(trials) -> None:
     run = max((r for r in flow_runs() if r.name.startswith("hostile")), key=lambda r: r.created)
-    of_trials = {r.name: r for r in task_runs(run.id) if r.name.startswith("trial ")}
+    in_order = sorted(task_runs(run.id), key=lambda r: r.created)  # the last attempt counts
+    of_trials = {r.name: r for r in in_order if r.name.startswith("trial ")}
     assert all(r.state is not None and r.state.is_final() for r in task_runs(run.id))
     hung = of_trials[f"trial {trials['hangs'][0]['number']}"]
     assert hung.state_name == "TimedOut"
