@@ -37,8 +37,8 @@ from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.files import StoreRefused
 from prefect_tune.storage.key import model_record
-from prefect_tune.storage.privacy.masking import masked
-from prefect_tune.storage.waiting.outage import StoreLost
+from prefect_tune.storage.masking import masked
+from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.final_model import RefitFailed
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.threads import one_thread

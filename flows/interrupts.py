@@ -15,7 +15,7 @@ from time import monotonic
 
 import psutil
 
-from prefect_tune.storage.waiting.outage import is_put_off
+from prefect_tune.storage.waiting import is_put_off
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """All but the last, where `nohup` has it ignored."""

@@ -23,7 +23,7 @@ from prefect_tune.flows.text import (
     saved_text,
 )
 from prefect_tune.optimizers.trials.trial import Trial
-from prefect_tune.storage.privacy.masking import masked
+from prefect_tune.storage.masking import masked
 
 
 @dataclass(frozen=True, slots=True)

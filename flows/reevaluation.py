@@ -19,7 +19,7 @@ from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.flows.workers.jobs import Job
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.key import PREDICTIONS
-from prefect_tune.storage.waiting.outage import StoreLost
+from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import import_split, load_split, split_again

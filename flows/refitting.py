@@ -13,8 +13,8 @@ from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.flows.workers.jobs import Job
 from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.optimizers.trials.trial import Trial
-from prefect_tune.storage.privacy.masking import masked
-from prefect_tune.storage.waiting.outage import StoreLost
+from prefect_tune.storage.masking import masked
+from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.data.split import REFIT, load_split
 from prefect_tune.tasks.final_model import (
     REFIT_TIMES,

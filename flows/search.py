@@ -19,7 +19,7 @@ from prefect_tune.optimizers.optimizer import NotYet
 from prefect_tune.optimizers.space.sampling import SpaceExhausted
 from prefect_tune.optimizers.trials.outcome import Failure, FailureKind, TrialState
 from prefect_tune.optimizers.trials.trial import Trial
-from prefect_tune.storage.waiting.outage import StoreLost
+from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.trial.evaluate import TrialOutcome
 
 _MOST_DEATHS = 2

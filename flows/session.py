@@ -26,7 +26,7 @@ from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.flows.workers.reaping import end_former_run, settle_task_runs
 from prefect_tune.flows.workers.server_pace import OutageNote, ServerPace
 from prefect_tune.storage.notices import warn
-from prefect_tune.storage.waiting.outage import StoreLost
+from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.problem import StudyContext
 
 _NO_SERVER = (

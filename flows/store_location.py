@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from platformdirs import user_data_path
 
-from prefect_tune.storage.privacy.masking import has_password, masked
+from prefect_tune.storage.masking import has_password, masked
 from prefect_tune.tasks.bad_input import BadInput
 
 if TYPE_CHECKING:

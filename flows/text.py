@@ -14,7 +14,7 @@ from typing import Any, Protocol, Self
 
 from prefect_tune.optimizers.space.wording import fidelity_text
 from prefect_tune.optimizers.trials.outcome import Failure, FailureKind
-from prefect_tune.storage.privacy.masking import masked
+from prefect_tune.storage.masking import masked
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.objective.metrics import METRICS
 

@@ -2,14 +2,13 @@
 
 `key` names things, `codec` turns values into bytes (`matrices` in one form, pickles signed,
 `arrow_files` for data that processes map), `files` publishes folders of them under a URL, and
-`mapped_files` reads what is mapped; `atomic` publishes single files. `store` is the
+`mapped_files` reads what is mapped; `local_files` are what users name. `store` is the
 artifact store: `writer` fills its bounded `cache`, `journal` says what is being written,
 `inspection` looks into it, `opening` ties folder and database together. `records` must never go.
 `ledger` has the studies. `lease` says who is making what, and tells processes apart. `schema`
-declares all tables of the one `database`, which `migrations` bring up to date. `privacy` and a
-`private_folder` keep others from reading or forging; `waiting` is for a store that is away;
-`notices` are warnings for the user. Prefect is known to `blocks` alone, and to a signing key that
-is in a secret block.
+declares all tables of the one `database`, which `migrations` bring up to date. `masking` hides
+passwords; `waiting` is for a store that is away; `notices` are warnings for the user. Prefect is
+known to `blocks` alone, and to a signing key of `codec` that is in a secret block.
 Everything here is loaded when first touched: SQLAlchemy would hold up each command.
 """
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from prefect_tune.storage.ledger import Ledger, StoredStudy
     from prefect_tune.storage.records import RecordDamaged, Records
     from prefect_tune.storage.store import ArtifactStore, Made, StoreAddress, StoreRefused
-    from prefect_tune.storage.waiting.outage import StoreLost
+    from prefect_tune.storage.waiting import StoreLost
 
 __all__ = [
     "ArtifactStore",
@@ -38,20 +37,14 @@ __all__ = [
     "prefix_key",
 ]
 
-_HOMES = {
-    "ArtifactStore": "store",
-    "Ledger": "ledger",
-    "Made": "store",
-    "RecordDamaged": "records",
-    "Records": "records",
-    "StoreAddress": "store",
-    "StoreLost": "waiting.outage",
-    "StoreRefused": "store",
-    "StoredStudy": "ledger",
-    "canonical_json": "key",
-    "content_digest": "key",
-    "prefix_key": "key",
+_NAMES = {
+    "key": ("canonical_json", "content_digest", "prefix_key"),
+    "ledger": ("Ledger", "StoredStudy"),
+    "records": ("RecordDamaged", "Records"),
+    "store": ("ArtifactStore", "Made", "StoreAddress", "StoreRefused"),
+    "waiting": ("StoreLost",),
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
 """By name, the module below this one."""
 
 

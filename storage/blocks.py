@@ -12,7 +12,7 @@ A study uses it with `--store block:main`.
 from prefect.blocks.core import Block
 from pydantic import Field, HttpUrl, SecretStr, field_validator
 
-from prefect_tune.storage.privacy.masking import has_password
+from prefect_tune.storage.masking import has_password
 from prefect_tune.storage.store import ArtifactStore, StoreAddress
 
 __all__ = ["ArtifactStoreBlock"]

@@ -21,8 +21,8 @@ from uuid import uuid4
 from weakref import finalize
 
 import orjson
-from sqlalchemy import Double, Engine, Insert, Table, create_engine, event, make_url
-from sqlalchemy.engine import Connection
+from sqlalchemy import Double, Engine, Executable, Insert, Table, create_engine, event, make_url
+from sqlalchemy.engine import Connection, Row
 from sqlalchemy.exc import (
     ArgumentError,
     DBAPIError,
@@ -37,9 +37,9 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.pool import StaticPool
 from sqlalchemy.sql.expression import FunctionElement
 
-from prefect_tune.storage.privacy.masking import has_password, masked
-from prefect_tune.storage.private_folder import make_private_file
-from prefect_tune.storage.waiting.outage import (
+from prefect_tune.storage.local_files import make_private_file
+from prefect_tune.storage.masking import has_password, masked
+from prefect_tune.storage.waiting import (
     Cause,
     StoreLost,
     cause_of,
@@ -345,6 +345,19 @@ class Database:
             self._connected(self._reading) as connection,
         ):
             yield connection
+
+    def rows(self, query: Executable) -> Sequence[Row[Any]]:
+        """Return the rows of a query, read from the newest committed state."""
+        with self.read() as connection:
+            return connection.execute(query).all()
+
+    def scalars(self, query: Executable) -> list[Any]:
+        """Return the first value of each row of a query."""
+        return [row[0] for row in self.rows(query)]
+
+    def scalar(self, query: Executable) -> Any:
+        """Return the first value of a query; None if it has no row."""
+        return next(iter(self.scalars(query)), None)
 
     @contextmanager
     def _named(self) -> Iterator[None]:

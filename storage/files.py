@@ -23,12 +23,11 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.utils import get_protocol
 
-from prefect_tune.storage.codec import encode, is_mapped
+from prefect_tune.storage.codec import encode, is_mapped, sign, signing_key
 from prefect_tune.storage.key import digest
 from prefect_tune.storage.mapped_files import HostCopies, Mapped, mapped
-from prefect_tune.storage.privacy.masking import masked
-from prefect_tune.storage.privacy.signing import sign, signing_key
-from prefect_tune.storage.waiting.outage import (
+from prefect_tune.storage.masking import masked
+from prefect_tune.storage.waiting import (
     Cause,
     DiskFull,
     ProcessExhausted,

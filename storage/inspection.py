@@ -10,7 +10,14 @@ from prefect_tune.storage.codec import decode
 from prefect_tune.storage.files import Damaged, Part, place_of
 from prefect_tune.storage.key import artifact_folder
 from prefect_tune.storage.store import ArtifactStore
-from prefect_tune.storage.waiting.outage import StoreLost
+from prefect_tune.storage.waiting import StoreLost
+
+_SHOWN = (
+    "key", "study", "step", "algorithm", "size_bytes", "cost_seconds", "created", "last_used",
+    "hits",
+)  # fmt: skip
+"""What is listed of an artifact."""
+_COUNTED = ("budget_bytes", "count", "hits", "misses", "evicted", "refused")
 
 
 def list_artifacts(
@@ -93,12 +100,7 @@ def stats(store: ArtifactStore) -> dict[str, Any]:
         "size_bytes": totals.cache_bytes,
         "records_bytes": store.records.size_bytes(),
         "copies_bytes": store.records.copies_bytes(),
-        "budget_bytes": totals.budget_bytes,
-        "count": totals.count,
-        "hits": totals.hits,
-        "misses": totals.misses,
-        "evicted": totals.evicted,
-        "refused": totals.refused,
+        **{name: getattr(totals, name) for name in _COUNTED},
         "refusals": store.index.statistics.refusals(),
         "seconds_saved": totals.seconds_saved,
         "steps": {
@@ -199,14 +201,4 @@ def _folders(store: ArtifactStore, area: str) -> list[str]:
 
 
 def _row(entry: Entry) -> dict[str, Any]:
-    return {
-        "key": entry.key,
-        "study": entry.study,
-        "step": entry.step,
-        "algorithm": entry.algorithm,
-        "size_bytes": entry.size_bytes,
-        "cost_seconds": entry.cost_seconds,
-        "created": entry.created,
-        "last_used": entry.last_used,
-        "hits": entry.hits,
-    }
+    return {name: getattr(entry, name) for name in _SHOWN}

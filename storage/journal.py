@@ -63,20 +63,17 @@ class Journal:
 
     def under_way(self) -> list[Publication]:
         """Return all publications under way."""
-        table = publication_table.c
-        with self._database.read() as connection:
-            rows = connection.execute(select(table.folder, table.place))
-            return [(row.folder, row.place) for row in rows]
+        query = select(publication_table.c.folder, publication_table.c.place)
+        return [(folder, place) for folder, place in self._database.rows(query)]
 
     def abandoned(self) -> list[Publication]:
         """Return what dead processes left: of this machine, or noted a day ago."""
         table = publication_table.c
         is_old = (table.started < epoch() - _LONGEST_SECONDS).label("is_old")
-        with self._database.read() as connection:
-            rows = connection.execute(select(table.folder, table.place, table.holder, is_old))
-            holders = [(row, Holder.from_text(row.holder)) for row in rows]
-            return [
-                (row.folder, row.place)
-                for row, holder in holders
-                if holder.is_dead() or (row.is_old and not holder.is_alive())
-            ]
+        rows = self._database.rows(select(table.folder, table.place, table.holder, is_old))
+        holders = [(row, Holder.from_text(row.holder)) for row in rows]
+        return [
+            (row.folder, row.place)
+            for row, holder in holders
+            if holder.is_dead() or (row.is_old and not holder.is_alive())
+        ]

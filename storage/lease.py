@@ -28,8 +28,7 @@ from sqlalchemy.engine import Connection
 from prefect_tune.storage.database import Database, epoch, insert_new
 from prefect_tune.storage.key import canonical_json
 from prefect_tune.storage.schema import lease_table
-from prefect_tune.storage.waiting.heartbeat import Heartbeat
-from prefect_tune.storage.waiting.outage import waiting
+from prefect_tune.storage.waiting import Heartbeat, waiting
 
 _PROC = Path("/proc")
 _STARTTIME = 19
@@ -178,10 +177,7 @@ Found = TypeVar("Found")
 
 
 _EXPIRES = epoch() + bindparam("lease_seconds", type_=Double)
-_MINE = (
-    lease_table.c.name == bindparam("of_name"),
-    lease_table.c.holder == bindparam("of_holder"),
-)
+_MINE = (lease_table.c.name == bindparam("of_name"), lease_table.c.holder == bindparam("of_holder"))
 _RENEW = update(lease_table).where(*_MINE).values(expires=_EXPIRES)
 _GIVE_BACK = delete(lease_table).where(*_MINE)
 # Shared, so that threads of the holder need not wait for each other; whoever takes over does.
@@ -224,11 +220,7 @@ class LeaseBook:
 
     def acquire(self, name: str) -> bool:
         """Take a lease if it is free, has expired, or is held by a process that died here."""
-        with self._database.write() as connection:
-            is_taken = self._take(connection, name)
-        if is_taken:
-            self._renew_from_now(name)
-        return is_taken
+        return self._taken(name, lambda _: None) is not None
 
     def _take(self, connection: Connection, name: str) -> bool:
         table, holder = lease_table.c, Holder.this_process().to_text()
@@ -271,7 +263,7 @@ class LeaseBook:
     def release(self, name: str) -> None:
         """Give a lease back; giving back one that was lost meanwhile does nothing."""
         self._forget(name)
-        self._database.transact(lambda connection: _give_back(connection, name))
+        self._database.transact(lambda connection: connection.execute(_GIVE_BACK, _mine(name)))
 
     def _forget(self, name: str) -> None:
         with self._lock:
@@ -280,12 +272,11 @@ class LeaseBook:
     def holder(self, name: str) -> Holder | None:
         """Return who holds a lease, unless it may be taken."""
         query = select(lease_table.c.holder, _HAS_EXPIRED).where(lease_table.c.name == name)
-        with self._database.read() as connection:
-            row = connection.execute(query).first()
-        holder = Holder.from_text(row.holder) if row else None
-        if row is None or holder is None:
-            return None
-        return None if self._is_over(name, holder, has_expired=row.has_expired) else holder
+        for row in self._database.rows(query):
+            holder = Holder.from_text(row.holder)
+            if not self._is_over(name, holder, has_expired=row.has_expired):
+                return holder
+        return None
 
     @contextmanager
     def turn(
@@ -313,10 +304,7 @@ class LeaseBook:
                 self.release(name)
 
     def _waited_for(
-        self,
-        name: str,
-        look: Callable[[Connection], Found],
-        instead: Callable[[], Found | None],
+        self, name: str, look: Callable[[Connection], Found], instead: Callable[[], Found | None]
     ) -> "Turn[Found]":
         """Wait for a turn, by looking; only what may take the lease writes."""
         pause, longest = _POLL_SECONDS
@@ -349,9 +337,9 @@ class LeaseBook:
         with self._lock:
             names = list(self._held)
         for name in names:  # one by one: who holds one row and waits for another may block others
-            mine = {"of_name": name, "of_holder": Holder.this_process().to_text()}
             with self._database.write() as connection:
-                connection.execute(_RENEW, {**mine, "lease_seconds": self._lease_seconds})
+                mine = {**_mine(name), "lease_seconds": self._lease_seconds}
+                connection.execute(_RENEW, mine)
 
 
 @dataclass(slots=True)
@@ -377,12 +365,11 @@ class Turn(Generic[Found]):
         It is renewed no more: once it is given back, another thread of this process may hold it.
         """
         self.forget(self.name)
-        _give_back(connection, self.name)
+        connection.execute(_GIVE_BACK, _mine(self.name))
 
 
-def _give_back(connection: Connection, name: str) -> None:
-    mine = {"of_name": name, "of_holder": Holder.this_process().to_text()}
-    connection.execute(_GIVE_BACK, mine)
+def _mine(name: str) -> dict[str, str]:
+    return {"of_name": name, "of_holder": Holder.this_process().to_text()}
 
 
 def check_held(connection: Connection, name: str) -> None:

@@ -5,10 +5,10 @@ was running when its process died is known. Documents are JSON values: the ledge
 they mean.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from time import time
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Row, Select, delete, func, insert, select, update
 from sqlalchemy.engine import Connection
@@ -24,8 +24,11 @@ from prefect_tune.storage.schema import (
     trial_table,
 )
 
+_EVENTS = select(event_table.c.sequence, event_table.c.kind, event_table.c.body, event_table.c.at)
 _ROWS_AT_ONCE = 500
 """Documents held at the same time where they are read one by one."""
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,37 +81,28 @@ class Ledger:
         self, name: str, problem: Mapping[str, Any], settings: Mapping[str, Any]
     ) -> bool:
         """Enter a new study; return False and change nothing if the name is taken."""
-        values = {
-            "name": name,
-            "created": time(),
-            "state": "new",
-            "problem": dict(problem),
-            "settings": dict(settings),
-            "result": {},
-        }
+        documents = {"problem": dict(problem), "settings": dict(settings), "result": {}}
+        new = insert(study_table).values(name=name, created=time(), state="new", **documents)
         try:
             with self._database.write() as connection:
-                connection.execute(insert(study_table).values(values))
+                connection.execute(new)
         except IntegrityError:
             return False
         return True
 
     def study(self, name: str) -> StoredStudy | None:
         """Return the study of that name, if there is one."""
-        with self._database.read() as connection:
-            row = connection.execute(select(study_table).where(study_table.c.name == name)).first()
-            if row is None:
-                return None
-            seconds = connection.execute(
-                select(func.sum(session_table.c.seconds)).where(session_table.c.study == name)
-            ).scalar()
-        return StoredStudy(**row._mapping, seconds=float(seconds or 0.0))  # noqa: SLF001
+        lasted = select(func.sum(session_table.c.seconds)).where(session_table.c.study == name)
+        for row in self._database.rows(select(study_table).where(study_table.c.name == name)):
+            seconds = float(self._database.scalar(lasted) or 0.0)
+            return StoredStudy(**row._mapping, seconds=seconds)  # noqa: SLF001
+        return None
 
     def study_names(self) -> list[str]:
         """Return the names of all studies, newest first."""
-        with self._database.read() as connection:
-            query = select(study_table.c.name).order_by(study_table.c.created.desc())
-            return list(connection.execute(query).scalars())
+        return self._database.scalars(
+            select(study_table.c.name).order_by(study_table.c.created.desc())
+        )
 
     def update_study(self, name: str, **values: Any) -> None:
         """Set columns of a study: state, settings or result.
@@ -117,12 +111,7 @@ class Ledger:
             LeaseLost: If another process has taken over the study.
         """
         statement = update(study_table).where(study_table.c.name == name).values(**values)
-
-        def change(connection: Connection) -> None:
-            self._check_lease(connection)
-            connection.execute(statement)
-
-        self._database.transact(change)
+        self._change(lambda connection: connection.execute(statement))
 
     def delete_study(self, name: str) -> None:
         """Remove a study with its events, memo, trials and sessions.
@@ -132,17 +121,11 @@ class Ledger:
         """
 
         def change(connection: Connection) -> None:
-            self._check_lease(connection)
-            for table, column in (
-                (event_table, event_table.c.study),
-                (memo_table, memo_table.c.study),
-                (trial_table, trial_table.c.study),
-                (session_table, session_table.c.study),
-                (study_table, study_table.c.name),
-            ):
-                connection.execute(delete(table).where(column == name))
+            for table in (event_table, memo_table, trial_table, session_table):
+                connection.execute(delete(table).where(table.c.study == name))
+            connection.execute(delete(study_table).where(study_table.c.name == name))
 
-        self._database.transact(change)
+        self._change(change)
 
     def append(
         self,
@@ -167,7 +150,6 @@ class Ledger:
         event: dict[str, Any] = {"study": study, "kind": kind, "body": dict(body)}
 
         def change(connection: Connection) -> None:
-            self._check_lease(connection)
             if "sequence" in event:  # it may have been committed before the database went away
                 insert_new(connection, event_table, event, at=epoch())
             else:
@@ -177,7 +159,7 @@ class Ledger:
             if memo is not None:
                 upsert(connection, memo_table, {"study": study, "body": dict(memo)})
 
-        self._database.transact(change)
+        self._change(change)
         self._last_sequence[study] = event["sequence"]
 
     def _next_sequence(self, connection: Connection, study: str) -> int:
@@ -190,9 +172,7 @@ class Ledger:
 
     def memo(self, study: str) -> Mapping[str, Any] | None:
         """Return the last memo of a study, if there is one."""
-        query = select(memo_table.c.body).where(memo_table.c.study == study)
-        with self._database.read() as connection:
-            return connection.execute(query).scalar()
+        return self._database.scalar(select(memo_table.c.body).where(memo_table.c.study == study))
 
     def set_trial(self, study: str, trial: Mapping[str, Any]) -> None:
         """Set where a trial stands, when no event of the optimizer says so.
@@ -200,31 +180,20 @@ class Ledger:
         Raises:
             LeaseLost: If another process has taken over the study.
         """
-
-        def change(connection: Connection) -> None:
-            self._check_lease(connection)
-            self._set_trial(connection, study, trial)
-
-        self._database.transact(change)
+        self._change(lambda connection: self._set_trial(connection, study, trial))
 
     def events(self, study: str, kind: str | None = None) -> list[LedgerEvent]:
         """Return all events of a study, or those of one kind, in order."""
-        query = (
-            select(event_table.c.sequence, event_table.c.kind, event_table.c.body, event_table.c.at)
-            .where(event_table.c.study == study)
-            .order_by(event_table.c.sequence)
-        )
+        query = _EVENTS.where(event_table.c.study == study).order_by(event_table.c.sequence)
         if kind is not None:
             query = query.where(event_table.c.kind == kind)
-        with self._database.read() as connection:
-            return [LedgerEvent(*row) for row in connection.execute(query)]
+        return [LedgerEvent(*row) for row in self._database.rows(query)]
 
     def asking_seconds(self, study: str) -> float:
         """Return the seconds that all asks of a study took."""
         seconds = func.sum(event_table.c.body["seconds"].as_float())
         query = select(seconds).where(event_table.c.study == study, event_table.c.kind == "ask")
-        with self._database.read() as connection:
-            return float(connection.execute(query).scalar() or 0.0)
+        return float(self._database.scalar(query) or 0.0)
 
     def event_values(
         self, study: str, kind: str, *places: tuple[str, ...]
@@ -243,15 +212,13 @@ class Ledger:
         table = event_table.c
         query = select(*(table.body[place] for place in places))
         query = query.where(table.study == study, table.kind == kind).order_by(table.sequence)
-        with self._database.read() as connection:
-            return [tuple(row) for row in connection.execute(query)]
+        return [tuple(row) for row in self._database.rows(query)]
 
     def each_event(self, study: str) -> Iterator[LedgerEvent]:
         """Yield all events of a study in order, without holding them all."""
-        table = event_table.c
-        query = select(table.sequence, table.kind, table.body, table.at)
-        for row in self._each(query.where(table.study == study), table.sequence):
-            yield LedgerEvent(row.sequence, row.kind, row.body, row.at)
+        query = _EVENTS.where(event_table.c.study == study)
+        for row in self._each(query, event_table.c.sequence):
+            yield LedgerEvent(*row)
 
     def each_trial(self, study: str) -> Iterator[Mapping[str, Any]]:
         """Yield all trials of a study, by number, without holding them all."""
@@ -265,8 +232,7 @@ class Ledger:
         last = -1
         while True:
             page = query.where(number > last).order_by(number).limit(_ROWS_AT_ONCE)
-            with self._database.read() as connection:
-                rows = connection.execute(page).all()
+            rows = self._database.rows(page)
             yield from rows
             if len(rows) < _ROWS_AT_ONCE:
                 return
@@ -274,15 +240,11 @@ class Ledger:
 
     def trials(self, study: str, *states: str) -> list[Mapping[str, Any]]:
         """Return all trials of a study, or those in some states, by number."""
-        query = (
-            select(trial_table.c.body)
-            .where(trial_table.c.study == study)
-            .order_by(trial_table.c.number)
-        )
+        table = trial_table.c
+        query = select(table.body).where(table.study == study).order_by(table.number)
         if states:
-            query = query.where(trial_table.c.state.in_(states))
-        with self._database.read() as connection:
-            return list(connection.execute(query).scalars())
+            query = query.where(table.state.in_(states))
+        return self._database.scalars(query)
 
     def start_session(self, study: str) -> int:
         """Begin to count the time that a process works on a study; return the session's id.
@@ -292,14 +254,11 @@ class Ledger:
         """
 
         def change(connection: Connection) -> int:  # one of no seconds more does no harm
-            self._check_lease(connection)
-            result = connection.execute(
-                insert(session_table).values(study=study, started=epoch(), seconds=0.0)
-            )
-            (number,) = result.inserted_primary_key or (0,)
+            started = insert(session_table).values(study=study, started=epoch(), seconds=0.0)
+            (number,) = connection.execute(started).inserted_primary_key or (0,)
             return int(number)
 
-        return self._database.transact(change)
+        return self._change(change)
 
     def beat(self, session: int, seconds: float) -> None:
         """Note how long a session has lasted so far.
@@ -308,16 +267,17 @@ class Ledger:
             LeaseLost: If another process has taken over the study.
         """
         lasted = update(session_table).where(session_table.c.id == session).values(seconds=seconds)
+        self._change(lambda connection: connection.execute(lasted))
 
-        def change(connection: Connection) -> None:
-            self._check_lease(connection)
-            connection.execute(lasted)
+    def _change(self, change: Callable[[Connection], Result]) -> Result:
+        """Make a change in a transaction in which this process still holds the lease."""
 
-        self._database.transact(change)
+        def if_held(connection: Connection) -> Result:
+            if self._lease is not None:
+                check_held(connection, self._lease)
+            return change(connection)
 
-    def _check_lease(self, connection: Connection) -> None:
-        if self._lease is not None:
-            check_held(connection, self._lease)
+        return self._database.transact(if_held)
 
     def _set_trial(self, connection: Connection, study: str, trial: Mapping[str, Any]) -> None:
         values = {"number": trial["number"], "state": trial["state"], "body": dict(trial)}

@@ -19,8 +19,8 @@ from typing import BinaryIO
 from platformdirs import user_cache_path
 
 from prefect_tune.storage.key import file_digest
+from prefect_tune.storage.local_files import make_private
 from prefect_tune.storage.notices import warn
-from prefect_tune.storage.private_folder import make_private
 
 Mapped = tuple[bytes | memoryview, str]
 """Bytes of a file and their digest."""

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
 
-from prefect_tune.storage.privacy.masking import masked
+from prefect_tune.storage.masking import masked
 
 _MOST_EARLY = 32
 """Warnings that are kept while nobody listens."""

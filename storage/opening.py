@@ -10,15 +10,14 @@ from fsspec.utils import get_protocol
 from sqlalchemy import insert, select
 from sqlalchemy.engine import Connection
 
-from prefect_tune.storage.atomic import atomic_file
 from prefect_tune.storage.database import Database, DatabaseLost, DatabaseRefused, as_written
 from prefect_tune.storage.files import CLAIM_FILE, RECORDS, Files, StoreAway, StoreRefused
 from prefect_tune.storage.key import ARTIFACT_FORMAT, canonical_json
-from prefect_tune.storage.migrations.upgrade import bring_up_to_date, lock_tables
-from prefect_tune.storage.privacy.masking import masked
-from prefect_tune.storage.private_folder import make_private
+from prefect_tune.storage.local_files import atomic_file, make_private
+from prefect_tune.storage.masking import masked
+from prefect_tune.storage.migrations import bring_up_to_date, lock_tables
 from prefect_tune.storage.schema import FIRST_SCHEMA, SCHEMA, store_table
-from prefect_tune.storage.waiting.outage import Cause, cause_of, lost_for
+from prefect_tune.storage.waiting import Cause, cause_of, lost_for
 
 _ROW = select(store_table.c.id, store_table.c.schema, store_table.c.url)
 """Reads columns that every schema has, so that a newer one can be refused by its number."""

@@ -30,7 +30,7 @@ from prefect_tune.storage.key import DATA
 from prefect_tune.storage.lease import check_held
 from prefect_tune.storage.notices import warn
 from prefect_tune.storage.schema import record_table, record_user_table
-from prefect_tune.storage.waiting.outage import DiskFull, StoreLost
+from prefect_tune.storage.waiting import DiskFull, StoreLost
 
 
 class RecordDamaged(StoreLost):
@@ -148,9 +148,7 @@ class Records:
     def _data_digests(self) -> set[str]:
         """Return the digests of the files of all data sets."""
         is_data = record_table.c.id.startswith(DATA, autoescape=True)
-        with self._database.read() as connection:
-            query = select(record_table.c.id, record_table.c.parts).where(is_data)
-            rows = connection.execute(query).all()
+        rows = self._database.rows(select(record_table.c.id, record_table.c.parts).where(is_data))
         return {part.digest for row in rows for part in _parts(row.id, row.parts).values()}
 
     def is_whole(self, record: str) -> bool:
@@ -173,9 +171,8 @@ class Records:
 
     def exists(self, record: str) -> bool:
         """Return whether a record of that id was kept, without reading its bytes."""
-        with self._database.read() as connection:
-            query = select(record_table.c.id).where(record_table.c.id == record)
-            return connection.execute(query).first() is not None
+        query = select(record_table.c.id).where(record_table.c.id == record)
+        return self._database.scalar(query) is not None
 
     def link(self, records: Sequence[str], study: str) -> None:
         """Note that a study uses these records; one may still be about to be put."""
@@ -210,19 +207,15 @@ class Records:
         query = select(users.record).where(users.study == study).order_by(users.record)
         if beginning:
             query = query.where(users.record.startswith(beginning, autoescape=True))
-        with self._database.read() as connection:
-            return list(connection.execute(query).scalars())
+        return self._database.scalars(query)
 
     def ids(self) -> list[str]:
         """Return the ids of all records."""
-        with self._database.read() as connection:
-            return list(connection.execute(select(record_table.c.id)).scalars())
+        return self._database.scalars(select(record_table.c.id))
 
     def size_bytes(self) -> int:
         """Return the bytes of all records together."""
-        with self._database.read() as connection:
-            total = connection.execute(select(func.sum(record_table.c.size_bytes))).scalar()
-        return int(total or 0)
+        return int(self._database.scalar(select(func.sum(record_table.c.size_bytes))) or 0)
 
     def copies_bytes(self) -> int:
         """Return the bytes of the copies on this host."""
@@ -234,12 +227,10 @@ class Records:
         Raises:
             RecordDamaged: If there is no such record.
         """
-        with self._database.read() as connection:
-            query = select(record_table.c.parts).where(record_table.c.id == record)
-            row = connection.execute(query).first()
-        if row is None:
-            raise RecordDamaged(f"record {record} is not in the store")
-        return _parts(record, row.parts)
+        query = select(record_table.c.parts).where(record_table.c.id == record)
+        for (parts,) in self._database.rows(query):
+            return _parts(record, parts)
+        raise RecordDamaged(f"record {record} is not in the store")
 
 
 def _check_read_back(

@@ -4,6 +4,9 @@
 time are seconds since 1970.
 """
 
+from collections.abc import Iterator
+from typing import Any
+
 from sqlalchemy import (
     JSON,
     BigInteger,
@@ -29,42 +32,49 @@ metadata = MetaData()
 Document = JSON(none_as_null=True)
 """Column type of JSON documents."""
 
+
+def _keys(**types: Any) -> Iterator[Column[Any]]:
+    """Yield the columns of a primary key."""
+    return (Column(name, kind, primary_key=True) for name, kind in types.items())
+
+
+def _given(**types: Any) -> Iterator[Column[Any]]:
+    """Yield columns that each row has a value for."""
+    return (Column(name, kind, nullable=False) for name, kind in types.items())
+
+
 store_table = Table(
     "store",
     metadata,
-    Column("id", String, primary_key=True),
-    Column("schema", Integer, nullable=False),
-    Column("url", String, nullable=False),
-    Column("budget_bytes", BigInteger, nullable=False),
+    *_keys(id=String),
+    *_given(schema=Integer, url=String, budget_bytes=BigInteger),
     Column("count_present", BigInteger, nullable=False, default=0),
     Column("cache_bytes", BigInteger, nullable=False, default=0),
 )
 """The store of this database, in its only row, which is locked to change the cache's totals."""
 
-revision_table = Table(
-    "alembic_version", metadata, Column("version_num", String(32), primary_key=True)
-)
+revision_table = Table("alembic_version", metadata, *_keys(version_num=String(32)))
 """The number of the schema, in its only row: Alembic's own table, here made without Alembic."""
 
 artifact_table = Table(
     "artifacts",
     metadata,
-    Column("key", String(64), primary_key=True),
+    *_keys(key=String(64)),
     Column("parent", String(64), nullable=True),
-    Column("study", String, nullable=False),
-    Column("step", String, nullable=False),
-    Column("algorithm", String, nullable=False),
-    Column("fold", Integer, nullable=False),
-    Column("is_present", Boolean, nullable=False),
-    Column("size_bytes", BigInteger, nullable=False),
-    Column("cost_seconds", Double, nullable=False),
-    Column("created", Double, nullable=False),
-    Column("last_used", Double, nullable=False),
+    *_given(
+        study=String,
+        step=String,
+        algorithm=String,
+        fold=Integer,
+        is_present=Boolean,
+        size_bytes=BigInteger,
+        cost_seconds=Double,
+        created=Double,
+        last_used=Double,
+    ),
     Column("hits", BigInteger, nullable=False, default=0),
     Column("facts", Document, nullable=False),  # the summary; stores on disk have this name
-    Column("parts", Document, nullable=False),
-    Column("place", String, nullable=False),
-    Column("is_cheap", Boolean, nullable=False),
+    *_given(parts=Document, place=String, is_cheap=Boolean),
     Index("artifacts_by_use", "is_present", "is_cheap", "last_used", "key"),
     Index("artifacts_by_study", "study"),
     Index("artifacts_by_parent", "parent"),
@@ -76,21 +86,13 @@ A row outlives the bytes. Its summary (rows, columns, layout, ...) is what the k
 are computed from, so evicting an artifact never makes another one unreachable.
 """
 
-pin_table = Table(
-    "pins",
-    metadata,
-    Column("key", String(64), primary_key=True),
-    Column("owner", String, primary_key=True),
-    Column("expires", Double, nullable=False),
-)
+pin_table = Table("pins", metadata, *_keys(key=String(64), owner=String), *_given(expires=Double))
 """An artifact that its owner keeps in the cache until the pin expires."""
 
 step_time_table = Table(
     "step_times",
     metadata,
-    Column("step", String, primary_key=True),
-    Column("algorithm", String, primary_key=True),
-    Column("size_class", Integer, primary_key=True),
+    *_keys(step=String, algorithm=String, size_class=Integer),
     Column("make_seconds", Double, nullable=True),
     Column("load_seconds", Double, nullable=True),
     Column("is_cheap", Boolean, nullable=False, default=False),
@@ -100,99 +102,63 @@ step_time_table = Table(
 step_count_table = Table(
     "step_counts",
     metadata,
-    Column("step", String, primary_key=True),
-    Column("hits", BigInteger, nullable=False),
-    Column("misses", BigInteger, nullable=False),
-    Column("seconds_saved", Double, nullable=False),
-    Column("evicted", BigInteger, nullable=False),
+    *_keys(step=String),
+    *_given(hits=BigInteger, misses=BigInteger, seconds_saved=Double, evicted=BigInteger),
 )
 """How often the cache has served a step, since the store was made."""
 
-refusal_table = Table(
-    "refusals",
-    metadata,
-    Column("reason", String, primary_key=True),
-    Column("times", BigInteger, nullable=False),
-)
+refusal_table = Table("refusals", metadata, *_keys(reason=String), *_given(times=BigInteger))
 """A reason for which artifacts were not kept, and how often."""
 
 publication_table = Table(
     "publications",
     metadata,
-    Column("place", String, primary_key=True),
-    Column("folder", String, nullable=False),
-    Column("holder", String, nullable=False),
-    Column("started", Double, nullable=False),
+    *_keys(place=String),
+    *_given(folder=String, holder=String, started=Double),
 )
 """A publication (a folder of files) that a process is writing or deleting."""
 
 record_table = Table(
     "records",
     metadata,
-    Column("id", String, primary_key=True),
-    Column("size_bytes", BigInteger, nullable=False),
-    Column("created", Double, nullable=False),
-    Column("parts", Document, nullable=False),
+    *_keys(id=String),
+    *_given(size_bytes=BigInteger, created=Double, parts=Document),
 )
 """A record: files that are never evicted."""
 
 record_user_table = Table(
     "record_users",
     metadata,
-    Column("record", String, primary_key=True),
-    Column("study", String, primary_key=True),
+    *_keys(record=String, study=String),
     Index("record_users_by_study", "study", "record"),
 )
 """A study that uses a record; with its last row the record is deleted."""
 
-lease_table = Table(
-    "leases",
-    metadata,
-    Column("name", String, primary_key=True),
-    Column("holder", String, nullable=False),
-    Column("expires", Double, nullable=False),
-)
+lease_table = Table("leases", metadata, *_keys(name=String), *_given(holder=String, expires=Double))
 """A process that makes an artifact or runs a study; it renews the lease before that expires."""
 
 study_table = Table(
     "studies",
     metadata,
-    Column("name", String, primary_key=True),
-    Column("created", Double, nullable=False),
-    Column("state", String, nullable=False),
-    Column("problem", Document, nullable=False),
-    Column("settings", Document, nullable=False),
-    Column("result", Document, nullable=False),
+    *_keys(name=String),
+    *_given(created=Double, state=String, problem=Document, settings=Document, result=Document),
 )
 """A study: its problem never changes, its settings are those of its last start."""
 
 event_table = Table(
     "events",
     metadata,
-    Column("study", String, primary_key=True),
-    Column("sequence", Integer, primary_key=True),
-    Column("kind", String, nullable=False),
-    Column("body", Document, nullable=False),
-    Column("at", Double, nullable=False),
+    *_keys(study=String, sequence=Integer),
+    *_given(kind=String, body=Document, at=Double),
 )
 """An event of a study, for instance that a query was asked for or told; rows are only added."""
 
 trial_table = Table(
-    "trials",
-    metadata,
-    Column("study", String, primary_key=True),
-    Column("number", Integer, primary_key=True),
-    Column("state", String, nullable=False),
-    Column("body", Document, nullable=False),
+    "trials", metadata, *_keys(study=String, number=Integer), *_given(state=String, body=Document)
 )
 """A trial as it stands after the events of its study."""
 
-memo_table = Table(
-    "memos",
-    metadata,
-    Column("study", String, primary_key=True),
-    Column("body", Document, nullable=False),
-)
+memo_table = Table("memos", metadata, *_keys(study=String), *_given(body=Document))
 """The memo of a study's optimizer, from its latest query."""
 
 session_table = Table(
@@ -200,7 +166,6 @@ session_table = Table(
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=True),
     Column("study", String, nullable=False, index=True),
-    Column("started", Double, nullable=False),
-    Column("seconds", Double, nullable=False),
+    *_given(started=Double, seconds=Double),
 )
 """A session: one run of the flow on a study, and how long it has lasted."""

@@ -31,13 +31,7 @@ from prefect_tune.storage.writer import (
     MemoryTier,
 )
 
-__all__ = [
-    "DEFAULT_BUDGET_BYTES",
-    "ArtifactStore",
-    "Made",
-    "StoreAddress",
-    "StoreRefused",
-]
+__all__ = ["DEFAULT_BUDGET_BYTES", "ArtifactStore", "Made", "StoreAddress", "StoreRefused"]
 
 DEFAULT_BUDGET_BYTES = 10 * 1000**3
 """Byte budget of a new store's cache."""
@@ -128,11 +122,7 @@ class ArtifactStore:
         return read
 
     def write(
-        self,
-        entry: Entry,
-        made: Made,
-        lineage: Mapping[str, Any],
-        turn: Turn[Any] | None = None,
+        self, entry: Entry, made: Made, lineage: Mapping[str, Any], turn: Turn[Any] | None = None
     ) -> Entry:
         """Keep an artifact, evicting others for it as the budget demands.
 

@@ -124,11 +124,7 @@ class ArtifactWriter:
         self.delete(self._cache.set_budget(budget_bytes))
 
     def write(
-        self,
-        entry: Entry,
-        made: Made,
-        lineage: Mapping[str, Any],
-        turn: Turn[Any] | None = None,
+        self, entry: Entry, made: Made, lineage: Mapping[str, Any], turn: Turn[Any] | None = None
     ) -> Entry:
         """Keep an artifact; `ArtifactStore.write` says what each argument is."""
         entry = replace(entry, summary=made.summary, cost_seconds=made.seconds)
@@ -235,12 +231,6 @@ class ArtifactWriter:
 
 
 def _provenance(entry: Entry, lineage: Mapping[str, Any]) -> bytes:
-    document = {
-        "key": entry.key,
-        "parent": entry.parent,
-        "study": entry.study,
-        "cost_seconds": entry.cost_seconds,
-        "facts": dict(entry.summary),
-        "lineage": dict(lineage),
-    }
+    known = {name: getattr(entry, name) for name in ("key", "parent", "study", "cost_seconds")}
+    document = {**known, "facts": dict(entry.summary), "lineage": dict(lineage)}
     return json.dumps(document, indent=1).encode()

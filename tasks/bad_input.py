@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any, Self
 
 from prefect_tune.optimizers.space.wording import nearest
-from prefect_tune.storage.privacy.masking import masked
+from prefect_tune.storage.masking import masked
 
 _SHOWN_COLUMNS = 10
 """So many of the first and of the last are named."""

@@ -1,8 +1,10 @@
 """Load for a store: processes that get or make random keys and check what they are given."""
 
 import multiprocessing
+import signal
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 from time import monotonic
 
 import numpy as np
@@ -11,8 +13,7 @@ from contracts.store import entry
 from prefect_tune.storage import ArtifactStore, Made, StoreAddress
 from prefect_tune.storage.matrices import canonical
 
-__all__ = ["hammer", "made", "run_together"]
-
+SPAWN = multiprocessing.get_context("spawn")
 N_KEYS = 30
 
 
@@ -41,10 +42,26 @@ def hammer(address: StoreAddress, seed: int, seconds: float, log: str) -> None:
 
 def run_together(act: Callable[..., object], *given: tuple[object, ...]) -> None:
     """Run a function in a process for each tuple of arguments; all processes must end well."""
-    spawn = multiprocessing.get_context("spawn")
-    processes = [spawn.Process(target=act, args=arguments) for arguments in given]
+    processes = [SPAWN.Process(target=act, args=arguments) for arguments in given]
     for process in processes:
         process.start()
     for process in processes:
         process.join(120)
     assert [p.exitcode for p in processes] == [0] * len(processes)
+
+
+def run_in_threads(*acts: Callable[[], object]) -> None:
+    """Call these at the same time, each in a thread of its own."""
+    threads = [Thread(target=act) for act in acts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+
+
+def run_killed(work: Callable[..., None], *arguments: object) -> None:
+    """Run in a process of its own, which kills itself."""
+    process = SPAWN.Process(target=work, args=arguments)
+    process.start()
+    process.join(120)
+    assert process.exitcode == -signal.SIGKILL

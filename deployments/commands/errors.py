@@ -72,7 +72,7 @@ def _is_failure(error: Exception) -> bool:
     from prefect_tune.deployments.server.embedded import ServerFailed
     from prefect_tune.flows.study.study import StudyFailed
     from prefect_tune.storage.lease import LeaseLost
-    from prefect_tune.storage.waiting.outage import ProcessExhausted, StoreLost
+    from prefect_tune.storage.waiting import ProcessExhausted, StoreLost
     from prefect_tune.tasks.final_model import RefitFailed
     from prefect_tune.tasks.objective.predictions import InvalidPredictions
 

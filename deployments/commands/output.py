@@ -59,7 +59,7 @@ def write_table(frame: "pd.DataFrame", out: str) -> None:
 @contextmanager
 def written(out: str) -> Iterator[Path]:
     """Yield a path to write to, which becomes `out` when all is written."""
-    from prefect_tune.storage.atomic import atomic_file
+    from prefect_tune.storage.local_files import atomic_file
     from prefect_tune.tasks.bad_input import BadInput
 
     try:
@@ -72,7 +72,7 @@ def written(out: str) -> Iterator[Path]:
 @contextmanager
 def written_folder(out: str) -> Iterator[Path]:
     """Yield a folder to write to, which becomes `out` when all is written."""
-    from prefect_tune.storage.atomic import atomic_folder
+    from prefect_tune.storage.local_files import atomic_folder
     from prefect_tune.tasks.bad_input import BadInput
 
     target = Path(out)
@@ -87,7 +87,7 @@ def written_folder(out: str) -> Iterator[Path]:
 
 def print_json(document: Any) -> None:
     """Print a document as JSON to standard output."""
-    from prefect_tune.storage.privacy.masking import masked_values
+    from prefect_tune.storage.masking import masked_values
 
     echo_as_is(json.dumps(masked_values(document), indent=2))
 
@@ -125,7 +125,7 @@ def check_page(out: str) -> None:
     Raises:
         BadInput: If it cannot.
     """
-    from prefect_tune.storage.atomic import check_writable
+    from prefect_tune.storage.local_files import check_writable
     from prefect_tune.tasks.bad_input import BadInput
 
     try:

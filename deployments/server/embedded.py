@@ -31,7 +31,7 @@ from prefect_tune.deployments.server.process import (
     stop_server,
 )
 from prefect_tune.flows.store_location import home
-from prefect_tune.storage.private_folder import make_private
+from prefect_tune.storage.local_files import make_private
 
 _CONFIGURING_VARIABLES = ("PREFECT_API_URL", "PREFECT_PROFILE", "PREFECT_PROFILES_PATH")
 _CONFIGURING_FILES = {

@@ -18,7 +18,7 @@ from pathlib import Path
 from platformdirs import user_cache_path
 
 from prefect_tune.deployments.server.prefect_settings import server_environment
-from prefect_tune.storage.private_folder import make_private_file
+from prefect_tune.storage.local_files import make_private_file
 
 _FILE = "prefect.db"
 _NOTE = "block-types"

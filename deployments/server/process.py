@@ -23,7 +23,7 @@ from prefect_tune.deployments.server.empty_database import (
 )
 from prefect_tune.deployments.server.locks import made_secret, private_file, set_kept
 from prefect_tune.deployments.server.prefect_settings import server_environment
-from prefect_tune.storage.atomic import atomic_file
+from prefect_tune.storage.local_files import atomic_file
 
 START_SECONDS = 180.0
 """How long a server may take until it answers."""

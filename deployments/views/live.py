@@ -14,7 +14,7 @@ from prefect_tune.deployments.views.console import PlainConsole, echo, echo_as_i
 from prefect_tune.deployments.views.live_lines import LiveLines
 from prefect_tune.flows.progress import Observer, Progress
 from prefect_tune.optimizers.trials.trial import Trial
-from prefect_tune.storage.privacy.masking import masked, masked_values
+from prefect_tune.storage.masking import masked, masked_values
 
 _REFRESHES = 2
 """Of live lines in a second."""

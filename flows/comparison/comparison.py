@@ -22,8 +22,8 @@ from prefect_tune.flows.preparation.study_input import Note
 from prefect_tune.flows.reading.lookup import find_study
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.registry import method_named
-from prefect_tune.storage.atomic import atomic_file
 from prefect_tune.storage.ledger import Ledger, StoredStudy
+from prefect_tune.storage.local_files import atomic_file
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.split import TEST, load_split

@@ -34,8 +34,8 @@ from prefect_tune.flows.preparation.study_input import Note, Read, StudyInput, r
 from prefect_tune.flows.study.lease import StudyBusy
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.registry import METHODS
-from prefect_tune.storage.atomic import check_writable
 from prefect_tune.storage.ledger import Ledger
+from prefect_tune.storage.local_files import check_writable
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.reading import read_source

@@ -20,7 +20,7 @@ from prefect_tune.flows.workers.server_pace import ServerPace
 from prefect_tune.optimizers.registry import method_named
 from prefect_tune.optimizers.trials.objective import bootstraps_of
 from prefect_tune.optimizers.trials.trial import Trial
-from prefect_tune.storage.waiting.outage import StoreLost
+from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.final_model import RefitFailed, refit
 from prefect_tune.tasks.problem import StudyContext
 

@@ -12,7 +12,7 @@ from prefect_tune.flows.study.plan import documents_of
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage.ledger import Ledger
-from prefect_tune.storage.private_folder import make_private
+from prefect_tune.storage.local_files import make_private
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.objective.metric import Metric, metric_named
 from prefect_tune.tasks.plugins import check_plugins

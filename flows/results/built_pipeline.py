@@ -8,7 +8,7 @@ from prefect_tune.flows.reading.trial_detail import moments_of, space_as_run, tr
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.storage.key import output_record
-from prefect_tune.storage.privacy.masking import masked
+from prefect_tune.storage.masking import masked
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.catalogue.libraries import check_libraries
 from prefect_tune.tasks.problem import StudyContext

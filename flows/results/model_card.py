@@ -35,7 +35,7 @@ from prefect_tune.flows.text import LossWords, counted, format_seconds
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.wording import values_text
 from prefect_tune.storage.ledger import Ledger
-from prefect_tune.storage.privacy.masking import masked
+from prefect_tune.storage.masking import masked
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset

@@ -6,7 +6,7 @@ from time import monotonic
 
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
-from prefect_tune.storage.waiting.heartbeat import Heartbeat
+from prefect_tune.storage.waiting import Heartbeat
 from prefect_tune.tasks.bad_input import BadInput
 
 _BEAT_SECONDS = 5.0

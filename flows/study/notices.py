@@ -9,8 +9,8 @@ from prefect.logging import get_run_logger
 from prefect_tune.flows.progress import Observer, Progress
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers.trials.trial import Trial
+from prefect_tune.storage.masking import masked
 from prefect_tune.storage.notices import Notice, noticed_by
-from prefect_tune.storage.privacy.masking import masked
 
 NOTES = "notes"
 """Field of a study's result that has its warnings."""

@@ -9,7 +9,7 @@ import re
 
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.key import output_record
-from prefect_tune.storage.privacy.masking import masked
+from prefect_tune.storage.masking import masked
 from prefect_tune.storage.records import Records
 from prefect_tune.tasks.worker.printed_output import Printed
 

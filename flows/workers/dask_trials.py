@@ -30,8 +30,8 @@ from prefect_tune.flows.workers.worker_pool import WorkerPool
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.trials.outcome import Failure, FailureKind
 from prefect_tune.optimizers.trials.trial import Trial
+from prefect_tune.storage.masking import masked
 from prefect_tune.storage.notices import Notice, relay
-from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.tasks.problem import StudyContext, TrialLimits
 from prefect_tune.tasks.trial.evaluate import Report, TrialOutcome, evaluate, failure_message
 from prefect_tune.tasks.worker.printed_output import NOTHING, Printed

@@ -14,7 +14,7 @@ from time import monotonic
 import distributed
 
 from prefect_tune.flows.workers.external_workers import WorkerCheck
-from prefect_tune.storage.waiting.outage import StoreLost
+from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.bad_input import BadInput
 
 _LOGGER = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from functools import cache
 from multiprocessing.util import Finalize
 from pathlib import Path
 
-from prefect_tune.storage.private_folder import make_own
+from prefect_tune.storage.local_files import make_own
 
 _LOCK = "lock"
 _AFTER_ALL_OTHERS = -1_000

@@ -19,7 +19,7 @@ from time import monotonic
 
 from prefect_tune.flows.workers.roster import NoWorkers
 from prefect_tune.flows.workers.scratch import scratch_folder
-from prefect_tune.storage.privacy.masking import masked
+from prefect_tune.storage.masking import masked
 from prefect_tune.tasks.worker.start_log import log_text
 
 _GROUPS = Path("/sys/fs/cgroup")

@@ -96,13 +96,7 @@ def remove(
             here = table.key.in_([row.key for row in rows])
             connection.execute(update(artifact_table).where(here).values(is_present=False))
     if gone:
-        store = store_table.c
-        connection.execute(
-            update(store_table).values(
-                cache_bytes=store.cache_bytes - freed,
-                count_present=store.count_present - len(gone),
-            )
-        )
+        connection.execute(_TOTALS, {"more_bytes": -freed, "more": -len(gone)})
         note_publications(connection, [(artifact_folder(k), p) for k, p in gone])
     return gone, freed
 
@@ -111,19 +105,11 @@ CHEAP = "cheaper to make again than to read"
 NO_ROOM = "everything else is pinned"
 """Reasons to refuse an artifact."""
 
-_ADMITTED = update(store_table).values(
-    cache_bytes=store_table.c.cache_bytes + bindparam("admitted_bytes"),
-    count_present=store_table.c.count_present + 1,
-)
-
-
-_ADMITTED_IF_ROOM = _ADMITTED.where(
-    store_table.c.cache_bytes + bindparam("admitted_bytes") <= store_table.c.budget_bytes
-)
-_GIVEN_BACK = update(store_table).values(
-    cache_bytes=store_table.c.cache_bytes - bindparam("admitted_bytes"),
-    count_present=store_table.c.count_present - 1,
-)
+_BYTES = store_table.c.cache_bytes + bindparam("more_bytes")
+_COUNT = store_table.c.count_present + bindparam("more")
+_TOTALS = update(store_table).values(cache_bytes=_BYTES, count_present=_COUNT)
+"""Adds to the totals of the cache."""
+_TOTALS_IF_ROOM = _TOTALS.where(store_table.c.budget_bytes >= _BYTES)
 _IS_PRESENT = select(artifact_table.c.is_present).where(artifact_table.c.key == bindparam("of_key"))
 
 
@@ -179,7 +165,7 @@ class BoundedCache:
             self._refuse(connection, entry, reason)
             note_publications(connection, [(artifact_folder(entry.key), entry.place)])
             return reason, [*gone, (entry.key, entry.place)]
-        connection.execute(_ADMITTED, {"admitted_bytes": entry.size_bytes})
+        connection.execute(_TOTALS, {"more_bytes": entry.size_bytes, "more": 1})
         self._enter(connection, entry, is_present=True, is_cheap=is_cheap)
         return "", gone
 
@@ -188,19 +174,19 @@ class BoundedCache:
 
         What is left to do then is little, so that others need not wait for long.
         """
-        room = {"admitted_bytes": entry.size_bytes}
-        if not connection.execute(_ADMITTED_IF_ROOM, room).rowcount:
+        room = {"more_bytes": entry.size_bytes, "more": 1}
+        if not connection.execute(_TOTALS_IF_ROOM, room).rowcount:
             return False
         if connection.execute(_IS_PRESENT, {"of_key": entry.key}).scalar():
-            connection.execute(_GIVEN_BACK, room)  # it is replaced, which frees some too
+            # It is replaced, which frees some too.
+            connection.execute(_TOTALS, {name: -n for name, n in room.items()})
             return False
         return True
 
     def forget(self, entry: Entry) -> list[Evicted]:
         """Forget this publication of a key, not a later one; return what must be deleted."""
         with self._changing() as (connection, _):
-            gone, _ = remove(connection, [entry.key], place=entry.place)
-        return gone
+            return remove(connection, [entry.key], place=entry.place)[0]
 
     def shrink(self, size_bytes: int) -> list[Evicted]:
         """Evict until the cache is this small, pinned artifacts last; return what to delete."""
@@ -233,14 +219,8 @@ class BoundedCache:
     ) -> None:
         """Insert the row of an artifact, or replace it."""
         now = self._index.usage.now()
-        values = {
-            **row_of(entry),
-            "created": entry.created or now,
-            "last_used": now,
-            "is_present": is_present,
-            "is_cheap": is_cheap,
-        }
-        upsert(connection, artifact_table, values)
+        kept = replace(entry, created=entry.created or now, last_used=now, is_present=is_present)
+        upsert(connection, artifact_table, {**row_of(kept), "is_cheap": is_cheap})
 
 
 def _room_for(

@@ -91,13 +91,9 @@ class Selection:
         """Return the statement."""
         table = artifact_table.c
         query = select(*ENTRY_COLUMNS).order_by(table[SORTS[self.sort]].desc(), table.key.desc())
-        for column, value in (
-            (table.step, self.step),
-            (table.algorithm, self.algorithm),
-            (table.parent, self.parent),
-        ):
-            if value is not None:
-                query = query.where(column == value)
+        for name in ("step", "algorithm", "parent"):
+            if (value := getattr(self, name)) is not None:
+                query = query.where(table[name] == value)
         if self.beginning:
             last = self.beginning + "g"  # keys are of hexadecimal digits
             query = query.where(table.key >= self.beginning, table.key < last)

@@ -11,7 +11,7 @@ from sqlalchemy import Select, bindparam, case, delete, func, insert, select
 from sqlalchemy.engine import Connection
 
 from prefect_tune.storage.cache.entry import ENTRY_COLUMNS, Entry, Selection, entry_of
-from prefect_tune.storage.cache.usage import Statistics, UsageBuffer, write_usage
+from prefect_tune.storage.cache.usage import COUNTS, Statistics, UsageBuffer, write_usage
 from prefect_tune.storage.database import Database, epoch, in_chunks
 from prefect_tune.storage.journal import Journal, note_publications
 from prefect_tune.storage.key import artifact_folder
@@ -80,8 +80,7 @@ LOCKED_STORE = select(store_table).with_for_update()
 _BY_KEYS = select(*ENTRY_COLUMNS).where(artifact_table.c.key.in_(bindparam("keys", expanding=True)))
 
 _BYTES_PRESENT = select(func.sum(artifact_table.c.size_bytes)).where(
-    artifact_table.c.is_present,
-    artifact_table.c.key.in_(bindparam("keys", expanding=True)),
+    artifact_table.c.is_present, artifact_table.c.key.in_(bindparam("keys", expanding=True))
 )
 
 
@@ -157,33 +156,27 @@ class ArtifactIndex:
         ).label("whereabouts")
         query = select(table.step, where, func.count(), func.sum(table.size_bytes))
         query = query.where(table.study == study).group_by(table.step, where)
-        with self._database.read() as connection:
-            return [
-                (step, at, int(n), int(size)) for step, at, n, size in connection.execute(query)
-            ]
+        rows = self._database.rows(query)
+        return [(step, at, int(n), int(size)) for step, at, n, size in rows]
 
     def select(self, selection: Selection) -> list[Entry]:
         """Return the entries that are selected, in its order."""
-        with self._database.read() as connection:
-            return [entry_of(row) for row in connection.execute(selection.query())]
+        return [entry_of(row) for row in self._database.rows(selection.query())]
 
     def keys_of(self, study: str) -> list[str]:
         """Return the keys of all artifacts that a study was the last to make."""
         query = select(artifact_table.c.key).where(artifact_table.c.study == study)
-        with self._database.read() as connection:
-            return list(connection.execute(query).scalars())
+        return self._database.scalars(query)
 
     def bytes_by_step(self) -> dict[str, int]:
         """Return the bytes in the cache, by step."""
         table = artifact_table.c
         query = select(table.step, func.sum(table.size_bytes)).where(table.is_present)
-        with self._database.read() as connection:
-            return {step: int(n) for step, n in connection.execute(query.group_by(table.step))}
+        return {step: int(n) for step, n in self._database.rows(query.group_by(table.step))}
 
     def budget_bytes(self) -> int:
         """Return the cache's byte budget."""
-        with self._database.read() as connection:
-            return int(connection.execute(select(store_table.c.budget_bytes)).scalar_one())
+        return int(self._database.scalar(select(store_table.c.budget_bytes)))
 
     def look_up_to_make(self, connection: Connection, key: str, place: str) -> Entry | None:
         """Return what is known of a key; note the place where it is made, if it must be."""
@@ -196,17 +189,13 @@ class ArtifactIndex:
         """Return the counters, with what this process has not written yet."""
         self.flush()
         by_step = self.statistics.by_step().values()
-        with self._database.read() as connection:
-            row = connection.execute(select(store_table)).one()
+        (row,) = self._database.rows(select(store_table))
         return CacheTotals(
             budget_bytes=row.budget_bytes,
             cache_bytes=row.cache_bytes,
             count=row.count_present,
-            hits=sum(counts["hits"] for counts in by_step),
-            misses=sum(counts["misses"] for counts in by_step),
-            seconds_saved=sum(counts["seconds_saved"] for counts in by_step),
-            evicted=sum(counts["evicted"] for counts in by_step),
             refused=sum(self.statistics.refusals().values()),
+            **{name: sum(counts[name] for counts in by_step) for name in COUNTS},
         )
 
     @contextmanager

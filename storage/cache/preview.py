@@ -20,36 +20,33 @@ def preview(value: Any) -> dict[str, Any]:
         many more there are). Estimators: `type`,
         `parameters`, `fitted`.
     """
+    about: dict[str, Any] = {}
     if isinstance(value, pd.DataFrame):
-        return {
-            "shape": list(value.shape),
-            "rows": [
-                [_plain(cell) for cell in row[:_COLUMNS]] for row in value.head(_ROWS).to_numpy()
-            ],
-            "columns": {str(c): _series(value[c]) for c in value.columns[:_COLUMNS]},
-            "columns_not_shown": max(value.shape[1] - _COLUMNS, 0),
-        }
-    if sparse.issparse(value):
-        head = value[:_ROWS, :_COLUMNS].toarray()
+        head = value.head(_ROWS).to_numpy()
+        rows = [[_plain(cell) for cell in row[:_COLUMNS]] for row in head]
+        columns = {str(c): _series(value[c]) for c in value.columns[:_COLUMNS]}
+        n_columns = value.shape[1]
+    elif sparse.issparse(value):
+        n_rows, n_columns = value.shape
+        share = value.nnz / max(n_rows * n_columns, 1)
+        about = {"dtype": str(value.dtype), "share_stored": share}
+        rows = value[:_ROWS, :_COLUMNS].toarray().tolist()
         some = value[:, :_COLUMNS].tocsc()
-        return {
-            "shape": list(value.shape),
-            "dtype": str(value.dtype),
-            "share_stored": value.nnz / max(value.shape[0] * value.shape[1], 1),
-            "rows": head.tolist(),
-            "columns": {str(i): _column(some[:, [i]].toarray()) for i in range(some.shape[1])},
-            "columns_not_shown": max(value.shape[1] - _COLUMNS, 0),
-        }
-    if isinstance(value, np.ndarray):
+        columns = {str(i): _column(some[:, [i]].toarray()) for i in range(some.shape[1])}
+    elif isinstance(value, np.ndarray):
+        about, n_columns = {"dtype": str(value.dtype)}, value[0].size if len(value) else 0
         matrix = value.reshape(len(value), prod(value.shape[1:]))[:, :_COLUMNS]
-        return {
-            "shape": list(value.shape),
-            "dtype": str(value.dtype),
-            "rows": value[:_ROWS].tolist() if value.ndim == 1 else matrix[:_ROWS].tolist(),
-            "columns": {str(i): _column(matrix[:, i]) for i in range(matrix.shape[1])},
-            "columns_not_shown": max(value[0].size - _COLUMNS, 0) if len(value) else 0,
-        }
-    return _estimator(value)
+        rows = (value if value.ndim == 1 else matrix)[:_ROWS].tolist()
+        columns = {str(i): _column(matrix[:, i]) for i in range(matrix.shape[1])}
+    else:
+        return _estimator(value)
+    return {
+        "shape": list(value.shape),
+        **about,
+        "rows": rows,
+        "columns": columns,
+        "columns_not_shown": max(n_columns - _COLUMNS, 0),
+    }
 
 
 def _column(values: np.ndarray[Any, Any]) -> dict[str, Any]:

@@ -6,12 +6,13 @@ is made in less time than it is loaded is not worth its room.
 """
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic, time
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, Double, bindparam, case, insert, select, update
+from sqlalchemy import BigInteger, Column, Double, bindparam, case, insert, select, update
 from sqlalchemy.engine import Connection
 
 from prefect_tune.storage.cache.entry import Entry
@@ -24,6 +25,8 @@ from prefect_tune.storage.schema import (
     step_time_table,
 )
 
+COUNTS = ("hits", "misses", "seconds_saved", "evicted")
+"""Columns that count how the cache has served a step."""
 _WEIGHT = 0.2
 """Weight of the newest measurement in a moving average."""
 _CLEARLY = 0.8
@@ -46,42 +49,6 @@ class Kind(NamedTuple):
     algorithm: str
     size_class: int
 
-    @classmethod
-    def of(cls, step: str, algorithm: str, size_bytes: int) -> "Kind":
-        """Return the kind of an artifact."""
-        return cls(step, algorithm, max(size_bytes, 1).bit_length())
-
-    @property
-    def smallest_bytes(self) -> int:
-        """The smallest size; the largest is one less than twice that."""
-        return 1 << (self.size_class - 1)
-
-
-def note_times(
-    connection: Connection, kind: Kind, seconds: Mapping[str, Sequence[float]]
-) -> tuple[bool, bool]:
-    """Take `make_seconds` or `load_seconds` of artifacts of a kind into their averages.
-
-    Returns:
-        Whether artifacts of that kind are made in less time than they are read, and whether
-        that is news.
-    """
-    row = connection.execute(_TIMES, kind._asdict()).first()
-    averages: dict[str, float | None] = {
-        "make_seconds": row.make_seconds if row else None,
-        "load_seconds": row.load_seconds if row else None,
-    }
-    for name, measured in seconds.items():
-        for newest in measured:
-            before = averages[name]
-            averages[name] = newest if before is None else before + _WEIGHT * (newest - before)
-    make, load = averages["make_seconds"], averages["load_seconds"]
-    was_cheap = bool(row and row.is_cheap)
-    share = 1.0 if was_cheap else _CLEARLY
-    is_cheap = make is not None and load is not None and make < share * load
-    upsert(connection, step_time_table, {**kind._asdict(), **averages, "is_cheap": is_cheap})
-    return is_cheap, is_cheap != was_cheap
-
 
 def is_cheap_kind(connection: Connection, kind: Kind) -> bool:
     """Return whether artifacts of that kind are made in less time than they are read."""
@@ -90,25 +57,20 @@ def is_cheap_kind(connection: Connection, kind: Kind) -> bool:
 
 def note_counts(connection: Connection, step: str, counts: Mapping[str, float]) -> None:
     """Add to the hits, misses, saved seconds or evictions of a step."""
-    table = step_count_table.c
-    changed = connection.execute(
-        update(step_count_table)
-        .where(table.step == step)
-        .values({name: table[name] + n for name, n in counts.items()})
-    )
-    if not changed.rowcount:
-        nothing = dict.fromkeys(("hits", "misses", "seconds_saved", "evicted"), 0)
-        connection.execute(insert(step_count_table).values(step=step, **{**nothing, **counts}))
+    _add(connection, step_count_table.c.step, step, {**dict.fromkeys(COUNTS, 0), **counts})
 
 
 def note_refusal(connection: Connection, reason: str) -> None:
     """Count an artifact that was not kept."""
-    table = refusal_table.c
-    changed = connection.execute(
-        update(refusal_table).where(table.reason == reason).values(times=table.times + 1)
-    )
-    if not changed.rowcount:
-        connection.execute(insert(refusal_table).values(reason=reason, times=1))
+    _add(connection, refusal_table.c.reason, reason, {"times": 1})
+
+
+def _add(connection: Connection, key: Column[str], value: str, counts: Mapping[str, float]) -> None:
+    """Add to the counters of a row, which is made if it is not there."""
+    table = key.table
+    more = {name: table.c[name] + n for name, n in counts.items()}
+    if not connection.execute(update(table).where(key == value).values(more)).rowcount:
+        connection.execute(insert(table).values({key: value, **counts}))
 
 
 class Statistics:
@@ -123,23 +85,13 @@ class Statistics:
 
     def refusals(self) -> dict[str, int]:
         """Return how often artifacts were not kept, by reason."""
-        with self._database.read() as connection:
-            rows = connection.execute(select(refusal_table).order_by(refusal_table.c.reason))
-            return {row.reason: row.times for row in rows}
+        rows = self._database.rows(select(refusal_table).order_by(refusal_table.c.reason))
+        return {row.reason: row.times for row in rows}
 
     def by_step(self) -> dict[str, dict[str, Any]]:
         """Return hits, misses, saved seconds and evictions by step."""
-        with self._database.read() as connection:
-            rows = connection.execute(select(step_count_table).order_by(step_count_table.c.step))
-            return {
-                row.step: {
-                    "hits": row.hits,
-                    "misses": row.misses,
-                    "seconds_saved": row.seconds_saved,
-                    "evicted": row.evicted,
-                }
-                for row in rows
-            }
+        rows = self._database.rows(select(step_count_table).order_by(step_count_table.c.step))
+        return {row.step: {name: getattr(row, name) for name in COUNTS} for row in rows}
 
 
 @dataclass(slots=True)
@@ -153,7 +105,7 @@ class UsageCounts:
     """
 
     used: dict[str, tuple[float, int]] = field(default_factory=dict)
-    counts: dict[str, dict[str, float]] = field(default_factory=dict)
+    counts: dict[str, defaultdict[str, float]] = field(default_factory=dict)
     times: dict[Kind, dict[str, list[float]]] = field(default_factory=dict)
 
     @property
@@ -163,8 +115,7 @@ class UsageCounts:
 
     def count(self, step: str, name: str, amount: float) -> None:
         """Add to a counter of a step."""
-        empty = {"hits": 0, "misses": 0, "seconds_saved": 0.0}
-        self.counts.setdefault(step, empty)[name] += amount
+        self.counts.setdefault(step, defaultdict(float))[name] += amount
 
     def time(self, entry: Entry, which: str, seconds: float) -> None:
         """Note how long making or loading an artifact of this kind took."""
@@ -185,7 +136,7 @@ class UsageCounts:
 
 def kind_of(entry: Entry) -> Kind:
     """Return the kind of artifact that times are averaged over."""
-    return Kind.of(entry.step, entry.algorithm, entry.size_bytes)
+    return Kind(entry.step, entry.algorithm, max(entry.size_bytes, 1).bit_length())
 
 
 def write_usage(connection: Connection, usage: UsageCounts) -> None:
@@ -200,34 +151,40 @@ def write_usage(connection: Connection, usage: UsageCounts) -> None:
 
 def _write_uses(connection: Connection, used: Mapping[str, tuple[float, int]]) -> None:
     table, used_at = artifact_table.c, bindparam("used_at", type_=Double)
-    connection.execute(
-        update(artifact_table)
-        .where(table.key == bindparam("used_key"))
-        .values(
-            # Another process may have written a later use already.
-            last_used=case((table.last_used > used_at, table.last_used), else_=used_at),
-            hits=table.hits + bindparam("used_times", type_=BigInteger),
-        ),
-        [
-            {"used_key": key, "used_at": at, "used_times": times}
-            for key, (at, times) in used.items()
-        ],
-    )
+    rows = [{"used_key": k, "used_at": at, "used_times": n} for k, (at, n) in used.items()]
+    # Another process may have written a later use already.
+    latest = case((table.last_used > used_at, table.last_used), else_=used_at)
+    hits = table.hits + bindparam("used_times", type_=BigInteger)
+    statement = update(artifact_table).where(table.key == bindparam("used_key"))
+    connection.execute(statement.values(last_used=latest, hits=hits), rows)
 
 
 def _write_times(
     connection: Connection, kind: Kind, seconds: Mapping[str, Sequence[float]]
 ) -> None:
-    """Add times to their averages, which may change the rank of all of that kind."""
-    is_cheap, is_news = note_times(connection, kind, seconds)
-    if is_news:
-        table, smallest = artifact_table.c, kind.smallest_bytes
-        connection.execute(
-            update(artifact_table)
-            .where(table.step == kind.step, table.algorithm == kind.algorithm)
-            .where(table.size_bytes >= smallest, table.size_bytes < 2 * smallest)
-            .values(is_cheap=is_cheap)
-        )
+    """Take `make_seconds` or `load_seconds` of artifacts of a kind into their averages.
+
+    This may change whether all of that kind are cheap: made in less time than they are read.
+    """
+    row = connection.execute(_TIMES, kind._asdict()).first()
+    averages: dict[str, float | None] = {
+        name: getattr(row, name, None) for name in ("make_seconds", "load_seconds")
+    }
+    for name, measured in seconds.items():
+        for newest in measured:
+            before = averages[name]
+            averages[name] = newest if before is None else before + _WEIGHT * (newest - before)
+    make, load = averages.values()
+    was_cheap = bool(row and row.is_cheap)
+    share = 1.0 if was_cheap else _CLEARLY
+    is_cheap = make is not None and load is not None and make < share * load
+    upsert(connection, step_time_table, {**kind._asdict(), **averages, "is_cheap": is_cheap})
+    if is_cheap != was_cheap:
+        table, smallest = artifact_table.c, 1 << (kind.size_class - 1)
+        is_kind = (table.step == kind.step) & (table.algorithm == kind.algorithm)
+        is_size = (table.size_bytes >= smallest) & (table.size_bytes < 2 * smallest)
+        change = update(artifact_table).where(is_kind, is_size).values(is_cheap=is_cheap)
+        connection.execute(change)
 
 
 _FLUSH_SECONDS = 1.0
@@ -254,9 +211,8 @@ class UsageBuffer:
     def count_hit(self, entry: Entry) -> None:
         """Note that an artifact was served, and what that saved."""
         with self._lock:
-            at = self.now()
             _, hits = self._collected.used.get(entry.key, (0.0, 0))
-            self._collected.used[entry.key] = (at, hits + 1)
+            self._collected.used[entry.key] = (self.now(), hits + 1)
             self._collected.count(entry.step, "hits", 1)
             self._collected.count(entry.step, "seconds_saved", entry.cost_seconds)
         self._flush_soon()

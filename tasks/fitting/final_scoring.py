@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prefect_tune.storage.privacy.masking import masked
+from prefect_tune.storage.masking import masked
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import REFIT, Split
 from prefect_tune.tasks.objective.metric import Metric

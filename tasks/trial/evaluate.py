@@ -23,8 +23,8 @@ from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, FailureKind, Pilot
 from prefect_tune.storage.database import DatabaseLost, is_outage
 from prefect_tune.storage.files import StoreAway, StoreRefused
-from prefect_tune.storage.privacy.masking import masked, passwords_in
-from prefect_tune.storage.waiting.outage import (
+from prefect_tune.storage.masking import masked, passwords_in
+from prefect_tune.storage.waiting import (
     Begun,
     DiskFull,
     StoreForbidden,

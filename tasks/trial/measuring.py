@@ -15,7 +15,7 @@ from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.storage.key import quantity_record
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.store import ArtifactStore
-from prefect_tune.storage.waiting.outage import StoreLost
+from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import load_split
 from prefect_tune.tasks.objective.metric import Metric

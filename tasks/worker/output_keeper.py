@@ -23,7 +23,7 @@ from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
 from time import time
 
-from prefect_tune.storage.privacy.masking import MaskedStream
+from prefect_tune.storage.masking import MaskedStream
 
 KEPT_BYTES = 1_000_000
 """Bytes at the end that are kept."""
@@ -126,7 +126,6 @@ def _former(path: Path) -> Path:
 _PACKAGES = (
     "prefect_tune",
     "prefect_tune.storage",
-    "prefect_tune.storage.privacy",
     "prefect_tune.tasks",
     "prefect_tune.tasks.worker",
 )

@@ -8,9 +8,9 @@ from typing import Any
 import sklearn
 
 from prefect_tune.optimizers.space.algorithm import Algorithm
+from prefect_tune.storage.codec import key_fingerprint
 from prefect_tune.storage.lease import Machine
-from prefect_tune.storage.privacy.signing import key_fingerprint
-from prefect_tune.storage.waiting.outage import begin
+from prefect_tune.storage.waiting import begin
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.libraries import algorithms_of, missing_libraries
 from prefect_tune.tasks.data.dataset import load_dataset

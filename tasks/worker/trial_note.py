@@ -26,7 +26,7 @@ import distributed
 from prefect.context import TaskRunContext
 
 from prefect_tune.optimizers.trials.outcome import StepCost
-from prefect_tune.storage.waiting.outage import StoreLost, Waits
+from prefect_tune.storage.waiting import StoreLost, Waits
 from prefect_tune.tasks.worker.orphans import lead_group
 from prefect_tune.tasks.worker.sent_notices import notices_sent
 

@@ -16,7 +16,7 @@ from prefect_api import client_of, flow_runs
 from processes import run, run_json, started, wait_for
 from user_spaces import PRELUDE
 
-AWAY_SECONDS = 3.0
+AWAY_SECONDS = 2.0
 SPACE = (
     PRELUDE
     + """

@@ -183,13 +183,12 @@ def test_the_trial_of_a_member_that_cannot_be_fitted_is_named(context) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    ("model", "limits", "expected"),
+    ("members", "limits", "expected"),
     [
-        ("endless", TrialLimits(1.5), r"4.5 s .* --trial-timeout"),
-        ("greedy", TrialLimits(120, 10**9), "more than 1 GB"),
+        (("endless", "plain"), TrialLimits(1.5), r"4.5 s .* --trial-timeout"),
+        (("greedy",), TrialLimits(120, 10**9), "more than 1 GB"),
     ],
 )
-@pytest.mark.parametrize("others", [(), ("plain",)])
-def test_a_refit_is_held_to_limits(context, model, limits, expected, others) -> None:
+def test_a_refit_is_held_to_limits(context, members, limits, expected) -> None:
     with pytest.raises(RefitFailed, match=rf"^refit of trial 0: .*{expected}"):
-        refitted(context, model, *others, limits=limits)
+        refitted(context, *members, limits=limits)

@@ -19,7 +19,7 @@ from fuzzing.values import documents, numbers
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
 from prefect_tune.storage import Ledger, StoreAddress
-from prefect_tune.storage.waiting.outage import StoreLost
+from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.problem import open_store
 
 _STUDY, _NEW = "flashed", "another"

@@ -7,7 +7,7 @@ import pytest
 from curve_replay import Replay, Run, objective_of, run
 from curve_tables import Table, space_of
 from full_trainings import FULL_TRAININGS
-from loss_worlds.artificial import after_step
+from loss_worlds import after_step
 from methods_of_table import OF_TABLE, method_of_table
 
 from prefect_tune.optimizers import Query

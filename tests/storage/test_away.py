@@ -4,6 +4,7 @@ import shutil
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,11 +21,11 @@ from prefect_tune.storage.inspection import verify
 from prefect_tune.storage.key import artifact_folder
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.notices import Notice, noticed_by, warn
-from prefect_tune.storage.waiting.outage import OUTAGE_VARIABLE
+from prefect_tune.storage.waiting import OUTAGE_VARIABLE
 
 pytestmark = pytest.mark.slow  # for they wait
 
-AWAY_SECONDS = 1.5
+AWAY_SECONDS = 0.5
 
 
 @dataclass
@@ -63,25 +64,13 @@ class Folder:
             self.hidden.rename(self.path)
 
     @contextmanager
-    def away_for_a_while(self) -> Iterator[None]:
+    def away_for_a_while(self, seconds: float = AWAY_SECONDS) -> Iterator[None]:
         """Be away when the body begins, and come back while it waits."""
         self.take_away()
-        errors: list[BaseException] = []
-
-        def bring_back() -> None:
-            sleep(AWAY_SECONDS)
-            try:
-                self.bring_back()
-            except BaseException as error:
-                errors.append(error)
-
-        back = threading.Thread(target=bring_back)
-        back.start()
-        try:
+        with ThreadPoolExecutor(1) as pool:
+            back = pool.submit(lambda: (sleep(seconds), self.bring_back()))
             yield
-        finally:
-            back.join()
-        assert not errors, errors
+        back.result()
 
 
 def only_here(heard: list[Notice]) -> Callable[[Notice], None]:
@@ -186,10 +175,10 @@ def test_work_on_a_store_that_is_away_is_done_when_it_is_back(store, folder, wor
 def test_nothing_is_written_to_the_folder_that_was_moved_away(store, folder) -> None:
     ledger = Ledger(store.database)
     assert ledger.create_study("before", {}, {})  # there is an open connection
-    with folder.away_for_a_while():
+    with folder.away_for_a_while(3 * AWAY_SECONDS):
         late = threading.Thread(target=ledger.create_study, args=("late", {}, {}))
         late.start()
-        sleep(AWAY_SECONDS / 2)
+        sleep(AWAY_SECONDS)
         with sqlite3.connect(folder.hidden / "index.sqlite") as hidden:
             assert hidden.execute("SELECT name FROM studies").fetchall() == [("before",)]
         hidden.close()

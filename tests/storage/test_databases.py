@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from threading import Barrier, Event, Thread
+from threading import Barrier, Event
 from time import sleep
 
 import pytest
 from contracts.store import POSTGRES_IN_FULL, made, put
-from hammering import hammer
+from hammering import hammer, run_in_threads
 from processes import wait_for
 from services import Postgres
 from sqlalchemy import create_engine, event, func, insert, select, text
@@ -45,11 +46,8 @@ def server_store(server_address) -> Iterator[ArtifactStore]:
 
 def check_totals(server_store: ArtifactStore) -> None:
     with server_store.database.read() as connection:
-        counted = connection.execute(
-            select(func.count(), func.sum(artifact_table.c.size_bytes)).where(
-                artifact_table.c.is_present
-            )
-        ).one()
+        query = select(func.count(), func.sum(artifact_table.c.size_bytes))
+        counted = connection.execute(query.where(artifact_table.c.is_present)).one()
     totals = server_store.index.totals()
     assert (totals.count, totals.cache_bytes) == tuple(counted)
     assert totals.cache_bytes <= totals.budget_bytes
@@ -57,10 +55,9 @@ def check_totals(server_store: ArtifactStore) -> None:
 
 def test_little_is_done_while_the_row_of_the_store_is_locked(server_store) -> None:
     done: list[str] = []
-    event.listen(
-        server_store.database.engine, "before_cursor_execute", lambda *about: done.append(about[2])
-    )
-    event.listen(server_store.database.engine, "commit", lambda _: done.append("COMMIT"))
+    engine = server_store.database.engine
+    event.listen(engine, "before_cursor_execute", lambda *about: done.append(about[2]))
+    event.listen(engine, "commit", lambda _: done.append("COMMIT"))
     put(server_store, "a")
     first = next(i for i, s in enumerate(done) if s.startswith("UPDATE store"))
     under_lock = done[first + 1 : done.index("COMMIT", first)]
@@ -74,11 +71,7 @@ def side_by_side(
 ) -> Iterator[None]:
     """Have four threads with stores of their own do something at the same time."""
     others = [ArtifactStore(address, memory_bytes=0) for _ in range(4)]
-    threads = [Thread(target=work, args=pair) for pair in enumerate(others)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
+    run_in_threads(*(partial(work, *pair) for pair in enumerate(others)))
     yield
     for other in others:
         other.close()
@@ -125,9 +118,7 @@ def test_a_database_that_nobody_holds_closes_its_connections(tmp_path) -> None:
 
 SPAWN = multiprocessing.get_context("spawn")
 
-
 MOST = 24
-
 
 PROCESSES = 8
 
@@ -185,11 +176,7 @@ def test_threads_of_a_process_share_one_connection(small_address, lookout) -> No
         with lock:
             return lookout.n_connections()
 
-    threads = [threading.Thread(target=work, args=(name,)) for name in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(*(partial(work, name) for name in range(6)))
     assert seen == {1}
     store.close()
     wait_for(lambda: lookout.n_connections() == 0)  # its server's process takes a moment
@@ -222,12 +209,11 @@ def test_processes_wait_for_a_connection_when_all_are_taken(
 @pytest.mark.slow
 def test_a_host_that_is_gone_without_a_word_is_noticed_within_half_a_minute(small_address) -> None:
     """Linux would wait for a quarter of an hour; a URL may ask for other limits."""
+    plain = small_address.database
+    asking = f"{plain}{'&' if '?' in plain else '?'}tcp_user_timeout=5000"
     for url, expected in (
-        (small_address.database, {"tcp_user_timeout": "30000", "keepalives_idle": "15"}),
-        (
-            small_address.database + _and(small_address.database) + "tcp_user_timeout=5000",
-            {"tcp_user_timeout": "5000", "connect_timeout": "10"},
-        ),
+        (plain, {"tcp_user_timeout": "30000", "keepalives_idle": "15"}),
+        (asking, {"tcp_user_timeout": "5000", "connect_timeout": "10"}),
     ):
         database = Database(url)
         with database.read() as connection:
@@ -236,13 +222,8 @@ def test_a_host_that_is_gone_without_a_word_is_noticed_within_half_a_minute(smal
         assert expected.items() <= parameters.items()
 
 
-def _and(url: str) -> str:
-    return "&" if "?" in url else "?"
-
-
 MANY = 70_000
 """More than SQLite (32,766 as it comes, 250,000 as some build it) or PostgreSQL (65,535) takes."""
-
 
 KEYS = [f"{number:064x}" for number in range(MANY)]
 

@@ -41,16 +41,10 @@ def test_a_key_is_pinned_so_that_a_change_of_format_is_noticed() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [
-        {"dataset": "e"},
-        {"split": "t"},
-        {"fold": 1},
-        {"subset": 0.5},
-        {"subset_draw": 1},
-        {"steps": []},
-        {"steps": [{"step": "rescale", "algorithm": "minmax", "arguments": {"clip": False}}]},
-    ],
-)
+    [{"dataset": "e"}, {"split": "t"}, {"fold": 1}, {"subset": 0.5}, {"subset_draw": 1},
+     {"steps": []},
+     {"steps": [{"step": "rescale", "algorithm": "minmax", "arguments": {"clip": False}}]}],
+)  # fmt: skip
 def test_whatever_may_change_a_result_changes_the_key(change) -> None:
     assert prefix_key({**LINEAGE, **change}) != prefix_key(LINEAGE)
 
@@ -85,14 +79,12 @@ def bounded(value, most=LIMIT):
 
 @pytest.mark.parametrize(
     ("text", "edited"),
-    [
-        ("LIMIT = 255", 'LIMIT = 0xFF  # of histograms\n"""What histograms have room for."""'),
-        ("most=LIMIT):", 'most=LIMIT):\n    """Bound a value."""'),
-        ("from functools", '"""A module."""\n\n\nfrom functools'),
-        ("    return value", "\n    return (\n        value\n    )"),
-        ("    return value", "    pass\n    return value"),
-    ],
-)
+    [("LIMIT = 255", 'LIMIT = 0xFF  # of histograms\n"""What histograms have room for."""'),
+     ("most=LIMIT):", 'most=LIMIT):\n    """Bound a value."""'),
+     ("from functools", '"""A module."""\n\n\nfrom functools'),
+     ("    return value", "\n    return (\n        value\n    )"),
+     ("    return value", "    pass\n    return value")],
+)  # fmt: skip
 def test_comments_docstrings_and_layout_keep_the_digest_of_code(text, edited) -> None:
     assert text in CODE
     assert code_digest("t", [CODE.replace(text, edited)]) == code_digest("t", [CODE])
@@ -100,21 +92,12 @@ def test_comments_docstrings_and_layout_keep_the_digest_of_code(text, edited) ->
 
 @pytest.mark.parametrize(
     ("text", "edited"),
-    [
-        ("LIMIT = 255", "LIMIT = 256"),
-        ("LIMIT = 255", "LIMIT = 255.0"),
-        ("LIMIT = 255", "LIMIT = '255'"),
-        ("most=LIMIT", "most=12"),
-        ("most=LIMIT", "most=None"),
-        ("most=LIMIT", "most"),
-        ("@cache\n", ""),
-        ("value > most", "value >= most"),
-        ("    return value", "return value"),
-        ("    return value", "    return 'value'"),
-        ("        return most", "        pass"),
-        ("LIMIT = 255", "LIMIT = {**A, 1: 2}"),
-    ],
-)
+    [("LIMIT = 255", "LIMIT = 256"), ("LIMIT = 255", "LIMIT = 255.0"),
+     ("LIMIT = 255", "LIMIT = '255'"), ("most=LIMIT", "most=12"), ("most=LIMIT", "most=None"),
+     ("most=LIMIT", "most"), ("@cache\n", ""), ("value > most", "value >= most"),
+     ("    return value", "return value"), ("    return value", "    return 'value'"),
+     ("        return most", "        pass"), ("LIMIT = 255", "LIMIT = {**A, 1: 2}")],
+)  # fmt: skip
 def test_whatever_python_runs_decides_the_digest_of_code(text, edited) -> None:
     assert text in CODE
     assert code_digest("t", [CODE.replace(text, edited)]) != code_digest("t", [CODE])

@@ -77,7 +77,6 @@ def test_what_a_killed_process_was_making_is_made_by_who_waits(either_address, t
 
 KEYS = st.sampled_from([f"{i:x}{i:x}" for i in range(1, 9)])
 
-
 SIZES = st.sampled_from([200, 500, 1500])
 
 

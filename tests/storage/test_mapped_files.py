@@ -1,7 +1,5 @@
 """Arrow files that processes map, and copies of a remote store's on this host."""
 
-import logging
-import multiprocessing
 import os
 import signal
 import stat
@@ -15,7 +13,7 @@ import pandas as pd
 import psutil
 import pyarrow as pa
 import pytest
-from hammering import run_together
+from hammering import run_killed, run_together
 
 from prefect_tune.storage import ArtifactStore, RecordDamaged, StoreAddress
 from prefect_tune.storage.codec import decode, encode
@@ -23,8 +21,6 @@ from prefect_tune.storage.inspection import stats
 from prefect_tune.storage.key import digest
 from prefect_tune.storage.mapped_files import HostCopies, mapped
 from prefect_tune.storage.matrices import canonical
-
-SPAWN = multiprocessing.get_context("spawn")
 
 
 def mixed_frame() -> pd.DataFrame:
@@ -142,10 +138,7 @@ def put_and_die(address: StoreAddress) -> None:
 
 @pytest.mark.slow
 def test_what_a_killed_process_has_half_written_is_never_read(store) -> None:
-    process = SPAWN.Process(target=put_and_die, args=(store.address,))
-    process.start()
-    process.join(120)
-    assert process.exitcode == -signal.SIGKILL
+    run_killed(put_and_die, store.address)
     assert list(Path(store.files.path("tmp")).rglob("*.arrow"))
     assert not store.records.exists("data/x")
     with pytest.raises(RecordDamaged):
@@ -209,8 +202,7 @@ def test_without_a_place_for_copies_there_is_a_warning_and_no_copy(copies, caplo
     if trouble == "in the way":
         copies.folder.parent.parent.mkdir(parents=True)
         copies.folder.parent.write_text("a file")
-    with caplog.at_level(logging.WARNING):
-        assert copies.obtain(NAME, 2**62 if trouble == "full" else 0, no_download) is None
+    assert copies.obtain(NAME, 2**62 if trouble == "full" else 0, no_download) is None
     assert caplog.records
 
 
@@ -250,10 +242,7 @@ def obtain_and_die() -> None:
 
 @pytest.mark.slow
 def test_one_of_several_processes_downloads_also_after_one_was_killed(copies, tmp_path) -> None:
-    process = SPAWN.Process(target=obtain_and_die)
-    process.start()
-    process.join(120)
-    assert process.exitcode == -signal.SIGKILL
+    run_killed(obtain_and_die)
     assert list(copies.folder.glob("*.part"))
     run_together(obtain_together, *[(tmp_path / "log", tmp_path / "met")] * 3)
     assert (tmp_path / "log").read_text() == "downloaded\n"

@@ -2,20 +2,20 @@
 
 import multiprocessing
 import os
-import shutil
 import signal
 import sqlite3
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+from alembic.operations import Operations
 from contracts.store import POSTGRES_IN_FULL, entry, made, present, put, use
-from hammering import run_together
+from hammering import run_killed, run_together
 from sqlalchemy import (
     Column,
     Double,
     Index,
+    Integer,
     MetaData,
     String,
     event,
@@ -28,15 +28,17 @@ from sqlalchemy import (
 from sqlalchemy.engine import Engine
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from prefect_tune.flows.options.declared import StudyOptions
-from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress, StoreRefused, opening
+from prefect_tune.storage import (
+    ArtifactStore,
+    Ledger,
+    StoreAddress,
+    StoreRefused,
+    migrations,
+    opening,
+)
 from prefect_tune.storage.database import Database
 from prefect_tune.storage.key import digest
-from prefect_tune.storage.migrations import running, upgrade
-from prefect_tune.storage.migrations.versions import r4_options
 from prefect_tune.storage.schema import SCHEMA, artifact_table, metadata, store_table
-from prefect_tune.tasks.problem import Problem
 
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -49,34 +51,25 @@ def database(either_address) -> Iterator[Database]:
     database.close()
 
 
-NEXT = """
-from alembic import op
-from sqlalchemy import Column, Double, Integer
-
-revision, down_revision = "6", "5"
-
-def upgrade() -> None:
+def to_6(op: Operations) -> None:
+    """A later migration."""
     op.create_table("planted", Column("id", Integer, primary_key=True))
     op.add_column("studies", Column("loss", Double, nullable=True))
-"""
-"""A later revision, as it is written in the folder of versions."""
 
 
-def plant(folder: Path) -> None:
-    """Let this process be of the version that brings the next revision."""
-    shutil.copytree(running.FOLDER / "versions", folder / "versions", dirs_exist_ok=True)
-    (folder / "versions" / "r6_planted.py").write_text(NEXT)
-    running.FOLDER, upgrade.SCHEMA, opening.SCHEMA = folder, 6, 6
+def plant() -> None:
+    """Let this process be of the version that brings the next schema."""
+    migrations._UPGRADES[6] = to_6
+    migrations.SCHEMA = opening.SCHEMA = 6
 
 
 @pytest.fixture
-def planted(tmp_path, monkeypatch) -> Path:
-    """The folder of migrations of the next version, which this process is of."""
-    for module in (upgrade, opening):
+def planted(monkeypatch) -> None:
+    """This process is of the next version."""
+    for module in (migrations, opening):
         monkeypatch.setattr(module, "SCHEMA", SCHEMA)
-    monkeypatch.setattr(running, "FOLDER", running.FOLDER)
-    plant(tmp_path / "migrations")
-    return tmp_path / "migrations"
+    monkeypatch.setattr(migrations, "_UPGRADES", {**migrations._UPGRADES})
+    plant()
 
 
 @pytest.fixture
@@ -101,11 +94,8 @@ def test_tables_change_only_with_the_number_of_the_schema() -> None:
     assert (SCHEMA, digest("".join([*tables, *indexes]).encode())[:16]) == (5, "9f42768425c4b5eb")
 
 
-def test_an_older_store_is_upgraded_and_has_what_it_had(
-    old,
-    database,
-    planted,  # noqa: ARG001 - after the store was made
-) -> None:
+def test_an_older_store_is_upgraded_and_has_what_it_had(request, old, database) -> None:
+    request.getfixturevalue("planted")
     assert state(database)[0] == SCHEMA
     store = ArtifactStore(old)
     assert state(database) == (6, {*metadata.tables, "planted"})
@@ -207,7 +197,9 @@ SETTINGS_OF_SCHEMA_3 = {
      ("agnostic", "agnostic")],
 )  # fmt: skip
 def test_ensembles_of_schema_3_stay_what_they_were(stored, given) -> None:
-    ensemble = r4_options._upgraded({**SETTINGS_OF_SCHEMA_3, "ensemble": stored})["options"]
+    from prefect_tune.flows.options.declared import StudyOptions
+
+    ensemble = migrations._settings_of_4({**SETTINGS_OF_SCHEMA_3, "ensemble": stored})["options"]
     rule = StudyOptions.from_json(ensemble).ensemble
     assert rule == StudyOptions.parse({"ensemble": given}).ensemble
 
@@ -215,6 +207,10 @@ def test_ensembles_of_schema_3_stay_what_they_were(stored, given) -> None:
 def test_studies_of_schema_3_have_their_options_and_damaged_ones_stay(
     either_address, database
 ) -> None:
+    from prefect_tune.flows.options.declared import StudyOptions
+    from prefect_tune.flows.study.plan import StudyPlan
+    from prefect_tune.tasks.problem import Problem
+
     problem = Problem("data", "split", "small", "digest", "auroc", seed=7).to_json()
     store = ArtifactStore(either_address)
     for name, settings in (
@@ -310,8 +306,8 @@ def test_a_store_from_before_the_first_schema_is_refused_and_left_alone(
     assert state(database) == before
 
 
-def open_store(either_address: StoreAddress, barrier, folder: Path) -> None:
-    plant(folder)
+def open_store(either_address: StoreAddress, barrier) -> None:
+    plant()
     barrier.wait(60)
     ArtifactStore(either_address).close()
 
@@ -320,37 +316,35 @@ def open_store(either_address: StoreAddress, barrier, folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("is_new", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_processes_that_open_it_at_once_upgrade_it_once(
-    request, either_address, database, is_new, planted
+    request, either_address, database, is_new
 ) -> None:
     if not is_new:
         request.getfixturevalue("old")
     barrier = SPAWN.Barrier(2)
-    run_together(open_store, *[(either_address, barrier, planted)] * 2)
+    run_together(open_store, *[(either_address, barrier)] * 2)
     assert state(database)[0] == 6
     with database.read() as connection:
         assert connection.execute(text("SELECT count(*) FROM store")).scalar_one() == 1
 
 
-def open_and_die(either_address: StoreAddress, folder: Path) -> None:
+def open_and_die(either_address: StoreAddress) -> None:
     """Open a store, and be killed when half of its migration is done."""
 
     def die(*about: object) -> None:
         if "CREATE TABLE planted" in str(about[2]):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    plant(folder)
+    plant()
     event.listen(Engine, "after_cursor_execute", die)
     ArtifactStore(either_address)
 
 
 @POSTGRES_IN_FULL
 @pytest.mark.slow
-def test_who_is_killed_while_it_upgrades_leaves_it_as_it_was(old, database, planted) -> None:
-    process = SPAWN.Process(target=open_and_die, args=(old, planted))
-    process.start()
-    process.join(120)
-    assert process.exitcode == -signal.SIGKILL
+def test_who_is_killed_while_it_upgrades_leaves_it_as_it_was(request, old, database) -> None:
+    run_killed(open_and_die, old)
     assert state(database) == (SCHEMA, set(metadata.tables))
+    request.getfixturevalue("planted")
     ArtifactStore(old).close()
     assert state(database)[0] == 6
 

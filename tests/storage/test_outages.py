@@ -1,35 +1,33 @@
 """Outages of stores and databases: whose fault they are, and how they are waited for."""
 
 import errno
-import logging
 import os
 import signal
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from threading import Event
 from time import sleep
-from uuid import uuid4
 
 import pytest
 from contracts.store import POSTGRES_IN_FULL
 from processes import wait_for
-from services.faulty_bucket import faulty_bucket
 from sqlalchemy import create_engine, select, text
 from sqlalchemy.exc import OperationalError
 
 from prefect_tune.flows.study import lease as lease_module
 from prefect_tune.flows.study.lease import StudyClock
-from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
+from prefect_tune.storage import ArtifactStore, Ledger
+from prefect_tune.storage import waiting as outage
 from prefect_tune.storage.database import Database
 from prefect_tune.storage.lease import LeaseBook
 from prefect_tune.storage.notices import Notice, noticed_by
 from prefect_tune.storage.schema import lease_table
-from prefect_tune.storage.waiting import outage
-from prefect_tune.storage.waiting.heartbeat import Heartbeat
-from prefect_tune.storage.waiting.outage import (
+from prefect_tune.storage.waiting import (
     OUTAGE_VARIABLE,
     Cause,
+    Heartbeat,
     Waits,
     begin,
     cause_of,
@@ -45,15 +43,12 @@ from prefect_tune.storage.waiting.outage import (
 
 @pytest.mark.parametrize(
     ("names", "cause"),
-    [
-        (["EIO", "ESTALE", "ENOTCONN", "EHOSTDOWN", "ETIMEDOUT"], Cause.AWAY),
-        (["ECONNREFUSED", "ECONNRESET", "ENETRESET", "ENOLINK", "EAGAIN"], Cause.AWAY),
-        (["ENOSPC", "EDQUOT"], Cause.FULL),
-        (["EROFS", "EACCES", "EPERM"], Cause.FORBIDDEN),
-        (["EMFILE", "ENFILE", "ENOMEM"], Cause.PROCESS),
-        (["ENOENT", "ENOTDIR", "EEXIST", "EFBIG"], None),
-    ],
-)
+    [(["EIO", "ESTALE", "ENOTCONN", "EHOSTDOWN", "ETIMEDOUT"], Cause.AWAY),
+     (["ECONNREFUSED", "ECONNRESET", "ENETRESET", "ENOLINK", "EAGAIN"], Cause.AWAY),
+     (["ENOSPC", "EDQUOT"], Cause.FULL), (["EROFS", "EACCES", "EPERM"], Cause.FORBIDDEN),
+     (["EMFILE", "ENFILE", "ENOMEM"], Cause.PROCESS),
+     (["ENOENT", "ENOTDIR", "EEXIST", "EFBIG"], None)],
+)  # fmt: skip
 def test_an_errno_tells_the_store_from_the_process(names, cause) -> None:
     for name in names:
         number = getattr(errno, name)
@@ -61,16 +56,12 @@ def test_an_errno_tells_the_store_from_the_process(names, cause) -> None:
 
 
 def sqlite_error(*statements: str, path: str = ":memory:", **options: bool) -> sqlite3.Error:
-    connection = None
     try:
-        connection = sqlite3.connect(path, **options)
-        for statement in statements:
-            connection.execute(statement)
+        with closing(sqlite3.connect(path, **options)) as connection:
+            for statement in statements:
+                connection.execute(statement)
     except sqlite3.Error as error:
         return error
-    finally:
-        if connection is not None:
-            connection.close()
     raise AssertionError("there was no error")
 
 
@@ -85,14 +76,11 @@ def test_a_database_that_is_full_forbidden_or_not_there(tmp_path) -> None:
     assert cause_of(read_only) == Cause.FORBIDDEN
     gone = sqlite_error("CREATE TABLE a (b)", path=str(tmp_path / "gone" / "a.sqlite"))
     assert cause_of(gone) == Cause.AWAY
-    assert cause_of(sqlite_error("SELECT * FROM nothing")) is None
-
-
-def test_the_drivers_error_counts_behind_that_of_sqlalchemy(tmp_path) -> None:
     engine = create_engine(f"sqlite:///{tmp_path}/gone/a.sqlite")
-    with pytest.raises(OperationalError) as caught, engine.connect() as connection:
-        connection.execute(text("SELECT 1"))
-    assert cause_of(caught.value) == Cause.AWAY
+    with pytest.raises(OperationalError) as caught, engine.connect():
+        pytest.fail("it is not there")
+    assert cause_of(caught.value) == Cause.AWAY  # the driver's error, behind SQLAlchemy's
+    assert cause_of(sqlite_error("SELECT * FROM nothing")) is None
 
 
 class RefusalError(Exception):
@@ -105,14 +93,10 @@ class RefusalError(Exception):
 
 @pytest.mark.parametrize(
     "about",
-    [
-        {"response": {"Error": {"Code": "QuotaExceeded"}}},
-        {"response": {"Error": {"Code": "X"}, "ResponseMetadata": {"HTTPStatusCode": 507}}},
-        {"status": 507},
-        {"status_code": 507},
-        {"sqlstate": "53100"},
-    ],
-)
+    [{"response": {"Error": {"Code": "QuotaExceeded"}}},
+     {"response": {"Error": {"Code": "X"}, "ResponseMetadata": {"HTTPStatusCode": 507}}},
+     {"status": 507}, {"status_code": 507}, {"sqlstate": "53100"}],
+)  # fmt: skip
 def test_a_server_without_room_is_full_also_behind_the_error_of_fsspec(about) -> None:
     refusal = RefusalError(**about)
     assert cause_of(refusal) == Cause.FULL
@@ -140,12 +124,11 @@ def test_leases_are_renewed_again_after_an_outage(either_store, caplog) -> None:
 
     book = LeaseBook(either_store.database, lease_seconds=0.2)
     assert book.acquire("a")
-    with caplog.at_level(logging.WARNING):
-        rename(either_store, "leases", "away")
-        wait_for(lambda: warnings(caplog, "leases are not renewed"))
-        rename(either_store, "away", "leases")
-        at_its_end = expires()
-        wait_for(lambda: expires() > at_its_end)
+    rename(either_store, "leases", "away")
+    wait_for(lambda: warnings(caplog, "leases are not renewed"))
+    rename(either_store, "away", "leases")
+    at_its_end = expires()
+    wait_for(lambda: expires() > at_its_end)
     assert len(warnings(caplog, "leases are not renewed")) == 1
     book.close()
 
@@ -158,7 +141,7 @@ def test_the_time_of_a_session_is_noted_again_after_an_outage(
     monkeypatch.setenv(OUTAGE_VARIABLE, "0.1")  # it lasts longer than a beat waits for it
     ledger = Ledger(either_store.database)
     ledger.create_study("s", {}, {})
-    with caplog.at_level(logging.WARNING), StudyClock(ledger, "s", 0.0).running():
+    with StudyClock(ledger, "s", 0.0).running():
         rename(either_store, "sessions", "away")
         wait_for(lambda: warnings(caplog, "the study's time is not noted"))
         rename(either_store, "away", "sessions")
@@ -178,10 +161,9 @@ def test_each_outage_is_said_once(caplog) -> None:
             raise error
 
     heartbeat = Heartbeat("test", beat, 0.001, "nothing is done")
-    with caplog.at_level(logging.WARNING):
-        heartbeat.start()
-        assert ended.wait(60)
-        heartbeat.stop()
+    heartbeat.start()
+    assert ended.wait(60)
+    heartbeat.stop()
     assert [message.rpartition(" ")[2] for message in caplog.messages] == ["one", "three"]
 
 
@@ -214,22 +196,18 @@ def test_a_service_that_comes_back_is_waited_for(caplog) -> None:
 
 
 @pytest.mark.slow
-def test_a_bucket_that_cuts_its_connections_is_waited_for(tmp_path) -> None:
-    heard: list[str] = []
-    with faulty_bucket() as proxy:
+def test_a_bucket_that_cuts_its_connections_is_waited_for(behind_proxy) -> None:
+    (proxy, store), heard = behind_proxy, []
 
-        def mend(notice: Notice) -> None:
-            if notice.kind == "outage":
-                heard.append(notice.text)
-                proxy.fault = ""
+    def mend(notice: Notice) -> None:
+        if notice.kind == "outage":
+            heard.append(notice.text)
+            proxy.fault = ""
 
-        address = StoreAddress(f"s3://bucket/{uuid4().hex}", f"sqlite:///{tmp_path}/index.sqlite")
-        store = ArtifactStore(address, memory_bytes=0)
-        proxy.fault = "cut"
-        with noticed_by(mend):
-            store.records.put("data/x", {"v": 1})
-        assert store.records.get("data/x") == {"v": 1}
-        store.close()
+    proxy.fault = "cut"
+    with noticed_by(mend):
+        store.records.put("data/x", {"v": 1})
+    assert store.records.get("data/x") == {"v": 1}
     assert heard  # maybe twice: threads of a store wait each for itself
 
 

@@ -3,12 +3,10 @@
 import threading
 from pathlib import Path
 from threading import Barrier
-from uuid import uuid4
 
 import numpy as np
 import pytest
 from contracts.store import entry
-from services.faulty_bucket import faulty_bucket
 
 from prefect_tune.storage import ArtifactStore, Made, RecordDamaged, StoreAddress
 from prefect_tune.storage.inspection import verify
@@ -47,12 +45,10 @@ def test_a_record_goes_with_the_last_study_that_uses_it(store) -> None:
 
 @pytest.mark.parametrize(
     ("users", "first_change", "gone"),
-    [
-        (["one", "two"], lambda c: _released("one", ["data/x"], None, c), ["data/x"]),
-        (["two"], lambda c: _linked(["data/x"], "one", c), []),
-    ],
+    [(["one", "two"], lambda c: _released("one", ["data/x"], None, c), ["data/x"]),
+     (["two"], lambda c: _linked(["data/x"], "one", c), [])],
     ids=["who releases last takes it away", "who is about to use it keeps it"],
-)
+)  # fmt: skip
 def test_of_two_that_change_the_users_of_a_record_one_waits(
     tmp_path, postgres, users, first_change, gone
 ) -> None:
@@ -102,34 +98,28 @@ PARTS = {"train": {"a": 1}, "held_out": {"b": 2}, "estimator": {"c": 3}}
 
 
 @pytest.mark.slow
-def test_all_files_are_written_at_the_same_time_and_then_the_index(tmp_path: Path) -> None:
-    with faulty_bucket() as proxy:
-        address = StoreAddress(f"s3://bucket/{uuid4().hex}", f"sqlite:///{tmp_path}/index.sqlite")
-        store, known = ArtifactStore(address, memory_bytes=0), []
+def test_all_files_are_written_at_the_same_time_and_then_the_index(behind_proxy) -> None:
+    (proxy, store), known = behind_proxy, []
 
-        def look() -> None:
-            known.append(store.index.entries([entry("a").key]))
+    def look() -> None:
+        known.append(store.index.entries([entry("a").key]))
 
-        proxy.meeting = Barrier(len(PARTS) + 1, action=look, timeout=60)  # and its provenance
-        kept = store.write(entry("a"), Made(PARTS, {}, 1.0), {})
-        assert known
-        assert not any(known)
-        proxy.meeting = None
-        assert store.read(kept, list(PARTS)) == PARTS
-        assert verify(store).is_sound
-        store.close()
+    proxy.meeting = Barrier(len(PARTS) + 1, action=look, timeout=60)  # and its provenance
+    kept = store.write(entry("a"), Made(PARTS, {}, 1.0), {})
+    assert known
+    assert not any(known)
+    proxy.meeting = None
+    assert store.read(kept, list(PARTS)) == PARTS
+    assert verify(store).is_sound
 
 
 @pytest.mark.slow
-def test_many_records_go_with_few_requests(tmp_path: Path) -> None:
-    with faulty_bucket() as proxy:
-        address = StoreAddress(f"s3://bucket/{uuid4().hex}", f"sqlite:///{tmp_path}/index.sqlite")
-        store = ArtifactStore(address, memory_bytes=0)
-        for number in range(20):
-            store.records.put(f"predictions/{number}", {"label": [1], "score": [2]}, "s")
-        before = proxy.n_requests
-        assert len(store.records.release("s")) == 20
-        assert proxy.n_requests - before < 5
-        assert store.files.filesystem.find(store.files.path("records")) == []
-        assert store.index.journal.under_way() == []
-        store.close()
+def test_many_records_go_with_few_requests(behind_proxy) -> None:
+    proxy, store = behind_proxy
+    for number in range(20):
+        store.records.put(f"predictions/{number}", {"label": [1], "score": [2]}, "s")
+    before = proxy.n_requests
+    assert len(store.records.release("s")) == 20
+    assert proxy.n_requests - before < 5
+    assert store.files.filesystem.find(store.files.path("records")) == []
+    assert store.index.journal.under_way() == []

@@ -19,8 +19,8 @@ from prefect_tune.storage.cache.preview import preview
 from prefect_tune.storage.files import StoreAway
 from prefect_tune.storage.inspection import describe, stats, verify
 from prefect_tune.storage.key import artifact_folder
+from prefect_tune.storage.local_files import make_private, make_private_file
 from prefect_tune.storage.matrices import canonical
-from prefect_tune.storage.private_folder import make_private, make_private_file
 from prefect_tune.storage.writer import MemoryTier
 
 
@@ -114,11 +114,8 @@ def test_the_budget_holds_after_each_put(store) -> None:
     store.set_budget(2 * size + 10)
     for i in range(10):
         put(store, f"b{i}", n=500 + 100 * (i % 6))
-        on_disk = sum(
-            file.stat().st_size
-            for file in Path(store.files.path("cache")).rglob("*")
-            if file.is_file()
-        )
+        files = [f for f in Path(store.files.path("cache")).rglob("*") if f.is_file()]
+        on_disk = sum(file.stat().st_size for file in files)
         assert store.index.totals().cache_bytes == on_disk <= 2 * size + 10
 
 
@@ -158,29 +155,22 @@ def test_entries_are_found_by_key_however_many_are_asked_for(store, monkeypatch)
 
 def test_bytes_are_those_in_the_cache(store) -> None:
     first, second = put(store, "a"), put(store, "b", step="encode")
-    assert store.index.bytes_by_step() == {
-        "rescale": first.size_bytes,
-        "encode": second.size_bytes,
-    }
+    by_step = {"rescale": first.size_bytes, "encode": second.size_bytes}
+    assert store.index.bytes_by_step() == by_step
     store.forget(first)
     assert store.index.bytes_by_step() == {"encode": second.size_bytes}
     assert store.index.bytes_present([first.key, second.key], second.study) == second.size_bytes
     assert store.index.totals().cache_bytes == second.size_bytes
 
 
-def test_a_study_is_known_by_what_it_made_last(store) -> None:
-    put(store, "a", study="one")
-    put(store, "b", study="one")
-    put(store, "b", study="two")
-    assert store.index.keys_of("one") == [key_of("a")]
-    assert store.index.keys_of("two") == [key_of("b")]
-    assert store.index.keys_of("three") == []
-
-
-def test_of_what_a_study_made_it_is_known_what_is_gone(store) -> None:
+def test_of_what_a_study_made_last_it_is_known_what_is_gone(store) -> None:
     kept, gone = put(store, "a", study="one"), put(store, "b", study="one")
+    put(store, "c", study="one")
     put(store, "c", study="two")
     store.forget(gone)
+    assert sorted(store.index.keys_of("one")) == [key_of("a"), key_of("b")]
+    assert store.index.keys_of("two") == [key_of("c")]
+    assert store.index.keys_of("three") == []
     assert sorted(store.index.made_by("one")) == [
         ("rescale", "evicted", 1, gone.size_bytes), ("rescale", "present", 1, kept.size_bytes),
     ]  # fmt: skip
@@ -246,16 +236,6 @@ def test_it_never_holds_more_than_its_budget(puts) -> None:
         assert tier.size_bytes == sum(a.nbytes for a in held if a is not None) <= 100
 
 
-def test_the_least_recently_used_goes_first() -> None:
-    tier = MemoryTier(100)
-    tier.put("a", "x", frozen(50))
-    tier.put("b", "x", frozen(50))
-    tier.get("a", "x")
-    tier.put("c", "x", frozen(50))
-    assert tier.get("b", "x") is None
-    assert tier.get("a", "x") is not None
-
-
 def test_what_somebody_could_change_is_not_held() -> None:
     tier = MemoryTier(10_000)
     for value in (np.zeros(3), sparse.csr_array(np.eye(3)), [1, 2], "text"):
@@ -265,19 +245,13 @@ def test_what_somebody_could_change_is_not_held() -> None:
     assert tier.get("a", "x") is not None
 
 
-def test_a_second_read_comes_from_memory_and_is_the_same(address) -> None:
-    store = ArtifactStore(address)
-    kept = put(store, "a")
-    store.memory.drop(kept.place)
-    first = store.read(kept, ["train"])["train"]
-    assert store.read(kept, ["train"])["train"] is first
-    assert not first.flags.writeable
-    store.close()
-
-
-def test_what_was_evicted_and_made_again_is_read_anew(address) -> None:
+def test_a_second_read_comes_from_memory_unless_it_was_evicted_and_made_again(address) -> None:
     store = ArtifactStore(address)
     former = put(store, "a")
+    store.memory.drop(former.place)
+    first = store.read(former, ["train"])["train"]
+    assert store.read(former, ["train"])["train"] is first
+    assert not first.flags.writeable
     store.prune(0)
     assert store.memory.size_bytes == 0
     again = store.write(entry("a"), made(7), {})
@@ -335,23 +309,18 @@ def mode_of(folder: Path) -> int:
     return stat.S_IMODE(folder.stat().st_mode)
 
 
-def test_a_new_store_is_closed_to_other_users(tmp_path: Path) -> None:
+def test_a_new_store_and_its_index_are_closed_to_other_users(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "store"
-    store = ArtifactStore(StoreAddress(str(folder)))
-    assert mode_of(folder) == 0o700
-    store.close()
-
-
-def test_the_index_and_what_sqlite_lays_beside_it_are_closed_to_others(tmp_path: Path) -> None:
     for address in (
-        StoreAddress(str(tmp_path / "store")),
+        StoreAddress(str(folder)),
         StoreAddress(str(tmp_path / "other"), f"sqlite:///{tmp_path / 'named.sqlite'}"),
     ):
         store = ArtifactStore(address)
         store.index.totals()
         store.close()
-    (tmp_path / "store").chmod(0o755)
-    files = [*(tmp_path / "store").glob("index.sqlite*"), *tmp_path.glob("named.sqlite*")]
+        assert mode_of(Path(address.url)) == 0o700
+    folder.chmod(0o755)
+    files = [*folder.glob("index.sqlite*"), *tmp_path.glob("named.sqlite*")]
     assert len(files) >= 2
     assert {mode_of(file) for file in files} == {0o600}
 
@@ -377,15 +346,12 @@ def in_a_file(_: StoreAddress, folder: Path) -> StoreAddress:
 @pytest.mark.usefixtures("store")
 @pytest.mark.parametrize(
     ("wrong", "message"),
-    [
-        (with_another_index, "not belong together"),
-        (lambda a, f: StoreAddress(a.url, f"sqlite:///{f}/mistyped.sqlite"), r"mistyped\.sqlite"),
-        (lambda a, f: StoreAddress(str(f / "2"), f"sqlite:///{a.url}/index.sqlite"), "/store"),
-        (of_a_newer_format, "format 99"),
-        (in_a_file, "cannot be written"),
-        (lambda *_: StoreAddress("s3://bucket/store"), "--database"),
-    ],
-)
+    [(with_another_index, "not belong together"),
+     (lambda a, f: StoreAddress(a.url, f"sqlite:///{f}/mistyped.sqlite"), r"mistyped\.sqlite"),
+     (lambda a, f: StoreAddress(str(f / "2"), f"sqlite:///{a.url}/index.sqlite"), "/store"),
+     (of_a_newer_format, "format 99"), (in_a_file, "cannot be written"),
+     (lambda *_: StoreAddress("s3://bucket/store"), "--database")],
+)  # fmt: skip
 def test_a_store_that_is_not_whole_or_not_ours_is_refused(
     address, tmp_path, wrong, message
 ) -> None:
@@ -411,13 +377,9 @@ def test_a_new_store_is_claimed_whole_or_not_at_all(tmp_path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "modes", "remedy"),
-    [
-        (make_private, (0o755, 0o755), "chmod 700"),
-        (make_private, (0o755, 0o700), ""),
-        (make_private_file, (0o755, 0o644), "chmod 600"),
-        (make_private_file, (0o700, 0o644), ""),
-    ],
-)
+    [(make_private, (0o755, 0o755), "chmod 700"), (make_private, (0o755, 0o700), ""),
+     (make_private_file, (0o755, 0o644), "chmod 600"), (make_private_file, (0o700, 0o644), "")],
+)  # fmt: skip
 def test_what_others_can_enter_is_left_as_it_is_and_warned_of_once(
     tmp_path, caplog, make, modes, remedy
 ) -> None:

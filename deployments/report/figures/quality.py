@@ -19,10 +19,10 @@ from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.text import counted
 from prefect_tune.storage.files import StoreRefused
 from prefect_tune.storage.key import model_record
-from prefect_tune.storage.privacy.masking import masked
+from prefect_tune.storage.masking import masked
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.store import ArtifactStore
-from prefect_tune.storage.waiting.outage import StoreLost
+from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.catalogue.event_windows import PARENT_ENDING
 from prefect_tune.tasks.data.code_coverage import CodeCoverage, code_coverage
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset

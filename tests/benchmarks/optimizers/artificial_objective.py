@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 from kept_rows import KeptRows
-from loss_worlds.artificial import A2, A3, ArtificialLoss, Shape, artificial_space
+from loss_worlds import A2, A3, ArtificialLoss, Shape, artificial_space
 from machine import Goals, describe
 from threadpoolctl import threadpool_limits
 from worlds import told

@@ -1,36 +1,39 @@
-"""What the optimizers take to ask, beside SMAC3.
+"""Seconds of processor time that methods take to ask, in one thread.
 
-    tests/benchmarks/run optimizers/asking
+    tests/benchmarks/run optimizers/asking [admm esmbo fabolas] [--seeds 3] [--told 100,200]
+        [--methods fabolas:inference=ensemble,fabolas,ei,es,mtbo]
 
-The graph of FLASH's benchmark: 1,456 paths with three hyperparameters an algorithm (99 in all), 200
-trials told. Every figure is the median of interleaved asks, in milliseconds of processor time: all
-run in one thread, and others may share the machine. SMAC3 is measured when it is installed
-(`uv sync --group benchmark`), on the same space as one conditional ConfigurationSpace, with the
-same trials.
+`admm`: 200 trials of the artificial objective on the small space.
+`esmbo`: six hyperparameters of one model; after 100 random trials each method goes on by itself.
+ESMBO learns the risks in 25 bootstraps; it stands beside itself with one history, and beside JOPT.
+Asks with 140 to 160 trials told count, those with a fit apart from those without.
+`fabolas`: ten hyperparameters of one model; the methods ask for what they like and are told at
+once. Medians of the eleven asks around so many results, verifications, which search nothing,
+included.
 """
 
-import logging
-import tempfile
-from collections.abc import Callable
-from pathlib import Path
+import argparse
+import math
+import warnings
+from collections.abc import Callable, Mapping
 from statistics import median
 from time import process_time
 from typing import Any
 
 import numpy as np
-from ConfigSpace import (
-    ConfigurationSpace,
-)
-from flash_worlds import BENCHMARK, counted_space
-from machine import Goals, describe, seconds_of
-from peer_tools.adapters.smac import joint_space
+from anytime import named
+from loss_worlds import A3, ArtificialLoss, artificial_space
+from machine import Goals, describe
+from subset_worlds import cube
 from threadpoolctl import threadpool_limits
 from worlds import evaluation
 
 from prefect_tune.optimizers import (
+    Admm,
     Asked,
     Budget,
-    Configuration,
+    Evaluation,
+    Event,
     Objective,
     Optimizer,
     Query,
@@ -41,112 +44,136 @@ from prefect_tune.optimizers import (
 )
 from prefect_tune.optimizers.space.sampling import sample_configuration
 
-N_HYPERPARAMETERS = 3
-N_TOLD = 200
-ROUNDS = 9
-LONG = {"n_init": 300, "n_prune": 300}
+N_ADMM = 200
+N_HISTORIES = 25
+N_TOLD, TIMED_FROM, N_TRIALS = 100, 140, 160
+MANY = f"esmbo, N = {N_HISTORIES}"
+ONE, SINGLE = "esmbo, N = 1", "jopt"
+METHODS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    MANY: ("esmbo", {"n_histories": N_HISTORIES}),
+    ONE: ("esmbo", {"n_histories": 1}),
+    SINGLE: ("jopt", {}),
+}
+KINDS = ("with a fit", "without a fit")
+AROUND = 5
+FABOLAS_GOALS = {100: 0.4, 200: 0.8}
 
 
-def told_events(space: Any) -> list[Asked | Told]:
-    rng = np.random.default_rng(0)
-    events: list[Asked | Told] = []
+def ask(
+    optimizer: Optimizer,
+    outcome: Callable[[Query], Evaluation],
+    asked: list[float],
+    n_trials: int | None = None,
+) -> None:
+    """Ask and tell once, and note the seconds of the ask."""
+    number = len(optimizer.history)
+    left = None if n_trials is None else n_trials - number
+    last = tuple(asked[-10:])
+    budget = Budget(number, left, ask_seconds=sum(asked), last_ask_seconds=last)
+    started = process_time()
+    query = optimizer.ask(budget)
+    asked.append(process_time() - started)
+    optimizer.tell(Trial(number, query).started().ended(outcome(query)))
+
+
+def values_of(query: Query) -> list[Any]:
+    return [v for _, v in dict(query.configuration.choices)["model"].values]
+
+
+def admm(_: argparse.Namespace, goals: Goals) -> None:
+    optimizer = Admm(artificial_space(A3), 0, Objective("artificial", "", 0.0, 1.0))
+    loss_of, asked = ArtificialLoss(A3, 0), list[float]()
+    with warnings.catch_warnings(action="ignore"):
+        for _ in range(N_ADMM):
+            ask(optimizer, lambda query: evaluation(loss_of(query)), asked, N_ADMM)
+    goals.at_most(f"median ask of admm over {N_ADMM} trials, s", median(asked), 0.06)
+
+
+def with_risks(query: Query, n: int) -> Evaluation:
+    """A bowl, in percent; each bootstrap has another middle, and its own errors."""
+    x = np.array(values_of(query))
+    rng = np.random.default_rng(int(1e9 * x.sum()))
+    middles = 0.4 + np.random.default_rng(0).normal(0, 0.05, (n, len(x)))
+    risks = 5 + 40 * ((x - middles) ** 2).mean(axis=1) + rng.normal(0, 0.5, n)
+    return Evaluation(float(5 + 40 * np.mean((x - 0.4) ** 2)), risks=tuple(map(float, risks)))
+
+
+def begun(name: str, seed: int) -> tuple[Optimizer, Callable[[Query], Evaluation]]:
+    """A method that was told random trials, and the outcome of its queries."""
+    method, options = METHODS[name]
+    optimizer = make_optimizer(method, cube(6), seed, Objective(n_held_out=1_000), dict(options))
+    events, rng = list[Event](), np.random.default_rng(seed)
+    n_risks = getattr(optimizer.bootstraps, "n", 0)
     for number in range(N_TOLD):
-        query = Query(sample_configuration(space, rng))
-        outcome = evaluation(float(rng.uniform(5, 40)), float(rng.uniform(0.1, 9)))
-        events.append(Asked(number, query, Budget()))
-        events.append(Told(Trial(number, query).started().completed(outcome)))
-    return events
+        query = Query(sample_configuration(optimizer.space, rng))
+        told = Trial(number, query).started().completed(with_risks(query, n_risks))
+        events += [Asked(number, query, Budget()), Told(told)]
+    replay(optimizer, events)
+    return optimizer, lambda query: with_risks(query, n_risks)
 
 
-def contestants(space: Any, events: list[Asked | Told]) -> dict[str, Optimizer]:
-    made = {
-        "flash, phase 1": ("flash", LONG),
-        "flash, phase 2": ("flash", {"n_init": 1, "n_prune": 300}),
-        "flash, phase 3": ("flash", {"n_init": 30, "n_prune": 0}),
-        "smac": ("smac", {"random_share": 0.0}),
-        "tpe": ("tpe", {}),
-        "random": ("random", {}),
-    }
-    optimizers = {n: make_optimizer(m, space, 0, Objective(), o) for n, (m, o) in made.items()}
-    for optimizer in optimizers.values():
-        replay(optimizer, events)
-        optimizer.ask(Budget())
-    return optimizers
+def esmbo(given: argparse.Namespace, goals: Goals) -> None:
+    times = {(name, kind): list[float]() for name in METHODS for kind in KINDS}
+    for seed in range(given.seeds):
+        optimizers = {name: begun(name, seed) for name in METHODS}
+        for number in range(N_TOLD, N_TRIALS):
+            for name, (optimizer, outcome) in optimizers.items():
+                before, asked = (optimizer.memo or {}).get("fitted"), list[float]()
+                ask(optimizer, outcome, asked)
+                kind = KINDS[(optimizer.memo or {})["fitted"] == before]
+                times[name, kind] += asked if number >= TIMED_FROM else []
+    for kind in KINDS:
+        print(f"asks {kind}, median milliseconds")
+        for name in METHODS:
+            taken = times[name, kind]
+            most = f"most {1000 * max(taken):.0f} of {len(taken)}"
+            print(f"  {name:<14} {1000 * median(taken):7.1f} ({most})")
+        many = median(times[MANY, kind])
+        goals.at_most(f"seconds {kind}", many, 1)
+        for other in (ONE, SINGLE):
+            goals.at_most(f"times {other}, {kind}", many / median(times[other, kind]), 3)
+    for other in (ONE, SINGLE):
+        every = [median(times[name, KINDS[0]] + times[name, KINDS[1]]) for name in (MANY, other)]
+        goals.at_most(f"times {other}, all asks", every[0] / every[1], 3)
 
 
-def smac3(space: Any, events: list[Asked | Told], folder: str) -> Callable[[], object] | None:
-    """An ask of SMAC3's facade for hyperparameters that was told the same trials."""
-    try:
-        from smac import HyperparameterOptimizationFacade, Scenario
-        from smac.runhistory.dataclasses import TrialInfo, TrialValue
-    except ImportError:
-        print("SMAC3 is not installed; its figure is left out")
-        return None
-    logging.disable(logging.CRITICAL)
-    joint = joint_space(space, 0)
-    scenario = Scenario(
-        joint, deterministic=True, n_trials=10_000, output_directory=Path(folder), seed=0
-    )
-    facade = HyperparameterOptimizationFacade(
-        scenario,
-        lambda configuration, seed=0: 0.0,  # noqa: ARG005
-        initial_design=HyperparameterOptimizationFacade.get_initial_design(scenario, n_configs=1),
-        overwrite=True,
-        logging_level=False,
-    )
-    for event in events:
-        if isinstance(event, Told) and event.trial.loss is not None:
-            configuration = in_joint_space(event.trial.query.configuration, joint)
-            facade.tell(TrialInfo(configuration, seed=0), TrialValue(event.trial.loss))
-
-    rng = np.random.default_rng(1)
-
-    def ask() -> object:
-        # It fits its forest when something new was told, as ours does at each ask.
-        info = facade.ask()
-        facade.tell(info, TrialValue(float(rng.uniform(5, 40))))
-        return info
-
-    ask()
-    return ask
+def on_subset(query: Query, rng: np.random.Generator) -> Evaluation:
+    """A bowl over the first five dimensions, and a learning curve; percent, and seconds."""
+    values = values_of(query)
+    bowl = float(np.sum((np.array(values[:5]) - 0.4) ** 2))
+    loss = (4 + 20 * bowl) * query.subset**-0.2 * math.exp(rng.normal(0, 0.03))
+    return evaluation(loss, 100 * query.subset**1.7 * math.exp(values[0]))
 
 
-def in_joint_space(configuration: Configuration, joint: ConfigurationSpace) -> Any:
-    from ConfigSpace import Configuration as Joint
+def fabolas(given: argparse.Namespace, goals: Goals) -> None:
+    objective = Objective(n_rows=12_800, n_held_out=2_000, n_classes=2, n_rarest=6_000, n_folds=1)
+    counts = [int(n) for n in given.told.split(",")]
+    for contestant in named(given.methods):
+        rng, asked = np.random.default_rng(0), list[float]()
+        optimizer = make_optimizer(contestant.method, cube(10), 0, objective, contestant.options)
+        for _ in range(max(counts) + AROUND + 1):
+            ask(optimizer, lambda query, rng=rng: on_subset(query, rng), asked)
+        for n in counts:
+            near = asked[n - AROUND : n + AROUND + 1]
+            what = f"{contestant.text}, median seconds of an ask around {n} results"
+            print(f"{what}: {median(near):.3f} ({' '.join(f'{t:.2f}' for t in near)})", flush=True)
+            if contestant.method == "fabolas" and n in FABOLAS_GOALS:
+                goals.at_most(what, median(near), FABOLAS_GOALS[n])
 
-    values: dict[str, Any] = {}
-    for step, choice in configuration.choices:
-        values[step] = choice.algorithm
-        values |= {f"{step}:{choice.algorithm}:{name}": v for name, v in choice.values}
-    return Joint(joint, values=values)
+
+PARTS = {"admm": admm, "esmbo": esmbo, "fabolas": fabolas}
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--told", default="100,200")
+    parser.add_argument("--methods", default="fabolas:inference=ensemble,fabolas,ei,es,mtbo")
+    given, goals = parser.parse_args(), Goals()
     print(describe())
-    space = counted_space(BENCHMARK, N_HYPERPARAMETERS)
-    events = told_events(space)
-    asks: dict[str, Callable[[], object]] = {
-        name: lambda o=optimizer: o.ask(Budget())  # type: ignore[misc]
-        for name, optimizer in contestants(space, events).items()
-    }
-    with tempfile.TemporaryDirectory() as folder:
-        other = smac3(space, events, folder)
-        if other is not None:
-            asks["SMAC3"] = other
-        times: dict[str, list[float]] = {name: [] for name in asks}
-        for _ in range(ROUNDS):
-            for name, ask in asks.items():
-                times[name].append(1000 * seconds_of(ask, clock=process_time))
-    medians = {name: median(values) for name, values in times.items()}
-    print("milliseconds of an ask after 200 trials")
-    for name, milliseconds in medians.items():
-        print(f"  {name:<20} {milliseconds:8.1f}")
-    goals = Goals()
-    goals.at_most("flash, phase 1, ms", medians["flash, phase 1"], 20)
-    goals.at_most("flash, phase 2, ms", medians["flash, phase 2"], 20)
-    if "SMAC3" in medians:
-        goals.at_most("flash, phase 3 / SMAC3", medians["flash, phase 3"] / medians["SMAC3"], 1)
-        goals.at_most("smac / SMAC3", medians["smac"] / medians["SMAC3"], 1)
+    for part in given.parts:
+        PARTS[part](given, goals)
     goals.end()
 
 

@@ -24,7 +24,7 @@ from prefect_tune.flows.store_location import DATABASE_VARIABLE, store_address, 
 from prefect_tune.flows.tuning import tune
 from prefect_tune.storage import StoreAddress
 from prefect_tune.storage.blocks import ArtifactStoreBlock
-from prefect_tune.storage.privacy import signing
+from prefect_tune.storage.codec import KEY_BLOCK_VARIABLE, signing_key
 from prefect_tune.tasks.bad_input import BadInput
 
 DATABASE = "postgresql+psycopg://ann:hidden@db/tune"
@@ -216,9 +216,9 @@ def test_a_study_uses_the_store_that_a_block_names(tmp_path) -> None:
 @pytest.mark.usefixtures("server")
 def test_the_signing_key_may_come_from_a_secret_block(monkeypatch) -> None:
     Secret(value="of the block").save("signing", overwrite=True)
-    monkeypatch.setenv(signing.KEY_BLOCK_VARIABLE, "signing")
-    signing.signing_key.cache_clear()
-    assert signing.signing_key() == b"of the block"
+    monkeypatch.setenv(KEY_BLOCK_VARIABLE, "signing")
+    signing_key.cache_clear()
+    assert signing_key() == b"of the block"
     monkeypatch.undo()
-    signing.signing_key.cache_clear()
-    assert signing.signing_key() is None
+    signing_key.cache_clear()
+    assert signing_key() is None

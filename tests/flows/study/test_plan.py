@@ -44,7 +44,7 @@ from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.outcome import FailureKind
 from prefect_tune.storage.ledger import StoredStudy
-from prefect_tune.storage.migrations.versions import r5_leaders
+from prefect_tune.storage.migrations import _leaders
 from prefect_tune.tasks.final_model import RefitFailed
 from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
 from prefect_tune.tasks.problem import Problem
@@ -185,7 +185,7 @@ def trials(draw: st.DrawFn) -> list[Trial]:
 def test_a_study_of_schema_4_gets_the_leaders_of_its_history(made, constraints) -> None:
     history = recorded(*made, constraints=constraints)
     bounds = [{"quantity": {"name": c.name}, "bound": c.bound} for c in constraints]
-    leaders = r5_leaders._leaders([t.to_json() for t in made if t.loss is not None], bounds, None)
+    leaders = _leaders([t.to_json() for t in made if t.loss is not None], bounds, None)
     nearest = None if history.incumbent else history.nearest_infeasible
     assert leaders == {
         "best_trial": _number(history.incumbent), "nearest_trial": _number(nearest)

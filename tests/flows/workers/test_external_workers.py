@@ -205,7 +205,7 @@ def test_who_joins_is_checked_and_used_and_who_cannot_work_is_named_once(externa
     busy = pool.submit(pause, {"seconds": 5})
     assert pid not in pids_of(pool, 5)
     pool.end([busy])
-    for _ in range(30):
+    for _ in range(5):
         pool.count_slots()
         pause(0.1)
     assert len([note for note in notes if "has no nanny" in note]) == 1

@@ -20,7 +20,7 @@ from prefect_tune.flows.workers.local_workers import (
     local_settings,
     spare_main_module,
 )
-from prefect_tune.storage.private_folder import make_own
+from prefect_tune.storage.local_files import make_own
 
 PROGRAM = (
     "from prefect_tune.flows.workers.scratch import scratch_folder\n"

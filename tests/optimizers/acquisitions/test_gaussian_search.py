@@ -7,7 +7,7 @@ import pytest
 from ConfigSpace import Categorical, Float, Integer
 from ConfigSpace.hyperparameters import Hyperparameter
 from flash_worlds import counted_space
-from subset_worlds.problems import configuration, cube
+from subset_worlds import configuration, cube
 from worlds import mixed_space, one_algorithm
 
 from prefect_tune.optimizers import Configuration, Space

@@ -24,7 +24,7 @@ from prefect_tune.optimizers import Evaluation
 from prefect_tune.storage import StoreAddress, StoreLost, records, writer
 from prefect_tune.storage.database import BUSY_SECONDS
 from prefect_tune.storage.inspection import verify
-from prefect_tune.storage.waiting.outage import OUTAGE_VARIABLE, DiskFull
+from prefect_tune.storage.waiting import OUTAGE_VARIABLE, DiskFull
 from prefect_tune.storage.writer import MemoryTier
 from prefect_tune.tasks.problem import StudyContext, open_store
 from prefect_tune.tasks.trial.evaluate import evaluate as evaluate_task

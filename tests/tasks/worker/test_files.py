@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from prefect_tune.optimizers.trials.outcome import StepCost
-from prefect_tune.storage.waiting.outage import Waits
+from prefect_tune.storage.waiting import Waits
 from prefect_tune.tasks.worker import start_log, trial_note
 from prefect_tune.tasks.worker.output_keeper import (
     KEPT_BYTES,

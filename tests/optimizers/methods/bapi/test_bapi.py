@@ -8,8 +8,18 @@ from zlib import crc32
 
 import numpy as np
 import pytest
-from curve_worlds.nets import CURVES, T_MAX, bapi, crashed, curve, mixed_nets, net, nets, stretch
-from curve_worlds.power_laws import PowerLaws
+from curve_worlds import (
+    CURVES,
+    T_MAX,
+    PowerLaws,
+    bapi,
+    crashed,
+    curve,
+    mixed_nets,
+    net,
+    nets,
+    stretch,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulation import Simulation

@@ -4,7 +4,7 @@ from math import inf
 
 import numpy as np
 import pytest
-from curve_worlds.nets import (
+from curve_worlds import (
     CURVES,
     T_MAX,
     crashed,

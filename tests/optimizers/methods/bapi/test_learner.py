@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from curve_worlds.nets import (
+from curve_worlds import (
     CURVES,
     T_MAX,
     crashed,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from curve_worlds.nets import (
+from curve_worlds import (
     CURVES,
     T_MAX,
     curves_from,
@@ -16,7 +16,7 @@ from curve_worlds.nets import (
     nets,
     stretch,
 )
-from subset_worlds.problems import configuration, cube
+from subset_worlds import configuration, cube
 
 from prefect_tune.optimizers import Budget, Configuration, History, Query, StepCost, Trial
 from prefect_tune.optimizers.acquisitions.joint_improvement import JointImprovement, sobol_normals

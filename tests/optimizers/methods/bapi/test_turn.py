@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from curve_worlds.nets import (
+from curve_worlds import (
     CURVES,
     T_MAX,
+    PowerLaws,
     bapi,
     crashed,
     curves_from,
@@ -18,7 +19,6 @@ from curve_worlds.nets import (
     nets,
     stretch,
 )
-from curve_worlds.power_laws import PowerLaws
 
 from prefect_tune.optimizers import Budget, Constraint, NotYet, Query, Trial
 from prefect_tune.optimizers.methods.bapi import turn as turn_module

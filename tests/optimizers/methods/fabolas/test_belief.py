@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from subset_worlds.problems import configuration, cube
+from subset_worlds import configuration, cube
 from worlds import mixed_space, recorded
 
 from prefect_tune.optimizers import (

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from subset_worlds.beliefs import belief_of, seen_of
-from subset_worlds.problems import configuration, cube, history_of, position
+from subset_worlds import belief_of, configuration, cube, history_of, position, seen_of
 from worlds import evaluation
 
 from prefect_tune.optimizers import Constraint, History, Query, Trial

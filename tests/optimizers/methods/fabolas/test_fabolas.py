@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from simulation import Outcome
-from subset_worlds.problems import (
+from subset_worlds import (
     BEST,
     ROWS,
     Twin,

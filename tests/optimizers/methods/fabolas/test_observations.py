@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from subset_worlds.problems import configuration
+from subset_worlds import configuration
 from worlds import mixed_space, recorded
 
 from prefect_tune.optimizers import (

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from subset_worlds.problems import BEST, ROWS, Twin, ask_and_tell, cube, position
+from subset_worlds import BEST, ROWS, Twin, ask_and_tell, cube, position
 
 from prefect_tune.optimizers import Query, make_optimizer
 from prefect_tune.optimizers.methods.fabolas.references import EntropySearch

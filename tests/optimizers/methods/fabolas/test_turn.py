@@ -8,8 +8,18 @@ import numpy as np
 import pytest
 from flash_worlds import counted_space
 from numpy.typing import NDArray
-from subset_worlds.beliefs import DEFAULT, belief_of, seen_of
-from subset_worlds.problems import BEST, ROWS, Result, configuration, cube, history_of, position
+from subset_worlds import (
+    BEST,
+    DEFAULT,
+    ROWS,
+    Result,
+    belief_of,
+    configuration,
+    cube,
+    history_of,
+    position,
+    seen_of,
+)
 from worlds import told
 
 from prefect_tune.optimizers import Budget, Configuration, History, NotYet, Query, SpaceExhausted

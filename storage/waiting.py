@@ -7,6 +7,8 @@ to some seconds, for five minutes at most. The seconds of a wait are not the tri
 A signal must not break off an open transaction, which would keep all others waiting. Python raises
 the error of a signal handler between any two instructions of the main thread, so a handler asks
 `is_put_off` first; its error is then raised after the body of `uninterrupted`.
+
+A `Heartbeat` repeats an action in a thread of its own, also after outages.
 """
 
 import errno
@@ -21,8 +23,8 @@ from enum import StrEnum, auto
 from time import monotonic, sleep
 from typing import TypeVar
 
+from prefect_tune.storage.masking import masked
 from prefect_tune.storage.notices import warn
-from prefect_tune.storage.privacy.masking import masked
 
 
 @dataclass
@@ -196,15 +198,10 @@ _BY_SQLITE_CODE = {
 _POSTGRES_FULL = "53100"
 _STATUS_FULL = 507
 _CODES_FULL = {
-    "EntityTooLargeForQuota",
-    "InsufficientStorage",
-    "QuotaExceeded",
-    "QuotaExceededException",
-    "StorageQuotaExceeded",
-    "XMinioAdminBucketQuotaExceeded",
-    "XMinioStorageFull",
-    "storageQuotaExceeded",
-}
+    "EntityTooLargeForQuota", "InsufficientStorage", "QuotaExceeded", "QuotaExceededException",
+    "StorageQuotaExceeded", "XMinioAdminBucketQuotaExceeded", "XMinioStorageFull",
+    "storageQuotaExceeded", "507",
+}  # fmt: skip
 """Error codes by which object stores say that there is no room."""
 
 
@@ -235,8 +232,7 @@ def _says_full(error: BaseException) -> bool:
         codes.append(response.get("Error", {}).get("Code"))
         codes.append(response.get("ResponseMetadata", {}).get("HTTPStatusCode"))
     return any(
-        code == _STATUS_FULL or (isinstance(code, str) and code in {*_CODES_FULL, "507"})
-        for code in codes
+        code == _STATUS_FULL or (isinstance(code, str) and code in _CODES_FULL) for code in codes
     )
 
 
@@ -371,3 +367,46 @@ def through_outage(
         if is_waited_out(error):
             error.add_note(_WAITED_OUT)
         raise
+
+
+_MOST_RETRY_SECONDS = 1.0
+"""Pause after a failed beat; it is short, as a lease may be about to expire."""
+
+
+class Heartbeat:
+    """Does something every few seconds, in a thread of its own, until it is stopped.
+
+    Args:
+        name: Name of the thread.
+        beat: The action. Any error it raises is an outage: it is reported once, then retried.
+        seconds: Seconds between two beats.
+        outage: Beginning of the warning about an outage.
+    """
+
+    def __init__(self, name: str, beat: Callable[[], None], seconds: float, outage: str) -> None:
+        self._beat, self._seconds, self._outage = beat, seconds, outage
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True, name=name)
+
+    def start(self) -> None:
+        """Begin; the first beat comes after the first pause."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, and wait for a beat under way."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        pause, is_out = self._seconds, False
+        while not self._stop.wait(pause):
+            try:
+                self._beat()
+            except Exception as error:  # the thread must outlive it
+                if not is_out:
+                    warn(
+                        "heartbeat", f"{self._outage}, and it is tried again: {error}", self._outage
+                    )
+                pause, is_out = min(self._seconds, _MOST_RETRY_SECONDS), True
+            else:
+                pause, is_out = self._seconds, False

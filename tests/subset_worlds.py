@@ -1,10 +1,12 @@
 """Problems of numbers in [0, 1] whose losses and seconds depend on the rows.
 
 On the good twin subsets tell what is good on all rows, on the bad one they tell nothing.
+
+Beliefs in them have parameters as given, so that what follows from them is known.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
@@ -27,19 +29,16 @@ from prefect_tune.optimizers import (
     Step,
     Trial,
 )
-
-__all__ = [
-    "BEST",
-    "ROWS",
-    "Result",
-    "Twin",
-    "ask_and_tell",
-    "configuration",
-    "cube",
-    "history_of",
-    "position",
-    "trial",
-]
+from prefect_tune.optimizers.methods.fabolas.belief import (
+    SubsetBelief,
+    SubsetLearner,
+    pipeline_inputs,
+)
+from prefect_tune.optimizers.methods.fabolas.observations import SubsetObservations
+from prefect_tune.optimizers.methods.fabolas.recipe import SearchRecipe
+from prefect_tune.optimizers.methods.fabolas.sizes import COST, LOG_LOSS, RAW_LOSS, Sizes
+from prefect_tune.optimizers.surrogates.fidelity_kernel import FidelityKernel
+from prefect_tune.optimizers.surrogates.noise import ConstantNoise, FallingNoise
 
 BEST = 0.37
 """Where losses are least, in each dimension."""
@@ -131,3 +130,42 @@ def ask_and_tell(optimizer: Optimizer, outcome: Any, n: int, **budget: Any) -> l
         optimizer.tell(trial(len(optimizer.history) - 1, query, loss, seconds))
         queries.append(query)
     return queries
+
+
+DEFAULT = SearchRecipe(log_basis=LOG_LOSS, raw_basis=RAW_LOSS)
+
+
+def seen_of(history: History, objective: Objective = ROWS) -> SubsetObservations:
+    """Its results, as a method learns from them."""
+    d = max((len(position(t.query)) for t in history), default=1)
+    return SubsetObservations.of(history, Sizes.of(objective), pipeline_inputs(cube(d)), 1)
+
+
+def belief_of(
+    history: History,
+    *,
+    recipe: SearchRecipe = DEFAULT,
+    parameters: Mapping[str, float] | None = None,
+    costs: Mapping[str, float] | None = None,
+) -> SubsetBelief:
+    """What follows from a history with parameters as given, nothing fitted.
+
+    Args:
+        history: Of the cube.
+        recipe: The method.
+        parameters: Of the process of losses, by name; others are where their search starts.
+        costs: Of the process of seconds.
+    """
+    d = max(len(position(t.query)) for t in history)
+    inputs = pipeline_inputs(cube(d))
+    learner = SubsetLearner(inputs, recipe, ROWS, inference="map", n_samples=1)
+    within, s = inputs.within, inputs.width
+    assert within is not None
+    noise = FallingNoise(s) if recipe.has_falling_noise else ConstantNoise()
+    of_losses = (*FidelityKernel(within, s, recipe.raw_basis).parameters, *noise.parameters)
+    of_costs = (*FidelityKernel(within, s, COST).parameters, *ConstantNoise().parameters)
+    kept = {
+        name: {"-1": {"thetas": [[(given or {}).get(p.name, p.start) for p in all_of]], "n": 1}}
+        for name, all_of, given in (("losses", of_losses, parameters), ("costs", of_costs, costs))
+    }
+    return learner.recall(seen_of(history), kept)

@@ -1,1 +1,0 @@
-"""Losses that are known: `artificial`, the objective of the ADMM paper; `planted`, any space's."""
