@@ -145,14 +145,6 @@ def loading(
         sleep(seconds)
 
 
-def stepping(task_run_id: UUID, flow_run_id: UUID, seconds: float) -> None:
-    """A trial that is at another fold fifty times a second."""
-    with _trial(task_run_id, flow_run_id):
-        for fold in range(int(50 * seconds)):
-            note_step("fit model", fold)
-            sleep(0.02)
-
-
 def with_children(task_run_id: UUID, flow_run_id: UUID, folder: Path, code: str, end: str) -> None:
     """A trial that starts children by all ways, which run `code`, before it ends in its way."""
     with _trial(task_run_id, flow_run_id):
