@@ -1,6 +1,6 @@
 """Looking into a store: what is in it, and whether it is what was written."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from operator import attrgetter
 from typing import Any
@@ -17,12 +17,13 @@ _SHOWN = (
     "hits",
 )  # fmt: skip
 """What is listed of an artifact."""
+_OF_CHILD = ("key", "step", "algorithm", "is_present")
 _COUNTED = ("budget_bytes", "count", "hits", "misses", "evicted", "refused")
 
 
 def list_artifacts(
     store: ArtifactStore, selection: Selection, keys: Iterable[str] | None = None
-) -> list[dict[str, Any]]:
+) -> list[Entry]:
     """List artifacts whose bytes are in the cache, the newest, largest, ... first.
 
     Args:
@@ -32,7 +33,7 @@ def list_artifacts(
     """
     store.index.flush()
     if keys is None:
-        return [_row(entry) for entry in store.index.select(selection)]
+        return store.index.select(selection)
     entries = store.index.entries(list(keys)).values()
     found = sorted(entries, key=attrgetter(SORTS[selection.sort]), reverse=True)
     chosen = [
@@ -42,7 +43,7 @@ def list_artifacts(
         and selection.step in (None, entry.step)
         and selection.algorithm in (None, entry.algorithm)
     ]
-    return [_row(entry) for entry in chosen[: selection.limit]]
+    return chosen[: selection.limit]
 
 
 def find_artifacts(store: ArtifactStore, key: str) -> list[Entry]:
@@ -50,36 +51,65 @@ def find_artifacts(store: ArtifactStore, key: str) -> list[Entry]:
     return store.index.select(Selection(beginning=key, present_only=False))
 
 
-def describe(store: ArtifactStore, entry: Entry) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class ArtifactDetail:
+    """An artifact in full.
+
+    Attributes:
+        entry: The artifact.
+        urls: Where its files are, by name; none if it was evicted.
+        contents: A preview of each file, or under `unreadable` why it cannot be read.
+        children: Artifacts that were made from it.
+        lineage: How it was made; None if that is not known.
+    """
+
+    entry: Entry
+    urls: Mapping[str, str]
+    contents: Mapping[str, Mapping[str, Any]]
+    children: Sequence[Entry]
+    lineage: Mapping[str, Any] | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all of it as JSON values."""
+        entry = self.entry
+        return {
+            **listed(entry),
+            "fold": entry.fold,
+            "parent": entry.parent,
+            "is_present": entry.is_present,
+            "facts": dict(entry.summary),
+            "files": [
+                {"name": name, **asdict(entry.parts[name]), "url": url}
+                for name, url in self.urls.items()
+            ],
+            "contents": dict(self.contents),
+            "children": [
+                {name: getattr(child, name) for name in _OF_CHILD} for child in self.children
+            ],
+            "lineage": self.lineage,
+        }
+
+
+def describe(store: ArtifactStore, entry: Entry) -> ArtifactDetail:
     """Describe an artifact: its entry, its contents, and what was made from it."""
     from prefect_tune.storage.cache.preview import preview
 
     folder = artifact_folder(entry.key)
     children = store.index.select(Selection(parent=entry.key, present_only=False))
+    parts = entry.parts if entry.is_present else {}
     contents: dict[str, Any] = {}
-    for name, part in entry.parts.items() if entry.is_present else ():
+    for name, part in parts.items():
         try:
             contents[name] = preview(decode(part.codec, store.files.read(folder, name, part)))
         except Exception as error:  # it is what `verify` is for
             contents[name] = {"unreadable": str(error)}
-    return {
-        **_row(entry),
-        "fold": entry.fold,
-        "parent": entry.parent,
-        "is_present": entry.is_present,
-        "facts": dict(entry.summary),
-        "files": [
-            {"name": name, **asdict(part), "url": store.files.path(folder, part.file)}
-            for name, part in entry.parts.items()
-            if entry.is_present
-        ],
-        "contents": contents,
-        "children": [
-            {"key": c.key, "step": c.step, "algorithm": c.algorithm, "is_present": c.is_present}
-            for c in children
-        ],
-        "lineage": store.provenance(entry),
-    }
+    urls = {name: store.files.path(folder, part.file) for name, part in parts.items()}
+    return ArtifactDetail(entry, urls, contents, children, store.provenance(entry))
+
+
+def listed(entry: Entry) -> dict[str, Any]:
+    """Return what is listed of an artifact, as JSON values."""
+    return {name: getattr(entry, name) for name in _SHOWN}
 
 
 def part_of(store: ArtifactStore, entry: Entry, name: str) -> bytes | memoryview:
@@ -92,21 +122,66 @@ def part_of(store: ArtifactStore, entry: Entry, name: str) -> bytes | memoryview
     return store.files.read(artifact_folder(entry.key), name, entry.parts[name])
 
 
-def stats(store: ArtifactStore) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class StepStats:
+    """Use of the cache by one step, over the life of a store."""
+
+    hits: int
+    misses: int
+    seconds_saved: float
+    evicted: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStats:
+    """Sizes of a store, and counts over its life.
+
+    Attributes:
+        size_bytes: Size of the cache.
+        records_bytes: Size of the records.
+        copies_bytes: Size of copies of records on this host.
+        budget_bytes: Largest size of the cache.
+        count: Artifacts in the cache.
+        hits: Steps of folds that were served.
+        misses: Steps of folds that were made.
+        evicted: Artifacts that were evicted.
+        refused: Artifacts that there was no room for.
+        refusals: How often artifacts were refused, by reason.
+        seconds_saved: Seconds that hits saved.
+        steps: The same by step.
+    """
+
+    size_bytes: int
+    records_bytes: int
+    copies_bytes: int
+    budget_bytes: int
+    count: int
+    hits: int
+    misses: int
+    evicted: int
+    refused: int
+    refusals: Mapping[str, int]
+    seconds_saved: float
+    steps: Mapping[str, StepStats]
+
+
+def stats(store: ArtifactStore) -> StoreStats:
     """Return sizes and counts over the life of the store."""
     totals, by_step = store.index.totals(), store.index.statistics.by_step()
     held = store.index.bytes_by_step()
-    return {
-        "size_bytes": totals.cache_bytes,
-        "records_bytes": store.records.size_bytes(),
-        "copies_bytes": store.records.copies_bytes(),
+    return StoreStats(
+        size_bytes=totals.cache_bytes,
+        records_bytes=store.records.size_bytes(),
+        copies_bytes=store.records.copies_bytes(),
         **{name: getattr(totals, name) for name in _COUNTED},
-        "refusals": store.index.statistics.refusals(),
-        "seconds_saved": totals.seconds_saved,
-        "steps": {
-            step: {**counts, "size_bytes": held.get(step, 0)} for step, counts in by_step.items()
+        refusals=store.index.statistics.refusals(),
+        seconds_saved=totals.seconds_saved,
+        steps={
+            step: StepStats(**counts, size_bytes=held.get(step, 0))
+            for step, counts in by_step.items()
         },
-    }
+    )
 
 
 @dataclass
@@ -198,7 +273,3 @@ def _folders(store: ArtifactStore, area: str) -> list[str]:
         if files or (not below and folder[len(root) :].strip("/").count("/") >= 1)
     ]
     return [folder[len(store.files.root) :].strip("/") for folder in found]
-
-
-def _row(entry: Entry) -> dict[str, Any]:
-    return {name: getattr(entry, name) for name in _SHOWN}

@@ -1,6 +1,7 @@
 """`prefect-tune artifacts`: looking into the store."""
 
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -56,7 +57,7 @@ def artifacts_ls(
     with reported_errors(), existing_store(store, database) as opened:
         from prefect_tune.deployments.views.artifact import print_artifacts
         from prefect_tune.storage.cache.entry import Selection
-        from prefect_tune.storage.inspection import list_artifacts
+        from prefect_tune.storage.inspection import list_artifacts, listed
 
         keys = None
         if study is not None:
@@ -64,8 +65,8 @@ def artifacts_ls(
 
             keys = keys_of(opened, study)
         selection = Selection(step=step, algorithm=algorithm, sort=sort, limit=limit)
-        rows = list_artifacts(opened, selection, keys)
-        print_json(rows) if as_json else print_artifacts(rows)
+        found = list_artifacts(opened, selection, keys)
+        print_json([listed(entry) for entry in found]) if as_json else print_artifacts(found)
 
 
 @artifacts.command("show")
@@ -83,8 +84,13 @@ def artifacts_show(key: str, *, as_json: bool, store: str | None, database: str 
 
         entry = _the_artifact(opened, key)
         load_code_of(opened, entry)
-        document = {**describe(opened, entry), "trials": trials_using(opened, entry.key)}
-        print_json(document) if as_json else print_artifact(document, final_fold=REFIT)
+        detail, users = describe(opened, entry), trials_using(opened, entry.key)
+        if as_json:
+            trials = [{"study": study, "number": number} for study, number in users]
+            print_json({**detail.to_json(), "trials": trials})
+        else:
+            trials = [f"{study} {number}" for study, number in users]
+            print_artifact(detail, trials, final_fold=REFIT)
 
 
 @artifacts.command("export")
@@ -138,8 +144,8 @@ def artifacts_stats(*, as_json: bool, store: str | None, database: str | None) -
         from prefect_tune.deployments.views.artifact import print_stats
         from prefect_tune.storage.inspection import stats
 
-        document = stats(opened)
-        print_json(document) if as_json else print_stats(document)
+        found = stats(opened)
+        print_json(asdict(found)) if as_json else print_stats(found)
 
 
 @artifacts.command("verify")

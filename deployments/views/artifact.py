@@ -7,13 +7,21 @@ from typing import Any
 from rich.table import Table
 
 from prefect_tune.deployments.views.console import CONSOLE, bold, line, uncut_column
-from prefect_tune.flows.text import counted, format_bytes, format_seconds
-from prefect_tune.storage.inspection import Verification
+from prefect_tune.flows.text import (
+    bracketed,
+    counted,
+    format_bytes,
+    format_seconds,
+    saved_text,
+)
+from prefect_tune.optimizers.space.wording import value_text
+from prefect_tune.storage.cache.entry import Entry
+from prefect_tune.storage.inspection import ArtifactDetail, StoreStats, Verification
 
 _MOST_TRIALS = 10
 
 
-def print_artifacts(rows: Sequence[Mapping[str, Any]]) -> None:
+def print_artifacts(entries: Sequence[Entry]) -> None:
     """Print artifacts, one a line."""
     table = Table(
         uncut_column("key"),
@@ -26,68 +34,66 @@ def print_artifacts(rows: Sequence[Mapping[str, Any]]) -> None:
         "study",
         box=None,
     )
-    for row in rows:
-        last_used = datetime.fromtimestamp(row["last_used"], UTC).astimezone()
+    for entry in entries:
+        last_used = datetime.fromtimestamp(entry.last_used, UTC).astimezone()
         table.add_row(
-            row["key"][:12],
-            row["step"],
-            row["algorithm"],
-            format_bytes(row["size_bytes"]),
-            format_seconds(row["cost_seconds"]),
-            str(row["hits"]),
+            entry.key[:12],
+            entry.step,
+            entry.algorithm,
+            format_bytes(entry.size_bytes),
+            format_seconds(entry.cost_seconds),
+            str(entry.hits),
             f"{last_used:%Y-%m-%d %H:%M:%S}",
-            row["study"],
+            entry.study,
         )
-    CONSOLE.print(table if rows else "no artifacts")
+    CONSOLE.print(table if entries else "no artifacts")
 
 
-def print_artifact(document: Mapping[str, Any], *, final_fold: int) -> None:
+def print_artifact(detail: ArtifactDetail, trials: Sequence[str], *, final_fold: int) -> None:
     """Print one artifact: its origin, its files and their contents, and its users.
 
     Args:
-        document: The artifact.
+        detail: The artifact.
+        trials: Study and number of the trials that made or used it.
         final_fold: Number of the fold that the final model is trained on.
     """
-    fold, lineage = document["fold"], document["lineage"] or {}
-    rows = "all training rows, the final model" if fold == final_fold else f"fold {fold}"
+    entry, lineage = detail.entry, detail.lineage or {}
+    is_final = entry.fold == final_fold
+    rows = "all training rows, the final model" if is_final else f"fold {entry.fold}"
     rows = "all rows of a partition of patients" if "block" in lineage else rows
-    state = "" if document["is_present"] else ", evicted: only its facts are left"
-    CONSOLE.print(line(bold(document["key"])))
+    state = "" if entry.is_present else ", evicted: only its facts are left"
+    CONSOLE.print(line(bold(entry.key)))
     CONSOLE.print(
-        f"  {document['step']}: {document['algorithm']}, {rows}, made by study "
-        f"{document['study']} in {format_seconds(document['cost_seconds'])}, "
-        f"{format_bytes(document['size_bytes'])}, served {document['hits']} times{state}"
+        f"  {entry.step}: {entry.algorithm}, {rows}, made by study "
+        f"{entry.study} in {format_seconds(entry.cost_seconds)}, "
+        f"{format_bytes(entry.size_bytes)}, served {entry.hits} times{state}"
     )
     for step in lineage.get("steps", []):
         values = ", ".join(f"{name}={value}" for name, value in step["arguments"].items())
-        CONSOLE.print(
-            f"    {step['step']}: {step['algorithm']}" + (f" ({values})" if values else "")
-        )
+        CONSOLE.print(f"    {step['step']}: {step['algorithm']}{bracketed(values)}")
     if "epochs" in lineage:
         CONSOLE.print(f"    a checkpoint after {counted(lineage['epochs'], 'epoch')}")
-    for file in document["files"]:
-        print_contents(file, document["contents"][file["name"]])
-    for child in document["children"]:
-        evicted = "" if child["is_present"] else ", evicted"
-        made = f"{child['step']}: {child['algorithm']}"
-        CONSOLE.print(f"  made from it: {child['key'][:12]} {made}{evicted}")
-    used = [f"{trial['study']} {trial['number']}" for trial in document["trials"]]
-    more = f" and {len(used) - _MOST_TRIALS} more" if len(used) > _MOST_TRIALS else ""
+    for name, url in detail.urls.items():
+        print_contents(name, entry.parts[name].size_bytes, url, detail.contents[name])
+    for child in detail.children:
+        evicted = "" if child.is_present else ", evicted"
+        made = f"{child.step}: {child.algorithm}"
+        CONSOLE.print(f"  made from it: {child.key[:12]} {made}{evicted}")
+    more = f" and {len(trials) - _MOST_TRIALS} more" if len(trials) > _MOST_TRIALS else ""
     CONSOLE.print(
-        f"  used by {counted(len(used), 'trial')}: {', '.join(used[:_MOST_TRIALS])}{more}"
+        f"  used by {counted(len(trials), 'trial')}: {', '.join(trials[:_MOST_TRIALS])}{more}"
     )
 
 
-def print_contents(file: Mapping[str, Any], contents: Mapping[str, Any]) -> None:
+def print_contents(name: str, size_bytes: int, url: str, contents: Mapping[str, Any]) -> None:
     """Print one file of an artifact, with its contents in a few lines."""
-    size = format_bytes(file["size_bytes"])
-    CONSOLE.print(line("  ", bold(file["name"]), f" {size} {file['url']}"))
+    CONSOLE.print(line("  ", bold(name), f" {format_bytes(size_bytes)} {url}"))
     if "unreadable" in contents:
         CONSOLE.print(f"    cannot be read: {contents['unreadable']}")
     elif "type" in contents:
         CONSOLE.print(f"    {contents['type']}")
-        for name, value in contents["fitted"].items():
-            CONSOLE.print(f"    {name} = {value}")
+        for attribute, value in contents["fitted"].items():
+            CONSOLE.print(f"    {attribute} = {value}")
     else:
         shape = " x ".join(map(str, contents["shape"]))
         hidden = contents["columns_not_shown"]
@@ -111,39 +117,35 @@ def _share(value: float | None) -> str:
 
 
 def _short(value: Any) -> str:
-    if value is None:
-        return ""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return "" if value is None else value_text(value)
 
 
-def print_stats(document: Mapping[str, Any]) -> None:
+def print_stats(stats: StoreStats) -> None:
     """Print sizes and counts of a store."""
-    n_steps = document["hits"] + document["misses"]
-    share = f" ({100 * document['hits'] / n_steps:.0f} %)" if n_steps else ""
-    size, budget, records = (
-        format_bytes(document[name]) for name in ("size_bytes", "budget_bytes", "records_bytes")
-    )
-    copies = document["copies_bytes"]
+    n_steps = stats.hits + stats.misses
+    share = f" ({100 * stats.hits / n_steps:.0f} %)" if n_steps else ""
+    sizes = stats.size_bytes, stats.budget_bytes, stats.records_bytes
+    size, budget, records = map(format_bytes, sizes)
+    copies = stats.copies_bytes
     on_host = f", {format_bytes(copies)} of them also on this host" if copies else ""
     CONSOLE.print(
-        f"cache: {document['count']} artifacts, {size} of {budget}; records: {records}{on_host}\n"
-        f"{document['hits']} of {n_steps} steps served{share}, "
-        f"{format_seconds(document['seconds_saved'])} saved; "
-        f"{document['evicted']} evicted, {document['refused']} refused"
+        f"cache: {stats.count} artifacts, {size} of {budget}; records: {records}{on_host}\n"
+        f"{stats.hits} of {n_steps} steps served{share}, {saved_text(stats.seconds_saved)} saved; "
+        f"{stats.evicted} evicted, {stats.refused} refused"
     )
-    for reason, times in document["refusals"].items():
+    for reason, times in stats.refusals.items():
         CONSOLE.print(f"  refused {times} times: {reason}")
     table = Table("step", "hits", "misses", "saved", "evicted", "size", box=None)
-    for step, counts in document["steps"].items():
+    for step, counts in stats.steps.items():
         table.add_row(
             step,
-            str(counts["hits"]),
-            str(counts["misses"]),
-            format_seconds(counts["seconds_saved"]),
-            str(counts["evicted"]),
-            format_bytes(counts["size_bytes"]),
+            str(counts.hits),
+            str(counts.misses),
+            saved_text(counts.seconds_saved),
+            str(counts.evicted),
+            format_bytes(counts.size_bytes),
         )
-    if document["steps"]:
+    if stats.steps:
         CONSOLE.print(table)
 
 

@@ -66,10 +66,10 @@ def keys_of(store: ArtifactStore, name: str) -> list[str]:
     return list(dict.fromkeys([*store.index.keys_of(name), *(step["key"] for step in steps)]))
 
 
-def trials_using(store: ArtifactStore, key: str) -> list[dict[str, Any]]:
-    """Return the completed trials, of any study, that made or used an artifact."""
+def trials_using(store: ArtifactStore, key: str) -> list[tuple[str, int]]:
+    """Return study and number of the completed trials that made or used an artifact."""
     return [
-        {"study": study, "number": trial.number}
+        (study, trial.number)
         for study in Ledger(store.database).study_names()
         for trial in list_trials(store, study)
         if any(step["key"] == key for step in trial.steps)
@@ -78,7 +78,7 @@ def trials_using(store: ArtifactStore, key: str) -> list[dict[str, Any]]:
 
 def load_code_of(store: ArtifactStore, entry: Entry) -> None:
     """Load the user's code that an artifact was made with, if a study still has it."""
-    users = (trial["study"] for trial in trials_using(store, entry.key))
+    users = (study for study, _ in trials_using(store, entry.key))
     for name in dict.fromkeys([entry.study, *users]):
         stored = Ledger(store.database).study(name)
         problem = None if stored is None else StudyPlan.from_stored(stored).problem

@@ -260,18 +260,18 @@ def remote(bucket, tmp_path) -> Iterator[ArtifactStore]:
 def test_data_of_a_remote_store_is_copied_counted_and_removed(remote) -> None:
     vector = canonical(np.arange(1000.0))
     remote.records.put("data/x", {"v": vector, "about": {"n": 1}}, "s", mappable=True)
-    assert stats(remote)["copies_bytes"] == 0
+    assert stats(remote).copies_bytes == 0
     read = remote.records.get("data/x")["v"]
     assert (read == vector).all()
     (copy,) = remote.files.copies.folder.glob("*.arrow")
     part = remote.records.parts("data/x")["v"]
     assert mapped(copy)[1] == part.digest
-    assert stats(remote)["copies_bytes"] == copy.stat().st_size
+    assert stats(remote).copies_bytes == copy.stat().st_size
     remote.files.filesystem.rm(remote.files.path("records/data/x", part.file))
     assert (remote.records.get("data/x", ["v"])["v"] == vector).all()
     assert not remote.records.is_whole("data/x")  # whatever this host has
     assert remote.records.release("s") == ["data/x"]
-    assert stats(remote)["copies_bytes"] == 0
+    assert stats(remote).copies_bytes == 0
 
 
 def test_another_host_drops_its_copies_of_what_was_removed(remote) -> None:

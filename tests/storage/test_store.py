@@ -134,7 +134,7 @@ def test_a_full_disk_keeps_the_cache_from_growing(store, monkeypatch, caplog) ->
     kept = put(store, "a")
     assert not kept.is_present
     assert "less than 1e+09 GB left" in caplog.text
-    assert stats(store)["refused"] == 1
+    assert stats(store).refused == 1
 
 
 def key_of(name: str) -> str:
@@ -298,7 +298,7 @@ def test_verify_tells_damaged_from_missing_from_orphaned(store) -> None:
 
 def test_provenance_stands_beside_the_data(store) -> None:
     kept = store.write(entry("a"), made(), {"dataset": "d", "steps": []})
-    document = describe(store, store.index.entries([kept.key])[kept.key])
+    document = describe(store, store.index.entries([kept.key])[kept.key]).to_json()
     assert document["lineage"] == {"dataset": "d", "steps": []}
     assert document["facts"] == {"rows": 1000}
     assert [f["name"] for f in document["files"]] == ["train"]

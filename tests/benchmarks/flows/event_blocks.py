@@ -73,8 +73,8 @@ def main() -> None:
     alone_again = partial(seconds_alone, StoreAddress(str(store)))
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         alone = sum(pool.map(alone_again, (t for t, _ in shown)))
-    by_step = stats(opened)["steps"]
-    saved = sum(by_step.get(step, {}).get("seconds_saved", 0.0) for step in (construct, STEP))
+    by_step = stats(opened).steps
+    saved = sum(by_step[step].seconds_saved for step in (construct, STEP) if step in by_step)
     print(
         f"{len(shown)} trials of {chosen.data}: construction took {spent:.1f} s, and {alone:.1f} s "
         f"alone; by the cache's count it saved {saved:.1f} s"

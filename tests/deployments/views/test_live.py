@@ -251,11 +251,15 @@ def test_studies_and_trials_named_by_others_are_shown_as_they_are(text: str) -> 
         names = dict.fromkeys(("study", "state", "method", "metric", "data"), text)
         study.print_studies([study_view(**names, incumbent=None)])
         artifact.print_contents(
-            {"name": text, "size_bytes": 1, "url": text},
+            text,
+            1,
+            text,
             {"shape": [1, 1], "columns": {text: {}}, "rows": [[text]], "columns_not_shown": 0},
         )
         artifact.print_contents(
-            {"name": text, "size_bytes": 1, "url": text},
+            text,
+            1,
+            text,
             {"type": text, "fitted": {text: text}},
         )
     said = lines(out)
