@@ -89,8 +89,8 @@ def artifacts_show(key: str, *, as_json: bool, store: str | None, database: str 
             trials = [{"study": study, "number": number} for study, number in users]
             print_json({**detail.to_json(), "trials": trials})
         else:
-            trials = [f"{study} {number}" for study, number in users]
-            print_artifact(detail, trials, final_fold=REFIT)
+            names = [f"{study} {number}" for study, number in users]
+            print_artifact(detail, names, final_fold=REFIT)
 
 
 @artifacts.command("export")
@@ -194,11 +194,11 @@ def artifacts_prune(size: str, *, as_json: bool, store: str | None, database: st
         from prefect_tune.storage.inspection import stats
 
         evicted = opened.prune(parse_bytes(size, "to"))
-        document = {"evicted": evicted, "size_bytes": stats(opened)["size_bytes"]}
+        size_bytes = stats(opened).size_bytes
         if as_json:
-            print_json(document)
+            print_json({"evicted": evicted, "size_bytes": size_bytes})
         else:
-            echo(f"{evicted} evicted; the cache holds {format_bytes(document['size_bytes'])}")
+            echo(f"{evicted} evicted; the cache holds {format_bytes(size_bytes)}")
 
 
 def _the_artifact(opened: "ArtifactStore", key: str) -> "Entry":
