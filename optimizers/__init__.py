@@ -5,10 +5,10 @@
 itself by a `method` with its `options`, and `registry` knows them by name; it is one of the
 registries that also find the declarations of installed `plugins`. `optimizer` is the contract of
 all, told by a `budget` what is left; it gives a reason for what it asks for, and `events` resume
-one; `racing` stands around any of them and ends after one fold what is clearly behind. `importance`
-says afterwards which choices mattered. The `converter` turns dataclasses of all rooms into JSON
-documents and back. Everything here is loaded when first touched: the libraries of some methods take
-seconds to import.
+one; `racing` stands around any of them and ends by `race_rules` what is clearly behind.
+`importance` says afterwards which choices mattered. The `converter` turns dataclasses of all rooms
+into JSON documents and back. Everything here is loaded when first touched: the libraries of some
+methods take seconds to import.
 """
 
 from importlib import import_module
@@ -29,17 +29,16 @@ if TYPE_CHECKING:
     from prefect_tune.optimizers.methods.bohb import Bohb
     from prefect_tune.optimizers.methods.flash.flash import Flash
     from prefect_tune.optimizers.methods.halving import Halving, Hyperband
-    from prefect_tune.optimizers.methods.jopt import Jopt
-    from prefect_tune.optimizers.methods.random_search import RandomSearch
+    from prefect_tune.optimizers.methods.references import Jopt, RandomSearch
     from prefect_tune.optimizers.methods.smac import Smac
     from prefect_tune.optimizers.methods.tpe import Tpe
     from prefect_tune.optimizers.optimizer import NotYet, Optimizer
     from prefect_tune.optimizers.options import check_options, option
-    from prefect_tune.optimizers.racing.racing import Racing
+    from prefect_tune.optimizers.racing import Racing
     from prefect_tune.optimizers.registry import METHODS, make_optimizer, register
     from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
+    from prefect_tune.optimizers.space.candidate_space import Encoding
     from prefect_tune.optimizers.space.configuration import Choice, Configuration, Query
-    from prefect_tune.optimizers.space.encoding import Encoding
     from prefect_tune.optimizers.space.equal_paths import order_step
     from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
     from prefect_tune.optimizers.space.space import Path, Space
@@ -119,7 +118,7 @@ _HOMES = {
     "Configuration": "space.configuration",
     "Constraint": "trials.objective",
     "ConstraintsMeasured": "events",
-    "Encoding": "space.encoding",
+    "Encoding": "space.candidate_space",
     "Evaluation": "trials.outcome",
     "Event": "events",
     "Failure": "trials.outcome",
@@ -131,7 +130,7 @@ _HOMES = {
     "Halving": "methods.halving",
     "History": "trials.history",
     "Hyperband": "methods.halving",
-    "Jopt": "methods.jopt",
+    "Jopt": "methods.references",
     "METHODS": "registry",
     "Method": "method",
     "MethodOptions": "method",
@@ -140,8 +139,8 @@ _HOMES = {
     "Optimizer": "optimizer",
     "Path": "space.space",
     "Query": "space.configuration",
-    "Racing": "racing.racing",
-    "RandomSearch": "methods.random_search",
+    "Racing": "racing",
+    "RandomSearch": "methods.references",
     "Reason": "method",
     "Retried": "events",
     "Smac": "methods.smac",

@@ -8,7 +8,7 @@ from typing import Any, overload
 
 from prefect_tune.flows.study.documents import TrialDocument
 from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.optimizers.importance.importance import Importance, importance_of
+from prefect_tune.optimizers.importance import Importance, importance_of
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
 

@@ -21,7 +21,7 @@ from prefect_tune.flows.study.documents import TrialDocument
 from prefect_tune.flows.study.lookup import find_study
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.summary import summarize
-from prefect_tune.optimizers.importance.importance import Importance
+from prefect_tune.optimizers.importance import Importance
 from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.storage.cache.index import ArtifactIndex
 from prefect_tune.storage.ledger import Ledger, StoredStudy

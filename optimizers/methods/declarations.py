@@ -17,7 +17,7 @@ _KERNEL = (
 RANDOM_SEARCH = Method(
     name="random",
     purpose="draws from the prior; the baseline, and for as many workers as there are",
-    implementation="prefect_tune.optimizers.methods.random_search:RandomSearch",
+    implementation="prefect_tune.optimizers.methods.references:RandomSearch",
 )
 
 
@@ -117,7 +117,7 @@ class JoptOptions(MethodOptions):
 JOPT = Method(
     name="jopt",
     purpose="one Gaussian process over all paths and hyperparameters; what ADMM is compared with",
-    implementation="prefect_tune.optimizers.methods.jopt:Jopt",
+    implementation="prefect_tune.optimizers.methods.references:Jopt",
     options=JoptOptions,
     compared_by_default=False,
 )

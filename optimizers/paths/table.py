@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.paths.shared_values import BestValues, SharedValues, most_alike
+from prefect_tune.optimizers.space.candidate_space import Encoding
 from prefect_tune.optimizers.space.configuration import Configuration, default_configuration
-from prefect_tune.optimizers.space.encoding import Encoding
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.space.space import Path, Space
 from prefect_tune.optimizers.trials.trial import Trial

@@ -18,13 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from prefect_tune.optimizers.surrogates.kernel import Kernel
+from prefect_tune.optimizers.surrogates.kernel import ConstantNoise, Kernel, Noise
 from prefect_tune.optimizers.surrogates.log_posterior import (
     cholesky,
     log_posterior,
     solve_triangular,
 )
-from prefect_tune.optimizers.surrogates.noise import ConstantNoise, Noise
 
 Array = NDArray[np.floating[Any]]
 Mean = float | Callable[[Array], Array] | None

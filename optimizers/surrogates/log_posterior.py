@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotri, dtrtrs
 
-from prefect_tune.optimizers.surrogates.kernel import Kernel, Parameter
-from prefect_tune.optimizers.surrogates.noise import ConstantNoise, Noise
+from prefect_tune.optimizers.surrogates.kernel import ConstantNoise, Kernel, Noise, Parameter
 
 Array = NDArray[np.floating[Any]]
 

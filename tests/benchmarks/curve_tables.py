@@ -30,7 +30,7 @@ from scipy.stats import qmc
 from threadpoolctl import threadpool_limits
 
 from prefect_tune.optimizers import Algorithm, Configuration, Space, Step
-from prefect_tune.optimizers.space.encoding import Encoding
+from prefect_tune.optimizers.space.candidate_space import Encoding
 
 __all__ = ["TABLES", "Table", "load_table"]
 

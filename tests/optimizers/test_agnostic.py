@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from prefect_tune.optimizers.trials.agnostic import best_frequencies, frequencies_of_few
+from prefect_tune.optimizers.trials.losses import best_frequencies, frequencies_of_few
 from prefect_tune.optimizers.trials.objective import Bootstraps
 
 LOSSES = np.array([[0, 1, 0], [1, 0, 0], [0, 0, 1], [1, 0, 1]], dtype=float)

@@ -7,8 +7,7 @@ import pytest
 from ConfigSpace import Float
 from worlds import algorithm
 
-from prefect_tune.optimizers.importance.effects import Effect, effects
-from prefect_tune.optimizers.importance.importance import LEAST_TRIALS, importance_of
+from prefect_tune.optimizers.importance import LEAST_TRIALS, Effect, effects, importance_of
 from prefect_tune.optimizers.space.algorithm import Algorithm, Step
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.configuration import Configuration

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
 
 from prefect_tune.optimizers.paths.table import Criterion, design_order, design_rank
-from prefect_tune.optimizers.surrogates.path_linear import PathLinear
+from prefect_tune.optimizers.surrogates.linear import PathLinear
 
 PATHS = one_hot_paths(TOY)
 SEEN = [5, 0, 1, 2]

@@ -29,7 +29,7 @@ from prefect_tune.optimizers import (
     Trial,
     make_optimizer,
 )
-from prefect_tune.optimizers.racing.rules import (
+from prefect_tune.optimizers.race_rules import (
     Stretch,
     as_on_all_rows,
     estimated,

@@ -17,8 +17,7 @@ from prefect_tune.flows.reporting.study_report import (
     StudyReport,
 )
 from prefect_tune.flows.reporting.trade_offs import TradeOff
-from prefect_tune.optimizers.importance.effects import Effect, Input
-from prefect_tune.optimizers.importance.importance import Importance
+from prefect_tune.optimizers.importance import Effect, Importance, Input
 from prefect_tune.optimizers.trials.outcome import FailureKind
 from prefect_tune.tasks.data.code_coverage import CodeCoverage
 from prefect_tune.tasks.fitting.column_effects import CodeEffect, ColumnEffect, ColumnEffects

@@ -8,8 +8,7 @@ from prefect_tune.deployments.report.plots import axis, bar, plot
 from prefect_tune.deployments.report.wording import LossWords
 from prefect_tune.flows.reporting.study_report import StudyReport
 from prefect_tune.flows.text import counted
-from prefect_tune.optimizers.importance.effects import Effect, Input
-from prefect_tune.optimizers.importance.importance import Importance
+from prefect_tune.optimizers.importance import Effect, Importance, Input
 
 _MOST_BARS = 14
 _LEAST_SHARE = 0.002

@@ -30,9 +30,13 @@ from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.optimizers.method import Method, Reason, ordinal
 from prefect_tune.optimizers.methods.admm.declaration import ADMM
-from prefect_tune.optimizers.methods.admm.positions import Positions
 from prefect_tune.optimizers.methods.admm.splitting import next_multiplier
-from prefect_tune.optimizers.methods.admm.state import AdmmState, PathObservations, observations
+from prefect_tune.optimizers.methods.admm.state import (
+    AdmmState,
+    PathObservations,
+    Positions,
+    observations,
+)
 from prefect_tune.optimizers.methods.admm.theta_min import ThetaMin
 from prefect_tune.optimizers.methods.admm.z_min import ZMin
 from prefect_tune.optimizers.optimizer import Optimizer

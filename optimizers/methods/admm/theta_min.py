@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from prefect_tune.optimizers.acquisitions.expected_improvement import AugmentedImprovement
 from prefect_tune.optimizers.acquisitions.gaussian_search import Fitted, GaussianSearch, Penalty
 from prefect_tune.optimizers.methods.admm.declaration import AdmmOptions
-from prefect_tune.optimizers.methods.admm.positions import Positions
-from prefect_tune.optimizers.methods.admm.state import AdmmState, PathObservations
+from prefect_tune.optimizers.methods.admm.state import AdmmState, PathObservations, Positions
 from prefect_tune.optimizers.methods.declarations import SmacOptions
 from prefect_tune.optimizers.methods.smac import ForestSearch
 from prefect_tune.optimizers.space.candidate_space import Candidates

@@ -1,23 +1,196 @@
-"""ADMM's z-min: the next path at fixed hyperparameters (Liu, Ram et al. 2020, eq. 12)."""
+"""ADMM's z-min: the next path at fixed hyperparameters (Liu, Ram et al. 2020, eq. 12).
 
-from collections.abc import Callable, Collection
+All solvers choose among the paths that can run. Thompson sampling with Bernoulli rewards is
+algorithm A1 of the paper; the linear one regresses the best value of each path on its algorithms.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
 
+from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
 from prefect_tune.optimizers.methods.admm.declaration import AdmmOptions
-from prefect_tune.optimizers.methods.admm.path_solvers import PathArms
-from prefect_tune.optimizers.methods.admm.positions import Positions
 from prefect_tune.optimizers.methods.admm.splitting import reward
-from prefect_tune.optimizers.methods.admm.state import AdmmState, PathObservations
-from prefect_tune.optimizers.paths.shared_values import SharedValues
+from prefect_tune.optimizers.methods.admm.state import (
+    AdmmState,
+    Counts,
+    PathObservations,
+    Positions,
+)
+from prefect_tune.optimizers.paths.shared_values import BestValues, SharedValues
+from prefect_tune.optimizers.paths.table import listed_paths
+from prefect_tune.optimizers.space.algorithm import Algorithm, Step
 from prefect_tune.optimizers.space.configuration import Configuration, is_allowed
 from prefect_tune.optimizers.space.space import Path, Space
+from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
+from prefect_tune.optimizers.surrogates.kernel import Constant
+from prefect_tune.optimizers.surrogates.stationary import Matern52
 from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.trial import Trial
 
 Array = NDArray[np.floating[Any]]
+
+_NOISE = 0.3
+"""Deviation of the linear model's noise, in standardised values."""
+
+
+class PathArms:
+    """The paths of a space as rows of arms, to choose one of them in one pass.
+
+    An algorithm is an arm; an order of T steps is T of them, a step and its place each: the order
+    of largest sum is an assignment of steps to places.
+
+    Args:
+        space: The space.
+        seed: Draws the paths that are searched, where there are too many to list.
+    """
+
+    def __init__(self, space: Space, seed: int) -> None:
+        self._arms_of = [{a.id: _arms(s, a) for a in s.algorithms} for s in space.searched]
+        each = [arm for arms in self._arms_of for of_one in arms.values() for arm in of_one]
+        self.arms = list(dict.fromkeys(each))
+        self.paths = paths = listed_paths(space, seed)
+        place = {arm: i for i, arm in enumerate(self.arms)}
+        pulled = [
+            chain(*(arms[a] for arms, a in zip(self._arms_of, path, strict=True))) for path in paths
+        ]
+        self._columns = np.array([[place[arm] for arm in arms] for arms in pulled])
+        self._sizes = [len(set(chain(*arms.values()))) for arms in self._arms_of]
+        self._index = {path: i for i, path in enumerate(paths)}
+
+    def arms_of(self, path: Path) -> list[str]:
+        """Return the arms that a path pulls."""
+        return [self.arms[c] for c in self._columns[self._index[path]]]
+
+    def thompson(self, counts: Counts, prior: float, rng: np.random.Generator) -> Path:
+        """Return the path of largest sum of draws from Beta(prior + r, prior + n - r) (eq. A38)."""
+        pulled = np.array([counts.get(arm, [0, 0]) for arm in self.arms])
+        n, r = pulled.T
+        draws = rng.beta(prior + r, prior + n - r)
+        return self.least(-draws)
+
+    def linear(self, values: Mapping[Path, float]) -> "LinearPaths":
+        """Return the posterior of a linear model of the best value seen of each path."""
+        return LinearPaths(self, *self._coefficients(*self._one_hot(values)))
+
+    def values(
+        self, shared: SharedValues, trials: Sequence[Trial], losses: Array
+    ) -> "LinearValues":
+        """Return the posterior of a linear model of losses on algorithms and shared values.
+
+        Args:
+            shared: The values that paths have in common.
+            trials: The trials.
+            losses: Their losses, shape (n,).
+        """
+        known = [i for i, t in enumerate(trials) if t.query.configuration.path in self._index]
+        configurations = [trials[i].query.configuration for i in known]
+        places = [self._index[c.path] for c in configurations]
+        paths = np.eye(len(self.arms))[self._columns[places]].sum(axis=1)
+        rows = np.hstack([paths, shared.columns(configurations)])
+        return LinearValues(shared, *self._coefficients(rows, _standardised(losses[known])))
+
+    def _coefficients(self, rows: Array, targets: Array) -> tuple[Array, Array]:
+        """Return the mean of normal coefficients, and L with LL' their precision."""
+        precision = rows.T @ rows / _NOISE**2 + len(self._sizes) * np.eye(rows.shape[1])
+        mean = np.linalg.solve(precision, rows.T @ targets / _NOISE**2)
+        return mean, np.linalg.cholesky(precision)
+
+    def least(self, weights: Array) -> Path:
+        """Return the path of least sum of the weights of its arms, shape (N,)."""
+        return self.paths[int(np.argmin(weights[self._columns].sum(axis=1)))]
+
+    def improving(
+        self, values: Mapping[Path, float], excluded: set[Path], rng: np.random.Generator
+    ) -> Path:
+        """Return the path of largest expected improvement of a process over one-hot paths."""
+        rows, targets = self._one_hot(values)
+        groups = np.repeat(np.arange(len(self._sizes)), self._sizes)
+        kernel = Constant() * Matern52(range(rows.shape[1]), groups)
+        process = GaussianProcess.fit(kernel, rows, targets, rng=rng, max_iterations=20)
+        left = [i for i, path in enumerate(self.paths) if path not in excluded]
+        if not left:
+            return self.random(rng)
+        candidates = np.eye(len(self.arms))[self._columns[left]].sum(axis=1)
+        mean, deviation = process.predict(candidates)
+        scores = log_expected_improvement(mean, deviation, float(targets.min()))
+        return self.paths[left[int(np.argmax(scores))]]
+
+    def random(self, rng: np.random.Generator) -> Path:
+        """Return a path drawn uniformly."""
+        return self.paths[int(rng.integers(len(self.paths)))]
+
+    def _one_hot(self, values: Mapping[Path, float]) -> tuple[Array, Array]:
+        known = [path for path in values if path in self._index]
+        columns = self._columns[[self._index[path] for path in known]]
+        rows = np.eye(len(self.arms))[columns].sum(axis=1)
+        return rows, _standardised(np.array([values[path] for path in known]))
+
+
+def _standardised(targets: Array) -> Array:
+    """Return targets of mean 0 and deviation 1, shape (n,), with n maybe 0."""
+    if not len(targets):
+        return targets
+    return (targets - targets.mean()) / (float(targets.std()) or 1.0)
+
+
+def _arms(step: Step, algorithm: Algorithm) -> list[str]:
+    """Return the arms that stand for an algorithm of a step."""
+    if not algorithm.order:
+        return [f"{step.name}/{algorithm.id}"]
+    return [f"{step.name}/{name}@{place}" for place, name in enumerate(algorithm.order)]
+
+
+@dataclass(frozen=True, slots=True)
+class LinearPaths:
+    """Normal coefficients of the algorithms, to draw paths from (linear Thompson sampling).
+
+    Attributes:
+        table: The paths.
+        mean: Of the coefficients, shape (N,).
+        root: L with LL' their precision, shape (N, N).
+    """
+
+    table: PathArms
+    mean: Array
+    root: Array
+
+    def draw(self, rng: np.random.Generator) -> Path:
+        """Return the path of least sum of drawn coefficients."""
+        return self.table.least(_drawn(self.mean, self.root, rng))
+
+
+@dataclass(frozen=True, slots=True)
+class LinearValues:
+    """Normal coefficients of algorithms and shared values, to draw values from.
+
+    Attributes:
+        shared: The values.
+        mean: Means of the coefficients, with the shared values at the end, shape (N + S,).
+        root: L with LL' their precision, shape (N + S, N + S).
+    """
+
+    shared: SharedValues
+    mean: Array
+    root: Array
+
+    def draw_values(self, rng: np.random.Generator) -> BestValues:
+        """Return the values of least sum of drawn coefficients, by kind of model."""
+        return self.shared.best(_drawn(self.mean, self.root, rng)[-self.shared.width :])
+
+
+def _drawn(mean: Array, root: Array, rng: np.random.Generator) -> Array:
+    """Draw normal coefficients whose precision is LL'."""
+    noise: Array = solve_triangular(root, rng.standard_normal(len(mean)), lower=True, trans="T")
+    return mean + noise
+
+
 Draw = Callable[[Collection[Path]], Path]
 """Draws a path, given those drawn before in this ask."""
 

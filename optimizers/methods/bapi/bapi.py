@@ -1,13 +1,13 @@
 """BAPI: the budget planned over configurations and epochs (Belakaria et al. 2022).
 
-Algorithm 2, line 1 (initial points)     turn.BapiTurn.initial, start.Design
+Algorithm 2, line 1 (initial points)     turn.BapiTurn.initial, turn.Design
              lines 2, 9 (GP_f, GP_c)     learner.CurveLearner.learn, costs.CostModel.fit
-             lines 3, 4, 10 (B_r)        budget.RemainingBudget
+             lines 3, 4, 10 (B_r)        costs.RemainingBudget
              line 5 (algorithm 4, NMO)   planning.Planning.entries, planning.Horizon.plan
              line 6 (choice)             planning.chosen_entry
              line 7 (algorithm 5)        turn.BapiTurn.evaluation, planning.verdict
 Equation 8, algorithm 3 (t_opt)          planning.enough_epochs
-Section 3.4 (points of a curve)          observations.chosen_epochs
+Section 3.4 (points of a curve)          curves.chosen_epochs
 Equations 9 to 18 (slopes), 20 to 24     surrogates.monotone, surrogates.curve_kernel
 
 `variant=paper` has the paper's settings. By default the start is successive halving, costs cool as
@@ -25,8 +25,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from prefect_tune.optimizers.acquisitions.joint_improvement import sobol_normals
-from prefect_tune.optimizers.acquisitions.pool import drawn_evenly, moved
+from prefect_tune.optimizers.acquisitions.expected_improvement import sobol_normals
+from prefect_tune.optimizers.acquisitions.gaussian_search import drawn_evenly, moved
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Method
 from prefect_tune.optimizers.methods.bapi.curves import (
@@ -38,8 +38,7 @@ from prefect_tune.optimizers.methods.bapi.decisions import advice_of, best_stret
 from prefect_tune.optimizers.methods.bapi.declaration import BAPI, Settings
 from prefect_tune.optimizers.methods.bapi.learner import CurveLearner
 from prefect_tune.optimizers.methods.bapi.planning import MOST_PENDING
-from prefect_tune.optimizers.methods.bapi.start import Design, size_of_start
-from prefect_tune.optimizers.methods.bapi.turn import BapiTurn, Order
+from prefect_tune.optimizers.methods.bapi.turn import BapiTurn, Design, Order, size_of_start
 from prefect_tune.optimizers.methods.rungs import all_begun
 from prefect_tune.optimizers.optimizer import NotYet, Optimizer
 from prefect_tune.optimizers.space.candidate_space import Candidates

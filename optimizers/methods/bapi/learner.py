@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from prefect_tune.optimizers.acquisitions.expected_improvement import expected_improvement
 from prefect_tune.optimizers.methods.bapi.costs import CostModel, Rates
-from prefect_tune.optimizers.methods.bapi.curves import LearningCurve
+from prefect_tune.optimizers.methods.bapi.curves import CurveObservations, LearningCurve
 from prefect_tune.optimizers.methods.bapi.declaration import Settings, Sites
-from prefect_tune.optimizers.methods.bapi.observations import CurveObservations
 from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.surrogates.curve_kernel import (
@@ -23,10 +22,9 @@ from prefect_tune.optimizers.surrogates.curve_kernel import (
     Decay,
 )
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.kernel import Array, Parameter
+from prefect_tune.optimizers.surrogates.kernel import Array, ConstantNoise, Parameter
 from prefect_tune.optimizers.surrogates.log_posterior import log_posterior_value
 from prefect_tune.optimizers.surrogates.monotone import MonotoneProcess, at_times, site_times
-from prefect_tune.optimizers.surrogates.noise import ConstantNoise
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs, Priors
 from prefect_tune.optimizers.surrogates.stationary import CORRELATION, RBF, Matern52
 from prefect_tune.optimizers.trials.objective import Objective

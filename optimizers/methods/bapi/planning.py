@@ -9,10 +9,11 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
-from prefect_tune.optimizers.acquisitions.joint_improvement import JointImprovement
-from prefect_tune.optimizers.methods.bapi.budget import affordable
-from prefect_tune.optimizers.methods.bapi.costs import Overheads
+from prefect_tune.optimizers.acquisitions.expected_improvement import (
+    JointImprovement,
+    log_expected_improvement,
+)
+from prefect_tune.optimizers.methods.bapi.costs import Overheads, affordable
 from prefect_tune.optimizers.methods.bapi.curves import LearningCurve
 from prefect_tune.optimizers.methods.bapi.declaration import Choice, Settings
 from prefect_tune.optimizers.methods.bapi.learner import CurveBelief, CurveLearner

@@ -8,17 +8,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.methods.fabolas.inference import Group, Inference, Regression
+from prefect_tune.optimizers.methods.fabolas.inference import (
+    Group,
+    Inference,
+    Posterior,
+    Regression,
+    model_keys,
+)
 from prefect_tune.optimizers.methods.fabolas.observations import LossScale, SubsetObservations
-from prefect_tune.optimizers.methods.fabolas.posterior import Posterior, model_keys
-from prefect_tune.optimizers.methods.fabolas.recipe import SearchRecipe
+from prefect_tune.optimizers.methods.fabolas.recipe import COST, FULL, SearchRecipe
 from prefect_tune.optimizers.methods.fabolas.rules import RULES
-from prefect_tune.optimizers.methods.fabolas.sizes import COST, FULL
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.surrogates.fidelity_kernel import Basis, FidelityKernel
-from prefect_tune.optimizers.surrogates.kernel import Constant, Parameter
-from prefect_tune.optimizers.surrogates.noise import ConstantNoise, FallingNoise
+from prefect_tune.optimizers.surrogates.kernel import (
+    Constant,
+    ConstantNoise,
+    FallingNoise,
+    Parameter,
+)
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs, Priors
 from prefect_tune.optimizers.surrogates.stationary import CORRELATION
 from prefect_tune.optimizers.trials.objective import Objective

@@ -129,7 +129,7 @@ EI = Method(
     name="ei",
     purpose="expected improvement on all rows, by the Gaussian process of Fabolas; what that is "
     "compared with",
-    implementation="prefect_tune.optimizers.methods.fabolas.references:ExpectedImprovement",
+    implementation="prefect_tune.optimizers.methods.fabolas.fabolas:ExpectedImprovement",
     options=ReferenceOptions,
     draws_on_cost=False,
     compared_by_default=False,
@@ -141,7 +141,7 @@ ES = Method(
     name="es",
     purpose="entropy search on all rows, by the Gaussian process of Fabolas; what that is "
     "compared with",
-    implementation="prefect_tune.optimizers.methods.fabolas.references:EntropySearch",
+    implementation="prefect_tune.optimizers.methods.fabolas.fabolas:EntropySearch",
     options=ReferenceOptions,
     draws_on_cost=False,
     compared_by_default=False,
@@ -167,7 +167,7 @@ MTBO = Method(
     name="mtbo",
     purpose="a Gaussian process over all rows and one subset of them as two tasks; what Fabolas "
     "is compared with",
-    implementation="prefect_tune.optimizers.methods.fabolas.references:TwoTasks",
+    implementation="prefect_tune.optimizers.methods.fabolas.fabolas:TwoTasks",
     options=TwoTaskOptions,
     fidelities=frozenset({"subset"}),
     draws_on_cost=True,

@@ -1,12 +1,12 @@
 """Fabolas: Bayesian optimisation on subsets, for the full data (Klein et al. 2017).
 
-Equation 6 (kernel), section 3.1 (bases)   surrogates.fidelity_kernel, sizes
+Equation 6 (kernel), section 3.1 (bases)   surrogates.fidelity_kernel, recipe
 Algorithm 1, line 1 (initial design)       first_design.ScatteredDesign; by default FirstDesign
              line 3 (fit)                  belief.SubsetLearner.learn, inference.Regression
              line 4 (equation 7)           turn.FabolasTurn.proposal, search.Search.run
              c_overhead of equation 7      turn.FabolasTurn._overhead
              line 6 (incumbent)            decisions.AnswerStanding, Fabolas.incumbent
-Equations 2, 3 and 5 (EI, ES, MTBO)        references
+Equations 2, 3 and 5 (EI, ES, MTBO)        ExpectedImprovement, EntropySearch, TwoTasks
 
 `variant=paper` has the paper's acquisition, bases, noise, drawn parameters, incumbent and initial
 design. By default the acquisition is the information gain in closed form, all configurations share
@@ -29,23 +29,30 @@ from prefect_tune.optimizers.methods.fabolas.belief import (
     SubsetLearner,
     pipeline_inputs,
 )
-from prefect_tune.optimizers.methods.fabolas.decisions import AnswerStanding, decisions_of
-from prefect_tune.optimizers.methods.fabolas.declaration import FABOLAS
+from prefect_tune.optimizers.methods.fabolas.decisions import (
+    AnswerStanding,
+    Gate,
+    Prediction,
+    decisions_of,
+)
+from prefect_tune.optimizers.methods.fabolas.declaration import EI, ES, FABOLAS, MTBO
 from prefect_tune.optimizers.methods.fabolas.first_design import (
     BeginAlgorithm,
     FirstDesign,
     ScatteredDesign,
 )
-from prefect_tune.optimizers.methods.fabolas.gate import Gate, Prediction
 from prefect_tune.optimizers.methods.fabolas.observations import SubsetObservations
-from prefect_tune.optimizers.methods.fabolas.recipe import SearchRecipe, Subsets
-from prefect_tune.optimizers.methods.fabolas.rules import RULES
-from prefect_tune.optimizers.methods.fabolas.sizes import (
+from prefect_tune.optimizers.methods.fabolas.recipe import (
+    FULL,
     LOG_LOSS,
     PAPER_LOSS,
     RAW_LOSS,
+    TASKS,
+    SearchRecipe,
     Sizes,
+    Subsets,
 )
+from prefect_tune.optimizers.methods.fabolas.rules import RULES
 from prefect_tune.optimizers.methods.fabolas.turn import FabolasTurn, Proposal
 from prefect_tune.optimizers.methods.rungs import GoOn, all_begun
 from prefect_tune.optimizers.optimizer import NotYet, Optimizer
@@ -344,4 +351,54 @@ class Fabolas(Optimizer):
             n_samples=self.options.n_samples,
             subset_folds=self.recipe.subsets.folds,
             small=-1.0 if self.sizes.is_single else float(self.sizes.s(RULES.small)),
+        )
+
+
+class ExpectedImprovement(Fabolas):
+    """Full evaluations of the largest expected improvement (equation 2; Snoek et al. 2012)."""
+
+    method: ClassVar[Method] = EI
+
+    def _find_sizes(self) -> Sizes:
+        return Sizes.single(self.objective)
+
+    def _find_recipe(self) -> SearchRecipe:
+        return SearchRecipe.on_all_rows(FULL, "improvement")
+
+
+class EntropySearch(Fabolas):
+    """Full evaluations by information (equation 3; Hennig and Schuler 2012).
+
+    It is not divided by cost, as all evaluations are of all rows.
+    """
+
+    method: ClassVar[Method] = ES
+
+    def _find_sizes(self) -> Sizes:
+        return Sizes.single(self.objective)
+
+    def _find_recipe(self) -> SearchRecipe:
+        return SearchRecipe.on_all_rows(FULL, "gain")
+
+
+class TwoTasks(Fabolas):
+    """Evaluations of one of two tasks by information per second (equation 5; Swersky et al. 2013).
+
+    The tasks are all rows and one subset; they are correlated freely (equation 4).
+    """
+
+    method: ClassVar[Method] = MTBO
+
+    def _find_sizes(self) -> Sizes:
+        return Sizes.pair(self.objective, self.options.share)
+
+    def _find_recipe(self) -> SearchRecipe:
+        return SearchRecipe(
+            log_basis=TASKS,
+            raw_basis=TASKS,
+            has_falling_noise=False,
+            kappa=0.0,
+            verify_every=None,
+            has_gate=False,
+            n_confirmed=0 if self.sizes.is_single else 3,
         )

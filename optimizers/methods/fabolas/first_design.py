@@ -7,8 +7,8 @@ from typing import Self
 
 import numpy as np
 
+from prefect_tune.optimizers.methods.fabolas.recipe import Sizes
 from prefect_tune.optimizers.methods.fabolas.rules import RULES
-from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
 from prefect_tune.optimizers.methods.rungs import (
     Begin,
     Done,

@@ -18,7 +18,7 @@ from prefect_tune.optimizers.acquisitions.entropy import (
     whitened_normals,
 )
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
-from prefect_tune.optimizers.acquisitions.pool import moved, pool_around
+from prefect_tune.optimizers.acquisitions.gaussian_search import moved, pool_around
 from prefect_tune.optimizers.methods.fabolas.belief import SubsetBelief
 from prefect_tune.optimizers.methods.fabolas.recipe import Acquisition
 from prefect_tune.optimizers.methods.fabolas.rules import RULES

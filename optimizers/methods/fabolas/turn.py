@@ -14,10 +14,9 @@ from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Reason
 from prefect_tune.optimizers.methods.fabolas.belief import SubsetBelief
 from prefect_tune.optimizers.methods.fabolas.decisions import AnswerStanding
-from prefect_tune.optimizers.methods.fabolas.recipe import Acquisition, SearchRecipe
+from prefect_tune.optimizers.methods.fabolas.recipe import Acquisition, SearchRecipe, Sizes
 from prefect_tune.optimizers.methods.fabolas.rules import RULES
 from prefect_tune.optimizers.methods.fabolas.search import ScoredCandidate, Search
-from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
 from prefect_tune.optimizers.methods.rungs import all_begun
 from prefect_tune.optimizers.optimizer import NotYet
 from prefect_tune.optimizers.space.candidate_space import Candidates

@@ -33,6 +33,7 @@ from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.optimizers.method import Method, Reason, two_digits
 from prefect_tune.optimizers.methods.flash.declaration import FLASH
 from prefect_tune.optimizers.methods.flash.phases import (
+    Tuning,
     initial_design,
     phase_lengths,
     rest_of_design,
@@ -40,7 +41,6 @@ from prefect_tune.optimizers.methods.flash.phases import (
     wanted_lengths,
 )
 from prefect_tune.optimizers.methods.flash.scores import PathModels, ranked
-from prefect_tune.optimizers.methods.flash.tuning import Tuning
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.paths.shared_values import VARIED_SHARE
 from prefect_tune.optimizers.space.configuration import Configuration, Query

@@ -12,7 +12,7 @@ from prefect_tune.optimizers.paths.shared_values import BestValues, SharedValues
 from prefect_tune.optimizers.paths.table import PathTable
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.surrogates.costs import Costs
-from prefect_tune.optimizers.surrogates.path_linear import PathLinear, guarded_log_seconds
+from prefect_tune.optimizers.surrogates.linear import PathLinear, guarded_log_seconds
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.losses import told_losses
 from prefect_tune.optimizers.trials.objective import Objective

@@ -39,7 +39,7 @@ sys.exit(main())
 _WITHOUT = {
     "costs": """
 from prefect_tune.flows.study.time_limit import TimeLimit
-from prefect_tune.optimizers.racing.racing import Racing
+from prefect_tune.optimizers.racing import Racing
 
 TimeLimit.pilot_seconds = lambda *_: None
 Racing._reads_costs = lambda *_: False

@@ -21,7 +21,7 @@ from prefect_tune.flows.reporting.paths import StepUse
 from prefect_tune.flows.reporting.progress import Lead
 from prefect_tune.flows.reporting.study_report import StudyReport
 from prefect_tune.optimizers.converter import to_document
-from prefect_tune.optimizers.importance.effects import inputs_of
+from prefect_tune.optimizers.importance import inputs_of
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.tasks.catalogue.spaces import space_named
 

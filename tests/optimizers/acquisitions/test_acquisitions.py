@@ -16,11 +16,12 @@ from prefect_tune.optimizers.acquisitions.entropy import (
 )
 from prefect_tune.optimizers.acquisitions.expected_improvement import (
     AugmentedImprovement,
+    JointImprovement,
     expected_improvement,
     log_expected_improvement,
     log_normal_improvement,
+    sobol_normals,
 )
-from prefect_tune.optimizers.acquisitions.joint_improvement import JointImprovement, sobol_normals
 from prefect_tune.optimizers.surrogates.fidelity_kernel import Latents
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.surrogates.kernel import Constant

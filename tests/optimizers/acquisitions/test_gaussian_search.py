@@ -12,8 +12,14 @@ from worlds import mixed_space, one_algorithm
 
 from prefect_tune.optimizers import Configuration, Space
 from prefect_tune.optimizers.acquisitions.expected_improvement import AugmentedImprovement
-from prefect_tune.optimizers.acquisitions.gaussian_search import Fitted, GaussianSearch, maximise
-from prefect_tune.optimizers.acquisitions.pool import drawn_evenly, moved, pool_around
+from prefect_tune.optimizers.acquisitions.gaussian_search import (
+    Fitted,
+    GaussianSearch,
+    drawn_evenly,
+    maximise,
+    moved,
+    pool_around,
+)
 from prefect_tune.optimizers.methods.fabolas.belief import pipeline_inputs
 from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.sampling import sample_configuration

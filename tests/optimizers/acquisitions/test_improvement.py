@@ -11,13 +11,14 @@ from scipy.stats import norm
 
 from prefect_tune.optimizers.acquisitions.expected_improvement import (
     AugmentedImprovement,
+    JointImprovement,
     expected_squared_excess,
     log_expected_improvement,
     log_normal_improvement,
     log_standard_improvement,
     log_standard_improvement_slope,
+    sobol_normals,
 )
-from prefect_tune.optimizers.acquisitions.joint_improvement import JointImprovement, sobol_normals
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.surrogates.kernel import Constant
 from prefect_tune.optimizers.surrogates.stationary import Matern52

@@ -12,7 +12,7 @@ from worlds import mixed_space
 
 from prefect_tune.optimizers import Algorithm, Configuration, Space, Step
 from prefect_tune.optimizers.acquisitions.gaussian_search import GaussianSearch
-from prefect_tune.optimizers.methods.fabolas.sizes import COST, FULL, LOG_LOSS, PAPER_LOSS, TASKS
+from prefect_tune.optimizers.methods.fabolas.recipe import COST, FULL, LOG_LOSS, PAPER_LOSS, TASKS
 from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.surrogates.fidelity_kernel import (
@@ -22,9 +22,16 @@ from prefect_tune.optimizers.surrogates.fidelity_kernel import (
     latents_of,
 )
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.kernel import Constant, Kernel, Parameter
+from prefect_tune.optimizers.surrogates.kernel import (
+    NOISE,
+    Constant,
+    ConstantNoise,
+    FallingNoise,
+    Kernel,
+    Noise,
+    Parameter,
+)
 from prefect_tune.optimizers.surrogates.log_posterior import log_posterior, log_posterior_value
-from prefect_tune.optimizers.surrogates.noise import NOISE, ConstantNoise, FallingNoise, Noise
 from prefect_tune.optimizers.surrogates.pipeline_inputs import KernelKind, PipelineInputs, Priors
 from prefect_tune.optimizers.surrogates.stationary import Matern52
 

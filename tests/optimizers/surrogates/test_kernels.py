@@ -10,7 +10,7 @@ from source_tree import concrete_classes
 from worlds import mixed_space
 
 from prefect_tune.optimizers.methods.fabolas.belief import pipeline_inputs
-from prefect_tune.optimizers.methods.fabolas.sizes import (
+from prefect_tune.optimizers.methods.fabolas.recipe import (
     COST,
     FULL,
     LOG_LOSS,
@@ -20,8 +20,14 @@ from prefect_tune.optimizers.methods.fabolas.sizes import (
 )
 from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel, Decay
 from prefect_tune.optimizers.surrogates.fidelity_kernel import Basis, FidelityKernel
-from prefect_tune.optimizers.surrogates.kernel import Constant, Kernel, Parameter
-from prefect_tune.optimizers.surrogates.noise import ConstantNoise, FallingNoise, Noise
+from prefect_tune.optimizers.surrogates.kernel import (
+    Constant,
+    ConstantNoise,
+    FallingNoise,
+    Kernel,
+    Noise,
+    Parameter,
+)
 from prefect_tune.optimizers.surrogates.stationary import RBF, Conditional, Matern52
 
 BASES = {

@@ -13,12 +13,14 @@ from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.surrogates.kernel import Kernel
 from prefect_tune.optimizers.surrogates.monotone import (
     MonotoneProcess,
+    Sites,
     at_times,
     needed_sites,
+    propagate,
     site_times,
+    truncation_ratio,
 )
 from prefect_tune.optimizers.surrogates.stationary import Matern52
-from prefect_tune.optimizers.surrogates.truncation import Sites, propagate, truncation_ratio
 
 T_MAX = 50
 

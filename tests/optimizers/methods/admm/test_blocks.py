@@ -8,10 +8,9 @@ from worlds import one_algorithm, ordered_space, told
 
 from prefect_tune.optimizers import Admm, Budget, Objective, Query, Space
 from prefect_tune.optimizers.methods.admm.declaration import AdmmOptions
-from prefect_tune.optimizers.methods.admm.path_solvers import PathArms
-from prefect_tune.optimizers.methods.admm.positions import Positions
-from prefect_tune.optimizers.methods.admm.state import AdmmState
+from prefect_tune.optimizers.methods.admm.state import AdmmState, Positions
 from prefect_tune.optimizers.methods.admm.theta_min import ThetaMin
+from prefect_tune.optimizers.methods.admm.z_min import PathArms
 from prefect_tune.optimizers.paths import table as path_table
 from prefect_tune.optimizers.space.candidate_space import Candidates
 

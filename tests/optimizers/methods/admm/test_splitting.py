@@ -23,7 +23,6 @@ from prefect_tune.optimizers import (
 from prefect_tune.optimizers.acquisitions.gaussian_search import GaussianSearch
 from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.optimizers.methods.admm.declaration import AdmmOptions
-from prefect_tune.optimizers.methods.admm.positions import Positions
 from prefect_tune.optimizers.methods.admm.splitting import (
     constraint_penalty,
     distances,
@@ -32,7 +31,7 @@ from prefect_tune.optimizers.methods.admm.splitting import (
     reward,
     slack,
 )
-from prefect_tune.optimizers.methods.admm.state import AdmmState, observations
+from prefect_tune.optimizers.methods.admm.state import AdmmState, Positions, observations
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.unit_interval import Grid, grid_of
 

@@ -27,14 +27,15 @@ from prefect_tune.optimizers import (
     StepCost,
     Trial,
 )
-from prefect_tune.optimizers.methods.bapi.curves import curves_of, trains_in_epochs
-from prefect_tune.optimizers.methods.bapi.declaration import Settings
-from prefect_tune.optimizers.methods.bapi.learner import ScoreKind, Scores, curve_inputs
-from prefect_tune.optimizers.methods.bapi.observations import (
+from prefect_tune.optimizers.methods.bapi.curves import (
     CurveObservations,
     chosen_epochs,
+    curves_of,
     thinned,
+    trains_in_epochs,
 )
+from prefect_tune.optimizers.methods.bapi.declaration import Settings
+from prefect_tune.optimizers.methods.bapi.learner import ScoreKind, Scores, curve_inputs
 from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel, Decay
 
 A, B = net(0.1), net(0.2)

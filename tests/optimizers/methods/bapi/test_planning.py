@@ -19,9 +19,18 @@ from curve_worlds.nets import (
 from subset_worlds.problems import configuration, cube
 
 from prefect_tune.optimizers import Budget, Configuration, History, Query, StepCost, Trial
-from prefect_tune.optimizers.acquisitions.joint_improvement import JointImprovement, sobol_normals
-from prefect_tune.optimizers.methods.bapi.budget import RemainingBudget, affordable
-from prefect_tune.optimizers.methods.bapi.costs import CostKind, CostModel, Overheads, Rates
+from prefect_tune.optimizers.acquisitions.expected_improvement import (
+    JointImprovement,
+    sobol_normals,
+)
+from prefect_tune.optimizers.methods.bapi.costs import (
+    CostKind,
+    CostModel,
+    Overheads,
+    Rates,
+    RemainingBudget,
+    affordable,
+)
 from prefect_tune.optimizers.methods.bapi.curves import LearningCurve, curves_of
 from prefect_tune.optimizers.methods.bapi.declaration import BapiOptions, Choice, Settings
 from prefect_tune.optimizers.methods.bapi.learner import CurveLearner

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from prefect_tune.optimizers import Configuration, History, Query, Trial
 from prefect_tune.optimizers.methods.bapi.curves import curves_of
 from prefect_tune.optimizers.methods.bapi.planning import Verdict, enough_epochs, verdict
-from prefect_tune.optimizers.methods.bapi.start import Design, Step, size_of_start
+from prefect_tune.optimizers.methods.bapi.turn import Design, Step, size_of_start
 from prefect_tune.optimizers.methods.rungs import Begin, Done, GoOn, Wait
 
 

@@ -27,15 +27,20 @@ from prefect_tune.optimizers.methods.fabolas.belief import (
     SubsetLearner,
     pipeline_inputs,
 )
-from prefect_tune.optimizers.methods.fabolas.inference import Inference
+from prefect_tune.optimizers.methods.fabolas.inference import EVERYTHING, Inference, Posterior
 from prefect_tune.optimizers.methods.fabolas.observations import LossScale, SubsetObservations
-from prefect_tune.optimizers.methods.fabolas.posterior import EVERYTHING, Posterior
-from prefect_tune.optimizers.methods.fabolas.recipe import SearchRecipe
+from prefect_tune.optimizers.methods.fabolas.recipe import (
+    COST,
+    FULL,
+    LOG_LOSS,
+    RAW_LOSS,
+    SearchRecipe,
+    Sizes,
+)
 from prefect_tune.optimizers.methods.fabolas.rules import RULES
-from prefect_tune.optimizers.methods.fabolas.sizes import COST, FULL, LOG_LOSS, RAW_LOSS, Sizes
 from prefect_tune.optimizers.surrogates.fidelity_kernel import FidelityKernel, Latents
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.noise import ConstantNoise, FallingNoise
+from prefect_tune.optimizers.surrogates.kernel import ConstantNoise, FallingNoise
 from prefect_tune.optimizers.surrogates.stationary import Matern52
 
 SIZES = Sizes(100, 50_000, (1 / 512, 1 / 64, 1 / 8, 1.0))

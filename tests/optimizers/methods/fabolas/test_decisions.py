@@ -13,10 +13,8 @@ from worlds import evaluation
 
 from prefect_tune.optimizers import Constraint, History, Query, Trial
 from prefect_tune.optimizers.methods.fabolas.belief import pipeline_inputs
-from prefect_tune.optimizers.methods.fabolas.decisions import AnswerStanding
-from prefect_tune.optimizers.methods.fabolas.gate import Gate, Prediction
-from prefect_tune.optimizers.methods.fabolas.recipe import Acquisition, SearchRecipe
-from prefect_tune.optimizers.methods.fabolas.sizes import LOG_LOSS
+from prefect_tune.optimizers.methods.fabolas.decisions import AnswerStanding, Gate, Prediction
+from prefect_tune.optimizers.methods.fabolas.recipe import LOG_LOSS, Acquisition, SearchRecipe
 
 SURE = 0.1
 OUTCOMES = (0.0, 1.5, -1.2, 0.8, -0.6, 1.1, -1.4, 0.3, 1.3, -0.9)

@@ -30,10 +30,9 @@ from prefect_tune.optimizers import (
     SpaceExhausted,
     make_optimizer,
 )
-from prefect_tune.optimizers.methods.fabolas.decisions import decisions_of
+from prefect_tune.optimizers.methods.fabolas.decisions import Prediction, decisions_of
 from prefect_tune.optimizers.methods.fabolas.fabolas import Fabolas
-from prefect_tune.optimizers.methods.fabolas.gate import Prediction
-from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
+from prefect_tune.optimizers.methods.fabolas.recipe import Sizes
 
 GOOD, BAD = Twin(drop=8.0), Twin(is_good=False, drop=8.0)
 

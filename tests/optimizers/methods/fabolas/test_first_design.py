@@ -24,7 +24,7 @@ from prefect_tune.optimizers.methods.fabolas.first_design import (
     ScatteredDesign,
     Step,
 )
-from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
+from prefect_tune.optimizers.methods.fabolas.recipe import Sizes
 from prefect_tune.optimizers.methods.rungs import Done, GoOn, Wait
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.sampling import new_configuration

@@ -5,12 +5,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from prefect_tune.optimizers.methods.fabolas.inference import Group, Regression, advanced, scattered
-from prefect_tune.optimizers.methods.fabolas.posterior import EVERYTHING
-from prefect_tune.optimizers.methods.fabolas.sizes import PAPER_LOSS
+from prefect_tune.optimizers.methods.fabolas.inference import (
+    EVERYTHING,
+    Group,
+    Regression,
+    advanced,
+    scattered,
+)
+from prefect_tune.optimizers.methods.fabolas.recipe import PAPER_LOSS
 from prefect_tune.optimizers.surrogates.fidelity_kernel import FidelityKernel
-from prefect_tune.optimizers.surrogates.kernel import Parameter
-from prefect_tune.optimizers.surrogates.noise import FallingNoise
+from prefect_tune.optimizers.surrogates.kernel import FallingNoise, Parameter
 from prefect_tune.optimizers.surrogates.stationary import Matern52
 
 KERNEL = FidelityKernel(Matern52([0, 1]), 2, PAPER_LOSS)

@@ -18,8 +18,7 @@ from prefect_tune.optimizers import (
 )
 from prefect_tune.optimizers.methods.fabolas.belief import pipeline_inputs
 from prefect_tune.optimizers.methods.fabolas.observations import LossScale, SubsetObservations
-from prefect_tune.optimizers.methods.fabolas.recipe import Subsets
-from prefect_tune.optimizers.methods.fabolas.sizes import (
+from prefect_tune.optimizers.methods.fabolas.recipe import (
     COST,
     FULL,
     LOG_LOSS,
@@ -27,6 +26,7 @@ from prefect_tune.optimizers.methods.fabolas.sizes import (
     RAW_LOSS,
     TASKS,
     Sizes,
+    Subsets,
     log_size,
 )
 from prefect_tune.optimizers.trials.outcome import FailureKind

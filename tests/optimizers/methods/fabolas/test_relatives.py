@@ -7,7 +7,7 @@ import pytest
 from subset_worlds.problems import BEST, ROWS, Twin, ask_and_tell, cube, position
 
 from prefect_tune.optimizers import Query, make_optimizer
-from prefect_tune.optimizers.methods.fabolas.references import EntropySearch
+from prefect_tune.optimizers.methods.fabolas.fabolas import EntropySearch
 
 
 def test_it_asks_for_full_evaluations_where_improvement_is_expected() -> None:

@@ -20,9 +20,8 @@ from prefect_tune.optimizers.methods.fabolas.belief import (
 )
 from prefect_tune.optimizers.methods.fabolas.decisions import AnswerStanding
 from prefect_tune.optimizers.methods.fabolas.observations import SubsetObservations
-from prefect_tune.optimizers.methods.fabolas.recipe import Acquisition, SearchRecipe, Subsets
+from prefect_tune.optimizers.methods.fabolas.recipe import Acquisition, SearchRecipe, Sizes, Subsets
 from prefect_tune.optimizers.methods.fabolas.search import ScoredCandidate, Search
-from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
 from prefect_tune.optimizers.methods.fabolas.turn import FabolasTurn, Proposal
 from prefect_tune.optimizers.space.candidate_space import Candidates
 

@@ -21,15 +21,14 @@ from prefect_tune.optimizers import (
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
 from prefect_tune.optimizers.methods.declarations import SmacOptions
 from prefect_tune.optimizers.methods.flash.declaration import FlashOptions
-from prefect_tune.optimizers.methods.flash.phases import rest_of_design, subspace_of
+from prefect_tune.optimizers.methods.flash.phases import Tuning, rest_of_design, subspace_of
 from prefect_tune.optimizers.methods.flash.scores import LEAST_SHARE, PathModels, PathScores, ranked
-from prefect_tune.optimizers.methods.flash.tuning import Tuning
 from prefect_tune.optimizers.methods.smac import ForestSearch
 from prefect_tune.optimizers.paths.cost import PathCost
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.sampling import sample_configuration
-from prefect_tune.optimizers.surrogates.path_linear import PathLinear
+from prefect_tune.optimizers.surrogates.linear import PathLinear
 from prefect_tune.optimizers.trials.outcome import FailureKind
 
 SEEN = [5, 0, 1, 2]

@@ -15,7 +15,7 @@ import numpy as np
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Reason, two_digits
 from prefect_tune.optimizers.optimizer import KNOWN, NotYet, Optimizer
-from prefect_tune.optimizers.racing.rules import (
+from prefect_tune.optimizers.race_rules import (
     LEAST_COMPARED,
     Stretch,
     as_on_all_rows,
