@@ -22,6 +22,7 @@ from scipy.stats.qmc import Sobol
 from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.random_forest import RandomForest
 
 
@@ -71,11 +72,11 @@ class PriorDraws:
         self._settled = space.settled(self.a.algorithms)
         self._active = space.columns.active(self._as_run(self.a))
 
-    def features_a(self) -> NDArray[np.float64]:
+    def features_a(self) -> Array:
         """Return A as the features of a model."""
         return self._space.features(self._as_run(self.a))
 
-    def features_b(self) -> NDArray[np.float64]:
+    def features_b(self) -> Array:
         """Return B as the features of a model."""
         return self._space.features(self._as_run(self._b))
 
@@ -100,7 +101,7 @@ class PriorDraws:
         units[:, column] = self._b.units[rows, column]
         return rows, Candidates(self._settled[rows], units)
 
-    def _candidates(self, draws: NDArray[np.float64]) -> Candidates:
+    def _candidates(self, draws: Array) -> Candidates:
         sizes = np.array([len(step.algorithms) for step in self._space.space.searched])
         chosen = np.minimum((draws[:, : self._n_steps] * sizes).astype(np.intp), sizes - 1)
         return Candidates(chosen, draws[:, self._n_steps :])
@@ -109,7 +110,7 @@ class PriorDraws:
         return Candidates(self._space.settled(drawn.algorithms), drawn.units)
 
 
-Predict = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+Predict = Callable[[Array], Array]
 """From features, shape (m, N + d), to predictions of s models, shape (s, m)."""
 _N_DRAWS = 2048
 _AT_ONCE = 16
@@ -161,7 +162,7 @@ def effects(
         return []
     f_a, f_b = f_a[varying], f_b[varying]
 
-    def varied(features: NDArray[np.float64]) -> NDArray[np.float64]:
+    def varied(features: Array) -> Array:
         return predict(features)[varying]
 
     found = []
@@ -179,12 +180,8 @@ def effects(
 
 
 def _with_one_of_b(
-    space: CandidateSpace,
-    draws: PriorDraws,
-    predict: Predict,
-    f_a: NDArray[np.float64],
-    positions: range,
-) -> NDArray[np.float64]:
+    space: CandidateSpace, draws: PriorDraws, predict: Predict, f_a: Array, positions: range
+) -> Array:
     """Return the predictions of A with each of some inputs taken from B, shape (k, s, n)."""
     changed = [draws.changed(position) for position in positions]
     f_ab = np.repeat(f_a[None], len(changed), axis=0)
@@ -199,7 +196,7 @@ def _with_one_of_b(
     return f_ab
 
 
-def _summed(shares: NDArray[np.float64]) -> tuple[float, float]:
+def _summed(shares: Array) -> tuple[float, float]:
     """Return mean and standard deviation over the models; estimates below 0 are noise of 0."""
     return float(np.clip(shares.mean(), 0.0, 1.0)), float(shares.std())
 
@@ -224,7 +221,7 @@ class BaggedForests:
         self._forests, self.r2 = forests, r2
 
     @classmethod
-    def fit(cls, X: NDArray[np.float64], y: NDArray[np.float64], seed: int) -> Self:
+    def fit(cls, X: Array, y: Array, seed: int) -> Self:
         """Fit to encoded configurations, shape (n, d), and their losses, shape (n,)."""
         rng = np.random.default_rng(seed)
         forests, left_out = [], np.full((_N_FORESTS, len(y)), np.nan)
@@ -243,12 +240,12 @@ class BaggedForests:
             forests.append(forest)
         return cls(forests, _r2(y, left_out))
 
-    def predict(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+    def predict(self, X: Array) -> Array:
         """Return what each forest predicts of m configurations, shape (forests, m)."""
         return np.array([forest.predict(X)[0] for forest in self._forests])
 
 
-def _r2(y: NDArray[np.float64], left_out: NDArray[np.float64]) -> float:
+def _r2(y: Array, left_out: Array) -> float:
     """Return R2 of the mean of those predictions that had not seen the trial."""
     known = ~np.isnan(left_out).all(axis=0)
     predicted = np.nanmean(left_out[:, known], axis=0)

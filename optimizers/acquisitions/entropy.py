@@ -14,16 +14,15 @@ estimate by expectation propagation. The normal form understates the gain: for t
 
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.fidelity_kernel import Latents
 from prefect_tune.optimizers.surrogates.log_posterior import cholesky, solve_triangular
-
-Array = NDArray[np.floating[Any]]
 
 # In units of the variances: representers that are one point leave the covariance singular.
 _JITTER = 1e-10

@@ -13,19 +13,19 @@ al. 2022, algorithm 4, line 3), which samples all of them.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import erfcx, log_ndtr, ndtr, ndtri
 from scipy.stats import qmc
 
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 
 _LOG_ROOT_TAU = 0.5 * np.log(2 * np.pi)
 
 
-def log_standard_improvement(u: ArrayLike) -> NDArray[np.float64]:
+def log_standard_improvement(u: ArrayLike) -> Array:
     """ln(phi(u) + u Phi(u)) for any u, after Ament et al. 2023 (eq. 9).
 
     The plain form is exactly 0 in float64 below u = -38.58. The absolute error of this one is at
@@ -41,12 +41,7 @@ def log_standard_improvement(u: ArrayLike) -> NDArray[np.float64]:
     return np.where(u > -1, plain, below)
 
 
-def log_expected_improvement(
-    mean: NDArray[np.floating[Any]],
-    deviation: NDArray[np.floating[Any]],
-    best: float,
-    xi: float = 0.0,
-) -> NDArray[np.float64]:
+def log_expected_improvement(mean: Array, deviation: Array, best: float, xi: float = 0.0) -> Array:
     """Return ln of the expected improvement on `best` by more than `xi`, shape (n,).
 
     Args:
@@ -58,7 +53,7 @@ def log_expected_improvement(
     return np.log(deviation) + log_standard_improvement((best - xi - mean) / deviation)
 
 
-def log_standard_improvement_slope(u: ArrayLike) -> NDArray[np.float64]:
+def log_standard_improvement_slope(u: ArrayLike) -> Array:
     """D ln(phi(u) + u Phi(u)) / du = Phi(u) / (phi(u) + u Phi(u)), positive for any u."""
     u = np.asarray(u, dtype=np.float64)
     near, middle, far = np.maximum(u, -1.0), np.clip(u, -1e4, -1.0), np.minimum(u, -1e4)
@@ -67,23 +62,14 @@ def log_standard_improvement_slope(u: ArrayLike) -> NDArray[np.float64]:
     return np.where(u > -1, plain, np.where(u < -1e4, -far, c / (1 + middle * c)))
 
 
-def expected_improvement(
-    mean: NDArray[np.floating[Any]],
-    deviation: NDArray[np.floating[Any]],
-    best: float,
-    xi: float = 0.0,
-) -> NDArray[np.float64]:
+def expected_improvement(mean: Array, deviation: Array, best: float, xi: float = 0.0) -> Array:
     """Return the expected improvement by more than `xi`, shape (n,), in the unit of the loss."""
     return np.exp(log_expected_improvement(mean, deviation, best, xi))
 
 
 def log_expected_improvement_gradient(
-    mean: NDArray[np.floating[Any]],
-    deviation: NDArray[np.floating[Any]],
-    best: float,
-    mean_gradient: NDArray[np.floating[Any]],
-    deviation_gradient: NDArray[np.floating[Any]],
-) -> NDArray[np.float64]:
+    mean: Array, deviation: Array, best: float, mean_gradient: Array, deviation_gradient: Array
+) -> Array:
     """Return gradient of `log_expected_improvement` at xi = 0 by the inputs, shape (n, d).
 
     Args:
@@ -99,9 +85,7 @@ def log_expected_improvement_gradient(
     return by_mean[:, None] * mean_gradient + by_deviation[:, None] * deviation_gradient
 
 
-def log_normal_improvement(
-    mean: ArrayLike, deviation: ArrayLike, best: float
-) -> NDArray[np.float64]:
+def log_normal_improvement(mean: ArrayLike, deviation: ArrayLike, best: float) -> Array:
     """Return ln E[max(0, exp(best) - exp(Y))] of Y ~ N(mean, deviation^2), shape (n,).
 
     Hutter et al. 2009 ("SPO and beyond", eq. 2): with v = (best - mean) / deviation it is
@@ -128,7 +112,6 @@ def log_normal_improvement(
     return best + np.where(v > 1, above, below)
 
 
-Array = NDArray[np.floating[Any]]
 _ROOT_TAU = np.sqrt(2 * np.pi)
 
 

@@ -12,10 +12,8 @@ and Schuler 2012).
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.stats import qmc
 
@@ -23,10 +21,9 @@ from prefect_tune.optimizers.acquisitions.expected_improvement import AugmentedI
 from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace, neighbours
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.surrogates.pipeline_inputs import KernelKind, PipelineInputs
-
-Array = NDArray[np.floating[Any]]
 
 _SWITCHED = 0.25
 """Share of the moves that take another algorithm, or another category."""
@@ -224,7 +221,7 @@ def _steps_around(
                 units[column] = grid.units[i]
                 moved.append(units)
     shape = len(moved), leader.units.shape[1]
-    rows: NDArray[np.float64] = np.array(moved, dtype=np.float64).reshape(shape)
+    rows: Array = np.array(moved, dtype=np.float64).reshape(shape)
     around = Candidates(np.repeat(leader.algorithms, len(moved), axis=0), rows)
     if space.space.n_paths > 1:
         near, _ = neighbours(space, leader, 4 * _N_NEIGHBOURS, rng, 0.05)
@@ -237,7 +234,7 @@ def _scaled(candidates: Candidates, within: Box | None) -> Candidates:
     if within is None:
         return candidates
     lower, upper = within
-    scaled: NDArray[np.float64] = lower + candidates.units * (upper - lower)
+    scaled: Array = lower + candidates.units * (upper - lower)
     return Candidates(candidates.algorithms, scaled)
 
 
@@ -246,7 +243,7 @@ def _boxed(candidates: Candidates, within: Box | None) -> Candidates:
     if within is None:
         return candidates
     lower, upper = within
-    boxed: NDArray[np.float64] = np.clip(candidates.units, lower, upper)
+    boxed: Array = np.clip(candidates.units, lower, upper)
     return Candidates(candidates.algorithms, boxed)
 
 

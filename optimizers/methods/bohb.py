@@ -28,6 +28,7 @@ from prefect_tune.optimizers.methods.halving import Hyperband
 from prefect_tune.optimizers.methods.rungs import ranked
 from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace
 from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 
@@ -61,8 +62,8 @@ class KernelDensity:
     space: CandidateSpace
     points: Candidates
     active: NDArray[np.bool_]
-    leaving: NDArray[np.float64]
-    widths: NDArray[np.float64]
+    leaving: Array
+    widths: Array
 
     @classmethod
     def fit(cls, space: CandidateSpace, points: Candidates, dimension: int) -> "KernelDensity":
@@ -88,7 +89,7 @@ class KernelDensity:
         widths, leaving = np.maximum(widths, _LEAST_WIDTH), np.maximum(leaving, _LEAST_WIDTH)
         return cls(space, Candidates(points.algorithms, units), active, leaving, widths)
 
-    def log_density(self, candidates: Candidates) -> NDArray[np.float64]:
+    def log_density(self, candidates: Candidates) -> Array:
         """Return the logarithm of the density relative to the prior's, shape (m,)."""
         units = self.space.columns.snapped(candidates.units)
         both = self.space.columns.active(candidates)[:, None, :] & self.active[None, :, :]
@@ -123,7 +124,7 @@ class KernelDensity:
     def _n_algorithms(self) -> list[int]:
         return [len(allowed) for allowed in self.space.allowed]
 
-    def _log_of_values(self, units: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _log_of_values(self, units: Array) -> Array:
         """Return the logarithm of each kernel at each value, shape (m, n, d)."""
         centres = self.points.units[None, :, :]
         distances = (units[:, None, :] - centres) / self.widths
@@ -136,17 +137,15 @@ class KernelDensity:
 
 
 def _log_of_choice(
-    same: NDArray[np.bool_],
-    leaving: NDArray[np.float64] | np.float64,
-    n_values: NDArray[np.intp] | int,
-) -> NDArray[np.float64]:
+    same: NDArray[np.bool_], leaving: Array | np.float64, n_values: NDArray[np.intp] | int
+) -> Array:
     """Return the logarithm of a choice's kernel times the number of its values."""
     other = leaving / n_values
     chosen = np.where(same, 1 - leaving + other, other)
     return np.log(chosen * n_values)
 
 
-def _impurity(values: NDArray[np.float64] | NDArray[np.intp]) -> float:
+def _impurity(values: Array | NDArray[np.intp]) -> float:
     """Return Gini's impurity, one more value of another kind among them: so it is never 0."""
     _, counts = np.unique(values, return_counts=True)
     n = len(values) + 1

@@ -250,8 +250,7 @@ class HalvingOptions(BracketOptions):
     """Options of `--method halving`."""
 
     n: int | None = option(
-        "Configurations of a bracket; by default as many as leave one on the last rung.",
-        at_least=1,
+        "Configurations of a bracket; by default as many as leave one on the last rung.", at_least=1
     )
 
 

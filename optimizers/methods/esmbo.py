@@ -22,9 +22,10 @@ import numpy as np
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Method, Reason, ordinal
 from prefect_tune.optimizers.methods.declarations import ERS, ESMBO
-from prefect_tune.optimizers.methods.references import Array, Jopt
+from prefect_tune.optimizers.methods.references import Jopt
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.sampling import new_configuration
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.trials.losses import best_frequencies
 from prefect_tune.optimizers.trials.trial import Trial
 

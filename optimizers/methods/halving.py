@@ -333,9 +333,7 @@ class Halving(Optimizer):
             return best
         feasible = [t for t in self.history.stopped if self.history.violation(t) <= 0]
         return min(
-            feasible,
-            key=lambda t: (-self.rungs.level(t.query), t.loss, t.number),
-            default=None,
+            feasible, key=lambda t: (-self.rungs.level(t.query), t.loss, t.number), default=None
         )
 
     @property

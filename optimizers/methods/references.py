@@ -24,7 +24,6 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from prefect_tune.optimizers.acquisitions.expected_improvement import AugmentedImprovement
 from prefect_tune.optimizers.acquisitions.gaussian_search import Fitted, GaussianSearch
@@ -34,6 +33,7 @@ from prefect_tune.optimizers.methods.declarations import JOPT, RANDOM_SEARCH
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.sampling import new_configuration
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.trials.losses import told_losses
 from prefect_tune.optimizers.trials.trial import Trial
 
@@ -51,8 +51,6 @@ class RandomSearch(Optimizer):
         self._because = Reason("random", "drawn from the whole space")
         return Query(new_configuration(self.space, self.history.asked, rng))
 
-
-Array = NDArray[np.float64]
 
 _START = Reason("random start", "too few results for a Gaussian process")
 _NOTHING_ELSE = Reason("random", "all that the Gaussian process proposes was asked for")

@@ -20,7 +20,6 @@ from ConfigSpace.hyperparameters import (
     Hyperparameter,
     OrdinalHyperparameter,
 )
-from numpy.typing import NDArray
 
 from prefect_tune.optimizers.space.algorithm import Algorithm, Kind
 from prefect_tune.optimizers.space.configuration import (
@@ -34,7 +33,13 @@ from prefect_tune.optimizers.space.configuration import (
     is_allowed,
 )
 from prefect_tune.optimizers.space.space import Path, Space
-from prefect_tune.optimizers.space.unit_interval import Value, from_unit, plain_value, to_unit
+from prefect_tune.optimizers.space.unit_interval import (
+    Array,
+    Value,
+    from_unit,
+    plain_value,
+    to_unit,
+)
 from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.history import History
 
@@ -108,7 +113,7 @@ class SharedValues:
         """Return what is equal for paths that want the same values."""
         return self.kind(path), self.of(path)
 
-    def columns(self, configurations: Iterable[Configuration]) -> NDArray[np.float64]:
+    def columns(self, configurations: Iterable[Configuration]) -> Array:
         """Return the columns of configurations, shape (n, S): 1 for each value that one has.
 
         A number counts as the nearest of its levels.
@@ -123,7 +128,7 @@ class SharedValues:
             rows.append(row.ravel())
         return np.array(rows).reshape(-1, self.width)
 
-    def best(self, coefficients: NDArray[np.floating[Any]] | None = None) -> BestValues:
+    def best(self, coefficients: Array | None = None) -> BestValues:
         """Return the values of least loss for each kind of model; the defaults among equals.
 
         Args:

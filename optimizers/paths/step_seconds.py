@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.space.space import Path, Space
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.outcome import StepCost
 from prefect_tune.optimizers.trials.trial import Trial
@@ -95,7 +96,7 @@ class StepSeconds:
         self._runs = [not s.orders for s in space.searched]
         self.position = [{a.id: i for i, a in enumerate(s.algorithms)} for s in space.searched]
 
-    def tables(self, history: History) -> tuple[list[NDArray[np.float64]], float, float]:
+    def tables(self, history: History) -> tuple[list[Array], float, float]:
         """Return the seconds of each step's algorithms, of a load, and of all else."""
         made, loads, overhead = self._measured(history)
         known = [x for step in made for values in step.values() for x in values]

@@ -29,6 +29,7 @@ from prefect_tune.optimizers.space.configuration import (
 )
 from prefect_tune.optimizers.space.space import Path, Space
 from prefect_tune.optimizers.space.unit_interval import (
+    Array,
     Value,
     from_unit,
     integers_at,
@@ -69,16 +70,14 @@ class Encoding:
         """Return the hyperparameter of a column of the cube."""
         return self._hyperparameters[column]
 
-    def one_hot(self, path: Path) -> NDArray[np.float64]:
+    def one_hot(self, path: Path) -> Array:
         """Return a vector, shape (N,), with exactly one 1 per searched step."""
         vector = np.zeros(len(self.algorithms))
         for step, algorithm in zip(self.space.searched, path, strict=True):
             vector[self._place[step.name, algorithm]] = 1.0
         return vector
 
-    def to_cube(
-        self, configuration: Configuration
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    def to_cube(self, configuration: Configuration) -> tuple[Array, NDArray[np.bool_]]:
         """Return positions in [0, 1], shape (d,), and which are active; the others are 0.5."""
         positions = np.full(len(self.columns), 0.5)
         active = np.zeros(len(self.columns), dtype=np.bool_)
@@ -92,7 +91,7 @@ class Encoding:
                     active[self._position[column]] = True
         return positions, active
 
-    def from_cube(self, path: Path, positions: NDArray[np.float64]) -> Configuration:
+    def from_cube(self, path: Path, positions: Array) -> Configuration:
         """Return the configuration of `path` with the values at `positions`, shape (d,)."""
         choices = []
         for step, algorithm_id in zip(self.space.searched, path, strict=True):
@@ -116,7 +115,7 @@ class Candidates:
     """
 
     algorithms: NDArray[np.intp]
-    units: NDArray[np.float64]
+    units: Array
 
     def __len__(self) -> int:
         return len(self.algorithms)
@@ -188,13 +187,13 @@ class Columns:
                 active[rows, i] &= condition.satisfied_by_vector_array(vectors)
         return active
 
-    def snapped(self, units: NDArray[np.float64]) -> NDArray[np.float64]:
+    def snapped(self, units: Array) -> Array:
         """Return categories in the middle of their shares, as `Encoding.to_cube` has them."""
         with_size = np.maximum(self.sizes, 1)
         middle = (np.minimum(np.floor(units * with_size), with_size - 1) + 0.5) / with_size
         return np.where(self.sizes > 0, middle, units)
 
-    def _vectors(self, column: _Column, units: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _vectors(self, column: _Column, units: NDArray[Any]) -> NDArray[np.float64]:
         """Return what ConfigSpace's conditions read, a row per hyperparameter of the algorithm."""
         vectors = np.zeros((len(column.siblings), len(units)))
         for row, i in enumerate(column.siblings):
@@ -280,7 +279,7 @@ class CandidateSpace:
                 for h in map(self.encoding.hyperparameter, self.encoding.columns)
             ]
         )
-        self._rows: dict[Configuration, tuple[list[int], NDArray[np.float64]]] = {}
+        self._rows: dict[Configuration, tuple[list[int], Array]] = {}
         self._position = {column: i for i, column in enumerate(self.encoding.columns)}
         self._values: list[dict[float, Value]] = [
             {float(unit): plain_value(self.encoding.hyperparameter(column).default_value)}
@@ -330,9 +329,7 @@ class CandidateSpace:
         configuration = Configuration(tuple(choices))
         return configuration if is_allowed(self.space, configuration) else None
 
-    def _exact(
-        self, step: str, choice: Choice, units: NDArray[np.float64]
-    ) -> Iterable[tuple[str, Value]]:
+    def _exact(self, step: str, choice: Choice, units: Array) -> Iterable[tuple[str, Value]]:
         """Yield the values of a choice, known ones in place of those near them."""
         for name, value in choice.values:
             i = self._position.get((step, choice.algorithm, name))
@@ -341,7 +338,7 @@ class CandidateSpace:
             else:
                 yield name, self._values[i].get(float(units[i]), value)
 
-    def features(self, candidates: Candidates) -> NDArray[np.float64]:
+    def features(self, candidates: Candidates) -> Array:
         """Return one-hot paths and positions, inactive ones -1, shape (n, N + d)."""
         n = len(candidates)
         one_hot = np.zeros((n, self._offsets[-1]))
@@ -373,7 +370,7 @@ class CandidateSpace:
             self._feasible[row] = self.space.is_feasible(path)
         return np.array([self._feasible[row] for row in rows], dtype=np.bool_)
 
-    def _encoded(self, configuration: Configuration) -> tuple[list[int], NDArray[np.float64]]:
+    def _encoded(self, configuration: Configuration) -> tuple[list[int], Array]:
         if configuration not in self._rows:
             units, is_active = self.encoding.to_cube(configuration)
             units = np.where(is_active, units, self.default_units)
@@ -430,11 +427,8 @@ def neighbours(
 
 
 def _moved(
-    before: NDArray[np.float64],
-    sizes: NDArray[np.intp],
-    deviation: float,
-    rng: np.random.Generator,
-) -> NDArray[np.float64]:
+    before: Array, sizes: NDArray[np.intp], deviation: float, rng: np.random.Generator
+) -> Array:
     """Return numbers a normal step away, and another of the categories where there are any."""
     moved = before + deviation * rng.standard_normal(before.shape)
     moved = 1 - np.abs(1 - np.abs(moved) % 2)  # reflected, so that ranges are not left

@@ -30,13 +30,8 @@ from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.space.algorithm import GROWTH
 from prefect_tune.optimizers.space.configuration import Choice, Configuration, Query
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.space.unit_interval import Value, plain_value, to_unit
-from prefect_tune.optimizers.surrogates.linear import (
-    Array,
-    LinearPosterior,
-    LinearPrior,
-    LinearRegression,
-)
+from prefect_tune.optimizers.space.unit_interval import Array, Value, plain_value, to_unit
+from prefect_tune.optimizers.surrogates.linear import LinearPosterior, LinearPrior, LinearRegression
 from prefect_tune.optimizers.trials.objective import Objective, PortableSeconds
 from prefect_tune.optimizers.trials.outcome import FailureKind, Pilot, StepCost
 from prefect_tune.optimizers.trials.trial import Trial

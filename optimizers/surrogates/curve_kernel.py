@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from prefect_tune.optimizers.surrogates.kernel import Array, Kernel, Parameter, Pullback
+from prefect_tune.optimizers.space.unit_interval import Array
+from prefect_tune.optimizers.surrogates.kernel import Kernel, Parameter, Pullback
 
 
 def _log_parameter(name: str, prior: tuple[float, float], lower: float, upper: float) -> Parameter:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.kernel import Array, Kernel, Parameter, Pullback
+from prefect_tune.optimizers.surrogates.kernel import Kernel, Parameter, Pullback
 from prefect_tune.optimizers.surrogates.log_posterior import solve_triangular
 
 _FIRST = Parameter("ln of the first weight", 0.0, -4.0, 3.0, (0.0, 1.0))

@@ -12,12 +12,12 @@ kernels of fidelities are kernels.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.kernel import ConstantNoise, Kernel, Noise
 from prefect_tune.optimizers.surrogates.log_posterior import (
     cholesky,
@@ -25,7 +25,6 @@ from prefect_tune.optimizers.surrogates.log_posterior import (
     solve_triangular,
 )
 
-Array = NDArray[np.floating[Any]]
 Mean = float | Callable[[Array], Array] | None
 """A number, a function of the inputs, or None for a constant by generalised least squares."""
 

@@ -10,12 +10,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.floating[Any]]
+from prefect_tune.optimizers.space.unit_interval import Array
+
 Pullback = Callable[[Array], Array]
 
 

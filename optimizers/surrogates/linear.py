@@ -13,16 +13,15 @@ however many there were, and the prior may change after them.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
+
+from prefect_tune.optimizers.space.unit_interval import Array
 
 _SMALLEST_VARIANCE = 1e-8
 _SMALLEST_SHARE = 1e-3
 """Least deviation of the residuals, as a share of the range of the targets."""
-
-Array = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfcx, log_ndtr
 
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.kernel import Array
 from prefect_tune.optimizers.surrogates.log_posterior import cholesky, solve_triangular
 
 _MAX_SWEEPS = 30

@@ -6,14 +6,14 @@ Inputs: the path one-hot (or as choices, for the conditional kernel), numbers an
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace
 from prefect_tune.optimizers.space.configuration import Configuration
-from prefect_tune.optimizers.space.unit_interval import grid_of
+from prefect_tune.optimizers.space.unit_interval import Array, grid_of
 from prefect_tune.optimizers.surrogates.kernel import Constant, Kernel, Parameter, Product
 from prefect_tune.optimizers.surrogates.stationary import (
     CORRELATION,
@@ -23,7 +23,6 @@ from prefect_tune.optimizers.surrogates.stationary import (
     lengthscale_parameter,
 )
 
-Array = NDArray[np.floating[Any]]
 KernelKind = Literal["one_hot", "conditional"]
 """One Matern kernel over all inputs, or a product over the steps of what their choices share."""
 

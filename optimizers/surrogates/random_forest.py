@@ -3,8 +3,9 @@
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestRegressor
+
+from prefect_tune.optimizers.space.unit_interval import Array
 
 
 class RandomForest:
@@ -20,8 +21,8 @@ class RandomForest:
     @classmethod
     def fit(
         cls,
-        X: NDArray[np.float64],
-        y: NDArray[np.float64],
+        X: Array,
+        y: Array,
         *,
         n_trees: int,
         min_samples_split: int,
@@ -46,7 +47,7 @@ class RandomForest:
         )
         return cls(forest.fit(X, y))
 
-    def predict(self, X: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def predict(self, X: Array) -> tuple[Array, Array]:
         """Return mean and standard deviation, shape (n,) each.
 
         The law of total variance over the trees: the mean of the variances in the leaves plus the

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.surrogates.kernel import Array, Kernel, Parameter, Pullback
+from prefect_tune.optimizers.space.unit_interval import Array
+from prefect_tune.optimizers.surrogates.kernel import Kernel, Parameter, Pullback
 
 
 def lengthscale_parameter(name: str, n_lengthscales: int) -> Parameter:

@@ -7,10 +7,10 @@ from itertools import islice
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.trials.objective import Constraint, violation
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
@@ -151,7 +151,7 @@ class History:
         return abridged
 
     @property
-    def losses(self) -> NDArray[np.float64]:
+    def losses(self) -> Array:
         """Losses of the complete trials, shape (n,)."""
         return np.array([t.evaluation.loss for t in self.complete if t.evaluation])
 

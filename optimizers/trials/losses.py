@@ -7,6 +7,7 @@ the best of all, over bootstraps of the examples.
 import numpy as np
 from numpy.typing import NDArray
 
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import FailureCost, Objective
 from prefect_tune.optimizers.trials.outcome import TrialState
@@ -26,14 +27,14 @@ def failure_loss(history: History, objective: Objective, rule: FailureCost) -> f
 
 def told_losses(
     history: History, objective: Objective, rule: FailureCost
-) -> tuple[list[Trial], NDArray[np.float64]]:
+) -> tuple[list[Trial], Array]:
     """Return complete and failed trials in the order of asking, and their losses, shape (n,)."""
     trials = [t for t in history if t.state in (TrialState.COMPLETE, TrialState.FAILED)]
     failed = failure_loss(history, objective, rule)
     return trials, np.array([failed if t.loss is None else t.loss for t in trials])
 
 
-def log_losses(losses: NDArray[np.float64], objective: Objective) -> NDArray[np.float64]:
+def log_losses(losses: Array, objective: Objective) -> Array:
     """Return ln of the distance from the smallest loss possible, if there is one, shape (n,).
 
     A hundredth of the median distance is added, or a perfect loss would be infinitely far from all
@@ -50,7 +51,7 @@ _ROUNDING = 1e-12
 """Of a sum over any number of rows, as a share."""
 
 
-def is_least(losses: NDArray[np.float64]) -> NDArray[np.bool_]:
+def is_least(losses: Array) -> NDArray[np.bool_]:
     """Return which losses are the least along the first axis, ties included, of the same shape.
 
     Args:
@@ -59,7 +60,7 @@ def is_least(losses: NDArray[np.float64]) -> NDArray[np.bool_]:
     return losses <= losses.min(axis=0) + rounding_of(losses)
 
 
-def rounding_of(losses: NDArray[np.float64]) -> NDArray[np.float64]:
+def rounding_of(losses: Array) -> Array:
     """Return by how much losses may differ and be equal: the rounding of a typical one, the median.
 
     Args:
@@ -71,7 +72,7 @@ def rounding_of(losses: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(_ROUNDING * np.median(np.abs(losses), axis=0))
 
 
-def best_frequencies(risks: NDArray[np.float64]) -> NDArray[np.float64]:
+def best_frequencies(risks: Array) -> NDArray[np.float64]:
     """Return p_h*: the share of the bootstraps in which each model has the least risk.
 
     The posterior probability that a model is the best one (Lacoste et al. 2014, equation 5, with
@@ -87,7 +88,7 @@ def best_frequencies(risks: NDArray[np.float64]) -> NDArray[np.float64]:
     return (is_best / is_best.sum(axis=0)).mean(axis=1)
 
 
-def frequencies_of_few(risks: NDArray[np.float64], most: int) -> NDArray[np.float64]:
+def frequencies_of_few(risks: Array, most: int) -> NDArray[np.float64]:
     """Return p_h* of an ensemble of so many models at most, 0 of all others.
 
     Models that are alike share their bootstraps, so that each of them is light however often one of

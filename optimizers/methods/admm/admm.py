@@ -24,7 +24,6 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.converter import from_document, to_document
@@ -81,8 +80,6 @@ def plainest_path(space: Space, paths: Sequence[Path]) -> Path:
     alike = [sum(a == b for a, b in zip(path, p, strict=True)) for p in paths]
     return paths[int(np.argmax(alike))]
 
-
-Array = NDArray[np.floating[Any]]
 
 _SOLVERS = {
     "bandit": "Thompson sampling",

@@ -6,14 +6,10 @@ scale. For a given value the relaxed integer that minimises the augmented term i
 is constant on the rounding cell; so is the slack for a given constraint value. Neither is searched.
 """
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from prefect_tune.optimizers.space.unit_interval import Grid
-
-Array = NDArray[np.floating[Any]]
+from prefect_tune.optimizers.space.unit_interval import Array, Grid
 
 
 def distances(grid: Grid, delta: float, dual: float) -> Array:

@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from prefect_tune.optimizers.acquisitions.gaussian_search import GaussianSearch
 from prefect_tune.optimizers.methods.admm.declaration import AdmmOptions
@@ -22,13 +21,12 @@ from prefect_tune.optimizers.paths.shared_values import SharedValues
 from prefect_tune.optimizers.space.candidate_space import Encoding
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Path, Space
-from prefect_tune.optimizers.space.unit_interval import grid_of, to_unit
+from prefect_tune.optimizers.space.unit_interval import Array, grid_of, to_unit
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.losses import told_losses
 from prefect_tune.optimizers.trials.objective import FailureCost, Objective
 from prefect_tune.optimizers.trials.trial import Trial
 
-Array = NDArray[np.floating[Any]]
 Counts = dict[str, list[int]]
 """By arm (`step/algorithm`, for orders `step/name@place`), pulls and successes."""
 _UNKNOWN = 2.0
@@ -190,9 +188,7 @@ class Positions:
         self._columns = {column: i for i, column in enumerate(self._encoding.columns)}
         self._of_paths = {self._columns[c] for c in (shared.names if shared else ())}
 
-    def at(
-        self, state: AdmmState, path: Path, others: NDArray[np.float64] | None = None
-    ) -> Configuration:
+    def at(self, state: AdmmState, path: Path, others: Array | None = None) -> Configuration:
         """Return the path with the hyperparameters of now.
 
         Args:
@@ -275,7 +271,7 @@ class Positions:
         return [grid_of(self._encoding.hyperparameter(c)) for c in self._encoding.columns]
 
     @cached_property
-    def _default_units(self) -> NDArray[np.float64]:
+    def _default_units(self) -> Array:
         """Defaults on the unit cube; discrete ones on their values."""
         hyperparameters = [self._encoding.hyperparameter(c) for c in self._encoding.columns]
         return np.array([to_unit(h, h.default_value) for h in hyperparameters])

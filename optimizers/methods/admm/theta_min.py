@@ -5,10 +5,8 @@ known: points of earlier iterations count again with the penalties of now.
 """
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from prefect_tune.optimizers.acquisitions.expected_improvement import AugmentedImprovement
 from prefect_tune.optimizers.acquisitions.gaussian_search import Fitted, GaussianSearch, Penalty
@@ -20,10 +18,9 @@ from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.sampling import new_configuration
 from prefect_tune.optimizers.space.space import Path, Space
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
-
-Array = NDArray[np.floating[Any]]
 
 _N_INITIAL = 4
 """Points of a path before its process is asked: where it stands, and three random ones."""

@@ -8,10 +8,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
@@ -28,13 +26,12 @@ from prefect_tune.optimizers.paths.table import listed_paths
 from prefect_tune.optimizers.space.algorithm import Algorithm, Step
 from prefect_tune.optimizers.space.configuration import Configuration, is_allowed
 from prefect_tune.optimizers.space.space import Path, Space
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.surrogates.kernel import Constant
 from prefect_tune.optimizers.surrogates.stationary import Matern52
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.trial import Trial
-
-Array = NDArray[np.floating[Any]]
 
 _NOISE = 0.3
 """Deviation of the linear model's noise, in standardised values."""

@@ -29,11 +29,7 @@ from prefect_tune.optimizers.acquisitions.expected_improvement import sobol_norm
 from prefect_tune.optimizers.acquisitions.gaussian_search import drawn_evenly, moved
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Method
-from prefect_tune.optimizers.methods.bapi.curves import (
-    LearningCurve,
-    curves_of,
-    trains_in_epochs,
-)
+from prefect_tune.optimizers.methods.bapi.curves import LearningCurve, curves_of, trains_in_epochs
 from prefect_tune.optimizers.methods.bapi.decisions import advice_of, best_stretch, decisions_of
 from prefect_tune.optimizers.methods.bapi.declaration import BAPI, Settings
 from prefect_tune.optimizers.methods.bapi.learner import CurveLearner

@@ -14,9 +14,9 @@ import numpy as np
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.methods.bapi.curves import LearningCurve, prefix_of
 from prefect_tune.optimizers.space.configuration import Choice, Configuration
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.surrogates.kernel import (
-    Array,
     Constant,
     ConstantNoise,
     Kernel,

@@ -11,8 +11,8 @@ import numpy as np
 
 from prefect_tune.optimizers.space.configuration import Choice, Configuration
 from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel, Decay
-from prefect_tune.optimizers.surrogates.kernel import Array
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
@@ -224,13 +224,7 @@ _MOST_EPOCHS = 50
 
 
 def chosen_epochs(
-    epochs: Sequence[int],
-    n_points: int,
-    t_max: int,
-    *,
-    of_time: Decay,
-    theta: Array,
-    noise: float,
+    epochs: Sequence[int], n_points: int, t_max: int, *, of_time: Decay, theta: Array, noise: float
 ) -> list[int]:
     """Return the last epoch, and those of the largest variance given the ones chosen before.
 

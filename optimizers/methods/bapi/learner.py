@@ -17,12 +17,10 @@ from prefect_tune.optimizers.methods.bapi.curves import CurveObservations, Learn
 from prefect_tune.optimizers.methods.bapi.declaration import Settings, Sites
 from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.surrogates.curve_kernel import (
-    CurveKernel,
-    Decay,
-)
+from prefect_tune.optimizers.space.unit_interval import Array
+from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel, Decay
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.kernel import Array, ConstantNoise, Parameter
+from prefect_tune.optimizers.surrogates.kernel import ConstantNoise, Parameter
 from prefect_tune.optimizers.surrogates.log_posterior import log_posterior_value
 from prefect_tune.optimizers.surrogates.monotone import MonotoneProcess, at_times, site_times
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs, Priors
@@ -302,11 +300,7 @@ class CurveLearner:
     def _evidence(self, process: GaussianProcess, scores: Scores, losses: Array) -> float:
         """Return the log posterior of the parameters, as a density of the losses themselves."""
         value = log_posterior_value(
-            self._kernel,
-            process.theta,
-            process.inputs,
-            process.standardised,
-            noise=self._noise,
+            self._kernel, process.theta, process.inputs, process.standardised, noise=self._noise
         )
         return value + float(scores.log_slopes(losses).sum() - len(losses) * log(process.scale[0]))
 

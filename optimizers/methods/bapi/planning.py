@@ -19,7 +19,7 @@ from prefect_tune.optimizers.methods.bapi.declaration import Choice, Settings
 from prefect_tune.optimizers.methods.bapi.learner import CurveBelief, CurveLearner
 from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.configuration import Configuration
-from prefect_tune.optimizers.surrogates.kernel import Array
+from prefect_tune.optimizers.space.unit_interval import Array
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from prefect_tune.optimizers.methods.bapi.planning import (
 from prefect_tune.optimizers.methods.rungs import Begin, Done, GoOn, Wait, n_promoted
 from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.configuration import Configuration
-from prefect_tune.optimizers.surrogates.kernel import Array
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
 

@@ -20,6 +20,7 @@ from prefect_tune.optimizers.methods.fabolas.recipe import COST, FULL, SearchRec
 from prefect_tune.optimizers.methods.fabolas.rules import RULES
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.fidelity_kernel import Basis, FidelityKernel
 from prefect_tune.optimizers.surrogates.kernel import (
     Constant,
@@ -30,8 +31,6 @@ from prefect_tune.optimizers.surrogates.kernel import (
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs, Priors
 from prefect_tune.optimizers.surrogates.stationary import CORRELATION
 from prefect_tune.optimizers.trials.objective import Objective
-
-Array = NDArray[np.floating[Any]]
 
 _ONE = Parameter("constant", 0.0, -1e-9, 1e-9)
 _MODELS = Parameter("logit rho of the models", -2.0, -5.0, 5.0, (-2.0, 1.0))

@@ -21,6 +21,7 @@ from prefect_tune.optimizers.methods.fabolas.recipe import Sizes
 from prefect_tune.optimizers.methods.fabolas.rules import RULES
 from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.outcome import TrialState
@@ -59,9 +60,6 @@ class Prediction:
     def all_of(cls, memo: Mapping[str, Any]) -> "dict[int, Prediction]":
         """Return those kept in a memo, by number of the trial."""
         return {int(number): cls(*fields) for number, fields in memo.get("full", {}).items()}
-
-
-Array = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +118,7 @@ def _skill(prediction: Prediction, outcome: float, before: Array, spread: float)
     with_subsets = _log_density(outcome, prediction.mean, prediction.deviation)
     middle = float(before.mean())
     scatter = float(((before - middle) ** 2).sum())
-    guesses = [
-        _log_density(outcome, middle, ((spread**2 + scatter) / (len(before) + 1)) ** 0.5),
-    ]
+    guesses = [_log_density(outcome, middle, ((spread**2 + scatter) / (len(before) + 1)) ** 0.5)]
     if len(before) >= RULES.many_full and prediction.mean_alone is not None:
         surest = max(prediction.deviation_alone or 0.0, RULES.surest * spread)
         guesses.append(_log_density(outcome, prediction.mean_alone, surest))

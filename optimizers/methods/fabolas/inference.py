@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 
 from prefect_tune.optimizers.acquisitions.entropy import Minimiser, information_gain
 from prefect_tune.optimizers.methods.fabolas.rules import RULES
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.fidelity_kernel import Basis, latents_of
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.kernel import Array, Kernel, Noise, Parameter
+from prefect_tune.optimizers.surrogates.kernel import Kernel, Noise, Parameter
 from prefect_tune.optimizers.surrogates.log_posterior import log_posterior_value
 
 EVERYTHING = -1
@@ -81,12 +82,7 @@ class Posterior:
         return mean, covariance
 
     def gains(
-        self,
-        minimiser: Minimiser,
-        representers: Array,
-        inputs: Array,
-        basis: Basis,
-        sizes: Array,
+        self, minimiser: Minimiser, representers: Array, inputs: Array, basis: Basis, sizes: Array
     ) -> Array:
         """Return the information that candidates give about the minimiser, shape (C, M), in nats.
 
@@ -156,10 +152,7 @@ def scattered(
 
 
 def advanced(
-    walkers: Array,
-    log_density: Callable[[Array], float],
-    n_sweeps: int,
-    rng: np.random.Generator,
+    walkers: Array, log_density: Callable[[Array], float], n_sweeps: int, rng: np.random.Generator
 ) -> Array:
     """Return the walkers after some sweeps, shape (n, p).
 
@@ -233,10 +226,7 @@ class Regression:
         }
 
     def posteriors(
-        self,
-        groups: Mapping[int, Group],
-        kept: Mapping[str, Mapping[str, Any]],
-        column: int | None,
+        self, groups: Mapping[int, Group], kept: Mapping[str, Mapping[str, Any]], column: int | None
     ) -> tuple[Posterior, ...]:
         """Return a posterior per draw, with parameters that were kept and observations of now.
 

@@ -5,18 +5,17 @@ A `SearchRecipe` has the parts in which Fabolas and the methods that it is compa
 
 from dataclasses import dataclass, field
 from math import ceil
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from prefect_tune.optimizers.methods.fabolas.rules import RULES
 from prefect_tune.optimizers.space.configuration import ROWS_PER_CLASS, Configuration, Query
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.fidelity_kernel import Basis
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
-
-Array = NDArray[np.floating[Any]]
 
 
 def _columns(*columns: Array) -> Array:
@@ -58,11 +57,7 @@ TASKS = Basis(
 )
 """Two tasks, all rows and one subset, correlated freely (Swersky et al. 2013)."""
 
-FULL = Basis(
-    lambda s: np.ones((len(s), 1)),
-    lambda s: np.zeros((len(s), 1)),
-    trend=(0.0,),
-)
+FULL = Basis(lambda s: np.ones((len(s), 1)), lambda s: np.zeros((len(s), 1)), trend=(0.0,))
 """All rows alone: s is not looked at."""
 
 

@@ -6,10 +6,8 @@ samples and rounds. The paper maximises by DIRECT and CMA-ES (section 3.4).
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from prefect_tune.optimizers.acquisitions.entropy import (
     Minimiser,
@@ -23,10 +21,9 @@ from prefect_tune.optimizers.methods.fabolas.belief import SubsetBelief
 from prefect_tune.optimizers.methods.fabolas.recipe import Acquisition
 from prefect_tune.optimizers.methods.fabolas.rules import RULES
 from prefect_tune.optimizers.space.candidate_space import Candidates
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.log_posterior import cholesky
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
-
-Array = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True, slots=True)

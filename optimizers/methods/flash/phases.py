@@ -12,7 +12,6 @@ from math import ceil
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from prefect_tune.optimizers.method import Reason
 from prefect_tune.optimizers.methods.declarations import SmacOptions
@@ -25,6 +24,7 @@ from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateS
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.equal_paths import with_idle_steps
 from prefect_tune.optimizers.space.space import Path, Space
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
 
@@ -244,7 +244,7 @@ class Tuning:
         predicted = self._cost.of_candidates(history, space)
         least = max(LEAST_SHARE * self._cost.typical_seconds(history), _INSTANT_SECONDS)
 
-        def log_cost(candidates: Candidates, features: NDArray[np.float64]) -> NDArray[np.float64]:
+        def log_cost(candidates: Candidates, features: Array) -> Array:
             seconds = predicted(candidates, features)
             return power * np.log(np.maximum(seconds, least))
 
