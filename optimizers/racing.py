@@ -271,8 +271,7 @@ class Racing(Optimizer):
         rows, seconds = self.costs.rows(first), self.costs.seconds(first)
         why = f"on fewer rows, as {rows:,.0f} would take {two_digits(seconds)} s"
         before = self._because or Reason(self.name)
-        said = f"{before.text}; {why}" if before.text else why
-        self._because = Reason(before.phase, said)
+        self._because = Reason(before.phase, f"{before.text}; {why}" if before.text else why)
         return replace(first, subset=share)
 
     def _largest_share(self, look: Query, allowed: float) -> float:
@@ -505,8 +504,7 @@ class Racing(Optimizer):
         """
         if self.history.incumbent is not None or not self._has_looks:
             return True
-        furthest = self._waiting()[0]
-        return not self._is_behind(i, self._last(furthest))
+        return not self._is_behind(i, self._last(self._waiting()[0]))
 
     def _is_behind(self, i: int, best: Trial) -> bool:
         """Return whether a configuration is clearly worse in its last stretch than the best one."""

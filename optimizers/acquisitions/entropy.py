@@ -67,20 +67,6 @@ class Minimiser:
     winners: NDArray[np.intp]
     probabilities: Array
 
-    def __post_init__(self) -> None:
-        n, draws = len(self.mean), self.normals.shape[-1]
-        shapes = {
-            "factor": (self.factor.shape, (n, n)),
-            "normals": (self.normals.shape, (n, draws)),
-            "winners": (self.winners.shape, (draws,)),
-            "probabilities": (self.probabilities.shape, (n,)),
-        }
-        for name, (shape, right) in shapes.items():
-            if shape != right:
-                raise ValueError(f"{name} of {n} representers: shape {shape}, not {right}")
-        if draws <= n:
-            raise ValueError(f"{draws} draws of {n} representers; more draws are needed")
-
     @classmethod
     def of(cls, mean: Array, covariance: Array, normals: Array) -> Self:
         """Draw the representers' losses jointly.

@@ -37,8 +37,7 @@ def log_standard_improvement(u: ArrayLike) -> Array:
     plain = np.log(np.exp(-(near**2) / 2 - _LOG_ROOT_TAU) + near * ndtr(near))
     scaled = np.log1p(middle * np.sqrt(np.pi / 2) * erfcx(-middle / np.sqrt(2)))
     tail = np.where(u < -1e4, -2 * np.log(-far), scaled)
-    below = -(np.minimum(u, -1.0) ** 2) / 2 - _LOG_ROOT_TAU + tail
-    return np.where(u > -1, plain, below)
+    return np.where(u > -1, plain, -(np.minimum(u, -1.0) ** 2) / 2 - _LOG_ROOT_TAU + tail)
 
 
 def log_expected_improvement(mean: Array, deviation: Array, best: float, xi: float = 0.0) -> Array:
@@ -172,8 +171,7 @@ _LEAST_VARIANCE = 1e-10
 
 def sobol_normals(n: int, d: int, rng: np.random.Generator) -> Array:
     """Return scrambled Sobol points of d normals, shape (n, d); n is a power of two."""
-    points = qmc.Sobol(d, rng=rng).random(n)
-    return ndtri(np.clip(points, 1e-9, 1 - 1e-9))
+    return ndtri(np.clip(qmc.Sobol(d, rng=rng).random(n), 1e-9, 1 - 1e-9))
 
 
 class JointImprovement:

@@ -50,8 +50,7 @@ def pool_around(
 
 def drawn_evenly(inputs: PipelineInputs, n: int, rng: np.random.Generator) -> Candidates:
     """Return up to n candidates from the prior, as many of each model algorithm as of any other."""
-    space = inputs.candidates
-    drawn = space.sample(4 * n, rng)
+    drawn = inputs.candidates.sample(4 * n, rng)
     if len(drawn) <= n:
         return drawn
     models = drawn.algorithms[:, -1] if drawn.algorithms.shape[1] else np.zeros(len(drawn))
@@ -147,8 +146,7 @@ def maximise(
     polished = _polished(best, acquisition, inputs, added(best), within)
     pool, scores = pool.joined(polished), np.append(scores, score(polished))
     for _ in range(_N_CLIMBS):
-        leader = pool[[int(np.argmax(scores))]]
-        around = _boxed(_steps_around(leader, inputs, rng), within)
+        around = _boxed(_steps_around(pool[[int(np.argmax(scores))]], inputs, rng), within)
         if not len(around):
             break
         found = score(around)
@@ -234,17 +232,14 @@ def _scaled(candidates: Candidates, within: Box | None) -> Candidates:
     if within is None:
         return candidates
     lower, upper = within
-    scaled: Array = lower + candidates.units * (upper - lower)
-    return Candidates(candidates.algorithms, scaled)
+    return Candidates(candidates.algorithms, lower + candidates.units * (upper - lower))
 
 
 def _boxed(candidates: Candidates, within: Box | None) -> Candidates:
     """Return points clipped to the box."""
     if within is None:
         return candidates
-    lower, upper = within
-    boxed: Array = np.clip(candidates.units, lower, upper)
-    return Candidates(candidates.algorithms, boxed)
+    return Candidates(candidates.algorithms, np.clip(candidates.units, *within))
 
 
 _FIT_ITERATIONS = 20

@@ -117,8 +117,7 @@ class KernelDensity:
         near = np.where(self.space.columns.sizes > 0, of_category, of_number)
         units = np.where(self.active[rows] & ~is_prior[:, None], near, uniform)
         algorithms = self.space.settled(algorithms)
-        can_run = self.space.can_run(algorithms)
-        return Candidates(algorithms, units)[can_run]
+        return Candidates(algorithms, units)[self.space.can_run(algorithms)]
 
     @property
     def _n_algorithms(self) -> list[int]:
@@ -141,8 +140,7 @@ def _log_of_choice(
 ) -> Array:
     """Return the logarithm of a choice's kernel times the number of its values."""
     other = leaving / n_values
-    chosen = np.where(same, 1 - leaving + other, other)
-    return np.log(chosen * n_values)
+    return np.log(np.where(same, 1 - leaving + other, other) * n_values)
 
 
 def _impurity(values: Array | NDArray[np.intp]) -> float:

@@ -159,8 +159,7 @@ class StepSeconds:
         algorithms, failed = self._algorithms_of(trial), self._failed_step(trial)
         for k, step in enumerate(self._steps):
             if step in taken.made and k != failed:
-                share = n_folds / taken.n_folds
-                made[k][algorithms[k]].append(share * taken.made[step])
+                made[k][algorithms[k]].append((n_folds / taken.n_folds) * taken.made[step])
         if failed is not None:
             name = self._steps[failed]
             others = sum(seconds for step, seconds in taken.spent.items() if step != name)

@@ -69,8 +69,7 @@ def position_on_scale(hyperparameter: IntegerHyperparameter, numbers: Any) -> Ar
     """Return positions in [0, 1] of numbers of the range of an integer, whole or not."""
     lower, upper = _ends(hyperparameter)
     numbers = np.asarray(numbers, dtype=np.float64)
-    scaled = np.log(numbers) if hyperparameter.log else numbers
-    return (scaled - lower) / (upper - lower)
+    return ((np.log(numbers) if hyperparameter.log else numbers) - lower) / (upper - lower)
 
 
 def values_of(hyperparameter: Hyperparameter[Any, Any]) -> list[Value]:

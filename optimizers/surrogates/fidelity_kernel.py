@@ -18,13 +18,7 @@ from prefect_tune.optimizers.surrogates.log_posterior import solve_triangular
 _FIRST = Parameter("ln of the first weight", 0.0, -4.0, 3.0, (0.0, 1.0))
 _MIXED = Parameter("second weight on the first", 0.0, -4.0, 4.0, (0.0, 1.0))
 _SECOND = Parameter("ln of the second weight", 0.0, -5.0, 3.0, (0.0, 1.0))
-_THIRD = Parameter(
-    "ln of the third weight",
-    float(np.log(0.15)),
-    float(np.log(0.02)),
-    0.0,
-    (float(np.log(0.15)), 0.5),
-)
+_THIRD = Parameter.of_log("ln of the third weight", float(np.log(0.15)), 0.5, 0.02, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,15 +182,6 @@ class Latents:
     mean: Array
     covariance: Array
     cross: Array
-
-    def __post_init__(self) -> None:
-        if self.mean.ndim != 2:
-            raise ValueError(f"the mean has shape {self.mean.shape}, not (C, r)")
-        n, r = self.mean.shape
-        if self.covariance.shape != (n, r, r):
-            raise ValueError(f"the covariance has shape {self.covariance.shape}, not {(n, r, r)}")
-        if self.cross.ndim != 3 or self.cross.shape[:2] != (n, r):
-            raise ValueError(f"the cross-covariance has shape {self.cross.shape}, not {(n, r)} + R")
 
 
 def latents_of(process: GaussianProcess, inputs: Array, representers: Array) -> Latents:

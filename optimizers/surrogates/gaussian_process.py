@@ -322,8 +322,7 @@ class GaussianProcess:
     def _weights(self) -> tuple[Array, Array]:
         """Return the constant, and K^-1 (y - constant), shape (n, t)."""
         constant, centred = self.centred()
-        weights = solve_triangular(self.factor, centred, transposed=True)
-        return constant, weights
+        return constant, solve_triangular(self.factor, centred, transposed=True)
 
 
 def _given(mean: Mean, inputs: Array) -> Array | float:

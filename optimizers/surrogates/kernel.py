@@ -44,6 +44,13 @@ class Parameter:
         if self.prior is not None and not self.prior[1] > 0:
             raise ValueError(f"the prior of {self.name} has deviation {self.prior[1]}")
 
+    @classmethod
+    def of_log(
+        cls, name: str, mean: float, deviation: float, lower: float, upper: float
+    ) -> "Parameter":
+        """Return the ln of a number in [lower, upper], with its prior, whose mean is the start."""
+        return cls(name, mean, float(np.log(lower)), float(np.log(upper)), (mean, deviation))
+
     def draw(self, rng: np.random.Generator) -> float:
         """Draw from the prior within the bounds, or uniformly between them."""
         if self.prior is None:
@@ -87,8 +94,7 @@ class Constant(Kernel):
     """The same covariance everywhere: a level, or the factor in front of another kernel."""
 
     def __init__(self, parameter: Parameter | None = None) -> None:
-        bounds = float(np.log(0.05)), float(np.log(20.0))
-        self.parameters = (parameter or Parameter("variance", 0.0, *bounds, (0.0, 1.0)),)
+        self.parameters = (parameter or Parameter.of_log("variance", 0.0, 1.0, 0.05, 20.0),)
 
     def covariance(self, theta: Array, a: Array, b: Array) -> Array:
         """See `Kernel.covariance`."""
@@ -212,20 +218,10 @@ def _others(factors: Sequence[Array]) -> list[Array]:
     return [b * a for b, a in zip(before, reversed(after), strict=True)]
 
 
-NOISE = Parameter(
-    "noise variance",
-    start=float(np.log(1e-2)),
-    lower=float(np.log(1e-6)),
-    upper=0.0,
-    prior=(float(np.log(1e-2)), 2.0),
-)
+NOISE = Parameter.of_log("noise variance", float(np.log(1e-2)), 2.0, 1e-6, 1.0)
 """Ln of the noise variance as a share of a target's variance."""
-_OF_NONE = Parameter(
-    "noise variance of the smallest subset",
-    start=float(np.log(1e-2)),
-    lower=float(np.log(1e-6)),
-    upper=float(np.log(4.0)),
-    prior=(float(np.log(1e-2)), 2.0),
+_OF_NONE = Parameter.of_log(
+    "noise variance of the smallest subset", float(np.log(1e-2)), 2.0, 1e-6, 4.0
 )
 _FLOOR = 1e-9
 

@@ -87,23 +87,6 @@ def guarded_log_seconds(seconds: Array) -> Array:
     return np.log(np.e + seconds)
 
 
-@dataclass(frozen=True)
-class LinearPrior:
-    """Normal-inverse-gamma prior of a linear regression with d features.
-
-    Attributes:
-        mean: Means of the weights, shape (d,).
-        deviation: Deviations of the weights, shape (d,).
-        noise: Deviation of the targets around the line.
-        weight: Observations that `noise` stands for.
-    """
-
-    mean: Array
-    deviation: Array
-    noise: float
-    weight: float
-
-
 class LinearRegression:
     """Sufficient statistics of targets that are linear in d features; the prior comes with asking.
 
@@ -139,24 +122,30 @@ class LinearRegression:
         """
         return (self._sum - float(self._sum_of_features[1:] @ slopes)) / self.n
 
-    def posterior(self, prior: LinearPrior) -> "LinearPosterior":
-        """Return what is known of the weights with a prior.
+    def posterior(
+        self, mean: Array, deviation: Array, noise: float, weight: float
+    ) -> "LinearPosterior":
+        """Return what is known of the weights with a normal-inverse-gamma prior.
 
         With V the prior's covariance over the noise's variance, for observations X and y:
 
             A = V^-1 + X'X,    m = A^-1 (V^-1 m0 + X'y),    a = a0 + n/2,
             b = b0 + (y'y + m0'V^-1 m0 - m'A m) / 2
+
+        Args:
+            mean: Prior means of the weights, shape (d,).
+            deviation: Prior deviations of the weights, shape (d,).
+            noise: Deviation of the targets around the line.
+            weight: Observations that `noise` stands for.
         """
-        inverse_scale = (prior.noise / prior.deviation) ** 2
+        inverse_scale = (noise / deviation) ** 2
         precision = np.diag(inverse_scale) + self._squares
-        right = inverse_scale * prior.mean + self._products
         covariance = np.linalg.inv(precision)
-        mean = covariance @ right
-        shape = prior.weight + self.n / 2
-        explained = float(mean @ precision @ mean)
-        before = self._sum_of_squares + float(prior.mean @ (inverse_scale * prior.mean))
-        rate = prior.weight * prior.noise**2 + max(before - explained, 0.0) / 2
-        return LinearPosterior(mean, covariance, shape, rate)
+        found = covariance @ (inverse_scale * mean + self._products)
+        explained = float(found @ precision @ found)
+        before = self._sum_of_squares + float(mean @ (inverse_scale * mean))
+        rate = weight * noise**2 + max(before - explained, 0.0) / 2
+        return LinearPosterior(found, covariance, weight + self.n / 2, rate)
 
 
 @dataclass(frozen=True)

@@ -46,13 +46,6 @@ class Sites:
     log_probability: float = 0.0
     n_sweeps: int = 0
 
-    def __post_init__(self) -> None:
-        if self.precision.ndim != 1 or self.precision.shape != self.shift.shape:
-            raise ValueError(
-                "precisions and shifts of s sites have shape (s,); got "
-                f"{self.precision.shape} and {self.shift.shape}"
-            )
-
     @classmethod
     def none(cls, n: int) -> "Sites":
         """Return n sites that say nothing."""

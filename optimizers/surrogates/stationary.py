@@ -13,7 +13,7 @@ from prefect_tune.optimizers.surrogates.kernel import Kernel, Parameter, Pullbac
 def lengthscale_parameter(name: str, n_lengthscales: int) -> Parameter:
     """Return a lengthscale's prior: ln l ~ N(ln 0.5 + max(0, ln(d/4)/2), 1), 0.03 to 20."""
     mean = float(np.log(0.5) + max(0.0, 0.5 * np.log(n_lengthscales / 4)))
-    return Parameter(name, mean, float(np.log(0.03)), float(np.log(20.0)), (mean, 1.0))
+    return Parameter.of_log(name, mean, 1.0, 0.03, 20.0)
 
 
 class Stationary(Kernel):

@@ -61,8 +61,7 @@ class ThetaMin:
         on_path = [t for t in history if t.query.configuration.path == path]
         is_early = len(on_path) < _N_INITIAL or all(t.loss is None for t in on_path)
         if solver == "random" or is_early:
-            asked = history.asked
-            return Query(new_configuration(self.space, asked, rng, path))
+            return Query(new_configuration(self.space, history.asked, rng, path))
         if solver == "smac":
             return self._by_forest(state, observed, history, rng)
         return Query(self._improving(state, observed, history, rng))

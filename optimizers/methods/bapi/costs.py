@@ -201,7 +201,7 @@ class CostModel:
 
     def __init__(self, inputs: PipelineInputs, kind: CostKind) -> None:
         self.inputs, self.kind = rate_inputs(inputs, kind), kind
-        amplitude = Constant(Parameter("variance", 0.0, log(0.05), log(20.0), (0.0, 1.0)))
+        amplitude = Constant()
         within: Kernel | None = self.inputs.within
         self._kernel = Product([amplitude, *([within] if within else [])])
         noise = (log(0.02), 1.5)

@@ -86,8 +86,7 @@ class LearningCurve:
         """Return the least loss up to an epoch; that of the first known one before it."""
         if not self.epochs:
             return np.inf
-        place = int(np.searchsorted(self.epochs, epoch, side="right")) - 1
-        return self.losses[max(place, 0)]
+        return self.losses[max(int(np.searchsorted(self.epochs, epoch, side="right")) - 1, 0)]
 
     @cached_property
     def rate(self) -> float | None:

@@ -15,7 +15,7 @@ from prefect_tune.optimizers.acquisitions.expected_improvement import expected_i
 from prefect_tune.optimizers.methods.bapi.costs import CostModel, Rates
 from prefect_tune.optimizers.methods.bapi.curves import CurveObservations, LearningCurve
 from prefect_tune.optimizers.methods.bapi.declaration import Settings, Sites
-from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace
+from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel, Decay
@@ -23,8 +23,8 @@ from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.surrogates.kernel import ConstantNoise, Parameter
 from prefect_tune.optimizers.surrogates.log_posterior import log_posterior_value
 from prefect_tune.optimizers.surrogates.monotone import MonotoneProcess, at_times, site_times
-from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs, Priors
-from prefect_tune.optimizers.surrogates.stationary import CORRELATION, RBF, Matern52
+from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs, conditional_inputs
+from prefect_tune.optimizers.surrogates.stationary import RBF, Matern52
 from prefect_tune.optimizers.trials.objective import Objective
 
 ScoreKind = Literal["auto", "log", "raw"]
@@ -72,9 +72,7 @@ class Scores:
 
     def log_slopes(self, losses: Array) -> Array:
         """Return ln |d score / d loss|, of the losses' shape."""
-        if self.offset is None:
-            return np.zeros_like(losses)
-        return -np.log(np.maximum(losses - self.lower, 0.0) + self.offset)
+        return np.zeros_like(losses) if self.offset is None else self.of_losses(losses)
 
     def of_losses(self, losses: Array) -> Array:
         """Return scores, of the losses' shape."""
@@ -133,8 +131,7 @@ class CurveBelief:
             row: Inputs of a configuration, shape (1, width).
             is_known: Whether its slopes have been looked at already.
         """
-        epochs = np.arange(1, self.t_max + 1)
-        rows = self.at(np.repeat(row, self.t_max, axis=0), epochs)
+        rows = self.at(np.repeat(row, self.t_max, axis=0), np.arange(1, self.t_max + 1))
         process = self.process
         if not is_known and self.sites is not None:
             sites = at_times(self.at(row, 1), row.shape[1], site_times(self.t_max))
@@ -163,7 +160,6 @@ class CurveBelief:
 
 
 _NOISE = Parameter("noise variance", log(1e-3), log(1e-5), log(0.3), (log(1e-3), 1.5))
-_MODELS = Parameter("logit rho of the models", -2.0, -5.0, 5.0, (-2.0, 1.0))
 _MOST_SITES = 120
 _ITERATIONS = 30
 _FEW_POINTS = 40
@@ -183,10 +179,7 @@ def _lengthscale(name: str, n: int) -> Parameter:
 
 def curve_inputs(space: Space, settings: Settings) -> PipelineInputs:
     """Return the inputs of a space, with the priors of curves."""
-    model = space.steps[-1].name
-    priors = Priors(_lengthscale, lambda step: _MODELS if step == model else CORRELATION)
-    stationary = RBF if settings.within == "rbf" else Matern52
-    return PipelineInputs(CandidateSpace(space), "conditional", priors, stationary)
+    return conditional_inputs(space, _lengthscale, RBF if settings.within == "rbf" else Matern52)
 
 
 class CurveLearner:

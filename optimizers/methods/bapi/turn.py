@@ -404,8 +404,7 @@ class BapiTurn:
         begun = inputs.of(inputs.encode(self.curves))
         rows = np.vstack([begun, inputs.of(new)])
         _, first = np.unique(rows.round(9), axis=0, return_index=True)
-        fresh = np.sort(first[first >= len(begun)]) - len(begun)
-        return new[fresh]
+        return new[np.sort(first[first >= len(begun)]) - len(begun)]
 
     def _worthwhile(
         self, entries: list[PlannedTraining], planning: Planning

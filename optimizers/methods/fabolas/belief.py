@@ -18,7 +18,6 @@ from prefect_tune.optimizers.methods.fabolas.inference import (
 from prefect_tune.optimizers.methods.fabolas.observations import LossScale, SubsetObservations
 from prefect_tune.optimizers.methods.fabolas.recipe import COST, FULL, SearchRecipe
 from prefect_tune.optimizers.methods.fabolas.rules import RULES
-from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.fidelity_kernel import Basis, FidelityKernel
@@ -28,12 +27,10 @@ from prefect_tune.optimizers.surrogates.kernel import (
     FallingNoise,
     Parameter,
 )
-from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs, Priors
-from prefect_tune.optimizers.surrogates.stationary import CORRELATION
+from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs, conditional_inputs
 from prefect_tune.optimizers.trials.objective import Objective
 
 _ONE = Parameter("constant", 0.0, -1e-9, 1e-9)
-_MODELS = Parameter("logit rho of the models", -2.0, -5.0, 5.0, (-2.0, 1.0))
 
 
 def _lengthscale(name: str, n: int) -> Parameter:
@@ -46,13 +43,8 @@ def _lengthscale(name: str, n: int) -> Parameter:
 
 
 def pipeline_inputs(space: Space) -> PipelineInputs:
-    """Return the inputs of a space, with the priors of this family of methods.
-
-    Pipelines of different models have less to do with each other than those that differ elsewhere.
-    """
-    model = space.steps[-1].name
-    priors = Priors(_lengthscale, lambda step: _MODELS if step == model else CORRELATION)
-    return PipelineInputs(CandidateSpace(space), "conditional", priors)
+    """Return the inputs of a space, with the priors of this family of methods."""
+    return conditional_inputs(space, _lengthscale)
 
 
 @dataclass(frozen=True, slots=True)

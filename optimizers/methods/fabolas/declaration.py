@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from prefect_tune.optimizers.method import Method, MethodOptions
+from prefect_tune.optimizers.method import Method, MethodOptions, counted, share_text
 from prefect_tune.optimizers.methods.fabolas.rules import RULES
 from prefect_tune.optimizers.options import option
 
@@ -95,10 +95,10 @@ def _sizes(decisions: Mapping[str, Any]) -> Iterator[str]:
     if sizes:
         yield f"evaluated on {len(sizes)} of {n_sizes} sizes:" if n_sizes > 1 else "evaluated on:"
     for size in sizes:
-        share = "all" if size["share"] == 1 else f"1/{round(1 / size['share'])}"
-        trials = f"{size['runs']:,} trial{'' if size['runs'] == 1 else 's'}"
         failed = f", {size['failed']} of them failed" if size["failed"] else ""
-        yield f"  {share} of the rows: {trials}{failed}"
+        yield (
+            f"  {share_text(size['share'])} of the rows: {counted(size['runs'], 'trial')}{failed}"
+        )
 
 
 def _confirmed(confirmations: Sequence[Mapping[str, Any]]) -> Iterator[str]:

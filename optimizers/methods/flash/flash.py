@@ -85,12 +85,9 @@ class FlashMemo:
 
     def rendered(self, paths: Sequence[Path]) -> dict[str, Any]:
         """Return `Flash.decisions`: the same with paths as lists of algorithm ids."""
-        decisions: dict[str, Any] = {"phase": self.phase}
-        for name in ("n_init", "n_prune", "n_subspace_paths"):
-            if getattr(self, name) is not None:
-                decisions[name] = getattr(self, name)
-        if self.subspace is not None:
-            decisions["subspace"] = self.subspace
+        names = ("phase", "n_init", "n_prune", "n_subspace_paths", "subspace")
+        known = ((name, getattr(self, name)) for name in names)
+        decisions: dict[str, Any] = {name: value for name, value in known if value is not None}
         if self.design is not None:
             decisions["design"] = [list(paths[i]) for i in self.design]
         if self.ranking is not None:

@@ -26,7 +26,7 @@ from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.optimizers.surrogates.costs import Costs, cheap_configuration
-from prefect_tune.optimizers.surrogates.linear import LinearPrior, LinearRegression
+from prefect_tune.optimizers.surrogates.linear import LinearRegression
 from prefect_tune.optimizers.trials.outcome import Pilot
 
 TREES = Integer("trees", (10, 1000), log=True, default=100)
@@ -71,14 +71,14 @@ def test_a_regression_is_what_the_normal_equations_say() -> None:
     rng = np.random.default_rng(0)
     X = np.column_stack([np.ones(8), rng.normal(size=(8, 2))])
     y = X @ [1.0, 2.0, -1.0] + 0.1 * rng.normal(size=8)
-    prior = LinearPrior(np.array([0.5, 1.0, 0.0]), np.array([2.0, 0.3, 1.0]), 0.3, 2.0)
+    mean, deviation = np.array([0.5, 1.0, 0.0]), np.array([2.0, 0.3, 1.0])
     regression = LinearRegression(3)
     for features, target in zip(X, y, strict=True):
         regression.add(features, target)
-    posterior = regression.posterior(prior)
+    posterior = regression.posterior(mean, deviation, 0.3, 2.0)
 
-    rows = np.vstack([X, np.diag(0.3 / prior.deviation)])
-    targets = np.concatenate([y, 0.3 / prior.deviation * prior.mean])
+    rows = np.vstack([X, np.diag(0.3 / deviation)])
+    targets = np.concatenate([y, 0.3 / deviation * mean])
     weights, residual, *_ = np.linalg.lstsq(rows, targets, rcond=None)
     assert posterior.mean == pytest.approx(weights)
     rate = 2.0 * 0.3**2 + residual[0] / 2
