@@ -68,9 +68,7 @@ def study(optimizer: Esmbo, n: int) -> list[Query]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("with_risks", [True, False])
-def test_with_one_history_of_all_examples_it_is_plain_search_trial_by_trial(
-    with_risks: bool,
-) -> None:
+def test_with_one_history_of_all_examples_it_is_plain_search_trial_by_trial(with_risks) -> None:
     one = esmbo(n_histories=1, share=0.0)
     plain = Jopt(mixed_space(), 0, n_startup=5)
     for number in range(25):
@@ -87,9 +85,7 @@ def test_with_one_history_of_all_examples_it_is_plain_search_trial_by_trial(
     assert one.weights == {number: 1 / len(best) for number in best}
 
 
-def test_histories_take_turns_and_each_improves_on_its_own_best(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_histories_take_turns_and_each_improves_on_its_own_best(monkeypatch) -> None:
     optimizer = esmbo()
     study(optimizer, 8)
     asked: list[int] = []
@@ -106,9 +102,7 @@ def test_histories_take_turns_and_each_improves_on_its_own_best(
         assert abs(depth_of(query) - (number + 0.5) / N) < 0.3
 
 
-def test_one_fit_serves_all_histories_and_each_trial_is_told_to_all(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_one_fit_serves_all_histories_and_each_trial_is_told_to_all(monkeypatch) -> None:
     optimizer = esmbo()
     study(optimizer, 6)
     shapes: list[tuple[int, ...]] = []
@@ -208,16 +202,12 @@ def test_with_many_observations_and_two_workers_replay_fits_when_the_unbroken_st
     events: list[Event] = []
     for number in range(66):
         query = Query(sample_configuration(space, rng))
-        events += [
-            Asked(number, query, Budget()),
-            Told(told(number, query, loss_of(query))),
-        ]
+        events += [Asked(number, query, Budget()), Told(told(number, query, loss_of(query)))]
     unbroken = Jopt(space, 0, Objective())
     replay(unbroken, events)
     fitted, pending = [], []
     for number in range(66, 76):
         query = unbroken.ask(Budget())
-        assert unbroken.memo is not None
         fitted.append(unbroken.memo["fitted"])
         events.append(Asked(number, query, Budget(), json.loads(json.dumps(unbroken.memo))))
         pending.append(Trial(number, query))
@@ -237,7 +227,6 @@ def test_memos_of_studies_begun_before_are_read() -> None:
     optimizer = Jopt(mixed_space(), 0, Objective(), n_startup=2)
     for number in range(4):
         optimizer.tell(told(number, optimizer.ask(Budget()), float(number)))
-    assert optimizer.memo is not None
     theta = optimizer.memo["theta"]
     optimizer._restore({"theta": theta})
     optimizer.ask(Budget())

@@ -6,13 +6,7 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
-from ConfigSpace import (
-    Categorical,
-    ConfigurationSpace,
-    Constant,
-    EqualsCondition,
-    Float,
-)
+from ConfigSpace import Categorical, ConfigurationSpace, Constant, EqualsCondition, Float
 from flash_worlds import counted_space
 from worlds import BAYES, algorithm, mixed_space, told, told_history
 
@@ -227,9 +221,7 @@ def test_what_lies_outside_of_a_part_is_left_out() -> None:
     assert part.of(svm)[0] == {"scale": "unit"}
 
 
-def test_it_says_nothing_and_leaves_optunas_logger_as_it_was(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_it_says_nothing_and_leaves_optunas_logger_as_it_was(capfd) -> None:
     before = optuna.logging.get_verbosity()
     optimizer = Tpe(mixed_space(), 0, Objective(), n_startup=2)
     for number in range(6):

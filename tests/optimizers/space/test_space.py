@@ -305,9 +305,7 @@ def drawn(seed: int) -> Configuration:
         (lambda d: d["scale"].update(algorithm="none"), "none > svm"),
     ],
 )
-def test_a_configuration_that_is_not_of_the_space_is_refused_with_the_reason(
-    change, message
-) -> None:
+def test_a_configuration_that_is_not_of_the_space_is_refused_with_the_reason(change, message):
     document = default_configuration(SPACE, ("unit", "svm")).to_json()
     change(document)
     with pytest.raises(ValueError, match=message):

@@ -138,7 +138,6 @@ def test_folds_that_were_run_before_are_not_counted_and_held_out_rows_as_far_as_
 
 def test_steps_of_the_cache_and_parts_of_a_training_tell_nothing() -> None:
     served = told(query("plain"), ("model", 500.0, 0.0))
-    assert served.evaluation is not None
     hits = tuple(replace(cost, hit=True) for cost in served.evaluation.steps)
     hit = replace(served, evaluation=replace(served.evaluation, steps=hits))
     part = told(replace(query("plain"), epochs=3), ("model", 500.0, 0.0))

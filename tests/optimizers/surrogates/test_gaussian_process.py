@@ -196,12 +196,7 @@ def test_of_several_starts_the_likeliest_end_is_kept() -> None:
     bad = np.array([*lower, NOISE.upper])
     for starts in ([good, bad], [bad, good]):
         fitted = GaussianProcess.fit(
-            kernel,
-            X,
-            y,
-            rng=np.random.default_rng(0),
-            starts=np.array(starts),
-            max_iterations=1,
+            kernel, X, y, rng=np.random.default_rng(0), starts=np.array(starts), max_iterations=1
         )
         assert fitted.theta == pytest.approx(good, abs=0.1)
 
@@ -359,9 +354,7 @@ def at(inputs: np.ndarray, s: float) -> np.ndarray:
 @pytest.mark.parametrize("name", LATENT_BASES)
 @settings(max_examples=8)
 @given(n=st.integers(2, 12), s=st.floats(0, 1), seed=st.integers(0, 1000))
-def test_the_curves_are_the_predictions_at_all_sizes(
-    name: str, n: int, s: float, seed: int
-) -> None:
+def test_the_curves_are_the_predictions_at_all_sizes(name, n, s, seed) -> None:
     learned = process(LATENT_BASES[name], n, seed)
     rng = np.random.default_rng(seed + 1)
     candidates, representers = rng.random((4, 3)), at(rng.random((5, 3)), 1.0)
@@ -472,7 +465,6 @@ def test_a_step_without_a_choice_has_no_such_column_nor_has_a_one_hot_path() -> 
 def test_the_kernel_within_lacks_only_the_amplitude(kind: KernelKind) -> None:
     inputs = PipelineInputs(CandidateSpace(mixed_space()), kind)
     rows = inputs.of(inputs.encode(drawn(mixed_space(), 9)))
-    assert inputs.within is not None
     theta = np.array([p.start for p in inputs.within.parameters])
     within = inputs.within.covariance(theta, rows, rows)
     assert np.diag(within) == pytest.approx(1.0)
@@ -489,7 +481,6 @@ def test_priors_are_those_that_are_given() -> None:
 
     priors = Priors(lengthscale, lambda step: Parameter(f"of {step}", -2.0, -5.0, 5.0))
     inputs = PipelineInputs(CandidateSpace(mixed_space()), "conditional", priors)
-    assert inputs.within is not None
     names = [p.name for p in inputs.within.parameters]
     assert {"of scale", "of model"} < set(names)
     assert all(name.startswith(("of ", "my ")) for name in names)

@@ -129,9 +129,7 @@ def test_gradients_by_input_agree_with_differences(name: str, seed: int) -> None
 @every_kernel
 @given(seed=st.integers(0, 10_000))
 @settings(max_examples=30)
-def test_covariances_are_symmetric_positive_and_have_the_variance_on_the_diagonal(
-    name: str, seed: int
-) -> None:
+def test_covariances_are_symmetric_positive_and_have_the_variance_on_the_diagonal(name, seed):
     kernel = KERNELS[name]
     inputs, theta = some(kernel, seed, 9)
     K = kernel.covariance(theta, inputs, inputs)

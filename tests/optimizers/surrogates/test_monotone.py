@@ -1,7 +1,5 @@
 """Processes whose curves fall nowhere: sites, truncation, and what is predicted with them."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,7 +8,6 @@ from scipy.stats import norm
 
 from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel, Decay
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.kernel import Kernel
 from prefect_tune.optimizers.surrogates.monotone import (
     MonotoneProcess,
     Sites,
@@ -44,9 +41,7 @@ def toy(seed: int, *, n: int = 8, t_max: int = T_MAX) -> tuple[GaussianProcess, 
     return process, np.column_stack([x[1::2], np.ones(n // 2)])
 
 
-def monotone(
-    process: GaussianProcess, unfinished: np.ndarray, *, only_falling: bool = False
-) -> MonotoneProcess:
+def monotone(process, unfinished, *, only_falling=False) -> MonotoneProcess:
     sites = at_times(unfinished, 2, site_times(T_MAX))
     return MonotoneProcess.of(process, sites, only_falling=only_falling)
 
@@ -197,9 +192,7 @@ def test_a_number_as_mean_is_added() -> None:
         (Matern52([0, 1, 2]), 1, None, "CurveKernel"),
     ],
 )
-def test_what_has_no_slopes_is_refused(
-    kernel: Kernel | None, n_targets: int, mean: Any, said: str
-) -> None:
+def test_what_has_no_slopes_is_refused(kernel, n_targets, mean, said) -> None:
     process, rows = toy(0)
     theta = process.theta if kernel is None else np.zeros(4)
     targets = np.tile(process.inputs[:, :1], n_targets)
@@ -252,9 +245,7 @@ def test_no_more_sites_are_taken_than_allowed() -> None:
     assert len(sites.precision) == 2
 
 
-def truncated(
-    mean: np.ndarray, covariance: np.ndarray, sites: Sites
-) -> tuple[np.ndarray, np.ndarray]:
+def truncated(mean, covariance, sites) -> tuple[np.ndarray, np.ndarray]:
     """Mean and covariance with the sites, by what they are: precisions add."""
     inverse = np.linalg.inv(covariance)
     S = np.linalg.inv(inverse + np.diag(sites.precision))

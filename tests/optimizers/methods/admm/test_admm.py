@@ -301,9 +301,7 @@ def test_tuning_within_a_limit_comes_near_its_inside() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_aggregation_of_each_family_is_found_with_the_kind_of_model_that_it_suits(
-    kind: str, family: str
-) -> None:
+def test_the_aggregation_of_each_family_is_found_with_the_kind_of_model_that_it_suits(kind, family):
     assert has_found(Admm, family, kind, 0, 40)
 
 

@@ -38,9 +38,7 @@ def level_of(configuration: Configuration) -> float:
     return float(dict(configuration["model"].values)["level"])
 
 
-def tell(
-    optimizer: Bapi, number: int, losses: Sequence[float] | np.ndarray, **evaluation: Any
-) -> Trial:
+def tell(optimizer, number, losses, **evaluation) -> Trial:
     """Tell a stretch, of a whole curve or of the epochs that were asked for."""
     query = optimizer.history[number].query
     epochs = query.epochs or optimizer.t_max
@@ -169,9 +167,7 @@ class Newcomers:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", ["default", "paper"])
-def test_a_curve_that_stays_behind_the_best_is_stopped_at_the_first_or_second_look(
-    variant: str,
-) -> None:
+def test_a_curve_that_stays_behind_the_best_is_stopped_at_the_first_or_second_look(variant) -> None:
     looks = []
     for seed in range(2):
         flat = Newcomers(np.full(50, 60.0), seed, variant=variant)
@@ -196,9 +192,7 @@ def test_curves_that_will_be_the_best_are_not_stopped_early_and_end_in_time() ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("variant", "first", "then"), [("default", 2, 5), ("paper", 10, 10)])
-def test_a_new_training_is_looked_at_soon_and_then_by_quanta(
-    variant: str, first: int, then: int
-) -> None:
+def test_a_new_training_is_looked_at_soon_and_then_by_quanta(variant, first, then) -> None:
     better = Newcomers(1.0 + 40.0 / np.arange(1, 51), 1, variant=variant, epsilon=0.0)
     runs = better.first_runs(40)
     assert {run[0].epochs for run in runs} == {first}

@@ -1,21 +1,12 @@
 """Plans: what trainings promise, what they cost, and what the budget pays for."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import inf
 from typing import Any
 
 import numpy as np
 import pytest
-from curve_worlds.nets import (
-    CURVES,
-    T_MAX,
-    curves_from,
-    mixed_nets,
-    net,
-    nets,
-    stretch,
-)
+from curve_worlds.nets import CURVES, T_MAX, curves_from, mixed_nets, net, nets, stretch
 from subset_worlds.problems import configuration, cube
 
 from prefect_tune.optimizers import Budget, Configuration, History, Query, StepCost, Trial
@@ -32,7 +23,7 @@ from prefect_tune.optimizers.methods.bapi.costs import (
     affordable,
 )
 from prefect_tune.optimizers.methods.bapi.curves import LearningCurve, curves_of
-from prefect_tune.optimizers.methods.bapi.declaration import BapiOptions, Choice, Settings
+from prefect_tune.optimizers.methods.bapi.declaration import BapiOptions, Settings
 from prefect_tune.optimizers.methods.bapi.learner import CurveLearner
 from prefect_tune.optimizers.methods.bapi.planning import (
     MOST_PENDING,
@@ -50,13 +41,7 @@ LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
 NEW = [net(x, r) for x in (0.2, 0.4, 0.6, 0.8) for r in (0.2, 0.8)]
 
 
-def planning(
-    targets: dict[int, int] | None = None,
-    lost: tuple[Configuration, ...] = (),
-    overheads: Overheads | None = None,
-    new: Sequence[Configuration] = NEW,
-    **options: Any,
-) -> Planning:
+def planning(targets=None, lost=(), overheads=None, new=NEW, **options) -> Planning:
     """Of five curves of 4 epochs, a second each, and eight configurations that are new.
 
     Args:
@@ -145,22 +130,12 @@ CORRELATION = np.array([[1, 0.8, 0], [0.8, 1, 0], [0, 0, 1]])
 COSTS = [4.0, 3.0, 6.0]
 
 
-def improvement(
-    means: np.ndarray = W12[0],
-    deviations: np.ndarray = W12[1],
-    correlation: np.ndarray = CORRELATION,
-) -> JointImprovement:
+def improvement(means=W12[0], deviations=W12[1], correlation=CORRELATION) -> JointImprovement:
     covariance = correlation * np.outer(deviations, deviations)
     return JointImprovement(means, deviations**2, lambda j: covariance[j], 0.89, FOUR_NORMALS)
 
 
-def horizon(
-    rates: list[float],
-    enough: list[int | None] | Callable[[int], int | None] | None = None,
-    done: list[int] | None = None,
-    overheads: list[float] | None = None,
-    **changed: Any,
-) -> Horizon:
+def horizon(rates, enough=None, done=None, overheads=None, **changed) -> Horizon:
     """Candidates of 10 epochs that take one second each, unless something else is said."""
     m = len(rates)
     besides = overheads or [0.0] * m
@@ -214,13 +189,7 @@ def test_worked_choice_by_cost_and_regardless_of_it() -> None:
     assert place(first_and_third, W12[0][[0, 2]], W12[1][[0, 2]], "per_cost") == 0
 
 
-def place(
-    entries: list[PlannedTraining],
-    means: np.ndarray,
-    deviations: np.ndarray,
-    choice: Choice,
-    spent: float = 0.0,
-) -> int:
+def place(entries, means, deviations, choice, spent=0.0) -> int:
     return chosen_entry(entries, means, deviations, 0.89, choice=choice, spent=spent)
 
 
@@ -371,16 +340,13 @@ def test_worked_rate_with_the_papers_kernel() -> None:
 def test_the_slower_is_predicted_to_be_slower(kind: CostKind) -> None:
     curves = rated(*((x, 0.1 * 10**x) for x in np.linspace(0, 1, 9)))
     rates = CostModel(LINE, kind).fit(curves, None, np.random.default_rng(0))
-    assert rates is not None
     assert rates.seconds(np.array([[0.15], [0.85]])) == pytest.approx([0.141, 0.708], rel=0.15)
 
 
 UNIT, PLAIN = net(0.1, scale="unit"), net(0.1, scale="none")
 
 
-def steps(
-    scaling: float, training: float, load: float = 0.0, *, hit: bool = False
-) -> dict[str, object]:
+def steps(scaling, training, load=0.0, *, hit=False) -> dict[str, object]:
     made = StepCost("scale", 0, scaling, 0.0, hit, "scaled")
     return {"steps": (made, StepCost("model", 0, training, load, hit=False, key="model"))}
 

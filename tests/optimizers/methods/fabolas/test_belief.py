@@ -8,14 +8,7 @@ import pytest
 from subset_worlds.problems import configuration, cube
 from worlds import mixed_space, recorded
 
-from prefect_tune.optimizers import (
-    Configuration,
-    Evaluation,
-    Objective,
-    Query,
-    Space,
-    Trial,
-)
+from prefect_tune.optimizers import Configuration, Evaluation, Objective, Query, Space, Trial
 from prefect_tune.optimizers.acquisitions.entropy import (
     Minimiser,
     information_gain,
@@ -99,9 +92,7 @@ def learner(
     )
 
 
-def learned(
-    of: SubsetLearner, trials: list[Trial], kept: dict[str, Any] | None = None, **options: bool
-) -> tuple[SubsetBelief, dict[str, Any]]:
+def learned(of, trials, kept=None, **options) -> tuple[SubsetBelief, dict[str, Any]]:
     return of.learn(seen_of(trials), kept or {}, np.random.default_rng(0), **options)
 
 
@@ -148,9 +139,7 @@ def test_outcomes_under_way_are_drawn_by_each_sample() -> None:
     assert after.scale is MIXTURE.scale
 
 
-def costs_of(
-    log_seconds: float, range_: tuple[float, float], folds: tuple[int, int]
-) -> SubsetBelief:
+def costs_of(log_seconds, range_, folds) -> SubsetBelief:
     """A belief that predicts these ln seconds everywhere, of which a range was seen."""
     kernel = FidelityKernel(Matern52([0, 1]), 2, COST)
     theta = np.append(np.zeros(len(kernel.parameters)), np.log(1e-6))
@@ -214,7 +203,6 @@ def test_full_evaluations_can_be_learned_from_alone() -> None:
     assert process.inputs[:, -1].tolist() == [1.0, 1.0]
     assert belief.basis is FULL
     assert belief.scale.mean == pytest.approx(np.log([4.0, 9.0]).mean())
-    assert belief.costs is not None
     assert len(belief.costs.processes[EVERYTHING].inputs) == 11
 
 
@@ -223,7 +211,6 @@ def test_failures_that_tell_nothing_of_the_loss_tell_of_the_seconds() -> None:
     lost = replace(seen, losses=np.where(np.arange(8) == 3, np.nan, seen.losses))
     belief, _ = learner().learn(lost, {}, np.random.default_rng(0))
     assert len(belief.samples[0].processes[EVERYTHING].inputs) == 7
-    assert belief.costs is not None
     assert len(belief.costs.processes[EVERYTHING].inputs) == 8
 
 
@@ -243,9 +230,7 @@ def mixed_trials(n: int) -> list[Trial]:
     return trials
 
 
-def learned_mixed(
-    n: int, kept: dict[str, Any] | None = None
-) -> tuple[SubsetBelief, dict[str, Any]]:
+def learned_mixed(n, kept=None) -> tuple[SubsetBelief, dict[str, Any]]:
     seen = seen_of(mixed_trials(n), space=MIXED)
     return learner(space=MIXED).learn(seen, kept or {}, np.random.default_rng(0))
 
@@ -297,7 +282,6 @@ def test_what_is_known_of_losses_alone_is_not_known() -> None:
 def test_models_have_less_to_do_with_each_other_than_other_choices() -> None:
     """Fabolas sheet, 7: logit rho ~ N(-2, 1) of the models, N(-0.5, 1.5^2) elsewhere."""
     within = pipeline_inputs(MIXED).within
-    assert within is not None
     priors = [p.prior for p in within.parameters if p.name.startswith("logit rho")]
     assert priors == [(-0.5, 1.5), (-2.0, 1.0)]
 

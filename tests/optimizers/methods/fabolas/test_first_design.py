@@ -123,9 +123,7 @@ def test_the_ranks_are_those_of_the_rung_that_was_reached() -> None:
         (SINGLE, (1.0,), (10,)),
     ],
 )
-def test_fewer_sizes_make_fewer_rungs(
-    sizes: Sizes, shares: tuple[float, ...], counts: tuple[int, ...]
-) -> None:
+def test_fewer_sizes_make_fewer_rungs(sizes, shares, counts) -> None:
     design = FirstDesign.of(sizes)
     assert (design.shares, design.counts) == (shares, counts)
     assert World(design).run().per_share() == dict(zip(shares, counts, strict=True))
@@ -207,9 +205,7 @@ def test_when_everything_fails_it_is_done() -> None:
 @pytest.mark.parametrize(
     ("latencies", "promoted"), [([60.0] * 6 + [40.0] * 4, [6, 7]), ([60.0] * 10, [0, 1, 2, 3, 4])]
 )
-def test_those_that_violate_a_constraint_go_on_only_where_all_do(
-    latencies: list[float], promoted: list[int]
-) -> None:
+def test_those_that_violate_a_constraint_go_on_only_where_all_do(latencies, promoted) -> None:
     world = World(FirstDesign.of(LARGE), history=History([Constraint("latency_us", 50.0)]))
     world.begin(10)
     for trial, latency in zip(world.history.pending, latencies, strict=True):

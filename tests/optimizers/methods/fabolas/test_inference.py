@@ -39,9 +39,7 @@ def flat(n: int) -> Group:
     return Group(np.random.default_rng(0).random((n, 3)), np.zeros(n))
 
 
-def learned(
-    regression: Regression, of: Group, kept: dict[str, Any] | None = None, seed: int = 0
-) -> dict[str, Any]:
+def learned(regression, of, kept=None, seed=0) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     return regression.learned({EVERYTHING: of}, {KEY: kept} if kept else {}, rng)[KEY]
 

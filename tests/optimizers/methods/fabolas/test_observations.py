@@ -55,20 +55,12 @@ def observed(*trials: Trial, pending: int = 0, n_folds: int = 1) -> SubsetObserv
     return SubsetObservations.of(history, SIZES, INPUTS, n_folds)
 
 
-def ended(
-    number: int,
-    query: Query,
-    loss: float = 10.0,
-    seconds: float = 1.0,
-    uncached: float | None = None,
-) -> Trial:
+def ended(number, query, loss=10.0, seconds=1.0, uncached=None) -> Trial:
     uncached = seconds if uncached is None else uncached
     return Trial(number, query).ended(Evaluation(loss, (loss,), seconds, uncached))
 
 
-def failed(
-    number: int, query: Query, kind: FailureKind = FailureKind.ERROR, seconds: float = 2.0
-) -> Trial:
+def failed(number, query, kind=FailureKind.ERROR, seconds=2.0) -> Trial:
     return Trial(number, query).failed(Failure(kind, "no loss", cost_seconds=seconds))
 
 
@@ -232,9 +224,7 @@ def test_rows_at_s_are_at_s(n_min: int, factor: float, s: float) -> None:
         (Objective(), 1 / 64, 1),
     ],
 )
-def test_the_smallest_subset_holds_enough_rows_and_each_class(
-    objective: Objective, smallest: float, n_min: int
-) -> None:
+def test_the_smallest_subset_holds_enough_rows_and_each_class(objective, smallest, n_min) -> None:
     sizes = Sizes.of(objective)
     assert (sizes.shares[0], sizes.n_min, sizes.note) == (smallest, n_min, "")
     assert not sizes.is_single
@@ -265,14 +255,8 @@ def test_data_without_room_for_subsets_is_worked_on_whole(objective: Objective, 
     assert float(sizes.s(1.0)) == 1.0
 
 
-@given(
-    n_rows=st.integers(1, 10_000_000),
-    n_classes=st.integers(0, 300),
-    rare=st.floats(0, 1),
-)
-def test_shares_of_any_data_halve_and_each_holds_what_it_needs(
-    n_rows: int, n_classes: int, rare: float
-) -> None:
+@given(n_rows=st.integers(1, 10_000_000), n_classes=st.integers(0, 300), rare=st.floats(0, 1))
+def test_shares_of_any_data_halve_and_each_holds_what_it_needs(n_rows, n_classes, rare) -> None:
     rarest = max(1, int(rare * n_rows / max(n_classes, 1)))
     sizes = Sizes.of(Objective(n_rows=n_rows, n_classes=n_classes, n_rarest=rarest))
     assert [2**-k for k in reversed(range(len(sizes.shares)))] == list(sizes.shares)
@@ -299,9 +283,7 @@ def test_shares_of_any_data_halve_and_each_holds_what_it_needs(
         ((5, 5, (0.5, 1.0)), "do not fit"),
     ],
 )
-def test_impossible_sizes_are_refused(
-    arguments: tuple[int, int, tuple[float, ...]], message: str
-) -> None:
+def test_impossible_sizes_are_refused(arguments, message) -> None:
     with pytest.raises(ValueError, match=message):
         Sizes(*arguments)
 
@@ -372,7 +354,5 @@ def test_small_subsets_are_on_the_first_folds_and_others_on_all_of_them() -> Non
 
 
 @pytest.mark.parametrize(("n_draws", "share", "most"), [(3, 0.25, 3), (3, 1.0, 1), (1, 0.25, 1)])
-def test_a_size_is_asked_for_as_often_as_it_has_families(
-    n_draws: int, share: float, most: int
-) -> None:
+def test_a_size_is_asked_for_as_often_as_it_has_families(n_draws, share, most) -> None:
     assert Subsets(n_draws).most(share) == most

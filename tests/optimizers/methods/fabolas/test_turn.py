@@ -20,7 +20,7 @@ from prefect_tune.optimizers.methods.fabolas.belief import (
 )
 from prefect_tune.optimizers.methods.fabolas.decisions import AnswerStanding
 from prefect_tune.optimizers.methods.fabolas.observations import SubsetObservations
-from prefect_tune.optimizers.methods.fabolas.recipe import Acquisition, SearchRecipe, Sizes, Subsets
+from prefect_tune.optimizers.methods.fabolas.recipe import SearchRecipe, Sizes, Subsets
 from prefect_tune.optimizers.methods.fabolas.search import ScoredCandidate, Search
 from prefect_tune.optimizers.methods.fabolas.turn import FabolasTurn, Proposal
 from prefect_tune.optimizers.space.candidate_space import Candidates
@@ -61,13 +61,7 @@ def turn_of(
         belief=belief,
         standing=AnswerStanding.of(belief, seen, LINE, history, recipe.kappa),
         rng=np.random.default_rng(seed),
-        **{
-            "gives_up_subsets": False,
-            "is_proven": False,
-            "n_first": 0,
-            "n_confirmed": 0,
-            **others,
-        },
+        **{"gives_up_subsets": False, "is_proven": False, "n_first": 0, "n_confirmed": 0, **others},
     )
 
 
@@ -195,9 +189,7 @@ def test_where_nothing_ends_in_time_nothing_is_left_to_ask_for() -> None:
         )
 
 
-def test_what_is_under_way_is_imagined_at_its_place_and_size(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_is_under_way_is_imagined_at_its_place_and_size(monkeypatch) -> None:
     imagined = []
     drawn = SubsetBelief.with_outcomes_drawn
 
@@ -282,12 +274,7 @@ def search_in(belief: SubsetBelief, seed: int = 0, sizes: NDArray[np.float64] = 
     )
 
 
-def run(
-    belief: SubsetBelief,
-    acquisition: Acquisition = "gain_per_cost",
-    overhead: float = 0.0,
-    seed: int = 0,
-) -> ScoredCandidate:
+def run(belief, acquisition="gain_per_cost", overhead=0.0, seed=0) -> ScoredCandidate:
     return search_in(belief, seed).run(acquisition, overhead)
 
 

@@ -9,15 +9,7 @@ from flash_worlds import TOY, counted_space, defaults_of, one_hot_paths, run_ste
 from shared_worlds import events_space
 from worlds import evaluation, told_history
 
-from prefect_tune.optimizers import (
-    Configuration,
-    Failure,
-    History,
-    Objective,
-    Query,
-    Space,
-    Trial,
-)
+from prefect_tune.optimizers import Configuration, Failure, History, Objective, Query, Space, Trial
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
 from prefect_tune.optimizers.methods.declarations import SmacOptions
 from prefect_tune.optimizers.methods.flash.declaration import FlashOptions
