@@ -267,7 +267,7 @@ class Optimizer(ABC):
         return Query(self._start[self._n_asks])
 
     def _given_reason(self) -> Reason:
-        return Reason(self.name) if self._because is None else self._because
+        return self._because or Reason(self.name)
 
     def _register(self, query: Query) -> None:
         self.history.record(Trial(self._n_asks, query))

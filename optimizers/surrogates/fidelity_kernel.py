@@ -35,10 +35,6 @@ class Basis:
     slopes: Callable[[Array], Array]
     trend: tuple[float, ...]
 
-    def __post_init__(self) -> None:
-        if not 1 <= len(self.trend) <= 3:
-            raise ValueError(f"a basis has 1 to 3 functions; got {len(self.trend)}")
-
 
 class FidelityKernel(Kernel):
     """k(x, x') phi(s)'Sigma phi(s') + phi(s)'S0 phi(s').

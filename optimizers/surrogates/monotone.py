@@ -84,13 +84,9 @@ def propagate(
         noise: Variance of the noise with which truths are seen; 1e-6 of the mean diagonal by
             default.
         start: Sites to begin with, such as those of a similar vector.
-
-    Raises:
-        ValueError: If shapes do not agree or a value is not finite.
     """
     s = len(mean)
     start = start or Sites.none(s)
-    _check(mean, covariance, start)
     if not s:
         return start
     if noise is None:
@@ -190,17 +186,6 @@ def _log_probability(mean: Array, covariance: Array, sites: Sites, noise: float)
     return total - float(np.log(np.diag(L)).sum()) - 0.5 * float(np.sum(whitened**2))
 
 
-def _check(mean: Array, covariance: Array, start: Sites) -> None:
-    s = len(mean)
-    if mean.shape != (s,) or covariance.shape != (s, s) or len(start.precision) != s:
-        raise ValueError(
-            f"a mean of shape (s,) has a covariance of (s, s) and s sites; got {mean.shape}, "
-            f"{covariance.shape} and {len(start.precision)}"
-        )
-    if not (np.isfinite(mean).all() and np.isfinite(covariance).all()):
-        raise ValueError("a truncated vector has a finite mean and covariance; got one without")
-
-
 _MOST = 120
 
 
@@ -212,12 +197,7 @@ def site_times(t_max: int, n: int = 2) -> Array:
     Args:
         t_max: Epochs of a full training, at least 2.
         n: Number of sites, at least 2.
-
-    Raises:
-        ValueError: If there are fewer than two epochs or sites.
     """
-    if t_max < 2 or n < 2:
-        raise ValueError(f"sites stand at 2 times or more of 2 epochs or more; got {n} of {t_max}")
     return np.geomspace(1 / t_max, 1.0, n)
 
 
@@ -302,17 +282,7 @@ class MonotoneProcess:
             only_falling: Whether only those are taken where the mean falls otherwise; see
                 `needed_sites`. Sites at all of them push flat curves up.
             noise: Variance with which slopes are seen; see `propagate`.
-
-        Raises:
-            TypeError: If the kernel is not one of curves.
-            ValueError: If there are several targets or the mean is a function of the inputs.
         """
-        _kernel_of(process)
-        if len(process.scale) != 1 or callable(process.mean):
-            raise ValueError(
-                "curves that do not fall are of one target and a mean that is a number; got "
-                f"{len(process.scale)} targets and the mean {process.mean}"
-            )
         n, d = process.inputs.shape
         none, square = np.zeros(0), np.zeros((0, 0))
         plain = cls(

@@ -20,9 +20,7 @@ def failure_loss(history: History, objective: Objective, rule: FailureCost) -> f
     worst = float(finished.max()) if len(finished) else 0.0
     if rule == "bound" and np.isfinite(objective.upper):
         return objective.upper
-    if rule == "chance" and objective.chance is not None:
-        return objective.chance
-    return worst
+    return objective.chance if rule == "chance" and objective.chance is not None else worst
 
 
 def told_losses(

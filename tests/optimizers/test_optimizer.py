@@ -203,7 +203,7 @@ def waits() -> Waits:
     return Waits(mixed_space(), 0)
 
 
-def test_not_yet_is_no_ask() -> None:
+def test_a_method_waits_without_an_ask_and_never_with_nothing_pending() -> None:
     optimizer, patient = waits(), waits()
     first = optimizer.ask(Budget())
     for _ in range(3):
@@ -213,9 +213,6 @@ def test_not_yet_is_no_ask() -> None:
     optimizer.tell(Trial(0, first).started().completed(evaluation(1.0)))
     patient.tell(Trial(0, patient.ask(Budget())).started().completed(evaluation(1.0)))
     assert optimizer.ask(Budget()) == patient.ask(Budget())
-
-
-def test_a_method_that_waits_with_nothing_pending_is_named() -> None:
     optimizer = waits()
     optimizer.may_wait_alone = True
     with pytest.raises(RuntimeError, match="'draw' waits"):
@@ -251,11 +248,8 @@ EVENTS: tuple[Event, ...] = (
 )
 
 
-def test_kinds_are_the_words_of_the_ledger() -> None:
+def test_replay_takes_each_kind_of_event_by_its_word_in_the_ledger() -> None:
     assert [event.kind for event in EVENTS] == ["ask", "tell", "retry", "tell", "measure"]
-
-
-def test_replay_takes_each_kind_of_event() -> None:
     optimizer = RandomSearch(SPACE, 0, Objective(constraints=(Constraint("size", 1.0),)))
     replay(optimizer, EVENTS[:2], {"theta": [1.0]})
     assert [t.number for t in optimizer.history.failed] == [0]

@@ -87,7 +87,7 @@ def test_the_final_model_is_of_all_rows_and_of_the_epochs_that_were_best() -> No
     assert part.ended(measured).refit_query == query(0, epochs=3)
 
 
-def test_kinds_of_failures_are_plain_words_in_documents_and_kinds_when_read() -> None:
+def test_kinds_of_failures_are_words_in_documents_and_say_what_more_rows_do() -> None:
     for kind in FailureKind:
         document = to_document(Failure(kind, "why"))
         assert type(document["kind"]) is str
@@ -95,14 +95,8 @@ def test_kinds_of_failures_are_plain_words_in_documents_and_kinds_when_read() ->
         assert (again.kind, type(again.kind)) == (kind, FailureKind)
     words = [to_document(Failure(kind, ""))["kind"] for kind in FailureKind]
     assert words == ["error", "timeout", "memory", "crashed"]
-
-
-def test_more_rows_cure_errors_alone_and_bring_limits_nearer() -> None:
     assert [kind for kind in FailureKind if not kind.is_hopeless] == ["error"]
     assert [kind for kind in FailureKind if kind.grows_with_rows] == ["timeout", "memory"]
-
-
-def test_a_kind_may_be_given_as_its_word_and_no_other_word() -> None:
     failure = Failure("memory", "took 9 GB")  # type: ignore[arg-type]
     assert failure.kind is FailureKind.MEMORY
     assert failure.kind.grows_with_rows
@@ -187,11 +181,8 @@ def test_an_excess_is_in_multiples_of_the_bound(bound, measured, excess) -> None
     assert Constraint("size", bound).excess({"size": measured}) == excess
 
 
-def test_what_was_not_measured_exceeds_every_bound() -> None:
+def test_the_violation_is_the_largest_excess_and_infinite_if_not_measured() -> None:
     assert Constraint("size", 10).excess({}) == inf
-
-
-def test_the_violation_is_the_largest_excess() -> None:
     constraints = (Constraint("size", 10), Constraint("time", 2))
     assert violation(constraints, {"size": 5, "time": 3}) == 0.5
     assert violation((), {}) == 0
@@ -234,12 +225,9 @@ def test_logarithms_are_finite_and_keep_the_order(losses: list[float]) -> None:
     assert (np.diff(logs) >= 0).all()
 
 
-def test_without_a_smallest_loss_nothing_is_transformed() -> None:
+def test_logarithms_are_of_the_distance_from_the_least_loss_if_there_is_one() -> None:
     losses = np.array([-3.0, 4.0])
     assert log_losses(losses, Objective(lower=float("-inf"))) is losses
-
-
-def test_logarithms_are_of_the_distance_from_the_least_loss_and_a_hundredth_of_the_median() -> None:
     losses = np.array([10.0, 12.0, 60.0])
     assert log_losses(losses, Objective(lower=10.0)) == pytest.approx(np.log([0.02, 2.02, 50.02]))
 
@@ -329,12 +317,9 @@ def test_the_unit_of_losses_changes_nothing(risks: np.ndarray, slope: float) -> 
     assert best_frequencies(slope * risks) == pytest.approx(best_frequencies(risks))
 
 
-def test_equal_but_for_rounding_is_a_tie() -> None:
+def test_ties_are_equal_but_for_rounding_over_many_rows_too() -> None:
     assert best_frequencies(np.array([[0.3], [0.1 + 0.2]])).tolist() == [0.5, 0.5]
-
-
-def test_ties_over_many_rows_are_those_of_whole_numbers() -> None:
-    """Two models are wrong on the same rows, and their losses are added up in another order."""
+    # Two models are wrong on the same rows, and their losses are added up in another order.
     generator = np.random.default_rng(0)
     n_rows = 20_000
     counts = generator.multinomial(n_rows, np.full(n_rows, 1 / n_rows), size=40)

@@ -158,12 +158,6 @@ def _lengthscale(name: str, n: int) -> Parameter:
     return Parameter(name, start, log(0.1), log(20.0), (mean, 1.0))
 
 
-def rate_inputs(inputs: PipelineInputs, kind: CostKind) -> PipelineInputs:
-    """Return the inputs of a space with the priors of rates."""
-    stationary = RBF if kind == "linear" else Matern52
-    return PipelineInputs(inputs.candidates, "conditional", Priors(_lengthscale), stationary)
-
-
 @dataclass(frozen=True)
 class Rates:
     """Predicted seconds of an epoch.
@@ -200,7 +194,10 @@ class CostModel:
     """
 
     def __init__(self, inputs: PipelineInputs, kind: CostKind) -> None:
-        self.inputs, self.kind = rate_inputs(inputs, kind), kind
+        stationary = RBF if kind == "linear" else Matern52
+        priors = Priors(_lengthscale)
+        self.inputs = PipelineInputs(inputs.candidates, "conditional", priors, stationary)
+        self.kind = kind
         amplitude = Constant()
         within: Kernel | None = self.inputs.within
         self._kernel = Product([amplitude, *([within] if within else [])])

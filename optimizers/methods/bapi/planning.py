@@ -199,9 +199,7 @@ def verdict(
     if done >= target:
         return "finished"
     is_certain = deviation <= tau * deviation_now or best - mean >= sure * deviation
-    if mean <= best and is_certain:
-        return "stopped"
-    return "goes on"
+    return "stopped" if mean <= best and is_certain else "goes on"
 
 
 MOST_PENDING = 16

@@ -72,9 +72,7 @@ class Design:
     @classmethod
     def random(cls, n: int, t_max: int, quantum: int) -> Self:
         """Return n for a quantum each, of which the best is trained to the end."""
-        if quantum >= t_max:
-            return cls((t_max,), (n,))
-        return cls((quantum, t_max), (n, 1))
+        return cls((t_max,), (n,)) if quantum >= t_max else cls((quantum, t_max), (n, 1))
 
     def next(self, curves: Mapping[Configuration, LearningCurve], *, may_begin: bool) -> Step:
         """Return the next step.

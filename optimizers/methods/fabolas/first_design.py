@@ -62,14 +62,6 @@ class FirstDesign:
     counts: tuple[int, ...]
     algorithms: tuple[int, ...] = (0,)
 
-    def __post_init__(self) -> None:
-        if not len(self.shares) == len(self.counts) > 0:
-            raise ValueError(f"rungs have a share and a count each; got {self}")
-        if any(a >= b for a, b in pairwise(self.shares)) or self.shares[-1] > 1.0:
-            raise ValueError(f"shares rise from rung to rung, to 1 at most; got {self.shares}")
-        if any(a < b for a, b in pairwise(self.counts)) or self.counts[-1] < 1:
-            raise ValueError(f"counts do not rise from rung to rung; got {self.counts}")
-
     @classmethod
     def of(
         cls,

@@ -90,17 +90,6 @@ class Sizes:
     shares: tuple[float, ...]
     note: str = ""
 
-    def __post_init__(self) -> None:
-        if not 1 <= self.n_min <= self.n_max:
-            raise ValueError(f"sizes rise from >= 1 row; got {self.n_min} to {self.n_max} rows")
-        rises = all(a < b for a, b in zip(self.shares, self.shares[1:], strict=False))
-        if not self.shares or not rises or self.shares[0] <= 0 or self.shares[-1] != 1.0:
-            raise ValueError(f"shares rise from above 0 to 1; got {self.shares}")
-        if (self.n_min == self.n_max) != (len(self.shares) == 1):
-            raise ValueError(
-                f"shares {self.shares} do not fit a range of {self.n_min} to {self.n_max} rows"
-            )
-
     def s(self, share: ArrayLike) -> Array:
         """Return s of shares of the rows, of their shape."""
         return log_size(np.asarray(share, dtype=float) * self.n_max, self.n_min, self.n_max)

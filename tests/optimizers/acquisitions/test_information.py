@@ -1,6 +1,5 @@
 """Expected improvement, and the information that an evaluation gives."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import mpmath
@@ -476,29 +475,3 @@ def test_the_divergence_is_that_from_uniform_after_the_evaluation() -> None:
 FOUND, LATENTS = belief(4, 3, 0)
 DRAWS, IMPROVEMENT = np.zeros((2, 3, 4)), np.zeros((2, 4))
 NOISE = noise_at(SIZES)
-
-
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (lambda: whitened_normals(5, 5, rng()), "5 draws"),
-        (lambda: replace(FOUND, normals=np.eye(4), winners=FOUND.winners[:4]), "4 draws"),
-        (lambda: Minimiser.of(np.zeros(2), np.eye(2), whitened_normals(3, 10, rng())), "not for 2"),
-        (lambda: replace(FOUND, winners=FOUND.winners[:9]), "winners"),
-        (lambda: choose_representers(DRAWS, IMPROVEMENT[:, :3], 2, rng()), "improvements"),
-        (lambda: choose_representers(DRAWS, IMPROVEMENT, 0, rng()), "0 representers"),
-        (lambda: choose_representers(DRAWS, IMPROVEMENT * np.nan, 2, rng()), "NaN"),
-        (
-            lambda: information_gain(
-                FOUND, replace(LATENTS, cross=LATENTS.cross[:, :, :3]), BASIS, NOISE
-            ),
-            "3 representers",
-        ),
-        (lambda: information_gain(FOUND, LATENTS, BASIS[:, :2], NOISE), "basis"),
-        (lambda: information_gain(FOUND, LATENTS, BASIS, 0 * NOISE), "noise"),
-        (lambda: replace(LATENTS, covariance=LATENTS.covariance[:, :2, :2]), "covariance"),
-    ],
-)
-def test_bad_input_is_refused_by_what_does_not_fit(call: Callable[[], object], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        call()

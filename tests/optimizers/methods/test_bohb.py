@@ -45,7 +45,7 @@ def numbers(trials: list[Trial]) -> list[int]:
     return [t.number for t in trials]
 
 
-def test_the_model_sees_the_highest_rung_with_enough_results() -> None:
+def test_the_model_sees_the_highest_rung_with_enough_results_if_any() -> None:
     optimizer = make()
     seen(optimizer, [float(i) for i in range(8)], epochs=1)
     seen(optimizer, [float(i) for i in range(4)], epochs=3, seed=1)
@@ -53,9 +53,6 @@ def test_the_model_sees_the_highest_rung_with_enough_results() -> None:
     seen(optimizer, [0.5], epochs=3, seed=2)
     assert numbers(optimizer.modelled[0]) == [8, 12, 9]
     assert numbers(optimizer.modelled[1]) == [10, 11]
-
-
-def test_there_is_no_model_before_any_rung_has_enough() -> None:
     optimizer = make()
     for epochs in (1, 3, None):
         seen(optimizer, [1.0] * 4, epochs=epochs, seed=epochs or 9)

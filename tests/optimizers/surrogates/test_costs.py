@@ -96,16 +96,13 @@ def test_the_mean_less_what_slopes_explain_is_the_level() -> None:
     assert regression.level(np.array([3.0])) == pytest.approx(5.0)
 
 
-def test_seconds_grow_with_rows_as_an_algorithm_declares() -> None:
+def test_seconds_grow_with_rows_as_declared_until_they_are_measured() -> None:
     """On twice the rows 2 s become 4 of a plain fit, and 8 of a kernel's, held-out rows apart."""
     models = "plain", "kernel"
     learned = costs(*(told(query(m, 1 / 8), ("model", 2.0, 1.0)) for m in models))
     for model, fit, held_out in (("plain", 2.0, 2**0.1), ("kernel", 4.0, 2.0)):
         expected = 2.0 * fit + held_out
         assert learned.seconds(query(model, 1 / 4)) == pytest.approx(expected, rel=0.1)
-
-
-def test_what_was_measured_outweighs_what_was_declared() -> None:
     flat = [told(query("plain", 1 / 2**k), ("model", 3.0, 0.0)) for k in range(7)] * 3
     assert costs(*flat).seconds(query("plain")) == pytest.approx(3.0, rel=0.2)
 
@@ -196,12 +193,9 @@ def test_the_first_trial_of_an_algorithm_has_a_share_of_the_seconds_left() -> No
     assert learned.allowed_seconds(query("forest", 1 / 2), Budget()) == inf
 
 
-def test_what_grows_with_nothing_that_is_there_is_named() -> None:
+def test_growth_is_of_what_is_there_and_never_zero() -> None:
     with pytest.raises(UnknownName, match=r"tree.*trees"):
         algorithm("forest", TREES, growth={"tree": 1.0})
-
-
-def test_seconds_do_not_grow_with_what_may_be_zero() -> None:
     with pytest.raises(ValueError, match=r"alpha.*0"):
         algorithm("line", Float("alpha", (0.0, 1.0)), growth={"alpha": 1.0})
 

@@ -1,7 +1,5 @@
 """Gaussian processes: fits, predictions, several targets, falling noise, and curves over sizes."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from ConfigSpace import Categorical, ConfigurationSpace
@@ -18,7 +16,6 @@ from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.surrogates.fidelity_kernel import (
     Basis,
     FidelityKernel,
-    Latents,
     latents_of,
 )
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
@@ -374,20 +371,6 @@ def test_a_process_without_a_fidelity_has_no_curves() -> None:
     )
     with pytest.raises(TypeError, match="Matern52"):
         latents_of(plain, np.zeros((1, 1)), np.zeros((1, 1)))
-
-
-@pytest.mark.parametrize(
-    ("part", "shapes"),
-    [
-        ("mean", ((3,), (3, 2, 2), (3, 2, 5))),
-        ("covariance", ((3, 2), (3, 2), (3, 2, 5))),
-        ("cross-covariance", ((3, 2), (3, 2, 2), (3, 5))),
-        ("cross-covariance", ((3, 2), (3, 2, 2), (2, 3, 5))),
-    ],
-)
-def test_shapes_that_do_not_fit_are_refused(part: str, shapes: tuple[Any, ...]) -> None:
-    with pytest.raises(ValueError, match=f"the {part}"):
-        Latents(*(np.zeros(shape) for shape in shapes))
 
 
 KINDS: tuple[KernelKind, ...] = ("one_hot", "conditional")

@@ -229,12 +229,6 @@ def test_the_third_weight_is_independent_of_the_others() -> None:
     assert weights[2, 2] == pytest.approx(0.15**2)
 
 
-@pytest.mark.parametrize("n", [0, 4])
-def test_a_basis_of_a_rank_that_is_not_there_is_refused(n: int) -> None:
-    with pytest.raises(ValueError, match=f"got {n}"):
-        Basis(FULL.functions, FULL.slopes, (1.0,) * n)
-
-
 def rows_of_curves(n: int, seed: int) -> np.ndarray:
     inputs = np.random.default_rng(seed).random((n, 3))
     inputs[::3, 1] = 1.0

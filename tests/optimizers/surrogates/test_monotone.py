@@ -184,31 +184,9 @@ def test_a_number_as_mean_is_added() -> None:
     assert plain.predict(rows)[0] == pytest.approx([mean] * 4)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "n_targets", "mean", "said"),
-    [
-        (None, 2, None, "2 targets"),
-        (None, 1, lambda x: x[:, 2], "a number"),
-        (Matern52([0, 1, 2]), 1, None, "CurveKernel"),
-    ],
-)
-def test_what_has_no_slopes_is_refused(kernel, n_targets, mean, said) -> None:
-    process, rows = toy(0)
-    theta = process.theta if kernel is None else np.zeros(4)
-    targets = np.tile(process.inputs[:, :1], n_targets)
-    other = GaussianProcess.given(
-        kernel or process.kernel, theta, process.inputs, targets, mean=mean
-    )
-    with pytest.raises((ValueError, TypeError), match=said):
-        MonotoneProcess.of(other, rows)
-
-
-def test_what_decays_has_two_sites_or_more_by_the_logarithm() -> None:
+def test_sites_stand_at_two_times_or_more_by_the_logarithm() -> None:
     assert site_times(50) == pytest.approx([0.02, 1.0])
     assert site_times(100, 3) == pytest.approx([0.01, 0.1, 1.0])
-
-
-def test_each_row_stands_at_each_time() -> None:
     rows = at_times(np.array([[1.0, 9.0, 2.0], [3.0, 9.0, 4.0]]), 1, np.array([0.1, 1.0]))
     assert rows.tolist() == [[1, 0.1, 2], [1, 1.0, 2], [3, 0.1, 4], [3, 1.0, 4]]
 

@@ -126,11 +126,8 @@ def positions(**options: object) -> Positions:
     return Positions(space(), AdmmOptions(**options).resolved())  # type: ignore[arg-type]
 
 
-def test_what_was_never_tuned_has_its_defaults() -> None:
-    assert positions().at(AdmmState(), ("a",)) == at(3)
-
-
 def test_a_move_stands_where_theta_min_chose_and_remembers_how_far_it_was_pulled() -> None:
+    assert positions().at(AdmmState(), ("a",)) == at(3)
     state = AdmmState()
     positions().move(state, at(6, "z", 0.25))
     assert positions().at(state, ("a",)) == at(6, "z", 0.25)
@@ -140,15 +137,12 @@ def test_a_move_stands_where_theta_min_chose_and_remembers_how_far_it_was_pulled
     assert state.dual == {K: pytest.approx(-0.5 / 9)}
 
 
-def test_inactive_integers_follow_their_multiplier_once() -> None:
+def test_inactive_integers_follow_their_multiplier_once_if_anything_is_pulled() -> None:
     here, state = positions(), AdmmState()
     here.move(state, at(6))
     here.move(state, at(3, name="b"))
     assert state.dual[K] == pytest.approx(0.0)
     assert here.at(state, ("a",)) == at(6)
-
-
-def test_without_a_weight_nothing_is_pulled() -> None:
     here, state = positions(rho=0.0), AdmmState()
     here.move(state, at(6))
     assert state.dual == {K: 0.0}
@@ -163,7 +157,7 @@ def test_integers_cost_the_square_of_their_way_and_unordered_categories_nothing(
     assert tables[0][[2, 5]] == pytest.approx([0.0, (2.5 / 9) ** 2])
 
 
-def test_what_z_min_found_is_adopted_with_its_projection() -> None:
+def test_what_z_min_found_is_adopted_with_its_projection_unless_it_was_tuned() -> None:
     here, state = positions(), AdmmState()
     here.adopt(state, at(8, "y", 0.75))
     assert here.at(state, ("a",)) == at(8, "y", 0.75)
@@ -172,9 +166,6 @@ def test_what_z_min_found_is_adopted_with_its_projection() -> None:
     # Integers are pulled to where they were found, not to the defaults.
     table = here.penalties(state, GaussianSearch(space()), ("a",))[0]
     assert table.argmin() == 7
-
-
-def test_what_was_tuned_is_not_adopted_again() -> None:
     here, state = positions(), AdmmState()
     here.move(state, at(6, "z", 0.25))
     before = from_document(AdmmState, to_document(state))
@@ -215,22 +206,16 @@ def limited(bound: float) -> Objective:
     return Objective("x", "", 0.0, 1.0, constraints=(Constraint("size", bound),))
 
 
-def test_quantities_are_in_units_of_their_bounds_and_what_was_not_measured_is_twice_it() -> None:
+def test_quantities_are_in_units_of_their_bounds() -> None:
     history = history_of(0.5, 0.5, 0.5, None, sizes=(10.0, 60.0))
     observed = observations(history, limited(20.0), "bound", 0.7, 0.1)
     assert observed.quantities[:, 0] == pytest.approx([0.5, 3.0, 2.0, 2.0])
     assert observed.bounds == pytest.approx([0.9])
-
-
-def test_a_bound_of_zero_takes_a_typical_value_as_its_unit() -> None:
     observed = observations(
         history_of(0.5, 0.5, 0.5, sizes=(0.0, 4.0, 8.0)), limited(0.0), "bound", 0.7, 0.0
     )
     assert observed.quantities[:, 0] == pytest.approx([0.0, 4 / 6, 8 / 6])
     assert observed.bounds == pytest.approx([0.0])
-
-
-def test_a_bound_that_nothing_exceeds_is_idle() -> None:
     history = history_of(0.5, 0.6, None, sizes=(10.0, 20.0))
     observed = observations(history, limited(20.0), "bound", 0.7, 0.1)
     assert not observed.quantities.any()
@@ -338,9 +323,6 @@ def test_the_trust_region_doubles_after_a_success_and_halves_after_failures() ->
     assert region([0.5, 0.6, 0.6, 0.6]) == [(0.4, 0.6), (0.4, 0.6), whole]
     assert region([0.5, 0.6, 0.6, 0.4, 0.6]) == region([0.5, 0.4])
     assert region([0.5] + 60 * [0.6])[0] == (0.495, 0.505)
-
-
-def test_the_trust_region_counts_the_trials_of_this_theta_min_only() -> None:
     assert region([0.5, 0.4, 0.3], started_at=2) == region([0.5, 0.4])
     assert region([0.5, 0.4, 0.3], started_at=3) == region([0.5])
 

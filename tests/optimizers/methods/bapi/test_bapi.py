@@ -68,13 +68,10 @@ def power(configuration: Configuration) -> list[float]:
     return [end + (80 - end) / epoch for epoch in range(1, T_MAX + 1)]
 
 
-def test_a_space_without_a_model_that_trains_in_epochs_is_refused() -> None:
+def test_without_epochs_or_a_model_that_trains_in_them_it_is_refused() -> None:
     fitted = Objective(epochs=20, iterative=frozenset({"mlp"}))
     with pytest.raises(ValueError, match="smac or fabolas"):
         Bapi(finite_space(), 0, fitted)
-
-
-def test_without_epochs_it_is_said_how_to_give_them() -> None:
     with pytest.raises(ValueError, match="--epochs 50"):
         Bapi(mixed_space(), 0, Objective(iterative=frozenset({"tree"})))
 

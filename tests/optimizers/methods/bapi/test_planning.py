@@ -112,12 +112,9 @@ def test_what_is_under_way_counts_as_chosen() -> None:
     assert busy.entries(1e6, is_new)[0].number not in (5, 6)
 
 
-def test_what_cannot_be_had_is_left_out() -> None:
+def test_what_cannot_be_had_is_left_out_and_overheads_are_part_of_the_seconds() -> None:
     entries = planning(lost=tuple(NEW)).entries(1e6)
     assert {e.number for e in entries} <= set(range(5))
-
-
-def test_overheads_are_part_of_the_seconds() -> None:
     slow = Overheads({}, frozenset(), thaw=7.0, lost=0.0, model_step="model")
     only_begun = planning(lost=tuple(NEW), overheads=slow)
     for entry in only_begun.entries(1e6):
@@ -201,21 +198,15 @@ def test_costs_cool_down_as_the_budget_is_spent() -> None:
     assert at == [1, 1, 0, 0]
 
 
-def test_the_horizon_shrinks_with_the_budget_and_has_a_most() -> None:
+def test_the_horizon_shrinks_with_the_budget_and_its_last_entry_is_clipped() -> None:
     six = horizon([1.0] * 6)
     lengths = [len(planned(six, budget)) for budget in (100.0, 40.0, 39.0, 20.0, 10.0)]
     assert lengths == [4, 4, 3, 2, 1]
     assert len(planned(horizon([1.0] * 6, most=2), 100.0)) == 2
     assert planned(six, 0.0) == []
-
-
-def test_the_last_entry_is_clipped_to_what_is_left() -> None:
     entries = planned(horizon([1.0] * 3, done=[4, 0, 0]), 3.5)
     assert entries == [PlannedTraining(0, 7, 3.5)]
     assert planned(horizon([1.0] * 3), 0.9) == []
-
-
-def test_what_cannot_be_afforded_by_an_epoch_gives_way_to_what_can() -> None:
     assert planned(horizon([9.0, 9.0, 0.5]), 2.0) == [PlannedTraining(2, 4, 2.0)]
     is_divisible = np.array([False, True, True])
     assert numbers(planned(horizon([1.0] * 3, is_divisible=is_divisible), 5.0)) == [1]
@@ -235,12 +226,9 @@ def test_how_much_is_enough_is_not_sought_of_what_cannot_be_begun() -> None:
     assert numbers(planned(horizon([1.0, 0.5, 99.0]), 12.0)) == [0]
 
 
-def test_what_comes_besides_epochs_counts_before_they_are_clipped() -> None:
+def test_what_comes_besides_epochs_and_a_workers_part_count_when_they_are_clipped() -> None:
     assert planned(horizon([1.0] * 3, overheads=[2.0, 0.0, 0.0]), 5.5)[0].epochs == 3
     assert planned(horizon([1.0] * 3, overheads=[2.0, 0.0, 0.0]), 100.0)[0].seconds == 12.0
-
-
-def test_no_training_takes_more_than_one_workers_part() -> None:
     entries = planned(horizon([1.0] * 6, longest=4.0), 100.0)
     assert len(entries) == 4
     assert {(e.epochs, e.seconds) for e in entries} == {(4, 4.0)}
@@ -256,27 +244,21 @@ def test_going_on_is_charged_for_new_epochs_alone_and_so_preferred_to_beginning(
     assert (chosen.number, chosen.epochs) == (1, 10)
 
 
-def test_what_has_had_enough_is_passed_over_and_so_is_what_cannot_be_had() -> None:
+def test_what_has_had_enough_cannot_be_had_or_is_not_allowed_is_passed_over() -> None:
     finished = horizon([1.0] * 3, enough=[5, 10, 10], done=[5, 0, 0])
     assert numbers(planned(finished, 100.0)) == [1, 2]
     assert numbers(planned(horizon([1.0] * 3, enough=[None, 10, 10]), 100.0)) == [1, 2]
     # What was not begun has had nothing, however little is enough.
     assert planned(horizon([1.0] * 3, enough=[1, 10, 10]), 100.0)[0].epochs == 1
-
-
-def test_at_least_a_quantum_is_trained_unless_fewer_epochs_are_left() -> None:
-    which = horizon([1.0] * 3, enough=[4, 2, 10], done=[3, 0, 9], least_step=3)
-    assert {e.number: e.epochs for e in planned(which, 100.0)} == {0: 6, 1: 3, 2: 10}
-
-
-def test_what_does_not_train_in_epochs_is_planned_in_full() -> None:
-    which = horizon([1.0] * 3, enough=[3, 10, 10], is_divisible=np.array([False, True, True]))
-    assert planned(which, 100.0)[0] == PlannedTraining(0, 10, 10.0)
-
-
-def test_only_what_is_allowed_is_planned() -> None:
     assert numbers(planned(horizon([1.0] * 3, allowed=np.array([False, True, False])), 99.0)) == [1]
     assert planned(horizon([1.0] * 3, allowed=np.zeros(3, dtype=bool)), 99.0) == []
+
+
+def test_a_quantum_at_least_is_trained_and_what_has_no_epochs_in_full() -> None:
+    which = horizon([1.0] * 3, enough=[4, 2, 10], done=[3, 0, 9], least_step=3)
+    assert {e.number: e.epochs for e in planned(which, 100.0)} == {0: 6, 1: 3, 2: 10}
+    which = horizon([1.0] * 3, enough=[3, 10, 10], is_divisible=np.array([False, True, True]))
+    assert planned(which, 100.0)[0] == PlannedTraining(0, 10, 10.0)
 
 
 def test_where_nothing_can_improve_the_most_uncertain_is_planned() -> None:
@@ -374,16 +356,13 @@ def test_what_comes_before_a_model_costs_its_median_once() -> None:
     assert seconds(unmade, PLAIN) == 0.0  # nothing is known of it
 
 
-def test_going_on_costs_loading_the_checkpoint() -> None:
+def test_checkpoints_cost_loading_and_lost_ones_their_epochs_again() -> None:
     first = stretch(0, UNIT, [9.0] * 2, **steps(3.0, 2.0))  # type: ignore[arg-type]
     second = stretch(1, UNIT, [9.0] * 4, **steps(3.0, 2.0, 0.25), resumed_from=2)  # type: ignore[arg-type]
     known = overheads(first, second)
     assert (known.thaw, known.lost) == (0.25, 0.0)
     assert seconds(known, UNIT, done=4) == 0.25
     assert seconds(overheads(first), UNIT, done=2) == 0.0  # before any is known
-
-
-def test_checkpoints_that_get_lost_cost_their_epochs_again() -> None:
     first = stretch(0, UNIT, [9.0] * 2, **steps(3.0, 2.0))  # type: ignore[arg-type]
     second = stretch(1, UNIT, [9.0] * 4, **steps(3.0, 4.0))  # type: ignore[arg-type]
     lost = overheads(first, second)
@@ -428,16 +407,13 @@ def test_an_epoch_takes_what_it_took_of_its_configuration_or_of_others(
     assert found == epochs
 
 
-def test_told_rates_pay_for_what_is_under_way_first() -> None:
+def test_what_is_under_way_is_paid_first_by_told_rates_and_by_learned_costs() -> None:
     begun = Trial(2, Query(net(0.3, scale="none"), epochs=2))  # 2 seconds an epoch, as the others
     gone_on = Trial(3, Query(KNOWN, epochs=4))  # 3 seconds an epoch
     assert remaining(8.0, begun).epochs_by_told_rates(None, 2) == 2
     assert remaining(7.9, begun).epochs_by_told_rates(None, 2) == 1
     assert remaining(14.0, begun, gone_on).epochs_by_told_rates(None, 2) == 2
     assert remaining(13.9, begun, gone_on).epochs_by_told_rates(None, 2) == 1
-
-
-def test_learned_costs_pay_for_what_is_under_way_first() -> None:
     costs = {"rate": 1.0, "pending_seconds": 4.0}
     assert remaining(10.0).epochs(2, 20, **costs) == 8
     assert remaining(4.9).epochs(2, 20, **costs) == 0

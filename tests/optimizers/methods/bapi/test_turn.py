@@ -112,20 +112,21 @@ def trained(number: int, level: float, *losses: float) -> Trial:
     return stretch(number, net(level, scale="none"), losses)
 
 
-def test_a_rung_waits_for_all_that_are_under_way() -> None:
+def test_a_rung_ranks_those_that_train_once_all_are_told() -> None:
     pending = Trial(2, Query(net(0.3, scale="none"), epochs=2))
     assert steps_after(trained(0, 0.1, 9.0, 8.0), trained(1, 0.2, 9.0, 7.0), pending) == Wait()
     ended = trained(2, 0.3, 9.0, 9.0)
     assert steps_after(trained(0, 0.1, 9.0, 8.0), trained(1, 0.2, 9.0, 7.0), ended) == GoOn(
         net(0.2, scale="none"), 6
     )
-
-
-def test_full_fits_take_no_place_of_those_that_go_on() -> None:
-    """They have their final loss, which a few epochs of others are no match for."""
+    # They have their final loss, which a few epochs of others are no match for.
     fitted = stretch(2, knn(0.1), 1.0)
     step = steps_after(trained(0, 0.1, 9.0, 8.0), trained(1, 0.2, 9.0, 7.0), fitted)
     assert step == GoOn(net(0.2, scale="none"), 6)
+    ahead = trained(0, 0.1, 9.0, 8.0, 1.0, 1.0)
+    assert steps_after(ahead, trained(1, 0.2, 9.0, 7.0), trained(2, 0.3, 9.0, 9.0)) == GoOn(
+        net(0.2, scale="none"), 6
+    )
 
 
 def test_what_failed_does_not_go_on_and_nothing_waits_for_it() -> None:
@@ -136,19 +137,9 @@ def test_what_failed_does_not_go_on_and_nothing_waits_for_it() -> None:
     assert steps_after(*done) == Done()
 
 
-def test_ranks_are_those_at_the_epochs_of_the_rung() -> None:
-    ahead = trained(0, 0.1, 9.0, 8.0, 1.0, 1.0)
-    assert steps_after(ahead, trained(1, 0.2, 9.0, 7.0), trained(2, 0.3, 9.0, 9.0)) == GoOn(
-        net(0.2, scale="none"), 6
-    )
-
-
-def test_what_stops_short_of_a_rung_is_gone_on_with() -> None:
+def test_where_none_may_begin_the_start_goes_on_with_those_that_were_begun() -> None:
     assert steps_after(trained(0, 0.1, 9.0)) == Begin(2)
     assert steps_after(trained(0, 0.1, 9.0), may_begin=False) == GoOn(net(0.1, scale="none"), 2)
-
-
-def test_where_none_may_begin_the_start_has_those_that_were_begun() -> None:
     begun = trained(0, 0.1, 9.0, 8.0), trained(1, 0.2, 9.0, 7.0)
     assert steps_after(*begun) == Begin(2)
     # A third of two is less than one, but the best one goes on.
@@ -160,15 +151,12 @@ def waiting(*trials: Trial) -> set[Configuration]:
     return THREE.waiting(curves)  # type: ignore[arg-type]
 
 
-def test_its_own_wait_until_the_start_is_over_and_nobody_after_it() -> None:
+def test_its_own_wait_until_the_start_is_over_and_others_are_none_of_its_business() -> None:
     own = trained(0, 0.1, 9.0, 8.0), trained(1, 0.2, 9.0, 7.0), trained(2, 0.3, 9.0, 9.0)
     extra = trained(3, 0.4, 9.0, 9.0)
     assert waiting(*own, extra) == {t.query.configuration for t in own}
     last = trained(4, 0.2, 9.0, 7.0, 6.0, 6.0, 6.0, 6.0)
     assert waiting(*own, extra, last) == set()
-
-
-def test_what_was_begun_after_it_is_none_of_its_business() -> None:
     own = trained(0, 0.1, 9.0, 8.0), trained(1, 0.2, 9.0, 7.0), trained(2, 0.3, 9.0, 9.0)
     better = trained(3, 0.4, 1.0, 1.0)
     assert steps_after(*own, better) == GoOn(net(0.2, scale="none"), 6)
@@ -248,25 +236,16 @@ def test_worked_decision_both_ways() -> None:
     assert said(deviation=end, deviation_now=now) == "goes on"
 
 
-def test_what_may_beat_the_best_goes_on_however_certain() -> None:
+def test_a_training_ends_when_it_will_surely_not_win_or_had_enough() -> None:
     assert said(mean=0.9001, deviation=0.0072111) == "goes on"
     assert said(mean=0.9, deviation=0.0072111) == "stopped"
-
-
-def test_a_larger_tau_stops_sooner() -> None:
     assert said(tau=1.8) == "goes on"
     assert said(tau=1.9) == "stopped"
-
-
-def test_what_is_sure_not_to_win_is_stopped_however_little_is_noise() -> None:
     almost_known = {"deviation_now": 1e-6}
     assert said(**almost_known) == "goes on"  # 0.52 deviations behind
     assert said(**almost_known, sure=0.5) == "stopped"
     assert said(**almost_known, sure=0.55) == "goes on"
     assert said(**almost_known, mean=0.95, sure=0.0) == "goes on"
-
-
-def test_what_has_had_enough_is_finished_whatever_is_predicted() -> None:
     assert said(done=40) == "finished"
     assert said(done=41) == "finished"
     assert said(done=40, mean=2.0) == "finished"

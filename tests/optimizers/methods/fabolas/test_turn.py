@@ -89,14 +89,11 @@ def test_when_nothing_may_be_begun_the_best_by_prediction_are_confirmed_in_their
         proposal_of(history_of(*results), budget=Budget(trials_left=0), n_confirmed=3)
 
 
-def test_no_more_are_confirmed_than_there_are_to_be() -> None:
+def test_no_more_are_confirmed_than_there_are_to_be_and_one_under_way_is_awaited() -> None:
     recipe = replace(DEFAULT, n_confirmed=1)
     history = history_of(*FIRST, *in_full(0.42))
     with pytest.raises(SpaceExhausted):
         proposal_of(history, recipe=recipe, budget=Budget(trials_left=0), n_confirmed=1)
-
-
-def test_a_confirmation_under_way_is_waited_for() -> None:
     recipe = replace(DEFAULT, n_confirmed=1)
     history = history_of(*FIRST, pending=[(0.42, 1.0)])
     with pytest.raises(NotYet):
