@@ -61,9 +61,9 @@ def log_standard_improvement_slope(u: ArrayLike) -> Array:
     return np.where(u > -1, plain, np.where(u < -1e4, -far, c / (1 + middle * c)))
 
 
-def expected_improvement(mean: Array, deviation: Array, best: float, xi: float = 0.0) -> Array:
-    """Return the expected improvement by more than `xi`, shape (n,), in the unit of the loss."""
-    return np.exp(log_expected_improvement(mean, deviation, best, xi))
+def expected_improvement(mean: Array, deviation: Array, best: float) -> Array:
+    """Return the expected improvement, shape (n,), in the unit of the loss."""
+    return np.exp(log_expected_improvement(mean, deviation, best))
 
 
 def log_expected_improvement_gradient(

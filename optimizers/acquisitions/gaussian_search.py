@@ -279,11 +279,6 @@ class GaussianSearch:
         self.candidates = CandidateSpace(space)
         self.inputs = PipelineInputs(self.candidates, kernel)
 
-    @property
-    def has_choices(self) -> bool:
-        """Whether there is anything to choose."""
-        return self.space.n_paths > 1 or self.space.n_hyperparameters > 0
-
     def learned(
         self,
         observed: Candidates,
@@ -326,17 +321,6 @@ class GaussianSearch:
         if pending:
             process = process.imagining(self.inputs.of(self.inputs.encode(pending)))
         return process, kept
-
-    def ranked(
-        self,
-        acquisition: AugmentedImprovement,
-        observed: Candidates,
-        rng: np.random.Generator,
-        penalty: Penalty | None = None,
-        within: Box | None = None,
-    ) -> Candidates:
-        """Return candidates by falling improvement, as `maximise` does."""
-        return maximise(acquisition, self.inputs, observed, rng, penalty=penalty, within=within)
 
     def new_configurations(
         self, ranked: Candidates, asked: AbstractSet[Configuration]

@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from prefect_tune.optimizers.acquisitions.expected_improvement import AugmentedImprovement
-from prefect_tune.optimizers.acquisitions.gaussian_search import Fitted, GaussianSearch
+from prefect_tune.optimizers.acquisitions.gaussian_search import Fitted, GaussianSearch, maximise
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Method, Reason
 from prefect_tune.optimizers.methods.declarations import JOPT, RANDOM_SEARCH
@@ -81,7 +81,8 @@ class Jopt(Optimizer):
         self.memo = {"theta": list(fitted.theta), "fitted": fitted.n}
         mine = targets[:, number]
         acquisition = AugmentedImprovement(process.of_target(number), float(mine.min()))
-        ranked = search.ranked(acquisition, observed[np.argsort(mine, kind="stable")], rng)
+        best_first = observed[np.argsort(mine, kind="stable")]
+        ranked = maximise(acquisition, search.inputs, best_first, rng)
         for configuration in search.new_configurations(ranked, asked):
             self._because = Reason("expected improvement", self._said(number))
             return configuration

@@ -265,14 +265,11 @@ class FallingNoise(Noise):
 
     Args:
         column: Column of the inputs that holds s.
-        parameters: Ln of sigma_0^2 and of sigma_1^2.
     """
 
-    def __init__(
-        self, column: int, parameters: tuple[Parameter, Parameter] = (NOISE, _OF_NONE)
-    ) -> None:
+    def __init__(self, column: int) -> None:
         self.column = column
-        self.parameters = parameters
+        self.parameters = NOISE, _OF_NONE
 
     def variance(self, theta: Array, inputs: Array) -> Array:
         """See `Noise.variance`."""

@@ -209,7 +209,7 @@ def at_times(inputs: Array, column: int, times: Array) -> Array:
 
 
 def needed_sites(
-    mean: Array, covariance: Array, *, noise: float | None = None, most: int = _MOST
+    mean: Array, covariance: Array, *, most: int = _MOST
 ) -> tuple[NDArray[np.intp], Sites]:
     """Return which sites leave no slope with a negative mean, and what they say.
 
@@ -219,7 +219,6 @@ def needed_sites(
     Args:
         mean: Of the slopes, shape (s,).
         covariance: Shape (s, s).
-        noise: See `propagate`.
         most: How many are taken at most.
     """
     chosen: list[int] = []
@@ -233,7 +232,7 @@ def needed_sites(
         chosen.append(int(np.flatnonzero(is_open)[np.argmin(z)]))
         inner = covariance[np.ix_(chosen, chosen)]
         start = Sites(np.append(sites.precision, 0.0), np.append(sites.shift, 0.0))
-        sites = propagate(mean[chosen], inner, noise=noise, start=start)
+        sites = propagate(mean[chosen], inner, start=start)
         factor, across = sites.factor(inner), covariance[chosen]
         mu = mean + sites.pull(mean[chosen], inner, factor) @ across
         half = solve_triangular(factor, np.sqrt(sites.precision)[:, None] * across)
@@ -272,7 +271,6 @@ class MonotoneProcess:
         sites: Array,
         *,
         only_falling: bool = True,
-        noise: float | None = None,
     ) -> "MonotoneProcess":
         """Condition a process on slopes of at least 0.
 
@@ -281,7 +279,6 @@ class MonotoneProcess:
             sites: Rows of inputs, each with its t, shape (s, d).
             only_falling: Whether only those are taken where the mean falls otherwise; see
                 `needed_sites`. Sites at all of them push flat curves up.
-            noise: Variance with which slopes are seen; see `propagate`.
         """
         n, d = process.inputs.shape
         none, square = np.zeros(0), np.zeros((0, 0))
@@ -295,11 +292,9 @@ class MonotoneProcess:
             factor=square,
             weights=none,
         )
-        return plain.with_sites(sites, only_falling=only_falling, noise=noise)
+        return plain.with_sites(sites, only_falling=only_falling)
 
-    def with_sites(
-        self, more: Array, *, only_falling: bool = True, noise: float | None = None
-    ) -> "MonotoneProcess":
+    def with_sites(self, more: Array, *, only_falling: bool = True) -> "MonotoneProcess":
         """Return it with further sites; what the present ones say stays as it is.
 
         The arguments are those of `of`.
@@ -315,9 +310,9 @@ class MonotoneProcess:
         seen = mean + across @ self.weights, within - whitened.T @ whitened
         taken = np.arange(len(more))
         if only_falling:
-            taken, told = needed_sites(*seen, noise=noise)
+            taken, told = needed_sites(*seen)
         else:
-            told = propagate(*seen, noise=noise)
+            told = propagate(*seen)
         if not len(taken):
             return self
         slope_mean = np.append(self.slope_mean, mean[taken])

@@ -90,6 +90,10 @@ _SOLVERS = {
 _STALLED = Reason("random", "an iteration found nothing new")
 
 
+def _has_choices(space: Space) -> bool:
+    return space.n_paths > 1 or space.n_hyperparameters > 0
+
+
 class Admm(Optimizer):
     """Alternating direction method of multipliers over paths, integers and numbers."""
 
@@ -220,7 +224,7 @@ class Admm(Optimizer):
     ) -> Query | None:
         """Return the next query of the path; None when this sub-problem is done."""
         path = self._state.path
-        if self._state.asked >= effort or not self._theta.search(path).has_choices:
+        if self._state.asked >= effort or not _has_choices(self._theta.search(path).space):
             return None
         if path not in self._state.tuned:
             self._state.tuned.append(path)

@@ -9,7 +9,12 @@ from dataclasses import replace
 import numpy as np
 
 from prefect_tune.optimizers.acquisitions.expected_improvement import AugmentedImprovement
-from prefect_tune.optimizers.acquisitions.gaussian_search import Fitted, GaussianSearch, Penalty
+from prefect_tune.optimizers.acquisitions.gaussian_search import (
+    Fitted,
+    GaussianSearch,
+    Penalty,
+    maximise,
+)
 from prefect_tune.optimizers.methods.admm.declaration import AdmmOptions
 from prefect_tune.optimizers.methods.admm.state import AdmmState, PathObservations, Positions
 from prefect_tune.optimizers.methods.declarations import SmacOptions
@@ -146,7 +151,10 @@ class ThetaMin:
             numbers = [observed.trials[i].number for i in rows]
             within = self._region(candidates[order[:1]], augmented, numbers, state)
         asked = history.asked
-        ranked = search.ranked(acquisition, candidates[order], rng, penalty, within)
+        best_first = candidates[order]
+        ranked = maximise(
+            acquisition, search.inputs, best_first, rng, penalty=penalty, within=within
+        )
         for configuration in search.new_configurations(ranked, asked):
             return configuration
         return new_configuration(self.space, asked, rng, path)

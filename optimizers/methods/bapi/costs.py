@@ -204,19 +204,19 @@ class CostModel:
         noise = (log(0.02), 1.5)
         self._noise = ConstantNoise(Parameter("noise", noise[0], log(1e-4), 0.0, noise))
 
-    def fit(
-        self, curves: Sequence[LearningCurve], theta: Array | None, rng: np.random.Generator
+    def rates(
+        self,
+        curves: Sequence[LearningCurve],
+        theta: Array | None,
+        rng: np.random.Generator | None = None,
     ) -> Rates | None:
-        """Return rates learned from curves, from an earlier theta on; None if none is known."""
-        return self._rates(curves, theta, rng)
+        """Return rates learned from curves, from an earlier theta on; None if none is known.
 
-    def recall(self, curves: Sequence[LearningCurve], theta: Array) -> Rates | None:
-        """Return rates with an earlier theta."""
-        return self._rates(curves, theta, None)
-
-    def _rates(
-        self, curves: Sequence[LearningCurve], theta: Array | None, rng: np.random.Generator | None
-    ) -> Rates | None:
+        Args:
+            curves: All that were begun.
+            theta: Parameters of an earlier fit.
+            rng: Source of randomness; None to keep these parameters.
+        """
         timed = [(c, c.rate) for c in curves if c.rate is not None][-_MOST_RATES:]
         if not timed:
             return None

@@ -223,7 +223,7 @@ class CurveLearner:
         if is_due or not kept:
             kept = self._fitted(curves, memo, rng)
         costs = memo.get("costs")
-        rates = self._costs.fit(curves, None if costs is None else np.array(costs), rng)
+        rates = self._costs.rates(curves, None if costs is None else np.array(costs), rng)
         kept["costs"] = costs if rates is None else rates.process.theta.tolist()
         kept["n_plans"] = n_plans + 1
         return self.recall(curves, kept), kept
@@ -243,7 +243,7 @@ class CurveLearner:
         sites = self._settings.sites
         monotone = MonotoneProcess.of(process, self._sites(curves), only_falling=sites == "falling")
         costs = memo.get("costs")
-        rates = None if costs is None else self._costs.recall(curves, np.array(costs))
+        rates = None if costs is None else self._costs.rates(curves, np.array(costs))
         return CurveBelief(monotone, self._t_max, rates, scores, self._bounds, sites)
 
     def scores(self, memo: Mapping[str, Any]) -> Scores:

@@ -17,6 +17,7 @@ confirmations at the end of the budget. `rules` has the numbers.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -108,20 +109,9 @@ class Fabolas(Optimizer):
             raise ValueError(f"subset_folds must be 0 to {n_folds}, all folds; got {asked}")
         subsets = Subsets(self.options.subset_draws, asked if 0 < asked < n_folds else None)
         if self.options.variant == "paper":
-            return SearchRecipe(
-                log_basis=PAPER_LOSS,
-                raw_basis=PAPER_LOSS,
-                acquisition="divergence_per_cost",
-                is_log=False,
-                has_falling_noise=False,
-                kappa=0.0,
-                verify_every=None,
-                has_gate=False,
-                has_halving=False,
-                n_confirmed=n_confirmed,
-                subsets=subsets,
-                is_drawn=True,
-            )
+            recipe = SearchRecipe.plain(PAPER_LOSS, "divergence_per_cost", n_confirmed)
+            of_paper: dict[str, Any] = {"is_log": False, "has_halving": False, "is_drawn": True}
+            return replace(recipe, subsets=subsets, **of_paper)
         return SearchRecipe(
             log_basis=LOG_LOSS,
             raw_basis=RAW_LOSS,
@@ -135,18 +125,10 @@ class Fabolas(Optimizer):
 
     def _first_design(self) -> FirstDesign | ScatteredDesign:
         """Return what is evaluated before anything is learned."""
-        n_first, n_models = self.options.n_first, self._n_models
+        given = {"n_first": self.options.n_first, "n_algorithms": self._n_models, "seed": self.seed}
         if not self.recipe.has_halving:
-            return ScatteredDesign.of(
-                self.sizes, n_first=n_first, n_algorithms=n_models, seed=self.seed
-            )
-        return FirstDesign.of(
-            self.sizes,
-            n_first=n_first,
-            n_algorithms=n_models,
-            seed=self.seed,
-            has_anchor=self.recipe.has_anchor,
-        )
+            return ScatteredDesign.of(self.sizes, **given)
+        return FirstDesign.of(self.sizes, **given, has_anchor=self.recipe.has_anchor)
 
     @property
     def can_go_on(self) -> bool:
@@ -363,7 +345,7 @@ class ExpectedImprovement(Fabolas):
         return Sizes.single(self.objective)
 
     def _find_recipe(self) -> SearchRecipe:
-        return SearchRecipe.on_all_rows(FULL, "improvement")
+        return SearchRecipe.plain(FULL, "improvement")
 
 
 class EntropySearch(Fabolas):
@@ -378,7 +360,7 @@ class EntropySearch(Fabolas):
         return Sizes.single(self.objective)
 
     def _find_recipe(self) -> SearchRecipe:
-        return SearchRecipe.on_all_rows(FULL, "gain")
+        return SearchRecipe.plain(FULL, "gain")
 
 
 class TwoTasks(Fabolas):
@@ -393,12 +375,5 @@ class TwoTasks(Fabolas):
         return Sizes.pair(self.objective, self.options.share)
 
     def _find_recipe(self) -> SearchRecipe:
-        return SearchRecipe(
-            log_basis=TASKS,
-            raw_basis=TASKS,
-            has_falling_noise=False,
-            kappa=0.0,
-            verify_every=None,
-            has_gate=False,
-            n_confirmed=0 if self.sizes.is_single else 3,
-        )
+        n_confirmed = 0 if self.sizes.is_single else 3
+        return SearchRecipe.plain(TASKS, "gain_per_cost", n_confirmed)

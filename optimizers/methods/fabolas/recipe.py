@@ -246,12 +246,13 @@ class SearchRecipe:
         return self.is_log and objective.is_percentage
 
     @classmethod
-    def on_all_rows(cls, basis: Basis, acquisition: Acquisition) -> "SearchRecipe":
-        """Return one that asks for full evaluations alone.
+    def plain(cls, basis: Basis, acquisition: Acquisition, n_confirmed: int = 0) -> "SearchRecipe":
+        """Return one with nothing but a process and an acquisition.
 
         Args:
             basis: Of all losses.
-            acquisition: Chooses the configuration.
+            acquisition: Chooses the next query.
+            n_confirmed: Best configurations that are evaluated in full at the end.
         """
         return cls(
             log_basis=basis,
@@ -261,5 +262,5 @@ class SearchRecipe:
             kappa=0.0,
             verify_every=None,
             has_gate=False,
-            n_confirmed=0,
+            n_confirmed=n_confirmed,
         )

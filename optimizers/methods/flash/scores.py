@@ -16,6 +16,7 @@ from prefect_tune.optimizers.surrogates.linear import PathLinear, guarded_log_se
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.losses import told_losses
 from prefect_tune.optimizers.trials.objective import Objective
+from prefect_tune.optimizers.trials.trial import Trial
 
 LEAST_SHARE = 0.01
 """A path is not taken to be cheaper than this share of the mean."""
@@ -65,12 +66,11 @@ class PathScores:
 
         Nothing of it is kept: each loss that is told counts, whatever its path.
         """
-        shared, failure_cost = self._table.shared, self._options.failure_cost
+        shared = self._table.shared
         assert shared is not None  # noqa: S101 - callers check it
-        assert failure_cost is not None  # noqa: S101 - resolved
         if not history.complete:
             return shared.best()
-        trials, losses = told_losses(history, self._objective, failure_cost)
+        trials, losses = self._told(history)
         model = self._fitted(self._table.encoded(trials), losses)
         return shared.best(model.coefficients[-shared.width :])
 
@@ -81,10 +81,13 @@ class PathScores:
             is_new = self._table.without_first_run(history)
         return self._cost.seconds(history, is_new)
 
-    def _terms(self, history: History, xi: float | None, *, once: bool) -> tuple[Array, Array]:
+    def _told(self, history: History) -> tuple[list[Trial], Array]:
         failure_cost = self._options.failure_cost
         assert failure_cost is not None  # noqa: S101 - resolved
-        trials, losses = told_losses(history, self._objective, failure_cost)
+        return told_losses(history, self._objective, failure_cost)
+
+    def _terms(self, history: History, xi: float | None, *, once: bool) -> tuple[Array, Array]:
+        trials, losses = self._told(history)
         seen = self._table.encoded(trials)
         model = self._fitted(seen, losses)
         for path in self._table.encoded(history.pending):

@@ -241,9 +241,8 @@ def test_a_box_holds_the_numbers() -> None:
     rng = np.random.default_rng(0)
     process, _ = search.learned(observed, values[:, None], rng)
     within = np.array([0.6, 0.1, 0.0]), np.array([0.8, 0.2, 0.5])
-    ranked = search.ranked(
-        AugmentedImprovement(process, float(values.min())), observed, rng, None, within
-    )
+    acquisition = AugmentedImprovement(process, float(values.min()))
+    ranked = maximise(acquisition, search.inputs, observed, rng, within=within)
     assert (ranked.units >= within[0] - 1e-12).all()
     assert (ranked.units <= within[1] + 1e-12).all()
 

@@ -282,7 +282,7 @@ def rated(*rates: tuple[float, float]) -> list[LearningCurve]:
 
 
 def recalled(kind: CostKind, theta: list[float], *rates: tuple[float, float]) -> Rates:
-    found = CostModel(LINE, kind).recall(rated(*rates), np.log(theta))
+    found = CostModel(LINE, kind).rates(rated(*rates), np.log(theta))
     assert found is not None
     return found
 
@@ -321,7 +321,7 @@ def test_worked_rate_with_the_papers_kernel() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_slower_is_predicted_to_be_slower(kind: CostKind) -> None:
     curves = rated(*((x, 0.1 * 10**x) for x in np.linspace(0, 1, 9)))
-    rates = CostModel(LINE, kind).fit(curves, None, np.random.default_rng(0))
+    rates = CostModel(LINE, kind).rates(curves, None, np.random.default_rng(0))
     assert rates.seconds(np.array([[0.15], [0.85]])) == pytest.approx([0.141, 0.708], rel=0.15)
 
 
