@@ -253,7 +253,6 @@ class Racing(Optimizer):
         return self._spent_seconds[1] + more > self._spent_seconds[0]
 
     def _goes_on(self, trial: Trial) -> bool:
-        """Return whether a configuration had a look before a stretch."""
         before = (n for n in self._ran[self._inner_of[trial.number]] if n < trial.number)
         return any(self.history[n].evaluation is not None for n in before)
 
@@ -470,7 +469,6 @@ class Racing(Optimizer):
                 self._provisional.add(i)
 
     def _estimated(self, i: int, incumbent: Trial) -> Evaluation | None:
-        """Return what all rows would come to; None if nothing can be compared."""
         difference = self._difference(i, incumbent)
         if difference is None:
             return None
@@ -589,7 +587,6 @@ class Racing(Optimizer):
         return [i for _, _, i in sorted(found)]
 
     def _last(self, i: int) -> Trial:
-        """Return the last stretch of a configuration."""
         return self.history[self._ran[i][-1]]
 
     def _whole(self, i: int) -> Trial | None:

@@ -158,7 +158,6 @@ def maximise(
 
 
 def _drawn(space: CandidateSpace, rng: np.random.Generator) -> Candidates:
-    """Return Sobol points of random paths."""
     drawn = space.sample(2**_SOBOL, rng)
     d = drawn.units.shape[1]
     if not d:
@@ -228,7 +227,6 @@ def _steps_around(
 
 
 def _scaled(candidates: Candidates, within: Box | None) -> Candidates:
-    """Return points of the unit cube as points of the box."""
     if within is None:
         return candidates
     lower, upper = within
@@ -236,7 +234,6 @@ def _scaled(candidates: Candidates, within: Box | None) -> Candidates:
 
 
 def _boxed(candidates: Candidates, within: Box | None) -> Candidates:
-    """Return points clipped to the box."""
     if within is None:
         return candidates
     return Candidates(candidates.algorithms, np.clip(candidates.units, *within))

@@ -124,7 +124,6 @@ class KernelDensity:
         return [len(allowed) for allowed in self.space.allowed]
 
     def _log_of_values(self, units: Array) -> Array:
-        """Return the logarithm of each kernel at each value, shape (m, n, d)."""
         centres = self.points.units[None, :, :]
         distances = (units[:, None, :] - centres) / self.widths
         mass = ndtr((1 - centres) / self.widths) - ndtr(-centres / self.widths)

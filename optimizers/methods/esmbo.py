@@ -115,7 +115,6 @@ class Esmbo(Jopt):
         return f"largest expected improvement in the {ordinal(number + 1)} of {n} bootstraps"
 
     def _risks(self, trials: Sequence[Trial]) -> Array:
-        """Return the risks of trials with a loss, shape (n, N)."""
         n = self.options.n_histories
         known = [t.evaluation.risks if t.evaluation else () for t in trials]
         has_risks = np.array([len(risks) == n for risks in known], dtype=np.bool_)

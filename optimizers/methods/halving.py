@@ -270,7 +270,6 @@ class Brackets:
         return (known[0] if known else self._open()).number
 
     def _open(self) -> Bracket:
-        """Return the bracket that takes the next new configuration."""
         if self._brackets and self._brackets[-1].takes_more:
             return self._brackets[-1]
         plan = self._plan(len(self._brackets))

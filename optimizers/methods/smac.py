@@ -114,7 +114,6 @@ class ForestSearch:
     def _ranked(
         self, history: History, rng: np.random.Generator, log_cost: LogCost | None
     ) -> Candidates:
-        """Return candidates by falling expected improvement."""
         observed, targets, best = self._observed(history)
         forest = RandomForest.fit(
             self.candidates.features(observed),

@@ -258,13 +258,11 @@ class ParzenSearch:
         return Configuration(tuple(choices))
 
     def _study(self, history: History) -> optuna.Study:
-        """Return an Optuna study of all that is known."""
         told, losses = told_losses(history, self.objective, self.options.failure_cost)
         trials = [self._frozen(t, float(y)) for t, y in zip(told, losses, strict=True)]
         return study_of([*trials, *(self._frozen(t, None) for t in history.pending)])
 
     def _frozen(self, trial: Trial, loss: float | None) -> FrozenTrial:
-        """Return an Optuna trial; pending without a loss."""
         frozen = self._known.get(trial.number)
         if frozen is None:
             params, distributions = self._dimensions.of(trial.query.configuration)

@@ -97,7 +97,6 @@ class CandidatePrefixes:
 
 
 def _rows(parts: Array) -> NDArray[np.void]:
-    """Return each row as one code."""
     rows = np.ascontiguousarray(parts)
     # Not by strides: those of a single row may say anything.
     return rows.view((np.void, rows.shape[1] * rows.itemsize)).ravel()
@@ -303,7 +302,6 @@ def _loaded(seconds: Array, load: float, held: NDArray[np.bool_]) -> Array:
 
 
 def _default_choices(space: Space, paths: Sequence[Path]) -> list[dict[str, Choice]]:
-    """Return the choice with default values by step and algorithm."""
     found: list[dict[str, Choice]] = [{} for _ in space.searched]
     for path in paths:
         if all(a in known for a, known in zip(path, found, strict=True)):

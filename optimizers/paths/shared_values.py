@@ -261,7 +261,6 @@ class SharedValues:
                     yield from columns
 
     def _chosen(self, configuration: Configuration) -> Iterator[int]:
-        """Yield the columns of all models that a configuration has the values of."""
         for step, choice in configuration.choices:
             levels = self._levels.get((step, choice.algorithm), {})
             known = self._space.step(step).algorithm(choice.algorithm).hyperparameters
@@ -273,7 +272,6 @@ class SharedValues:
     def _varied(
         self, base: Configuration, counts: Mapping[int, int], rng: np.random.Generator
     ) -> Configuration:
-        """Return a configuration with values that were tried least."""
         varied = {}
         for step, algorithm in self.of(base.path):
             levels, columns = self._levels[step, algorithm], self._columns[step, algorithm]

@@ -320,7 +320,6 @@ class GaussianProcess:
         return ones @ self.whitened[:, 1:] / (ones @ ones)
 
     def _weights(self) -> tuple[Array, Array]:
-        """Return the constant, and K^-1 (y - constant), shape (n, t)."""
         constant, centred = self.centred()
         return constant, solve_triangular(self.factor, centred, transposed=True)
 

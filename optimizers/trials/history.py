@@ -187,7 +187,6 @@ class History:
         return next((trial for trial in ranked if not self._has_failed(trial)), first)
 
     def _has_failed(self, trial: Trial) -> bool:
-        """Return whether any evaluation of a trial's configuration has failed."""
         others = self.stretches(trial.query.configuration)
         return any(t.failure is not None and not t.failure.is_unstarted for t in others)
 

@@ -75,14 +75,11 @@ def make(seed: int = 0, objective: Objective | None = None, **options: Any) -> D
     return Draw(counted_space((2, 2)), seed, objective, **options)
 
 
-def test_trials_are_numbered_by_their_asks() -> None:
+def test_trials_are_numbered_and_each_ask_draws_from_the_seed_and_its_number() -> None:
     optimizer = make()
     queries = [optimizer.ask(Budget()) for _ in range(3)]
     assert [(t.number, t.query) for t in optimizer.history] == list(enumerate(queries))
     assert len(optimizer.history.pending) == 3
-
-
-def test_each_ask_draws_from_the_seed_and_its_number_alone() -> None:
     unbroken, told_of = make(), make()
     queries = [unbroken.ask(Budget()) for _ in range(4)]
     for number, query in enumerate(queries):
@@ -219,16 +216,13 @@ def test_a_method_waits_without_an_ask_and_never_with_nothing_pending() -> None:
         optimizer.ask(Budget())
 
 
-def test_a_method_answers_with_the_best_full_trial_unless_it_knows_better() -> None:
+def test_a_method_answers_with_the_best_full_trial_and_its_name_unless_it_knows_better() -> None:
     optimizer = make()
     assert (optimizer.incumbent, dict(optimizer.weights)) == (None, {})
     for number, loss in enumerate((2.0, 1.0, 3.0)):
         optimizer.tell(told(number, optimizer.ask(Budget()), loss))
     assert optimizer.incumbent == optimizer.history[1]
     assert dict(optimizer.weights) == {1: 1.0}
-
-
-def test_a_method_that_gives_no_reason_has_its_name_for_one() -> None:
     optimizer = Draw(mixed_space(), 0)
     assert optimizer.reason is None
     optimizer.ask(Budget())

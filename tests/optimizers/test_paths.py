@@ -245,14 +245,11 @@ def test_steps_that_ended_before_a_failure_are_held() -> None:
     assert without - with_b == pytest.approx(6.0)
 
 
-def test_the_typical_seconds_are_those_of_all_paths_with_nothing_cached() -> None:
+def test_what_is_outside_of_the_steps_is_taken_by_each_run_and_the_typical_one() -> None:
     space = counted_space((2, 2))
     seconds = {"step0.a0": 10.0, "step0.a1": 8.0, "step1.a0": 1.0, "step1.a1": 2.0}
     history = run_steps(defaults_of(space), seconds, is_cached=False)
     assert PathCost(space, list(space.paths())).typical_seconds(history) == pytest.approx(10.5)
-
-
-def test_what_is_outside_of_the_steps_is_taken_by_each_run() -> None:
     space = counted_space((1, 2))
     query = Query(default_configuration(space, ("a0", "a0")))
     costs = tuple(StepCost(step, 0, 2.0, 0.0, False, step) for step in ("step0", "step1"))

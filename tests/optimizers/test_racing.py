@@ -83,15 +83,12 @@ def with_incumbent(method: str = "random", objective: Objective = FOLDS, **about
     return optimizer
 
 
-def test_the_first_configuration_runs_whole() -> None:
+def test_the_first_configuration_runs_whole_and_others_one_fold_before_they_go_on() -> None:
     """There is nothing that it could be behind of."""
     optimizer = raced()
     assert optimizer.ask(Budget()).is_full
     assert optimizer.ask(Budget()).folds == 1
     assert optimizer.ask(Budget()).folds == 1
-
-
-def test_a_configuration_runs_one_fold_and_goes_on_before_another_is_begun() -> None:
     optimizer = with_incumbent()
     first = optimizer.ask(Budget())
     tell(optimizer, 16.0)

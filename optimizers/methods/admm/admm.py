@@ -201,7 +201,6 @@ class Admm(Optimizer):
         return self._shared.bases(self._z.arms.paths, Costs(self.space, self.objective))
 
     def _of_block(self, block: str, what: str, effort: int) -> Reason:
-        """Return the reason of an ask of one of the two sub-problems."""
         iteration, place = self._state.iteration + 1, ordinal(self._state.asked)
         return Reason(block, f"{what}, {place} of {effort} in iteration {iteration}")
 
@@ -222,7 +221,6 @@ class Admm(Optimizer):
     def _theta_min(
         self, observed: PathObservations, effort: int, rng: np.random.Generator
     ) -> Query | None:
-        """Return the next query of the path; None when this sub-problem is done."""
         path = self._state.path
         if self._state.asked >= effort or not _has_choices(self._theta.search(path).space):
             return None
@@ -286,7 +284,6 @@ class Admm(Optimizer):
 
     @cached_property
     def _first(self) -> list[Configuration]:
-        """The configurations asked for before the first iteration."""
         of_each_model = not self.is_of_paper
         paths = first_paths(self.space, self._z.arms.paths, of_each_model=of_each_model)
         return [c for p in paths if is_allowed(self.space, c := self._positions.at(self._state, p))]

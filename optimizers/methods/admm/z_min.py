@@ -131,14 +131,12 @@ class PathArms:
 
 
 def _standardised(targets: Array) -> Array:
-    """Return targets of mean 0 and deviation 1, shape (n,), with n maybe 0."""
     if not len(targets):
         return targets
     return (targets - targets.mean()) / (float(targets.std()) or 1.0)
 
 
 def _arms(step: Step, algorithm: Algorithm) -> list[str]:
-    """Return the arms that stand for an algorithm of a step."""
     if not algorithm.order:
         return [f"{step.name}/{algorithm.id}"]
     return [f"{step.name}/{name}@{place}" for place, name in enumerate(algorithm.order)]
@@ -297,7 +295,6 @@ class ZMin:
     def _draw(
         self, state: AdmmState, observed: PathObservations, values: Array, rng: np.random.Generator
     ) -> Draw:
-        """Return what the solver draws paths with."""
         arms, solver = self.arms, self._options.z_solver
         if solver == "bandit":
             return lambda _: arms.thompson(state.counts, self._options.prior, rng)

@@ -175,7 +175,6 @@ class Bapi(Optimizer):
         return query
 
     def _query(self, turn: BapiTurn, rng: np.random.Generator) -> Query:
-        """Return the order of a turn as a query."""
         nothing = all_begun()
         try:
             query = self._ordered(turn.order(), rng)

@@ -213,7 +213,6 @@ def _losses(trial: Trial, t_max: int) -> dict[int, float]:
 
 
 def _is_served(evaluation: Evaluation, model_step: str) -> bool:
-    """Return whether the models of all folds were served from the cache."""
     hits = [s.hit for s in evaluation.steps if s.step == model_step]
     return bool(hits) and all(hits)
 

@@ -261,7 +261,6 @@ class CurveLearner:
     def _fitted(
         self, curves: Sequence[LearningCurve], memo: Mapping[str, Any], rng: np.random.Generator
     ) -> dict[str, Any]:
-        """Return fitted parameters; of several scores, those under which losses are likelier."""
         n_fits = memo.get("n_fits", 0)
         seen = self._observations(curves, memo)
         is_few, thetas = len(seen.losses) < _FEW_POINTS, dict(memo.get("thetas", {}))

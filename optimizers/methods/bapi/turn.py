@@ -356,7 +356,6 @@ class BapiTurn:
         )
 
     def _pending_seconds(self, belief: CurveBelief) -> float:
-        """Return the predicted seconds of the pending trainings."""
         pending = [c for c in self.curves.values() if c.is_pending]
         if not pending:
             return 0.0
@@ -364,7 +363,6 @@ class BapiTurn:
         return float(left @ belief.seconds(self._rows(pending)))
 
     def _rows(self, curves: list[LearningCurve]) -> Array:
-        """Return the inputs of configurations, shape (n, width)."""
         return self.learner.inputs.of(self.learner.inputs.encode(c.configuration for c in curves))
 
     def _planning(self, belief: CurveBelief) -> Planning:

@@ -213,7 +213,6 @@ class SubsetLearner:
         return groups, column, (mean, deviation, float(ln.min()), most)
 
     def _parted(self, seen: SubsetObservations) -> tuple[dict[int, SubsetObservations], int | None]:
-        """Return observations by process, and the input that tells them apart."""
         column = self._model_column if len(seen) > RULES.one_process else None
         keys = model_keys(seen.inputs, column)
         return {

@@ -98,11 +98,9 @@ class Fabolas(Optimizer):
         self._recalled: tuple[tuple[Trial, ...], Any, Trial | None] | None = None
 
     def _find_sizes(self) -> Sizes:
-        """Return the sizes that may be asked for."""
         return Sizes.of(self.objective)
 
     def _find_recipe(self) -> SearchRecipe:
-        """Return how the method searches."""
         n_confirmed = 0 if self.sizes.is_single else self.options.n_confirmed
         n_folds, asked = self.objective.n_folds or 1, self.options.subset_folds
         if self.objective.n_folds is not None and asked > n_folds:
@@ -124,7 +122,6 @@ class Fabolas(Optimizer):
         )
 
     def _first_design(self) -> FirstDesign | ScatteredDesign:
-        """Return what is evaluated before anything is learned."""
         given = {"n_first": self.options.n_first, "n_algorithms": self._n_models, "seed": self.seed}
         if not self.recipe.has_halving:
             return ScatteredDesign.of(self.sizes, **given)
@@ -271,7 +268,6 @@ class Fabolas(Optimizer):
     def _predicted(
         self, proposal: Proposal, belief: SubsetBelief, alone: SubsetBelief | None
     ) -> Prediction:
-        """Return what is expected of a full evaluation."""
         row = self._inputs.at(self._inputs.encode([proposal.query.configuration]), 1.0)
         return Prediction(
             proposal.reason,

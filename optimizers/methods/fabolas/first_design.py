@@ -135,7 +135,6 @@ class FirstDesign:
         )
 
     def _rungs(self, history: History) -> list[list[Trial]]:
-        """Return the trials of each rung in the order of asking."""
         rungs: list[list[Trial]] = [[] for _ in self.shares]
         places: dict[Configuration, int] = {}
         last = len(rungs) - 1
@@ -223,7 +222,6 @@ def _half(count: int) -> int:
 
 
 def _rung_shares(sizes: Sizes) -> tuple[float, ...]:
-    """Return the shares of the rungs below the full data."""
     shares = sizes.shares[:-1]
     if set(RULES.rung_shares) <= set(shares):
         return RULES.rung_shares

@@ -214,7 +214,6 @@ class FabolasTurn:
         )
 
     def _queries(self, found: ScoredCandidate, shares: tuple[float, ...]) -> Iterator[Query]:
-        """Yield those that are new, by falling score."""
         decoded: dict[int, Configuration | None] = {}
         fits = self._fitting(found.candidates, shares)
         for row, level in found.best_first():
@@ -241,7 +240,6 @@ class FabolasTurn:
         return failed < share and n_asked < self.recipe.subsets.most(share)
 
     def _fits(self, configuration: Configuration, share: float) -> bool:
-        """Whether it is likely to end before the time is over."""
         return bool(self._fitting(self.inputs.encode([configuration]), (share,))[0, 0])
 
     def _fitting(self, candidates: Candidates, shares: tuple[float, ...]) -> NDArray[np.bool_]:
@@ -254,7 +252,6 @@ class FabolasTurn:
 
     @property
     def _seconds_left(self) -> float | None:
-        """Until the study ends."""
         left = self.budget.seconds_left
         return None if left is None else left / self.budget.n_workers
 

@@ -121,7 +121,6 @@ _VARIANTS: dict[str, dict[str, str | float]] = {
 
 
 def _render(decisions: Mapping[str, Any]) -> list[str]:
-    """Return what people are shown of `Flash.decisions`."""
     return [*_phases(decisions), *_shared(decisions), *_subspace(decisions)]
 
 

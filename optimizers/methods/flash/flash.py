@@ -268,7 +268,6 @@ class Flash(Optimizer):
         raise SpaceExhausted(f"no path of space {self.space.name!r} has a new configuration")
 
     def _tuned(self, rng: np.random.Generator) -> Query:
-        """Return the next query of Phase 3."""
         if self._decided.subspace is None:
             self._prune(rng)
         query, self._because = self._tuning.propose(self.history, rng)
@@ -310,6 +309,5 @@ class Flash(Optimizer):
 
     @cached_property
     def _models(self) -> PathModels:
-        """Tables and models of the paths."""
         costs = self.costs if (self.objective.n_rows or 0) > MANY_ROWS else None
         return PathModels(self.space, self.seed, self.objective, self.options, costs=costs)

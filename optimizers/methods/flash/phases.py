@@ -259,7 +259,6 @@ class Tuning:
         return self._search(self._space)
 
     def _search(self, part: Space) -> "ForestSearch | ParzenSearch":
-        """Make the surrogate's search, which keeps tables."""
         failure_cost = self._options.failure_cost
         assert failure_cost is not None  # noqa: S101 - resolved at construction
         if self._options.phase3 == "tpe":

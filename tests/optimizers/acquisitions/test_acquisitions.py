@@ -272,14 +272,11 @@ def best_for(search: GaussianSearch, at: list[float], *seen: dict[str, object]) 
     return ranked[:1]
 
 
-def test_numbers_are_polished_to_the_peak() -> None:
+def test_numbers_are_polished_to_the_peak_and_integers_a_step_beside_the_best_tried() -> None:
     search = search_of(*(Float(f"x{i}", (0.0, 1.0)) for i in range(6)))
     at = [0.11, 0.93, 0.57, 0.71, 0.33, 0.05]
     best = best_for(search, at, {f"x{i}": 0.5 for i in range(6)})
     assert best.units[0] == pytest.approx(at, abs=1e-4)
-
-
-def test_an_integer_a_step_beside_the_best_is_tried() -> None:
     others = [Float(f"x{i}", (0.0, 1.0)) for i in range(4)]
     search = search_of(Integer("a_k", (1, 5000)), *others)
     at = [(700 - 1) / 4999, 0.5, 0.5, 0.5, 0.5]
@@ -348,13 +345,10 @@ def test_a_pool_has_the_best_first_then_half_anywhere_and_half_near_them() -> No
     assert from_best.max() > 0.1
 
 
-def test_each_model_is_drawn_as_often_as_any_other() -> None:
+def test_each_model_is_drawn_as_often_as_any_other_and_moves_stay_in_range() -> None:
     # Half of the paths of svm cannot run, so that fewer are drawn from the prior.
     models = drawn_anywhere(mixed_space(), 60).algorithms[:, -1]
     assert np.bincount(models, minlength=3).tolist() == [20, 20, 20]
-
-
-def test_moves_stay_in_range_and_do_not_pile_up_at_its_ends() -> None:
     x = moves_from(LINE, LINE.encode([configuration(0.99)]), 400, 0.1).units[:, 0]
     assert 0 <= x.min() <= x.max() <= 1
     assert np.sum(x == 1) == 0

@@ -268,16 +268,13 @@ def test_they_are_as_many_as_asked_for_and_all_different(samples, draws, pool, n
     assert ((chosen >= 0) & (chosen < pool)).all()
 
 
-def test_the_minima_of_joint_draws_come_first() -> None:
+def test_the_minima_of_joint_draws_come_first_up_to_the_share_of_a_sample() -> None:
     """Where expected improvement sees nothing: it is least there."""
     minima = [[7, 7, 31, 7, 12], [31, 2, 2, 2, 2]]
     improvement = np.zeros((2, 40))
     improvement[:, [7, 31, 12, 2]] = -1e4
     chosen = choose_representers(draws_with_minima(minima, 40), improvement, 10, rng())
     assert chosen[:4].tolist() == [7, 31, 12, 2]
-
-
-def test_a_sample_gives_up_to_its_share_of_six_tenths() -> None:
     minima = [[0, 1, 1, 2, 3, 4, 5], [10, 11, 10, 12, 13, 14, 15]]
     improvement = np.zeros((2, 40))
     improvement[:, :20] = -1e4

@@ -59,7 +59,7 @@ def test_the_model_sees_the_highest_rung_with_enough_results_if_any() -> None:
     assert optimizer.modelled is None
 
 
-def test_failed_runs_are_bad_and_do_not_count() -> None:
+def test_failed_runs_and_violations_are_bad_and_of_many_a_share_is_good() -> None:
     optimizer = make()
     seen(optimizer, [None, None, 1.0, 2.0, 3.0, 4.0], epochs=1)
     assert optimizer.modelled is None
@@ -68,9 +68,6 @@ def test_failed_runs_are_bad_and_do_not_count() -> None:
     good, bad = optimizer.modelled
     assert numbers(good) == [2, 3, 4]
     assert numbers(bad) == [5, 6, 0, 1]
-
-
-def test_a_share_is_good_when_there_are_many() -> None:
     optimizer = make()
     seen(optimizer, [float(i) for i in range(40)], epochs=1)
     assert numbers(optimizer.modelled[0]) == list(range(6))
@@ -177,7 +174,7 @@ def test_draws_can_run_stay_near_and_leave_for_what_no_good_one_has() -> None:
     assert mixed.can_run(near.algorithms).all()
 
 
-def test_widening_draws_further_away() -> None:
+def test_widening_draws_further_away_and_leaves_more_often() -> None:
     space, points = one_number(0.45, 0.5, 0.55)
     density = KernelDensity.fit(space, points, 1)
     near, far = (
@@ -185,9 +182,6 @@ def test_widening_draws_further_away() -> None:
         for widening in (1.0, 3.0)
     )
     assert far > 1.1 * near
-
-
-def test_widening_leaves_more_often_for_other_algorithms() -> None:
     space = CandidateSpace(counted_space((4,)))
     points = Candidates(np.zeros((20, 1), dtype=np.intp), np.full((20, 4), 0.3))
     density = KernelDensity.fit(space, points, 2)

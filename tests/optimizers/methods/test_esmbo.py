@@ -142,7 +142,7 @@ def test_what_failed_or_violates_has_no_weight() -> None:
     assert optimizer.weights == {1: 1.0}
 
 
-def test_failed_trials_count_as_the_worst_of_each_history() -> None:
+def test_failed_trials_are_as_bad_as_any_and_those_without_risks_as_their_loss() -> None:
     optimizer = esmbo()
     trials = [ended(0, optimizer.ask(Budget()), (1.0, 9.0, 5.0, 5.0))]
     trials.append(told(1, optimizer.ask(Budget()), None))
@@ -152,9 +152,6 @@ def test_failed_trials_count_as_the_worst_of_each_history() -> None:
     assert number == 3
     risks, _ = optimizer._targets(trials, np.array([5.0, 100.0, 4.0]))
     assert risks[1].tolist() == [98.0, 104.0, 100.0, 101.0]
-
-
-def test_a_trial_without_risks_counts_with_its_loss_as_histories_are_hard_or_easy() -> None:
     optimizer = esmbo()
     optimizer.tell(told(0, optimizer.ask(Budget()), 3.0))
     assert optimizer.weights == {0: 1.0}

@@ -322,7 +322,7 @@ def test_a_run_that_is_tried_again_is_waited_for_and_counts() -> None:
     assert study.gone_on() == [0]
 
 
-def test_the_next_bracket_begins_where_its_plan_says() -> None:
+def test_the_next_bracket_begins_where_its_plan_says_and_the_oldest_goes_on_first() -> None:
     history = History()
     plans = [Plan(2, 0), Plan(1, 1), Plan(1, 2)]
     brackets = Brackets(3, 3, lambda i: plans[i])
@@ -332,9 +332,6 @@ def test_the_next_bracket_begins_where_its_plan_says() -> None:
         history.record(Trial(number, Query(configuration)))
         brackets.catch_up(history)
     assert rungs == [0, 0, 1, 2]
-
-
-def test_the_oldest_bracket_goes_on_first() -> None:
     study = Study(3, 3)
     numbers = [study.ask(c) for c in configurations(6)]
     for number in numbers[3:]:

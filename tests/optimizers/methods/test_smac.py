@@ -208,12 +208,9 @@ def test_the_mean_is_that_of_the_trees_and_the_variance_that_of_their_leaves() -
         assert deviation[row] ** 2 == pytest.approx(np.var(means) + np.mean(variances))
 
 
-def test_equal_losses_leave_a_positive_deviation() -> None:
+def test_forests_leave_a_deviation_and_split_no_node_of_few_rows() -> None:
     _, deviation = fitted(np.zeros((4, 2)), np.ones(4), n_trees=3).predict(np.zeros((2, 2)))
     assert deviation == pytest.approx(1e-5)
-
-
-def test_a_node_of_fewer_rows_than_asked_for_is_not_split() -> None:
     X, y = np.arange(8.0)[:, None], np.arange(8.0)
     whole = fitted(X, y, min_samples_split=9).predict(X)[0]
     assert np.ptp(whole) == 0

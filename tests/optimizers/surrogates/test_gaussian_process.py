@@ -276,7 +276,6 @@ def some_theta(kernel: FidelityKernel, noise: Noise, seed: int) -> np.ndarray:
 def test_the_gradient_agrees_with_central_differences_and_the_value_alone_is_the_value(
     basis: str, noise: str, t: int, *, has_constant: bool
 ) -> None:
-    """Fabolas sheet, T10."""
     kernel, around = kernel_of(BASES[basis]), NOISES[noise]
     inputs, targets = data_over_sizes(t=t)
     theta = some_theta(kernel, around, 1)
@@ -421,7 +420,7 @@ def test_the_size_stands_behind_the_inputs() -> None:
     assert inputs.at(candidates, 0.7)[:, -1].tolist() == [0.7] * 4
 
 
-def test_the_column_of_a_choice_tells_which_algorithm_a_step_has() -> None:
+def test_the_column_of_a_choice_tells_which_algorithm_a_step_has_if_there_is_one() -> None:
     space = mixed_space()
     inputs = PipelineInputs(CandidateSpace(space), "conditional")
     configurations = drawn(space, 20)
@@ -431,9 +430,6 @@ def test_the_column_of_a_choice_tells_which_algorithm_a_step_has() -> None:
         assert column is not None
         names = [a.id for a in step.algorithms]
         assert [names[int(x)] for x in rows[:, column]] == [c.path[k] for c in configurations]
-
-
-def test_a_step_without_a_choice_has_no_such_column_nor_has_a_one_hot_path() -> None:
     alone = Algorithm(
         id="one", estimator="x.One", hyperparameters=ConfigurationSpace({"p": (0, 1)})
     )

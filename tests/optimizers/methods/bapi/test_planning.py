@@ -176,7 +176,7 @@ def test_worked_plans_of_two_budgets(budget: float, plan: list[int]) -> None:
     assert [e.seconds for e in entries] == pytest.approx([COSTS[j] for j in plan])
 
 
-def test_worked_choice_by_cost_and_regardless_of_it() -> None:
+def test_worked_choice_by_cost_that_cools_down_as_the_budget_is_spent() -> None:
     """Sheet, W8: improvements .0139559 and .0076271, at 10 and 2 seconds; likewise W12."""
     two = [PlannedTraining(0, 10, 10.0), PlannedTraining(1, 10, 2.0)]
     means, deviations = np.array([0.90, 0.88]), np.array([0.02, 0.03])
@@ -184,18 +184,15 @@ def test_worked_choice_by_cost_and_regardless_of_it() -> None:
     assert place(two, means, deviations, "cool", 1.0) == 0
     first_and_third = [PlannedTraining(0, 10, 4.0), PlannedTraining(2, 10, 6.0)]
     assert place(first_and_third, W12[0][[0, 2]], W12[1][[0, 2]], "per_cost") == 0
-
-
-def place(entries, means, deviations, choice, spent=0.0) -> int:
-    return chosen_entry(entries, means, deviations, 0.89, choice=choice, spent=spent)
-
-
-def test_costs_cool_down_as_the_budget_is_spent() -> None:
     two = [PlannedTraining(0, 10, 10.0), PlannedTraining(1, 10, 2.0)]
     means, deviations = np.array([0.90, 0.88]), np.array([0.02, 0.03])
     at = [place(two, means, deviations, "cool", spent) for spent in (0.0, 0.5, 0.7, 1.0)]
     # They are equal where (.0139559 / .0076271) = 5^(1 - spent), which is at .62.
     assert at == [1, 1, 0, 0]
+
+
+def place(entries, means, deviations, choice, spent=0.0) -> int:
+    return chosen_entry(entries, means, deviations, 0.89, choice=choice, spent=spent)
 
 
 def test_the_horizon_shrinks_with_the_budget_and_its_last_entry_is_clipped() -> None:
@@ -287,7 +284,7 @@ def recalled(kind: CostKind, theta: list[float], *rates: tuple[float, float]) ->
     return found
 
 
-def test_worked_rate_as_a_logarithm() -> None:
+def test_worked_rate_as_a_logarithm_and_what_is_unknown_is_not_priced_out() -> None:
     """Sheet, W14: variance 1, lengthscale .5, noise .01; rates .1 at 0 and .4 at 1."""
     rates = recalled("log_rate", [1.0, 0.5, 0.01], (0.0, 0.1), (1.0, 0.4))
     assert float(rates.process.scale[0]) == pytest.approx(0.6931472, abs=2e-6)
@@ -296,10 +293,7 @@ def test_worked_rate_as_a_logarithm() -> None:
     assert np.exp(mean) == pytest.approx([0.2, 0.2007438], rel=1e-6)
     assert (deviation / rates.process.scale[0]) ** 2 == pytest.approx([0.5219303, 0.9999771])
     assert rates.seconds(at) == pytest.approx([0.2267162, 0.2552517], rel=2e-6)
-
-
-def test_what_is_unknown_is_not_priced_out() -> None:
-    """The variance of ln seconds counts up to a deviation of those seen."""
+    # The variance of ln seconds counts up to a deviation of those seen.
     rates = recalled("log_rate", [16.0, 0.5, 0.01], (0.0, 0.1), (1.0, 0.4))
     far = rates.seconds(np.array([[9.0]]))[0]
     assert far == pytest.approx(0.2 * np.exp(0.5 * 0.6931472**2), rel=1e-3)

@@ -78,7 +78,6 @@ def next_step(design: Design, history: History, *, may_begin: bool = True) -> St
     ],
 )
 def test_rungs_of_a_halving(n, t_max, epochs, counts) -> None:
-    """Sheet, 7.6, for the first of them."""
     assert Design.halving(n, t_max) == Design(epochs, counts)
 
 
@@ -189,7 +188,6 @@ W7 = 1 - (0.95 - 0.60 / (1 + np.arange(1, 51) / 5))
 
 @pytest.mark.parametrize(("epsilon", "epochs"), [(0.01, 42), (0.03, 31)])
 def test_worked_epochs_that_are_enough(epsilon: float, epochs: int) -> None:
-    """Sheet, W7."""
     assert 1 - W7[-1] == pytest.approx(0.8954545455)
     assert enough_epochs(W7, epsilon) == epochs
 
@@ -228,7 +226,7 @@ def said(done=20, target=40, mean=0.893, best=0.9, **given) -> Verdict:
 
 
 def test_worked_decision_both_ways() -> None:
-    """Sheet, W10: with deviations of observations it is stopped, of the latent score it goes on."""
+    """With deviations of observations it is stopped, of the latent score it goes on."""
     noise, now, end = 0.006, 0.004, 0.012
     seen_now, seen_end = np.hypot(now, noise), np.hypot(end, noise)
     assert seen_end / seen_now == pytest.approx(1.8605210188)

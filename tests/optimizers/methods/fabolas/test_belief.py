@@ -114,16 +114,13 @@ MIXTURE = SubsetBelief(
 ROWS = np.random.default_rng(5).random((3, 3))
 
 
-def test_predictions_are_those_of_a_mixture() -> None:
+def test_predictions_are_those_of_a_mixture_and_outcomes_scatter_by_the_noise() -> None:
     means, variances = np.array([sample.predict(ROWS) for sample in SAMPLES]).transpose(1, 0, 2)
     mean, deviation = MIXTURE.predict(ROWS)
     assert mean == pytest.approx(means.mean(axis=0))
     second = (variances + means**2).mean(axis=0)
     assert deviation**2 == pytest.approx(second - mean**2)
     assert (deviation**2 > variances.mean(axis=0)).all()
-
-
-def test_an_outcome_is_in_the_unit_that_is_learned_and_scatters_by_the_noise() -> None:
     mean, deviation = MIXTURE.predict(ROWS[:1])
     outcome, spread = MIXTURE.outcome(ROWS[:1])
     assert outcome == pytest.approx(1.5 + 2.0 * float(mean[0]))

@@ -81,14 +81,10 @@ def test_no_outcome_decides_alone(given_predictions: list[tuple[float, float]]) 
     assert max(np.abs(skills)) <= 2.0
 
 
-def test_what_came_out_later_does_not_change_earlier_verdicts() -> None:
+def test_verdicts_know_nothing_of_what_came_out_later() -> None:
     errors = [0.15, 0.3, 0.1, 0.4, 0.2, 0.1]
     for n in range(1, len(errors)):
         assert judged(errors[:n]).skills == judged(errors).skills[:n]
-
-
-def test_a_guess_does_not_know_what_it_is_to_guess() -> None:
-    # Three deviations off from all before: nearly foreseen by subsets alone.
     gate = Gate.of({1: Prediction("verify", 3.8, 0.4)}, {0: 0.0, 1: 3.0}, 1.0)
     assert gate.skills[0] > 1.5  # below 0 if the guess knew
 
@@ -105,7 +101,7 @@ def places(standing: AnswerStanding) -> list[float]:
     return [position(t.query)[0] for t in standing.trials]
 
 
-def test_configurations_are_ranked_by_what_is_predicted_on_all_rows() -> None:
+def test_configurations_are_ranked_once_by_what_is_predicted_and_how_surely() -> None:
     # On the small subset 0.9 has the least loss, as all losses are higher there.
     history = history_of((0.1, 1.0, 1.0, 9.0), (0.9, 1 / 256, 1.3, 1.0), (0.5, 1.0, 3.0, 9.0))
     standing = standing_of(history)
@@ -113,18 +109,12 @@ def test_configurations_are_ranked_by_what_is_predicted_on_all_rows() -> None:
     assert standing.mean.tolist() == sorted(standing.mean)
     assert places(standing).index(0.1) < places(standing).index(0.5)
     assert standing.candidates.units[:, 0].tolist() == pytest.approx(places(standing))
-
-
-def test_deviations_speak_against_what_is_little_known() -> None:
     history = history_of((0.1, 1.0, 1.02, 9.0), (0.9, 1 / 256, 1.0, 1.0), (0.5, 1 / 256, 3.0, 1.0))
     sure, unsure = standing_of(history, kappa=3.0), standing_of(history, kappa=-3.0)
     assert places(sure)[0] == 0.1
     assert places(unsure)[0] != 0.1
     bounds = sure.mean + 3 * sure.deviation
     assert bounds.tolist() == sorted(bounds)
-
-
-def test_each_configuration_stands_once_with_its_trial_on_most_rows() -> None:
     history = history_of(
         (0.3, 1 / 64, 2.0, 1.0), (0.7, 1 / 64, 4.0, 1.0), (0.3, 0.5, 1.5, 5.0), (0.3, 0.5, 1.0, 5.0)
     )

@@ -78,7 +78,7 @@ def test_trials_stand_in_order_with_their_sizes_and_those_under_way_are_left_out
     assert seen.inputs[:, :-1] == pytest.approx(encoded)
 
 
-def test_a_failed_full_evaluation_has_the_worst_finite_loss() -> None:
+def test_a_failure_has_the_worst_loss_unless_its_path_worked_on_more_rows() -> None:
     seen = observed(
         ended(0, Query(tree()), 20.0),
         ended(1, Query(tree(7), 1 / 64), 45.0),
@@ -86,9 +86,6 @@ def test_a_failed_full_evaluation_has_the_worst_finite_loss() -> None:
         failed(3, Query(bayes())),
     )
     assert seen.losses.tolist() == [20.0, 45.0, 45.0, 45.0]
-
-
-def test_a_path_that_worked_on_more_rows_has_no_loss_where_it_failed_on_few() -> None:
     small = [failed(i, Query(tree(i + 1), 1 / 64)) for i in range(1, 7)]
     seen = observed(ended(0, Query(tree(), 1 / 4), 20.0), *small)
     assert np.isnan(seen.losses[1:]).all()
@@ -146,7 +143,7 @@ def of_many(n: int) -> SubsetObservations:
     )
 
 
-def test_large_subsets_the_best_and_the_newest_are_kept() -> None:
+def test_large_subsets_the_best_and_the_newest_are_kept_and_no_missing_loss_is_best() -> None:
     seen = of_many(240)
     kept = {t.number for t in seen.thinned(200).trials}
     assert len(kept) == 200
@@ -154,9 +151,6 @@ def test_large_subsets_the_best_and_the_newest_are_kept() -> None:
     assert set(range(100)) <= kept
     others = sorted(kept - set(range(0, 240, 4)) - set(range(100)))
     assert others == [i for i in range(240) if i >= 100 and i % 4][-len(others) :]
-
-
-def test_missing_losses_are_not_the_best() -> None:
     missing = [failed(i, Query(tree(i % 40 + 1), 1 / 64)) for i in range(100)]
     small = [ended(100 + i, Query(tree(i % 40 + 1), 1 / 16), float(i)) for i in range(110)]
     seen = observed(*missing, *small, ended(210, Query(tree())))
@@ -165,7 +159,7 @@ def test_missing_losses_are_not_the_best() -> None:
 
 
 def test_errors_are_learned_as_logarithms_with_half_a_row_in_error_at_least() -> None:
-    """Fabolas sheet, 1.2: log(max(error, 0.5 / n))."""
+    """log(max(error, 0.5 / n))."""
     losses = np.array([0.0, 0.01, 5.0, 20.0])
     scale = LossScale.of(losses, ERROR, is_log=True)
     assert scale.floor == pytest.approx(0.05)
@@ -177,7 +171,7 @@ def test_errors_are_learned_as_logarithms_with_half_a_row_in_error_at_least() ->
 
 
 def test_other_losses_are_learned_as_they_are_cut_off_above_if_they_differ() -> None:
-    """Fabolas sheet, 1.2: at the median and three interquartile ranges."""
+    """At the median and three interquartile ranges."""
     losses = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 1e8])
     scale = LossScale.of(losses, AUROC, is_log=False)
     low, middle, high = np.quantile(losses, (0.25, 0.5, 0.75))
@@ -268,7 +262,6 @@ BASES = {"log": LOG_LOSS, "raw": RAW_LOSS, "paper": PAPER_LOSS, "cost": COST, "f
 
 
 def test_worked_values_of_the_paper() -> None:
-    """Fabolas sheet, T1."""
     phi = PAPER_LOSS.functions(log_size(np.array([3125.0]), 100, 50_000))
     assert phi[0] == pytest.approx([1.0, 0.1990413971], abs=1e-10)
 

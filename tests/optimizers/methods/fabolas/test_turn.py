@@ -136,10 +136,14 @@ def test_an_unverified_leader_is_verified_once_subsets_have_cost_as_much() -> No
     assert proposal.query == Query(turn.standing.trials[0].query.configuration)
 
 
-def test_seconds_of_asking_count_among_what_subsets_have_cost() -> None:
+def test_seconds_of_asking_pay_for_a_verification_and_the_first_trials_do_not() -> None:
     history = history_of(*FIRST)
     slow = Budget(last_ask_seconds=(500.0,) * 5)
     assert proposal_of(history, budget=slow).reason == "verify"
+    history = history_of(*FIRST)
+    slow = Budget(last_ask_seconds=(500.0,) * 5)
+    assert proposal_of(history, budget=slow, n_first=0).reason == "verify"
+    assert proposal_of(history, budget=slow, n_first=len(history)).reason == "search"
 
 
 def test_a_leader_is_verified_once_and_not_while_that_is_under_way() -> None:
@@ -151,13 +155,6 @@ def test_a_leader_is_verified_once_and_not_while_that_is_under_way() -> None:
         assert best_places(turn_of(history), 1) == [leader]
         proposal = proposal_of(history, budget=slow, recipe=replace(DEFAULT, verify_every=1))
         assert proposal.query != Query(configuration(leader))
-
-
-def test_trials_before_anything_was_learned_do_not_pay_for_a_verification() -> None:
-    history = history_of(*FIRST)
-    slow = Budget(last_ask_seconds=(500.0,) * 5)
-    assert proposal_of(history, budget=slow, n_first=0).reason == "verify"
-    assert proposal_of(history, budget=slow, n_first=len(history)).reason == "search"
 
 
 # Queries.
