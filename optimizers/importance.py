@@ -72,13 +72,10 @@ class PriorDraws:
         self._settled = space.settled(self.a.algorithms)
         self._active = space.columns.active(self._as_run(self.a))
 
-    def features_a(self) -> Array:
-        """Return A as the features of a model."""
-        return self._space.features(self._as_run(self.a))
-
-    def features_b(self) -> Array:
-        """Return B as the features of a model."""
-        return self._space.features(self._as_run(self._b))
+    def features(self) -> tuple[Array, Array]:
+        """Return A and B as the features of a model."""
+        a, b = (self._space.features(self._as_run(drawn)) for drawn in (self.a, self._b))
+        return a, b
 
     def changed(self, position: int) -> tuple[NDArray[np.intp], Candidates]:
         """Return the rows of A that another value of one input makes another pipeline of.
@@ -156,7 +153,7 @@ def effects(
         n: How many draws, a power of 2.
     """
     draws, inputs = PriorDraws(space, n, seed), inputs_of(space)
-    f_a, f_b = predict(draws.features_a()), predict(draws.features_b())
+    f_a, f_b = map(predict, draws.features())
     varying = np.flatnonzero(np.ptp(np.hstack((f_a, f_b)), axis=1) > 0)
     if not len(varying):
         return []

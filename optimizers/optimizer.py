@@ -11,6 +11,7 @@ from math import isfinite
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.random import Generator
 
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Method, Reason, ordinal
@@ -274,7 +275,7 @@ class Optimizer(ABC):
         self._n_asks += 1
 
     @abstractmethod
-    def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:
+    def _propose(self, budget: Budget, rng: Generator) -> Query:
         """Return the next query, from the history, the memo and this ask's own generator.
 
         Sets `_because`; where it does not, the reason is the method's name alone.

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
+from numpy.random import Generator
 
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Reason, two_digits
@@ -194,7 +194,7 @@ class Racing(Optimizer):
             self.inner.measure(i, constraints)
         self._stop_behind()
 
-    def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:  # noqa: ARG002
+    def _propose(self, budget: Budget, rng: Generator) -> Query:  # noqa: ARG002
         """Return what keeps up, to go on; else the first stretch of what the method asks for."""
         for i, share in self._smaller.items():
             return self._smaller_look(i, share)

@@ -17,6 +17,7 @@ from itertools import chain
 from typing import Self
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
@@ -28,7 +29,7 @@ from prefect_tune.optimizers.surrogates.log_posterior import cholesky, solve_tri
 _JITTER = 1e-10
 
 
-def whitened_normals(n_points: int, n_draws: int, rng: np.random.Generator) -> Array:
+def whitened_normals(n_points: int, n_draws: int, rng: Generator) -> Array:
     """Draw U, shape (R, S), whose rows have mean 0 and UU'/S = I exactly.
 
     Exact first and second moments take nine tenths of the noise out of the information gain. The
@@ -92,7 +93,7 @@ _THOMPSON_SHARE = 0.6
 
 
 def choose_representers(
-    draws: Array, log_improvement: Array, n: int, rng: np.random.Generator
+    draws: Array, log_improvement: Array, n: int, rng: Generator
 ) -> NDArray[np.intp]:
     """Return rows of the pool, all different: n, or the whole pool when it has no more.
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import ArrayLike
 from scipy.special import erfcx, log_ndtr, ndtr, ndtri
 from scipy.stats import qmc
@@ -169,7 +170,7 @@ _JITTER = 1e-8
 _LEAST_VARIANCE = 1e-10
 
 
-def sobol_normals(n: int, d: int, rng: np.random.Generator) -> Array:
+def sobol_normals(n: int, d: int, rng: Generator) -> Array:
     """Return scrambled Sobol points of d normals, shape (n, d); n is a power of two."""
     return ndtri(np.clip(qmc.Sobol(d, rng=rng).random(n), 1e-9, 1 - 1e-9))
 

@@ -14,6 +14,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.random import Generator
 from scipy.optimize import minimize
 from scipy.stats import qmc
 
@@ -29,9 +30,7 @@ _SWITCHED = 0.25
 """Share of the moves that take another algorithm, or another category."""
 
 
-def pool_around(
-    inputs: PipelineInputs, best: Candidates, n: int, rng: np.random.Generator
-) -> Candidates:
+def pool_around(inputs: PipelineInputs, best: Candidates, n: int, rng: Generator) -> Candidates:
     """Return n candidates, half from the prior and half near the best, and the best themselves.
 
     Args:
@@ -48,7 +47,7 @@ def pool_around(
     return inputs.snapped(pool)
 
 
-def drawn_evenly(inputs: PipelineInputs, n: int, rng: np.random.Generator) -> Candidates:
+def drawn_evenly(inputs: PipelineInputs, n: int, rng: Generator) -> Candidates:
     """Return up to n candidates from the prior, as many of each model algorithm as of any other."""
     drawn = inputs.candidates.sample(4 * n, rng)
     if len(drawn) <= n:
@@ -61,9 +60,7 @@ def drawn_evenly(inputs: PipelineInputs, n: int, rng: np.random.Generator) -> Ca
     return drawn[np.sort(np.argsort(turn, kind="stable")[:n])]
 
 
-def moved(
-    inputs: PipelineInputs, origins: Candidates, widths: Array, rng: np.random.Generator
-) -> Candidates:
+def moved(inputs: PipelineInputs, origins: Candidates, widths: Array, rng: Generator) -> Candidates:
     """Return a candidate near each origin: normal steps of its numbers, at times another choice.
 
     Args:
@@ -114,7 +111,7 @@ def maximise(
     acquisition: AugmentedImprovement,
     inputs: PipelineInputs,
     observed: Candidates,
-    rng: np.random.Generator,
+    rng: Generator,
     *,
     penalty: Penalty | None = None,
     within: Box | None = None,
@@ -157,7 +154,7 @@ def maximise(
     return pool[np.argsort(-scores, kind="stable")]
 
 
-def _drawn(space: CandidateSpace, rng: np.random.Generator) -> Candidates:
+def _drawn(space: CandidateSpace, rng: Generator) -> Candidates:
     drawn = space.sample(2**_SOBOL, rng)
     d = drawn.units.shape[1]
     if not d:
@@ -200,9 +197,7 @@ def _polished(
     return Candidates(points.algorithms, units)
 
 
-def _steps_around(
-    leader: Candidates, inputs: PipelineInputs, rng: np.random.Generator
-) -> Candidates:
+def _steps_around(leader: Candidates, inputs: PipelineInputs, rng: Generator) -> Candidates:
     """Return the leader with an integer a step up or down, another category, or algorithm."""
     space = inputs.candidates
     active = space.columns.active(leader)[0]
@@ -280,7 +275,7 @@ class GaussianSearch:
         self,
         observed: Candidates,
         targets: Array,
-        rng: np.random.Generator,
+        rng: Generator,
         last: Fitted | None = None,
         pending: Sequence[Configuration] = (),
     ) -> tuple[GaussianProcess, Fitted]:

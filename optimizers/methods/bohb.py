@@ -19,6 +19,7 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.special import logsumexp, ndtr, ndtri
 
@@ -100,7 +101,7 @@ class KernelDensity:
         total = np.logaddexp(logsumexp(logs, axis=1), 0.0)
         return total - np.log(len(self.points) + 1)
 
-    def sample(self, n: int, widening: float, rng: np.random.Generator) -> Candidates:
+    def sample(self, n: int, widening: float, rng: Generator) -> Candidates:
         """Return up to n draws that can run, from kernels so many times as wide, and the prior."""
         rows = rng.integers(len(self.points) + 1, size=n)
         is_prior = rows == len(self.points)
@@ -158,7 +159,7 @@ class Bohb(Hyperband):
 
     method: ClassVar[Method] = BOHB
 
-    def begin(self, rng: np.random.Generator) -> Configuration:
+    def begin(self, rng: Generator) -> Configuration:
         """Return a configuration to begin with, one that was not asked for before.
 
         Raises:
@@ -188,11 +189,11 @@ class Bohb(Hyperband):
                 return best_first[:n_good], [*best_first[n_good:], *failed]
         return None
 
-    def near(self, good: KernelDensity, rng: np.random.Generator) -> Candidates:
+    def near(self, good: KernelDensity, rng: Generator) -> Candidates:
         """Return draws around the good ones, from a wider density than theirs."""
         return good.sample(self.options.n_samples, self.options.bandwidth_factor, rng)
 
-    def _by_model(self, rng: np.random.Generator) -> Configuration | None:
+    def _by_model(self, rng: Generator) -> Configuration | None:
         """Return the draw of the largest ratio that is new; None without a model or such a draw."""
         if (split := self.modelled) is None:
             return None

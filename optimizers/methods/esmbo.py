@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.random import Generator
 
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Method, Reason, ordinal
@@ -87,7 +88,7 @@ class Esmbo(Jopt):
             "effective": float(1 / (weights**2).sum()) if len(weights) else 0.0,
         }
 
-    def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:
+    def _propose(self, budget: Budget, rng: Generator) -> Query:
         if budget.trials_left is not None:
             self._most_trials = len(self.history.asked) + budget.trials_left
         return super()._propose(budget, rng)
@@ -137,6 +138,6 @@ class EnsembledRandomSearch(Esmbo):
         """Whether the bootstraps mean little."""
         return self._notes_on_examples()
 
-    def _next(self, rng: np.random.Generator) -> Configuration:
+    def _next(self, rng: Generator) -> Configuration:
         self._because = Reason("random", "drawn from the whole space")
         return new_configuration(self.space, self.history.asked, rng)

@@ -24,6 +24,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.random import Generator
 
 from prefect_tune.optimizers.acquisitions.expected_improvement import AugmentedImprovement
 from prefect_tune.optimizers.acquisitions.gaussian_search import Fitted, GaussianSearch, maximise
@@ -47,7 +48,7 @@ class RandomSearch(Optimizer):
 
     method: ClassVar[Method] = RANDOM_SEARCH
 
-    def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:  # noqa: ARG002
+    def _propose(self, budget: Budget, rng: Generator) -> Query:  # noqa: ARG002
         self._because = Reason("random", "drawn from the whole space")
         return Query(new_configuration(self.space, self.history.asked, rng))
 
@@ -61,10 +62,10 @@ class Jopt(Optimizer):
 
     method: ClassVar[Method] = JOPT
 
-    def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:  # noqa: ARG002
+    def _propose(self, budget: Budget, rng: Generator) -> Query:  # noqa: ARG002
         return Query(self._next(rng))
 
-    def _next(self, rng: np.random.Generator) -> Configuration:
+    def _next(self, rng: Generator) -> Configuration:
         asked = self.history.asked
         n_told = len(self.history.complete) + len(self.history.failed)
         if n_told < self.options.n_startup or not self.history.complete:

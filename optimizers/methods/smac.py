@@ -21,6 +21,7 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
+from numpy.random import Generator
 
 from prefect_tune.optimizers.acquisitions.expected_improvement import (
     log_expected_improvement,
@@ -85,7 +86,7 @@ class ForestSearch:
         self.proposed = self.candidates.proposed
 
     def propose(
-        self, history: History, rng: np.random.Generator, log_cost: LogCost | None = None
+        self, history: History, rng: Generator, log_cost: LogCost | None = None
     ) -> tuple[Query, Reason]:
         """Return the next query, and why.
 
@@ -111,9 +112,7 @@ class ForestSearch:
                 return Query(configuration), _IMPROVING if log_cost is None else _PER_SECOND
         return Query(new_configuration(self.proposed, asked, rng)), _NOTHING_ELSE
 
-    def _ranked(
-        self, history: History, rng: np.random.Generator, log_cost: LogCost | None
-    ) -> Candidates:
+    def _ranked(self, history: History, rng: Generator, log_cost: LogCost | None) -> Candidates:
         observed, targets, best = self._observed(history)
         forest = RandomForest.fit(
             self.candidates.features(observed),
@@ -163,7 +162,7 @@ class ForestSearch:
         return log_normal_improvement if is_of_loss else log_expected_improvement
 
     def _climb(
-        self, points: Candidates, scores: Array, score: Score, rng: np.random.Generator
+        self, points: Candidates, scores: Array, score: Score, rng: Generator
     ) -> tuple[Candidates, Array]:
         """Move all points to better neighbours, side by side, until none has a better one."""
         visited, visited_scores = points, scores
@@ -183,7 +182,7 @@ class ForestSearch:
             points, scores = near[chosen[better]], near_scores[chosen[better]]
         return visited, visited_scores
 
-    def _defaults(self, rng: np.random.Generator) -> Candidates:
+    def _defaults(self, rng: Generator) -> Candidates:
         """Return paths with their default values: what people would try first."""
         drawn = self.candidates.sample(_MAX_DEFAULTS, rng)
         return Candidates(drawn.algorithms, np.tile(self.candidates.default_units, (len(drawn), 1)))
@@ -194,7 +193,7 @@ class Smac(Optimizer):
 
     method: ClassVar[Method] = SMAC
 
-    def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:  # noqa: ARG002
+    def _propose(self, budget: Budget, rng: Generator) -> Query:  # noqa: ARG002
         if not len(self.history):
             path = sample_configuration(self.space, rng).path
             self._because = Reason("default values", "default values of a random path")

@@ -20,6 +20,7 @@ from ConfigSpace.hyperparameters import (
     Hyperparameter,
     OrdinalHyperparameter,
 )
+from numpy.random import Generator
 
 from prefect_tune.optimizers.space.algorithm import Algorithm, Kind
 from prefect_tune.optimizers.space.configuration import (
@@ -209,10 +210,7 @@ class SharedValues:
         return [b for b, group in groups.items() if group in works or n_failed[group] < _FAILURES]
 
     def untried(
-        self,
-        bases: Sequence[Configuration],
-        asked: Collection[Configuration],
-        rng: np.random.Generator,
+        self, bases: Sequence[Configuration], asked: Collection[Configuration], rng: Generator
     ) -> Configuration | None:
         """Return a base, or its values varied, until its kind of model has tried each value.
 
@@ -270,7 +268,7 @@ class SharedValues:
                     yield own[_nearest(known[name], levels[name], value)]
 
     def _varied(
-        self, base: Configuration, counts: Mapping[int, int], rng: np.random.Generator
+        self, base: Configuration, counts: Mapping[int, int], rng: Generator
     ) -> Configuration:
         varied = {}
         for step, algorithm in self.of(base.path):

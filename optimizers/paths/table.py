@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Literal
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.paths.shared_values import BestValues, SharedValues, most_alike
@@ -36,7 +37,7 @@ def design_order(
     paths: Array,
     n: int,
     criterion: Criterion,
-    rng: np.random.Generator | None = None,
+    rng: Generator | None = None,
     start: Sequence[int] = (),
 ) -> list[int]:
     """Return `n` paths in the order to run them; repeats where fewer are of use.
@@ -63,9 +64,7 @@ def design_order(
     return _greedy(paths, chosen, inverse, n, rng)
 
 
-def _independent(
-    paths: Array, first: Sequence[int], n: int, rng: np.random.Generator | None
-) -> list[int]:
+def _independent(paths: Array, first: Sequence[int], n: int, rng: Generator | None) -> list[int]:
     """Return the first paths, then greedy D-optimal picks while they are independent.
 
     With S the picks and G = P_S P_S', adding path j multiplies det(G) by K - g_j'G^-1 g_j: the
@@ -88,7 +87,7 @@ def _independent(
 
 
 def _greedy(
-    paths: Array, chosen: list[int], inverse: Array, n: int, rng: np.random.Generator | None
+    paths: Array, chosen: list[int], inverse: Array, n: int, rng: Generator | None
 ) -> list[int]:
     """Continue with the path of largest p'A p, A <- A - (Ap)(Ap)'/(1 + p'Ap)."""
     chosen = list(chosen)
@@ -101,7 +100,7 @@ def _greedy(
     return chosen
 
 
-def _pick(gains: Array, rng: np.random.Generator | None) -> int:
+def _pick(gains: Array, rng: Generator | None) -> int:
     best = np.flatnonzero(gains >= gains.max() - _TIE)
     return int(best[0] if rng is None else best[rng.integers(len(best))])
 

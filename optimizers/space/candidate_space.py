@@ -19,6 +19,7 @@ from ConfigSpace.hyperparameters import (
     IntegerHyperparameter,
     OrdinalHyperparameter,
 )
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.space.configuration import (
@@ -292,7 +293,7 @@ class CandidateSpace:
         if self.proposed.n_paths <= _MOST_PATHS and not space.has_ignored:
             self._paths = np.array([self._indices(path) for path in self.proposed.paths()])
 
-    def sample(self, n: int, rng: np.random.Generator) -> Candidates:
+    def sample(self, n: int, rng: Generator) -> Candidates:
         """Return up to n candidates from the prior, uniform over the paths that can run.
 
         Where algorithms ignore steps, those of each step are drawn evenly before that counts.
@@ -387,11 +388,7 @@ class CandidateSpace:
 
 
 def neighbours(
-    space: CandidateSpace,
-    candidates: Candidates,
-    n: int,
-    rng: np.random.Generator,
-    deviation: float = 0.2,
+    space: CandidateSpace, candidates: Candidates, n: int, rng: Generator, deviation: float = 0.2
 ) -> tuple[Candidates, NDArray[np.intp]]:
     """Return up to n neighbours of each candidate, and the row each comes from.
 
@@ -426,9 +423,7 @@ def neighbours(
     return Candidates(algorithms[kept], units[kept]), origin[kept]
 
 
-def _moved(
-    before: Array, sizes: NDArray[np.intp], deviation: float, rng: np.random.Generator
-) -> Array:
+def _moved(before: Array, sizes: NDArray[np.intp], deviation: float, rng: Generator) -> Array:
     """Return numbers a normal step away, and another of the categories where there are any."""
     moved = before + deviation * rng.standard_normal(before.shape)
     moved = 1 - np.abs(1 - np.abs(moved) % 2)  # reflected, so that ranges are not left

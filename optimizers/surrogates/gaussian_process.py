@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
+from numpy.random import Generator
 from scipy.optimize import minimize
 
 from prefect_tune.optimizers.space.unit_interval import Array
@@ -68,7 +69,7 @@ class GaussianProcess:
         inputs: Array,
         targets: Array,
         *,
-        rng: np.random.Generator,
+        rng: Generator,
         mean: Mean = None,
         noise: Noise | None = None,
         scale: float | None = None,
@@ -261,7 +262,7 @@ class GaussianProcess:
             root_gradient[:, None, :] * self.scale[:, None],
         )
 
-    def sample(self, inputs: Array, n: int, rng: np.random.Generator) -> Array:
+    def sample(self, inputs: Array, n: int, rng: Generator) -> Array:
         """Return draws of the function at these rows together, shape (n, m) or (n, m, t)."""
         inputs = np.asarray(inputs, dtype=np.float64)
         latent, _ = self._latent(inputs)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from numpy.random import Generator
 
 from prefect_tune.optimizers.space.unit_interval import Array
 
@@ -51,7 +52,7 @@ class Parameter:
         """Return the ln of a number in [lower, upper], with its prior, whose mean is the start."""
         return cls(name, mean, float(np.log(lower)), float(np.log(upper)), (mean, deviation))
 
-    def draw(self, rng: np.random.Generator) -> float:
+    def draw(self, rng: Generator) -> float:
         """Draw from the prior within the bounds, or uniformly between them."""
         if self.prior is None:
             return float(rng.uniform(self.lower, self.upper))

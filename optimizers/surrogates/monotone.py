@@ -266,11 +266,7 @@ class MonotoneProcess:
 
     @classmethod
     def of(
-        cls,
-        process: GaussianProcess,
-        sites: Array,
-        *,
-        only_falling: bool = True,
+        cls, process: GaussianProcess, sites: Array, *, only_falling: bool = True
     ) -> "MonotoneProcess":
         """Condition a process on slopes of at least 0.
 

@@ -24,6 +24,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.random import Generator
 
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.converter import from_document, to_document
@@ -124,7 +125,7 @@ class Admm(Optimizer):
             "multipliers": {name: mu for name, mu in state.mu.items() if mu},
         }
 
-    def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:
+    def _propose(self, budget: Budget, rng: Generator) -> Query:
         given = self.options
         observed = observations(
             self.history, self.objective, given.failure_cost, given.f_hat, given.margin
@@ -140,7 +141,7 @@ class Admm(Optimizer):
         super()._restore(memo)
         self._state = from_document(AdmmState, memo)
 
-    def _next(self, observed: PathObservations, budget: Budget, rng: np.random.Generator) -> Query:
+    def _next(self, observed: PathObservations, budget: Budget, rng: Generator) -> Query:
         state = self._state
         if state.block == "start":
             first = next((c for c in self._first if c not in self.history.asked), None)
@@ -183,7 +184,7 @@ class Admm(Optimizer):
                 self._positions.move(state, configuration)
                 return Query(configuration)
 
-    def _varied(self, budget: Budget, rng: np.random.Generator) -> Configuration | None:
+    def _varied(self, budget: Budget, rng: Generator) -> Configuration | None:
         """Return what tells shared values apart, while the start has values that are untried."""
         if self._shared is None:
             return None
@@ -218,9 +219,7 @@ class Admm(Optimizer):
         state.started_at = len(self.history)
         state.new_in_iteration = 0
 
-    def _theta_min(
-        self, observed: PathObservations, effort: int, rng: np.random.Generator
-    ) -> Query | None:
+    def _theta_min(self, observed: PathObservations, effort: int, rng: Generator) -> Query | None:
         path = self._state.path
         if self._state.asked >= effort or not _has_choices(self._theta.search(path).space):
             return None

@@ -7,6 +7,7 @@ known: points of earlier iterations count again with the penalties of now.
 from dataclasses import replace
 
 import numpy as np
+from numpy.random import Generator
 
 from prefect_tune.optimizers.acquisitions.expected_improvement import AugmentedImprovement
 from prefect_tune.optimizers.acquisitions.gaussian_search import (
@@ -51,11 +52,7 @@ class ThetaMin:
         self._searches: dict[Path, GaussianSearch] = {}
 
     def propose(
-        self,
-        state: AdmmState,
-        observed: PathObservations,
-        history: History,
-        rng: np.random.Generator,
+        self, state: AdmmState, observed: PathObservations, history: History, rng: Generator
     ) -> Query:
         """Return a new query of the path that the state tunes.
 
@@ -93,11 +90,7 @@ class ThetaMin:
         return penalty
 
     def _by_forest(
-        self,
-        state: AdmmState,
-        observed: PathObservations,
-        history: History,
-        rng: np.random.Generator,
+        self, state: AdmmState, observed: PathObservations, history: History, rng: Generator
     ) -> Query:
         """Return the same by SMAC's forest, which sees the augmented losses."""
         path = state.path
@@ -123,11 +116,7 @@ class ThetaMin:
         return query
 
     def _improving(
-        self,
-        state: AdmmState,
-        observed: PathObservations,
-        history: History,
-        rng: np.random.Generator,
+        self, state: AdmmState, observed: PathObservations, history: History, rng: Generator
     ) -> Configuration:
         """Maximise the expected improvement of the augmented loss; f and g are modelled apart."""
         path, search = state.path, self.search(state.path)

@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from itertools import chain
 
 import numpy as np
+from numpy.random import Generator
 from scipy.linalg import solve_triangular
 
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
@@ -65,7 +66,7 @@ class PathArms:
         """Return the arms that a path pulls."""
         return [self.arms[c] for c in self._columns[self._index[path]]]
 
-    def thompson(self, counts: Counts, prior: float, rng: np.random.Generator) -> Path:
+    def thompson(self, counts: Counts, prior: float, rng: Generator) -> Path:
         """Return the path of largest sum of draws from Beta(prior + r, prior + n - r) (eq. A38)."""
         pulled = np.array([counts.get(arm, [0, 0]) for arm in self.arms])
         n, r = pulled.T
@@ -103,9 +104,7 @@ class PathArms:
         """Return the path of least sum of the weights of its arms, shape (N,)."""
         return self.paths[int(np.argmin(weights[self._columns].sum(axis=1)))]
 
-    def improving(
-        self, values: Mapping[Path, float], excluded: set[Path], rng: np.random.Generator
-    ) -> Path:
+    def improving(self, values: Mapping[Path, float], excluded: set[Path], rng: Generator) -> Path:
         """Return the path of largest expected improvement of a process over one-hot paths."""
         rows, targets = self._one_hot(values)
         groups = np.repeat(np.arange(len(self._sizes)), self._sizes)
@@ -119,7 +118,7 @@ class PathArms:
         scores = log_expected_improvement(mean, deviation, float(targets.min()))
         return self.paths[left[int(np.argmax(scores))]]
 
-    def random(self, rng: np.random.Generator) -> Path:
+    def random(self, rng: Generator) -> Path:
         """Return a path drawn uniformly."""
         return self.paths[int(rng.integers(len(self.paths)))]
 
@@ -156,7 +155,7 @@ class LinearPaths:
     mean: Array
     root: Array
 
-    def draw(self, rng: np.random.Generator) -> Path:
+    def draw(self, rng: Generator) -> Path:
         """Return the path of least sum of drawn coefficients."""
         return self.table.least(_drawn(self.mean, self.root, rng))
 
@@ -175,12 +174,12 @@ class LinearValues:
     mean: Array
     root: Array
 
-    def draw_values(self, rng: np.random.Generator) -> BestValues:
+    def draw_values(self, rng: Generator) -> BestValues:
         """Return the values of least sum of drawn coefficients, by kind of model."""
         return self.shared.best(_drawn(self.mean, self.root, rng)[-self.shared.width :])
 
 
-def _drawn(mean: Array, root: Array, rng: np.random.Generator) -> Array:
+def _drawn(mean: Array, root: Array, rng: Generator) -> Array:
     """Draw normal coefficients whose precision is LL'."""
     noise: Array = solve_triangular(root, rng.standard_normal(len(mean)), lower=True, trans="T")
     return mean + noise
@@ -220,7 +219,7 @@ class ZMin:
         """The paths as arms of the bandit."""
         return PathArms(self._space, self._seed)
 
-    def count(self, state: AdmmState, observed: PathObservations, rng: np.random.Generator) -> None:
+    def count(self, state: AdmmState, observed: PathObservations, rng: Generator) -> None:
         """Let the bandit earn what its pulls brought since the last ask."""
         row_of = observed.row_of()
         values = observed.augmented(state, self._options.rho_g)
@@ -236,7 +235,7 @@ class ZMin:
         observed: PathObservations,
         history: History,
         effort: int,
-        rng: np.random.Generator,
+        rng: Generator,
     ) -> Configuration | None:
         """Return the next path at the hyperparameters of now; None when this z-min is done."""
         row_of, values = observed.row_of(), observed.augmented(state, self._options.rho_g)
@@ -268,7 +267,7 @@ class ZMin:
         return None
 
     def _drawn_values(
-        self, observed: PathObservations, values: Array, rng: np.random.Generator
+        self, observed: PathObservations, values: Array, rng: Generator
     ) -> Callable[[Configuration], Configuration]:
         """Return what gives configurations the values that are chosen with the path."""
         if self._shared is None:
@@ -277,12 +276,7 @@ class ZMin:
         return partial(self._shared.applied, best)
 
     def _earn(
-        self,
-        state: AdmmState,
-        observed: PathObservations,
-        row: int,
-        values: Array,
-        rng: np.random.Generator,
+        self, state: AdmmState, observed: PathObservations, row: int, values: Array, rng: Generator
     ) -> None:
         """Pull the arms of an observed trial once, with a Bernoulli reward (algorithm A1)."""
         trial, worst = observed.trials[row], observed.worst_reward_loss
@@ -293,7 +287,7 @@ class ZMin:
             state.counts[arm] = [n + 1, r + success]
 
     def _draw(
-        self, state: AdmmState, observed: PathObservations, values: Array, rng: np.random.Generator
+        self, state: AdmmState, observed: PathObservations, values: Array, rng: Generator
     ) -> Draw:
         arms, solver = self.arms, self._options.z_solver
         if solver == "bandit":

@@ -10,6 +10,7 @@ from statistics import fmean, mean, median
 from typing import Literal
 
 import numpy as np
+from numpy.random import Generator
 
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.methods.bapi.curves import LearningCurve, prefix_of
@@ -205,10 +206,7 @@ class CostModel:
         self._noise = ConstantNoise(Parameter("noise", noise[0], log(1e-4), 0.0, noise))
 
     def rates(
-        self,
-        curves: Sequence[LearningCurve],
-        theta: Array | None,
-        rng: np.random.Generator | None = None,
+        self, curves: Sequence[LearningCurve], theta: Array | None, rng: Generator | None = None
     ) -> Rates | None:
         """Return rates learned from curves, from an earlier theta on; None if none is known.
 

@@ -9,6 +9,7 @@ from math import isfinite, log
 from typing import Any, Literal, Self
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.acquisitions.expected_improvement import expected_improvement
@@ -204,7 +205,7 @@ class CurveLearner:
         self._costs = CostModel(self.inputs, settings.cost)
 
     def learn(
-        self, curves: Sequence[LearningCurve], memo: Mapping[str, Any], rng: np.random.Generator
+        self, curves: Sequence[LearningCurve], memo: Mapping[str, Any], rng: Generator
     ) -> tuple[CurveBelief, dict[str, Any]]:
         """Return the belief before a plan, and what of it is kept, as JSON values.
 
@@ -259,7 +260,7 @@ class CurveLearner:
         return is_iterative[candidates.algorithms[:, -1]]
 
     def _fitted(
-        self, curves: Sequence[LearningCurve], memo: Mapping[str, Any], rng: np.random.Generator
+        self, curves: Sequence[LearningCurve], memo: Mapping[str, Any], rng: Generator
     ) -> dict[str, Any]:
         n_fits = memo.get("n_fits", 0)
         seen = self._observations(curves, memo)

@@ -11,6 +11,7 @@ from math import inf, isfinite
 from typing import Any, Self
 
 import numpy as np
+from numpy.random import Generator
 
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Reason
@@ -188,8 +189,8 @@ class BapiTurn:
     design: Design
     learner: CurveLearner
     normals: Array
-    pool: Callable[[Candidates, np.random.Generator], Candidates]
-    rng: np.random.Generator
+    pool: Callable[[Candidates, Generator], Candidates]
+    rng: Generator
 
     def order(self) -> Order | None:
         """Return the next training of the loop; None if there is none to request.

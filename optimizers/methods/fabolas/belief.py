@@ -6,6 +6,7 @@ from math import log
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.methods.fabolas.inference import (
@@ -104,7 +105,7 @@ class SubsetBelief:
         folds = np.where(inputs[:, -1] <= self.small, of_small, of_others)
         return folds * np.exp(np.clip(log_seconds, least - RULES.cheapest, most + RULES.dearest))
 
-    def with_outcomes_drawn(self, inputs: Array, rng: np.random.Generator) -> "SubsetBelief":
+    def with_outcomes_drawn(self, inputs: Array, rng: Generator) -> "SubsetBelief":
         """Return it with outcomes of rows under way, drawn by each sample.
 
         One sample draws a few: a single lucky outcome would draw all that follows to itself.
@@ -157,7 +158,7 @@ class SubsetLearner:
         self,
         seen: SubsetObservations,
         kept: Mapping[str, Any],
-        rng: np.random.Generator,
+        rng: Generator,
         *,
         full_only: bool = False,
     ) -> tuple[SubsetBelief, dict[str, Any]]:

@@ -22,6 +22,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.random import Generator
 
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Method, Reason
@@ -68,9 +69,7 @@ from prefect_tune.optimizers.space.sampling import (
     new_configuration,
     sample_configuration,
 )
-from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
-from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.optimizers.trials.trial import Trial
 
 _BEGUN = Reason("first design", "a new configuration")
@@ -88,10 +87,8 @@ class Fabolas(Optimizer):
 
     method: ClassVar[Method] = FABOLAS
 
-    def __init__(
-        self, space: Space, seed: int, objective: Objective | None = None, **options: Any
-    ) -> None:
-        super().__init__(space, seed, objective, **options)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
         self.sizes = self._find_sizes()
         self.recipe = self._find_recipe()
         self._design = self._first_design()
@@ -170,7 +167,7 @@ class Fabolas(Optimizer):
         feasible = [t for t in seen.trials if t.loss is not None and self.history.violation(t) <= 0]
         return min(feasible, key=lambda t: (-t.query.subset, t.loss, t.number), default=None)
 
-    def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:
+    def _propose(self, budget: Budget, rng: Generator) -> Query:
         may_begin = budget.trials_left != 0 or not self.can_go_on
         seen = self._seen()
         knows_enough = np.isfinite(seen.losses).sum() >= RULES.least_losses
@@ -190,7 +187,7 @@ class Fabolas(Optimizer):
             return self._learned(budget, seen, rng)
         return self._unlearned(rng, may_begin=may_begin)
 
-    def _unlearned(self, rng: np.random.Generator, *, may_begin: bool) -> Query:
+    def _unlearned(self, rng: Generator, *, may_begin: bool) -> Query:
         """Return a new configuration, or one that is to be seen on all rows, the best first."""
         nothing_new = all_begun()
         self._because = _UNLEARNED
@@ -211,7 +208,7 @@ class Fabolas(Optimizer):
             raise NotYet
         raise nothing_new
 
-    def _learned(self, budget: Budget, seen: SubsetObservations, rng: np.random.Generator) -> Query:
+    def _learned(self, budget: Budget, seen: SubsetObservations, rng: Generator) -> Query:
         memo: Mapping[str, Any] = self.memo or {}
         predictions = Prediction.all_of(memo)
         belief, kept = self._learner.learn(seen, memo, rng)
@@ -285,7 +282,7 @@ class Fabolas(Optimizer):
     def _query(self, configuration: Configuration, share: float) -> Query:
         return self.recipe.subsets.query(configuration, share, self.history)
 
-    def _begun(self, step: BeginAlgorithm, rng: np.random.Generator) -> Configuration:
+    def _begun(self, step: BeginAlgorithm, rng: Generator) -> Configuration:
         """Return a new configuration as the first design wants it, as far as it can be had."""
         *before, last = self.space.searched
         if step.has_defaults and not self.space.steps[-1].fixed:
@@ -297,7 +294,7 @@ class Fabolas(Optimizer):
                     return plain
         return self._drawn(step.algorithm, rng)
 
-    def _drawn(self, model: int, rng: np.random.Generator) -> Configuration:
+    def _drawn(self, model: int, rng: Generator) -> Configuration:
         """Return a new configuration of that model, or of any when it has no more."""
         last = self.space.steps[-1]
         asked = self.history.asked

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 from emcee import EnsembleSampler, State
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.acquisitions.entropy import Minimiser, information_gain
@@ -108,7 +109,7 @@ class Posterior:
             )
         return gains
 
-    def with_outcomes_drawn(self, inputs: Array, rng: np.random.Generator) -> "Posterior":
+    def with_outcomes_drawn(self, inputs: Array, rng: Generator) -> "Posterior":
         """Return it as if rows under way had come back with outcomes drawn from it, in turn.
 
         Averaged over hyperparameter samples this integrates over the outcomes (Snoek et al. 2012).
@@ -131,7 +132,7 @@ class Posterior:
 
 
 def scattered(
-    parameters: Sequence[Parameter], centre: Array, rng: np.random.Generator, n: int | None = None
+    parameters: Sequence[Parameter], centre: Array, rng: Generator, n: int | None = None
 ) -> Array:
     """Return walkers around a point, mixed with draws of the priors, shape (n, p).
 
@@ -152,7 +153,7 @@ def scattered(
 
 
 def advanced(
-    walkers: Array, log_density: Callable[[Array], float], n_sweeps: int, rng: np.random.Generator
+    walkers: Array, log_density: Callable[[Array], float], n_sweeps: int, rng: Generator
 ) -> Array:
     """Return the walkers after some sweeps, shape (n, p).
 
@@ -205,10 +206,7 @@ class Regression:
     n_samples: int = 1
 
     def learned(
-        self,
-        groups: Mapping[int, Group],
-        kept: Mapping[str, Mapping[str, Any]],
-        rng: np.random.Generator,
+        self, groups: Mapping[int, Group], kept: Mapping[str, Mapping[str, Any]], rng: Generator
     ) -> dict[str, dict[str, Any]]:
         """Return the parameters of each process, as JSON values by key.
 
@@ -260,9 +258,7 @@ class Regression:
             for k in range(n)
         )
 
-    def _learned_of(
-        self, group: Group, kept: Mapping[str, Any], rng: np.random.Generator
-    ) -> dict[str, Any]:
+    def _learned_of(self, group: Group, kept: Mapping[str, Any], rng: Generator) -> dict[str, Any]:
         parameters = (*self.kernel.parameters, *self.noise.parameters)
         is_drawn = self.inference == "ensemble" and len(parameters) <= RULES.most_sampled
         if not is_drawn or len(group) < RULES.drawn_from or not group.targets.any():
@@ -283,9 +279,7 @@ class Regression:
         drawn = [[round(float(x), 6) for x in w] for w in rng.permutation(walkers)]
         return {"walkers": drawn, "thetas": drawn[: self.n_samples], "n": len(group)}
 
-    def _fitted(
-        self, group: Group, kept: Mapping[str, Any], rng: np.random.Generator
-    ) -> dict[str, Any]:
+    def _fitted(self, group: Group, kept: Mapping[str, Any], rng: Generator) -> dict[str, Any]:
         n, start = len(group), np.array(kept["thetas"][0]) if kept else None
         is_large = n > RULES.fitted_always
         if start is not None and is_large and n - kept["n"] < RULES.fitted_after:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.random import Generator
 
 from prefect_tune.optimizers.acquisitions.entropy import (
     Minimiser,
@@ -74,7 +75,7 @@ class Search:
         sizes: Array,
         evaluated: Candidates,
         best: float,
-        rng: np.random.Generator,
+        rng: Generator,
     ) -> None:
         self._inputs, self._belief, self._sizes = inputs, belief, sizes
         self._evaluated, self._best, self._rng = evaluated, best, rng

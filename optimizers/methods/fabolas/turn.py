@@ -8,6 +8,7 @@ from itertools import takewhile
 from statistics import median
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.budget import Budget
@@ -89,7 +90,7 @@ class FabolasTurn:
     is_proven: bool
     n_first: int
     n_confirmed: int
-    rng: np.random.Generator
+    rng: Generator
 
     def proposal(self) -> Proposal:
         """Return what to ask for.

@@ -12,6 +12,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
+from numpy.random import Generator
 
 from prefect_tune.optimizers.method import Reason
 from prefect_tune.optimizers.methods.declarations import SmacOptions
@@ -33,10 +34,7 @@ _EXPENSIVE = 2.0
 
 
 def initial_design(
-    options: FlashOptions,
-    table: PathTable,
-    bases: Sequence[Configuration],
-    rng: np.random.Generator,
+    options: FlashOptions, table: PathTable, bases: Sequence[Configuration], rng: Generator
 ) -> list[int]:
     """Return the paths of Phase 1 in the order to run them.
 
@@ -59,7 +57,7 @@ def rest_of_design(
     options: FlashOptions,
     models: PathModels,
     history: History,
-    rng: np.random.Generator,
+    rng: Generator,
 ) -> list[int]:
     """Return the paths not asked for yet, in order, with the expensive ones at the end.
 
@@ -214,7 +212,7 @@ class Tuning:
         self._space, self._subspace = space, subspace
         self._objective, self._options, self._cost = objective, options, cost
 
-    def propose(self, history: History, rng: np.random.Generator) -> tuple[Query, Reason]:
+    def propose(self, history: History, rng: Generator) -> tuple[Query, Reason]:
         """Return the next query, and why.
 
         Raises:

@@ -3,6 +3,7 @@
 from functools import cached_property
 
 import numpy as np
+from numpy.random import Generator
 
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
 from prefect_tune.optimizers.methods.flash.declaration import FlashOptions
@@ -132,7 +133,7 @@ class PathScores:
         return scale if np.isfinite(scale) else None
 
 
-def ranked(scores: Array, rng: np.random.Generator | None) -> list[int]:
+def ranked(scores: Array, rng: Generator | None) -> list[int]:
     """Return indices by falling score; equal ones in random order, given an `rng`."""
     order = np.arange(len(scores)) if rng is None else rng.permutation(len(scores))
     rounded = np.round(scores[order] / _TIE) * _TIE
