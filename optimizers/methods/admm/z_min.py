@@ -22,7 +22,7 @@ from prefect_tune.optimizers.methods.admm.state import (
     PathObservations,
     Positions,
 )
-from prefect_tune.optimizers.paths.shared_values import BestValues, SharedValues
+from prefect_tune.optimizers.paths.shared_values import SharedValues
 from prefect_tune.optimizers.paths.table import listed_paths
 from prefect_tune.optimizers.space.algorithm import Algorithm, Step
 from prefect_tune.optimizers.space.configuration import Configuration, is_allowed
@@ -73,13 +73,11 @@ class PathArms:
         draws = rng.beta(prior + r, prior + n - r)
         return self.least(-draws)
 
-    def linear(self, values: Mapping[Path, float]) -> "LinearPaths":
+    def linear(self, values: Mapping[Path, float]) -> "LinearModel":
         """Return the posterior of a linear model of the best value seen of each path."""
-        return LinearPaths(self, *self._coefficients(*self._one_hot(values)))
+        return self._learned(*self._one_hot(values))
 
-    def values(
-        self, shared: SharedValues, trials: Sequence[Trial], losses: Array
-    ) -> "LinearValues":
+    def values(self, shared: SharedValues, trials: Sequence[Trial], losses: Array) -> "LinearModel":
         """Return the posterior of a linear model of losses on algorithms and shared values.
 
         Args:
@@ -92,13 +90,12 @@ class PathArms:
         places = [self._index[c.path] for c in configurations]
         paths = np.eye(len(self.arms))[self._columns[places]].sum(axis=1)
         rows = np.hstack([paths, shared.columns(configurations)])
-        return LinearValues(shared, *self._coefficients(rows, _standardised(losses[known])))
+        return self._learned(rows, _standardised(losses[known]))
 
-    def _coefficients(self, rows: Array, targets: Array) -> tuple[Array, Array]:
-        """Return the mean of normal coefficients, and L with LL' their precision."""
+    def _learned(self, rows: Array, targets: Array) -> "LinearModel":
         precision = rows.T @ rows / _NOISE**2 + len(self._sizes) * np.eye(rows.shape[1])
         mean = np.linalg.solve(precision, rows.T @ targets / _NOISE**2)
-        return mean, np.linalg.cholesky(precision)
+        return LinearModel(mean, np.linalg.cholesky(precision))
 
     def least(self, weights: Array) -> Path:
         """Return the path of least sum of the weights of its arms, shape (N,)."""
@@ -142,47 +139,21 @@ def _arms(step: Step, algorithm: Algorithm) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class LinearPaths:
-    """Normal coefficients of the algorithms, to draw paths from (linear Thompson sampling).
+class LinearModel:
+    """Normal coefficients of algorithms, and of shared values at the end, to draw paths from.
 
     Attributes:
-        table: The paths.
-        mean: Of the coefficients, shape (N,).
-        root: L with LL' their precision, shape (N, N).
-    """
-
-    table: PathArms
-    mean: Array
-    root: Array
-
-    def draw(self, rng: Generator) -> Path:
-        """Return the path of least sum of drawn coefficients."""
-        return self.table.least(_drawn(self.mean, self.root, rng))
-
-
-@dataclass(frozen=True, slots=True)
-class LinearValues:
-    """Normal coefficients of algorithms and shared values, to draw values from.
-
-    Attributes:
-        shared: The values.
-        mean: Means of the coefficients, with the shared values at the end, shape (N + S,).
+        mean: Of the coefficients, shape (N + S,).
         root: L with LL' their precision, shape (N + S, N + S).
     """
 
-    shared: SharedValues
     mean: Array
     root: Array
 
-    def draw_values(self, rng: Generator) -> BestValues:
-        """Return the values of least sum of drawn coefficients, by kind of model."""
-        return self.shared.best(_drawn(self.mean, self.root, rng)[-self.shared.width :])
-
-
-def _drawn(mean: Array, root: Array, rng: Generator) -> Array:
-    """Draw normal coefficients whose precision is LL'."""
-    noise: Array = solve_triangular(root, rng.standard_normal(len(mean)), lower=True, trans="T")
-    return mean + noise
+    def draw(self, rng: Generator) -> Array:
+        """Return drawn coefficients, shape (N + S,) (linear Thompson sampling)."""
+        noise = rng.standard_normal(len(self.mean))
+        return self.mean + solve_triangular(self.root, noise, lower=True, trans="T")
 
 
 Draw = Callable[[Collection[Path]], Path]
@@ -272,7 +243,8 @@ class ZMin:
         """Return what gives configurations the values that are chosen with the path."""
         if self._shared is None:
             return lambda configuration: configuration
-        best = self.arms.values(self._shared, observed.trials, values).draw_values(rng)
+        drawn = self.arms.values(self._shared, observed.trials, values).draw(rng)
+        best = self._shared.best(drawn[-self._shared.width :])
         return partial(self._shared.applied, best)
 
     def _earn(
@@ -300,5 +272,5 @@ class ZMin:
             best[path] = min(float(value), best.get(path, np.inf))
         if solver == "linear":
             model = arms.linear(best)
-            return lambda _: model.draw(rng)
+            return lambda _: arms.least(model.draw(rng))
         return lambda drawn: arms.improving(best, set(drawn), rng)

@@ -1,7 +1,7 @@
 """One ask once a process is learned: confirm, verify, or search (algorithm 1, line 4)."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import takewhile
@@ -25,6 +25,7 @@ from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.sampling import SpaceExhausted
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
 from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.trial import Trial
 
 _CONFIRM = Reason("confirm", "predicted best, on all rows before the budget ends")
 _VERIFY = Reason("verify", "predicted best, whose loss on all rows is not known well enough")
@@ -268,12 +269,7 @@ class FabolasTurn:
 
     @cached_property
     def _largest(self) -> dict[Configuration, float]:
-        """By configuration, the largest share of the rows that it was asked for."""
-        largest: dict[Configuration, float] = {}
-        for t in self.history:
-            configuration = t.query.configuration
-            largest[configuration] = max(largest.get(configuration, 0.0), t.query.subset)
-        return largest
+        return _largest_shares(self.history)
 
     @cached_property
     def _times_asked(self) -> Counter[tuple[Configuration, float]]:
@@ -281,9 +277,13 @@ class FabolasTurn:
 
     @cached_property
     def _failed_at(self) -> dict[Configuration, float]:
-        """By configuration, the largest share of the rows on which it failed."""
-        failed: dict[Configuration, float] = {}
-        for t in self.history.failed:
-            configuration = t.query.configuration
-            failed[configuration] = max(failed.get(configuration, 0.0), t.query.subset)
-        return failed
+        return _largest_shares(self.history.failed)
+
+
+def _largest_shares(trials: Iterable[Trial]) -> dict[Configuration, float]:
+    """Return the largest share of the rows that trials of each configuration have."""
+    largest: dict[Configuration, float] = {}
+    for t in trials:
+        configuration = t.query.configuration
+        largest[configuration] = max(largest.get(configuration, 0.0), t.query.subset)
+    return largest
