@@ -5,10 +5,10 @@
 itself by a `method` with its `options`, and `registry` knows them by name; it is one of the
 registries that also find the declarations of installed `plugins`. `optimizer` is the contract of
 all, told by a `budget` what is left; it gives a reason for what it asks for, and `events` resume
-one; `racing` stands around any of them and ends after one fold what is clearly behind. `importance`
-says afterwards which choices mattered. The `converter` turns dataclasses of all rooms into JSON
-documents and back. Everything here is loaded when first touched: the libraries of some methods take
-seconds to import.
+one; `racing` stands around any of them and ends by `race_rules` what is clearly behind.
+`importance` says afterwards which choices mattered. The `converter` turns dataclasses of all rooms
+into JSON documents and back. Everything here is loaded when first touched: the libraries of some
+methods take seconds to import.
 """
 
 from importlib import import_module
@@ -29,17 +29,16 @@ if TYPE_CHECKING:
     from prefect_tune.optimizers.methods.bohb import Bohb
     from prefect_tune.optimizers.methods.flash.flash import Flash
     from prefect_tune.optimizers.methods.halving import Halving, Hyperband
-    from prefect_tune.optimizers.methods.jopt import Jopt
-    from prefect_tune.optimizers.methods.random_search import RandomSearch
+    from prefect_tune.optimizers.methods.references import Jopt, RandomSearch
     from prefect_tune.optimizers.methods.smac import Smac
     from prefect_tune.optimizers.methods.tpe import Tpe
     from prefect_tune.optimizers.optimizer import NotYet, Optimizer
     from prefect_tune.optimizers.options import check_options, option
-    from prefect_tune.optimizers.racing.racing import Racing
+    from prefect_tune.optimizers.racing import Racing
     from prefect_tune.optimizers.registry import METHODS, make_optimizer, register
     from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
+    from prefect_tune.optimizers.space.candidate_space import Encoding
     from prefect_tune.optimizers.space.configuration import Choice, Configuration, Query
-    from prefect_tune.optimizers.space.encoding import Encoding
     from prefect_tune.optimizers.space.equal_paths import order_step
     from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
     from prefect_tune.optimizers.space.space import Path, Space
@@ -109,60 +108,35 @@ __all__ = [
     "replay",
 ]
 
-_HOMES = {
-    "Admm": "methods.admm.admm",
-    "Algorithm": "space.algorithm",
-    "Asked": "events",
-    "Bohb": "methods.bohb",
-    "Budget": "budget",
-    "Choice": "space.configuration",
-    "Configuration": "space.configuration",
-    "Constraint": "trials.objective",
-    "ConstraintsMeasured": "events",
-    "Encoding": "space.encoding",
-    "Evaluation": "trials.outcome",
-    "Event": "events",
-    "Failure": "trials.outcome",
-    "FailureCost": "trials.objective",
-    "FailureKind": "trials.outcome",
-    "Fidelity": "method",
-    "Flags": "space.algorithm",
-    "Flash": "methods.flash.flash",
-    "Halving": "methods.halving",
-    "History": "trials.history",
-    "Hyperband": "methods.halving",
-    "Jopt": "methods.jopt",
-    "METHODS": "registry",
-    "Method": "method",
-    "MethodOptions": "method",
-    "NotYet": "optimizer",
-    "Objective": "trials.objective",
-    "Optimizer": "optimizer",
-    "Path": "space.space",
-    "Query": "space.configuration",
-    "Racing": "racing.racing",
-    "RandomSearch": "methods.random_search",
-    "Reason": "method",
-    "Retried": "events",
-    "Smac": "methods.smac",
-    "Space": "space.space",
-    "SpaceExhausted": "space.sampling",
-    "Step": "space.algorithm",
-    "StepCost": "trials.outcome",
-    "Told": "events",
-    "Tpe": "methods.tpe",
-    "Trial": "trials.trial",
-    "TrialState": "trials.outcome",
-    "UnknownName": "space.wording",
-    "check_options": "options",
-    "make_optimizer": "registry",
-    "new_configuration": "space.sampling",
-    "option": "options",
-    "order_step": "space.equal_paths",
-    "register": "registry",
-    "replay": "events",
+_NAMES = {
+    "budget": "Budget",
+    "events": "Asked ConstraintsMeasured Event Retried Told replay",
+    "method": "Fidelity Method MethodOptions Reason",
+    "methods.admm.admm": "Admm",
+    "methods.bohb": "Bohb",
+    "methods.flash.flash": "Flash",
+    "methods.halving": "Halving Hyperband",
+    "methods.references": "Jopt RandomSearch",
+    "methods.smac": "Smac",
+    "methods.tpe": "Tpe",
+    "optimizer": "NotYet Optimizer",
+    "options": "check_options option",
+    "racing": "Racing",
+    "registry": "METHODS make_optimizer register",
+    "space.algorithm": "Algorithm Flags Step",
+    "space.candidate_space": "Encoding",
+    "space.configuration": "Choice Configuration Query",
+    "space.equal_paths": "order_step",
+    "space.sampling": "SpaceExhausted new_configuration",
+    "space.space": "Path Space",
+    "space.wording": "UnknownName",
+    "trials.history": "History",
+    "trials.objective": "Constraint FailureCost Objective",
+    "trials.outcome": "Evaluation Failure FailureKind StepCost TrialState",
+    "trials.trial": "Trial",
 }
-"""By name, the module below this one."""
+"""By module below this one, the names of it that are public."""
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
 if not TYPE_CHECKING:  # a type checker knows all names from the imports above, and no others

@@ -48,6 +48,24 @@ def two_digits(value: float) -> str:
     return f"{float(f'{value:.2g}'):g}"
 
 
+def counted(n: int, noun: str) -> str:
+    """Return a number of things.
+
+    >>> counted(1, "path"), counted(2000, "path")
+    ('1 path', '2,000 paths')
+    """
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def share_text(share: float) -> str:
+    """Return a share of the rows.
+
+    >>> share_text(1), share_text(0.25)
+    ('all', '1/4')
+    """
+    return "all" if share == 1 else f"1/{round(1 / share)}"
+
+
 Fidelity = Literal["subset", "epochs", "folds"]
 """Of a query: a share of the rows, a stretch of training, some of the folds."""
 

@@ -11,6 +11,7 @@ from math import isfinite
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.random import Generator
 
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Method, Reason, ordinal
@@ -267,14 +268,14 @@ class Optimizer(ABC):
         return Query(self._start[self._n_asks])
 
     def _given_reason(self) -> Reason:
-        return Reason(self.name) if self._because is None else self._because
+        return self._because or Reason(self.name)
 
     def _register(self, query: Query) -> None:
         self.history.record(Trial(self._n_asks, query))
         self._n_asks += 1
 
     @abstractmethod
-    def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:
+    def _propose(self, budget: Budget, rng: Generator) -> Query:
         """Return the next query, from the history, the memo and this ask's own generator.
 
         Sets `_because`; where it does not, the reason is the method's name alone.

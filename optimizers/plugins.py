@@ -84,10 +84,7 @@ class Registry(Mapping[str, Declared], Generic[Declared]):
     """
 
     def __init__(
-        self,
-        kind: str,
-        declares: type[Declared] | str,
-        built_in: Mapping[str, Declared | str],
+        self, kind: str, declares: type[Declared] | str, built_in: Mapping[str, Declared | str]
     ) -> None:
         self.kind, self.group = kind, f"prefect_tune.{kind}s"
         self._declares, self._built_in = declares, dict(built_in)

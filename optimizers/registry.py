@@ -81,8 +81,7 @@ def load_method(name: str) -> "type[Optimizer]":
     Raises:
         UnknownName: If there is no such method.
     """
-    found: type[Optimizer] = loaded(method_named(name).implementation)
-    return found
+    return loaded(method_named(name).implementation)
 
 
 def make_optimizer(

@@ -35,10 +35,15 @@ from prefect_tune.optimizers.methods.fabolas.belief import (
     pipeline_inputs,
 )
 from prefect_tune.optimizers.methods.fabolas.observations import SubsetObservations
-from prefect_tune.optimizers.methods.fabolas.recipe import SearchRecipe
-from prefect_tune.optimizers.methods.fabolas.sizes import COST, LOG_LOSS, RAW_LOSS, Sizes
+from prefect_tune.optimizers.methods.fabolas.recipe import (
+    COST,
+    LOG_LOSS,
+    RAW_LOSS,
+    SearchRecipe,
+    Sizes,
+)
 from prefect_tune.optimizers.surrogates.fidelity_kernel import FidelityKernel
-from prefect_tune.optimizers.surrogates.noise import ConstantNoise, FallingNoise
+from prefect_tune.optimizers.surrogates.kernel import ConstantNoise, FallingNoise
 
 BEST = 0.37
 """Where losses are least, in each dimension."""

@@ -62,7 +62,7 @@ from prefect_tune.flows.reading.study_view import StudyView, read_study
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.text import FailureGroup, counted, format_seconds
-from prefect_tune.optimizers.importance.importance import Importance
+from prefect_tune.optimizers.importance import Importance
 from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore

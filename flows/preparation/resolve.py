@@ -23,8 +23,8 @@ from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.replayed import study_objective
 from prefect_tune.flows.text import format_bytes
 from prefect_tune.optimizers.optimizer import Optimizer
-from prefect_tune.optimizers.racing.racing import Racing
-from prefect_tune.optimizers.racing.rules import is_large
+from prefect_tune.optimizers.race_rules import is_large
+from prefect_tune.optimizers.racing import Racing
 from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS, make_optimizer
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space

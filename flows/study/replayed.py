@@ -14,7 +14,7 @@ from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.flows.text import Whole
 from prefect_tune.optimizers.events import Asked, Event, Told, event_of, replay
 from prefect_tune.optimizers.optimizer import Optimizer
-from prefect_tune.optimizers.racing.racing import Racing
+from prefect_tune.optimizers.racing import Racing
 from prefect_tune.optimizers.registry import make_optimizer
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.space import Space

@@ -14,22 +14,22 @@ estimate by expectation propagation. The normal form understates the gain: for t
 
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.fidelity_kernel import Latents
 from prefect_tune.optimizers.surrogates.log_posterior import cholesky, solve_triangular
-
-Array = NDArray[np.floating[Any]]
 
 # In units of the variances: representers that are one point leave the covariance singular.
 _JITTER = 1e-10
 
 
-def whitened_normals(n_points: int, n_draws: int, rng: np.random.Generator) -> Array:
+def whitened_normals(n_points: int, n_draws: int, rng: Generator) -> Array:
     """Draw U, shape (R, S), whose rows have mean 0 and UU'/S = I exactly.
 
     Exact first and second moments take nine tenths of the noise out of the information gain. The
@@ -39,12 +39,7 @@ def whitened_normals(n_points: int, n_draws: int, rng: np.random.Generator) -> A
         n_points: R, the number of representers.
         n_draws: S, more than R.
         rng: Where the normals come from.
-
-    Raises:
-        ValueError: If there are no points, or not more draws than points.
     """
-    if not 0 < n_points < n_draws:
-        raise ValueError(f"{n_draws} draws of {n_points} points cannot be whitened; draw more")
     normals = rng.standard_normal((n_points, n_draws))
     normals -= normals.mean(axis=1, keepdims=True)
     return solve_triangular(cholesky(normals @ normals.T / n_draws, 0.0), normals)
@@ -68,20 +63,6 @@ class Minimiser:
     winners: NDArray[np.intp]
     probabilities: Array
 
-    def __post_init__(self) -> None:
-        n, draws = len(self.mean), self.normals.shape[-1]
-        shapes = {
-            "factor": (self.factor.shape, (n, n)),
-            "normals": (self.normals.shape, (n, draws)),
-            "winners": (self.winners.shape, (draws,)),
-            "probabilities": (self.probabilities.shape, (n,)),
-        }
-        for name, (shape, right) in shapes.items():
-            if shape != right:
-                raise ValueError(f"{name} of {n} representers: shape {shape}, not {right}")
-        if draws <= n:
-            raise ValueError(f"{draws} draws of {n} representers; more draws are needed")
-
     @classmethod
     def of(cls, mean: Array, covariance: Array, normals: Array) -> Self:
         """Draw the representers' losses jointly.
@@ -92,12 +73,10 @@ class Minimiser:
             normals: As `whitened_normals` makes them, shape (R, S).
 
         Raises:
-            ValueError: If a shape does not fit, or V has negative eigenvalues.
+            ValueError: If V has negative eigenvalues.
         """
         largest = float(np.diag(covariance).max())
         factor = cholesky(covariance, _JITTER * largest if largest > 0 else _JITTER)
-        if normals.shape[0] != len(mean):
-            raise ValueError(f"normals for {normals.shape[0]} representers, not for {len(mean)}")
         winners = np.argmin(mean[:, None] + factor @ normals, axis=0)
         probabilities = np.bincount(winners, minlength=len(mean)) / normals.shape[1]
         return cls(mean, factor, normals, winners, probabilities)
@@ -114,7 +93,7 @@ _THOMPSON_SHARE = 0.6
 
 
 def choose_representers(
-    draws: Array, log_improvement: Array, n: int, rng: np.random.Generator
+    draws: Array, log_improvement: Array, n: int, rng: Generator
 ) -> NDArray[np.intp]:
     """Return rows of the pool, all different: n, or the whole pool when it has no more.
 
@@ -128,19 +107,7 @@ def choose_representers(
         log_improvement: ln of the expected improvement by each sample, shape (K, P); -inf for none.
         n: How many representers, at least 1.
         rng: For what is drawn to fill up.
-
-    Raises:
-        ValueError: If the shapes do not fit, n is not positive, or a number is NaN.
     """
-    if draws.ndim != 3 or log_improvement.shape != (draws.shape[0], draws.shape[2]):
-        raise ValueError(
-            f"draws of shape {draws.shape} and improvements of shape {log_improvement.shape}, "
-            f"not (K, T, P) and (K, P)"
-        )
-    if n < 1:
-        raise ValueError(f"{n} representers; ask for 1 or more")
-    if np.isnan(draws).any() or np.isnan(log_improvement).any():
-        raise ValueError("a draw or an expected improvement is NaN")
     most = max(1, int(_THOMPSON_SHARE * n / len(draws)))
     minima = draws.argmin(axis=2)
     distinct = (list(dict.fromkeys(row))[:most] for row in minima.tolist())
@@ -169,19 +136,8 @@ def information_gain(minimiser: Minimiser, latents: Latents, basis: Array, noise
         basis: phi(s) of the fidelities, shape (M, r).
         noise: sigma^2(s) of an evaluation, positive, shape (M,).
 
-    Raises:
-        ValueError: If shapes do not fit, or a noise is not positive.
     """
     n, r = latents.mean.shape
-    if latents.cross.shape[2] != len(minimiser.mean):
-        raise ValueError(
-            f"cross-covariances with {latents.cross.shape[2]} representers, "
-            f"not with {len(minimiser.mean)}"
-        )
-    if basis.ndim != 2 or basis.shape[1] != r or noise.shape != basis.shape[:1]:
-        raise ValueError(f"basis {basis.shape} and noise {noise.shape}, not (M, {r}) and (M,)")
-    if not (noise > 0).all():
-        raise ValueError(f"the noise is {noise.min()}, not positive")
     # P_a = L_V^-1 B_a, one column for each weight a of each candidate.
     sides = latents.cross.transpose(1, 0, 2).reshape(r * n, -1).T
     P = solve_triangular(minimiser.factor, sides)

@@ -1,17 +1,20 @@
-"""Bayesian optimisation of pipelines: a Gaussian process, and the candidates that improve most.
+"""The candidates that improve most, by gradients of a Gaussian process or from a pool.
 
 Candidates start from Sobol points and from the best observed; their numbers are polished by
 L-BFGS-B on the continuous relaxation, and then the neighbours of integers, categories and
 algorithms are tried.
+
+A pool needs no gradients, half of it new, half near the best: numbers move by normal steps of many
+widths, and pipelines may switch one choice. Entropy search draws its representers from it (Hennig
+and Schuler 2012).
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.random import Generator
 from scipy.optimize import minimize
 from scipy.stats import qmc
 
@@ -19,10 +22,76 @@ from prefect_tune.optimizers.acquisitions.expected_improvement import AugmentedI
 from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace, neighbours
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.surrogates.pipeline_inputs import KernelKind, PipelineInputs
 
-Array = NDArray[np.floating[Any]]
+_SWITCHED = 0.25
+"""Share of the moves that take another algorithm, or another category."""
+
+
+def pool_around(inputs: PipelineInputs, best: Candidates, n: int, rng: Generator) -> Candidates:
+    """Return n candidates, half from the prior and half near the best, and the best themselves.
+
+    Args:
+        inputs: Of the space.
+        best: Those that others are near to; without any, all are from the prior.
+        n: Besides the best.
+        rng: Source of randomness.
+    """
+    if not len(best):
+        return inputs.snapped(drawn_evenly(inputs, n, rng))
+    widths = np.exp(rng.uniform(np.log(0.01), np.log(0.2), (n - n // 2, 1)))
+    near = moved(inputs, best[rng.integers(len(best), size=len(widths))], widths, rng)
+    pool = best.joined(drawn_evenly(inputs, n // 2, rng), near)
+    return inputs.snapped(pool)
+
+
+def drawn_evenly(inputs: PipelineInputs, n: int, rng: Generator) -> Candidates:
+    """Return up to n candidates from the prior, as many of each model algorithm as of any other."""
+    drawn = inputs.candidates.sample(4 * n, rng)
+    if len(drawn) <= n:
+        return drawn
+    models = drawn.algorithms[:, -1] if drawn.algorithms.shape[1] else np.zeros(len(drawn))
+    turn = np.zeros(len(drawn), dtype=np.intp)
+    for model in np.unique(models):
+        mine = models == model
+        turn[mine] = np.arange(mine.sum())
+    return drawn[np.sort(np.argsort(turn, kind="stable")[:n])]
+
+
+def moved(inputs: PipelineInputs, origins: Candidates, widths: Array, rng: Generator) -> Candidates:
+    """Return a candidate near each origin: normal steps of its numbers, at times another choice.
+
+    Args:
+        inputs: Of the space.
+        origins: n candidates.
+        widths: Deviations of the steps, on the unit interval, shape (n, 1).
+        rng: Source of randomness.
+    """
+    space = inputs.candidates
+    n, d = origins.units.shape
+    units = origins.units + widths * rng.standard_normal((n, d))
+    units = 1 - np.abs(1 - np.abs(units) % 2)  # reflected, so that ranges are not left
+    is_category = space.columns.sizes > 0
+    redrawn = rng.random((n, d))
+    keeps = is_category & (rng.random((n, d)) >= _SWITCHED)
+    units = np.where(keeps, origins.units, np.where(is_category, redrawn, units))
+    algorithms = origins.algorithms.copy()
+    has_choice = np.flatnonzero([len(allowed) > 1 for allowed in space.allowed])
+    if len(has_choice):
+        switched = np.flatnonzero(rng.random(n) < _SWITCHED)
+        steps = rng.choice(has_choice, size=len(switched))
+        for row, step in zip(switched, steps, strict=True):
+            others = space.allowed[step][space.allowed[step] != algorithms[row, step]]
+            algorithms[row, step] = rng.choice(others)
+            own = space.columns.step == step
+            units[row, own] = redrawn[row, own]
+    algorithms = space.settled(algorithms)
+    can_run = space.can_run(algorithms)
+    return inputs.snapped(Candidates(algorithms[can_run], units[can_run]))
+
+
 Penalty = Callable[[Candidates], Array]
 """What is added to the loss of each candidate, shape (n,)."""
 Box = tuple[Array, Array]
@@ -42,7 +111,7 @@ def maximise(
     acquisition: AugmentedImprovement,
     inputs: PipelineInputs,
     observed: Candidates,
-    rng: np.random.Generator,
+    rng: Generator,
     *,
     penalty: Penalty | None = None,
     within: Box | None = None,
@@ -74,8 +143,7 @@ def maximise(
     polished = _polished(best, acquisition, inputs, added(best), within)
     pool, scores = pool.joined(polished), np.append(scores, score(polished))
     for _ in range(_N_CLIMBS):
-        leader = pool[[int(np.argmax(scores))]]
-        around = _boxed(_steps_around(leader, inputs, rng), within)
+        around = _boxed(_steps_around(pool[[int(np.argmax(scores))]], inputs, rng), within)
         if not len(around):
             break
         found = score(around)
@@ -86,8 +154,7 @@ def maximise(
     return pool[np.argsort(-scores, kind="stable")]
 
 
-def _drawn(space: CandidateSpace, rng: np.random.Generator) -> Candidates:
-    """Return Sobol points of random paths."""
+def _drawn(space: CandidateSpace, rng: Generator) -> Candidates:
     drawn = space.sample(2**_SOBOL, rng)
     d = drawn.units.shape[1]
     if not d:
@@ -130,9 +197,7 @@ def _polished(
     return Candidates(points.algorithms, units)
 
 
-def _steps_around(
-    leader: Candidates, inputs: PipelineInputs, rng: np.random.Generator
-) -> Candidates:
+def _steps_around(leader: Candidates, inputs: PipelineInputs, rng: Generator) -> Candidates:
     """Return the leader with an integer a step up or down, another category, or algorithm."""
     space = inputs.candidates
     active = space.columns.active(leader)[0]
@@ -148,7 +213,7 @@ def _steps_around(
                 units[column] = grid.units[i]
                 moved.append(units)
     shape = len(moved), leader.units.shape[1]
-    rows: NDArray[np.float64] = np.array(moved, dtype=np.float64).reshape(shape)
+    rows: Array = np.array(moved, dtype=np.float64).reshape(shape)
     around = Candidates(np.repeat(leader.algorithms, len(moved), axis=0), rows)
     if space.space.n_paths > 1:
         near, _ = neighbours(space, leader, 4 * _N_NEIGHBOURS, rng, 0.05)
@@ -157,21 +222,16 @@ def _steps_around(
 
 
 def _scaled(candidates: Candidates, within: Box | None) -> Candidates:
-    """Return points of the unit cube as points of the box."""
     if within is None:
         return candidates
     lower, upper = within
-    scaled: NDArray[np.float64] = lower + candidates.units * (upper - lower)
-    return Candidates(candidates.algorithms, scaled)
+    return Candidates(candidates.algorithms, lower + candidates.units * (upper - lower))
 
 
 def _boxed(candidates: Candidates, within: Box | None) -> Candidates:
-    """Return points clipped to the box."""
     if within is None:
         return candidates
-    lower, upper = within
-    boxed: NDArray[np.float64] = np.clip(candidates.units, lower, upper)
-    return Candidates(candidates.algorithms, boxed)
+    return Candidates(candidates.algorithms, np.clip(candidates.units, *within))
 
 
 _FIT_ITERATIONS = 20
@@ -211,16 +271,11 @@ class GaussianSearch:
         self.candidates = CandidateSpace(space)
         self.inputs = PipelineInputs(self.candidates, kernel)
 
-    @property
-    def has_choices(self) -> bool:
-        """Whether there is anything to choose."""
-        return self.space.n_paths > 1 or self.space.n_hyperparameters > 0
-
     def learned(
         self,
         observed: Candidates,
         targets: Array,
-        rng: np.random.Generator,
+        rng: Generator,
         last: Fitted | None = None,
         pending: Sequence[Configuration] = (),
     ) -> tuple[GaussianProcess, Fitted]:
@@ -258,17 +313,6 @@ class GaussianSearch:
         if pending:
             process = process.imagining(self.inputs.of(self.inputs.encode(pending)))
         return process, kept
-
-    def ranked(
-        self,
-        acquisition: AugmentedImprovement,
-        observed: Candidates,
-        rng: np.random.Generator,
-        penalty: Penalty | None = None,
-        within: Box | None = None,
-    ) -> Candidates:
-        """Return candidates by falling improvement, as `maximise` does."""
-        return maximise(acquisition, self.inputs, observed, rng, penalty=penalty, within=within)
 
     def new_configurations(
         self, ranked: Candidates, asked: AbstractSet[Configuration]

@@ -19,6 +19,7 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.special import logsumexp, ndtr, ndtri
 
@@ -28,6 +29,7 @@ from prefect_tune.optimizers.methods.halving import Hyperband
 from prefect_tune.optimizers.methods.rungs import ranked
 from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace
 from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 
@@ -61,8 +63,8 @@ class KernelDensity:
     space: CandidateSpace
     points: Candidates
     active: NDArray[np.bool_]
-    leaving: NDArray[np.float64]
-    widths: NDArray[np.float64]
+    leaving: Array
+    widths: Array
 
     @classmethod
     def fit(cls, space: CandidateSpace, points: Candidates, dimension: int) -> "KernelDensity":
@@ -88,7 +90,7 @@ class KernelDensity:
         widths, leaving = np.maximum(widths, _LEAST_WIDTH), np.maximum(leaving, _LEAST_WIDTH)
         return cls(space, Candidates(points.algorithms, units), active, leaving, widths)
 
-    def log_density(self, candidates: Candidates) -> NDArray[np.float64]:
+    def log_density(self, candidates: Candidates) -> Array:
         """Return the logarithm of the density relative to the prior's, shape (m,)."""
         units = self.space.columns.snapped(candidates.units)
         both = self.space.columns.active(candidates)[:, None, :] & self.active[None, :, :]
@@ -99,7 +101,7 @@ class KernelDensity:
         total = np.logaddexp(logsumexp(logs, axis=1), 0.0)
         return total - np.log(len(self.points) + 1)
 
-    def sample(self, n: int, widening: float, rng: np.random.Generator) -> Candidates:
+    def sample(self, n: int, widening: float, rng: Generator) -> Candidates:
         """Return up to n draws that can run, from kernels so many times as wide, and the prior."""
         rows = rng.integers(len(self.points) + 1, size=n)
         is_prior = rows == len(self.points)
@@ -116,15 +118,13 @@ class KernelDensity:
         near = np.where(self.space.columns.sizes > 0, of_category, of_number)
         units = np.where(self.active[rows] & ~is_prior[:, None], near, uniform)
         algorithms = self.space.settled(algorithms)
-        can_run = self.space.can_run(algorithms)
-        return Candidates(algorithms, units)[can_run]
+        return Candidates(algorithms, units)[self.space.can_run(algorithms)]
 
     @property
     def _n_algorithms(self) -> list[int]:
         return [len(allowed) for allowed in self.space.allowed]
 
-    def _log_of_values(self, units: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the logarithm of each kernel at each value, shape (m, n, d)."""
+    def _log_of_values(self, units: Array) -> Array:
         centres = self.points.units[None, :, :]
         distances = (units[:, None, :] - centres) / self.widths
         mass = ndtr((1 - centres) / self.widths) - ndtr(-centres / self.widths)
@@ -136,17 +136,14 @@ class KernelDensity:
 
 
 def _log_of_choice(
-    same: NDArray[np.bool_],
-    leaving: NDArray[np.float64] | np.float64,
-    n_values: NDArray[np.intp] | int,
-) -> NDArray[np.float64]:
+    same: NDArray[np.bool_], leaving: Array | np.float64, n_values: NDArray[np.intp] | int
+) -> Array:
     """Return the logarithm of a choice's kernel times the number of its values."""
     other = leaving / n_values
-    chosen = np.where(same, 1 - leaving + other, other)
-    return np.log(chosen * n_values)
+    return np.log(np.where(same, 1 - leaving + other, other) * n_values)
 
 
-def _impurity(values: NDArray[np.float64] | NDArray[np.intp]) -> float:
+def _impurity(values: Array | NDArray[np.intp]) -> float:
     """Return Gini's impurity, one more value of another kind among them: so it is never 0."""
     _, counts = np.unique(values, return_counts=True)
     n = len(values) + 1
@@ -162,7 +159,7 @@ class Bohb(Hyperband):
 
     method: ClassVar[Method] = BOHB
 
-    def begin(self, rng: np.random.Generator) -> Configuration:
+    def begin(self, rng: Generator) -> Configuration:
         """Return a configuration to begin with, one that was not asked for before.
 
         Raises:
@@ -192,11 +189,11 @@ class Bohb(Hyperband):
                 return best_first[:n_good], [*best_first[n_good:], *failed]
         return None
 
-    def near(self, good: KernelDensity, rng: np.random.Generator) -> Candidates:
+    def near(self, good: KernelDensity, rng: Generator) -> Candidates:
         """Return draws around the good ones, from a wider density than theirs."""
         return good.sample(self.options.n_samples, self.options.bandwidth_factor, rng)
 
-    def _by_model(self, rng: np.random.Generator) -> Configuration | None:
+    def _by_model(self, rng: Generator) -> Configuration | None:
         """Return the draw of the largest ratio that is new; None without a model or such a draw."""
         if (split := self.modelled) is None:
             return None

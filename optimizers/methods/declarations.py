@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from prefect_tune.optimizers.method import Method, MethodOptions
+from prefect_tune.optimizers.method import Method, MethodOptions, share_text
 from prefect_tune.optimizers.options import option
 from prefect_tune.optimizers.trials.objective import Bootstraps, FailureCost
 
@@ -17,7 +17,7 @@ _KERNEL = (
 RANDOM_SEARCH = Method(
     name="random",
     purpose="draws from the prior; the baseline, and for as many workers as there are",
-    implementation="prefect_tune.optimizers.methods.random_search:RandomSearch",
+    implementation="prefect_tune.optimizers.methods.references:RandomSearch",
 )
 
 
@@ -117,7 +117,7 @@ class JoptOptions(MethodOptions):
 JOPT = Method(
     name="jopt",
     purpose="one Gaussian process over all paths and hyperparameters; what ADMM is compared with",
-    implementation="prefect_tune.optimizers.methods.jopt:Jopt",
+    implementation="prefect_tune.optimizers.methods.references:Jopt",
     options=JoptOptions,
     compared_by_default=False,
 )
@@ -167,14 +167,12 @@ class HistoriesOptions(MethodOptions):
 
 
 @dataclass(frozen=True)
-class EsmboOptions(HistoriesOptions):
+class EsmboOptions(JoptOptions, HistoriesOptions):
     """Options of `--method esmbo`."""
 
     n_startup: int = option(
         "Random configurations before the process proposes any.", default=5, at_least=1
     )
-    kernel: Literal["one_hot", "conditional"] = option(_KERNEL, default="one_hot")
-    failure_cost: FailureCost = option(_FAILURE_COST, default="worst")
 
 
 ESMBO = Method(
@@ -229,7 +227,7 @@ def _lines(decisions: Mapping[str, Any]) -> Iterator[str]:
     fidelity, levels = decisions["fidelity"], decisions["levels"]
     *partial, full = levels
     if fidelity == "subset":
-        *partial, whole = [*map(_share, partial), "all of the rows"]
+        *partial, whole = [*map(share_text, partial), "all of the rows"]
     else:
         whole = f"all {full} {fidelity}"
     rungs = " to ".join([*map(str, partial), whole])
@@ -237,12 +235,17 @@ def _lines(decisions: Mapping[str, Any]) -> Iterator[str]:
     for rung in decisions["rungs"]:
         level, n_runs, n_failed = rung["level"], rung["runs"], rung["failed"]
         counted = f"{level} {fidelity.removesuffix('s') if level == 1 else fidelity}"
-        at = f"{_share(level)} of the rows" if fidelity == "subset" else counted
+        at = f"{share_text(level)} of the rows" if fidelity == "subset" else counted
         yield f"  {at}: {n_runs} evaluated" + (f", {n_failed} failed" if n_failed else "")
 
 
-def _share(share: float) -> str:
-    return "all" if share == 1 else f"1/{round(1 / share)}"
+_BRACKETS: dict[str, Any] = {
+    "honours_constraints": True,
+    "fidelities": frozenset({"epochs", "subset", "folds"}),
+    "compared_by_default": False,
+    "render_decisions": bracket_lines,
+}
+"""What halving, Hyperband and BOHB declare alike."""
 
 
 @dataclass(frozen=True)
@@ -250,8 +253,7 @@ class HalvingOptions(BracketOptions):
     """Options of `--method halving`."""
 
     n: int | None = option(
-        "Configurations of a bracket; by default as many as leave one on the last rung.",
-        at_least=1,
+        "Configurations of a bracket; by default as many as leave one on the last rung.", at_least=1
     )
 
 
@@ -261,10 +263,7 @@ HALVING = Method(
     "workers, and where little tells much",
     implementation="prefect_tune.optimizers.methods.halving:Halving",
     options=HalvingOptions,
-    honours_constraints=True,
-    fidelities=frozenset({"epochs", "subset", "folds"}),
-    compared_by_default=False,
-    render_decisions=bracket_lines,
+    **_BRACKETS,
 )
 
 
@@ -273,10 +272,7 @@ HYPERBAND = Method(
     purpose="halving that begins at several levels in turn, as nobody knows how much little tells",
     implementation="prefect_tune.optimizers.methods.halving:Hyperband",
     options=BracketOptions,
-    honours_constraints=True,
-    fidelities=frozenset({"epochs", "subset", "folds"}),
-    compared_by_default=False,
-    render_decisions=bracket_lines,
+    **_BRACKETS,
 )
 
 
@@ -316,8 +312,5 @@ BOHB = Method(
     "large data and many workers",
     implementation="prefect_tune.optimizers.methods.bohb:Bohb",
     options=BohbOptions,
-    honours_constraints=True,
-    fidelities=frozenset({"epochs", "subset", "folds"}),
-    compared_by_default=False,
-    render_decisions=bracket_lines,
+    **_BRACKETS,
 )

@@ -18,14 +18,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.random import Generator
 
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Method, Reason, ordinal
 from prefect_tune.optimizers.methods.declarations import ERS, ESMBO
-from prefect_tune.optimizers.methods.jopt import Array, Jopt
+from prefect_tune.optimizers.methods.references import Jopt
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.sampling import new_configuration
-from prefect_tune.optimizers.trials.agnostic import best_frequencies
+from prefect_tune.optimizers.space.unit_interval import Array
+from prefect_tune.optimizers.trials.losses import best_frequencies
 from prefect_tune.optimizers.trials.trial import Trial
 
 _FEW_EXAMPLES = 30
@@ -86,7 +88,7 @@ class Esmbo(Jopt):
             "effective": float(1 / (weights**2).sum()) if len(weights) else 0.0,
         }
 
-    def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:
+    def _propose(self, budget: Budget, rng: Generator) -> Query:
         if budget.trials_left is not None:
             self._most_trials = len(self.history.asked) + budget.trials_left
         return super()._propose(budget, rng)
@@ -114,7 +116,6 @@ class Esmbo(Jopt):
         return f"largest expected improvement in the {ordinal(number + 1)} of {n} bootstraps"
 
     def _risks(self, trials: Sequence[Trial]) -> Array:
-        """Return the risks of trials with a loss, shape (n, N)."""
         n = self.options.n_histories
         known = [t.evaluation.risks if t.evaluation else () for t in trials]
         has_risks = np.array([len(risks) == n for risks in known], dtype=np.bool_)
@@ -137,6 +138,6 @@ class EnsembledRandomSearch(Esmbo):
         """Whether the bootstraps mean little."""
         return self._notes_on_examples()
 
-    def _next(self, rng: np.random.Generator) -> Configuration:
+    def _next(self, rng: Generator) -> Configuration:
         self._because = Reason("random", "drawn from the whole space")
         return new_configuration(self.space, self.history.asked, rng)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, ClassVar
 
-import numpy as np
+from numpy.random import Generator
 
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Fidelity, Method, Reason
@@ -270,7 +270,6 @@ class Brackets:
         return (known[0] if known else self._open()).number
 
     def _open(self) -> Bracket:
-        """Return the bracket that takes the next new configuration."""
         if self._brackets and self._brackets[-1].takes_more:
             return self._brackets[-1]
         plan = self._plan(len(self._brackets))
@@ -300,11 +299,9 @@ class Halving(Optimizer):
 
     method: ClassVar[Method] = HALVING
 
-    def __init__(
-        self, space: Space, seed: int, objective: Objective | None = None, **options: Any
-    ) -> None:
-        super().__init__(space, seed, objective, **options)
-        self.rungs, self._reason = choose_rungs(space, self.objective, self.options)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.rungs, self._reason = choose_rungs(self.space, self.objective, self.options)
         self.brackets = Brackets(len(self.rungs), self.options.eta, self.plan)
         self._drawn = ""
 
@@ -312,7 +309,7 @@ class Halving(Optimizer):
         """Return how the bracket of that number begins."""
         return Plan(self.options.n or self.options.eta ** (len(self.rungs) - 1))
 
-    def begin(self, rng: np.random.Generator) -> Configuration:
+    def begin(self, rng: Generator) -> Configuration:
         """Return a configuration to begin with, one that was not asked for before.
 
         Raises:
@@ -333,9 +330,7 @@ class Halving(Optimizer):
             return best
         feasible = [t for t in self.history.stopped if self.history.violation(t) <= 0]
         return min(
-            feasible,
-            key=lambda t: (-self.rungs.level(t.query), t.loss, t.number),
-            default=None,
+            feasible, key=lambda t: (-self.rungs.level(t.query), t.loss, t.number), default=None
         )
 
     @property
@@ -363,7 +358,7 @@ class Halving(Optimizer):
             decided["notes"] = [f"nothing was evaluated in full: {note}"]
         return decided
 
-    def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:
+    def _propose(self, budget: Budget, rng: Generator) -> Query:
         self.brackets.catch_up(self.history)
         if (run := self.brackets.promotion(self.history)) is not None:
             return self._go_on(run)

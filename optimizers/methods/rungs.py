@@ -8,7 +8,7 @@ belong to a rung, and which go on of those that are ranked, is a matter of each 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from prefect_tune.optimizers.method import Fidelity
 from prefect_tune.optimizers.space.configuration import Configuration, Query
@@ -43,17 +43,13 @@ class Rungs:
         """Return the query of a configuration on a rung, counted from 0."""
         if rung == len(self.levels) - 1:
             return Query(configuration)
-        if self.fidelity == "subset":
-            return Query(configuration, subset=self.levels[rung])
-        if self.fidelity == "epochs":
-            return Query(configuration, epochs=int(self.levels[rung]))
-        return Query(configuration, folds=int(self.levels[rung]))
+        level = self.levels[rung] if self.fidelity == "subset" else int(self.levels[rung])
+        asked: dict[str, Any] = {self.fidelity: level}
+        return Query(configuration, **asked)
 
     def level(self, query: Query) -> float:
         """Return the level of a query."""
-        if query.is_full:
-            return self.levels[-1]
-        return getattr(query, self.fidelity)
+        return self.levels[-1] if query.is_full else getattr(query, self.fidelity)
 
 
 def highest_s(total: int, eta: int) -> int:

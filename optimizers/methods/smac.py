@@ -21,7 +21,7 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.random import Generator
 
 from prefect_tune.optimizers.acquisitions.expected_improvement import (
     log_expected_improvement,
@@ -35,6 +35,7 @@ from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateS
 from prefect_tune.optimizers.space.configuration import Query, default_configuration
 from prefect_tune.optimizers.space.sampling import new_configuration, sample_configuration
 from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.random_forest import RandomForest
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.losses import log_losses, told_losses
@@ -47,10 +48,10 @@ _N_STARTS = 10
 _N_NEIGHBOURS = 30
 _N_CLIMBS = 10
 """Most steps of a local search."""
-Improvement = Callable[[NDArray[np.float64], NDArray[np.float64], float], NDArray[np.float64]]
+Improvement = Callable[[Array, Array, float], Array]
 """Of means, standard deviations and the best."""
-Score = Callable[[Candidates], NDArray[np.float64]]
-LogCost = Callable[[Candidates, NDArray[np.float64]], NDArray[np.float64]]
+Score = Callable[[Candidates], Array]
+LogCost = Callable[[Candidates, Array], Array]
 """Of candidates and their features."""
 _MAX_DEFAULTS = 200
 """Random paths whose defaults are candidates too."""
@@ -58,8 +59,7 @@ _START = Reason("random start", "too few results for a forest")
 _INTERLEAVED = Reason("random interleaving", "drawn at random in between")
 _IMPROVING = Reason("expected improvement", "largest expected improvement by a random forest")
 _PER_SECOND = Reason(
-    "expected improvement per second",
-    "largest expected improvement per second by a random forest",
+    "expected improvement per second", "largest expected improvement per second by a random forest"
 )
 _NOTHING_ELSE = Reason("random", "all that the forest proposes was asked for")
 
@@ -86,10 +86,7 @@ class ForestSearch:
         self.proposed = self.candidates.proposed
 
     def propose(
-        self,
-        history: History,
-        rng: np.random.Generator,
-        log_cost: LogCost | None = None,
+        self, history: History, rng: Generator, log_cost: LogCost | None = None
     ) -> tuple[Query, Reason]:
         """Return the next query, and why.
 
@@ -115,13 +112,7 @@ class ForestSearch:
                 return Query(configuration), _IMPROVING if log_cost is None else _PER_SECOND
         return Query(new_configuration(self.proposed, asked, rng)), _NOTHING_ELSE
 
-    def _ranked(
-        self,
-        history: History,
-        rng: np.random.Generator,
-        log_cost: LogCost | None,
-    ) -> Candidates:
-        """Return candidates by falling expected improvement."""
+    def _ranked(self, history: History, rng: Generator, log_cost: LogCost | None) -> Candidates:
         observed, targets, best = self._observed(history)
         forest = RandomForest.fit(
             self.candidates.features(observed),
@@ -133,7 +124,7 @@ class ForestSearch:
         )
         improvement = self._improvement
 
-        def score(candidates: Candidates) -> NDArray[np.float64]:
+        def score(candidates: Candidates) -> Array:
             features = self.candidates.features(candidates)
             mean, deviation = forest.predict(features)
             log_ei = improvement(mean, deviation, best)
@@ -151,7 +142,7 @@ class ForestSearch:
         scores = np.concatenate([climbed_scores, drawn_scores])
         return everything[np.argsort(-scores, kind="stable")]
 
-    def _observed(self, history: History) -> tuple[Candidates, NDArray[np.float64], float]:
+    def _observed(self, history: History) -> tuple[Candidates, Array, float]:
         """Return what the forest is fitted to, shape (n,), and the best target of those complete.
 
         The constant liar: a pending query is taken to have given the mean of the others.
@@ -171,12 +162,8 @@ class ForestSearch:
         return log_normal_improvement if is_of_loss else log_expected_improvement
 
     def _climb(
-        self,
-        points: Candidates,
-        scores: NDArray[np.float64],
-        score: Score,
-        rng: np.random.Generator,
-    ) -> tuple[Candidates, NDArray[np.float64]]:
+        self, points: Candidates, scores: Array, score: Score, rng: Generator
+    ) -> tuple[Candidates, Array]:
         """Move all points to better neighbours, side by side, until none has a better one."""
         visited, visited_scores = points, scores
         for _ in range(_N_CLIMBS):
@@ -195,7 +182,7 @@ class ForestSearch:
             points, scores = near[chosen[better]], near_scores[chosen[better]]
         return visited, visited_scores
 
-    def _defaults(self, rng: np.random.Generator) -> Candidates:
+    def _defaults(self, rng: Generator) -> Candidates:
         """Return paths with their default values: what people would try first."""
         drawn = self.candidates.sample(_MAX_DEFAULTS, rng)
         return Candidates(drawn.algorithms, np.tile(self.candidates.default_units, (len(drawn), 1)))
@@ -206,7 +193,7 @@ class Smac(Optimizer):
 
     method: ClassVar[Method] = SMAC
 
-    def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:  # noqa: ARG002
+    def _propose(self, budget: Budget, rng: Generator) -> Query:  # noqa: ARG002
         if not len(self.history):
             path = sample_configuration(self.space, rng).path
             self._because = Reason("default values", "default values of a random path")

@@ -20,9 +20,9 @@ from functools import cached_property
 from logging import getLogger
 from typing import Any, ClassVar
 
-import numpy as np
 import optuna
 from ConfigSpace.hyperparameters import CategoricalHyperparameter, Constant, Hyperparameter
+from numpy.random import Generator
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna.samplers import TPESampler
 from optuna.storages import InMemoryStorage
@@ -201,7 +201,7 @@ class ParzenSearch:
         self._dimensions = Dimensions(space)
         self._known: dict[int, FrozenTrial] = {}
 
-    def propose(self, history: History, rng: np.random.Generator) -> tuple[Query, Reason]:
+    def propose(self, history: History, rng: Generator) -> tuple[Query, Reason]:
         """Return the next query, and why.
 
         Raises:
@@ -258,13 +258,11 @@ class ParzenSearch:
         return Configuration(tuple(choices))
 
     def _study(self, history: History) -> optuna.Study:
-        """Return an Optuna study of all that is known."""
         told, losses = told_losses(history, self.objective, self.options.failure_cost)
         trials = [self._frozen(t, float(y)) for t, y in zip(told, losses, strict=True)]
         return study_of([*trials, *(self._frozen(t, None) for t in history.pending)])
 
     def _frozen(self, trial: Trial, loss: float | None) -> FrozenTrial:
-        """Return an Optuna trial; pending without a loss."""
         frozen = self._known.get(trial.number)
         if frozen is None:
             params, distributions = self._dimensions.of(trial.query.configuration)
@@ -281,7 +279,7 @@ class Tpe(Optimizer):
 
     method: ClassVar[Method] = TPE
 
-    def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:  # noqa: ARG002
+    def _propose(self, budget: Budget, rng: Generator) -> Query:  # noqa: ARG002
         query, self._because = self._search.propose(self.history, rng)
         return query
 

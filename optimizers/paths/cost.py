@@ -16,6 +16,7 @@ from prefect_tune.optimizers.paths.step_seconds import RunningOrder, StepSeconds
 from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace
 from prefect_tune.optimizers.space.configuration import Choice, Configuration, default_configuration
 from prefect_tune.optimizers.space.space import Path, Space
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.trial import Trial
@@ -72,9 +73,7 @@ class CandidatePrefixes:
         self._step = np.concatenate([of_algorithm, space.columns.step])
         self._is_idle = [np.array([a.is_idle for a in s.algorithms]) for s in steps]
 
-    def of(
-        self, candidates: Candidates, features: NDArray[np.float64]
-    ) -> Sequence[NDArray[np.void]]:
+    def of(self, candidates: Candidates, features: Array) -> Sequence[NDArray[np.void]]:
         """Return by searched step the codes of the prefixes that end with it, shape (n,) each.
 
         Args:
@@ -97,8 +96,7 @@ class CandidatePrefixes:
         return prefixes
 
 
-def _rows(parts: NDArray[np.float64]) -> NDArray[np.void]:
-    """Return each row as one code."""
+def _rows(parts: Array) -> NDArray[np.void]:
     rows = np.ascontiguousarray(parts)
     # Not by strides: those of a single row may say anything.
     return rows.view((np.void, rows.shape[1] * rows.itemsize)).ravel()
@@ -158,7 +156,7 @@ class PathCost:
                 is_free = is_free and not self._defaults[k][path[k]].values
                 self._codes[i, k], self._is_free[i, k] = code, is_free
 
-    def seconds(self, history: History, is_new: NDArray[np.bool_] | None) -> NDArray[np.float64]:
+    def seconds(self, history: History, is_new: NDArray[np.bool_] | None) -> Array:
         """Return predicted seconds of the next run of each path, shape (B,).
 
         Args:
@@ -184,7 +182,7 @@ class PathCost:
         tables, _, overhead = self._tables(history)
         return overhead + sum(float(table.mean()) for table in tables)
 
-    def _tables(self, history: History) -> tuple[list[NDArray[np.float64]], float, float]:
+    def _tables(self, history: History) -> tuple[list[Array], float, float]:
         """Return the seconds of each step's algorithms, of a load, and of all else."""
         tables, load, overhead = self._step_seconds.tables(history)
         if self._costs is None:
@@ -205,7 +203,7 @@ class PathCost:
 
     def of_candidates(
         self, history: History, space: CandidateSpace
-    ) -> Callable[[Candidates, NDArray[np.float64]], NDArray[np.float64]]:
+    ) -> Callable[[Candidates, Array], Array]:
         """Return a function that predicts the seconds, shape (n,), of candidates.
 
         What this study has made with the same values is only loaded.
@@ -221,7 +219,7 @@ class PathCost:
             ran = space.encode(t.query.configuration for t in _of_all_folds(history.complete))
             known = of_candidates.of(ran, space.features(ran))[:-1]
 
-        def seconds(candidates: Candidates, features: NDArray[np.float64]) -> NDArray[np.float64]:
+        def seconds(candidates: Candidates, features: Array) -> Array:
             held = np.zeros(candidates.algorithms.shape, dtype=np.bool_)
             if known and len(candidates):
                 prefixes = of_candidates.of(candidates, features)
@@ -235,12 +233,8 @@ class PathCost:
         return seconds
 
     def _at(
-        self,
-        costs: Costs,
-        candidates: Candidates,
-        features: NDArray[np.float64],
-        space: CandidateSpace,
-    ) -> NDArray[np.float64]:
+        self, costs: Costs, candidates: Candidates, features: Array, space: CandidateSpace
+    ) -> Array:
         """Return the predicted seconds of each step of candidates with their values, (n, K)."""
         seconds = np.zeros(candidates.algorithms.shape)
         positions = features[:, len(space.encoding.algorithms) :]
@@ -296,23 +290,18 @@ class PathCost:
             yield k, code
 
 
-def _of_algorithms(
-    tables: Sequence[NDArray[np.float64]], algorithms: NDArray[np.intp]
-) -> NDArray[np.float64]:
+def _of_algorithms(tables: Sequence[Array], algorithms: NDArray[np.intp]) -> Array:
     """Return the seconds of each step of paths, shape (n, K)."""
     columns = zip(tables, algorithms.T, strict=True)
     return np.column_stack([table[column] for table, column in columns])
 
 
-def _loaded(
-    seconds: NDArray[np.float64], load: float, held: NDArray[np.bool_]
-) -> NDArray[np.float64]:
+def _loaded(seconds: Array, load: float, held: NDArray[np.bool_]) -> Array:
     """Return the seconds of paths, shape (n,), of which some steps are only loaded, (n, K)."""
     return np.where(held, np.minimum(load, seconds), seconds).sum(axis=1)
 
 
 def _default_choices(space: Space, paths: Sequence[Path]) -> list[dict[str, Choice]]:
-    """Return the choice with default values by step and algorithm."""
     found: list[dict[str, Choice]] = [{} for _ in space.searched]
     for path in paths:
         if all(a in known for a, known in zip(path, found, strict=True)):

@@ -20,7 +20,7 @@ from ConfigSpace.hyperparameters import (
     Hyperparameter,
     OrdinalHyperparameter,
 )
-from numpy.typing import NDArray
+from numpy.random import Generator
 
 from prefect_tune.optimizers.space.algorithm import Algorithm, Kind
 from prefect_tune.optimizers.space.configuration import (
@@ -34,7 +34,13 @@ from prefect_tune.optimizers.space.configuration import (
     is_allowed,
 )
 from prefect_tune.optimizers.space.space import Path, Space
-from prefect_tune.optimizers.space.unit_interval import Value, from_unit, plain_value, to_unit
+from prefect_tune.optimizers.space.unit_interval import (
+    Array,
+    Value,
+    from_unit,
+    plain_value,
+    to_unit,
+)
 from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.history import History
 
@@ -108,7 +114,7 @@ class SharedValues:
         """Return what is equal for paths that want the same values."""
         return self.kind(path), self.of(path)
 
-    def columns(self, configurations: Iterable[Configuration]) -> NDArray[np.float64]:
+    def columns(self, configurations: Iterable[Configuration]) -> Array:
         """Return the columns of configurations, shape (n, S): 1 for each value that one has.
 
         A number counts as the nearest of its levels.
@@ -123,7 +129,7 @@ class SharedValues:
             rows.append(row.ravel())
         return np.array(rows).reshape(-1, self.width)
 
-    def best(self, coefficients: NDArray[np.floating[Any]] | None = None) -> BestValues:
+    def best(self, coefficients: Array | None = None) -> BestValues:
         """Return the values of least loss for each kind of model; the defaults among equals.
 
         Args:
@@ -204,10 +210,7 @@ class SharedValues:
         return [b for b, group in groups.items() if group in works or n_failed[group] < _FAILURES]
 
     def untried(
-        self,
-        bases: Sequence[Configuration],
-        asked: Collection[Configuration],
-        rng: np.random.Generator,
+        self, bases: Sequence[Configuration], asked: Collection[Configuration], rng: Generator
     ) -> Configuration | None:
         """Return a base, or its values varied, until its kind of model has tried each value.
 
@@ -256,7 +259,6 @@ class SharedValues:
                     yield from columns
 
     def _chosen(self, configuration: Configuration) -> Iterator[int]:
-        """Yield the columns of all models that a configuration has the values of."""
         for step, choice in configuration.choices:
             levels = self._levels.get((step, choice.algorithm), {})
             known = self._space.step(step).algorithm(choice.algorithm).hyperparameters
@@ -266,9 +268,8 @@ class SharedValues:
                     yield own[_nearest(known[name], levels[name], value)]
 
     def _varied(
-        self, base: Configuration, counts: Mapping[int, int], rng: np.random.Generator
+        self, base: Configuration, counts: Mapping[int, int], rng: Generator
     ) -> Configuration:
-        """Return a configuration with values that were tried least."""
         varied = {}
         for step, algorithm in self.of(base.path):
             levels, columns = self._levels[step, algorithm], self._columns[step, algorithm]

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.space.space import Path, Space
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.outcome import StepCost
 from prefect_tune.optimizers.trials.trial import Trial
@@ -95,7 +96,7 @@ class StepSeconds:
         self._runs = [not s.orders for s in space.searched]
         self.position = [{a.id: i for i, a in enumerate(s.algorithms)} for s in space.searched]
 
-    def tables(self, history: History) -> tuple[list[NDArray[np.float64]], float, float]:
+    def tables(self, history: History) -> tuple[list[Array], float, float]:
         """Return the seconds of each step's algorithms, of a load, and of all else."""
         made, loads, overhead = self._measured(history)
         known = [x for step in made for values in step.values() for x in values]
@@ -158,8 +159,7 @@ class StepSeconds:
         algorithms, failed = self._algorithms_of(trial), self._failed_step(trial)
         for k, step in enumerate(self._steps):
             if step in taken.made and k != failed:
-                share = n_folds / taken.n_folds
-                made[k][algorithms[k]].append(share * taken.made[step])
+                made[k][algorithms[k]].append((n_folds / taken.n_folds) * taken.made[step])
         if failed is not None:
             name = self._steps[failed]
             others = sum(seconds for step, seconds in taken.spent.items() if step != name)

@@ -6,16 +6,18 @@ The order is a greedy optimal design over one-hot paths (FLASH, section 3.2).
 from collections.abc import Hashable, Iterable, Sequence
 from functools import cached_property
 from itertools import islice
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.paths.shared_values import BestValues, SharedValues, most_alike
+from prefect_tune.optimizers.space.candidate_space import Encoding
 from prefect_tune.optimizers.space.configuration import Configuration, default_configuration
-from prefect_tune.optimizers.space.encoding import Encoding
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.space.space import Path, Space
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.trials.trial import Trial
 
 Criterion = Literal["d_optimal", "random"]
@@ -32,10 +34,10 @@ def design_rank(n_algorithms: int, n_steps: int) -> int:
 
 
 def design_order(
-    paths: NDArray[np.floating[Any]],
+    paths: Array,
     n: int,
     criterion: Criterion,
-    rng: np.random.Generator | None = None,
+    rng: Generator | None = None,
     start: Sequence[int] = (),
 ) -> list[int]:
     """Return `n` paths in the order to run them; repeats where fewer are of use.
@@ -58,18 +60,11 @@ def design_order(
         return chosen
     # Once the chosen paths span all others the paper's product is 0 for every path, and what
     # follows maximises the determinant on the range of the sum.
-    inverse: NDArray[np.floating[Any]] = np.linalg.pinv(
-        paths[chosen].T @ paths[chosen], rcond=1e-10, hermitian=True
-    )
+    inverse: Array = np.linalg.pinv(paths[chosen].T @ paths[chosen], rcond=1e-10, hermitian=True)
     return _greedy(paths, chosen, inverse, n, rng)
 
 
-def _independent(
-    paths: NDArray[np.floating[Any]],
-    first: Sequence[int],
-    n: int,
-    rng: np.random.Generator | None,
-) -> list[int]:
+def _independent(paths: Array, first: Sequence[int], n: int, rng: Generator | None) -> list[int]:
     """Return the first paths, then greedy D-optimal picks while they are independent.
 
     With S the picks and G = P_S P_S', adding path j multiplies det(G) by K - g_j'G^-1 g_j: the
@@ -92,11 +87,7 @@ def _independent(
 
 
 def _greedy(
-    paths: NDArray[np.floating[Any]],
-    chosen: list[int],
-    inverse: NDArray[np.floating[Any]],
-    n: int,
-    rng: np.random.Generator | None,
+    paths: Array, chosen: list[int], inverse: Array, n: int, rng: Generator | None
 ) -> list[int]:
     """Continue with the path of largest p'A p, A <- A - (Ap)(Ap)'/(1 + p'Ap)."""
     chosen = list(chosen)
@@ -109,7 +100,7 @@ def _greedy(
     return chosen
 
 
-def _pick(gains: NDArray[np.floating[Any]], rng: np.random.Generator | None) -> int:
+def _pick(gains: Array, rng: Generator | None) -> int:
     best = np.flatnonzero(gains >= gains.max() - _TIE)
     return int(best[0] if rng is None else best[rng.integers(len(best))])
 
@@ -158,11 +149,11 @@ class PathTable:
         return design_rank(self.one_hot.shape[1], len(self.space.searched))
 
     @cached_property
-    def one_hot(self) -> NDArray[np.float64]:
+    def one_hot(self) -> Array:
         """One-hot paths, shape (B, N)."""
         return np.array([self._encoding.one_hot(path) for path in self.paths])
 
-    def encoded(self, trials: Sequence[Trial]) -> NDArray[np.float64]:
+    def encoded(self, trials: Sequence[Trial]) -> Array:
         """Return one-hot paths of trials and their shared values, shape (n, N + S)."""
         paths = [self._path_of(t) for t in trials]
         known = zip(paths, map(self._number.get, paths), strict=True)
@@ -172,7 +163,7 @@ class PathTable:
             return encoded
         return np.hstack([encoded, self.shared.columns(t.query.configuration for t in trials)])
 
-    def encoded_first_runs(self) -> NDArray[np.float64]:
+    def encoded_first_runs(self) -> Array:
         """Return one-hot paths and the shared values of their first runs, shape (B, N + S)."""
         if self.shared is None:
             return self.one_hot

@@ -1,7 +1,9 @@
-"""Many configurations at once as arrays, for surrogates that score thousands of them per ask.
+"""Configurations as vectors: one, or many at once for surrogates that score thousands of them.
 
-Hyperparameters are columns of the unit cube, some of them active. Candidates of a space are drawn,
-encoded, decoded, made features of a surrogate, and moved to neighbours that differ in one thing.
+A path is one-hot, and hyperparameters are columns of the unit cube, some of them active. Candidates
+of a space are drawn, encoded, decoded, made features of a surrogate, and moved to neighbours that
+differ in one thing. The border between what users write and what models see is crossed here and
+nowhere else.
 """
 
 from collections.abc import Iterable
@@ -12,16 +14,96 @@ import numpy as np
 from ConfigSpace.conditions import Condition, Conjunction
 from ConfigSpace.hyperparameters import (
     CategoricalHyperparameter,
+    Constant,
     Hyperparameter,
     IntegerHyperparameter,
     OrdinalHyperparameter,
 )
+from numpy.random import Generator
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.space.configuration import Choice, Configuration, is_allowed
-from prefect_tune.optimizers.space.encoding import Encoding
+from prefect_tune.optimizers.space.configuration import (
+    Choice,
+    Configuration,
+    active_hyperparameters,
+    is_allowed,
+)
 from prefect_tune.optimizers.space.space import Path, Space
-from prefect_tune.optimizers.space.unit_interval import Value, integers_at, plain_value, to_unit
+from prefect_tune.optimizers.space.unit_interval import (
+    Array,
+    Value,
+    from_unit,
+    integers_at,
+    plain_value,
+    to_unit,
+)
+
+Column = tuple[str, str, str]
+"""Step, algorithm and hyperparameter that a column of the unit cube stands for."""
+
+
+class Encoding:
+    """Vectors for the configurations of one space.
+
+    Args:
+        space: The space; its searched steps give N algorithms and d hyperparameters in all.
+
+    Attributes:
+        algorithms: (step, algorithm) of each of the N columns of a one-hot path.
+        columns: (step, algorithm, hyperparameter) of each of the d columns of the cube.
+    """
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self.algorithms = tuple((s.name, a.id) for s in space.searched for a in s.algorithms)
+        self._place = {pair: i for i, pair in enumerate(self.algorithms)}
+        self._hyperparameters: dict[Column, Hyperparameter[Any, Any]] = {
+            (s.name, a.id, h.name): h
+            for s in space.searched
+            for a in s.algorithms
+            for h in a.hyperparameters.values()
+            if not isinstance(h, Constant)
+        }
+        self.columns = tuple(self._hyperparameters)
+        self._position = {column: i for i, column in enumerate(self.columns)}
+
+    def hyperparameter(self, column: Column) -> Hyperparameter[Any, Any]:
+        """Return the hyperparameter of a column of the cube."""
+        return self._hyperparameters[column]
+
+    def one_hot(self, path: Path) -> Array:
+        """Return a vector, shape (N,), with exactly one 1 per searched step."""
+        vector = np.zeros(len(self.algorithms))
+        for step, algorithm in zip(self.space.searched, path, strict=True):
+            vector[self._place[step.name, algorithm]] = 1.0
+        return vector
+
+    def to_cube(self, configuration: Configuration) -> tuple[Array, NDArray[np.bool_]]:
+        """Return positions in [0, 1], shape (d,), and which are active; the others are 0.5."""
+        positions = np.full(len(self.columns), 0.5)
+        active = np.zeros(len(self.columns), dtype=np.bool_)
+        for step, choice in configuration.choices:
+            for name, value in choice.values:
+                column = (step, choice.algorithm, name)
+                if column in self._position:
+                    positions[self._position[column]] = to_unit(
+                        self._hyperparameters[column], value
+                    )
+                    active[self._position[column]] = True
+        return positions, active
+
+    def from_cube(self, path: Path, positions: Array) -> Configuration:
+        """Return the configuration of `path` with the values at `positions`, shape (d,)."""
+        choices = []
+        for step, algorithm_id in zip(self.space.searched, path, strict=True):
+            algorithm = step.algorithm(algorithm_id)
+            values: dict[str, Value] = {}
+            for h in active_hyperparameters(algorithm.hyperparameters, values):
+                column = self._position.get((step.name, algorithm_id, h.name))
+                u = 0.5 if column is None else float(positions[column])
+                values[h.name] = from_unit(h, u)
+            choices.append((step.name, Choice(algorithm_id, tuple(sorted(values.items())))))
+        return Configuration(tuple(choices))
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +116,7 @@ class Candidates:
     """
 
     algorithms: NDArray[np.intp]
-    units: NDArray[np.float64]
+    units: Array
 
     def __len__(self) -> int:
         return len(self.algorithms)
@@ -106,13 +188,13 @@ class Columns:
                 active[rows, i] &= condition.satisfied_by_vector_array(vectors)
         return active
 
-    def snapped(self, units: NDArray[np.float64]) -> NDArray[np.float64]:
+    def snapped(self, units: Array) -> Array:
         """Return categories in the middle of their shares, as `Encoding.to_cube` has them."""
         with_size = np.maximum(self.sizes, 1)
         middle = (np.minimum(np.floor(units * with_size), with_size - 1) + 0.5) / with_size
         return np.where(self.sizes > 0, middle, units)
 
-    def _vectors(self, column: _Column, units: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _vectors(self, column: _Column, units: NDArray[Any]) -> NDArray[np.float64]:
         """Return what ConfigSpace's conditions read, a row per hyperparameter of the algorithm."""
         vectors = np.zeros((len(column.siblings), len(units)))
         for row, i in enumerate(column.siblings):
@@ -198,7 +280,7 @@ class CandidateSpace:
                 for h in map(self.encoding.hyperparameter, self.encoding.columns)
             ]
         )
-        self._rows: dict[Configuration, tuple[list[int], NDArray[np.float64]]] = {}
+        self._rows: dict[Configuration, tuple[list[int], Array]] = {}
         self._position = {column: i for i, column in enumerate(self.encoding.columns)}
         self._values: list[dict[float, Value]] = [
             {float(unit): plain_value(self.encoding.hyperparameter(column).default_value)}
@@ -211,7 +293,7 @@ class CandidateSpace:
         if self.proposed.n_paths <= _MOST_PATHS and not space.has_ignored:
             self._paths = np.array([self._indices(path) for path in self.proposed.paths()])
 
-    def sample(self, n: int, rng: np.random.Generator) -> Candidates:
+    def sample(self, n: int, rng: Generator) -> Candidates:
         """Return up to n candidates from the prior, uniform over the paths that can run.
 
         Where algorithms ignore steps, those of each step are drawn evenly before that counts.
@@ -248,9 +330,7 @@ class CandidateSpace:
         configuration = Configuration(tuple(choices))
         return configuration if is_allowed(self.space, configuration) else None
 
-    def _exact(
-        self, step: str, choice: Choice, units: NDArray[np.float64]
-    ) -> Iterable[tuple[str, Value]]:
+    def _exact(self, step: str, choice: Choice, units: Array) -> Iterable[tuple[str, Value]]:
         """Yield the values of a choice, known ones in place of those near them."""
         for name, value in choice.values:
             i = self._position.get((step, choice.algorithm, name))
@@ -259,7 +339,7 @@ class CandidateSpace:
             else:
                 yield name, self._values[i].get(float(units[i]), value)
 
-    def features(self, candidates: Candidates) -> NDArray[np.float64]:
+    def features(self, candidates: Candidates) -> Array:
         """Return one-hot paths and positions, inactive ones -1, shape (n, N + d)."""
         n = len(candidates)
         one_hot = np.zeros((n, self._offsets[-1]))
@@ -291,7 +371,7 @@ class CandidateSpace:
             self._feasible[row] = self.space.is_feasible(path)
         return np.array([self._feasible[row] for row in rows], dtype=np.bool_)
 
-    def _encoded(self, configuration: Configuration) -> tuple[list[int], NDArray[np.float64]]:
+    def _encoded(self, configuration: Configuration) -> tuple[list[int], Array]:
         if configuration not in self._rows:
             units, is_active = self.encoding.to_cube(configuration)
             units = np.where(is_active, units, self.default_units)
@@ -308,11 +388,7 @@ class CandidateSpace:
 
 
 def neighbours(
-    space: CandidateSpace,
-    candidates: Candidates,
-    n: int,
-    rng: np.random.Generator,
-    deviation: float = 0.2,
+    space: CandidateSpace, candidates: Candidates, n: int, rng: Generator, deviation: float = 0.2
 ) -> tuple[Candidates, NDArray[np.intp]]:
     """Return up to n neighbours of each candidate, and the row each comes from.
 
@@ -347,12 +423,7 @@ def neighbours(
     return Candidates(algorithms[kept], units[kept]), origin[kept]
 
 
-def _moved(
-    before: NDArray[np.float64],
-    sizes: NDArray[np.intp],
-    deviation: float,
-    rng: np.random.Generator,
-) -> NDArray[np.float64]:
+def _moved(before: Array, sizes: NDArray[np.intp], deviation: float, rng: Generator) -> Array:
     """Return numbers a normal step away, and another of the categories where there are any."""
     moved = before + deviation * rng.standard_normal(before.shape)
     moved = 1 - np.abs(1 - np.abs(moved) % 2)  # reflected, so that ranges are not left

@@ -9,6 +9,7 @@ from collections.abc import Set as AbstractSet
 from itertools import product
 
 import numpy as np
+from numpy.random import Generator
 
 from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.optimizers.space.configuration import (
@@ -77,9 +78,7 @@ class SpaceExhausted(Exception):  # noqa: N818 - not an error: the search has se
     """Every configuration of the space has been asked for."""
 
 
-def sample_configuration(
-    space: Space, rng: np.random.Generator, path: Path | None = None
-) -> Configuration:
+def sample_configuration(space: Space, rng: Generator, path: Path | None = None) -> Configuration:
     """Return a configuration drawn from the prior: uniform over paths, then over each range.
 
     Args:
@@ -95,7 +94,7 @@ def sample_configuration(
     return Configuration.of(space, path, [_sample_values(a, rng) for a in space.algorithms(path)])
 
 
-def sample_choice(algorithm: Algorithm, rng: np.random.Generator) -> Choice:
+def sample_choice(algorithm: Algorithm, rng: Generator) -> Choice:
     """Return an algorithm with values drawn from the prior.
 
     Raises:
@@ -105,10 +104,7 @@ def sample_choice(algorithm: Algorithm, rng: np.random.Generator) -> Choice:
 
 
 def new_configuration(
-    space: Space,
-    asked: AbstractSet[Configuration],
-    rng: np.random.Generator,
-    path: Path | None = None,
+    space: Space, asked: AbstractSet[Configuration], rng: Generator, path: Path | None = None
 ) -> Configuration:
     """Return a configuration drawn from the prior that was not asked for before.
 
@@ -138,7 +134,7 @@ def new_configuration(
     return rest[int(rng.integers(len(rest)))]
 
 
-def _sample_path(space: Space, rng: np.random.Generator) -> Path:
+def _sample_path(space: Space, rng: Generator) -> Path:
     for _ in range(_MOST_DRAWS):
         drawn = (s.algorithms[int(rng.integers(len(s.algorithms)))].id for s in space.searched)
         path = space.settled(tuple(drawn))
@@ -149,7 +145,7 @@ def _sample_path(space: Space, rng: np.random.Generator) -> Path:
     )
 
 
-def _sample_values(algorithm: Algorithm, rng: np.random.Generator) -> dict[str, Value]:
+def _sample_values(algorithm: Algorithm, rng: Generator) -> dict[str, Value]:
     for _ in range(_MOST_DRAWS):
         values: dict[str, Value] = {}
         for hyperparameter in active_hyperparameters(algorithm.hyperparameters, values):

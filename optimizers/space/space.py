@@ -135,9 +135,7 @@ class Space:
             )
         chosen = iter(path)
         pairs = [(s, s.algorithms[0] if s.fixed else s.algorithm(next(chosen))) for s in self.steps]
-        if not self._has_orders:
-            return tuple(pairs)
-        return in_chosen_order(pairs)
+        return in_chosen_order(pairs) if self._has_orders else tuple(pairs)
 
     def canonical(self, path: Path) -> Path:
         """Return the path that stands for this one: steps that are ignored do nothing.

@@ -17,6 +17,7 @@ from ConfigSpace.hyperparameters import (
 )
 from numpy.typing import ArrayLike, NDArray
 
+Array = NDArray[np.floating[Any]]
 Value = bool | int | float | str
 """A value of a hyperparameter."""
 
@@ -64,12 +65,11 @@ def integers_at(hyperparameter: IntegerHyperparameter, units: ArrayLike) -> NDAr
     return np.clip(rounded, hyperparameter.lower, hyperparameter.upper).astype(np.int64)
 
 
-def position_on_scale(hyperparameter: IntegerHyperparameter, numbers: Any) -> NDArray[np.float64]:
+def position_on_scale(hyperparameter: IntegerHyperparameter, numbers: Any) -> Array:
     """Return positions in [0, 1] of numbers of the range of an integer, whole or not."""
     lower, upper = _ends(hyperparameter)
     numbers = np.asarray(numbers, dtype=np.float64)
-    scaled = np.log(numbers) if hyperparameter.log else numbers
-    return (scaled - lower) / (upper - lower)
+    return ((np.log(numbers) if hyperparameter.log else numbers) - lower) / (upper - lower)
 
 
 def values_of(hyperparameter: Hyperparameter[Any, Any]) -> list[Value]:
@@ -91,7 +91,6 @@ def plain_value(value: Any) -> Value:
     return value.item() if isinstance(value, np.generic) else value
 
 
-Array = NDArray[np.floating[Any]]
 _ROUNDING = 1e-12
 """A position is on a border when it is this near."""
 _INSIDE = 1e-9

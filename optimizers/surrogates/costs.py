@@ -30,13 +30,8 @@ from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.space.algorithm import GROWTH
 from prefect_tune.optimizers.space.configuration import Choice, Configuration, Query
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.space.unit_interval import Value, plain_value, to_unit
-from prefect_tune.optimizers.surrogates.linear import (
-    Array,
-    LinearPosterior,
-    LinearPrior,
-    LinearRegression,
-)
+from prefect_tune.optimizers.space.unit_interval import Array, Value, plain_value, to_unit
+from prefect_tune.optimizers.surrogates.linear import LinearPosterior, LinearRegression
 from prefect_tune.optimizers.trials.objective import Objective, PortableSeconds
 from prefect_tune.optimizers.trials.outcome import FailureKind, Pilot, StepCost
 from prefect_tune.optimizers.trials.trial import Trial
@@ -105,7 +100,7 @@ class _Part:
         mean = np.concatenate([[level], self._slopes])
         deviations = np.where(mean == 0, _WEIGHT_DEVIATION, _DECLARED_DEVIATION)
         deviations[0], deviations[1] = deviation, _ROWS_DEVIATION
-        return self._regression.posterior(LinearPrior(mean, deviations, _NOISE, _NOISE_WEIGHT))
+        return self._regression.posterior(mean, deviations, _NOISE, _NOISE_WEIGHT)
 
 
 class _Algorithm:
@@ -148,8 +143,7 @@ class _Algorithm:
         """Return the features of fits on so many rows, shape (n, d), at positions."""
         n = len(positions)
         of_rows = np.full(n, log((rows + self._fixed) / _PER_ROWS))
-        centred = np.nan_to_num(positions - 0.5, nan=0.0)
-        return np.column_stack([np.ones(n), of_rows, centred])
+        return np.column_stack([np.ones(n), of_rows, np.nan_to_num(positions - 0.5, nan=0.0)])
 
     def features(self, rows: float, choice: Choice | None = None) -> Array:
         """Return the features of a fit on so many rows, shape (d,)."""
@@ -327,8 +321,7 @@ class Costs:
 
     def step_seconds(self, step: str, choice: Choice) -> float:
         """Return median seconds of a step on all folds and rows, with the values of a choice."""
-        values = dict(choice.values)
-        positions = self._algorithms[step, choice.algorithm].positions(values)
+        positions = self._algorithms[step, choice.algorithm].positions(dict(choice.values))
         return float(self.of_positions(step, choice.algorithm, positions[None])[0])
 
     def of_positions(self, step: str, algorithm: str, positions: Array) -> Array:

@@ -8,15 +8,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from prefect_tune.optimizers.surrogates.kernel import Array, Kernel, Parameter, Pullback
+from prefect_tune.optimizers.space.unit_interval import Array
+from prefect_tune.optimizers.surrogates.kernel import Kernel, Parameter, Pullback
 
-
-def _log_parameter(name: str, prior: tuple[float, float], lower: float, upper: float) -> Parameter:
-    return Parameter(f"ln of {name}", prior[0], float(np.log(lower)), float(np.log(upper)), prior)
-
-
-_LEVEL = _log_parameter("the level's variance", (0.0, 1.0), 1e-3, 50.0)
-_VARYING = _log_parameter("the varying part's variance", (0.0, 1.5), 1e-3, 50.0)
+_LEVEL = Parameter.of_log("ln of the level's variance", 0.0, 1.0, 1e-3, 50.0)
+_VARYING = Parameter.of_log("ln of the varying part's variance", 0.0, 1.5, 1e-3, 50.0)
 
 
 class Decay:
@@ -35,8 +31,8 @@ class Decay:
         self.parameters = (
             _LEVEL,
             _VARYING,
-            _log_parameter("alpha", prior, *bounds),
-            _log_parameter("beta", (float(np.log(0.3)), 1.0), 0.02, 10.0),
+            Parameter.of_log("ln of alpha", *prior, *bounds),
+            Parameter.of_log("ln of beta", float(np.log(0.3)), 1.0, 0.02, 10.0),
         )
 
     def covariance(self, theta: Array, t: Array, u: Array) -> Array:

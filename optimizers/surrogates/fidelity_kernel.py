@@ -10,20 +10,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.kernel import Array, Kernel, Parameter, Pullback
+from prefect_tune.optimizers.surrogates.kernel import Kernel, Parameter, Pullback
 from prefect_tune.optimizers.surrogates.log_posterior import solve_triangular
 
 _FIRST = Parameter("ln of the first weight", 0.0, -4.0, 3.0, (0.0, 1.0))
 _MIXED = Parameter("second weight on the first", 0.0, -4.0, 4.0, (0.0, 1.0))
 _SECOND = Parameter("ln of the second weight", 0.0, -5.0, 3.0, (0.0, 1.0))
-_THIRD = Parameter(
-    "ln of the third weight",
-    float(np.log(0.15)),
-    float(np.log(0.02)),
-    0.0,
-    (float(np.log(0.15)), 0.5),
-)
+_THIRD = Parameter.of_log("ln of the third weight", float(np.log(0.15)), 0.5, 0.02, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +34,6 @@ class Basis:
     functions: Callable[[Array], Array]
     slopes: Callable[[Array], Array]
     trend: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        if not 1 <= len(self.trend) <= 3:
-            raise ValueError(f"a basis has 1 to 3 functions; got {len(self.trend)}")
 
 
 class FidelityKernel(Kernel):
@@ -187,15 +178,6 @@ class Latents:
     mean: Array
     covariance: Array
     cross: Array
-
-    def __post_init__(self) -> None:
-        if self.mean.ndim != 2:
-            raise ValueError(f"the mean has shape {self.mean.shape}, not (C, r)")
-        n, r = self.mean.shape
-        if self.covariance.shape != (n, r, r):
-            raise ValueError(f"the covariance has shape {self.covariance.shape}, not {(n, r, r)}")
-        if self.cross.ndim != 3 or self.cross.shape[:2] != (n, r):
-            raise ValueError(f"the cross-covariance has shape {self.cross.shape}, not {(n, r)} + R")
 
 
 def latents_of(process: GaussianProcess, inputs: Array, representers: Array) -> Latents:

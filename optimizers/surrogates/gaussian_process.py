@@ -12,21 +12,20 @@ kernels of fidelities are kernels.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.random import Generator
 from scipy.optimize import minimize
 
-from prefect_tune.optimizers.surrogates.kernel import Kernel
+from prefect_tune.optimizers.space.unit_interval import Array
+from prefect_tune.optimizers.surrogates.kernel import ConstantNoise, Kernel, Noise
 from prefect_tune.optimizers.surrogates.log_posterior import (
     cholesky,
     log_posterior,
     solve_triangular,
 )
-from prefect_tune.optimizers.surrogates.noise import ConstantNoise, Noise
 
-Array = NDArray[np.floating[Any]]
 Mean = float | Callable[[Array], Array] | None
 """A number, a function of the inputs, or None for a constant by generalised least squares."""
 
@@ -70,7 +69,7 @@ class GaussianProcess:
         inputs: Array,
         targets: Array,
         *,
-        rng: np.random.Generator,
+        rng: Generator,
         mean: Mean = None,
         noise: Noise | None = None,
         scale: float | None = None,
@@ -263,7 +262,7 @@ class GaussianProcess:
             root_gradient[:, None, :] * self.scale[:, None],
         )
 
-    def sample(self, inputs: Array, n: int, rng: np.random.Generator) -> Array:
+    def sample(self, inputs: Array, n: int, rng: Generator) -> Array:
         """Return draws of the function at these rows together, shape (n, m) or (n, m, t)."""
         inputs = np.asarray(inputs, dtype=np.float64)
         latent, _ = self._latent(inputs)
@@ -322,10 +321,8 @@ class GaussianProcess:
         return ones @ self.whitened[:, 1:] / (ones @ ones)
 
     def _weights(self) -> tuple[Array, Array]:
-        """Return the constant, and K^-1 (y - constant), shape (n, t)."""
         constant, centred = self.centred()
-        weights = solve_triangular(self.factor, centred, transposed=True)
-        return constant, weights
+        return constant, solve_triangular(self.factor, centred, transposed=True)
 
 
 def _given(mean: Mean, inputs: Array) -> Array | float:

@@ -10,12 +10,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.random import Generator
 
-Array = NDArray[np.floating[Any]]
+from prefect_tune.optimizers.space.unit_interval import Array
+
 Pullback = Callable[[Array], Array]
 
 
@@ -45,7 +45,14 @@ class Parameter:
         if self.prior is not None and not self.prior[1] > 0:
             raise ValueError(f"the prior of {self.name} has deviation {self.prior[1]}")
 
-    def draw(self, rng: np.random.Generator) -> float:
+    @classmethod
+    def of_log(
+        cls, name: str, mean: float, deviation: float, lower: float, upper: float
+    ) -> "Parameter":
+        """Return the ln of a number in [lower, upper], with its prior, whose mean is the start."""
+        return cls(name, mean, float(np.log(lower)), float(np.log(upper)), (mean, deviation))
+
+    def draw(self, rng: Generator) -> float:
         """Draw from the prior within the bounds, or uniformly between them."""
         if self.prior is None:
             return float(rng.uniform(self.lower, self.upper))
@@ -88,8 +95,7 @@ class Constant(Kernel):
     """The same covariance everywhere: a level, or the factor in front of another kernel."""
 
     def __init__(self, parameter: Parameter | None = None) -> None:
-        bounds = float(np.log(0.05)), float(np.log(20.0))
-        self.parameters = (parameter or Parameter("variance", 0.0, *bounds, (0.0, 1.0)),)
+        self.parameters = (parameter or Parameter.of_log("variance", 0.0, 1.0, 0.05, 20.0),)
 
     def covariance(self, theta: Array, a: Array, b: Array) -> Array:
         """See `Kernel.covariance`."""
@@ -211,3 +217,70 @@ def _others(factors: Sequence[Array]) -> list[Array]:
     for factor in factors[:0:-1]:
         after.append(after[-1] * factor)
     return [b * a for b, a in zip(before, reversed(after), strict=True)]
+
+
+NOISE = Parameter.of_log("noise variance", float(np.log(1e-2)), 2.0, 1e-6, 1.0)
+"""Ln of the noise variance as a share of a target's variance."""
+_OF_NONE = Parameter.of_log(
+    "noise variance of the smallest subset", float(np.log(1e-2)), 2.0, 1e-6, 4.0
+)
+_FLOOR = 1e-9
+
+
+class Noise(ABC):
+    """sigma^2 of each row of inputs, shape (n, d), as a share of a target's variance."""
+
+    parameters: tuple[Parameter, ...]
+
+    @abstractmethod
+    def variance(self, theta: Array, inputs: Array) -> Array:
+        """Return sigma^2 of each row, shape (n,)."""
+
+    @abstractmethod
+    def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
+        """Return sigma^2 and a function of weights w, (n,), to sum_i w_i dsigma_i^2 / dtheta."""
+
+
+class ConstantNoise(Noise):
+    """The same variance everywhere.
+
+    Args:
+        parameter: Its ln.
+    """
+
+    def __init__(self, parameter: Parameter = NOISE) -> None:
+        self.parameters = (parameter,)
+
+    def variance(self, theta: Array, inputs: Array) -> Array:
+        """See `Noise.variance`."""
+        return np.full(len(inputs), np.exp(theta[0]))
+
+    def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
+        """See `Noise.pullback`."""
+        value = np.exp(theta[0])
+        return self.variance(theta, inputs), lambda weights: np.array([value * weights.sum()])
+
+
+class FallingNoise(Noise):
+    """sigma_0^2 + sigma_1^2 (1 - s)^2: losses of small subsets scatter more.
+
+    Args:
+        column: Column of the inputs that holds s.
+    """
+
+    def __init__(self, column: int) -> None:
+        self.column = column
+        self.parameters = NOISE, _OF_NONE
+
+    def variance(self, theta: Array, inputs: Array) -> Array:
+        """See `Noise.variance`."""
+        everywhere, small = np.exp(theta)
+        return everywhere + small * (1 - inputs[:, self.column]) ** 2 + _FLOOR
+
+    def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
+        """See `Noise.pullback`."""
+        everywhere, small = np.exp(theta)
+        fall = (1 - inputs[:, self.column]) ** 2
+        return self.variance(theta, inputs), lambda weights: np.array(
+            [everywhere * weights.sum(), small * (weights @ fall)]
+        )

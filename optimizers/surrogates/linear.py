@@ -1,34 +1,90 @@
-"""Bayesian linear regression with a conjugate prior, from sums over the observations.
+"""Linear models: ridge regression on one-hot paths, and Bayesian regression from sums.
 
-Weights and noise have a normal-inverse-gamma prior (Bishop 2006, "Pattern Recognition and Machine
-Learning", section 3.3 and exercise 3.12). An observation costs the same however many there were,
-and the prior may change after them.
+`PathLinear` is the model of FLASH (Zhang et al. 2016, section 3.3). With P the paths (n, N), m the
+targets and alpha the ridge: the coefficients are those of the centred least squares with penalty
+alpha ||beta||^2 and a free intercept, A = (P'P + alpha I)^-1 is not centred, and the predictive
+variance of a path p is s2 (1 + p'A p), where s2 is the variance of the residuals. The paper's eq.
+(1) has no intercept, which gives an algorithm that was never seen a loss of 0;
+`has_intercept=False` has it so, with alpha = n lambda.
+
+In `LinearRegression` weights and noise have a normal-inverse-gamma prior (Bishop 2006, "Pattern
+Recognition and Machine Learning", section 3.3 and exercise 3.12). An observation costs the same
+however many there were, and the prior may change after them.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.floating[Any]]
+from prefect_tune.optimizers.space.unit_interval import Array
+
+_SMALLEST_VARIANCE = 1e-8
+_SMALLEST_SHARE = 1e-3
+"""Least deviation of the residuals, as a share of the range of the targets."""
 
 
 @dataclass(frozen=True)
-class LinearPrior:
-    """Normal-inverse-gamma prior of a linear regression with d features.
+class PathLinear:
+    """A fitted model; `fit` makes it.
 
     Attributes:
-        mean: Means of the weights, shape (d,).
-        deviation: Deviations of the weights, shape (d,).
-        noise: Deviation of the targets around the line.
-        weight: Observations that `noise` stands for.
+        coefficients: beta, one per algorithm, shape (N,).
+        intercept: c, 0 without one.
+        inverse: A = (P'P + alpha I)^-1, shape (N, N).
+        residual_variance: s2, floored so that equal targets still leave something to explore.
     """
 
-    mean: Array
-    deviation: Array
-    noise: float
-    weight: float
+    coefficients: Array
+    intercept: float
+    inverse: Array
+    residual_variance: float
+
+    @classmethod
+    def fit(
+        cls, paths: Array, targets: Array, ridge: float = 1.0, *, has_intercept: bool = True
+    ) -> Self:
+        """Fit to one-hot paths, shape (n, N), and their targets, shape (n,), with n at least 1."""
+        identity = ridge * np.eye(paths.shape[1])
+        offset = paths.mean(axis=0) if has_intercept else np.zeros(paths.shape[1])
+        level = float(targets.mean()) if has_intercept else 0.0
+        centred = paths - offset
+        beta = np.linalg.solve(centred.T @ centred + identity, centred.T @ (targets - level))
+        intercept = level - float(offset @ beta)
+        variance = float(np.var(intercept + paths @ beta - targets))
+        floor = max(_SMALLEST_VARIANCE, (_SMALLEST_SHARE * float(np.ptp(targets))) ** 2)
+        inverse = np.linalg.inv(paths.T @ paths + identity)
+        return cls(beta, intercept, inverse, max(variance, floor))
+
+    def mean(self, paths: Array) -> Array:
+        """mu(p) = c + p'beta, shape (n,)."""
+        return self.intercept + paths @ self.coefficients
+
+    def leverage(self, paths: Array) -> Array:
+        """q(p) = p'A p, shape (n,): how little is known of a path; never rises with more runs."""
+        return np.einsum("ij,ij->i", paths @ self.inverse, paths)
+
+    def deviation(self, paths: Array) -> Array:
+        """sigma(p) = sqrt(s2 (1 + q(p))), shape (n,)."""
+        return np.sqrt(self.residual_variance * (1 + self.leverage(paths)))
+
+    def imagining(self, path: Array) -> Self:
+        """Return the model had `path`, shape (N,), returned exactly its mean.
+
+        Neither beta nor c moves then, so a rank-one update of A is exact. The residual variance is
+        kept while trials are pending.
+        """
+        direction = self.inverse @ path
+        step = np.outer(direction, direction) / (1 + path @ direction)
+        return replace(self, inverse=self.inverse - step)
+
+
+def guarded_log_seconds(seconds: Array) -> Array:
+    """Return ln(e + seconds), shape (n,): `>= 1`, and near ln(seconds) where they are many.
+
+    The paper's ln(seconds) is negative below one second, which turns the sign of EI per second.
+    """
+    return np.log(np.e + seconds)
 
 
 class LinearRegression:
@@ -66,24 +122,30 @@ class LinearRegression:
         """
         return (self._sum - float(self._sum_of_features[1:] @ slopes)) / self.n
 
-    def posterior(self, prior: LinearPrior) -> "LinearPosterior":
-        """Return what is known of the weights with a prior.
+    def posterior(
+        self, mean: Array, deviation: Array, noise: float, weight: float
+    ) -> "LinearPosterior":
+        """Return what is known of the weights with a normal-inverse-gamma prior.
 
         With V the prior's covariance over the noise's variance, for observations X and y:
 
             A = V^-1 + X'X,    m = A^-1 (V^-1 m0 + X'y),    a = a0 + n/2,
             b = b0 + (y'y + m0'V^-1 m0 - m'A m) / 2
+
+        Args:
+            mean: Prior means of the weights, shape (d,).
+            deviation: Prior deviations of the weights, shape (d,).
+            noise: Deviation of the targets around the line.
+            weight: Observations that `noise` stands for.
         """
-        inverse_scale = (prior.noise / prior.deviation) ** 2
+        inverse_scale = (noise / deviation) ** 2
         precision = np.diag(inverse_scale) + self._squares
-        right = inverse_scale * prior.mean + self._products
         covariance = np.linalg.inv(precision)
-        mean = covariance @ right
-        shape = prior.weight + self.n / 2
-        explained = float(mean @ precision @ mean)
-        before = self._sum_of_squares + float(prior.mean @ (inverse_scale * prior.mean))
-        rate = prior.weight * prior.noise**2 + max(before - explained, 0.0) / 2
-        return LinearPosterior(mean, covariance, shape, rate)
+        found = covariance @ (inverse_scale * mean + self._products)
+        explained = float(found @ precision @ found)
+        before = self._sum_of_squares + float(mean @ (inverse_scale * mean))
+        rate = weight * noise**2 + max(before - explained, 0.0) / 2
+        return LinearPosterior(found, covariance, weight + self.n / 2, rate)
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,10 @@
 """The posterior density of a Gaussian process's parameters, and the factors of its covariance."""
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotri, dtrtrs
 
-from prefect_tune.optimizers.surrogates.kernel import Kernel, Parameter
-from prefect_tune.optimizers.surrogates.noise import ConstantNoise, Noise
-
-Array = NDArray[np.floating[Any]]
+from prefect_tune.optimizers.space.unit_interval import Array
+from prefect_tune.optimizers.surrogates.kernel import ConstantNoise, Kernel, Noise, Parameter
 
 _JITTERS = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)
 

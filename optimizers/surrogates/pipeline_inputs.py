@@ -6,14 +6,15 @@ Inputs: the path one-hot (or as choices, for the conditional kernel), numbers an
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace
 from prefect_tune.optimizers.space.configuration import Configuration
-from prefect_tune.optimizers.space.unit_interval import grid_of
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.space.unit_interval import Array, grid_of
 from prefect_tune.optimizers.surrogates.kernel import Constant, Kernel, Parameter, Product
 from prefect_tune.optimizers.surrogates.stationary import (
     CORRELATION,
@@ -23,7 +24,6 @@ from prefect_tune.optimizers.surrogates.stationary import (
     lengthscale_parameter,
 )
 
-Array = NDArray[np.floating[Any]]
 KernelKind = Literal["one_hot", "conditional"]
 """One Matern kernel over all inputs, or a product over the steps of what their choices share."""
 
@@ -42,6 +42,21 @@ class Priors:
 
     lengthscale: Callable[[str, int], Parameter] = lengthscale_parameter
     correlation: Callable[[str], Parameter] = lambda step: CORRELATION  # noqa: ARG005
+
+
+MODELS = Parameter("logit rho of the models", -2.0, -5.0, 5.0, (-2.0, 1.0))
+"""Pipelines of different models have less in common than those that differ elsewhere."""
+
+
+def conditional_inputs(
+    space: Space,
+    lengthscale: Callable[[str, int], Parameter],
+    stationary: type[Stationary] = Matern52,
+) -> "PipelineInputs":
+    """Return the inputs of a space that compare only what two pipelines share."""
+    model = space.steps[-1].name
+    priors = Priors(lengthscale, lambda step: MODELS if step == model else CORRELATION)
+    return PipelineInputs(CandidateSpace(space), "conditional", priors, stationary)
 
 
 class PipelineInputs:

@@ -1,10 +1,11 @@
 """Random-forest regression with a variance, the surrogate of SMAC (Hutter et al. 2011)."""
 
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestRegressor
+
+from prefect_tune.optimizers.space.unit_interval import Array
 
 
 class RandomForest:
@@ -18,35 +19,19 @@ class RandomForest:
         self._trees = [tree.tree_ for tree in forest.estimators_]
 
     @classmethod
-    def fit(
-        cls,
-        X: NDArray[np.float64],
-        y: NDArray[np.float64],
-        *,
-        n_trees: int,
-        min_samples_split: int,
-        max_features: float,
-        seed: int,
-    ) -> Self:
+    def fit(cls, X: Array, y: Array, *, n_trees: int, seed: int, **options: Any) -> Self:
         """Fit to encoded configurations, shape (n, d), and their targets, shape (n,).
 
         Args:
             X: Encoded configurations, shape (n, d).
             y: Their targets, shape (n,).
             n_trees: Trees, each fitted to a bootstrap sample.
-            min_samples_split: Rows that a node needs to be split.
-            max_features: Share of the columns that a split is chosen among.
             seed: Source of randomness.
+            options: More arguments of scikit-learn's forest.
         """
-        forest = RandomForestRegressor(
-            n_trees,
-            min_samples_split=min_samples_split,
-            max_features=max_features,
-            random_state=seed,
-        )
-        return cls(forest.fit(X, y))
+        return cls(RandomForestRegressor(n_trees, random_state=seed, **options).fit(X, y))
 
-    def predict(self, X: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def predict(self, X: Array) -> tuple[Array, Array]:
         """Return mean and standard deviation, shape (n,) each.
 
         The law of total variance over the trees: the mean of the variances in the leaves plus the

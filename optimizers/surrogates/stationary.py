@@ -6,13 +6,14 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.surrogates.kernel import Array, Kernel, Parameter, Pullback
+from prefect_tune.optimizers.space.unit_interval import Array
+from prefect_tune.optimizers.surrogates.kernel import Kernel, Parameter, Pullback
 
 
 def lengthscale_parameter(name: str, n_lengthscales: int) -> Parameter:
     """Return a lengthscale's prior: ln l ~ N(ln 0.5 + max(0, ln(d/4)/2), 1), 0.03 to 20."""
     mean = float(np.log(0.5) + max(0.0, 0.5 * np.log(n_lengthscales / 4)))
-    return Parameter(name, mean, float(np.log(0.03)), float(np.log(20.0)), (mean, 1.0))
+    return Parameter.of_log(name, mean, 1.0, 0.03, 20.0)
 
 
 class Stationary(Kernel):

@@ -2,6 +2,5 @@
 
 A `trial` has a state and ends in an `outcome`; `history` holds them all and knows how many more a
 budget holds. `objective` is the loss with its constraints and bootstraps. `losses` gives failed
-trials a loss too, and finds losses that differ by rounding alone. `agnostic` counts in how many
-bootstraps each model is the best.
+trials a loss too, and counts in how many bootstraps each model is the best.
 """

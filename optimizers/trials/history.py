@@ -7,13 +7,16 @@ from itertools import islice
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.trials.objective import Constraint, violation
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
+
+Rank = tuple[float, ...]
+"""What trials are ranked by, the least first, and the number of the trial at the end."""
 
 
 class History:
@@ -34,9 +37,9 @@ class History:
         self._by_state: dict[TrialState, dict[int, Trial]] = {state: {} for state in TrialState}
         self._in_order: dict[TrialState, tuple[Trial, ...]] = {}
         self._stretches: dict[Configuration, tuple[int, ...]] = {}
-        self._ranked: list[tuple[float, int]] = []
-        self._ranked_partial: list[tuple[float, float, float, float, int]] = []
-        self._infeasible: list[tuple[bool, float, float, int]] = []
+        self._ranked: list[Rank] = []
+        self._ranked_partial: list[Rank] = []
+        self._infeasible: list[Rank] = []
 
     def __len__(self) -> int:
         return len(self._trials)
@@ -67,28 +70,32 @@ class History:
         self._trials[trial.number] = trial
         self._by_state[trial.state][trial.number] = trial
         self._in_order.pop(trial.state, None)
-        if self._is_feasible(trial):
-            insort(self._ranked, _rank(trial))
-        elif self._is_feasible_partial(trial):
-            insort(self._ranked_partial, _partial_rank(trial))
-        elif trial.loss is not None:
-            insort(self._infeasible, self._distance(trial))
+        if (ranking := self._ranking(trial)) is not None:
+            insort(*ranking)
 
     def _forget(self, former: Trial) -> None:
         del self._by_state[former.state][former.number]
         self._in_order.pop(former.state, None)
-        if self._is_feasible(former):
-            del self._ranked[bisect_left(self._ranked, _rank(former))]
-        elif self._is_feasible_partial(former):
-            del self._ranked_partial[bisect_left(self._ranked_partial, _partial_rank(former))]
-        elif former.loss is not None:
-            del self._infeasible[bisect_left(self._infeasible, self._distance(former))]
+        if (ranking := self._ranking(former)) is not None:
+            ranked, rank = ranking
+            del ranked[bisect_left(ranked, rank)]
 
-    def _is_feasible(self, trial: Trial) -> bool:
-        return trial.state == TrialState.COMPLETE and self.violation(trial) <= 0
-
-    def _is_feasible_partial(self, trial: Trial) -> bool:
-        return trial.state == TrialState.STOPPED and self.violation(trial) <= 0
+    def _ranking(self, trial: Trial) -> tuple[list[Rank], Rank] | None:
+        """Return the ranking that a trial belongs to, and its rank; None if it has no place."""
+        if trial.evaluation is None:
+            return None
+        query, loss = trial.query, trial.evaluation.loss
+        if (excess := self.violation(trial)) > 0:
+            return self._infeasible, (
+                trial.state != TrialState.COMPLETE,
+                excess,
+                loss,
+                trial.number,
+            )
+        if trial.state == TrialState.COMPLETE:
+            return self._ranked, (loss, trial.number)
+        shares = (query.subset, query.folds or inf, query.epochs or inf)
+        return self._ranked_partial, (*(-share for share in shares), loss, trial.number)
 
     def _of(self, *states: TrialState) -> tuple[Trial, ...]:
         """Return the trials of some states, in the order of asking."""
@@ -135,7 +142,7 @@ class History:
 
     def best(self, n: int) -> list[Trial]:
         """Return the best complete trials that meet all constraints, the best one first."""
-        return [self._trials[number] for _, number in self._ranked[:n]]
+        return [self._trials[int(rank[-1])] for rank in self._ranked[:n]]
 
     def abridged(self, n_best: int, n_last: int) -> "History":
         """Return a history of the best feasible trials, the last ones told, and all pending ones.
@@ -156,7 +163,7 @@ class History:
         return abridged
 
     @property
-    def losses(self) -> NDArray[np.float64]:
+    def losses(self) -> Array:
         """Losses of the complete trials, shape (n,)."""
         return np.array([t.evaluation.loss for t in self.complete if t.evaluation])
 
@@ -166,7 +173,7 @@ class History:
 
         Of equals, the one asked for first.
         """
-        return self._trials[self._ranked[0][1]] if self._ranked else None
+        return next(iter(self.best(1)), None)
 
     @property
     def partial(self) -> list[Trial]:
@@ -175,47 +182,30 @@ class History:
         Larger shares of the rows come first, then more folds, more epochs, and smaller losses.
         Configurations that failed in another evaluation come last.
         """
-        ranked = [self._trials[number] for *_, number in self._ranked_partial]
+        ranked = [self._trials[int(rank[-1])] for rank in self._ranked_partial]
         return sorted(ranked, key=self._has_failed)
 
     @property
     def best_partial(self) -> Trial | None:
         """The first of `partial`."""
-        ranked = [number for *_, number in self._ranked_partial[:1]]
-        sound = (n for *_, n in self._ranked_partial if not self._has_failed(self._trials[n]))
-        number = next(sound, ranked[0] if ranked else None)
-        return None if number is None else self._trials[number]
+        ranked = (self._trials[int(rank[-1])] for rank in self._ranked_partial)
+        first = next(ranked, None)
+        if first is None or not self._has_failed(first):
+            return first
+        return next((trial for trial in ranked if not self._has_failed(trial)), first)
 
     def _has_failed(self, trial: Trial) -> bool:
-        """Return whether any evaluation of a trial's configuration has failed."""
         others = self.stretches(trial.query.configuration)
         return any(t.failure is not None and not t.failure.is_unstarted for t in others)
 
     @property
     def nearest_infeasible(self) -> Trial | None:
         """The trial that violates the constraints least: a complete one, else a partial one."""
-        return self._trials[self._infeasible[0][-1]] if self._infeasible else None
-
-    def _distance(self, trial: Trial) -> tuple[bool, float, float, int]:
-        loss = inf if trial.loss is None else trial.loss
-        is_partial = trial.state != TrialState.COMPLETE
-        return is_partial, self.violation(trial), loss, trial.number
+        return self._trials[int(self._infeasible[0][-1])] if self._infeasible else None
 
     def violation(self, trial: Trial) -> float:
         """Return by how much a trial with a loss violates the constraints; `<= 0` within all."""
         return violation(self.constraints, trial.evaluation.constraints if trial.evaluation else {})
-
-
-def _partial_rank(trial: Trial) -> tuple[float, float, float, float, int]:
-    assert trial.evaluation is not None  # noqa: S101 - it has ended with a loss
-    query = trial.query
-    shares = (query.subset, query.folds or inf, query.epochs or inf)
-    return (-shares[0], -shares[1], -shares[2], trial.evaluation.loss, trial.number)
-
-
-def _rank(trial: Trial) -> tuple[float, int]:
-    assert trial.evaluation is not None  # noqa: S101 - it is complete
-    return trial.evaluation.loss, trial.number
 
 
 _N_COLD = 2

@@ -57,9 +57,7 @@ class Constraint:
         exceeds every bound infinitely.
         """
         value = measured.get(self.name)
-        if value is None or isnan(value):
-            return inf
-        return (value - self.bound) / (self.bound or 1.0)
+        return inf if value is None or isnan(value) else (value - self.bound) / (self.bound or 1.0)
 
 
 def violation(constraints: Iterable[Constraint], measured: Mapping[str, float]) -> float:

@@ -17,8 +17,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.trials.agnostic import frequencies_of_few
-from prefect_tune.optimizers.trials.losses import is_least
+from prefect_tune.optimizers.trials.losses import frequencies_of_few, is_least
 from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.tasks.ensembling.held_out import HeldOut
 from prefect_tune.tasks.objective.metric import Metric, Predictions

@@ -18,7 +18,7 @@ from prefect_tune.flows.progress import observed_by
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.tuning import tune
 from prefect_tune.optimizers import METHODS, Budget, NotYet, Optimizer, Query, Trial
-from prefect_tune.optimizers.trials.agnostic import best_frequencies
+from prefect_tune.optimizers.trials.losses import best_frequencies
 from prefect_tune.storage import ArtifactStore, StoreAddress
 from prefect_tune.storage.key import model_record
 from prefect_tune.tasks.catalogue.portfolios import portfolio_of

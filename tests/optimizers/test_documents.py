@@ -30,7 +30,7 @@ from prefect_tune.optimizers.events import (
     event_document,
     event_of,
 )
-from prefect_tune.optimizers.methods.admm.positions import AdmmState
+from prefect_tune.optimizers.methods.admm.state import AdmmState
 from prefect_tune.optimizers.methods.flash.flash import FlashMemo
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.trials.outcome import Pilot
@@ -161,12 +161,9 @@ def test_values_of_numpy_and_read_only_mappings_are_written_as_plain_ones() -> N
         to_document(Evaluation(object()))  # type: ignore[arg-type]
 
 
-def test_an_ask_is_written_without_its_memo() -> None:
+def test_an_ask_is_written_without_its_memo_and_a_query_without_what_it_does_not_limit() -> None:
     document = event_document(Asked(0, QUERY, BUDGET, {"phase": 1}))
     assert document.keys() == {"number", "query", "budget"}
-
-
-def test_a_query_names_only_the_folds_and_held_out_rows_that_it_limits() -> None:
     always = {"configuration", "subset", "subset_draw", "epochs"}
     assert QUERY.to_json().keys() == always
     assert PART.to_json().keys() == always | {"folds", "held_out"}

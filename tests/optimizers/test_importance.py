@@ -8,8 +8,13 @@ from ConfigSpace import Float
 from numpy.typing import ArrayLike
 from worlds import algorithm
 
-from prefect_tune.optimizers.importance.effects import Effect, effects
-from prefect_tune.optimizers.importance.importance import LEAST_TRIALS, Importance, importance_of
+from prefect_tune.optimizers.importance import (
+    LEAST_TRIALS,
+    Effect,
+    Importance,
+    effects,
+    importance_of,
+)
 from prefect_tune.optimizers.space.algorithm import Algorithm, Step
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.configuration import Configuration

@@ -2,7 +2,18 @@
 
 import numpy as np
 import pytest
-from flash_worlds import counted_space, defaults_of, run_steps
+from flash_worlds import (
+    BENCHMARK,
+    FIRST_THIRTY,
+    TOY,
+    counted_space,
+    defaults_of,
+    one_hot_paths,
+    run_steps,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import Ridge
 from worlds import mixed_space, ordered_space, recorded
 
 from prefect_tune.optimizers import (
@@ -19,10 +30,132 @@ from prefect_tune.optimizers import (
 )
 from prefect_tune.optimizers.paths.cost import CandidatePrefixes, PathCost, PathPrefixes
 from prefect_tune.optimizers.paths.step_seconds import RunningOrder, StepSeconds
+from prefect_tune.optimizers.paths.table import design_order, design_rank
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.surrogates.costs import Costs
+from prefect_tune.optimizers.surrogates.linear import PathLinear
+
+PATHS = one_hot_paths(TOY)
+SEEN = [5, 0, 1, 2]
+LOSSES = np.array([30.0, 22.0, 18.0, 26.0])
+
+
+def toy_model() -> PathLinear:
+    return PathLinear.fit(PATHS[SEEN], LOSSES)
+
+
+def test_the_worked_example_of_the_ridge_with_intercept() -> None:
+    model = toy_model()
+    assert model.coefficients * 11 == pytest.approx([-18, 18, -3, -25, 28])
+    assert model.intercept == pytest.approx(266 / 11)
+    assert model.residual_variance == pytest.approx(2.185950, abs=5e-7)
+    assert model.leverage(PATHS) == pytest.approx(
+        [0.596154, 0.596154, 0.538462, 1.134615, 1.134615, 0.615385], abs=5e-7
+    )
+    assert model.mean(PATHS) == pytest.approx(
+        [22.272727, 20.272727, 25.090909, 25.545455, 23.545455, 28.363636], abs=5e-7
+    )
+    assert model.deviation(PATHS) == pytest.approx(
+        [1.867917, 1.867917, 1.833849, 2.160130, 2.160130, 1.879136], abs=5e-7
+    )
+
+
+@pytest.mark.slow
+@settings(max_examples=25)
+@given(
+    st.lists(st.tuples(st.integers(0, 1455), st.floats(0, 100)), min_size=2, max_size=60),
+    st.floats(0.01, 10),
+)
+def test_it_agrees_with_scikit_learn_and_a_direct_inverse(runs, ridge) -> None:
+    table = one_hot_paths(BENCHMARK)
+    paths, targets = table[[i for i, _ in runs]], np.array([m for _, m in runs])
+    model = PathLinear.fit(paths, targets, ridge)
+    oracle = Ridge(alpha=ridge, solver="svd").fit(paths, targets)
+    assert model.mean(table) == pytest.approx(oracle.predict(table), abs=1e-8)
+    inverse = np.linalg.inv(paths.T @ paths + ridge * np.eye(33))
+    direct = [p @ inverse @ p for p in table[:50]]
+    assert model.leverage(table[:50]) == pytest.approx(direct, abs=1e-9)
+
+
+@pytest.mark.slow
+@settings(max_examples=25)
+@given(st.lists(st.integers(0, 1455), min_size=1, max_size=30), st.integers(0, 1455))
+def test_imagining_a_path_equals_a_refit_with_its_mean_as_outcome(seen, new) -> None:
+    table = one_hot_paths(BENCHMARK)
+    targets = np.random.default_rng(len(seen)).random(len(seen)) * 50
+    model = PathLinear.fit(table[seen], targets)
+    imagined = model.imagining(table[new])
+    refit = PathLinear.fit(table[[*seen, new]], np.append(targets, model.mean(table[[new]])))
+    assert imagined.inverse == pytest.approx(refit.inverse, abs=1e-10)
+    assert imagined.mean(table) == pytest.approx(refit.mean(table), abs=1e-9)
+    assert (imagined.leverage(table) <= model.leverage(table) + 1e-12).all()
+
+
+def test_equal_losses_leave_a_positive_deviation() -> None:
+    model = PathLinear.fit(PATHS[SEEN], np.full(4, 7.0))
+    assert (model.deviation(PATHS) > 0).all()
+
+
+def log_pseudo_determinant(paths: np.ndarray) -> float:
+    eigenvalues = np.linalg.eigvalsh(paths.T @ paths)
+    return float(np.log(eigenvalues[eigenvalues > 1e-8]).sum())
+
+
+def eigenvalue_picks(paths: np.ndarray, n: int, first: int) -> list[int]:
+    """The paper's rule as written: the product of the largest l eigenvalues, lowest index first."""
+    chosen = [first]
+    while len(chosen) < n:
+        largest = min(len(chosen) + 1, paths.shape[1])
+        information = paths[chosen].T @ paths[chosen]
+        candidates = information + np.einsum("bi,bj->bij", paths, paths)
+        values = np.linalg.eigvalsh(candidates)[:, -largest:]
+        scores = np.log(np.maximum(values, 1e-300)).sum(axis=1)
+        chosen.append(int(np.flatnonzero(scores >= scores.max() - 1e-8)[0]))
+    return chosen
+
+
+def test_the_worked_graphs_give_their_picks() -> None:
+    order = design_order(one_hot_paths(TOY), 8, "d_optimal", start=[5])
+    assert order == [5, 0, 1, 2, 3, 4, 0, 1]
+    order = design_order(one_hot_paths(BENCHMARK), 36, "d_optimal", start=[0])
+    assert order == [*FIRST_THIRTY, 329, 55, 1420, 660, 261, 346]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("counts", "n", "first"), [(TOY, 4, 5), (BENCHMARK, 12, 0), ((3, 3), 5, 2)]
+)
+def test_the_picks_are_those_of_the_eigenvalues(counts, n, first) -> None:
+    paths = one_hot_paths(counts)
+    assert design_order(paths, n, "d_optimal", start=[first]) == eigenvalue_picks(paths, n, first)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_start_and_any_ties_reach_the_full_rank_with_the_same_determinant(seed: int) -> None:
+    paths = one_hot_paths(BENCHMARK)
+    order = design_order(paths, design_rank(33, 4), "d_optimal", np.random.default_rng(seed))
+    assert np.linalg.matrix_rank(paths[order]) == 30
+    assert log_pseudo_determinant(paths[order]) == pytest.approx(18.069729, abs=5e-7)
+    assert paths[order[:14]].any(axis=0).all()
+
+
+@pytest.mark.parametrize("criterion", ["d_optimal", "random"])
+@pytest.mark.parametrize("counts", [(1,), (3,), (1, 1), (2, 1, 2)])
+def test_small_graphs_are_filled_without_a_warning(criterion, counts) -> None:
+    paths = one_hot_paths(counts)
+    order = design_order(paths, 7, criterion, np.random.default_rng(0))
+    assert len(order) == 7
+    assert set(order) == set(range(len(paths))) or len(paths) > 3
+
+
+def test_the_random_design_runs_every_path_before_one_again() -> None:
+    paths = one_hot_paths(TOY)
+    order = design_order(paths, 15, "random", np.random.default_rng(0))
+    assert sorted(order[:6]) == sorted(order[6:12]) == list(range(6))
+    assert order[:6] != order[6:12]
+    assert len(set(order[12:])) == 3
 
 
 @pytest.mark.parametrize("is_cached", [True, False])
@@ -112,14 +245,11 @@ def test_steps_that_ended_before_a_failure_are_held() -> None:
     assert without - with_b == pytest.approx(6.0)
 
 
-def test_the_typical_seconds_are_those_of_all_paths_with_nothing_cached() -> None:
+def test_what_is_outside_of_the_steps_is_taken_by_each_run_and_the_typical_one() -> None:
     space = counted_space((2, 2))
     seconds = {"step0.a0": 10.0, "step0.a1": 8.0, "step1.a0": 1.0, "step1.a1": 2.0}
     history = run_steps(defaults_of(space), seconds, is_cached=False)
     assert PathCost(space, list(space.paths())).typical_seconds(history) == pytest.approx(10.5)
-
-
-def test_what_is_outside_of_the_steps_is_taken_by_each_run() -> None:
     space = counted_space((1, 2))
     query = Query(default_configuration(space, ("a0", "a0")))
     costs = tuple(StepCost(step, 0, 2.0, 0.0, False, step) for step in ("step0", "step1"))
@@ -163,9 +293,7 @@ def cost(step: str, seconds: float, *, fold: int = 0, load: float | None = None)
     return StepCost(step, fold, seconds, load or 0.0, load is not None, f"{step}-{fold}")
 
 
-def complete(
-    number: int, path: tuple[str, ...], *costs: StepCost, seconds: float, **query: float
-) -> Trial:
+def complete(number, path, *costs, seconds, **query) -> Trial:
     folds = tuple(20.0 for _ in {c.fold for c in costs})
     outcome = Evaluation(20.0, folds, seconds, seconds, costs)
     asked = Query(default_configuration(SPACE, path), **query)  # type: ignore[arg-type]
@@ -182,16 +310,13 @@ def tables(*trials: Trial, space: Space = SPACE) -> tuple[list[list[float]], flo
     return [table.tolist() for table in made], load, overhead
 
 
-def test_what_was_served_counts_as_what_it_once_took_and_the_rest_is_overhead() -> None:
+def test_what_was_served_counts_as_what_it_once_took_and_what_never_ran_as_others() -> None:
     made, load, overhead = tables(
         complete(0, ("a0", "a0"), cost("step0", 8.0), cost("step1", 1.0), seconds=9.5),
         complete(1, ("a0", "a1"), cost("step0", 8.0, load=0.2), cost("step1", 3.0), seconds=3.7),
     )
     assert made == [[8.0, 8.0], [1.0, 3.0]]
     assert (load, overhead) == pytest.approx((0.2, 0.5))
-
-
-def test_an_algorithm_that_never_ran_takes_what_others_of_its_step_do() -> None:
     made, _, _ = tables(
         complete(0, ("a0", "a0"), cost("step0", 8.0), cost("step1", 2.0), seconds=10.0)
     )
@@ -278,9 +403,7 @@ def by_hand(space: Space, configuration: Configuration) -> dict[str, tuple[objec
 
 
 @pytest.mark.parametrize("space", SPACES, ids=lambda s: f"{s.name}-{len(s.steps)}")
-def test_prefixes_of_paths_are_equal_where_the_same_steps_ran_in_the_same_order(
-    space: Space,
-) -> None:
+def test_prefixes_of_paths_are_equal_where_the_same_steps_ran_in_the_same_order(space) -> None:
     prefixes, names = PathPrefixes(space, RunningOrder(space)), [s.name for s in space.searched]
     seen: dict[int, tuple[object, ...]] = {}
     codes: dict[tuple[object, ...], int] = {}

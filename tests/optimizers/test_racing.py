@@ -29,7 +29,7 @@ from prefect_tune.optimizers import (
     Trial,
     make_optimizer,
 )
-from prefect_tune.optimizers.racing.rules import (
+from prefect_tune.optimizers.race_rules import (
     Stretch,
     as_on_all_rows,
     estimated,
@@ -46,9 +46,7 @@ FOLDS = Objective(chance=50.0, n_folds=3)
 LIMITED = replace(FOLDS, constraints=(Constraint("size", 5.0),))
 
 
-def raced(
-    method: str = "random", objective: Objective = FOLDS, space=None, seed: int = 0
-) -> Racing:
+def raced(method="random", objective=FOLDS, space=None, seed=0) -> Racing:
     return Racing(make_optimizer(method, space or mixed_space(), seed, objective))
 
 
@@ -85,15 +83,12 @@ def with_incumbent(method: str = "random", objective: Objective = FOLDS, **about
     return optimizer
 
 
-def test_the_first_configuration_runs_whole() -> None:
+def test_the_first_configuration_runs_whole_and_others_one_fold_before_they_go_on() -> None:
     """There is nothing that it could be behind of."""
     optimizer = raced()
     assert optimizer.ask(Budget()).is_full
     assert optimizer.ask(Budget()).folds == 1
     assert optimizer.ask(Budget()).folds == 1
-
-
-def test_a_configuration_runs_one_fold_and_goes_on_before_another_is_begun() -> None:
     optimizer = with_incumbent()
     first = optimizer.ask(Budget())
     tell(optimizer, 16.0)
@@ -131,7 +126,6 @@ def test_of_who_keeps_up_the_method_is_told_once_with_the_cost_of_both_stretches
     told = optimizer.inner.history[1]
     assert (told.loss, told.cost_seconds) == (18.0, 5.0)
     assert len(optimizer.inner.history) == 2
-    assert optimizer.incumbent is not None
     assert optimizer.incumbent.number == 2
 
 
@@ -236,17 +230,13 @@ def test_an_exhausted_space_is_so_when_none_may_keep_up_any_more() -> None:
         optimizer.ask(Budget())
 
 
-def test_only_what_meets_the_constraints_stops_others() -> None:
+def test_only_what_meets_the_constraints_stops_others_and_they_are_told_of_a_fold() -> None:
     optimizer = with_incumbent(objective=LIMITED, size=9.0)
     begin(optimizer, 90.0, size=1.0)
     assert optimizer.ask(Budget()).is_full
-
-
-def test_the_constraints_of_a_first_fold_are_told_with_its_estimate() -> None:
     optimizer = with_incumbent(objective=LIMITED, size=1.0)
     begin(optimizer, 90.0, size=7.0)
     told = optimizer.inner.history[1]
-    assert told.evaluation is not None
     assert told.evaluation.constraints == {"size": 7.0}
 
 
@@ -343,46 +333,29 @@ def first(loss: float) -> Evaluation:
     return Evaluation(loss, (loss,))
 
 
-def test_the_margin_is_the_standard_deviation_of_a_difference_seen_on_one_fold() -> None:
+def test_the_margin_is_the_deviation_of_a_difference_seen_on_one_fold() -> None:
     spread = ((1 + 0 + 4) / 3) ** 0.5
     assert margin(INCUMBENT, THREE) == pytest.approx(spread * (2 / 3) ** 0.5)
-
-
-def test_behind_is_who_is_worse_on_the_same_fold_by_more_than_the_margin() -> None:
     assert margin(INCUMBENT, THREE) == pytest.approx(1.054, abs=1e-3)
     assert not is_behind(first(17.0), INCUMBENT, THREE)
     assert is_behind(first(17.1), INCUMBENT, THREE)  # though the incumbent's mean is 20
-
-
-def test_whose_differences_do_not_spread_need_no_margin() -> None:
     history = history_of((17.0, 21.0, 25.0), (18.0, 22.0, 26.0), (19.0, 23.0, 27.0))
     assert not is_behind(first(16.0), INCUMBENT, history)
     assert is_behind(first(16.1), INCUMBENT, history)
-
-
-def test_before_three_others_are_known_the_incumbents_worst_fold_counts() -> None:
     history = history_of((16.0, 21.0, 26.0), (19.0, 23.0, 27.0))
     assert margin(INCUMBENT, history) is None
     assert not is_behind(first(24.0), INCUMBENT, history)
     assert is_behind(first(24.1), INCUMBENT, history)
 
 
-def test_on_a_part_the_margin_is_how_far_looks_were_off_by_what_more_rows_change_too() -> None:
+def test_on_a_part_the_margin_is_how_far_looks_were_off() -> None:
     """Three that looked 1 worse and were 3, 3 and 3: they do not spread, and were 2 off."""
     known = [(1.0, 3.0)] * 3
     assert not is_behind_on_part(2.0, INCUMBENT, known)
     assert is_behind_on_part(2.1, INCUMBENT, known)
-
-
-def test_on_a_part_the_spread_of_the_incumbents_folds_counts_before_three_others_are_known() -> (
-    None
-):
     known = [(1.0, 3.0)] * 2
     assert not is_behind_on_part(8.0, INCUMBENT, known)
     assert is_behind_on_part(8.1, INCUMBENT, known)
-
-
-def test_of_a_hold_out_part_nothing_is_behind_before_three_others_are_known() -> None:
     alone = Evaluation(20.0, (20.0,))
     assert not is_behind_on_part(80.0, alone, [(1.0, 1.0)] * 2)
     assert is_behind_on_part(80.0, alone, [(1.0, 1.0)] * 3)
@@ -395,13 +368,16 @@ def step(name: str, fold: int, seconds: float, *, hit: bool = False) -> StepCost
     return StepCost(name, fold, seconds, 0.01 * hit, hit, f"{name} {fold}")
 
 
-def test_the_estimate_is_the_incumbents_mean_plus_the_difference_seen_on_the_first_fold() -> None:
+def test_the_estimate_is_paired_on_the_first_fold_and_within_the_bounds() -> None:
     first = Evaluation(27.0, (27.0,), 1.5, 1.5, constraints={"latency_us": 7.0})
     told = estimated(first, SLOW_INCUMBENT, Objective())
     assert told.loss == pytest.approx(20.0 + (27.0 - 16.0))  # and not the 27 that were seen
     assert told.fold_losses == (27.0, 31.0, 35.0)
     assert told.cost_seconds == 1.5
     assert told.constraints == {"latency_us": 7.0}
+    told = estimated(Evaluation(95.0, (95.0,)), SLOW_INCUMBENT, Objective(upper=100.0))
+    assert told.fold_losses == (95.0, 99.0, 100.0)
+    assert told.loss == pytest.approx(98.0)
 
 
 def test_steps_on_a_part_of_the_rows_are_scaled_to_all_and_what_was_spent_stays() -> None:
@@ -409,12 +385,6 @@ def test_steps_on_a_part_of_the_rows_are_scaled_to_all_and_what_was_spent_stays(
     told = as_on_all_rows(look, {"pca": 4.0, "svm": 4.0})
     assert [cost.seconds for cost in told.steps] == [2.0, 5.0]
     assert told.cost_seconds == 2.0
-
-
-def test_an_estimate_stays_within_the_bounds_of_the_metric() -> None:
-    told = estimated(Evaluation(95.0, (95.0,)), SLOW_INCUMBENT, Objective(upper=100.0))
-    assert told.fold_losses == (95.0, 99.0, 100.0)
-    assert told.loss == pytest.approx(98.0)
 
 
 def test_a_failure_after_the_first_fold_costs_that_fold_too() -> None:
@@ -452,19 +422,13 @@ def test_on_many_rows_that_fold_on_parts_of_10_000_or_more_comes_first(n_rows, s
     assert parts == (*(Stretch(share, 1) for share in shares), FOLD, WHOLE)
 
 
-def test_each_look_is_judged_on_more_of_the_held_out_rows() -> None:
+def test_looks_have_enough_rows_of_the_rarest_class_and_are_judged_on_more_and_more() -> None:
     parts = stretches_of(Objective(n_rows=200_000, n_held_out=80_000, n_folds=1))
     assert parts == (Stretch(1 / 16, None, 1 / 8), Stretch(1 / 4, None, 1 / 2), WHOLE)
-
-
-def test_a_part_has_enough_rows_of_the_rarest_class() -> None:
     objective = Objective(n_rows=80_000, n_folds=3, n_classes=2, n_rarest=400)
     assert stretches_of(objective)[0].subset == 1 / 4
     assert stretches_of(replace(objective, n_rarest=150)) == (FOLD, WHOLE)
     assert stretches_of(replace(objective, n_classes=0))[0].subset == 1 / 8
-
-
-def test_of_a_hold_out_part_rows_alone_can_be_fewer() -> None:
     assert stretches_of(Objective(n_rows=80_000, n_folds=1)) == (Stretch(1 / 8), WHOLE)
     with pytest.raises(ValueError, match="1 fold"):
         stretches_of(Objective(n_rows=MANY_ROWS, n_folds=1))

@@ -1,17 +1,20 @@
-"""Trials, their outcomes, histories, constraints and budgets."""
+"""Trials, outcomes, histories, constraints, budgets and ensembles."""
 
 import json
 import pickle
 from dataclasses import replace
+from itertools import product
 from math import inf, nan
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from worlds import evaluation, mixed_space, recorded, told, told_history
 
 from prefect_tune.optimizers import (
+    Budget,
     Constraint,
     Evaluation,
     Failure,
@@ -25,8 +28,14 @@ from prefect_tune.optimizers import (
 from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.sampling import sample_configuration
-from prefect_tune.optimizers.trials.losses import log_losses, told_losses
-from prefect_tune.optimizers.trials.objective import FailureCost, violation
+from prefect_tune.optimizers.trials.history import capacity
+from prefect_tune.optimizers.trials.losses import (
+    best_frequencies,
+    frequencies_of_few,
+    log_losses,
+    told_losses,
+)
+from prefect_tune.optimizers.trials.objective import Bootstraps, violation
 
 SPACE = mixed_space()
 
@@ -78,7 +87,7 @@ def test_the_final_model_is_of_all_rows_and_of_the_epochs_that_were_best() -> No
     assert part.ended(measured).refit_query == query(0, epochs=3)
 
 
-def test_kinds_of_failures_are_plain_words_in_documents_and_kinds_when_read() -> None:
+def test_kinds_of_failures_are_words_in_documents_and_say_what_more_rows_do() -> None:
     for kind in FailureKind:
         document = to_document(Failure(kind, "why"))
         assert type(document["kind"]) is str
@@ -86,14 +95,8 @@ def test_kinds_of_failures_are_plain_words_in_documents_and_kinds_when_read() ->
         assert (again.kind, type(again.kind)) == (kind, FailureKind)
     words = [to_document(Failure(kind, ""))["kind"] for kind in FailureKind]
     assert words == ["error", "timeout", "memory", "crashed"]
-
-
-def test_more_rows_cure_errors_alone_and_bring_limits_nearer() -> None:
     assert [kind for kind in FailureKind if not kind.is_hopeless] == ["error"]
     assert [kind for kind in FailureKind if kind.grows_with_rows] == ["timeout", "memory"]
-
-
-def test_a_kind_may_be_given_as_its_word_and_no_other_word() -> None:
     failure = Failure("memory", "took 9 GB")  # type: ignore[arg-type]
     assert failure.kind is FailureKind.MEMORY
     assert failure.kind.grows_with_rows
@@ -178,11 +181,8 @@ def test_an_excess_is_in_multiples_of_the_bound(bound, measured, excess) -> None
     assert Constraint("size", bound).excess({"size": measured}) == excess
 
 
-def test_what_was_not_measured_exceeds_every_bound() -> None:
+def test_the_violation_is_the_largest_excess_and_infinite_if_not_measured() -> None:
     assert Constraint("size", 10).excess({}) == inf
-
-
-def test_the_violation_is_the_largest_excess() -> None:
     constraints = (Constraint("size", 10), Constraint("time", 2))
     assert violation(constraints, {"size": 5, "time": 3}) == 0.5
     assert violation((), {}) == 0
@@ -212,9 +212,7 @@ def history(*losses: float | None) -> History:
         ("chance", Objective(), 30.0),
     ],
 )
-def test_a_failed_trial_has_the_loss_that_the_rule_says(
-    rule: FailureCost, objective: Objective, expected: float
-) -> None:
+def test_a_failed_trial_has_the_loss_that_the_rule_says(rule, objective, expected) -> None:
     trials, losses = told_losses(history(20.0, None, 30.0), objective, rule)
     assert [t.number for t in trials] == [0, 1, 2]
     assert losses.tolist() == [20.0, expected, 30.0]
@@ -227,11 +225,136 @@ def test_logarithms_are_finite_and_keep_the_order(losses: list[float]) -> None:
     assert (np.diff(logs) >= 0).all()
 
 
-def test_without_a_smallest_loss_nothing_is_transformed() -> None:
+def test_logarithms_are_of_the_distance_from_the_least_loss_if_there_is_one() -> None:
     losses = np.array([-3.0, 4.0])
     assert log_losses(losses, Objective(lower=float("-inf"))) is losses
-
-
-def test_logarithms_are_of_the_distance_from_the_least_loss_and_a_hundredth_of_the_median() -> None:
     losses = np.array([10.0, 12.0, 60.0])
     assert log_losses(losses, Objective(lower=10.0)) == pytest.approx(np.log([0.02, 2.02, 50.02]))
+
+
+BAYES = Query(default_configuration(mixed_space(), ("unit", "bayes")))
+
+
+def history_of(*seconds: float) -> History:
+    history = History()
+    for number, cost in enumerate(seconds):
+        history.record(Trial(number, BAYES).started().completed(evaluation(1.0, cost)))
+    return history
+
+
+@pytest.mark.parametrize(
+    ("budget", "seconds", "expected"),
+    [
+        (Budget(), (1.0,) * 9, None),
+        (Budget(trials_left=7), (), 7),
+        (Budget(trials_left=7), (1.0,) * 3, 10),
+        (Budget(seconds_left=10.0), (1.0,) * 4, None),
+        (Budget(seconds_left=10.0), (9.0, 9.0, 2.0, 2.0, 2.0), 10),
+        (Budget(seconds_left=10.0, ask_seconds=15.0), (9.0, 9.0, 2.0, 2.0, 2.0), 7),
+        (Budget(seconds_left=-3.0), (2.0,) * 5, 5),
+        (Budget(trials_left=2, seconds_left=10.0), (2.0,) * 5, 7),
+    ],
+)
+def test_what_ends_first_counts_once_trials_are_warm(budget, seconds, expected) -> None:
+    assert capacity(budget, history_of(*seconds)) == expected
+
+
+@pytest.mark.parametrize(
+    ("budget", "share"),
+    [
+        (Budget(), 1.0),
+        (Budget(trials_spent=30, trials_left=10), 0.25),
+        (Budget(seconds_spent=10.0, seconds_left=30.0), 0.75),
+        (Budget(trials_spent=30, trials_left=10, seconds_spent=10.0, seconds_left=30.0), 0.25),
+        (Budget(trials_left=0), 0.0),
+        (Budget(seconds_spent=10.0, seconds_left=-2.0), 0.0),
+    ],
+)
+def test_the_share_that_is_left_is_that_of_what_ends_it_first(budget, share) -> None:
+    assert budget.share_left == pytest.approx(share)
+
+
+LOSSES = np.array([[0, 1, 0], [1, 0, 0], [0, 0, 1], [1, 0, 1]], dtype=float)
+"""Of three models on four examples, shape (4, 3)."""
+SHAPES = st.tuples(st.integers(1, 6), st.integers(1, 8))
+RISKS = arrays(np.float64, SHAPES, elements=st.sampled_from([0.0, 0.25, 0.5, 1.0]))
+
+
+def enumerated(n_draws: int) -> np.ndarray:
+    """Weights over all resamples of so many draws, each of them once."""
+    drawn = [np.bincount(d, minlength=4) / n_draws for d in product(range(4), repeat=n_draws)]
+    return np.array(drawn)
+
+
+def test_the_worked_example_shares_ties() -> None:
+    weights = np.array([[2, 1, 1, 0], [0, 1, 2, 1], [1, 1, 1, 1]]) / 4
+    risks = (weights @ LOSSES).T
+    assert risks == pytest.approx(np.array([[0.25, 0.5, 0.5], [0.5, 0, 0.25], [0.25, 0.75, 0.5]]))
+    assert best_frequencies(risks) == pytest.approx([1 / 6, 2 / 3, 1 / 6])
+
+
+@pytest.mark.parametrize(
+    ("n_draws", "expected"),
+    [(4, [0.191406, 0.617188, 0.191406]), (2, [0.229167, 0.541667, 0.229167])],
+)
+def test_over_all_resamples_it_is_the_exact_posterior(n_draws: int, expected: list[float]) -> None:
+    assert best_frequencies((enumerated(n_draws) @ LOSSES).T) == pytest.approx(expected, abs=1e-6)
+
+
+@given(RISKS)
+def test_frequencies_sum_to_one_and_count_bootstraps(risks: np.ndarray) -> None:
+    frequencies = best_frequencies(risks)
+    assert frequencies.sum() == pytest.approx(1)
+    expected = np.zeros(len(risks))
+    for column in risks.T:
+        winners = np.flatnonzero(column == column.min())
+        expected[winners] += 1 / len(winners) / risks.shape[1]
+    assert frequencies == pytest.approx(expected)
+
+
+@given(RISKS, st.sampled_from([1e-15, 0.1, 100.0, 1e12]))
+def test_the_unit_of_losses_changes_nothing(risks: np.ndarray, slope: float) -> None:
+    assert best_frequencies(slope * risks) == pytest.approx(best_frequencies(risks))
+
+
+def test_ties_are_equal_but_for_rounding_over_many_rows_too() -> None:
+    assert best_frequencies(np.array([[0.3], [0.1 + 0.2]])).tolist() == [0.5, 0.5]
+    # Two models are wrong on the same rows, and their losses are added up in another order.
+    generator = np.random.default_rng(0)
+    n_rows = 20_000
+    counts = generator.multinomial(n_rows, np.full(n_rows, 1 / n_rows), size=40)
+    wrong = generator.random(n_rows) < 0.3
+    losses = counts / n_rows * wrong
+    one_by_one, pairwise = losses.cumsum(axis=1)[:, -1], losses.sum(axis=1)
+    assert not np.array_equal(one_by_one, pairwise)
+    assert best_frequencies(np.stack([one_by_one, pairwise])).tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize(("n", "share"), [(0, 0.5), (3, -0.1), (3, 1.5)])
+def test_bootstraps_are_checked(n: int, share: float) -> None:
+    with pytest.raises(ValueError, match="got"):
+        Bootstraps(n, share)
+
+
+@given(RISKS, st.integers(1, 6))
+def test_few_models_are_as_often_the_best_as_among_themselves(risks: np.ndarray, most: int) -> None:
+    found = frequencies_of_few(risks, most)
+    members = np.flatnonzero(found)
+    assert 1 <= len(members) <= most
+    assert found.sum() == pytest.approx(1)
+    if np.count_nonzero(best_frequencies(risks)) <= most:
+        assert found == pytest.approx(best_frequencies(risks))
+    else:
+        assert found[members] == pytest.approx(best_frequencies(risks[members]))
+
+
+def test_the_first_member_has_the_least_mean_risk_and_others_are_picked_by_their_own_share():
+    risks = np.array([[0.3, 0.3, 0.3, 0.3], [0.0, 0.9, 0.9, 0.9], [0.9, 0.2, 0.2, 0.9]])
+    assert frequencies_of_few(risks, 1) == pytest.approx([1, 0, 0])
+    assert frequencies_of_few(risks, 2) == pytest.approx([0.5, 0, 0.5])
+    assert frequencies_of_few(risks, 3) == pytest.approx([0.25, 0.25, 0.5])
+
+
+def test_an_ensemble_of_no_model_is_refused() -> None:
+    with pytest.raises(ValueError, match="got 0"):
+        frequencies_of_few(np.ones((2, 3)), 0)

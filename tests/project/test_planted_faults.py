@@ -7,7 +7,7 @@ import pytest
 from project.planted_faults import Fault, all_faults, recorded
 
 FAULTS = all_faults()
-ROOM = {"room": "optimizers", "group": "g", "reason": "r", "tests": ("test_budget.py",)}
+ROOM = {"room": "optimizers", "group": "g", "reason": "r", "tests": ("test_trials.py",)}
 
 
 def test_each_fault_has_a_text_that_its_room_has_once_and_tests_that_exist() -> None:
@@ -50,7 +50,7 @@ def test_the_test_that_notices_a_fault_is_written_beside_it_and_read_back() -> N
         '    ["s", "b", "c", "x"],\n]\n'
     )
     fault = Fault(**ROOM, right='if "a" > 0:', wrong="if 1:")
-    for name in ("test_budget.py::test_one", "test_budget.py::test_two[a, b]"):
+    for name in ("test_trials.py::test_one", "test_trials.py::test_two[a, b]"):
         table = recorded(table, fault, name)
         rows = tomllib.loads(table)["named"]["faults"]
         assert rows == [["r", fault.right, fault.wrong, name], ["s", "b", "c", "x"]]

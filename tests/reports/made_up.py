@@ -16,8 +16,7 @@ from prefect_tune.deployments.report.study_page import StudyReport
 from prefect_tune.flows.reading.study_view import CacheUse, StudyView
 from prefect_tune.flows.text import FailureGroup
 from prefect_tune.optimizers.converter import from_document
-from prefect_tune.optimizers.importance.effects import Effect, Input
-from prefect_tune.optimizers.importance.importance import Importance
+from prefect_tune.optimizers.importance import Effect, Importance, Input
 from prefect_tune.optimizers.trials.outcome import FailureKind
 from prefect_tune.tasks.data.code_coverage import CodeCoverage
 from prefect_tune.tasks.fitting.column_effects import CodeEffect, ColumnEffect, ColumnEffects

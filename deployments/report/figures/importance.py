@@ -12,8 +12,7 @@ from prefect_tune.flows.reading.study_view import StudyView
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.text import LossWords, counted
-from prefect_tune.optimizers.importance.effects import Effect, Input
-from prefect_tune.optimizers.importance.importance import Importance, importance_of
+from prefect_tune.optimizers.importance import Effect, Importance, Input, importance_of
 
 _MOST_BARS = 14
 _LEAST_SHARE = 0.002

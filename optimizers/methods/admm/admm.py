@@ -24,15 +24,19 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.random import Generator
 
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.optimizers.method import Method, Reason, ordinal
 from prefect_tune.optimizers.methods.admm.declaration import ADMM
-from prefect_tune.optimizers.methods.admm.positions import Positions
 from prefect_tune.optimizers.methods.admm.splitting import next_multiplier
-from prefect_tune.optimizers.methods.admm.state import AdmmState, PathObservations, observations
+from prefect_tune.optimizers.methods.admm.state import (
+    AdmmState,
+    PathObservations,
+    Positions,
+    observations,
+)
 from prefect_tune.optimizers.methods.admm.theta_min import ThetaMin
 from prefect_tune.optimizers.methods.admm.z_min import ZMin
 from prefect_tune.optimizers.optimizer import Optimizer
@@ -78,8 +82,6 @@ def plainest_path(space: Space, paths: Sequence[Path]) -> Path:
     return paths[int(np.argmax(alike))]
 
 
-Array = NDArray[np.floating[Any]]
-
 _SOLVERS = {
     "bandit": "Thompson sampling",
     "linear": "Thompson sampling of a linear model",
@@ -87,6 +89,10 @@ _SOLVERS = {
     "random": "chance",
 }
 _STALLED = Reason("random", "an iteration found nothing new")
+
+
+def _has_choices(space: Space) -> bool:
+    return space.n_paths > 1 or space.n_hyperparameters > 0
 
 
 class Admm(Optimizer):
@@ -119,7 +125,7 @@ class Admm(Optimizer):
             "multipliers": {name: mu for name, mu in state.mu.items() if mu},
         }
 
-    def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:
+    def _propose(self, budget: Budget, rng: Generator) -> Query:
         given = self.options
         observed = observations(
             self.history, self.objective, given.failure_cost, given.f_hat, given.margin
@@ -135,7 +141,7 @@ class Admm(Optimizer):
         super()._restore(memo)
         self._state = from_document(AdmmState, memo)
 
-    def _next(self, observed: PathObservations, budget: Budget, rng: np.random.Generator) -> Query:
+    def _next(self, observed: PathObservations, budget: Budget, rng: Generator) -> Query:
         state = self._state
         if state.block == "start":
             first = next((c for c in self._first if c not in self.history.asked), None)
@@ -178,7 +184,7 @@ class Admm(Optimizer):
                 self._positions.move(state, configuration)
                 return Query(configuration)
 
-    def _varied(self, budget: Budget, rng: np.random.Generator) -> Configuration | None:
+    def _varied(self, budget: Budget, rng: Generator) -> Configuration | None:
         """Return what tells shared values apart, while the start has values that are untried."""
         if self._shared is None:
             return None
@@ -196,7 +202,6 @@ class Admm(Optimizer):
         return self._shared.bases(self._z.arms.paths, Costs(self.space, self.objective))
 
     def _of_block(self, block: str, what: str, effort: int) -> Reason:
-        """Return the reason of an ask of one of the two sub-problems."""
         iteration, place = self._state.iteration + 1, ordinal(self._state.asked)
         return Reason(block, f"{what}, {place} of {effort} in iteration {iteration}")
 
@@ -214,12 +219,9 @@ class Admm(Optimizer):
         state.started_at = len(self.history)
         state.new_in_iteration = 0
 
-    def _theta_min(
-        self, observed: PathObservations, effort: int, rng: np.random.Generator
-    ) -> Query | None:
-        """Return the next query of the path; None when this sub-problem is done."""
+    def _theta_min(self, observed: PathObservations, effort: int, rng: Generator) -> Query | None:
         path = self._state.path
-        if self._state.asked >= effort or not self._theta.search(path).has_choices:
+        if self._state.asked >= effort or not _has_choices(self._theta.search(path).space):
             return None
         if path not in self._state.tuned:
             self._state.tuned.append(path)
@@ -281,7 +283,6 @@ class Admm(Optimizer):
 
     @cached_property
     def _first(self) -> list[Configuration]:
-        """The configurations asked for before the first iteration."""
         of_each_model = not self.is_of_paper
         paths = first_paths(self.space, self._z.arms.paths, of_each_model=of_each_model)
         return [c for p in paths if is_allowed(self.space, c := self._positions.at(self._state, p))]

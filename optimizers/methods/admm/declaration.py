@@ -73,16 +73,11 @@ class AdmmOptions(MethodOptions):
 
     def efforts(self, n_trials: float | None) -> tuple[int, int]:
         """Return the effort and its step; where not given, by the trials that the budget holds."""
-        if n_trials is None or n_trials > 300:
-            effort, step = 16, 16
-        else:
-            effort, step = (8, 4) if n_trials > 100 else (6, 3)
-        if self.variant == "paper":
-            effort, step = 16, 16
-        return (
-            effort if self.effort is None else self.effort,
-            step if self.effort_step is None else self.effort_step,
-        )
+        is_large = n_trials is None or n_trials > 300 or self.variant == "paper"
+        is_small = not is_large and n_trials is not None and n_trials <= 100
+        effort, step = (16, 16) if is_large else (6, 3) if is_small else (8, 4)
+        effort = effort if self.effort is None else self.effort
+        return effort, step if self.effort_step is None else self.effort_step
 
 
 _VARIANTS: dict[str, dict[str, str | float]] = {

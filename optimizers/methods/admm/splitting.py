@@ -6,14 +6,10 @@ scale. For a given value the relaxed integer that minimises the augmented term i
 is constant on the rounding cell; so is the slack for a given constraint value. Neither is searched.
 """
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from prefect_tune.optimizers.space.unit_interval import Grid
-
-Array = NDArray[np.floating[Any]]
+from prefect_tune.optimizers.space.unit_interval import Array, Grid
 
 
 def distances(grid: Grid, delta: float, dual: float) -> Array:
@@ -52,8 +48,7 @@ def slack(value: ArrayLike, bound: float, multiplier: float, rho_g: float) -> Ar
 def constraint_penalty(value: ArrayLike, bound: float, multiplier: float, rho_g: float) -> Array:
     """(rho_g / 2) (g - bound + u + mu / rho_g)^2 at the best slack u."""
     u = slack(value, bound, multiplier, rho_g)
-    residual = np.asarray(value) - bound + u + multiplier / rho_g
-    return 0.5 * rho_g * residual**2
+    return 0.5 * rho_g * (np.asarray(value) - bound + u + multiplier / rho_g) ** 2
 
 
 def next_multiplier(value: float, bound: float, multiplier: float, rho_g: float) -> float:

@@ -5,26 +5,28 @@ known: points of earlier iterations count again with the penalties of now.
 """
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.random import Generator
 
 from prefect_tune.optimizers.acquisitions.expected_improvement import AugmentedImprovement
-from prefect_tune.optimizers.acquisitions.gaussian_search import Fitted, GaussianSearch, Penalty
+from prefect_tune.optimizers.acquisitions.gaussian_search import (
+    Fitted,
+    GaussianSearch,
+    Penalty,
+    maximise,
+)
 from prefect_tune.optimizers.methods.admm.declaration import AdmmOptions
-from prefect_tune.optimizers.methods.admm.positions import Positions
-from prefect_tune.optimizers.methods.admm.state import AdmmState, PathObservations
+from prefect_tune.optimizers.methods.admm.state import AdmmState, PathObservations, Positions
 from prefect_tune.optimizers.methods.declarations import SmacOptions
 from prefect_tune.optimizers.methods.smac import ForestSearch
 from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.sampling import new_configuration
 from prefect_tune.optimizers.space.space import Path, Space
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
-
-Array = NDArray[np.floating[Any]]
 
 _N_INITIAL = 4
 """Points of a path before its process is asked: where it stands, and three random ones."""
@@ -50,11 +52,7 @@ class ThetaMin:
         self._searches: dict[Path, GaussianSearch] = {}
 
     def propose(
-        self,
-        state: AdmmState,
-        observed: PathObservations,
-        history: History,
-        rng: np.random.Generator,
+        self, state: AdmmState, observed: PathObservations, history: History, rng: Generator
     ) -> Query:
         """Return a new query of the path that the state tunes.
 
@@ -65,8 +63,7 @@ class ThetaMin:
         on_path = [t for t in history if t.query.configuration.path == path]
         is_early = len(on_path) < _N_INITIAL or all(t.loss is None for t in on_path)
         if solver == "random" or is_early:
-            asked = history.asked
-            return Query(new_configuration(self.space, asked, rng, path))
+            return Query(new_configuration(self.space, history.asked, rng, path))
         if solver == "smac":
             return self._by_forest(state, observed, history, rng)
         return Query(self._improving(state, observed, history, rng))
@@ -93,11 +90,7 @@ class ThetaMin:
         return penalty
 
     def _by_forest(
-        self,
-        state: AdmmState,
-        observed: PathObservations,
-        history: History,
-        rng: np.random.Generator,
+        self, state: AdmmState, observed: PathObservations, history: History, rng: Generator
     ) -> Query:
         """Return the same by SMAC's forest, which sees the augmented losses."""
         path = state.path
@@ -123,11 +116,7 @@ class ThetaMin:
         return query
 
     def _improving(
-        self,
-        state: AdmmState,
-        observed: PathObservations,
-        history: History,
-        rng: np.random.Generator,
+        self, state: AdmmState, observed: PathObservations, history: History, rng: Generator
     ) -> Configuration:
         """Maximise the expected improvement of the augmented loss; f and g are modelled apart."""
         path, search = state.path, self.search(state.path)
@@ -151,7 +140,10 @@ class ThetaMin:
             numbers = [observed.trials[i].number for i in rows]
             within = self._region(candidates[order[:1]], augmented, numbers, state)
         asked = history.asked
-        ranked = search.ranked(acquisition, candidates[order], rng, penalty, within)
+        best_first = candidates[order]
+        ranked = maximise(
+            acquisition, search.inputs, best_first, rng, penalty=penalty, within=within
+        )
         for configuration in search.new_configurations(ranked, asked):
             return configuration
         return new_configuration(self.space, asked, rng, path)

@@ -1,23 +1,161 @@
-"""ADMM's z-min: the next path at fixed hyperparameters (Liu, Ram et al. 2020, eq. 12)."""
+"""ADMM's z-min: the next path at fixed hyperparameters (Liu, Ram et al. 2020, eq. 12).
 
-from collections.abc import Callable, Collection
+All solvers choose among the paths that can run. Thompson sampling with Bernoulli rewards is
+algorithm A1 of the paper; the linear one regresses the best value of each path on its algorithms.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from itertools import chain
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.random import Generator
+from scipy.linalg import solve_triangular
 
+from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
 from prefect_tune.optimizers.methods.admm.declaration import AdmmOptions
-from prefect_tune.optimizers.methods.admm.path_solvers import PathArms
-from prefect_tune.optimizers.methods.admm.positions import Positions
 from prefect_tune.optimizers.methods.admm.splitting import reward
-from prefect_tune.optimizers.methods.admm.state import AdmmState, PathObservations
+from prefect_tune.optimizers.methods.admm.state import (
+    AdmmState,
+    Counts,
+    PathObservations,
+    Positions,
+)
 from prefect_tune.optimizers.paths.shared_values import SharedValues
+from prefect_tune.optimizers.paths.table import listed_paths
+from prefect_tune.optimizers.space.algorithm import Algorithm, Step
 from prefect_tune.optimizers.space.configuration import Configuration, is_allowed
 from prefect_tune.optimizers.space.space import Path, Space
+from prefect_tune.optimizers.space.unit_interval import Array
+from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
+from prefect_tune.optimizers.surrogates.kernel import Constant
+from prefect_tune.optimizers.surrogates.stationary import Matern52
 from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.trial import Trial
 
-Array = NDArray[np.floating[Any]]
+_NOISE = 0.3
+"""Deviation of the linear model's noise, in standardised values."""
+
+
+class PathArms:
+    """The paths of a space as rows of arms, to choose one of them in one pass.
+
+    An algorithm is an arm; an order of T steps is T of them, a step and its place each: the order
+    of largest sum is an assignment of steps to places.
+
+    Args:
+        space: The space.
+        seed: Draws the paths that are searched, where there are too many to list.
+    """
+
+    def __init__(self, space: Space, seed: int) -> None:
+        self._arms_of = [{a.id: _arms(s, a) for a in s.algorithms} for s in space.searched]
+        each = [arm for arms in self._arms_of for of_one in arms.values() for arm in of_one]
+        self.arms = list(dict.fromkeys(each))
+        self.paths = paths = listed_paths(space, seed)
+        place = {arm: i for i, arm in enumerate(self.arms)}
+        pulled = [
+            chain(*(arms[a] for arms, a in zip(self._arms_of, path, strict=True))) for path in paths
+        ]
+        self._columns = np.array([[place[arm] for arm in arms] for arms in pulled])
+        self._sizes = [len(set(chain(*arms.values()))) for arms in self._arms_of]
+        self._index = {path: i for i, path in enumerate(paths)}
+
+    def arms_of(self, path: Path) -> list[str]:
+        """Return the arms that a path pulls."""
+        return [self.arms[c] for c in self._columns[self._index[path]]]
+
+    def thompson(self, counts: Counts, prior: float, rng: Generator) -> Path:
+        """Return the path of largest sum of draws from Beta(prior + r, prior + n - r) (eq. A38)."""
+        pulled = np.array([counts.get(arm, [0, 0]) for arm in self.arms])
+        n, r = pulled.T
+        draws = rng.beta(prior + r, prior + n - r)
+        return self.least(-draws)
+
+    def linear(self, values: Mapping[Path, float]) -> "LinearModel":
+        """Return the posterior of a linear model of the best value seen of each path."""
+        return self._learned(*self._one_hot(values))
+
+    def values(self, shared: SharedValues, trials: Sequence[Trial], losses: Array) -> "LinearModel":
+        """Return the posterior of a linear model of losses on algorithms and shared values.
+
+        Args:
+            shared: The values that paths have in common.
+            trials: The trials.
+            losses: Their losses, shape (n,).
+        """
+        known = [i for i, t in enumerate(trials) if t.query.configuration.path in self._index]
+        configurations = [trials[i].query.configuration for i in known]
+        places = [self._index[c.path] for c in configurations]
+        paths = np.eye(len(self.arms))[self._columns[places]].sum(axis=1)
+        rows = np.hstack([paths, shared.columns(configurations)])
+        return self._learned(rows, _standardised(losses[known]))
+
+    def _learned(self, rows: Array, targets: Array) -> "LinearModel":
+        precision = rows.T @ rows / _NOISE**2 + len(self._sizes) * np.eye(rows.shape[1])
+        mean = np.linalg.solve(precision, rows.T @ targets / _NOISE**2)
+        return LinearModel(mean, np.linalg.cholesky(precision))
+
+    def least(self, weights: Array) -> Path:
+        """Return the path of least sum of the weights of its arms, shape (N,)."""
+        return self.paths[int(np.argmin(weights[self._columns].sum(axis=1)))]
+
+    def improving(self, values: Mapping[Path, float], excluded: set[Path], rng: Generator) -> Path:
+        """Return the path of largest expected improvement of a process over one-hot paths."""
+        rows, targets = self._one_hot(values)
+        groups = np.repeat(np.arange(len(self._sizes)), self._sizes)
+        kernel = Constant() * Matern52(range(rows.shape[1]), groups)
+        process = GaussianProcess.fit(kernel, rows, targets, rng=rng, max_iterations=20)
+        left = [i for i, path in enumerate(self.paths) if path not in excluded]
+        if not left:
+            return self.random(rng)
+        candidates = np.eye(len(self.arms))[self._columns[left]].sum(axis=1)
+        mean, deviation = process.predict(candidates)
+        scores = log_expected_improvement(mean, deviation, float(targets.min()))
+        return self.paths[left[int(np.argmax(scores))]]
+
+    def random(self, rng: Generator) -> Path:
+        """Return a path drawn uniformly."""
+        return self.paths[int(rng.integers(len(self.paths)))]
+
+    def _one_hot(self, values: Mapping[Path, float]) -> tuple[Array, Array]:
+        known = [path for path in values if path in self._index]
+        columns = self._columns[[self._index[path] for path in known]]
+        rows = np.eye(len(self.arms))[columns].sum(axis=1)
+        return rows, _standardised(np.array([values[path] for path in known]))
+
+
+def _standardised(targets: Array) -> Array:
+    if not len(targets):
+        return targets
+    return (targets - targets.mean()) / (float(targets.std()) or 1.0)
+
+
+def _arms(step: Step, algorithm: Algorithm) -> list[str]:
+    if not algorithm.order:
+        return [f"{step.name}/{algorithm.id}"]
+    return [f"{step.name}/{name}@{place}" for place, name in enumerate(algorithm.order)]
+
+
+@dataclass(frozen=True, slots=True)
+class LinearModel:
+    """Normal coefficients of algorithms, and of shared values at the end, to draw paths from.
+
+    Attributes:
+        mean: Of the coefficients, shape (N + S,).
+        root: L with LL' their precision, shape (N + S, N + S).
+    """
+
+    mean: Array
+    root: Array
+
+    def draw(self, rng: Generator) -> Array:
+        """Return drawn coefficients, shape (N + S,) (linear Thompson sampling)."""
+        noise = rng.standard_normal(len(self.mean))
+        return self.mean + solve_triangular(self.root, noise, lower=True, trans="T")
+
+
 Draw = Callable[[Collection[Path]], Path]
 """Draws a path, given those drawn before in this ask."""
 
@@ -52,7 +190,7 @@ class ZMin:
         """The paths as arms of the bandit."""
         return PathArms(self._space, self._seed)
 
-    def count(self, state: AdmmState, observed: PathObservations, rng: np.random.Generator) -> None:
+    def count(self, state: AdmmState, observed: PathObservations, rng: Generator) -> None:
         """Let the bandit earn what its pulls brought since the last ask."""
         row_of = observed.row_of()
         values = observed.augmented(state, self._options.rho_g)
@@ -68,7 +206,7 @@ class ZMin:
         observed: PathObservations,
         history: History,
         effort: int,
-        rng: np.random.Generator,
+        rng: Generator,
     ) -> Configuration | None:
         """Return the next path at the hyperparameters of now; None when this z-min is done."""
         row_of, values = observed.row_of(), observed.augmented(state, self._options.rho_g)
@@ -100,21 +238,17 @@ class ZMin:
         return None
 
     def _drawn_values(
-        self, observed: PathObservations, values: Array, rng: np.random.Generator
+        self, observed: PathObservations, values: Array, rng: Generator
     ) -> Callable[[Configuration], Configuration]:
         """Return what gives configurations the values that are chosen with the path."""
         if self._shared is None:
             return lambda configuration: configuration
-        best = self.arms.values(self._shared, observed.trials, values).draw_values(rng)
+        drawn = self.arms.values(self._shared, observed.trials, values).draw(rng)
+        best = self._shared.best(drawn[-self._shared.width :])
         return partial(self._shared.applied, best)
 
     def _earn(
-        self,
-        state: AdmmState,
-        observed: PathObservations,
-        row: int,
-        values: Array,
-        rng: np.random.Generator,
+        self, state: AdmmState, observed: PathObservations, row: int, values: Array, rng: Generator
     ) -> None:
         """Pull the arms of an observed trial once, with a Bernoulli reward (algorithm A1)."""
         trial, worst = observed.trials[row], observed.worst_reward_loss
@@ -125,9 +259,8 @@ class ZMin:
             state.counts[arm] = [n + 1, r + success]
 
     def _draw(
-        self, state: AdmmState, observed: PathObservations, values: Array, rng: np.random.Generator
+        self, state: AdmmState, observed: PathObservations, values: Array, rng: Generator
     ) -> Draw:
-        """Return what the solver draws paths with."""
         arms, solver = self.arms, self._options.z_solver
         if solver == "bandit":
             return lambda _: arms.thompson(state.counts, self._options.prior, rng)
@@ -139,5 +272,5 @@ class ZMin:
             best[path] = min(float(value), best.get(path, np.inf))
         if solver == "linear":
             model = arms.linear(best)
-            return lambda _: model.draw(rng)
+            return lambda _: arms.least(model.draw(rng))
         return lambda drawn: arms.improving(best, set(drawn), rng)

@@ -1,13 +1,13 @@
 """BAPI: the budget planned over configurations and epochs (Belakaria et al. 2022).
 
-Algorithm 2, line 1 (initial points)     turn.BapiTurn.initial, start.Design
+Algorithm 2, line 1 (initial points)     turn.BapiTurn.initial, turn.Design
              lines 2, 9 (GP_f, GP_c)     learner.CurveLearner.learn, costs.CostModel.fit
-             lines 3, 4, 10 (B_r)        budget.RemainingBudget
+             lines 3, 4, 10 (B_r)        costs.RemainingBudget
              line 5 (algorithm 4, NMO)   planning.Planning.entries, planning.Horizon.plan
              line 6 (choice)             planning.chosen_entry
              line 7 (algorithm 5)        turn.BapiTurn.evaluation, planning.verdict
 Equation 8, algorithm 3 (t_opt)          planning.enough_epochs
-Section 3.4 (points of a curve)          observations.chosen_epochs
+Section 3.4 (points of a curve)          curves.chosen_epochs
 Equations 9 to 18 (slopes), 20 to 24     surrogates.monotone, surrogates.curve_kernel
 
 `variant=paper` has the paper's settings. By default the start is successive halving, costs cool as
@@ -24,29 +24,23 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.random import Generator
 
-from prefect_tune.optimizers.acquisitions.joint_improvement import sobol_normals
-from prefect_tune.optimizers.acquisitions.pool import drawn_evenly, moved
+from prefect_tune.optimizers.acquisitions.expected_improvement import sobol_normals
+from prefect_tune.optimizers.acquisitions.gaussian_search import drawn_evenly, moved
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Method
-from prefect_tune.optimizers.methods.bapi.curves import (
-    LearningCurve,
-    curves_of,
-    trains_in_epochs,
-)
+from prefect_tune.optimizers.methods.bapi.curves import LearningCurve, curves_of, trains_in_epochs
 from prefect_tune.optimizers.methods.bapi.decisions import advice_of, best_stretch, decisions_of
 from prefect_tune.optimizers.methods.bapi.declaration import BAPI, Settings
 from prefect_tune.optimizers.methods.bapi.learner import CurveLearner
 from prefect_tune.optimizers.methods.bapi.planning import MOST_PENDING
-from prefect_tune.optimizers.methods.bapi.start import Design, size_of_start
-from prefect_tune.optimizers.methods.bapi.turn import BapiTurn, Order
+from prefect_tune.optimizers.methods.bapi.turn import BapiTurn, Design, Order, size_of_start
 from prefect_tune.optimizers.methods.rungs import all_begun
 from prefect_tune.optimizers.optimizer import NotYet, Optimizer
 from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
-from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.optimizers.trials.trial import Trial
 
 _LEAST_EPOCHS = 5
@@ -66,15 +60,13 @@ class Bapi(Optimizer):
 
     method: ClassVar[Method] = BAPI
 
-    def __init__(
-        self, space: Space, seed: int, objective: Objective | None = None, **options: Any
-    ) -> None:
-        super().__init__(space, seed, objective, **options)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
         self.settings = Settings.of(self.options)
         self.t_max = self._checked_epochs()
         self._known: tuple[tuple[Trial, ...], Mapping[Configuration, LearningCurve]] = (), {}
         n_normals = self.settings.horizon + MOST_PENDING
-        self._normals = sobol_normals(_DRAWS, n_normals, np.random.default_rng(seed))
+        self._normals = sobol_normals(_DRAWS, n_normals, np.random.default_rng(self.seed))
 
     def _checked_epochs(self) -> int:
         epochs, models = self.objective.epochs, self.space.steps[-1].algorithms
@@ -123,7 +115,7 @@ class Bapi(Optimizer):
             found["least"] = {"trial": least.number, "loss": least.loss}
         return found
 
-    def pool(self, best: Candidates, rng: np.random.Generator) -> Candidates:
+    def pool(self, best: Candidates, rng: Generator) -> Candidates:
         """Return new candidates: from the prior, and near the best.
 
         Args:
@@ -138,7 +130,7 @@ class Bapi(Optimizer):
         pool = new.joined(moved(self._learner.inputs, origins, widths, rng))
         return self._learner.inputs.snapped(pool)
 
-    def begin(self, rng: np.random.Generator) -> Configuration:
+    def begin(self, rng: Generator) -> Configuration:
         """Return a random configuration, one that was not asked for before.
 
         Raises:
@@ -146,7 +138,7 @@ class Bapi(Optimizer):
         """
         return new_configuration(self.space, self.history.asked, rng)
 
-    def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:
+    def _propose(self, budget: Budget, rng: Generator) -> Query:
         curves, memo = self._curves(), dict(self.memo or {})
         memo["n_first"] = size = self._start_size(budget, curves)
         if self.settings.start == "halving":
@@ -179,8 +171,7 @@ class Bapi(Optimizer):
         self.memo = memo
         return query
 
-    def _query(self, turn: BapiTurn, rng: np.random.Generator) -> Query:
-        """Return the order of a turn as a query."""
+    def _query(self, turn: BapiTurn, rng: Generator) -> Query:
         nothing = all_begun()
         try:
             query = self._ordered(turn.order(), rng)
@@ -197,7 +188,7 @@ class Bapi(Optimizer):
             nothing = SpaceExhausted("what is left of the budget affords no epoch")
         raise nothing
 
-    def _ordered(self, order: Order | None, rng: np.random.Generator) -> Query | None:
+    def _ordered(self, order: Order | None, rng: Generator) -> Query | None:
         if order is None:
             return None
         configuration = order.configuration or self.begin(rng)

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from math import inf
 from typing import Any, Literal, Self
 
-from prefect_tune.optimizers.method import Method, MethodOptions
+from prefect_tune.optimizers.method import Method, MethodOptions, counted
 from prefect_tune.optimizers.options import option
 
 Variant = Literal["default", "paper"]
@@ -129,7 +129,7 @@ def _lines(decisions: Mapping[str, Any]) -> Iterator[str]:
     n, t_max = decisions["configurations"], decisions["t_max"]
     trained, spared = decisions["epochs"], decisions["spared"]
     yield (
-        f"{_counted(n, 'configuration')} trained for {trained:,} of {n * t_max:,} epochs in all"
+        f"{counted(n, 'configuration')} trained for {trained:,} of {n * t_max:,} epochs in all"
         + (f"; {spared:,} spared by ending early" if spared else "")
     )
     if decisions["at_once"]:
@@ -145,7 +145,7 @@ def _lines(decisions: Mapping[str, Any]) -> Iterator[str]:
             "answer has the least mean over neighbouring epochs"
         )
     if decisions["thawed"]:
-        yield f"  {_counted(decisions['thawed'], 'training')} gone on with after others were tried"
+        yield f"  {counted(decisions['thawed'], 'training')} gone on with after others were tried"
 
 
 _ENDS = {
@@ -156,10 +156,6 @@ _ENDS = {
     "left": "left where they were",
     "failed": "failed",
 }
-
-
-def _counted(n: int, noun: str) -> str:
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 BAPI = Method(

@@ -9,26 +9,23 @@ from math import isfinite, log
 from typing import Any, Literal, Self
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.acquisitions.expected_improvement import expected_improvement
 from prefect_tune.optimizers.methods.bapi.costs import CostModel, Rates
-from prefect_tune.optimizers.methods.bapi.curves import LearningCurve
+from prefect_tune.optimizers.methods.bapi.curves import CurveObservations, LearningCurve
 from prefect_tune.optimizers.methods.bapi.declaration import Settings, Sites
-from prefect_tune.optimizers.methods.bapi.observations import CurveObservations
-from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace
+from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.surrogates.curve_kernel import (
-    CurveKernel,
-    Decay,
-)
+from prefect_tune.optimizers.space.unit_interval import Array
+from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel, Decay
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.kernel import Array, Parameter
+from prefect_tune.optimizers.surrogates.kernel import ConstantNoise, Parameter
 from prefect_tune.optimizers.surrogates.log_posterior import log_posterior_value
 from prefect_tune.optimizers.surrogates.monotone import MonotoneProcess, at_times, site_times
-from prefect_tune.optimizers.surrogates.noise import ConstantNoise
-from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs, Priors
-from prefect_tune.optimizers.surrogates.stationary import CORRELATION, RBF, Matern52
+from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs, conditional_inputs
+from prefect_tune.optimizers.surrogates.stationary import RBF, Matern52
 from prefect_tune.optimizers.trials.objective import Objective
 
 ScoreKind = Literal["auto", "log", "raw"]
@@ -76,9 +73,7 @@ class Scores:
 
     def log_slopes(self, losses: Array) -> Array:
         """Return ln |d score / d loss|, of the losses' shape."""
-        if self.offset is None:
-            return np.zeros_like(losses)
-        return -np.log(np.maximum(losses - self.lower, 0.0) + self.offset)
+        return np.zeros_like(losses) if self.offset is None else self.of_losses(losses)
 
     def of_losses(self, losses: Array) -> Array:
         """Return scores, of the losses' shape."""
@@ -137,8 +132,7 @@ class CurveBelief:
             row: Inputs of a configuration, shape (1, width).
             is_known: Whether its slopes have been looked at already.
         """
-        epochs = np.arange(1, self.t_max + 1)
-        rows = self.at(np.repeat(row, self.t_max, axis=0), epochs)
+        rows = self.at(np.repeat(row, self.t_max, axis=0), np.arange(1, self.t_max + 1))
         process = self.process
         if not is_known and self.sites is not None:
             sites = at_times(self.at(row, 1), row.shape[1], site_times(self.t_max))
@@ -167,7 +161,6 @@ class CurveBelief:
 
 
 _NOISE = Parameter("noise variance", log(1e-3), log(1e-5), log(0.3), (log(1e-3), 1.5))
-_MODELS = Parameter("logit rho of the models", -2.0, -5.0, 5.0, (-2.0, 1.0))
 _MOST_SITES = 120
 _ITERATIONS = 30
 _FEW_POINTS = 40
@@ -187,10 +180,7 @@ def _lengthscale(name: str, n: int) -> Parameter:
 
 def curve_inputs(space: Space, settings: Settings) -> PipelineInputs:
     """Return the inputs of a space, with the priors of curves."""
-    model = space.steps[-1].name
-    priors = Priors(_lengthscale, lambda step: _MODELS if step == model else CORRELATION)
-    stationary = RBF if settings.within == "rbf" else Matern52
-    return PipelineInputs(CandidateSpace(space), "conditional", priors, stationary)
+    return conditional_inputs(space, _lengthscale, RBF if settings.within == "rbf" else Matern52)
 
 
 class CurveLearner:
@@ -215,7 +205,7 @@ class CurveLearner:
         self._costs = CostModel(self.inputs, settings.cost)
 
     def learn(
-        self, curves: Sequence[LearningCurve], memo: Mapping[str, Any], rng: np.random.Generator
+        self, curves: Sequence[LearningCurve], memo: Mapping[str, Any], rng: Generator
     ) -> tuple[CurveBelief, dict[str, Any]]:
         """Return the belief before a plan, and what of it is kept, as JSON values.
 
@@ -234,7 +224,7 @@ class CurveLearner:
         if is_due or not kept:
             kept = self._fitted(curves, memo, rng)
         costs = memo.get("costs")
-        rates = self._costs.fit(curves, None if costs is None else np.array(costs), rng)
+        rates = self._costs.rates(curves, None if costs is None else np.array(costs), rng)
         kept["costs"] = costs if rates is None else rates.process.theta.tolist()
         kept["n_plans"] = n_plans + 1
         return self.recall(curves, kept), kept
@@ -254,7 +244,7 @@ class CurveLearner:
         sites = self._settings.sites
         monotone = MonotoneProcess.of(process, self._sites(curves), only_falling=sites == "falling")
         costs = memo.get("costs")
-        rates = None if costs is None else self._costs.recall(curves, np.array(costs))
+        rates = None if costs is None else self._costs.rates(curves, np.array(costs))
         return CurveBelief(monotone, self._t_max, rates, scores, self._bounds, sites)
 
     def scores(self, memo: Mapping[str, Any]) -> Scores:
@@ -270,9 +260,8 @@ class CurveLearner:
         return is_iterative[candidates.algorithms[:, -1]]
 
     def _fitted(
-        self, curves: Sequence[LearningCurve], memo: Mapping[str, Any], rng: np.random.Generator
+        self, curves: Sequence[LearningCurve], memo: Mapping[str, Any], rng: Generator
     ) -> dict[str, Any]:
-        """Return fitted parameters; of several scores, those under which losses are likelier."""
         n_fits = memo.get("n_fits", 0)
         seen = self._observations(curves, memo)
         is_few, thetas = len(seen.losses) < _FEW_POINTS, dict(memo.get("thetas", {}))
@@ -304,11 +293,7 @@ class CurveLearner:
     def _evidence(self, process: GaussianProcess, scores: Scores, losses: Array) -> float:
         """Return the log posterior of the parameters, as a density of the losses themselves."""
         value = log_posterior_value(
-            self._kernel,
-            process.theta,
-            process.inputs,
-            process.standardised,
-            noise=self._noise,
+            self._kernel, process.theta, process.inputs, process.standardised, noise=self._noise
         )
         return value + float(scores.log_slopes(losses).sum() - len(losses) * log(process.scale[0]))
 

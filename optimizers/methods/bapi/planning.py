@@ -9,16 +9,17 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
-from prefect_tune.optimizers.acquisitions.joint_improvement import JointImprovement
-from prefect_tune.optimizers.methods.bapi.budget import affordable
-from prefect_tune.optimizers.methods.bapi.costs import Overheads
+from prefect_tune.optimizers.acquisitions.expected_improvement import (
+    JointImprovement,
+    log_expected_improvement,
+)
+from prefect_tune.optimizers.methods.bapi.costs import Overheads, affordable
 from prefect_tune.optimizers.methods.bapi.curves import LearningCurve
 from prefect_tune.optimizers.methods.bapi.declaration import Choice, Settings
 from prefect_tune.optimizers.methods.bapi.learner import CurveBelief, CurveLearner
 from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.configuration import Configuration
-from prefect_tune.optimizers.surrogates.kernel import Array
+from prefect_tune.optimizers.space.unit_interval import Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,9 +199,7 @@ def verdict(
     if done >= target:
         return "finished"
     is_certain = deviation <= tau * deviation_now or best - mean >= sure * deviation
-    if mean <= best and is_certain:
-        return "stopped"
-    return "goes on"
+    return "stopped" if mean <= best and is_certain else "goes on"
 
 
 MOST_PENDING = 16

@@ -6,27 +6,32 @@ from math import log
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.methods.fabolas.inference import Group, Inference, Regression
+from prefect_tune.optimizers.methods.fabolas.inference import (
+    Group,
+    Inference,
+    Posterior,
+    Regression,
+    model_keys,
+)
 from prefect_tune.optimizers.methods.fabolas.observations import LossScale, SubsetObservations
-from prefect_tune.optimizers.methods.fabolas.posterior import Posterior, model_keys
-from prefect_tune.optimizers.methods.fabolas.recipe import SearchRecipe
+from prefect_tune.optimizers.methods.fabolas.recipe import COST, FULL, SearchRecipe
 from prefect_tune.optimizers.methods.fabolas.rules import RULES
-from prefect_tune.optimizers.methods.fabolas.sizes import COST, FULL
-from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.fidelity_kernel import Basis, FidelityKernel
-from prefect_tune.optimizers.surrogates.kernel import Constant, Parameter
-from prefect_tune.optimizers.surrogates.noise import ConstantNoise, FallingNoise
-from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs, Priors
-from prefect_tune.optimizers.surrogates.stationary import CORRELATION
+from prefect_tune.optimizers.surrogates.kernel import (
+    Constant,
+    ConstantNoise,
+    FallingNoise,
+    Parameter,
+)
+from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs, conditional_inputs
 from prefect_tune.optimizers.trials.objective import Objective
 
-Array = NDArray[np.floating[Any]]
-
 _ONE = Parameter("constant", 0.0, -1e-9, 1e-9)
-_MODELS = Parameter("logit rho of the models", -2.0, -5.0, 5.0, (-2.0, 1.0))
 
 
 def _lengthscale(name: str, n: int) -> Parameter:
@@ -39,13 +44,8 @@ def _lengthscale(name: str, n: int) -> Parameter:
 
 
 def pipeline_inputs(space: Space) -> PipelineInputs:
-    """Return the inputs of a space, with the priors of this family of methods.
-
-    Pipelines of different models have less to do with each other than those that differ elsewhere.
-    """
-    model = space.steps[-1].name
-    priors = Priors(_lengthscale, lambda step: _MODELS if step == model else CORRELATION)
-    return PipelineInputs(CandidateSpace(space), "conditional", priors)
+    """Return the inputs of a space, with the priors of this family of methods."""
+    return conditional_inputs(space, _lengthscale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class SubsetBelief:
         folds = np.where(inputs[:, -1] <= self.small, of_small, of_others)
         return folds * np.exp(np.clip(log_seconds, least - RULES.cheapest, most + RULES.dearest))
 
-    def with_outcomes_drawn(self, inputs: Array, rng: np.random.Generator) -> "SubsetBelief":
+    def with_outcomes_drawn(self, inputs: Array, rng: Generator) -> "SubsetBelief":
         """Return it with outcomes of rows under way, drawn by each sample.
 
         One sample draws a few: a single lucky outcome would draw all that follows to itself.
@@ -158,7 +158,7 @@ class SubsetLearner:
         self,
         seen: SubsetObservations,
         kept: Mapping[str, Any],
-        rng: np.random.Generator,
+        rng: Generator,
         *,
         full_only: bool = False,
     ) -> tuple[SubsetBelief, dict[str, Any]]:
@@ -214,7 +214,6 @@ class SubsetLearner:
         return groups, column, (mean, deviation, float(ln.min()), most)
 
     def _parted(self, seen: SubsetObservations) -> tuple[dict[int, SubsetObservations], int | None]:
-        """Return observations by process, and the input that tells them apart."""
         column = self._model_column if len(seen) > RULES.one_process else None
         keys = model_keys(seen.inputs, column)
         return {

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from prefect_tune.optimizers.method import Method, MethodOptions
+from prefect_tune.optimizers.method import Method, MethodOptions, counted, share_text
 from prefect_tune.optimizers.methods.fabolas.rules import RULES
 from prefect_tune.optimizers.options import option
 
@@ -95,10 +95,10 @@ def _sizes(decisions: Mapping[str, Any]) -> Iterator[str]:
     if sizes:
         yield f"evaluated on {len(sizes)} of {n_sizes} sizes:" if n_sizes > 1 else "evaluated on:"
     for size in sizes:
-        share = "all" if size["share"] == 1 else f"1/{round(1 / size['share'])}"
-        trials = f"{size['runs']:,} trial{'' if size['runs'] == 1 else 's'}"
         failed = f", {size['failed']} of them failed" if size["failed"] else ""
-        yield f"  {share} of the rows: {trials}{failed}"
+        yield (
+            f"  {share_text(size['share'])} of the rows: {counted(size['runs'], 'trial')}{failed}"
+        )
 
 
 def _confirmed(confirmations: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -129,7 +129,7 @@ EI = Method(
     name="ei",
     purpose="expected improvement on all rows, by the Gaussian process of Fabolas; what that is "
     "compared with",
-    implementation="prefect_tune.optimizers.methods.fabolas.references:ExpectedImprovement",
+    implementation="prefect_tune.optimizers.methods.fabolas.fabolas:ExpectedImprovement",
     options=ReferenceOptions,
     draws_on_cost=False,
     compared_by_default=False,
@@ -141,7 +141,7 @@ ES = Method(
     name="es",
     purpose="entropy search on all rows, by the Gaussian process of Fabolas; what that is "
     "compared with",
-    implementation="prefect_tune.optimizers.methods.fabolas.references:EntropySearch",
+    implementation="prefect_tune.optimizers.methods.fabolas.fabolas:EntropySearch",
     options=ReferenceOptions,
     draws_on_cost=False,
     compared_by_default=False,
@@ -167,7 +167,7 @@ MTBO = Method(
     name="mtbo",
     purpose="a Gaussian process over all rows and one subset of them as two tasks; what Fabolas "
     "is compared with",
-    implementation="prefect_tune.optimizers.methods.fabolas.references:TwoTasks",
+    implementation="prefect_tune.optimizers.methods.fabolas.fabolas:TwoTasks",
     options=TwoTaskOptions,
     fidelities=frozenset({"subset"}),
     draws_on_cost=True,

@@ -1,12 +1,12 @@
 """Fabolas: Bayesian optimisation on subsets, for the full data (Klein et al. 2017).
 
-Equation 6 (kernel), section 3.1 (bases)   surrogates.fidelity_kernel, sizes
+Equation 6 (kernel), section 3.1 (bases)   surrogates.fidelity_kernel, recipe
 Algorithm 1, line 1 (initial design)       first_design.ScatteredDesign; by default FirstDesign
              line 3 (fit)                  belief.SubsetLearner.learn, inference.Regression
              line 4 (equation 7)           turn.FabolasTurn.proposal, search.Search.run
              c_overhead of equation 7      turn.FabolasTurn._overhead
              line 6 (incumbent)            decisions.AnswerStanding, Fabolas.incumbent
-Equations 2, 3 and 5 (EI, ES, MTBO)        references
+Equations 2, 3 and 5 (EI, ES, MTBO)        ExpectedImprovement, EntropySearch, TwoTasks
 
 `variant=paper` has the paper's acquisition, bases, noise, drawn parameters, incumbent and initial
 design. By default the acquisition is the information gain in closed form, all configurations share
@@ -17,10 +17,12 @@ confirmations at the end of the budget. `rules` has the numbers.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.random import Generator
 
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Method, Reason
@@ -29,23 +31,30 @@ from prefect_tune.optimizers.methods.fabolas.belief import (
     SubsetLearner,
     pipeline_inputs,
 )
-from prefect_tune.optimizers.methods.fabolas.decisions import AnswerStanding, decisions_of
-from prefect_tune.optimizers.methods.fabolas.declaration import FABOLAS
+from prefect_tune.optimizers.methods.fabolas.decisions import (
+    AnswerStanding,
+    Gate,
+    Prediction,
+    decisions_of,
+)
+from prefect_tune.optimizers.methods.fabolas.declaration import EI, ES, FABOLAS, MTBO
 from prefect_tune.optimizers.methods.fabolas.first_design import (
     BeginAlgorithm,
     FirstDesign,
     ScatteredDesign,
 )
-from prefect_tune.optimizers.methods.fabolas.gate import Gate, Prediction
 from prefect_tune.optimizers.methods.fabolas.observations import SubsetObservations
-from prefect_tune.optimizers.methods.fabolas.recipe import SearchRecipe, Subsets
-from prefect_tune.optimizers.methods.fabolas.rules import RULES
-from prefect_tune.optimizers.methods.fabolas.sizes import (
+from prefect_tune.optimizers.methods.fabolas.recipe import (
+    FULL,
     LOG_LOSS,
     PAPER_LOSS,
     RAW_LOSS,
+    TASKS,
+    SearchRecipe,
     Sizes,
+    Subsets,
 )
+from prefect_tune.optimizers.methods.fabolas.rules import RULES
 from prefect_tune.optimizers.methods.fabolas.turn import FabolasTurn, Proposal
 from prefect_tune.optimizers.methods.rungs import GoOn, all_begun
 from prefect_tune.optimizers.optimizer import NotYet, Optimizer
@@ -60,9 +69,7 @@ from prefect_tune.optimizers.space.sampling import (
     new_configuration,
     sample_configuration,
 )
-from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
-from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.optimizers.trials.trial import Trial
 
 _BEGUN = Reason("first design", "a new configuration")
@@ -80,41 +87,26 @@ class Fabolas(Optimizer):
 
     method: ClassVar[Method] = FABOLAS
 
-    def __init__(
-        self, space: Space, seed: int, objective: Objective | None = None, **options: Any
-    ) -> None:
-        super().__init__(space, seed, objective, **options)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
         self.sizes = self._find_sizes()
         self.recipe = self._find_recipe()
         self._design = self._first_design()
         self._recalled: tuple[tuple[Trial, ...], Any, Trial | None] | None = None
 
     def _find_sizes(self) -> Sizes:
-        """Return the sizes that may be asked for."""
         return Sizes.of(self.objective)
 
     def _find_recipe(self) -> SearchRecipe:
-        """Return how the method searches."""
         n_confirmed = 0 if self.sizes.is_single else self.options.n_confirmed
         n_folds, asked = self.objective.n_folds or 1, self.options.subset_folds
         if self.objective.n_folds is not None and asked > n_folds:
             raise ValueError(f"subset_folds must be 0 to {n_folds}, all folds; got {asked}")
         subsets = Subsets(self.options.subset_draws, asked if 0 < asked < n_folds else None)
         if self.options.variant == "paper":
-            return SearchRecipe(
-                log_basis=PAPER_LOSS,
-                raw_basis=PAPER_LOSS,
-                acquisition="divergence_per_cost",
-                is_log=False,
-                has_falling_noise=False,
-                kappa=0.0,
-                verify_every=None,
-                has_gate=False,
-                has_halving=False,
-                n_confirmed=n_confirmed,
-                subsets=subsets,
-                is_drawn=True,
-            )
+            recipe = SearchRecipe.plain(PAPER_LOSS, "divergence_per_cost", n_confirmed)
+            of_paper: dict[str, Any] = {"is_log": False, "has_halving": False, "is_drawn": True}
+            return replace(recipe, subsets=subsets, **of_paper)
         return SearchRecipe(
             log_basis=LOG_LOSS,
             raw_basis=RAW_LOSS,
@@ -127,19 +119,10 @@ class Fabolas(Optimizer):
         )
 
     def _first_design(self) -> FirstDesign | ScatteredDesign:
-        """Return what is evaluated before anything is learned."""
-        n_first, n_models = self.options.n_first, self._n_models
+        given = {"n_first": self.options.n_first, "n_algorithms": self._n_models, "seed": self.seed}
         if not self.recipe.has_halving:
-            return ScatteredDesign.of(
-                self.sizes, n_first=n_first, n_algorithms=n_models, seed=self.seed
-            )
-        return FirstDesign.of(
-            self.sizes,
-            n_first=n_first,
-            n_algorithms=n_models,
-            seed=self.seed,
-            has_anchor=self.recipe.has_anchor,
-        )
+            return ScatteredDesign.of(self.sizes, **given)
+        return FirstDesign.of(self.sizes, **given, has_anchor=self.recipe.has_anchor)
 
     @property
     def can_go_on(self) -> bool:
@@ -184,7 +167,7 @@ class Fabolas(Optimizer):
         feasible = [t for t in seen.trials if t.loss is not None and self.history.violation(t) <= 0]
         return min(feasible, key=lambda t: (-t.query.subset, t.loss, t.number), default=None)
 
-    def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:
+    def _propose(self, budget: Budget, rng: Generator) -> Query:
         may_begin = budget.trials_left != 0 or not self.can_go_on
         seen = self._seen()
         knows_enough = np.isfinite(seen.losses).sum() >= RULES.least_losses
@@ -204,7 +187,7 @@ class Fabolas(Optimizer):
             return self._learned(budget, seen, rng)
         return self._unlearned(rng, may_begin=may_begin)
 
-    def _unlearned(self, rng: np.random.Generator, *, may_begin: bool) -> Query:
+    def _unlearned(self, rng: Generator, *, may_begin: bool) -> Query:
         """Return a new configuration, or one that is to be seen on all rows, the best first."""
         nothing_new = all_begun()
         self._because = _UNLEARNED
@@ -225,7 +208,7 @@ class Fabolas(Optimizer):
             raise NotYet
         raise nothing_new
 
-    def _learned(self, budget: Budget, seen: SubsetObservations, rng: np.random.Generator) -> Query:
+    def _learned(self, budget: Budget, seen: SubsetObservations, rng: Generator) -> Query:
         memo: Mapping[str, Any] = self.memo or {}
         predictions = Prediction.all_of(memo)
         belief, kept = self._learner.learn(seen, memo, rng)
@@ -282,7 +265,6 @@ class Fabolas(Optimizer):
     def _predicted(
         self, proposal: Proposal, belief: SubsetBelief, alone: SubsetBelief | None
     ) -> Prediction:
-        """Return what is expected of a full evaluation."""
         row = self._inputs.at(self._inputs.encode([proposal.query.configuration]), 1.0)
         return Prediction(
             proposal.reason,
@@ -300,7 +282,7 @@ class Fabolas(Optimizer):
     def _query(self, configuration: Configuration, share: float) -> Query:
         return self.recipe.subsets.query(configuration, share, self.history)
 
-    def _begun(self, step: BeginAlgorithm, rng: np.random.Generator) -> Configuration:
+    def _begun(self, step: BeginAlgorithm, rng: Generator) -> Configuration:
         """Return a new configuration as the first design wants it, as far as it can be had."""
         *before, last = self.space.searched
         if step.has_defaults and not self.space.steps[-1].fixed:
@@ -312,7 +294,7 @@ class Fabolas(Optimizer):
                     return plain
         return self._drawn(step.algorithm, rng)
 
-    def _drawn(self, model: int, rng: np.random.Generator) -> Configuration:
+    def _drawn(self, model: int, rng: Generator) -> Configuration:
         """Return a new configuration of that model, or of any when it has no more."""
         last = self.space.steps[-1]
         asked = self.history.asked
@@ -345,3 +327,46 @@ class Fabolas(Optimizer):
             subset_folds=self.recipe.subsets.folds,
             small=-1.0 if self.sizes.is_single else float(self.sizes.s(RULES.small)),
         )
+
+
+class ExpectedImprovement(Fabolas):
+    """Full evaluations of the largest expected improvement (equation 2; Snoek et al. 2012)."""
+
+    method: ClassVar[Method] = EI
+
+    def _find_sizes(self) -> Sizes:
+        return Sizes.single(self.objective)
+
+    def _find_recipe(self) -> SearchRecipe:
+        return SearchRecipe.plain(FULL, "improvement")
+
+
+class EntropySearch(Fabolas):
+    """Full evaluations by information (equation 3; Hennig and Schuler 2012).
+
+    It is not divided by cost, as all evaluations are of all rows.
+    """
+
+    method: ClassVar[Method] = ES
+
+    def _find_sizes(self) -> Sizes:
+        return Sizes.single(self.objective)
+
+    def _find_recipe(self) -> SearchRecipe:
+        return SearchRecipe.plain(FULL, "gain")
+
+
+class TwoTasks(Fabolas):
+    """Evaluations of one of two tasks by information per second (equation 5; Swersky et al. 2013).
+
+    The tasks are all rows and one subset; they are correlated freely (equation 4).
+    """
+
+    method: ClassVar[Method] = MTBO
+
+    def _find_sizes(self) -> Sizes:
+        return Sizes.pair(self.objective, self.options.share)
+
+    def _find_recipe(self) -> SearchRecipe:
+        n_confirmed = 0 if self.sizes.is_single else 3
+        return SearchRecipe.plain(TASKS, "gain_per_cost", n_confirmed)

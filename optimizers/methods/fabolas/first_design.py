@@ -7,8 +7,8 @@ from typing import Self
 
 import numpy as np
 
+from prefect_tune.optimizers.methods.fabolas.recipe import Sizes
 from prefect_tune.optimizers.methods.fabolas.rules import RULES
-from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
 from prefect_tune.optimizers.methods.rungs import (
     Begin,
     Done,
@@ -61,14 +61,6 @@ class FirstDesign:
     shares: tuple[float, ...]
     counts: tuple[int, ...]
     algorithms: tuple[int, ...] = (0,)
-
-    def __post_init__(self) -> None:
-        if not len(self.shares) == len(self.counts) > 0:
-            raise ValueError(f"rungs have a share and a count each; got {self}")
-        if any(a >= b for a, b in pairwise(self.shares)) or self.shares[-1] > 1.0:
-            raise ValueError(f"shares rise from rung to rung, to 1 at most; got {self.shares}")
-        if any(a < b for a, b in pairwise(self.counts)) or self.counts[-1] < 1:
-            raise ValueError(f"counts do not rise from rung to rung; got {self.counts}")
 
     @classmethod
     def of(
@@ -143,7 +135,6 @@ class FirstDesign:
         )
 
     def _rungs(self, history: History) -> list[list[Trial]]:
-        """Return the trials of each rung in the order of asking."""
         rungs: list[list[Trial]] = [[] for _ in self.shares]
         places: dict[Configuration, int] = {}
         last = len(rungs) - 1
@@ -231,7 +222,6 @@ def _half(count: int) -> int:
 
 
 def _rung_shares(sizes: Sizes) -> tuple[float, ...]:
-    """Return the shares of the rungs below the full data."""
     shares = sizes.shares[:-1]
     if set(RULES.rung_shares) <= set(shares):
         return RULES.rung_shares

@@ -1,27 +1,138 @@
-"""The parameters of the processes: fitted, or drawn by an ensemble of walkers (section 3.4).
+"""The processes of losses and seconds, with parameters fitted or drawn by walkers (section 3.4).
+
+A belief in losses is one Gaussian process, or with many results one per model algorithm, at a cost
+that falls with the square of their number; the minimiser is sought over all of them together. All
+values are in the unit of the targets, which are standardised over all models: the processes divide
+them by nothing more.
 
 The stretch moves are emcee's (Foreman-Mackey et al. 2013). The walkers are kept from one ask to the
 next, so a few sweeps do where a new chain would need its burn-in each time. With many parameters,
 or with few observations, the most likely ones are taken.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from emcee import EnsembleSampler, State
+from numpy.random import Generator
+from numpy.typing import NDArray
 
-from prefect_tune.optimizers.methods.fabolas.posterior import EVERYTHING, Posterior
+from prefect_tune.optimizers.acquisitions.entropy import Minimiser, information_gain
 from prefect_tune.optimizers.methods.fabolas.rules import RULES
+from prefect_tune.optimizers.space.unit_interval import Array
+from prefect_tune.optimizers.surrogates.fidelity_kernel import Basis, latents_of
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.kernel import Array, Kernel, Parameter
+from prefect_tune.optimizers.surrogates.kernel import Kernel, Noise, Parameter
 from prefect_tune.optimizers.surrogates.log_posterior import log_posterior_value
-from prefect_tune.optimizers.surrogates.noise import Noise
+
+EVERYTHING = -1
+"""Key of the one process of all pipelines."""
+
+
+def model_keys(inputs: Array, column: int | None) -> NDArray[np.intp]:
+    """Return by row which process it belongs to, shape (n,).
+
+    Args:
+        inputs: Shape (n, d).
+        column: The input that says which model a pipeline has; None for one process of all.
+    """
+    if column is None:
+        return np.full(len(inputs), EVERYTHING, dtype=np.intp)
+    return inputs[:, column].astype(np.intp)
+
+
+@dataclass(frozen=True, slots=True)
+class Posterior:
+    """One hyperparameter sample of the belief.
+
+    Attributes:
+        processes: By key.
+        column: See `model_keys`.
+    """
+
+    processes: Mapping[int, GaussianProcess]
+    column: int | None = None
+
+    def knows(self, inputs: Array) -> NDArray[np.bool_]:
+        """Return which rows have a process: not those of a model of which nothing is known."""
+        return np.isin(model_keys(inputs, self.column), list(self.processes))
+
+    def predict(self, inputs: Array) -> tuple[Array, Array]:
+        """Return means and variances without noise, shape (n,), of rows that it knows."""
+        mean, variance = np.empty(len(inputs)), np.empty(len(inputs))
+        for rows, process in self._parts(inputs):
+            mean[rows], deviation = process.predict(inputs[rows])
+            variance[rows] = deviation**2
+        return mean, variance
+
+    def noise(self, inputs: Array) -> Array:
+        """Return the variance of outcomes around the function, shape (n,)."""
+        noise = np.empty(len(inputs))
+        for rows, process in self._parts(inputs):
+            noise[rows] = process.noise_variance(inputs[rows])
+        return noise
+
+    def joint(self, inputs: Array) -> tuple[Array, Array]:
+        """Return means, (n,), and covariance, (n, n), of rows together."""
+        mean, covariance = np.empty(len(inputs)), np.zeros((len(inputs), len(inputs)))
+        for rows, process in self._parts(inputs):
+            own, block = process.joint(inputs[rows])
+            mean[rows], covariance[np.ix_(rows, rows)] = own[:, 0], block
+        return mean, covariance
+
+    def gains(
+        self, minimiser: Minimiser, representers: Array, inputs: Array, basis: Basis, sizes: Array
+    ) -> Array:
+        """Return the information that candidates give about the minimiser, shape (C, M), in nats.
+
+        Args:
+            minimiser: Of the representers, by this posterior.
+            representers: Shape (R, d), at s = 1.
+            inputs: Of C candidates.
+            basis: That of the processes' kernels.
+            sizes: s of M sizes, shape (M,).
+        """
+        gains = np.empty((len(inputs), len(sizes)))
+        keys, phi = model_keys(representers, self.column), basis.functions(sizes)
+        for rows, process in self._parts(inputs):
+            mine = keys == model_keys(inputs[rows[:1]], self.column)[0]
+            latents = latents_of(process, inputs[rows], representers[mine])
+            cross = np.zeros((len(rows), phi.shape[1], len(representers)))
+            cross[:, :, mine] = latents.cross
+            at_sizes = np.repeat(inputs[rows[:1]], len(sizes), axis=0)
+            at_sizes[:, -1] = sizes
+            noise = process.noise_variance(at_sizes)
+            gains[rows] = information_gain(
+                minimiser, replace(latents, cross=cross), phi, np.maximum(noise, 1e-9)
+            )
+        return gains
+
+    def with_outcomes_drawn(self, inputs: Array, rng: Generator) -> "Posterior":
+        """Return it as if rows under way had come back with outcomes drawn from it, in turn.
+
+        Averaged over hyperparameter samples this integrates over the outcomes (Snoek et al. 2012).
+        """
+        processes = dict(self.processes)
+        for row in inputs:
+            key = int(model_keys(row[None], self.column)[0])
+            if key not in processes:
+                continue
+            process = processes[key]
+            mean, deviation = process.predict(row[None])
+            spread = np.sqrt(deviation**2 + process.noise_variance(row[None]))
+            processes[key] = process.appended(row[None], mean + spread * rng.standard_normal(1))
+        return replace(self, processes=processes)
+
+    def _parts(self, inputs: Array) -> Iterator[tuple[NDArray[np.intp], GaussianProcess]]:
+        keys = model_keys(inputs, self.column)
+        for key in np.unique(keys):
+            yield np.flatnonzero(keys == key), self.processes[int(key)]
 
 
 def scattered(
-    parameters: Sequence[Parameter], centre: Array, rng: np.random.Generator, n: int | None = None
+    parameters: Sequence[Parameter], centre: Array, rng: Generator, n: int | None = None
 ) -> Array:
     """Return walkers around a point, mixed with draws of the priors, shape (n, p).
 
@@ -42,10 +153,7 @@ def scattered(
 
 
 def advanced(
-    walkers: Array,
-    log_density: Callable[[Array], float],
-    n_sweeps: int,
-    rng: np.random.Generator,
+    walkers: Array, log_density: Callable[[Array], float], n_sweeps: int, rng: Generator
 ) -> Array:
     """Return the walkers after some sweeps, shape (n, p).
 
@@ -98,10 +206,7 @@ class Regression:
     n_samples: int = 1
 
     def learned(
-        self,
-        groups: Mapping[int, Group],
-        kept: Mapping[str, Mapping[str, Any]],
-        rng: np.random.Generator,
+        self, groups: Mapping[int, Group], kept: Mapping[str, Mapping[str, Any]], rng: Generator
     ) -> dict[str, dict[str, Any]]:
         """Return the parameters of each process, as JSON values by key.
 
@@ -119,10 +224,7 @@ class Regression:
         }
 
     def posteriors(
-        self,
-        groups: Mapping[int, Group],
-        kept: Mapping[str, Mapping[str, Any]],
-        column: int | None,
+        self, groups: Mapping[int, Group], kept: Mapping[str, Mapping[str, Any]], column: int | None
     ) -> tuple[Posterior, ...]:
         """Return a posterior per draw, with parameters that were kept and observations of now.
 
@@ -156,9 +258,7 @@ class Regression:
             for k in range(n)
         )
 
-    def _learned_of(
-        self, group: Group, kept: Mapping[str, Any], rng: np.random.Generator
-    ) -> dict[str, Any]:
+    def _learned_of(self, group: Group, kept: Mapping[str, Any], rng: Generator) -> dict[str, Any]:
         parameters = (*self.kernel.parameters, *self.noise.parameters)
         is_drawn = self.inference == "ensemble" and len(parameters) <= RULES.most_sampled
         if not is_drawn or len(group) < RULES.drawn_from or not group.targets.any():
@@ -179,9 +279,7 @@ class Regression:
         drawn = [[round(float(x), 6) for x in w] for w in rng.permutation(walkers)]
         return {"walkers": drawn, "thetas": drawn[: self.n_samples], "n": len(group)}
 
-    def _fitted(
-        self, group: Group, kept: Mapping[str, Any], rng: np.random.Generator
-    ) -> dict[str, Any]:
+    def _fitted(self, group: Group, kept: Mapping[str, Any], rng: Generator) -> dict[str, Any]:
         n, start = len(group), np.array(kept["thetas"][0]) if kept else None
         is_large = n > RULES.fitted_always
         if start is not None and is_large and n - kept["n"] < RULES.fitted_after:

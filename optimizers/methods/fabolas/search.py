@@ -6,10 +6,9 @@ samples and rounds. The paper maximises by DIRECT and CMA-ES (section 3.4).
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.random import Generator
 
 from prefect_tune.optimizers.acquisitions.entropy import (
     Minimiser,
@@ -18,15 +17,14 @@ from prefect_tune.optimizers.acquisitions.entropy import (
     whitened_normals,
 )
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
-from prefect_tune.optimizers.acquisitions.pool import moved, pool_around
+from prefect_tune.optimizers.acquisitions.gaussian_search import moved, pool_around
 from prefect_tune.optimizers.methods.fabolas.belief import SubsetBelief
 from prefect_tune.optimizers.methods.fabolas.recipe import Acquisition
 from prefect_tune.optimizers.methods.fabolas.rules import RULES
 from prefect_tune.optimizers.space.candidate_space import Candidates
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.log_posterior import cholesky
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
-
-Array = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +75,7 @@ class Search:
         sizes: Array,
         evaluated: Candidates,
         best: float,
-        rng: np.random.Generator,
+        rng: Generator,
     ) -> None:
         self._inputs, self._belief, self._sizes = inputs, belief, sizes
         self._evaluated, self._best, self._rng = evaluated, best, rng

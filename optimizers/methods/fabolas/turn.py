@@ -1,23 +1,23 @@
 """One ask once a process is learned: confirm, verify, or search (algorithm 1, line 4)."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import takewhile
 from statistics import median
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Reason
 from prefect_tune.optimizers.methods.fabolas.belief import SubsetBelief
 from prefect_tune.optimizers.methods.fabolas.decisions import AnswerStanding
-from prefect_tune.optimizers.methods.fabolas.recipe import Acquisition, SearchRecipe
+from prefect_tune.optimizers.methods.fabolas.recipe import Acquisition, SearchRecipe, Sizes
 from prefect_tune.optimizers.methods.fabolas.rules import RULES
 from prefect_tune.optimizers.methods.fabolas.search import ScoredCandidate, Search
-from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
 from prefect_tune.optimizers.methods.rungs import all_begun
 from prefect_tune.optimizers.optimizer import NotYet
 from prefect_tune.optimizers.space.candidate_space import Candidates
@@ -25,6 +25,7 @@ from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.sampling import SpaceExhausted
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
 from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.trial import Trial
 
 _CONFIRM = Reason("confirm", "predicted best, on all rows before the budget ends")
 _VERIFY = Reason("verify", "predicted best, whose loss on all rows is not known well enough")
@@ -90,7 +91,7 @@ class FabolasTurn:
     is_proven: bool
     n_first: int
     n_confirmed: int
-    rng: np.random.Generator
+    rng: Generator
 
     def proposal(self) -> Proposal:
         """Return what to ask for.
@@ -215,7 +216,6 @@ class FabolasTurn:
         )
 
     def _queries(self, found: ScoredCandidate, shares: tuple[float, ...]) -> Iterator[Query]:
-        """Yield those that are new, by falling score."""
         decoded: dict[int, Configuration | None] = {}
         fits = self._fitting(found.candidates, shares)
         for row, level in found.best_first():
@@ -242,7 +242,6 @@ class FabolasTurn:
         return failed < share and n_asked < self.recipe.subsets.most(share)
 
     def _fits(self, configuration: Configuration, share: float) -> bool:
-        """Whether it is likely to end before the time is over."""
         return bool(self._fitting(self.inputs.encode([configuration]), (share,))[0, 0])
 
     def _fitting(self, candidates: Candidates, shares: tuple[float, ...]) -> NDArray[np.bool_]:
@@ -255,7 +254,6 @@ class FabolasTurn:
 
     @property
     def _seconds_left(self) -> float | None:
-        """Until the study ends."""
         left = self.budget.seconds_left
         return None if left is None else left / self.budget.n_workers
 
@@ -271,12 +269,7 @@ class FabolasTurn:
 
     @cached_property
     def _largest(self) -> dict[Configuration, float]:
-        """By configuration, the largest share of the rows that it was asked for."""
-        largest: dict[Configuration, float] = {}
-        for t in self.history:
-            configuration = t.query.configuration
-            largest[configuration] = max(largest.get(configuration, 0.0), t.query.subset)
-        return largest
+        return _largest_shares(self.history)
 
     @cached_property
     def _times_asked(self) -> Counter[tuple[Configuration, float]]:
@@ -284,9 +277,13 @@ class FabolasTurn:
 
     @cached_property
     def _failed_at(self) -> dict[Configuration, float]:
-        """By configuration, the largest share of the rows on which it failed."""
-        failed: dict[Configuration, float] = {}
-        for t in self.history.failed:
-            configuration = t.query.configuration
-            failed[configuration] = max(failed.get(configuration, 0.0), t.query.subset)
-        return failed
+        return _largest_shares(self.history.failed)
+
+
+def _largest_shares(trials: Iterable[Trial]) -> dict[Configuration, float]:
+    """Return the largest share of the rows that trials of each configuration have."""
+    largest: dict[Configuration, float] = {}
+    for t in trials:
+        configuration = t.query.configuration
+        largest[configuration] = max(largest.get(configuration, 0.0), t.query.subset)
+    return largest

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
-from prefect_tune.optimizers.method import Method, MethodOptions
+from prefect_tune.optimizers.method import Method, MethodOptions, counted
 from prefect_tune.optimizers.options import option
 from prefect_tune.optimizers.space.wording import pipeline_lines
 from prefect_tune.optimizers.trials.objective import FailureCost
@@ -121,15 +121,14 @@ _VARIANTS: dict[str, dict[str, str | float]] = {
 
 
 def _render(decisions: Mapping[str, Any]) -> list[str]:
-    """Return what people are shown of `Flash.decisions`."""
     return [*_phases(decisions), *_shared(decisions), *_subspace(decisions)]
 
 
 def _phases(decisions: Mapping[str, Any]) -> Iterator[str]:
     if "n_prune" in decisions:
         n_known = min(decisions.get("n_known", 0), decisions["n_init"])
-        of_design = _counted(decisions["n_init"] - n_known, "trial") + " of its design"
-        parts = [_counted(n_known, "known pipeline")] if n_known else []
+        of_design = counted(decisions["n_init"] - n_known, "trial") + " of its design"
+        parts = [counted(n_known, "known pipeline")] if n_known else []
         parts += [of_design] if decisions["n_init"] > n_known else []
         parts.append(f"{decisions['n_prune']} by expected improvement per second")
         yield f"flash began with {', '.join(parts[:-1])} and {parts[-1]}"
@@ -150,14 +149,10 @@ def _shared(decisions: Mapping[str, Any]) -> Iterator[str]:
 
 def _subspace(decisions: Mapping[str, Any]) -> Iterator[str]:
     if "subspace" in decisions:
-        paths = _counted(decisions["n_subspace_paths"], "path")
+        paths = counted(decisions["n_subspace_paths"], "path")
         yield f"flash kept {paths} to tune, all that combine these:"
         for step, algorithms in decisions["subspace"].items():
             yield f"  {step}: {', '.join(algorithms)}"
-
-
-def _counted(n: int, noun: str) -> str:
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 FLASH = Method(

@@ -27,12 +27,14 @@ from math import inf
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.random import Generator
 
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.optimizers.method import Method, Reason, two_digits
 from prefect_tune.optimizers.methods.flash.declaration import FLASH
 from prefect_tune.optimizers.methods.flash.phases import (
+    Tuning,
     initial_design,
     phase_lengths,
     rest_of_design,
@@ -40,7 +42,6 @@ from prefect_tune.optimizers.methods.flash.phases import (
     wanted_lengths,
 )
 from prefect_tune.optimizers.methods.flash.scores import PathModels, ranked
-from prefect_tune.optimizers.methods.flash.tuning import Tuning
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.paths.shared_values import VARIED_SHARE
 from prefect_tune.optimizers.space.configuration import Configuration, Query
@@ -85,12 +86,9 @@ class FlashMemo:
 
     def rendered(self, paths: Sequence[Path]) -> dict[str, Any]:
         """Return `Flash.decisions`: the same with paths as lists of algorithm ids."""
-        decisions: dict[str, Any] = {"phase": self.phase}
-        for name in ("n_init", "n_prune", "n_subspace_paths"):
-            if getattr(self, name) is not None:
-                decisions[name] = getattr(self, name)
-        if self.subspace is not None:
-            decisions["subspace"] = self.subspace
+        names = ("phase", "n_init", "n_prune", "n_subspace_paths", "subspace")
+        known = ((name, getattr(self, name)) for name in names)
+        decisions: dict[str, Any] = {name: value for name, value in known if value is not None}
         if self.design is not None:
             decisions["design"] = [list(paths[i]) for i in self.design]
         if self.ranking is not None:
@@ -134,7 +132,7 @@ class Flash(Optimizer):
             rendered["shared_values"] = dict(values)
         return {**rendered, "n_known": len(self._start)} if self._start else rendered
 
-    def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:
+    def _propose(self, budget: Budget, rng: Generator) -> Query:
         query = self._next(budget, rng)
         self.memo = self._decided.to_json()
         return query
@@ -143,7 +141,7 @@ class Flash(Optimizer):
         super()._restore(memo)
         self._decided = from_document(FlashMemo, memo)
 
-    def _next(self, budget: Budget, rng: np.random.Generator) -> Query:
+    def _next(self, budget: Budget, rng: Generator) -> Query:
         decided, table = self._decided, self._models.table
         if decided.design is None:
             decided.design = initial_design(self.options, table, self._bases, rng)
@@ -165,7 +163,7 @@ class Flash(Optimizer):
             self._because = _NOTHING_ELSE
             return Query(new_configuration(self.space, self.history.asked, rng))
 
-    def _varied(self, budget: Budget, rng: np.random.Generator) -> Configuration | None:
+    def _varied(self, budget: Budget, rng: Generator) -> Configuration | None:
         """Return what tells shared values apart, while Phase 1 has values that are untried."""
         decided, table = self._decided, self._models.table
         if table.shared is None or decided.n_init is not None:
@@ -214,7 +212,7 @@ class Flash(Optimizer):
             )
         return 3
 
-    def _designed(self, rng: np.random.Generator) -> Configuration:
+    def _designed(self, rng: Generator) -> Configuration:
         """Return the next configuration of the design.
 
         Raises:
@@ -228,7 +226,7 @@ class Flash(Optimizer):
         self._because = Reason("design", said)
         return configuration
 
-    def _most_promising(self, rng: np.random.Generator) -> Configuration:
+    def _most_promising(self, rng: Generator) -> Configuration:
         """Return a configuration of the path of largest EIPS that need not wait for all others.
 
         These are paths under way, and with default values those that have run: what more values
@@ -252,9 +250,7 @@ class Flash(Optimizer):
         self._because = Reason(phase, said)
         return configuration
 
-    def _first_new(
-        self, paths: Iterable[int], rng: np.random.Generator
-    ) -> tuple[int, Configuration]:
+    def _first_new(self, paths: Iterable[int], rng: Generator) -> tuple[int, Configuration]:
         """Return the first of the paths that has new hyperparameters, and these.
 
         Raises:
@@ -270,14 +266,13 @@ class Flash(Optimizer):
                 continue
         raise SpaceExhausted(f"no path of space {self.space.name!r} has a new configuration")
 
-    def _tuned(self, rng: np.random.Generator) -> Query:
-        """Return the next query of Phase 3."""
+    def _tuned(self, rng: Generator) -> Query:
         if self._decided.subspace is None:
             self._prune(rng)
         query, self._because = self._tuning.propose(self.history, rng)
         return query
 
-    def _prune(self, rng: np.random.Generator) -> None:
+    def _prune(self, rng: Generator) -> None:
         """Settle the ranking and G', the product of the algorithms of the r best paths."""
         paths = self._models.table.paths
         if not self.options.pruning:
@@ -313,6 +308,5 @@ class Flash(Optimizer):
 
     @cached_property
     def _models(self) -> PathModels:
-        """Tables and models of the paths."""
         costs = self.costs if (self.objective.n_rows or 0) > MANY_ROWS else None
         return PathModels(self.space, self.seed, self.objective, self.options, costs=costs)

@@ -3,7 +3,7 @@
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.random import Generator
 
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
 from prefect_tune.optimizers.methods.flash.declaration import FlashOptions
@@ -11,11 +11,13 @@ from prefect_tune.optimizers.paths.cost import PathCost
 from prefect_tune.optimizers.paths.shared_values import BestValues, SharedValues
 from prefect_tune.optimizers.paths.table import PathTable
 from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.costs import Costs
-from prefect_tune.optimizers.surrogates.path_linear import PathLinear, guarded_log_seconds
+from prefect_tune.optimizers.surrogates.linear import PathLinear, guarded_log_seconds
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.losses import told_losses
 from prefect_tune.optimizers.trials.objective import Objective
+from prefect_tune.optimizers.trials.trial import Trial
 
 LEAST_SHARE = 0.01
 """A path is not taken to be cheaper than this share of the mean."""
@@ -38,7 +40,7 @@ class PathScores:
         self._options, self._objective = options, objective
         self._table, self._cost = table, cost
 
-    def log_eips(self, history: History) -> NDArray[np.float64]:
+    def log_eips(self, history: History) -> Array:
         """Return ln of the expected improvement per cost of the next run of each path, shape (B,).
 
         What is cached counts at its load time. Pending paths are taken to return what the model
@@ -47,11 +49,11 @@ class PathScores:
         log_ei, log_cost = self.terms(history)
         return log_ei - log_cost
 
-    def terms(self, history: History) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def terms(self, history: History) -> tuple[Array, Array]:
         """Return ln of the expected improvement, and of what divides it, of shape (B,) each."""
         return self._terms(history, self._xi, once=True)
 
-    def log_eips_of_many_runs(self, history: History) -> NDArray[np.float64]:
+    def log_eips_of_many_runs(self, history: History) -> Array:
         """Return `log_eips` of many runs with other values, with xi = 0, shape (B,).
 
         Nothing is cached for them, and a path that is expensive but good must stay: the paper's
@@ -65,28 +67,28 @@ class PathScores:
 
         Nothing of it is kept: each loss that is told counts, whatever its path.
         """
-        shared, failure_cost = self._table.shared, self._options.failure_cost
+        shared = self._table.shared
         assert shared is not None  # noqa: S101 - callers check it
-        assert failure_cost is not None  # noqa: S101 - resolved
         if not history.complete:
             return shared.best()
-        trials, losses = told_losses(history, self._objective, failure_cost)
+        trials, losses = self._told(history)
         model = self._fitted(self._table.encoded(trials), losses)
         return shared.best(model.coefficients[-shared.width :])
 
-    def seconds(self, history: History) -> NDArray[np.float64]:
+    def seconds(self, history: History) -> Array:
         """Return predicted seconds of the next run of each path, shape (B,)."""
         is_new = np.zeros(len(self._table), dtype=np.bool_)
         if self._options.start == "defaults":
             is_new = self._table.without_first_run(history)
         return self._cost.seconds(history, is_new)
 
-    def _terms(
-        self, history: History, xi: float | None, *, once: bool
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _told(self, history: History) -> tuple[list[Trial], Array]:
         failure_cost = self._options.failure_cost
         assert failure_cost is not None  # noqa: S101 - resolved
-        trials, losses = told_losses(history, self._objective, failure_cost)
+        return told_losses(history, self._objective, failure_cost)
+
+    def _terms(self, history: History, xi: float | None, *, once: bool) -> tuple[Array, Array]:
+        trials, losses = self._told(history)
         seen = self._table.encoded(trials)
         model = self._fitted(seen, losses)
         for path in self._table.encoded(history.pending):
@@ -99,14 +101,7 @@ class PathScores:
         seconds = np.array([t.cost_seconds for t in trials])
         return log_ei, self._log_cost(history, seen, seconds, once=once)
 
-    def _log_cost(
-        self,
-        history: History,
-        seen: NDArray[np.float64],
-        seconds: NDArray[np.float64],
-        *,
-        once: bool,
-    ) -> NDArray[np.float64]:
+    def _log_cost(self, history: History, seen: Array, seconds: Array, *, once: bool) -> Array:
         """Return ln of what divides the expected improvement, shape (B,)."""
         rule = self._options.cost
         if rule == "steps" and not once:
@@ -124,7 +119,7 @@ class PathScores:
         expected = self._fitted(seen, targets).mean(self._table.encoded_first_runs())
         return np.log(np.maximum(expected, floor))
 
-    def _fitted(self, paths: NDArray[np.float64], targets: NDArray[np.float64]) -> PathLinear:
+    def _fitted(self, paths: Array, targets: Array) -> PathLinear:
         # Equation (1) has no free level: an algorithm that was never seen adds a loss of 0.
         given = self._options
         return PathLinear.fit(paths, targets, given.ridge, has_intercept=not given.is_paper)
@@ -138,7 +133,7 @@ class PathScores:
         return scale if np.isfinite(scale) else None
 
 
-def ranked(scores: NDArray[np.float64], rng: np.random.Generator | None) -> list[int]:
+def ranked(scores: Array, rng: Generator | None) -> list[int]:
     """Return indices by falling score; equal ones in random order, given an `rng`."""
     order = np.arange(len(scores)) if rng is None else rng.permutation(len(scores))
     rounded = np.round(scores[order] / _TIE) * _TIE

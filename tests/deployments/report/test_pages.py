@@ -21,7 +21,7 @@ from prefect_tune.deployments.report.plots import shortened, thinned
 from prefect_tune.deployments.report.study_page import StudyReport, study_page
 from prefect_tune.flows.comparison.standings import ComparisonOutcome
 from prefect_tune.optimizers.converter import to_document
-from prefect_tune.optimizers.importance.effects import inputs_of
+from prefect_tune.optimizers.importance import inputs_of
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.tasks.catalogue.spaces import space_named
 

@@ -17,7 +17,7 @@ from prefect_tune.flows.reading.lookup import find_study, list_trials
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Budget, Evaluation
-from prefect_tune.optimizers.racing import rules as stretches
+from prefect_tune.optimizers import race_rules as stretches
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.storage import Ledger
 from prefect_tune.tasks.bad_input import BadInput

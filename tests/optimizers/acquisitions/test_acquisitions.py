@@ -1,13 +1,20 @@
-"""What every acquisition promises, whatever it seeks."""
+"""Acquisitions, and the candidates that improve most."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import getmembers, isclass, isfunction
+from typing import Any
 
 import numpy as np
 import pytest
+from ConfigSpace import Categorical, Float, Integer
+from ConfigSpace.hyperparameters import Hyperparameter
+from flash_worlds import counted_space
 from source_tree import modules
+from subset_worlds import configuration, cube
+from worlds import mixed_space, one_algorithm
 
+from prefect_tune.optimizers import Configuration, Space
 from prefect_tune.optimizers.acquisitions.entropy import (
     Minimiser,
     divergence_from_uniform,
@@ -16,14 +23,27 @@ from prefect_tune.optimizers.acquisitions.entropy import (
 )
 from prefect_tune.optimizers.acquisitions.expected_improvement import (
     AugmentedImprovement,
+    JointImprovement,
     expected_improvement,
     log_expected_improvement,
     log_normal_improvement,
+    sobol_normals,
 )
-from prefect_tune.optimizers.acquisitions.joint_improvement import JointImprovement, sobol_normals
+from prefect_tune.optimizers.acquisitions.gaussian_search import (
+    Fitted,
+    GaussianSearch,
+    drawn_evenly,
+    maximise,
+    moved,
+    pool_around,
+)
+from prefect_tune.optimizers.methods.fabolas.belief import pipeline_inputs
+from prefect_tune.optimizers.space.candidate_space import Candidates
+from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.surrogates.fidelity_kernel import Latents
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.surrogates.kernel import Constant
+from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
 from prefect_tune.optimizers.surrogates.stationary import Matern52
 
 MEAN = np.array([0.3, -0.4, 0.1, -0.2, 1.5, -0.3, 4.0])
@@ -139,8 +159,221 @@ def test_each_candidate_has_a_value_of_its_own_whatever_stands_beside_it(name: s
 @pytest.mark.parametrize("name", [name for name, a in ACQUISITIONS.items() if a.drawn is not None])
 def test_a_value_is_the_mean_over_outcomes(name: str) -> None:
     drawn = ACQUISITIONS[name].drawn
-    assert drawn is not None
     error = 5 * drawn.std(axis=0).max() / np.sqrt(len(drawn))
     assert ACQUISITIONS[name].of(np.arange(len(MEAN))) == pytest.approx(
         drawn.mean(axis=0), abs=error
     )
+
+
+def learned_with(numbers: list[int]) -> list[Fitted]:
+    """The parameters that are kept when asks find so many observations, one after the other."""
+    search, rng = GaussianSearch(counted_space((2, 2), 1)), np.random.default_rng(0)
+    observed = search.inputs.encode(
+        sample_configuration(search.space, rng) for _ in range(max(numbers))
+    )
+    targets = observed.units[:, :1] ** 2 + np.arange(max(numbers))[:, None] / 50
+    last, kept = None, []
+    for n in numbers:
+        _, last = search.learned(observed[:n], targets[:n], rng, last)
+        kept.append(last)
+    return kept
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 6])
+def test_with_many_observations_it_is_fitted_again_three_after_the_last_fit(step: int) -> None:
+    """With several workers asks may never find a number that three divides."""
+    numbers = list(range(65, 65 + 5 * step, step))
+    kept = learned_with(numbers)
+    expected, last = [], 0
+    for n in numbers:
+        last = n if n - last >= 3 else last
+        expected.append(last)
+    assert [fitted.n for fitted in kept] == expected
+    thetas = dict.fromkeys(fitted.theta for fitted in kept)
+    assert len(thetas) == len(set(expected)) > 1
+
+
+def test_with_few_observations_it_is_fitted_at_each_ask() -> None:
+    assert [fitted.n for fitted in learned_with([20, 21, 64])] == [20, 21, 64]
+
+
+def test_what_is_under_way_is_taken_to_return_the_mean() -> None:
+    search, rng = GaussianSearch(counted_space((1,), 1)), np.random.default_rng(0)
+    observed = search.inputs.encode(sample_configuration(search.space, rng) for _ in range(6))
+    targets = (observed.units[:, :1] - 0.4) ** 2
+    twin = sample_configuration(search.space, rng)
+    alone, _ = search.learned(observed, targets, rng)
+    busy, _ = search.learned(observed, targets, rng, pending=[twin])
+    there = search.inputs.of(search.inputs.encode([twin]))
+    assert busy.predict(there)[0] == pytest.approx(alone.predict(there)[0], abs=1e-3)
+    assert busy.predict(there)[1] < 0.7 * alone.predict(there)[1]
+
+
+def test_configurations_are_new_and_in_order() -> None:
+    search, rng = GaussianSearch(counted_space((2, 2), 1)), np.random.default_rng(0)
+    drawn = [sample_configuration(search.space, rng) for _ in range(6)]
+    asked = {drawn[0], drawn[3]}
+    ranked = search.inputs.encode(drawn)
+    assert list(search.new_configurations(ranked, asked)) == [drawn[i] for i in (1, 2, 4, 5)]
+
+
+def drawn(space: Space, n: int, seed: int = 0) -> list[Configuration]:
+    rng = np.random.default_rng(seed)
+    return [sample_configuration(space, rng) for _ in range(n)]
+
+
+def value_of(configuration: Configuration) -> float:
+    """Paths differ by their ids, numbers are best at 0.3."""
+    total = 0.0
+    for _, choice in configuration.choices:
+        total += 0.3 * int(choice.algorithm[1:])
+        total += sum((float(v) - 0.3) ** 2 for _, v in choice.values)
+    return total
+
+
+@pytest.mark.slow
+def test_a_box_holds_the_numbers() -> None:
+    space = counted_space((1,), 3)
+    search = GaussianSearch(space)
+    configurations = drawn(space, 8)
+    values = np.array([value_of(c) for c in configurations])
+    observed = search.inputs.encode(configurations)
+    rng = np.random.default_rng(0)
+    process, _ = search.learned(observed, values[:, None], rng)
+    within = np.array([0.6, 0.1, 0.0]), np.array([0.8, 0.2, 0.5])
+    acquisition = AugmentedImprovement(process, float(values.min()))
+    ranked = maximise(acquisition, search.inputs, observed, rng, within=within)
+    assert (ranked.units >= within[0] - 1e-12).all()
+    assert (ranked.units <= within[1] + 1e-12).all()
+
+
+class Peak:
+    """An acquisition that is largest at one point of the inputs."""
+
+    def __init__(self, at: np.ndarray) -> None:
+        self.at = at
+
+    def score(self, inputs: np.ndarray, penalties: np.ndarray) -> np.ndarray:
+        return -((inputs - self.at) ** 2).sum(axis=1) - penalties
+
+    def score_with_gradient(self, inputs, penalties) -> tuple[np.ndarray, np.ndarray]:
+        return self.score(inputs, penalties), -2 * (inputs - self.at)
+
+
+def search_of(*hyperparameters: Hyperparameter[Any, Any]) -> GaussianSearch:
+    return GaussianSearch(one_algorithm(*hyperparameters))
+
+
+def best_for(search: GaussianSearch, at: list[float], *seen: dict[str, object]) -> Candidates:
+    configurations = [Configuration.of(search.space, ("a",), [values]) for values in seen]
+    observed = search.inputs.encode(configurations)
+    peak = Peak(np.array(at))
+    ranked = maximise(peak, search.inputs, observed, np.random.default_rng(0))  # type: ignore[arg-type]
+    return ranked[:1]
+
+
+def test_numbers_are_polished_to_the_peak_and_integers_a_step_beside_the_best_tried() -> None:
+    search = search_of(*(Float(f"x{i}", (0.0, 1.0)) for i in range(6)))
+    at = [0.11, 0.93, 0.57, 0.71, 0.33, 0.05]
+    best = best_for(search, at, {f"x{i}": 0.5 for i in range(6)})
+    assert best.units[0] == pytest.approx(at, abs=1e-4)
+    others = [Float(f"x{i}", (0.0, 1.0)) for i in range(4)]
+    search = search_of(Integer("a_k", (1, 5000)), *others)
+    at = [(700 - 1) / 4999, 0.5, 0.5, 0.5, 0.5]
+    seen = {f"x{i}": 0.5 for i in range(4)}
+    for beside in (699, 701, 702):
+        best = best_for(search, at, {"a_k": beside, **seen})
+        found = search.candidates.decode(best, 0)
+        assert dict(found["s"].values)["a_k"] == 700
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [111, 611, 823, 1037])
+def test_every_other_category_is_tried_with_the_numbers_of_the_best(kind: int) -> None:
+    numbers = [Float(f"x{i}", (0.0, 1.0)) for i in range(4)]
+    search = search_of(Categorical("a_kind", [f"c{i}" for i in range(1200)]), *numbers)
+    at = [*np.eye(1200)[kind] / np.sqrt(2), 0.2, 0.4, 0.6, 0.8]
+    best = best_for(search, at, {"a_kind": "c7", **{f"x{i}": 0.2 + 0.2 * i for i in range(4)}})
+    found = search.candidates.decode(best, 0)
+    assert dict(found["s"].values)["a_kind"] == f"c{kind}"
+    assert best.units[0][1:] == pytest.approx([0.2, 0.4, 0.6, 0.8], abs=1e-3)
+
+
+def test_penalties_count_in_every_round() -> None:
+    search = search_of(Integer("a_k", (1, 100)), Float("x", (0.0, 1.0)))
+    observed = search.inputs.encode(
+        [Configuration.of(search.space, ("a",), [{"a_k": 50, "x": 0.5}])]
+    )
+
+    def penalty(candidates: Candidates) -> np.ndarray:
+        return 100.0 * (np.abs(candidates.units[:, 0] - 0.3) > 0.006)
+
+    peak = Peak(np.array([0.9, 0.5]))
+    ranked = maximise(
+        peak,  # type: ignore[arg-type]
+        search.inputs,
+        observed,
+        np.random.default_rng(0),
+        penalty=penalty,
+    )
+    assert ranked.units[0][0] == pytest.approx(0.3, abs=0.006)
+
+
+LINE = pipeline_inputs(cube())
+
+
+def moves_from(inputs: PipelineInputs, origin: Candidates, n: int, width: float) -> Candidates:
+    origins = origin[np.zeros(n, dtype=np.intp)]
+    return moved(inputs, origins, np.full((n, 1), width), np.random.default_rng(0))
+
+
+def drawn_anywhere(space: Space, n: int) -> Candidates:
+    return drawn_evenly(pipeline_inputs(space), n, np.random.default_rng(0))
+
+
+def test_a_pool_has_the_best_first_then_half_anywhere_and_half_near_them() -> None:
+    best = LINE.encode([configuration(0.2), configuration(0.8)])
+    pool = pool_around(LINE, best, 200, np.random.default_rng(0))
+    x = pool.units[:, 0]
+    assert len(pool) == 202
+    assert x[:2].tolist() == [0.2, 0.8]
+    anywhere, near = x[2:102], x[102:]
+    assert np.histogram(anywhere, 4, (0, 1))[0].min() >= 12  # 25 each, less 3 deviations
+    from_best = np.minimum(np.abs(near - 0.2), np.abs(near - 0.8))
+    # Deviations are 0.01 to 0.2, with as many of each magnitude.
+    assert np.median(from_best) < 0.06
+    assert from_best.max() > 0.1
+
+
+def test_each_model_is_drawn_as_often_as_any_other_and_moves_stay_in_range() -> None:
+    # Half of the paths of svm cannot run, so that fewer are drawn from the prior.
+    models = drawn_anywhere(mixed_space(), 60).algorithms[:, -1]
+    assert np.bincount(models, minlength=3).tolist() == [20, 20, 20]
+    x = moves_from(LINE, LINE.encode([configuration(0.99)]), 400, 0.1).units[:, 0]
+    assert 0 <= x.min() <= x.max() <= 1
+    assert np.sum(x == 1) == 0
+    assert 0.05 < np.std(x) < 0.07  # 0.06 when the steps beyond 1 come back
+
+
+def test_a_quarter_of_the_moves_take_another_algorithm_with_values_of_its_own() -> None:
+    space = counted_space((3,))
+    inputs = pipeline_inputs(space)
+    origin = Candidates(np.array([[1]]), np.full((1, 3), 0.5))
+    near = moves_from(inputs, origin, 400, 0.01)
+    switched = near.algorithms[:, 0] != 1
+    assert 0.18 < switched.mean() < 0.32
+    assert set(near.algorithms[switched, 0]) == {0, 2}
+    assert np.abs(near.units[~switched, 1] - 0.5).max() < 0.05
+    rows = np.flatnonzero(switched)
+    assert np.std(near.units[rows, near.algorithms[rows, 0]]) > 0.2
+
+
+def test_moves_lead_to_pipelines_that_can_run() -> None:
+    space = mixed_space()
+    inputs = pipeline_inputs(space)
+    origin = drawn_evenly(inputs, 200, np.random.default_rng(1))
+    near = moved(inputs, origin, np.full((len(origin), 1), 0.2), np.random.default_rng(2))
+    assert 0 < len(near) < len(origin)  # what cannot run was dropped
+    configurations = [inputs.candidates.decode(near, row) for row in range(len(near))]
+    paths = {c.path for c in configurations if c is not None}
+    assert all(space.is_feasible(path) for path in paths)

@@ -1,13 +1,14 @@
-"""What an evaluation tells of the minimiser, and the points that stand for the space."""
+"""Expected improvement, and the information that an evaluation gives."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
+from scipy.optimize import approx_fprime
 from scipy.special import ndtr, xlogy
 from scipy.stats import norm
 
@@ -18,7 +19,177 @@ from prefect_tune.optimizers.acquisitions.entropy import (
     information_gain,
     whitened_normals,
 )
+from prefect_tune.optimizers.acquisitions.expected_improvement import (
+    AugmentedImprovement,
+    JointImprovement,
+    expected_squared_excess,
+    log_expected_improvement,
+    log_normal_improvement,
+    log_standard_improvement,
+    log_standard_improvement_slope,
+    sobol_normals,
+)
 from prefect_tune.optimizers.surrogates.fidelity_kernel import Latents
+from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
+from prefect_tune.optimizers.surrogates.kernel import Constant
+from prefect_tune.optimizers.surrogates.stationary import Matern52
+
+
+def plain_improvement(u: float) -> float:
+    with mpmath.workdps(80):
+        value = mpmath.npdf(u) + mpmath.mpf(u) * mpmath.ncdf(u)
+        return float(mpmath.log(value))
+
+
+@given(st.floats(-1000, 10))
+def test_it_agrees_with_eighty_digits(u: float) -> None:
+    assert float(log_standard_improvement(u)) == pytest.approx(
+        plain_improvement(u), abs=1e-7, rel=1e-12
+    )
+
+
+def test_it_is_continuous_and_rising_over_all_branches() -> None:
+    for border in (-1.0, -1e4):
+        near = log_standard_improvement(np.nextafter(border, [-np.inf, np.inf]))
+        assert near[0] == pytest.approx(near[1], abs=1e-6)
+    u = np.concatenate([-np.logspace(9, -3, 500), np.linspace(0, 40, 100)])
+    assert (np.diff(log_standard_improvement(u)) > 0).all()
+
+
+def test_improvement_by_less_than_xi_does_not_count() -> None:
+    mean, deviation = np.array([18.0, 25.0]), np.array([1.0, 4.0])
+    with_xi = log_expected_improvement(mean, deviation, 20.0, 3.0)
+    assert with_xi == pytest.approx(log_expected_improvement(mean, deviation, 17.0))
+    assert (with_xi < log_expected_improvement(mean, deviation, 20.0)).all()
+
+
+@pytest.mark.parametrize("u", [-3e4, -2e3, -30.0, -5.0, -1.0, -0.5, 0.0, 2.0, 9.0])
+def test_the_slope_is_that_of_the_logarithm(u: float) -> None:
+    step = 1e-4 * max(1.0, abs(u))
+    rise = log_standard_improvement(u + step) - log_standard_improvement(u - step)
+    assert log_standard_improvement_slope(u) == pytest.approx(float(rise) / (2 * step), rel=1e-5)
+
+
+@pytest.mark.parametrize(("mean", "deviation"), [(0.3, 0.2), (-0.5, 0.4), (-2.0, 0.3)])
+def test_the_expected_squared_excess_is_the_integral(mean: float, deviation: float) -> None:
+    value, by_mean, by_deviation = expected_squared_excess(np.array(mean), np.array(deviation))
+    integral, _ = quad(lambda g: g**2 * norm.pdf(g, mean, deviation), 0, mean + 12 * deviation)
+    assert float(value) == pytest.approx(integral, rel=1e-6, abs=1e-12)
+
+    def at(x: np.ndarray) -> float:
+        return float(expected_squared_excess(x[0], x[1])[0])
+
+    expected = approx_fprime(np.array([mean, deviation]), at, 1e-7)
+    assert [float(by_mean), float(by_deviation)] == pytest.approx(expected, rel=1e-3, abs=1e-6)
+
+
+@pytest.mark.parametrize("n_constraints", [0, 2])
+def test_gradients_agree_with_differences(n_constraints: int) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.random((12, 3))
+    Y = np.column_stack([np.sin(5 * X[:, 0]), X[:, 1] ** 2, X[:, 2] * X[:, 0]])
+    process = GaussianProcess.given(
+        Constant() * Matern52(range(3)),
+        np.log([1.0, 0.4, 0.7, 0.9, 0.01]),
+        X,
+        Y[:, : n_constraints + 1],
+    )
+    acquisition = AugmentedImprovement(process, -0.8, 10.0, np.array([-0.4, 0.1])[:n_constraints])
+    at, penalties = rng.random((3, 3)), np.array([0.0, 0.03, 0.2])
+    score, gradient = acquisition.score_with_gradient(at, penalties)
+    assert score == pytest.approx(acquisition.score(at, penalties))
+    for row in range(3):
+        expected = approx_fprime(
+            at[row], lambda x, p=penalties[[row]]: acquisition.score(x[None], p)[0], 1e-7
+        )
+        assert gradient[row] == pytest.approx(expected, rel=1e-3, abs=1e-3)
+
+
+def exact_of_logarithms(mean: float, deviation: float, best: float) -> float:
+    """Hutter et al. 2009, equation 2, in four hundred digits."""
+    with mpmath.workdps(400):
+        m, s, f = map(mpmath.mpf, (mean, deviation, best))
+        v = (f - m) / s
+        kept = mpmath.exp(m + s * s / 2) * mpmath.ncdf(v - s)
+        return float(mpmath.log(mpmath.exp(f) * mpmath.ncdf(v) - kept))
+
+
+@pytest.mark.slow
+@given(st.floats(-30, 30), st.floats(1e-5, 10), st.floats(-5, 5))
+def test_it_agrees_with_many_digits(v: float, deviation: float, best: float) -> None:
+    mean = best - v * deviation
+    v = (best - mean) / deviation
+    found = log_normal_improvement([best - v * deviation], [deviation], best)
+    # The digits of the mean that were lost count v times.
+    assert found[0] == pytest.approx(
+        exact_of_logarithms(best - v * deviation, deviation, best), abs=1e-6, rel=1e-9
+    )
+
+
+NORMALS = sobol_normals(256, 8, np.random.default_rng(0))
+MANY = sobol_normals(8192, 8, np.random.default_rng(0))
+
+
+def joint(mean, covariance, best, normals=NORMALS) -> JointImprovement:
+    return JointImprovement(
+        np.array(mean), np.diag(covariance), lambda j: covariance[j], best, normals
+    )
+
+
+def of_two(correlation: float) -> JointImprovement:
+    return joint([0.0, 0.0], np.array([[1, correlation], [correlation, 1]]), 0.0)
+
+
+def candidates(seed: int, m: int = 6) -> tuple[np.ndarray, np.ndarray, float]:
+    """Means, a covariance of low rank and some of its own, and a best score."""
+    rng = np.random.default_rng(seed)
+    factors = rng.normal(size=(m, 2))
+    covariance = factors @ factors.T + np.diag(rng.uniform(0.05, 1.0, m))
+    return rng.normal(size=m), covariance, float(rng.normal(0.5))
+
+
+def greedily(improvement: JointImprovement, n: int) -> tuple[list[int], list[float]]:
+    """The candidates that are chosen one after the other, and what each adds."""
+    chosen: list[int] = []
+    increments = []
+    for _ in range(n):
+        gains = improvement.gains()
+        gains[chosen] = -np.inf
+        chosen.append(int(gains.argmax()))
+        increments.append(float(gains.max()))
+        improvement.choose(chosen[-1])
+    return chosen, increments
+
+
+@pytest.mark.parametrize(("correlation", "increment"), [(0.0, 0.2820947918), (0.8, 0.1261564410)])
+def test_worked_increments_of_two_standard_normals(correlation: float, increment: float) -> None:
+    """Sheet, W6: the joint improvement of two is known in closed form."""
+    improvement = of_two(correlation)
+    assert improvement.gains() == pytest.approx([0.3989422804] * 2, abs=1e-10)
+    improvement.choose(0)
+    # 256 points of Sobol give it to a thousandth.
+    assert improvement.gains()[1] == pytest.approx(increment, rel=1.5e-3)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_greedy_sum_is_the_expected_improvement_of_the_set(seed: int) -> None:
+    mean, covariance, best = candidates(seed)
+    chosen, increments = greedily(joint(mean, covariance, best, MANY), 4)
+    rng = np.random.default_rng(seed)
+    drawn = rng.multivariate_normal(mean[chosen], covariance[np.ix_(chosen, chosen)], 200_000)
+    gained = np.maximum(drawn.max(axis=1) - best, 0)
+    error = gained.std() / np.sqrt(len(gained))
+    # Four standard errors of the draws, and a thousandth for the Sobol points.
+    assert sum(increments) == pytest.approx(gained.mean(), abs=4 * error + 1e-3 * gained.mean())
+
+
+def test_normals_are_standard_and_the_same_for_a_seed() -> None:
+    assert MANY.shape == (8192, 8)
+    assert MANY.mean(axis=0) == pytest.approx(np.zeros(8), abs=1e-3)
+    assert np.cov(MANY.T) == pytest.approx(np.eye(8), abs=5e-3)
+    assert np.all(np.isfinite(MANY))
+    assert np.array_equal(MANY, sobol_normals(8192, 8, np.random.default_rng(0)))
+    assert not np.array_equal(MANY, sobol_normals(8192, 8, np.random.default_rng(1)))
 
 
 def posterior(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -89,9 +260,7 @@ def draws_with_minima(minima: list[list[int]], n: int) -> np.ndarray:
 
 @given(st.integers(1, 9), st.integers(1, 8), st.integers(1, 60), st.integers(1, 60), st.data())
 @settings(max_examples=60, deadline=None)
-def test_they_are_as_many_as_asked_for_and_all_different(
-    samples: int, draws: int, pool: int, n: int, data: st.DataObject
-) -> None:
+def test_they_are_as_many_as_asked_for_and_all_different(samples, draws, pool, n, data) -> None:
     source = rng(data.draw(st.integers(0, 2**32)))
     joint, improvement = source.normal(size=(samples, draws, pool)), source.normal(size=pool)
     chosen = choose_representers(joint, np.tile(improvement, (samples, 1)), n, source)
@@ -99,16 +268,13 @@ def test_they_are_as_many_as_asked_for_and_all_different(
     assert ((chosen >= 0) & (chosen < pool)).all()
 
 
-def test_the_minima_of_joint_draws_come_first() -> None:
+def test_the_minima_of_joint_draws_come_first_up_to_the_share_of_a_sample() -> None:
     """Where expected improvement sees nothing: it is least there."""
     minima = [[7, 7, 31, 7, 12], [31, 2, 2, 2, 2]]
     improvement = np.zeros((2, 40))
     improvement[:, [7, 31, 12, 2]] = -1e4
     chosen = choose_representers(draws_with_minima(minima, 40), improvement, 10, rng())
     assert chosen[:4].tolist() == [7, 31, 12, 2]
-
-
-def test_a_sample_gives_up_to_its_share_of_six_tenths() -> None:
     minima = [[0, 1, 1, 2, 3, 4, 5], [10, 11, 10, 12, 13, 14, 15]]
     improvement = np.zeros((2, 40))
     improvement[:, :20] = -1e4
@@ -145,9 +311,7 @@ def noise_at(s: np.ndarray) -> np.ndarray:
     return variance
 
 
-def belief(
-    n: int, candidates: int, seed: int, draws: int = 512, spread: float = 0.5
-) -> tuple[Minimiser, Latents]:
+def belief(n, candidates, seed, draws=512, spread=0.5) -> tuple[Minimiser, Latents]:
     """A joint normal belief of n representers and of the curves of some candidates."""
     rng, r = np.random.default_rng(seed), BASIS.shape[1]
     root = rng.normal(size=(n + candidates * r, n + 4)) / np.sqrt(n)
@@ -202,9 +366,7 @@ def exact(alpha: float, rho: float) -> float:
         (2, 0.9, 0.065147, 0.061520),
     ],
 )
-def test_of_two_representers_it_is_the_closed_form(
-    alpha: float, rho: float, by_quadrature: float, by_closed_form: float
-) -> None:
+def test_of_two_representers_it_is_the_closed_form(alpha, rho, by_quadrature, by_closed_form):
     assert closed_form(alpha, rho) == pytest.approx(by_closed_form, abs=1e-6)
     assert exact(alpha, rho) == pytest.approx(by_quadrature, abs=1e-6)
     minimiser, latents, noise = of_difference(alpha, rho, 200_000)
@@ -213,9 +375,7 @@ def test_of_two_representers_it_is_the_closed_form(
     assert gain <= by_quadrature + 1e-3
 
 
-def by_loops(
-    minimiser: Minimiser, latents: Latents, basis: np.ndarray, noise: np.ndarray
-) -> np.ndarray:
+def by_loops(minimiser, latents, basis, noise) -> np.ndarray:
     """The same estimate a candidate, a size and a winner at a time."""
     draws = minimiser.normals.shape[1]
     gain = np.zeros((len(latents.mean), len(basis)))
@@ -312,29 +472,3 @@ def test_the_divergence_is_that_from_uniform_after_the_evaluation() -> None:
 FOUND, LATENTS = belief(4, 3, 0)
 DRAWS, IMPROVEMENT = np.zeros((2, 3, 4)), np.zeros((2, 4))
 NOISE = noise_at(SIZES)
-
-
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (lambda: whitened_normals(5, 5, rng()), "5 draws"),
-        (lambda: replace(FOUND, normals=np.eye(4), winners=FOUND.winners[:4]), "4 draws"),
-        (lambda: Minimiser.of(np.zeros(2), np.eye(2), whitened_normals(3, 10, rng())), "not for 2"),
-        (lambda: replace(FOUND, winners=FOUND.winners[:9]), "winners"),
-        (lambda: choose_representers(DRAWS, IMPROVEMENT[:, :3], 2, rng()), "improvements"),
-        (lambda: choose_representers(DRAWS, IMPROVEMENT, 0, rng()), "0 representers"),
-        (lambda: choose_representers(DRAWS, IMPROVEMENT * np.nan, 2, rng()), "NaN"),
-        (
-            lambda: information_gain(
-                FOUND, replace(LATENTS, cross=LATENTS.cross[:, :, :3]), BASIS, NOISE
-            ),
-            "3 representers",
-        ),
-        (lambda: information_gain(FOUND, LATENTS, BASIS[:, :2], NOISE), "basis"),
-        (lambda: information_gain(FOUND, LATENTS, BASIS, 0 * NOISE), "noise"),
-        (lambda: replace(LATENTS, covariance=LATENTS.covariance[:, :2, :2]), "covariance"),
-    ],
-)
-def test_bad_input_is_refused_by_what_does_not_fit(call: Callable[[], object], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        call()

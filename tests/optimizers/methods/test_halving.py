@@ -168,9 +168,7 @@ def levels(objective: Objective, **options: Any) -> tuple[str, tuple[float, ...]
         ({"epochs": None, "n_folds": 1, **FEW}, ("subset", (1 / 3, 1.0))),
     ],
 )
-def test_the_default_is_the_best_that_the_study_can_have(
-    facts: dict[str, Any], expected: tuple[str, tuple[float, ...]]
-) -> None:
+def test_the_default_is_the_best_that_the_study_can_have(facts, expected) -> None:
     assert levels(replace(KNOWN, **facts)) == expected
 
 
@@ -179,19 +177,11 @@ def test_the_default_is_the_best_that_the_study_can_have(
     [
         ({"epochs": None}, {"fidelity": "epochs"}, "fidelity=folds"),
         ({"epochs": 1}, {"fidelity": "epochs"}, "it has 1"),
-        (
-            {"iterative": frozenset()},
-            {"fidelity": "epochs"},
-            "space 'mixed'",
-        ),
+        ({"iterative": frozenset()}, {"fidelity": "epochs"}, "space 'mixed'"),
         ({"n_folds": 1}, {"fidelity": "folds"}, "fidelity=epochs"),
         ({"n_rows": 299}, {"fidelity": "subset"}, "299 training rows"),
         ({"n_rarest": 5}, {"fidelity": "subset"}, "has 5"),
-        (
-            {"n_classes": 300, "n_rows": 1_799},
-            {"fidelity": "subset"},
-            "takes 600 rows",
-        ),
+        ({"n_classes": 300, "n_rows": 1_799}, {"fidelity": "subset"}, "takes 600 rows"),
         ({"epochs": None, "n_folds": 1, "n_rows": 80}, {}, "without fidelities"),
     ],
 )
@@ -214,9 +204,7 @@ def test_a_fidelity_that_the_study_cannot_have_is_refused_with_those_it_can(
         ({"n_rows": None, "n_rarest": None}, 1 / 3**9),
     ],
 )
-def test_the_smallest_subset_has_enough_rows_and_two_of_each_class(
-    facts: dict[str, Any], smallest: float
-) -> None:
+def test_the_smallest_subset_has_enough_rows_and_two_of_each_class(facts, smallest) -> None:
     assert levels(replace(KNOWN, **facts), fidelity="subset", n_rungs=10)[1][0] == smallest
 
 
@@ -304,7 +292,6 @@ def test_a_bracket_that_is_not_full_is_decided_only_when_no_more_may_be_begun() 
     study.begin([3.0, 1.0, 2.0])
     assert study.brackets.promotion(study.history) is None
     closing = study.brackets.promotion(study.history, closing=True)
-    assert closing is not None
     assert closing.number == 1
     study.ask(closing.query.configuration, 3)
     study.begin([1.0], offset=3)  # more may be begun after all: in the next bracket
@@ -335,7 +322,7 @@ def test_a_run_that_is_tried_again_is_waited_for_and_counts() -> None:
     assert study.gone_on() == [0]
 
 
-def test_the_next_bracket_begins_where_its_plan_says() -> None:
+def test_the_next_bracket_begins_where_its_plan_says_and_the_oldest_goes_on_first() -> None:
     history = History()
     plans = [Plan(2, 0), Plan(1, 1), Plan(1, 2)]
     brackets = Brackets(3, 3, lambda i: plans[i])
@@ -345,9 +332,6 @@ def test_the_next_bracket_begins_where_its_plan_says() -> None:
         history.record(Trial(number, Query(configuration)))
         brackets.catch_up(history)
     assert rungs == [0, 0, 1, 2]
-
-
-def test_the_oldest_bracket_goes_on_first() -> None:
     study = Study(3, 3)
     numbers = [study.ask(c) for c in configurations(6)]
     for number in numbers[3:]:

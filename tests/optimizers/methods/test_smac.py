@@ -1,7 +1,5 @@
 """SMAC: the forest, its candidates and its proposals."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from flash_worlds import counted_space
@@ -9,16 +7,7 @@ from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestRegressor
 from worlds import mixed_space, told, told_history
 
-from prefect_tune.optimizers import (
-    Budget,
-    Configuration,
-    History,
-    Objective,
-    Query,
-    Smac,
-    Space,
-    Trial,
-)
+from prefect_tune.optimizers import Budget, Configuration, History, Objective, Query, Smac, Trial
 from prefect_tune.optimizers.acquisitions.expected_improvement import (
     log_expected_improvement,
     log_normal_improvement,
@@ -33,9 +22,7 @@ from prefect_tune.optimizers.surrogates.random_forest import RandomForest
 PERCENT = Objective(chance=50.0)
 
 
-def search_of(
-    space: Space, proposed: Space | None = None, objective: Objective = PERCENT, **options: Any
-) -> ForestSearch:
+def search_of(space, proposed=None, objective=PERCENT, **options) -> ForestSearch:
     given = {"n_startup": 1, "random_share": 0.0, **options}
     return ForestSearch(space, objective, SmacOptions(**given), proposed)
 
@@ -97,9 +84,7 @@ def test_the_forest_is_fitted_to_logarithms_of_the_distance_from_the_least_loss(
         ({"improvement": "loss"}, -np.inf, log_expected_improvement),
     ],
 )
-def test_improvement_is_of_the_loss_where_logarithms_are_predicted(
-    options: dict[str, Any], lower: float, improvement: object
-) -> None:
+def test_improvement_is_of_the_loss_where_logarithms_are_predicted(options, lower, improvement):
     objective = Objective("score", "", lower, np.inf)
     search = search_of(counted_space((1,), 2), objective=objective, **options)
     assert search._improvement is improvement
@@ -203,9 +188,7 @@ def test_the_first_query_is_a_path_with_its_defaults() -> None:
     assert len({c.path for c in firsts}) > 2
 
 
-def fitted(
-    X: NDArray[np.float64], y: NDArray[np.float64], n_trees: int = 10, **given: float
-) -> RandomForest:
+def fitted(X, y, n_trees=10, **given) -> RandomForest:
     usual = {"min_samples_split": 2, "max_features": 1.0, "seed": 0}
     return RandomForest.fit(X, y, n_trees=n_trees, **{**usual, **given})  # type: ignore[arg-type]
 
@@ -225,12 +208,9 @@ def test_the_mean_is_that_of_the_trees_and_the_variance_that_of_their_leaves() -
         assert deviation[row] ** 2 == pytest.approx(np.var(means) + np.mean(variances))
 
 
-def test_equal_losses_leave_a_positive_deviation() -> None:
+def test_forests_leave_a_deviation_and_split_no_node_of_few_rows() -> None:
     _, deviation = fitted(np.zeros((4, 2)), np.ones(4), n_trees=3).predict(np.zeros((2, 2)))
     assert deviation == pytest.approx(1e-5)
-
-
-def test_a_node_of_fewer_rows_than_asked_for_is_not_split() -> None:
     X, y = np.arange(8.0)[:, None], np.arange(8.0)
     whole = fitted(X, y, min_samples_split=9).predict(X)[0]
     assert np.ptp(whole) == 0

@@ -6,13 +6,7 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
-from ConfigSpace import (
-    Categorical,
-    ConfigurationSpace,
-    Constant,
-    EqualsCondition,
-    Float,
-)
+from ConfigSpace import Categorical, ConfigurationSpace, Constant, EqualsCondition, Float
 from flash_worlds import counted_space
 from worlds import BAYES, algorithm, mixed_space, told, told_history
 
@@ -91,7 +85,7 @@ def test_proposals_are_drawn_from_where_losses_were_small() -> None:
     assert np.mean(abs(found - 0.3) < 0.15) > 0.8
 
 
-def test_pending_trials_are_among_the_bad_ones() -> None:
+def test_pending_trials_are_among_the_bad_ones_until_they_end() -> None:
     places = np.random.default_rng(0).random(40)
     history = told_history((line(x), abs(x - 0.3)) for x in places)
     search = search_of(counted_space((1,), 1))
@@ -100,9 +94,6 @@ def test_pending_trials_are_among_the_bad_ones() -> None:
         history.record(Trial(40 + number, line(0.28 + 0.004 * number)))
     after = numbers_of(proposals(search, history))
     assert np.abs(after - 0.3).mean() > 2 * np.abs(before - 0.3).mean()
-
-
-def test_a_pending_trial_that_ends_is_seen_with_its_loss() -> None:
     history, search = History(), search_of(counted_space((1,), 1))
     history.record(told(0, line(0.1), 7.0))
     history.record(Trial(1, line(0.2)))
@@ -227,9 +218,7 @@ def test_what_lies_outside_of_a_part_is_left_out() -> None:
     assert part.of(svm)[0] == {"scale": "unit"}
 
 
-def test_it_says_nothing_and_leaves_optunas_logger_as_it_was(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_it_says_nothing_and_leaves_optunas_logger_as_it_was(capfd) -> None:
     before = optuna.logging.get_verbosity()
     optimizer = Tpe(mixed_space(), 0, Objective(), n_startup=2)
     for number in range(6):

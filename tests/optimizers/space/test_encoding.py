@@ -119,9 +119,7 @@ def one_to(n: int, *, log: bool = False) -> Grid:
 
 
 @given(n=st.integers(2, 40), position=st.floats(-1, 2), target=st.floats(-1, 2))
-def test_projection_is_to_the_nearest_is_idempotent_and_stays_in_cells(
-    n: int, position: float, target: float
-) -> None:
+def test_projection_is_to_the_nearest_is_idempotent_and_stays_in_cells(n, position, target) -> None:
     grid = one_to(n)
     i = grid.projected(position)
     clipped = np.clip(position, 0, 1)
@@ -133,9 +131,7 @@ def test_projection_is_to_the_nearest_is_idempotent_and_stays_in_cells(
 
 
 @given(n=st.integers(2, 60), log=st.booleans(), u=st.floats(0, 1))
-def test_a_unit_stands_for_the_same_value_in_the_grid_and_in_the_space(
-    n: int, log: bool, u: float
-) -> None:
+def test_a_unit_stands_for_the_same_value_in_the_grid_and_in_the_space(n, log, u) -> None:
     grid = one_to(n, log=log)
     if np.abs(grid.borders - u).min() > 1e-12:
         assert int(grid.index(u)) == from_unit(Integer("k", (1, n), log=log), u) - 1
@@ -143,9 +139,7 @@ def test_a_unit_stands_for_the_same_value_in_the_grid_and_in_the_space(
 
 @pytest.mark.slow
 @given(n=st.integers(2, 200), log=st.booleans(), target=st.floats(-0.5, 1.5))
-def test_the_point_of_each_cell_is_projected_to_its_own_value(
-    n: int, log: bool, target: float
-) -> None:
+def test_the_point_of_each_cell_is_projected_to_its_own_value(n, log, target) -> None:
     grid = one_to(n, log=log)
     points = grid.nearest_in_cells(target)
     assert [grid.projected(float(x)) for x in points] == list(range(n))
@@ -256,7 +250,6 @@ def test_neighbours_can_run_and_differ_in_one_thing(space: Space) -> None:
     assert len(near)
     for row in range(len(near)):
         configuration = table.decode(near, row)
-        assert configuration is not None
         assert space.is_feasible(configuration.path)
         steps = (near.algorithms[row] != points.algorithms[origin[row]]).sum()
         moved = (near.units[row] != points.units[origin[row]]).sum()

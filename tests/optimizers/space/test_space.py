@@ -28,23 +28,14 @@ from prefect_tune.optimizers.space.sampling import (
 )
 
 
-def test_paths_are_listed_first_step_most_significant_without_forbidden_ones() -> None:
+def test_paths_are_listed_and_counted_without_forbidden_ones() -> None:
     expected = ["none tree", "none bayes", "unit svm", "unit tree", "unit bayes"]
     assert [" ".join(path) for path in mixed_space().paths()] == expected
-
-
-def test_counts_are_those_of_the_papers_full_product() -> None:
     space = mixed_space()
     assert (space.n_paths, space.n_feasible_paths, space.n_hyperparameters) == (6, 5, 4)
-
-
-def test_fixed_steps_are_run_but_not_counted() -> None:
     space = sparse_space()
     assert space.n_paths == 4
     assert [a.id for _, a in space.pipeline(("keep", "any"))] == ["count", "keep", "any"]
-
-
-def test_sparse_data_never_reaches_an_algorithm_that_takes_dense_data_only() -> None:
     assert list(sparse_space().paths()) == [("keep", "any"), ("dense", "any"), ("dense", "picky")]
 
 
@@ -305,9 +296,7 @@ def drawn(seed: int) -> Configuration:
         (lambda d: d["scale"].update(algorithm="none"), "none > svm"),
     ],
 )
-def test_a_configuration_that_is_not_of_the_space_is_refused_with_the_reason(
-    change, message
-) -> None:
+def test_a_configuration_that_is_not_of_the_space_is_refused_with_the_reason(change, message):
     document = default_configuration(SPACE, ("unit", "svm")).to_json()
     change(document)
     with pytest.raises(ValueError, match=message):
@@ -329,12 +318,9 @@ def test_a_fidelity_out_of_range_is_refused(fidelity, message) -> None:
         Query(drawn(0), **fidelity)
 
 
-def test_only_all_rows_folds_and_epochs_are_full() -> None:
+def test_only_all_rows_folds_and_epochs_are_full_and_all_of_them_none() -> None:
     assert is_full(1.0, None, None)
     assert not any((is_full(0.5, None, None), is_full(1.0, 2, None), is_full(1.0, None, 9)))
-
-
-def test_all_of_them_are_none_and_more_are_refused() -> None:
     assert [part_of(3, asked, "folds") for asked in (None, 1, 2, 3)] == [None, 1, 2, None]
     assert part_of(None, 9, "folds") == 9
     with pytest.raises(ValueError, match="4 folds"):

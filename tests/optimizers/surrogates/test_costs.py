@@ -26,7 +26,7 @@ from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.optimizers.surrogates.costs import Costs, cheap_configuration
-from prefect_tune.optimizers.surrogates.linear import LinearPrior, LinearRegression
+from prefect_tune.optimizers.surrogates.linear import LinearRegression
 from prefect_tune.optimizers.trials.outcome import Pilot
 
 TREES = Integer("trees", (10, 1000), log=True, default=100)
@@ -71,14 +71,14 @@ def test_a_regression_is_what_the_normal_equations_say() -> None:
     rng = np.random.default_rng(0)
     X = np.column_stack([np.ones(8), rng.normal(size=(8, 2))])
     y = X @ [1.0, 2.0, -1.0] + 0.1 * rng.normal(size=8)
-    prior = LinearPrior(np.array([0.5, 1.0, 0.0]), np.array([2.0, 0.3, 1.0]), 0.3, 2.0)
+    mean, deviation = np.array([0.5, 1.0, 0.0]), np.array([2.0, 0.3, 1.0])
     regression = LinearRegression(3)
     for features, target in zip(X, y, strict=True):
         regression.add(features, target)
-    posterior = regression.posterior(prior)
+    posterior = regression.posterior(mean, deviation, 0.3, 2.0)
 
-    rows = np.vstack([X, np.diag(0.3 / prior.deviation)])
-    targets = np.concatenate([y, 0.3 / prior.deviation * prior.mean])
+    rows = np.vstack([X, np.diag(0.3 / deviation)])
+    targets = np.concatenate([y, 0.3 / deviation * mean])
     weights, residual, *_ = np.linalg.lstsq(rows, targets, rcond=None)
     assert posterior.mean == pytest.approx(weights)
     rate = 2.0 * 0.3**2 + residual[0] / 2
@@ -96,16 +96,13 @@ def test_the_mean_less_what_slopes_explain_is_the_level() -> None:
     assert regression.level(np.array([3.0])) == pytest.approx(5.0)
 
 
-def test_seconds_grow_with_rows_as_an_algorithm_declares() -> None:
+def test_seconds_grow_with_rows_as_declared_until_they_are_measured() -> None:
     """On twice the rows 2 s become 4 of a plain fit, and 8 of a kernel's, held-out rows apart."""
     models = "plain", "kernel"
     learned = costs(*(told(query(m, 1 / 8), ("model", 2.0, 1.0)) for m in models))
     for model, fit, held_out in (("plain", 2.0, 2**0.1), ("kernel", 4.0, 2.0)):
         expected = 2.0 * fit + held_out
         assert learned.seconds(query(model, 1 / 4)) == pytest.approx(expected, rel=0.1)
-
-
-def test_what_was_measured_outweighs_what_was_declared() -> None:
     flat = [told(query("plain", 1 / 2**k), ("model", 3.0, 0.0)) for k in range(7)] * 3
     assert costs(*flat).seconds(query("plain")) == pytest.approx(3.0, rel=0.2)
 
@@ -138,7 +135,6 @@ def test_folds_that_were_run_before_are_not_counted_and_held_out_rows_as_far_as_
 
 def test_steps_of_the_cache_and_parts_of_a_training_tell_nothing() -> None:
     served = told(query("plain"), ("model", 500.0, 0.0))
-    assert served.evaluation is not None
     hits = tuple(replace(cost, hit=True) for cost in served.evaluation.steps)
     hit = replace(served, evaluation=replace(served.evaluation, steps=hits))
     part = told(replace(query("plain"), epochs=3), ("model", 500.0, 0.0))
@@ -197,12 +193,9 @@ def test_the_first_trial_of_an_algorithm_has_a_share_of_the_seconds_left() -> No
     assert learned.allowed_seconds(query("forest", 1 / 2), Budget()) == inf
 
 
-def test_what_grows_with_nothing_that_is_there_is_named() -> None:
+def test_growth_is_of_what_is_there_and_never_zero() -> None:
     with pytest.raises(UnknownName, match=r"tree.*trees"):
         algorithm("forest", TREES, growth={"tree": 1.0})
-
-
-def test_seconds_do_not_grow_with_what_may_be_zero() -> None:
     with pytest.raises(ValueError, match=r"alpha.*0"):
         algorithm("line", Float("alpha", (0.0, 1.0)), growth={"alpha": 1.0})
 

@@ -1,7 +1,5 @@
 """Gaussian processes: fits, predictions, several targets, falling noise, and curves over sizes."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from ConfigSpace import Categorical, ConfigurationSpace
@@ -12,19 +10,25 @@ from worlds import mixed_space
 
 from prefect_tune.optimizers import Algorithm, Configuration, Space, Step
 from prefect_tune.optimizers.acquisitions.gaussian_search import GaussianSearch
-from prefect_tune.optimizers.methods.fabolas.sizes import COST, FULL, LOG_LOSS, PAPER_LOSS, TASKS
+from prefect_tune.optimizers.methods.fabolas.recipe import COST, FULL, LOG_LOSS, PAPER_LOSS, TASKS
 from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.surrogates.fidelity_kernel import (
     Basis,
     FidelityKernel,
-    Latents,
     latents_of,
 )
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.kernel import Constant, Kernel, Parameter
+from prefect_tune.optimizers.surrogates.kernel import (
+    NOISE,
+    Constant,
+    ConstantNoise,
+    FallingNoise,
+    Kernel,
+    Noise,
+    Parameter,
+)
 from prefect_tune.optimizers.surrogates.log_posterior import log_posterior, log_posterior_value
-from prefect_tune.optimizers.surrogates.noise import NOISE, ConstantNoise, FallingNoise, Noise
 from prefect_tune.optimizers.surrogates.pipeline_inputs import KernelKind, PipelineInputs, Priors
 from prefect_tune.optimizers.surrogates.stationary import Matern52
 
@@ -189,12 +193,7 @@ def test_of_several_starts_the_likeliest_end_is_kept() -> None:
     bad = np.array([*lower, NOISE.upper])
     for starts in ([good, bad], [bad, good]):
         fitted = GaussianProcess.fit(
-            kernel,
-            X,
-            y,
-            rng=np.random.default_rng(0),
-            starts=np.array(starts),
-            max_iterations=1,
+            kernel, X, y, rng=np.random.default_rng(0), starts=np.array(starts), max_iterations=1
         )
         assert fitted.theta == pytest.approx(good, abs=0.1)
 
@@ -277,7 +276,6 @@ def some_theta(kernel: FidelityKernel, noise: Noise, seed: int) -> np.ndarray:
 def test_the_gradient_agrees_with_central_differences_and_the_value_alone_is_the_value(
     basis: str, noise: str, t: int, *, has_constant: bool
 ) -> None:
-    """Fabolas sheet, T10."""
     kernel, around = kernel_of(BASES[basis]), NOISES[noise]
     inputs, targets = data_over_sizes(t=t)
     theta = some_theta(kernel, around, 1)
@@ -352,9 +350,7 @@ def at(inputs: np.ndarray, s: float) -> np.ndarray:
 @pytest.mark.parametrize("name", LATENT_BASES)
 @settings(max_examples=8)
 @given(n=st.integers(2, 12), s=st.floats(0, 1), seed=st.integers(0, 1000))
-def test_the_curves_are_the_predictions_at_all_sizes(
-    name: str, n: int, s: float, seed: int
-) -> None:
+def test_the_curves_are_the_predictions_at_all_sizes(name, n, s, seed) -> None:
     learned = process(LATENT_BASES[name], n, seed)
     rng = np.random.default_rng(seed + 1)
     candidates, representers = rng.random((4, 3)), at(rng.random((5, 3)), 1.0)
@@ -374,20 +370,6 @@ def test_a_process_without_a_fidelity_has_no_curves() -> None:
     )
     with pytest.raises(TypeError, match="Matern52"):
         latents_of(plain, np.zeros((1, 1)), np.zeros((1, 1)))
-
-
-@pytest.mark.parametrize(
-    ("part", "shapes"),
-    [
-        ("mean", ((3,), (3, 2, 2), (3, 2, 5))),
-        ("covariance", ((3, 2), (3, 2), (3, 2, 5))),
-        ("cross-covariance", ((3, 2), (3, 2, 2), (3, 5))),
-        ("cross-covariance", ((3, 2), (3, 2, 2), (2, 3, 5))),
-    ],
-)
-def test_shapes_that_do_not_fit_are_refused(part: str, shapes: tuple[Any, ...]) -> None:
-    with pytest.raises(ValueError, match=f"the {part}"):
-        Latents(*(np.zeros(shape) for shape in shapes))
 
 
 KINDS: tuple[KernelKind, ...] = ("one_hot", "conditional")
@@ -438,7 +420,7 @@ def test_the_size_stands_behind_the_inputs() -> None:
     assert inputs.at(candidates, 0.7)[:, -1].tolist() == [0.7] * 4
 
 
-def test_the_column_of_a_choice_tells_which_algorithm_a_step_has() -> None:
+def test_the_column_of_a_choice_tells_which_algorithm_a_step_has_if_there_is_one() -> None:
     space = mixed_space()
     inputs = PipelineInputs(CandidateSpace(space), "conditional")
     configurations = drawn(space, 20)
@@ -448,9 +430,6 @@ def test_the_column_of_a_choice_tells_which_algorithm_a_step_has() -> None:
         assert column is not None
         names = [a.id for a in step.algorithms]
         assert [names[int(x)] for x in rows[:, column]] == [c.path[k] for c in configurations]
-
-
-def test_a_step_without_a_choice_has_no_such_column_nor_has_a_one_hot_path() -> None:
     alone = Algorithm(
         id="one", estimator="x.One", hyperparameters=ConfigurationSpace({"p": (0, 1)})
     )
@@ -465,7 +444,6 @@ def test_a_step_without_a_choice_has_no_such_column_nor_has_a_one_hot_path() -> 
 def test_the_kernel_within_lacks_only_the_amplitude(kind: KernelKind) -> None:
     inputs = PipelineInputs(CandidateSpace(mixed_space()), kind)
     rows = inputs.of(inputs.encode(drawn(mixed_space(), 9)))
-    assert inputs.within is not None
     theta = np.array([p.start for p in inputs.within.parameters])
     within = inputs.within.covariance(theta, rows, rows)
     assert np.diag(within) == pytest.approx(1.0)
@@ -482,7 +460,6 @@ def test_priors_are_those_that_are_given() -> None:
 
     priors = Priors(lengthscale, lambda step: Parameter(f"of {step}", -2.0, -5.0, 5.0))
     inputs = PipelineInputs(CandidateSpace(mixed_space()), "conditional", priors)
-    assert inputs.within is not None
     names = [p.name for p in inputs.within.parameters]
     assert {"of scale", "of model"} < set(names)
     assert all(name.startswith(("of ", "my ")) for name in names)

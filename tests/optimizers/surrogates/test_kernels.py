@@ -10,7 +10,7 @@ from source_tree import concrete_classes
 from worlds import mixed_space
 
 from prefect_tune.optimizers.methods.fabolas.belief import pipeline_inputs
-from prefect_tune.optimizers.methods.fabolas.sizes import (
+from prefect_tune.optimizers.methods.fabolas.recipe import (
     COST,
     FULL,
     LOG_LOSS,
@@ -20,8 +20,14 @@ from prefect_tune.optimizers.methods.fabolas.sizes import (
 )
 from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel, Decay
 from prefect_tune.optimizers.surrogates.fidelity_kernel import Basis, FidelityKernel
-from prefect_tune.optimizers.surrogates.kernel import Constant, Kernel, Parameter
-from prefect_tune.optimizers.surrogates.noise import ConstantNoise, FallingNoise, Noise
+from prefect_tune.optimizers.surrogates.kernel import (
+    Constant,
+    ConstantNoise,
+    FallingNoise,
+    Kernel,
+    Noise,
+    Parameter,
+)
 from prefect_tune.optimizers.surrogates.stationary import RBF, Conditional, Matern52
 
 BASES = {
@@ -123,9 +129,7 @@ def test_gradients_by_input_agree_with_differences(name: str, seed: int) -> None
 @every_kernel
 @given(seed=st.integers(0, 10_000))
 @settings(max_examples=30)
-def test_covariances_are_symmetric_positive_and_have_the_variance_on_the_diagonal(
-    name: str, seed: int
-) -> None:
+def test_covariances_are_symmetric_positive_and_have_the_variance_on_the_diagonal(name, seed):
     kernel = KERNELS[name]
     inputs, theta = some(kernel, seed, 9)
     K = kernel.covariance(theta, inputs, inputs)
@@ -179,7 +183,6 @@ def rows(n: int, seed: int) -> np.ndarray:
 
 
 def test_worked_covariance() -> None:
-    """Fabolas sheet, T2 and T3."""
     theta = np.array([np.log(0.4), np.log(0.8), np.log(0.9), -0.3, np.log(0.5)])
     of_paper = kernel(PAPER_LOSS)
     assert of_paper.weights(theta[2:]) == pytest.approx(np.array([[0.81, -0.27], [-0.27, 0.34]]))
@@ -211,24 +214,15 @@ def test_the_functions_of_the_inputs_add_up_to_the_covariance(name: str) -> None
     )
 
 
-def test_the_common_curve_is_shared_by_configurations_that_have_nothing_else_in_common() -> None:
+def test_worked_values_of_the_common_curve_and_the_third_weight() -> None:
     of_log = kernel(LOG_LOSS)
     theta = np.array([-3.0, -3.0, 0.0, 0.0, 0.0, 0.0])
     a, b = np.array([[0.0, 0.0, 0.5]]), np.array([[900.0, 900.0, 0.5]])
     expected = 1.0 + 4.0 * 0.5**2 + 0.02 * 0.5**6
     assert of_log.covariance(theta, a, b)[0, 0] == pytest.approx(expected)
-
-
-def test_the_third_weight_is_independent_of_the_others() -> None:
     weights = kernel(LOG_LOSS).weights(np.array([0.1, 0.4, -0.2, np.log(0.15)]))
     assert weights[2, :2].tolist() == weights[:2, 2].tolist() == [0.0, 0.0]
     assert weights[2, 2] == pytest.approx(0.15**2)
-
-
-@pytest.mark.parametrize("n", [0, 4])
-def test_a_basis_of_a_rank_that_is_not_there_is_refused(n: int) -> None:
-    with pytest.raises(ValueError, match=f"got {n}"):
-        Basis(FULL.functions, FULL.slopes, (1.0,) * n)
 
 
 def rows_of_curves(n: int, seed: int) -> np.ndarray:
@@ -238,7 +232,6 @@ def rows_of_curves(n: int, seed: int) -> np.ndarray:
 
 
 def test_worked_decay() -> None:
-    """Sheet, W1."""
     of_time, theta = Decay(), np.log([0.5, 1.0, 1.5, 0.3])
     t, u = np.array([0.2]), np.array([0.5])
     assert of_time.covariance(theta, t, u)[0, 0] == pytest.approx(0.6643167672515498, rel=1e-14)

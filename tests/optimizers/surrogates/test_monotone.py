@@ -1,7 +1,5 @@
 """Processes whose curves fall nowhere: sites, truncation, and what is predicted with them."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,15 +8,16 @@ from scipy.stats import norm
 
 from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel, Decay
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.kernel import Kernel
 from prefect_tune.optimizers.surrogates.monotone import (
     MonotoneProcess,
+    Sites,
     at_times,
     needed_sites,
+    propagate,
     site_times,
+    truncation_ratio,
 )
 from prefect_tune.optimizers.surrogates.stationary import Matern52
-from prefect_tune.optimizers.surrogates.truncation import Sites, propagate, truncation_ratio
 
 T_MAX = 50
 
@@ -42,9 +41,7 @@ def toy(seed: int, *, n: int = 8, t_max: int = T_MAX) -> tuple[GaussianProcess, 
     return process, np.column_stack([x[1::2], np.ones(n // 2)])
 
 
-def monotone(
-    process: GaussianProcess, unfinished: np.ndarray, *, only_falling: bool = False
-) -> MonotoneProcess:
+def monotone(process, unfinished, *, only_falling=False) -> MonotoneProcess:
     sites = at_times(unfinished, 2, site_times(T_MAX))
     return MonotoneProcess.of(process, sites, only_falling=only_falling)
 
@@ -187,33 +184,9 @@ def test_a_number_as_mean_is_added() -> None:
     assert plain.predict(rows)[0] == pytest.approx([mean] * 4)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "n_targets", "mean", "said"),
-    [
-        (None, 2, None, "2 targets"),
-        (None, 1, lambda x: x[:, 2], "a number"),
-        (Matern52([0, 1, 2]), 1, None, "CurveKernel"),
-    ],
-)
-def test_what_has_no_slopes_is_refused(
-    kernel: Kernel | None, n_targets: int, mean: Any, said: str
-) -> None:
-    process, rows = toy(0)
-    theta = process.theta if kernel is None else np.zeros(4)
-    targets = np.tile(process.inputs[:, :1], n_targets)
-    other = GaussianProcess.given(
-        kernel or process.kernel, theta, process.inputs, targets, mean=mean
-    )
-    with pytest.raises((ValueError, TypeError), match=said):
-        MonotoneProcess.of(other, rows)
-
-
-def test_what_decays_has_two_sites_or_more_by_the_logarithm() -> None:
+def test_sites_stand_at_two_times_or_more_by_the_logarithm() -> None:
     assert site_times(50) == pytest.approx([0.02, 1.0])
     assert site_times(100, 3) == pytest.approx([0.01, 0.1, 1.0])
-
-
-def test_each_row_stands_at_each_time() -> None:
     rows = at_times(np.array([[1.0, 9.0, 2.0], [3.0, 9.0, 4.0]]), 1, np.array([0.1, 1.0]))
     assert rows.tolist() == [[1, 0.1, 2], [1, 1.0, 2], [3, 0.1, 4], [3, 1.0, 4]]
 
@@ -232,7 +205,7 @@ def test_with_the_needed_sites_no_mean_is_negative(seed: int, s: int) -> None:
     assert sites.precision == pytest.approx(propagate(mean[chosen], inner).precision, rel=0.02)
 
 
-def test_the_least_likely_comes_first_and_may_make_others_needless() -> None:
+def test_the_least_likely_comes_first_and_no_more_are_taken_than_allowed() -> None:
     covariance = np.array([[1.0, 0.9, 0.0], [0.9, 1.0, 0.0], [0.0, 0.0, 1.0]])
     chosen, _ = needed_sites(np.array([-0.3, -1.0, -0.5]), covariance)
     assert chosen.tolist() == [1, 2]
@@ -242,17 +215,12 @@ def test_the_least_likely_comes_first_and_may_make_others_needless() -> None:
     chosen, sites = needed_sites(np.array([0.1, 2.0]), np.eye(2))
     assert not len(chosen)
     assert not len(sites.precision)
-
-
-def test_no_more_sites_are_taken_than_allowed() -> None:
     chosen, sites = needed_sites(-np.arange(1.0, 6.0), np.eye(5), most=2)
     assert chosen.tolist() == [4, 3]
     assert len(sites.precision) == 2
 
 
-def truncated(
-    mean: np.ndarray, covariance: np.ndarray, sites: Sites
-) -> tuple[np.ndarray, np.ndarray]:
+def truncated(mean, covariance, sites) -> tuple[np.ndarray, np.ndarray]:
     """Mean and covariance with the sites, by what they are: precisions add."""
     inverse = np.linalg.inv(covariance)
     S = np.linalg.inv(inverse + np.diag(sites.precision))
@@ -266,7 +234,7 @@ def drawn(s: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_worked_single_truths() -> None:
-    """Sheet, W3: exact by Mills' ratio, as one site always is."""
+    """Exact by Mills' ratio, as one site always is."""
     mean, covariance = np.array([-1.0]), np.array([[4.0]])
     sites = propagate(mean, covariance, noise=0.0)
     assert sites.precision[0] == pytest.approx(0.681167, abs=1e-6)
@@ -284,7 +252,6 @@ def test_worked_single_truths() -> None:
 
 
 def test_worked_pair() -> None:
-    """Sheet, W4."""
     covariance = np.array([[1.0, 0.5], [0.5, 1.0]])
     sites = propagate(np.zeros(2), covariance, noise=0.0)
     assert sites.precision == pytest.approx([1.35055] * 2, rel=1e-4)
@@ -296,8 +263,8 @@ def test_worked_pair() -> None:
     assert S[0, 1] == pytest.approx(0.098637, rel=1e-4)
 
 
-def test_worked_ratios_far_down() -> None:
-    """Sheet, W15; the second cancels where it is computed as a difference."""
+def test_worked_ratios_far_down_are_continuous_where_the_series_begins() -> None:
+    """The second cancels where it is computed as a difference."""
     worked = {
         0.0: (0.7978846, 0.3633802),
         -5.0: (5.186504, 0.0326964),
@@ -306,18 +273,18 @@ def test_worked_ratios_far_down() -> None:
     }
     for z, (ratio, left) in worked.items():
         assert truncation_ratio(z) == pytest.approx((ratio, left), abs=2e-6)
+    above, below = truncation_ratio(-12.0 + 1e-9), truncation_ratio(-12.0)
+    assert above == pytest.approx(below, rel=3e-4)
+    assert below[1] > truncation_ratio(-1e5)[1] > 0
 
 
-def test_truths_that_hold_anyway_say_nothing() -> None:
+def test_truths_that_hold_anyway_or_are_known_say_nothing() -> None:
     """From 8 deviations on exactly nothing, whatever is left of the ratio."""
     covariance = drawn(4, seed=1)[1]
     sites = propagate(8.5 * np.sqrt(np.diag(covariance)), covariance)
     assert not sites.precision.any()
     assert not sites.shift.any()
     assert sites.log_probability == pytest.approx(0.0, abs=1e-12)
-
-
-def test_what_is_known_already_is_left_alone() -> None:
     mean, covariance = np.array([-1.0, 0.5, 0.0]), np.zeros((3, 3))
     covariance[0, 0] = 4.0
     covariance[1, 1] = 1e-15
@@ -352,13 +319,6 @@ def test_a_truth_seen_with_noise_is_milder() -> None:
     assert moved[0] == pytest.approx(-1 + 2 * ratio / np.sqrt(3), rel=1e-9)
     assert S[0, 0] == pytest.approx(2 - 4 * ratio * (z + ratio) / 3, rel=1e-9)
     assert sites.log_probability == pytest.approx(norm.logcdf(z), rel=1e-9)
-
-
-def test_ratios_are_continuous_where_the_series_begins() -> None:
-    # The difference itself still has nine digits there; the series is short of u^-7.
-    above, below = truncation_ratio(-12.0 + 1e-9), truncation_ratio(-12.0)
-    assert above == pytest.approx(below, rel=3e-4)
-    assert below[1] > truncation_ratio(-1e5)[1] > 0
 
 
 def test_sites_added_where_it_falls_know_those_that_are_there() -> None:

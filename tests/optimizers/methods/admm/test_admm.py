@@ -86,7 +86,7 @@ def test_a_path_is_tried_with_defaults_and_then_with_random_values() -> None:
     assert all(values != first for values in others)
 
 
-def test_the_effort_grows_up_to_its_bound() -> None:
+def test_the_effort_grows_up_to_its_bound_and_begins_small_in_small_budgets() -> None:
     optimizer = Admm(counted_space((3, 4)), 0, UNIT, variant="paper")
     efforts = []
     for t in range(9):
@@ -96,9 +96,6 @@ def test_the_effort_grows_up_to_its_bound() -> None:
     fixed = Admm(counted_space((3, 4)), 0, UNIT, effort=5, effort_step=0)
     fixed._state.iteration = 9
     assert fixed._effort(Budget()) == 5
-
-
-def test_small_budgets_begin_with_small_efforts() -> None:
     optimizer = Admm(counted_space((3, 4)), 0, UNIT)
     efforts = [optimizer._effort(Budget(trials_left=n)) for n in (60, 200, 1000)]
     assert efforts == [6, 8, 16]
@@ -245,28 +242,19 @@ def test_a_failed_pull_earns_nothing() -> None:
     assert all(r == 0 for _, r in optimizer._state.counts.values())
 
 
-def test_the_plainest_path_does_nothing_before_naive_bayes() -> None:
+def test_the_plainest_path_does_nothing_before_naive_bayes_or_is_most_like_it() -> None:
     space = ordered_space(2)
     paths = list(space.paths())
     assert plainest_path(space, paths) == ("a_before_b", "none", "none", "tree")
     space = counted_space((2, 3))
     assert plainest_path(space, list(space.paths())) == ("a0", "a0")
-
-
-def test_doing_nothing_and_naive_bayes_are_plainer_than_having_nothing_to_choose() -> None:
     scales = (Algorithm(id="unit", estimator="x.Unit"), Algorithm(id="none"))
     models = (Algorithm(id="lda", estimator="x.Lda"), Algorithm(id="gaussian_nb", estimator="x.N"))
     space = Space("plain", (Step("scale", scales), Step("model", models)))
     assert plainest_path(space, list(space.paths())) == ("none", "gaussian_nb")
-
-
-def test_where_it_cannot_run_it_is_the_one_most_like_it() -> None:
     space = mixed_space()
     left = [("unit", "svm"), ("unit", "bayes")]
     assert plainest_path(space, left) == ("unit", "bayes")
-
-
-def test_one_plain_path_per_model_comes_first_if_wanted() -> None:
     space = mixed_space()
     paths = list(space.paths())
     plainest = plainest_path(space, paths)
@@ -301,9 +289,7 @@ def test_tuning_within_a_limit_comes_near_its_inside() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_aggregation_of_each_family_is_found_with_the_kind_of_model_that_it_suits(
-    kind: str, family: str
-) -> None:
+def test_the_aggregation_of_each_family_is_found_with_the_kind_of_model_that_it_suits(kind, family):
     assert has_found(Admm, family, kind, 0, 40)
 
 

@@ -48,9 +48,7 @@ def level_of(configuration: Configuration) -> float:
     return float(dict(configuration["model"].values)["level"])
 
 
-def tell(
-    optimizer: Bapi, number: int, losses: Sequence[float] | np.ndarray, **evaluation: Any
-) -> Trial:
+def tell(optimizer, number, losses, **evaluation) -> Trial:
     """Tell a stretch, of a whole curve or of the epochs that were asked for."""
     query = optimizer.history[number].query
     epochs = query.epochs or optimizer.t_max
@@ -80,13 +78,10 @@ def power(configuration: Configuration) -> list[float]:
     return [end + (80 - end) / epoch for epoch in range(1, T_MAX + 1)]
 
 
-def test_a_space_without_a_model_that_trains_in_epochs_is_refused() -> None:
+def test_without_epochs_or_a_model_that_trains_in_them_it_is_refused() -> None:
     fitted = Objective(epochs=20, iterative=frozenset({"mlp"}))
     with pytest.raises(ValueError, match="smac or fabolas"):
         Bapi(finite_space(), 0, fitted)
-
-
-def test_without_epochs_it_is_said_how_to_give_them() -> None:
     with pytest.raises(ValueError, match="--epochs 50"):
         Bapi(mixed_space(), 0, Objective(iterative=frozenset({"tree"})))
 
@@ -179,9 +174,7 @@ class Newcomers:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", ["default", "paper"])
-def test_a_curve_that_stays_behind_the_best_is_stopped_at_the_first_or_second_look(
-    variant: str,
-) -> None:
+def test_a_curve_that_stays_behind_the_best_is_stopped_at_the_first_or_second_look(variant) -> None:
     looks = []
     for seed in range(2):
         flat = Newcomers(np.full(50, 60.0), seed, variant=variant)
@@ -206,9 +199,7 @@ def test_curves_that_will_be_the_best_are_not_stopped_early_and_end_in_time() ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("variant", "first", "then"), [("default", 2, 5), ("paper", 10, 10)])
-def test_a_new_training_is_looked_at_soon_and_then_by_quanta(
-    variant: str, first: int, then: int
-) -> None:
+def test_a_new_training_is_looked_at_soon_and_then_by_quanta(variant, first, then) -> None:
     better = Newcomers(1.0 + 40.0 / np.arange(1, 51), 1, variant=variant, epsilon=0.0)
     runs = better.first_runs(40)
     assert {run[0].epochs for run in runs} == {first}

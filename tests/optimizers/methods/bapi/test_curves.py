@@ -1,6 +1,10 @@
-"""What is known of curves, and what is learned from them."""
+"""Learning curves, the points learned from, and what is learned."""
 
+import json
+from collections.abc import Callable
+from dataclasses import replace
 from math import inf
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,21 +23,22 @@ from curve_worlds import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prefect_tune.optimizers import (
-    Constraint,
-    History,
-    Objective,
-    Query,
-    StepCost,
-    Trial,
-)
-from prefect_tune.optimizers.methods.bapi.curves import curves_of, trains_in_epochs
-from prefect_tune.optimizers.methods.bapi.declaration import Settings
-from prefect_tune.optimizers.methods.bapi.learner import ScoreKind, Scores, curve_inputs
-from prefect_tune.optimizers.methods.bapi.observations import (
+from prefect_tune.optimizers import Constraint, History, Objective, Query, StepCost, Trial
+from prefect_tune.optimizers.methods.bapi.curves import (
     CurveObservations,
+    LearningCurve,
     chosen_epochs,
+    curves_of,
     thinned,
+    trains_in_epochs,
+)
+from prefect_tune.optimizers.methods.bapi.declaration import BapiOptions, Settings, Sites
+from prefect_tune.optimizers.methods.bapi.learner import (
+    CurveBelief,
+    CurveLearner,
+    ScoreKind,
+    Scores,
+    curve_inputs,
 )
 from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel, Decay
 
@@ -59,14 +64,11 @@ def test_stretches_are_joined_by_configuration_in_the_order_of_beginning() -> No
     assert (curves[B].done, curves[A].done) == (3, 1)
 
 
-def test_losses_are_the_least_so_far() -> None:
+def test_losses_are_the_least_so_far_at_the_epochs_asked_for() -> None:
     one = curve(stretch(0, A, [5.0, 7.0, 4.0, 6.0]))
     assert one.losses == (5.0, 5.0, 4.0, 4.0)
     assert one.loss == 4.0
     assert [one.loss_at(e) for e in (1, 2, 3, 4, 9)] == [5.0, 5.0, 4.0, 4.0, 4.0]
-
-
-def test_without_a_curve_the_loss_counts_at_the_epochs_asked_for() -> None:
     one = curve(stretch(0, A, 9.0, 2), stretch(1, A, 7.0, 6), stretch(2, A, 8.0))
     assert one.epochs == (2, 6, T_MAX)
     assert one.losses == (9.0, 7.0, 7.0)
@@ -74,7 +76,7 @@ def test_without_a_curve_the_loss_counts_at_the_epochs_asked_for() -> None:
     assert one.is_closed
 
 
-def test_a_stretch_under_way_is_pending_and_has_its_target() -> None:
+def test_a_stretch_under_way_is_pending_and_a_full_fit_counts_as_all_epochs() -> None:
     one = curve(stretch(0, A, [9.0, 8.0]), Trial(1, Query(A, epochs=6)))
     assert one.is_pending
     assert (one.done, one.target) == (2, 6)
@@ -82,9 +84,6 @@ def test_a_stretch_under_way_is_pending_and_has_its_target() -> None:
     new = curve(Trial(0, Query(A)))
     assert (new.done, new.loss, new.target) == (0, inf, T_MAX)
     assert new.loss_at(3) == inf
-
-
-def test_a_full_fit_counts_as_all_epochs() -> None:
     one = curve(stretch(0, knn(0.3), 5.0, cost_seconds=8.0), space=mixed_nets())
     assert not one.is_iterative
     assert (one.epochs, one.losses, one.is_closed) == ((T_MAX,), (5.0,), True)
@@ -93,34 +92,31 @@ def test_a_full_fit_counts_as_all_epochs() -> None:
     assert not trains_in_epochs(knn(0.1), mixed_nets(), CURVES)
 
 
-def test_what_diverged_is_closed_and_keeps_its_epochs() -> None:
+def test_what_diverged_violates_or_failed_is_closed_and_keeps_its_epochs() -> None:
     one = curve(stretch(0, A, [9.0, 8.0, 7.0], 6, trouble="no epoch 4 in fold 0: not finite"))
     assert one.is_closed
     assert one.trouble == "no epoch 4 in fold 0: not finite"
     assert (one.done, one.loss) == (3, 7.0)
     assert not one.has_failed
-
-
-def test_a_stretch_that_failed_leaves_the_epochs_told_before() -> None:
     one = curve(stretch(0, A, [9.0, 8.0]), crashed(1, A, 6))
     assert one.is_closed
     assert one.has_failed
     assert (one.done, one.loss) == (2, 8.0)
-
-
-def test_a_stretch_that_is_run_again_is_not_failed_any_more() -> None:
     again = crashed(1, A, 6).waiting()
     assert not curve(stretch(0, A, [9.0, 8.0]), again).is_closed
     ended = curve(stretch(0, A, [9.0, 8.0]), stretch(1, A, [9.0, 8.0, 7.0, 7.0, 7.0, 7.0]))
     assert (ended.done, ended.is_closed, ended.has_failed) == (6, False, False)
+    history = History([Constraint("latency_us", 50.0)])
+    for number, (configuration, latency) in enumerate(((A, 60.0), (B, 40.0))):
+        measured = {"latency_us": latency}
+        history.record(stretch(number, configuration, [9.0, 8.0], constraints=measured))
+    closed = curves_of(history, nets(), CURVES, T_MAX)
+    assert [closed[configuration].is_closed for configuration in (A, B)] == [True, False]
 
 
-def test_seconds_of_an_epoch_are_those_of_the_model_alone() -> None:
+def test_seconds_of_an_epoch_are_those_of_the_model_for_new_epochs() -> None:
     steps = scaling(100.0), model(6.0)
     assert curve(stretch(0, A, [9.0] * 3, steps=steps, cost_seconds=106.0)).rate == 2.0
-
-
-def test_a_stretch_that_went_on_took_its_seconds_for_new_epochs() -> None:
     first = stretch(0, A, [9.0] * 2, steps=(model(2.0),))
     second = stretch(1, A, [9.0] * 6, steps=(model(8.0),), resumed_from=2)
     assert curve(first, second).rate == pytest.approx(10.0 / 6)
@@ -129,20 +125,11 @@ def test_a_stretch_that_went_on_took_its_seconds_for_new_epochs() -> None:
         stretch(1, A, 9.0, 6, cost_seconds=8.0),
     )
     assert curve(*without_curves).rate == pytest.approx(10.0 / 6)
-
-
-def test_a_stretch_whose_checkpoint_was_lost_took_its_seconds_for_all_epochs() -> None:
     first = stretch(0, A, [9.0] * 2, steps=(model(2.0),))
     second = stretch(1, A, [9.0] * 6, steps=(model(6.0),), resumed_from=0)
     assert curve(first, second).rate == 1.0
-
-
-def test_what_was_served_counts_with_the_seconds_that_all_its_epochs_once_took() -> None:
     served = stretch(0, A, [9.0] * 6, steps=(model(12.0, hit=True),), resumed_from=6)
     assert curve(served).rate == 2.0
-
-
-def test_failures_tell_no_seconds_of_epochs() -> None:
     assert curve(crashed(0, A, 6, at=100.0)).rate is None
     first = stretch(0, A, [9.0] * 2, steps=(model(2.0),))
     assert curve(first, crashed(1, A, 6, at=100.0)).rate == 1.0
@@ -155,15 +142,6 @@ def test_loads_and_lost_checkpoints_are_of_stretches_that_went_on() -> None:
     one = curve(first, second, third)
     assert one.load_seconds == (0.5,)
     assert one.resumptions == (True, False)
-
-
-def test_what_violates_a_constraint_is_closed() -> None:
-    history = History([Constraint("latency_us", 50.0)])
-    for number, (configuration, latency) in enumerate(((A, 60.0), (B, 40.0))):
-        measured = {"latency_us": latency}
-        history.record(stretch(number, configuration, [9.0, 8.0], constraints=measured))
-    closed = curves_of(history, nets(), CURVES, T_MAX)
-    assert [closed[configuration].is_closed for configuration in (A, B)] == [True, False]
 
 
 OF_TIME = Decay()
@@ -191,9 +169,7 @@ def test_worked_points_of_a_curve() -> None:
     st.integers(1, 8),
     st.lists(st.floats(-1.5, 1.5), min_size=4, max_size=4),
 )
-def test_points_are_few_rising_known_and_the_last_is_among_them(
-    known: set[int], n_points: int, shift: list[float]
-) -> None:
+def test_points_are_few_rising_known_and_the_last_is_among_them(known, n_points, shift) -> None:
     epochs = sorted(known)
     points = chosen(epochs, n_points, OF_TIME_THETA + np.array(shift))
     assert points == sorted(set(points))
@@ -202,12 +178,9 @@ def test_points_are_few_rising_known_and_the_last_is_among_them(
     assert len(points) == min(n_points, len(epochs))
 
 
-def test_too_many_points_thin_the_worst_curves_first() -> None:
+def test_too_many_points_thin_the_worst_curves_first_and_the_best_never() -> None:
     assert thinned([3, 3, 3, 3], [4.0, 1.0, 3.0, 2.0], 8) == [True, False, True, False]
     assert thinned([3, 3, 3, 3], [4.0, 1.0, 3.0, 2.0], 12) == [False] * 4
-
-
-def test_the_best_curve_keeps_its_points_even_above_the_cap() -> None:
     assert thinned([3] * 5, [5.0, 1.0, 3.0, 2.0, 4.0], 2) == [True, False, True, True, True]
 
 
@@ -229,9 +202,7 @@ KERNEL = CurveKernel(INPUTS.within, INPUTS.width, Decay())
 THETA = np.array([*(p.start for p in KERNEL.parameters), np.log(1e-3)])
 
 
-def seen(
-    *trials: Trial, n_points: int = 3, objective: Objective | None = None
-) -> CurveObservations:
+def seen(*trials, n_points=3, objective=None) -> CurveObservations:
     curves = list(curves_from(*trials, space=mixed_nets()).values())
     objective = objective or Objective()
     return CurveObservations.of(
@@ -268,9 +239,7 @@ def test_a_failure_counts_as_the_worst_beginning_at_the_end() -> None:
 
 @pytest.mark.parametrize(("chance", "most"), [(60.0, 600.0), (None, 200.0)])
 @pytest.mark.parametrize("n_exploded", [1, 5])
-def test_what_exploded_counts_as_a_few_times_worse_than_chance(
-    chance: float | None, most: float, n_exploded: int
-) -> None:
+def test_what_exploded_counts_as_a_few_times_worse_than_chance(chance, most, n_exploded) -> None:
     usual = [stretch(i, net(i / 10, scale="none"), FALLING) for i in range(6)]
     exploded = [
         stretch(6 + i, net(0.9 + i / 100, scale="none"), [1e9, 1e8]) for i in range(n_exploded)
@@ -356,3 +325,156 @@ def test_a_small_gain_is_about_so_much_less_loss(kind: ScoreKind) -> None:
     best = scores.of_losses(np.array([8.0]))
     less = 8.0 - scores.losses(best + gain)
     assert scores.loss_of_gain(gain, float(best[0])) == pytest.approx(less, rel=1e-3)
+
+
+def learner(**options: Any) -> CurveLearner:
+    return CurveLearner(mixed_nets(), CURVES, Settings.of(BapiOptions(**options)), T_MAX)
+
+
+def curves(*trials: Trial) -> list[LearningCurve]:
+    return list(curves_from(*trials, space=mixed_nets()).values())
+
+
+def falling(number: int, level: float, n: int = 4) -> Trial:
+    losses = [20 + 30 * level + 40 / epoch for epoch in range(1, n + 1)]
+    return stretch(number, net(level, scale="none"), losses, cost_seconds=float(n))
+
+
+SEVEN = [falling(i, i / 7) for i in range(7)]
+
+
+def learned(which: list[LearningCurve], **options: Any) -> tuple[CurveBelief, dict[str, Any]]:
+    return learner(**options).learn(which, {}, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("variant", ["default", "paper"])
+def test_what_was_learned_is_recalled_from_json(variant: Any) -> None:
+    belief, memo = learned(curves(*SEVEN), variant=variant)
+    again = learner(variant=variant).recall(curves(*SEVEN), json.loads(json.dumps(memo)))
+    rows = learner().inputs.of(learner().inputs.encode([net(0.35, scale="unit"), knn(0.5)]))
+    assert again.predict(rows, T_MAX)[0] == pytest.approx(belief.predict(rows, T_MAX)[0])
+    assert again.seconds(rows) == pytest.approx(belief.seconds(rows))
+    assert len(json.dumps(memo)) < 5_000
+
+
+def site_rows(of: CurveBelief) -> np.ndarray:
+    rows: np.ndarray = of.process.sites[:, :-1]
+    return np.unique(rows.round(9), axis=0)
+
+
+def test_sites_stand_at_curves_that_may_go_on_and_nowhere_else() -> None:
+    full, diverged = falling(7, 0.95, T_MAX), stretch(
+        8, net(0.9, scale="unit"), [60.0, 59.0], 4, trouble="no epoch 3"
+    )  # fmt: skip
+    others = stretch(9, knn(0.5), 30.0), crashed(10, net(0.99, scale="unit"), 2)
+    which = curves(*SEVEN, full, diverged, *others)
+    belief, _ = learned(which, variant="paper")
+    inputs = learner().inputs
+    expected = inputs.of(inputs.encode(t.query.configuration for t in SEVEN))
+    assert site_rows(belief) == pytest.approx(np.unique(expected.round(9), axis=0))
+    fitted = belief.process.process.inputs
+    at_knn = inputs.at(inputs.encode([knn(0.5)]), 1.0)[0]
+    assert np.isclose(fitted, at_knn).all(axis=1).sum() == 1
+
+
+@pytest.mark.slow
+def test_sites_are_few_and_what_is_under_way_has_its_own() -> None:
+    many = [falling(i, i / 80) for i in range(80)]
+    worst = Trial(80, Query(net(79 / 80, scale="none"), epochs=6))
+    belief, _ = learned(curves(*many, worst), variant="paper")
+    assert 60 <= len(belief.process.sites) <= 120
+    inputs = learner().inputs
+    under_way = inputs.of(inputs.encode([worst.query.configuration]))[0]
+    assert np.isclose(site_rows(belief), under_way).all(axis=1).any()
+
+
+@pytest.mark.parametrize("variant", ["default", "paper"])
+def test_equal_losses_everywhere_are_learned_from(variant: Any) -> None:
+    flat = [stretch(i, net(i / 5, scale="none"), [50.0] * 4) for i in range(5)]
+    belief, _ = learned(curves(*flat), variant=variant)
+    row = learner().inputs.of(learner().inputs.encode([net(0.3, scale="none")]))
+    curve = belief.curve(row)
+    assert np.isfinite(curve).all()
+    assert curve == pytest.approx(np.full(T_MAX, 50.0), abs=1.0)
+    assert belief.predict(row, T_MAX)[1] < 0.01
+    assert np.isfinite(belief.improvement(row, T_MAX, float(belief.scores.of_loss(50.0)))).all()
+
+
+def test_predicted_losses_never_rise_and_stay_in_the_metrics_range() -> None:
+    steep = [stretch(i, net(i / 5, scale="none"), [90.0, 40.0, 8.0, 1.0]) for i in range(5)]
+    for options in ({}, {"variant": "paper"}):
+        belief, _ = learned(curves(*steep), **options)
+        inputs = learner().inputs
+        for configuration in (net(0.1, scale="none"), net(0.55, scale="unit")):
+            curve = belief.curve(inputs.of(inputs.encode([configuration])))
+            assert curve.shape == (T_MAX,)
+            assert (np.diff(curve) <= 1e-12).all()
+            assert 0.0 <= curve.min() <= curve.max() <= 100.0
+
+
+def ending(at: Callable[[float], float]) -> list[LearningCurve]:
+    """Flat curves of twelve nets, by the loss that each level ends at."""
+    levels = [(i + 0.5) / 12 for i in range(12)]
+    which = enumerate(levels)
+    return curves(*(stretch(i, net(u, scale="none"), [at(u)] * 3) for i, u in which))
+
+
+@pytest.mark.parametrize(
+    ("kind", "at"),
+    [("log", lambda u: 0.5 * np.exp(5 * u)), ("raw", lambda u: 20 + 60 * u)],
+    ids=["rising by factors", "rising by steps"],
+)
+def test_losses_are_learned_in_the_scores_that_make_them_likelier(kind, at) -> None:
+    _, memo = learned(ending(at))
+    assert memo["score"] == kind
+
+
+def n_fits(*plans: list[LearningCurve]) -> list[int]:
+    """How often parameters were fitted up to each of some plans."""
+    memo: dict[str, Any] = {}
+    found = []
+    for which in plans:
+        _, memo = learner().learn(which, memo, np.random.default_rng(0))
+        found.append(memo["n_fits"])
+    return found
+
+
+def test_parameters_are_fitted_at_every_plan_while_points_are_few() -> None:
+    assert n_fits(*[curves(*SEVEN)] * 3) == [1, 2, 3]
+
+
+@pytest.mark.slow
+def test_parameters_of_many_points_are_fitted_at_every_third_plan_or_once_points_have_grown():
+    many = [falling(i, i / 20) for i in range(20)]
+    assert n_fits(*[curves(*many)] * 5) == [1, 1, 1, 2, 2]
+    assert n_fits(curves(*many[:16]), curves(*many[:17]), curves(*many)) == [1, 1, 2]
+
+
+LEVELS = np.linspace(0.1, 0.9, 6)
+
+
+def learned_with_sites(sites: Sites | None = "falling") -> CurveBelief:
+    """Of curves that were seen for a fifth, one of them flat from the beginning."""
+    settings = replace(Settings(), sites=sites)
+    drops = 40.0 * LEVELS - 4.0
+    losses = [[50.0 - drop * (1 - 3.0**-epoch) for epoch in range(4)] for drop in drops]
+    curves = curves_from(*(stretch(i, net(x), losses[i]) for i, x in enumerate(LEVELS)))
+    learner = CurveLearner(nets(), CURVES, settings, T_MAX)
+    return learner.learn(list(curves.values()), {}, np.random.default_rng(0))[0]
+
+
+def slopes(belief: CurveBelief) -> np.ndarray:
+    rows = np.column_stack([LEVELS, np.full(6, 0.5)])
+    return belief.process.slopes(belief.at(rows, T_MAX))[0]
+
+
+def test_by_default_sites_stand_where_the_model_would_fall() -> None:
+    nowhere, falling, everywhere = (
+        learned_with_sites(None),
+        learned_with_sites(),
+        learned_with_sites("all"),
+    )
+    assert not len(nowhere.process.sites)
+    assert (slopes(nowhere) < 0).any()
+    assert 0 < len(falling.process.sites) < len(everywhere.process.sites) == 2 * len(LEVELS)
+    assert (slopes(falling) >= -1e-9).all()

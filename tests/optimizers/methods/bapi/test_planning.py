@@ -1,29 +1,29 @@
 """Plans: what trainings promise, what they cost, and what the budget pays for."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import inf
 from typing import Any
 
 import numpy as np
 import pytest
-from curve_worlds import (
-    CURVES,
-    T_MAX,
-    curves_from,
-    mixed_nets,
-    net,
-    nets,
-    stretch,
-)
+from curve_worlds import CURVES, T_MAX, curves_from, mixed_nets, net, nets, stretch
 from subset_worlds import configuration, cube
 
 from prefect_tune.optimizers import Budget, Configuration, History, Query, StepCost, Trial
-from prefect_tune.optimizers.acquisitions.joint_improvement import JointImprovement, sobol_normals
-from prefect_tune.optimizers.methods.bapi.budget import RemainingBudget, affordable
-from prefect_tune.optimizers.methods.bapi.costs import CostKind, CostModel, Overheads, Rates
+from prefect_tune.optimizers.acquisitions.expected_improvement import (
+    JointImprovement,
+    sobol_normals,
+)
+from prefect_tune.optimizers.methods.bapi.costs import (
+    CostKind,
+    CostModel,
+    Overheads,
+    Rates,
+    RemainingBudget,
+    affordable,
+)
 from prefect_tune.optimizers.methods.bapi.curves import LearningCurve, curves_of
-from prefect_tune.optimizers.methods.bapi.declaration import BapiOptions, Choice, Settings
+from prefect_tune.optimizers.methods.bapi.declaration import BapiOptions, Settings
 from prefect_tune.optimizers.methods.bapi.learner import CurveLearner
 from prefect_tune.optimizers.methods.bapi.planning import (
     MOST_PENDING,
@@ -41,13 +41,7 @@ LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
 NEW = [net(x, r) for x in (0.2, 0.4, 0.6, 0.8) for r in (0.2, 0.8)]
 
 
-def planning(
-    targets: dict[int, int] | None = None,
-    lost: tuple[Configuration, ...] = (),
-    overheads: Overheads | None = None,
-    new: Sequence[Configuration] = NEW,
-    **options: Any,
-) -> Planning:
+def planning(targets=None, lost=(), overheads=None, new=NEW, **options) -> Planning:
     """Of five curves of 4 epochs, a second each, and eight configurations that are new.
 
     Args:
@@ -118,12 +112,9 @@ def test_what_is_under_way_counts_as_chosen() -> None:
     assert busy.entries(1e6, is_new)[0].number not in (5, 6)
 
 
-def test_what_cannot_be_had_is_left_out() -> None:
+def test_what_cannot_be_had_is_left_out_and_overheads_are_part_of_the_seconds() -> None:
     entries = planning(lost=tuple(NEW)).entries(1e6)
     assert {e.number for e in entries} <= set(range(5))
-
-
-def test_overheads_are_part_of_the_seconds() -> None:
     slow = Overheads({}, frozenset(), thaw=7.0, lost=0.0, model_step="model")
     only_begun = planning(lost=tuple(NEW), overheads=slow)
     for entry in only_begun.entries(1e6):
@@ -136,22 +127,12 @@ CORRELATION = np.array([[1, 0.8, 0], [0.8, 1, 0], [0, 0, 1]])
 COSTS = [4.0, 3.0, 6.0]
 
 
-def improvement(
-    means: np.ndarray = W12[0],
-    deviations: np.ndarray = W12[1],
-    correlation: np.ndarray = CORRELATION,
-) -> JointImprovement:
+def improvement(means=W12[0], deviations=W12[1], correlation=CORRELATION) -> JointImprovement:
     covariance = correlation * np.outer(deviations, deviations)
     return JointImprovement(means, deviations**2, lambda j: covariance[j], 0.89, FOUR_NORMALS)
 
 
-def horizon(
-    rates: list[float],
-    enough: list[int | None] | Callable[[int], int | None] | None = None,
-    done: list[int] | None = None,
-    overheads: list[float] | None = None,
-    **changed: Any,
-) -> Horizon:
+def horizon(rates, enough=None, done=None, overheads=None, **changed) -> Horizon:
     """Candidates of 10 epochs that take one second each, unless something else is said."""
     m = len(rates)
     besides = overheads or [0.0] * m
@@ -195,7 +176,7 @@ def test_worked_plans_of_two_budgets(budget: float, plan: list[int]) -> None:
     assert [e.seconds for e in entries] == pytest.approx([COSTS[j] for j in plan])
 
 
-def test_worked_choice_by_cost_and_regardless_of_it() -> None:
+def test_worked_choice_by_cost_that_cools_down_as_the_budget_is_spent() -> None:
     """Sheet, W8: improvements .0139559 and .0076271, at 10 and 2 seconds; likewise W12."""
     two = [PlannedTraining(0, 10, 10.0), PlannedTraining(1, 10, 2.0)]
     means, deviations = np.array([0.90, 0.88]), np.array([0.02, 0.03])
@@ -203,19 +184,6 @@ def test_worked_choice_by_cost_and_regardless_of_it() -> None:
     assert place(two, means, deviations, "cool", 1.0) == 0
     first_and_third = [PlannedTraining(0, 10, 4.0), PlannedTraining(2, 10, 6.0)]
     assert place(first_and_third, W12[0][[0, 2]], W12[1][[0, 2]], "per_cost") == 0
-
-
-def place(
-    entries: list[PlannedTraining],
-    means: np.ndarray,
-    deviations: np.ndarray,
-    choice: Choice,
-    spent: float = 0.0,
-) -> int:
-    return chosen_entry(entries, means, deviations, 0.89, choice=choice, spent=spent)
-
-
-def test_costs_cool_down_as_the_budget_is_spent() -> None:
     two = [PlannedTraining(0, 10, 10.0), PlannedTraining(1, 10, 2.0)]
     means, deviations = np.array([0.90, 0.88]), np.array([0.02, 0.03])
     at = [place(two, means, deviations, "cool", spent) for spent in (0.0, 0.5, 0.7, 1.0)]
@@ -223,21 +191,19 @@ def test_costs_cool_down_as_the_budget_is_spent() -> None:
     assert at == [1, 1, 0, 0]
 
 
-def test_the_horizon_shrinks_with_the_budget_and_has_a_most() -> None:
+def place(entries, means, deviations, choice, spent=0.0) -> int:
+    return chosen_entry(entries, means, deviations, 0.89, choice=choice, spent=spent)
+
+
+def test_the_horizon_shrinks_with_the_budget_and_its_last_entry_is_clipped() -> None:
     six = horizon([1.0] * 6)
     lengths = [len(planned(six, budget)) for budget in (100.0, 40.0, 39.0, 20.0, 10.0)]
     assert lengths == [4, 4, 3, 2, 1]
     assert len(planned(horizon([1.0] * 6, most=2), 100.0)) == 2
     assert planned(six, 0.0) == []
-
-
-def test_the_last_entry_is_clipped_to_what_is_left() -> None:
     entries = planned(horizon([1.0] * 3, done=[4, 0, 0]), 3.5)
     assert entries == [PlannedTraining(0, 7, 3.5)]
     assert planned(horizon([1.0] * 3), 0.9) == []
-
-
-def test_what_cannot_be_afforded_by_an_epoch_gives_way_to_what_can() -> None:
     assert planned(horizon([9.0, 9.0, 0.5]), 2.0) == [PlannedTraining(2, 4, 2.0)]
     is_divisible = np.array([False, True, True])
     assert numbers(planned(horizon([1.0] * 3, is_divisible=is_divisible), 5.0)) == [1]
@@ -257,12 +223,9 @@ def test_how_much_is_enough_is_not_sought_of_what_cannot_be_begun() -> None:
     assert numbers(planned(horizon([1.0, 0.5, 99.0]), 12.0)) == [0]
 
 
-def test_what_comes_besides_epochs_counts_before_they_are_clipped() -> None:
+def test_what_comes_besides_epochs_and_a_workers_part_count_when_they_are_clipped() -> None:
     assert planned(horizon([1.0] * 3, overheads=[2.0, 0.0, 0.0]), 5.5)[0].epochs == 3
     assert planned(horizon([1.0] * 3, overheads=[2.0, 0.0, 0.0]), 100.0)[0].seconds == 12.0
-
-
-def test_no_training_takes_more_than_one_workers_part() -> None:
     entries = planned(horizon([1.0] * 6, longest=4.0), 100.0)
     assert len(entries) == 4
     assert {(e.epochs, e.seconds) for e in entries} == {(4, 4.0)}
@@ -278,27 +241,21 @@ def test_going_on_is_charged_for_new_epochs_alone_and_so_preferred_to_beginning(
     assert (chosen.number, chosen.epochs) == (1, 10)
 
 
-def test_what_has_had_enough_is_passed_over_and_so_is_what_cannot_be_had() -> None:
+def test_what_has_had_enough_cannot_be_had_or_is_not_allowed_is_passed_over() -> None:
     finished = horizon([1.0] * 3, enough=[5, 10, 10], done=[5, 0, 0])
     assert numbers(planned(finished, 100.0)) == [1, 2]
     assert numbers(planned(horizon([1.0] * 3, enough=[None, 10, 10]), 100.0)) == [1, 2]
     # What was not begun has had nothing, however little is enough.
     assert planned(horizon([1.0] * 3, enough=[1, 10, 10]), 100.0)[0].epochs == 1
-
-
-def test_at_least_a_quantum_is_trained_unless_fewer_epochs_are_left() -> None:
-    which = horizon([1.0] * 3, enough=[4, 2, 10], done=[3, 0, 9], least_step=3)
-    assert {e.number: e.epochs for e in planned(which, 100.0)} == {0: 6, 1: 3, 2: 10}
-
-
-def test_what_does_not_train_in_epochs_is_planned_in_full() -> None:
-    which = horizon([1.0] * 3, enough=[3, 10, 10], is_divisible=np.array([False, True, True]))
-    assert planned(which, 100.0)[0] == PlannedTraining(0, 10, 10.0)
-
-
-def test_only_what_is_allowed_is_planned() -> None:
     assert numbers(planned(horizon([1.0] * 3, allowed=np.array([False, True, False])), 99.0)) == [1]
     assert planned(horizon([1.0] * 3, allowed=np.zeros(3, dtype=bool)), 99.0) == []
+
+
+def test_a_quantum_at_least_is_trained_and_what_has_no_epochs_in_full() -> None:
+    which = horizon([1.0] * 3, enough=[4, 2, 10], done=[3, 0, 9], least_step=3)
+    assert {e.number: e.epochs for e in planned(which, 100.0)} == {0: 6, 1: 3, 2: 10}
+    which = horizon([1.0] * 3, enough=[3, 10, 10], is_divisible=np.array([False, True, True]))
+    assert planned(which, 100.0)[0] == PlannedTraining(0, 10, 10.0)
 
 
 def test_where_nothing_can_improve_the_most_uncertain_is_planned() -> None:
@@ -322,12 +279,12 @@ def rated(*rates: tuple[float, float]) -> list[LearningCurve]:
 
 
 def recalled(kind: CostKind, theta: list[float], *rates: tuple[float, float]) -> Rates:
-    found = CostModel(LINE, kind).recall(rated(*rates), np.log(theta))
+    found = CostModel(LINE, kind).rates(rated(*rates), np.log(theta))
     assert found is not None
     return found
 
 
-def test_worked_rate_as_a_logarithm() -> None:
+def test_worked_rate_as_a_logarithm_and_what_is_unknown_is_not_priced_out() -> None:
     """Sheet, W14: variance 1, lengthscale .5, noise .01; rates .1 at 0 and .4 at 1."""
     rates = recalled("log_rate", [1.0, 0.5, 0.01], (0.0, 0.1), (1.0, 0.4))
     assert float(rates.process.scale[0]) == pytest.approx(0.6931472, abs=2e-6)
@@ -336,10 +293,7 @@ def test_worked_rate_as_a_logarithm() -> None:
     assert np.exp(mean) == pytest.approx([0.2, 0.2007438], rel=1e-6)
     assert (deviation / rates.process.scale[0]) ** 2 == pytest.approx([0.5219303, 0.9999771])
     assert rates.seconds(at) == pytest.approx([0.2267162, 0.2552517], rel=2e-6)
-
-
-def test_what_is_unknown_is_not_priced_out() -> None:
-    """The variance of ln seconds counts up to a deviation of those seen."""
+    # The variance of ln seconds counts up to a deviation of those seen.
     rates = recalled("log_rate", [16.0, 0.5, 0.01], (0.0, 0.1), (1.0, 0.4))
     far = rates.seconds(np.array([[9.0]]))[0]
     assert far == pytest.approx(0.2 * np.exp(0.5 * 0.6931472**2), rel=1e-3)
@@ -361,17 +315,14 @@ def test_worked_rate_with_the_papers_kernel() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_slower_is_predicted_to_be_slower(kind: CostKind) -> None:
     curves = rated(*((x, 0.1 * 10**x) for x in np.linspace(0, 1, 9)))
-    rates = CostModel(LINE, kind).fit(curves, None, np.random.default_rng(0))
-    assert rates is not None
+    rates = CostModel(LINE, kind).rates(curves, None, np.random.default_rng(0))
     assert rates.seconds(np.array([[0.15], [0.85]])) == pytest.approx([0.141, 0.708], rel=0.15)
 
 
 UNIT, PLAIN = net(0.1, scale="unit"), net(0.1, scale="none")
 
 
-def steps(
-    scaling: float, training: float, load: float = 0.0, *, hit: bool = False
-) -> dict[str, object]:
+def steps(scaling, training, load=0.0, *, hit=False) -> dict[str, object]:
     made = StepCost("scale", 0, scaling, 0.0, hit, "scaled")
     return {"steps": (made, StepCost("model", 0, training, load, hit=False, key="model"))}
 
@@ -399,16 +350,13 @@ def test_what_comes_before_a_model_costs_its_median_once() -> None:
     assert seconds(unmade, PLAIN) == 0.0  # nothing is known of it
 
 
-def test_going_on_costs_loading_the_checkpoint() -> None:
+def test_checkpoints_cost_loading_and_lost_ones_their_epochs_again() -> None:
     first = stretch(0, UNIT, [9.0] * 2, **steps(3.0, 2.0))  # type: ignore[arg-type]
     second = stretch(1, UNIT, [9.0] * 4, **steps(3.0, 2.0, 0.25), resumed_from=2)  # type: ignore[arg-type]
     known = overheads(first, second)
     assert (known.thaw, known.lost) == (0.25, 0.0)
     assert seconds(known, UNIT, done=4) == 0.25
     assert seconds(overheads(first), UNIT, done=2) == 0.0  # before any is known
-
-
-def test_checkpoints_that_get_lost_cost_their_epochs_again() -> None:
     first = stretch(0, UNIT, [9.0] * 2, **steps(3.0, 2.0))  # type: ignore[arg-type]
     second = stretch(1, UNIT, [9.0] * 4, **steps(3.0, 4.0))  # type: ignore[arg-type]
     lost = overheads(first, second)
@@ -453,16 +401,13 @@ def test_an_epoch_takes_what_it_took_of_its_configuration_or_of_others(
     assert found == epochs
 
 
-def test_told_rates_pay_for_what_is_under_way_first() -> None:
+def test_what_is_under_way_is_paid_first_by_told_rates_and_by_learned_costs() -> None:
     begun = Trial(2, Query(net(0.3, scale="none"), epochs=2))  # 2 seconds an epoch, as the others
     gone_on = Trial(3, Query(KNOWN, epochs=4))  # 3 seconds an epoch
     assert remaining(8.0, begun).epochs_by_told_rates(None, 2) == 2
     assert remaining(7.9, begun).epochs_by_told_rates(None, 2) == 1
     assert remaining(14.0, begun, gone_on).epochs_by_told_rates(None, 2) == 2
     assert remaining(13.9, begun, gone_on).epochs_by_told_rates(None, 2) == 1
-
-
-def test_learned_costs_pay_for_what_is_under_way_first() -> None:
     costs = {"rate": 1.0, "pending_seconds": 4.0}
     assert remaining(10.0).epochs(2, 20, **costs) == 8
     assert remaining(4.9).epochs(2, 20, **costs) == 0

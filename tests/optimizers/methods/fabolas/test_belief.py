@@ -8,14 +8,7 @@ import pytest
 from subset_worlds import configuration, cube
 from worlds import mixed_space, recorded
 
-from prefect_tune.optimizers import (
-    Configuration,
-    Evaluation,
-    Objective,
-    Query,
-    Space,
-    Trial,
-)
+from prefect_tune.optimizers import Configuration, Evaluation, Objective, Query, Space, Trial
 from prefect_tune.optimizers.acquisitions.entropy import (
     Minimiser,
     information_gain,
@@ -27,15 +20,20 @@ from prefect_tune.optimizers.methods.fabolas.belief import (
     SubsetLearner,
     pipeline_inputs,
 )
-from prefect_tune.optimizers.methods.fabolas.inference import Inference
+from prefect_tune.optimizers.methods.fabolas.inference import EVERYTHING, Inference, Posterior
 from prefect_tune.optimizers.methods.fabolas.observations import LossScale, SubsetObservations
-from prefect_tune.optimizers.methods.fabolas.posterior import EVERYTHING, Posterior
-from prefect_tune.optimizers.methods.fabolas.recipe import SearchRecipe
+from prefect_tune.optimizers.methods.fabolas.recipe import (
+    COST,
+    FULL,
+    LOG_LOSS,
+    RAW_LOSS,
+    SearchRecipe,
+    Sizes,
+)
 from prefect_tune.optimizers.methods.fabolas.rules import RULES
-from prefect_tune.optimizers.methods.fabolas.sizes import COST, FULL, LOG_LOSS, RAW_LOSS, Sizes
 from prefect_tune.optimizers.surrogates.fidelity_kernel import FidelityKernel, Latents
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.noise import ConstantNoise, FallingNoise
+from prefect_tune.optimizers.surrogates.kernel import ConstantNoise, FallingNoise
 from prefect_tune.optimizers.surrogates.stationary import Matern52
 
 SIZES = Sizes(100, 50_000, (1 / 512, 1 / 64, 1 / 8, 1.0))
@@ -94,9 +92,7 @@ def learner(
     )
 
 
-def learned(
-    of: SubsetLearner, trials: list[Trial], kept: dict[str, Any] | None = None, **options: bool
-) -> tuple[SubsetBelief, dict[str, Any]]:
+def learned(of, trials, kept=None, **options) -> tuple[SubsetBelief, dict[str, Any]]:
     return of.learn(seen_of(trials), kept or {}, np.random.default_rng(0), **options)
 
 
@@ -118,16 +114,13 @@ MIXTURE = SubsetBelief(
 ROWS = np.random.default_rng(5).random((3, 3))
 
 
-def test_predictions_are_those_of_a_mixture() -> None:
+def test_predictions_are_those_of_a_mixture_and_outcomes_scatter_by_the_noise() -> None:
     means, variances = np.array([sample.predict(ROWS) for sample in SAMPLES]).transpose(1, 0, 2)
     mean, deviation = MIXTURE.predict(ROWS)
     assert mean == pytest.approx(means.mean(axis=0))
     second = (variances + means**2).mean(axis=0)
     assert deviation**2 == pytest.approx(second - mean**2)
     assert (deviation**2 > variances.mean(axis=0)).all()
-
-
-def test_an_outcome_is_in_the_unit_that_is_learned_and_scatters_by_the_noise() -> None:
     mean, deviation = MIXTURE.predict(ROWS[:1])
     outcome, spread = MIXTURE.outcome(ROWS[:1])
     assert outcome == pytest.approx(1.5 + 2.0 * float(mean[0]))
@@ -143,9 +136,7 @@ def test_outcomes_under_way_are_drawn_by_each_sample() -> None:
     assert after.scale is MIXTURE.scale
 
 
-def costs_of(
-    log_seconds: float, range_: tuple[float, float], folds: tuple[int, int]
-) -> SubsetBelief:
+def costs_of(log_seconds, range_, folds) -> SubsetBelief:
     """A belief that predicts these ln seconds everywhere, of which a range was seen."""
     kernel = FidelityKernel(Matern52([0, 1]), 2, COST)
     theta = np.append(np.zeros(len(kernel.parameters)), np.log(1e-6))
@@ -209,7 +200,6 @@ def test_full_evaluations_can_be_learned_from_alone() -> None:
     assert process.inputs[:, -1].tolist() == [1.0, 1.0]
     assert belief.basis is FULL
     assert belief.scale.mean == pytest.approx(np.log([4.0, 9.0]).mean())
-    assert belief.costs is not None
     assert len(belief.costs.processes[EVERYTHING].inputs) == 11
 
 
@@ -218,7 +208,6 @@ def test_failures_that_tell_nothing_of_the_loss_tell_of_the_seconds() -> None:
     lost = replace(seen, losses=np.where(np.arange(8) == 3, np.nan, seen.losses))
     belief, _ = learner().learn(lost, {}, np.random.default_rng(0))
     assert len(belief.samples[0].processes[EVERYTHING].inputs) == 7
-    assert belief.costs is not None
     assert len(belief.costs.processes[EVERYTHING].inputs) == 8
 
 
@@ -238,9 +227,7 @@ def mixed_trials(n: int) -> list[Trial]:
     return trials
 
 
-def learned_mixed(
-    n: int, kept: dict[str, Any] | None = None
-) -> tuple[SubsetBelief, dict[str, Any]]:
+def learned_mixed(n, kept=None) -> tuple[SubsetBelief, dict[str, Any]]:
     seen = seen_of(mixed_trials(n), space=MIXED)
     return learner(space=MIXED).learn(seen, kept or {}, np.random.default_rng(0))
 
@@ -292,7 +279,6 @@ def test_what_is_known_of_losses_alone_is_not_known() -> None:
 def test_models_have_less_to_do_with_each_other_than_other_choices() -> None:
     """Fabolas sheet, 7: logit rho ~ N(-2, 1) of the models, N(-0.5, 1.5^2) elsewhere."""
     within = pipeline_inputs(MIXED).within
-    assert within is not None
     priors = [p.prior for p in within.parameters if p.name.startswith("logit rho")]
     assert priors == [(-0.5, 1.5), (-2.0, 1.0)]
 

@@ -12,10 +12,8 @@ from worlds import evaluation
 
 from prefect_tune.optimizers import Constraint, History, Query, Trial
 from prefect_tune.optimizers.methods.fabolas.belief import pipeline_inputs
-from prefect_tune.optimizers.methods.fabolas.decisions import AnswerStanding
-from prefect_tune.optimizers.methods.fabolas.gate import Gate, Prediction
-from prefect_tune.optimizers.methods.fabolas.recipe import Acquisition, SearchRecipe
-from prefect_tune.optimizers.methods.fabolas.sizes import LOG_LOSS
+from prefect_tune.optimizers.methods.fabolas.decisions import AnswerStanding, Gate, Prediction
+from prefect_tune.optimizers.methods.fabolas.recipe import LOG_LOSS, Acquisition, SearchRecipe
 
 SURE = 0.1
 OUTCOMES = (0.0, 1.5, -1.2, 0.8, -0.6, 1.1, -1.4, 0.3, 1.3, -0.9)
@@ -40,25 +38,16 @@ def judged(errors: Sequence[float], *, alone: Sequence[float] | None = None) -> 
     return Gate.of(predictions, outcomes, 1.0)
 
 
-def test_what_came_out_as_predicted_keeps_it_open_and_proves_subsets() -> None:
+def test_the_gate_closes_on_several_misses_and_opens_again() -> None:
     for n in range(2, 8):
         gate = judged([0.05] * n)
         assert gate.is_open
         assert gate.is_proven
-
-
-def test_sure_predictions_that_missed_close_it() -> None:
     gate = judged([0.9, -0.8, 1.0])
     assert not gate.is_open
     assert not gate.is_proven
-
-
-def test_one_miss_does_not_close_it() -> None:
     assert judged([9.0]).is_open
     assert judged([0.05, 0.05, 0.05, 9.0]).is_open
-
-
-def test_it_opens_again_when_predictions_get_better_but_not_at_once() -> None:
     misses, hits = [0.9, -0.8, 1.0], [0.05] * 5
     assert not judged([*misses, *hits[:1]]).is_open
     assert judged([*misses, *hits]).is_open
@@ -91,14 +80,10 @@ def test_no_outcome_decides_alone(given_predictions: list[tuple[float, float]]) 
     assert max(np.abs(skills)) <= 2.0
 
 
-def test_what_came_out_later_does_not_change_earlier_verdicts() -> None:
+def test_verdicts_know_nothing_of_what_came_out_later() -> None:
     errors = [0.15, 0.3, 0.1, 0.4, 0.2, 0.1]
     for n in range(1, len(errors)):
         assert judged(errors[:n]).skills == judged(errors).skills[:n]
-
-
-def test_a_guess_does_not_know_what_it_is_to_guess() -> None:
-    # Three deviations off from all before: nearly foreseen by subsets alone.
     gate = Gate.of({1: Prediction("verify", 3.8, 0.4)}, {0: 0.0, 1: 3.0}, 1.0)
     assert gate.skills[0] > 1.5  # below 0 if the guess knew
 
@@ -115,7 +100,7 @@ def places(standing: AnswerStanding) -> list[float]:
     return [position(t.query)[0] for t in standing.trials]
 
 
-def test_configurations_are_ranked_by_what_is_predicted_on_all_rows() -> None:
+def test_configurations_are_ranked_once_by_what_is_predicted_and_how_surely() -> None:
     # On the small subset 0.9 has the least loss, as all losses are higher there.
     history = history_of((0.1, 1.0, 1.0, 9.0), (0.9, 1 / 256, 1.3, 1.0), (0.5, 1.0, 3.0, 9.0))
     standing = standing_of(history)
@@ -123,18 +108,12 @@ def test_configurations_are_ranked_by_what_is_predicted_on_all_rows() -> None:
     assert standing.mean.tolist() == sorted(standing.mean)
     assert places(standing).index(0.1) < places(standing).index(0.5)
     assert standing.candidates.units[:, 0].tolist() == pytest.approx(places(standing))
-
-
-def test_deviations_speak_against_what_is_little_known() -> None:
     history = history_of((0.1, 1.0, 1.02, 9.0), (0.9, 1 / 256, 1.0, 1.0), (0.5, 1 / 256, 3.0, 1.0))
     sure, unsure = standing_of(history, kappa=3.0), standing_of(history, kappa=-3.0)
     assert places(sure)[0] == 0.1
     assert places(unsure)[0] != 0.1
     bounds = sure.mean + 3 * sure.deviation
     assert bounds.tolist() == sorted(bounds)
-
-
-def test_each_configuration_stands_once_with_its_trial_on_most_rows() -> None:
     history = history_of(
         (0.3, 1 / 64, 2.0, 1.0), (0.7, 1 / 64, 4.0, 1.0), (0.3, 0.5, 1.5, 5.0), (0.3, 0.5, 1.0, 5.0)
     )
@@ -143,14 +122,11 @@ def test_each_configuration_stands_once_with_its_trial_on_most_rows() -> None:
     assert {t.number for t in standing.trials} == {1, 2}  # of equals the one asked for first
 
 
-def test_what_failed_on_all_rows_does_not_stand_whatever_its_subsets_promise() -> None:
+def test_what_failed_on_all_rows_does_not_stand_and_on_a_subset_by_more_rows() -> None:
     history = history_of(
         (0.3, 1 / 64, 0.0, 1.0), (0.7, 1 / 64, 4.0, 1.0), (0.3, 1.0, None, 9.0), (0.9, 1, 5.0, 9.0)
     )
     assert sorted(places(standing_of(history))) == [0.7, 0.9]
-
-
-def test_what_failed_on_a_subset_alone_stands_by_its_loss_on_more_rows() -> None:
     history = history_of((0.3, 1 / 64, None, 1.0), (0.3, 0.5, 0.1, 5.0), (0.7, 0.5, 4.0, 5.0))
     standing = standing_of(history)
     assert [t.number for t in standing.trials] == [1, 2]
@@ -188,14 +164,11 @@ def test_seconds_are_learned_where_they_divide(acquisition: Acquisition, has_cos
     assert recipe.has_costs is has_costs
 
 
-def test_predictions_come_back_from_a_memo_by_the_number_of_their_trial() -> None:
+def test_predictions_come_back_from_a_memo_rounded_but_never_to_nothing() -> None:
     first = Prediction("verify", -1.25, 0.5)
     second = Prediction("confirm", 2.0, 0.25, 1.5, 0.125)
     memo = json.loads(json.dumps({"full": {"7": first.to_json(), "12": second.to_json()}}))
     assert Prediction.all_of(memo) == {7: first, 12: second}
     assert Prediction.all_of({}) == {}
-
-
-def test_what_is_kept_is_rounded_but_a_deviation_never_to_nothing() -> None:
     kept = Prediction("search", 1 / 3, 2e-11 / 3, 1e9 / 7, 100 / 3).to_json()
     assert kept == ["search", 0.333333333, 6.66666667e-12, 142857143.0, 33.3333333]

@@ -5,12 +5,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from prefect_tune.optimizers.methods.fabolas.inference import Group, Regression, advanced, scattered
-from prefect_tune.optimizers.methods.fabolas.posterior import EVERYTHING
-from prefect_tune.optimizers.methods.fabolas.sizes import PAPER_LOSS
+from prefect_tune.optimizers.methods.fabolas.inference import (
+    EVERYTHING,
+    Group,
+    Regression,
+    advanced,
+    scattered,
+)
+from prefect_tune.optimizers.methods.fabolas.recipe import PAPER_LOSS
 from prefect_tune.optimizers.surrogates.fidelity_kernel import FidelityKernel
-from prefect_tune.optimizers.surrogates.kernel import Parameter
-from prefect_tune.optimizers.surrogates.noise import FallingNoise
+from prefect_tune.optimizers.surrogates.kernel import FallingNoise, Parameter
 from prefect_tune.optimizers.surrogates.stationary import Matern52
 
 KERNEL = FidelityKernel(Matern52([0, 1]), 2, PAPER_LOSS)
@@ -35,20 +39,15 @@ def flat(n: int) -> Group:
     return Group(np.random.default_rng(0).random((n, 3)), np.zeros(n))
 
 
-def learned(
-    regression: Regression, of: Group, kept: dict[str, Any] | None = None, seed: int = 0
-) -> dict[str, Any]:
+def learned(regression, of, kept=None, seed=0) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     return regression.learned({EVERYTHING: of}, {KEY: kept} if kept else {}, rng)[KEY]
 
 
-def test_with_few_observations_the_most_likely_parameters_are_taken() -> None:
+def test_parameters_are_drawn_only_where_they_are_few_and_observations_are_not() -> None:
     assert "walkers" not in learned(ENSEMBLE, group(9))
     assert len(learned(ENSEMBLE, group(9))["thetas"]) == 1
     assert "walkers" in learned(ENSEMBLE, group(10))
-
-
-def test_a_map_has_no_walkers_and_neither_have_equal_targets_or_many_parameters() -> None:
     assert "walkers" not in learned(MAP, group(12))
     assert "walkers" not in learned(ENSEMBLE, flat(12))
     wide = FidelityKernel(Matern52(range(20)), 20, PAPER_LOSS)
@@ -90,34 +89,25 @@ def test_of_many_observations_a_fit_serves_until_three_more_have_come(n: int) ->
     assert fitted["thetas"] != [OTHER]
 
 
-def test_with_few_observations_each_ask_fits() -> None:
+def test_with_few_observations_each_ask_fits_from_the_last_one() -> None:
     kept = {"thetas": [OTHER], "n": 63}
     fitted = learned(MAP, group(64), kept)
     assert fitted["n"] == 64
     assert fitted["thetas"] != [OTHER]
-
-
-def test_a_fit_begins_with_the_last_one() -> None:
     assert learned(MAP, flat(5), {"thetas": [OTHER], "n": 4})["thetas"] == [OTHER]
     assert learned(MAP, flat(5))["thetas"][0] == pytest.approx(STARTS, abs=1e-6)
 
 
-def test_processes_that_are_now_parted_begin_with_the_one_of_all() -> None:
+def test_parted_processes_begin_with_the_one_of_all_and_go_on_from_their_own() -> None:
     kept = {KEY: {"walkers": [OTHER], "thetas": [OTHER], "n": 300}}
     rng = np.random.default_rng(0)
     parted = MAP.learned({0: flat(5), 2: flat(6)}, kept, rng)
     assert parted["0"] == {"thetas": [OTHER], "n": 5}
     assert parted["2"] == {"thetas": [OTHER], "n": 6}
-
-
-def test_processes_that_are_now_parted_are_fitted_and_draw_walkers_of_their_own() -> None:
     kept = {KEY: {"walkers": [OTHER], "thetas": [OTHER], "n": 80}}
     rng = np.random.default_rng(0)
     assert MAP.learned({0: group(70)}, kept, rng)["0"]["thetas"] != [OTHER]
     assert len(ENSEMBLE.learned({0: group(12)}, kept, rng)["0"]["walkers"]) > 2
-
-
-def test_a_process_goes_on_from_its_own_and_not_from_that_of_all() -> None:
     kept = {KEY: {"thetas": [STARTS], "n": 300}, "0": {"thetas": [OTHER], "n": 4}}
     parted = MAP.learned({0: flat(5)}, kept, np.random.default_rng(0))
     assert parted["0"]["thetas"] == [OTHER]
@@ -216,22 +206,16 @@ def test_scattered_walkers_span_all_directions_even_around_a_corner(centre: list
     assert np.linalg.matrix_rank(walkers - walkers.mean(axis=0)) == 2
 
 
-def test_walkers_do_not_start_on_a_bound_that_they_could_not_leave() -> None:
+def test_walkers_start_between_the_centre_and_the_prior_and_never_on_a_bound() -> None:
     """Of a parameter whose prior lies beyond its bounds."""
     box = (BOX[0], Parameter("c", 0.0, -1.0, 0.0, (5.0, 0.1)))
     walkers = scattered(box, np.array([0.5, 0.0]), np.random.default_rng(0))
     assert (walkers[:, 1] < 0).all()
     assert len(np.unique(walkers[:, 1])) == 6
-
-
-def test_scattered_walkers_lie_between_the_centre_and_draws_of_the_prior() -> None:
     narrow = (Parameter("a", 0.0, -9.0, 9.0, (0.0, 1e-3)),)
     walkers = scattered(narrow, np.array([5.0]), np.random.default_rng(0), n=200)
     assert walkers.shape == (200, 1)
     assert walkers.min() > -0.01
     assert walkers.max() < 5.01
     assert walkers.mean() == pytest.approx(2.5, abs=0.5)
-
-
-def test_there_are_never_fewer_walkers_than_the_stretch_moves_need() -> None:
     assert len(scattered(BOX, np.array([0.5, 0.0]), np.random.default_rng(0), n=2)) == 6

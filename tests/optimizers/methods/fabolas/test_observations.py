@@ -18,8 +18,7 @@ from prefect_tune.optimizers import (
 )
 from prefect_tune.optimizers.methods.fabolas.belief import pipeline_inputs
 from prefect_tune.optimizers.methods.fabolas.observations import LossScale, SubsetObservations
-from prefect_tune.optimizers.methods.fabolas.recipe import Subsets
-from prefect_tune.optimizers.methods.fabolas.sizes import (
+from prefect_tune.optimizers.methods.fabolas.recipe import (
     COST,
     FULL,
     LOG_LOSS,
@@ -27,6 +26,7 @@ from prefect_tune.optimizers.methods.fabolas.sizes import (
     RAW_LOSS,
     TASKS,
     Sizes,
+    Subsets,
     log_size,
 )
 from prefect_tune.optimizers.trials.outcome import FailureKind
@@ -55,20 +55,12 @@ def observed(*trials: Trial, pending: int = 0, n_folds: int = 1) -> SubsetObserv
     return SubsetObservations.of(history, SIZES, INPUTS, n_folds)
 
 
-def ended(
-    number: int,
-    query: Query,
-    loss: float = 10.0,
-    seconds: float = 1.0,
-    uncached: float | None = None,
-) -> Trial:
+def ended(number, query, loss=10.0, seconds=1.0, uncached=None) -> Trial:
     uncached = seconds if uncached is None else uncached
     return Trial(number, query).ended(Evaluation(loss, (loss,), seconds, uncached))
 
 
-def failed(
-    number: int, query: Query, kind: FailureKind = FailureKind.ERROR, seconds: float = 2.0
-) -> Trial:
+def failed(number, query, kind=FailureKind.ERROR, seconds=2.0) -> Trial:
     return Trial(number, query).failed(Failure(kind, "no loss", cost_seconds=seconds))
 
 
@@ -86,7 +78,7 @@ def test_trials_stand_in_order_with_their_sizes_and_those_under_way_are_left_out
     assert seen.inputs[:, :-1] == pytest.approx(encoded)
 
 
-def test_a_failed_full_evaluation_has_the_worst_finite_loss() -> None:
+def test_a_failure_has_the_worst_loss_unless_its_path_worked_on_more_rows() -> None:
     seen = observed(
         ended(0, Query(tree()), 20.0),
         ended(1, Query(tree(7), 1 / 64), 45.0),
@@ -94,9 +86,6 @@ def test_a_failed_full_evaluation_has_the_worst_finite_loss() -> None:
         failed(3, Query(bayes())),
     )
     assert seen.losses.tolist() == [20.0, 45.0, 45.0, 45.0]
-
-
-def test_a_path_that_worked_on_more_rows_has_no_loss_where_it_failed_on_few() -> None:
     small = [failed(i, Query(tree(i + 1), 1 / 64)) for i in range(1, 7)]
     seen = observed(ended(0, Query(tree(), 1 / 4), 20.0), *small)
     assert np.isnan(seen.losses[1:]).all()
@@ -154,7 +143,7 @@ def of_many(n: int) -> SubsetObservations:
     )
 
 
-def test_large_subsets_the_best_and_the_newest_are_kept() -> None:
+def test_large_subsets_the_best_and_the_newest_are_kept_and_no_missing_loss_is_best() -> None:
     seen = of_many(240)
     kept = {t.number for t in seen.thinned(200).trials}
     assert len(kept) == 200
@@ -162,9 +151,6 @@ def test_large_subsets_the_best_and_the_newest_are_kept() -> None:
     assert set(range(100)) <= kept
     others = sorted(kept - set(range(0, 240, 4)) - set(range(100)))
     assert others == [i for i in range(240) if i >= 100 and i % 4][-len(others) :]
-
-
-def test_missing_losses_are_not_the_best() -> None:
     missing = [failed(i, Query(tree(i % 40 + 1), 1 / 64)) for i in range(100)]
     small = [ended(100 + i, Query(tree(i % 40 + 1), 1 / 16), float(i)) for i in range(110)]
     seen = observed(*missing, *small, ended(210, Query(tree())))
@@ -173,7 +159,7 @@ def test_missing_losses_are_not_the_best() -> None:
 
 
 def test_errors_are_learned_as_logarithms_with_half_a_row_in_error_at_least() -> None:
-    """Fabolas sheet, 1.2: log(max(error, 0.5 / n))."""
+    """log(max(error, 0.5 / n))."""
     losses = np.array([0.0, 0.01, 5.0, 20.0])
     scale = LossScale.of(losses, ERROR, is_log=True)
     assert scale.floor == pytest.approx(0.05)
@@ -184,17 +170,14 @@ def test_errors_are_learned_as_logarithms_with_half_a_row_in_error_at_least() ->
     assert scale.loss(learned) == pytest.approx([0.05, 0.05, 5.0, 20.0])
 
 
-def test_other_losses_are_learned_as_they_are_cut_off_above() -> None:
-    """Fabolas sheet, 1.2: at the median and three interquartile ranges."""
+def test_other_losses_are_learned_as_they_are_cut_off_above_if_they_differ() -> None:
+    """At the median and three interquartile ranges."""
     losses = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 1e8])
     scale = LossScale.of(losses, AUROC, is_log=False)
     low, middle, high = np.quantile(losses, (0.25, 0.5, 0.75))
     capped = [1.0, 2.0, 3.0, 4.0, 5.0, middle + 3 * (high - low)]
     assert scale.flat(losses) == pytest.approx(capped)
     assert scale.loss(scale.learned(losses)) == pytest.approx(capped)
-
-
-def test_where_most_losses_are_equal_nothing_is_cut_off() -> None:
     losses = np.array([0.1] * 9 + [0.5])
     assert LossScale.of(losses, AUROC, is_log=False).flat(losses) == pytest.approx(losses)
 
@@ -202,13 +185,10 @@ def test_where_most_losses_are_equal_nothing_is_cut_off() -> None:
 LARGE = Objective(n_rows=50_000, n_classes=10, n_rarest=4_000)
 
 
-def test_worked_example_of_the_logarithmic_scale() -> None:
+def test_sizes_are_logarithmic_and_those_outside_the_range_at_its_ends() -> None:
     s = log_size([3_125, 50_000 / 64, 100, 50_000], 100, 50_000)
     assert s == pytest.approx([0.5538594424, 0.3307891636, 0.0, 1.0], abs=1e-10)
     assert (1 - s[0]) ** 2 == pytest.approx(0.1990413971, abs=1e-10)
-
-
-def test_sizes_outside_the_range_are_at_its_ends_and_a_range_of_one_size_is_the_full_data() -> None:
     assert log_size([10, 10_000], 100, 5_000).tolist() == [0.0, 1.0]
     assert log_size([1, 7], 7, 7).tolist() == [1.0, 1.0]
 
@@ -232,9 +212,7 @@ def test_rows_at_s_are_at_s(n_min: int, factor: float, s: float) -> None:
         (Objective(), 1 / 64, 1),
     ],
 )
-def test_the_smallest_subset_holds_enough_rows_and_each_class(
-    objective: Objective, smallest: float, n_min: int
-) -> None:
+def test_the_smallest_subset_holds_enough_rows_and_each_class(objective, smallest, n_min) -> None:
     sizes = Sizes.of(objective)
     assert (sizes.shares[0], sizes.n_min, sizes.note) == (smallest, n_min, "")
     assert not sizes.is_single
@@ -265,14 +243,8 @@ def test_data_without_room_for_subsets_is_worked_on_whole(objective: Objective, 
     assert float(sizes.s(1.0)) == 1.0
 
 
-@given(
-    n_rows=st.integers(1, 10_000_000),
-    n_classes=st.integers(0, 300),
-    rare=st.floats(0, 1),
-)
-def test_shares_of_any_data_halve_and_each_holds_what_it_needs(
-    n_rows: int, n_classes: int, rare: float
-) -> None:
+@given(n_rows=st.integers(1, 10_000_000), n_classes=st.integers(0, 300), rare=st.floats(0, 1))
+def test_shares_of_any_data_halve_and_each_holds_what_it_needs(n_rows, n_classes, rare) -> None:
     rarest = max(1, int(rare * n_rows / max(n_classes, 1)))
     sizes = Sizes.of(Objective(n_rows=n_rows, n_classes=n_classes, n_rarest=rarest))
     assert [2**-k for k in reversed(range(len(sizes.shares)))] == list(sizes.shares)
@@ -286,31 +258,10 @@ def test_shares_of_any_data_halve_and_each_holds_what_it_needs(
         assert not n_classes or sizes.shares[0] * rarest >= 2
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((0, 5, (1.0,)), "0 to 5"),
-        ((9, 5, (1.0,)), "got 9 to 5"),
-        ((1, 5, ()), "shares rise"),
-        ((1, 5, (0.5,)), "shares rise"),
-        ((1, 5, (0.0, 1.0)), "shares rise"),
-        ((1, 5, (0.5, 0.5, 1.0)), "shares rise"),
-        ((1, 5, (1.0,)), "1 to 5"),
-        ((5, 5, (0.5, 1.0)), "do not fit"),
-    ],
-)
-def test_impossible_sizes_are_refused(
-    arguments: tuple[int, int, tuple[float, ...]], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        Sizes(*arguments)
-
-
 BASES = {"log": LOG_LOSS, "raw": RAW_LOSS, "paper": PAPER_LOSS, "cost": COST, "full": FULL}
 
 
 def test_worked_values_of_the_paper() -> None:
-    """Fabolas sheet, T1."""
     phi = PAPER_LOSS.functions(log_size(np.array([3125.0]), 100, 50_000))
     assert phi[0] == pytest.approx([1.0, 0.1990413971], abs=1e-10)
 
@@ -344,21 +295,15 @@ def asked(*queries: Query) -> History:
     return recorded(*(Trial(number, query) for number, query in enumerate(queries)))
 
 
-def test_families_are_given_in_turn_and_full_queries_take_none() -> None:
+def test_families_are_given_in_turn_and_anew_for_a_configuration() -> None:
     subsets, history = Subsets(3), History()
     for i, share in enumerate([0.25, 0.5, 1.0, 0.25, 0.25, 1.0, 0.25]):
         history.record(Trial(i, subsets.query(configuration(i / 10), share, history)))
     assert [t.query.subset_draw for t in history] == [0, 1, 0, 2, 0, 0, 1]
-
-
-def test_a_configuration_has_another_family_each_time_it_comes_back_to_a_size() -> None:
     history = asked(Query(HERE, 0.25, 2), Query(configuration(0.1), 0.25, 0))
     # The turn is that of the family that it has had.
     assert Subsets(3).query(HERE, 0.25, history).subset_draw == 0
     assert Subsets(3).query(HERE, 0.5, history).subset_draw == 2
-
-
-def test_with_all_families_taken_it_is_still_a_query() -> None:
     history = asked(Query(HERE, 0.25, 0), Query(HERE, 0.25, 1))
     assert Subsets(2).query(HERE, 0.25, history).subset_draw in (0, 1)
 
@@ -372,7 +317,5 @@ def test_small_subsets_are_on_the_first_folds_and_others_on_all_of_them() -> Non
 
 
 @pytest.mark.parametrize(("n_draws", "share", "most"), [(3, 0.25, 3), (3, 1.0, 1), (1, 0.25, 1)])
-def test_a_size_is_asked_for_as_often_as_it_has_families(
-    n_draws: int, share: float, most: int
-) -> None:
+def test_a_size_is_asked_for_as_often_as_it_has_families(n_draws, share, most) -> None:
     assert Subsets(n_draws).most(share) == most

@@ -30,9 +30,8 @@ from prefect_tune.optimizers.methods.fabolas.belief import (
 )
 from prefect_tune.optimizers.methods.fabolas.decisions import AnswerStanding
 from prefect_tune.optimizers.methods.fabolas.observations import SubsetObservations
-from prefect_tune.optimizers.methods.fabolas.recipe import Acquisition, SearchRecipe, Subsets
+from prefect_tune.optimizers.methods.fabolas.recipe import SearchRecipe, Sizes, Subsets
 from prefect_tune.optimizers.methods.fabolas.search import ScoredCandidate, Search
-from prefect_tune.optimizers.methods.fabolas.sizes import Sizes
 from prefect_tune.optimizers.methods.fabolas.turn import FabolasTurn, Proposal
 from prefect_tune.optimizers.space.candidate_space import Candidates
 
@@ -72,13 +71,7 @@ def turn_of(
         belief=belief,
         standing=AnswerStanding.of(belief, seen, LINE, history, recipe.kappa),
         rng=np.random.default_rng(seed),
-        **{
-            "gives_up_subsets": False,
-            "is_proven": False,
-            "n_first": 0,
-            "n_confirmed": 0,
-            **others,
-        },
+        **{"gives_up_subsets": False, "is_proven": False, "n_first": 0, "n_confirmed": 0, **others},
     )
 
 
@@ -106,14 +99,11 @@ def test_when_nothing_may_be_begun_the_best_by_prediction_are_confirmed_in_their
         proposal_of(history_of(*results), budget=Budget(trials_left=0), n_confirmed=3)
 
 
-def test_no_more_are_confirmed_than_there_are_to_be() -> None:
+def test_no_more_are_confirmed_than_there_are_to_be_and_one_under_way_is_awaited() -> None:
     recipe = replace(DEFAULT, n_confirmed=1)
     history = history_of(*FIRST, *in_full(0.42))
     with pytest.raises(SpaceExhausted):
         proposal_of(history, recipe=recipe, budget=Budget(trials_left=0), n_confirmed=1)
-
-
-def test_a_confirmation_under_way_is_waited_for() -> None:
     recipe = replace(DEFAULT, n_confirmed=1)
     history = history_of(*FIRST, pending=[(0.42, 1.0)])
     with pytest.raises(NotYet):
@@ -156,10 +146,14 @@ def test_an_unverified_leader_is_verified_once_subsets_have_cost_as_much() -> No
     assert proposal.query == Query(turn.standing.trials[0].query.configuration)
 
 
-def test_seconds_of_asking_count_among_what_subsets_have_cost() -> None:
+def test_seconds_of_asking_pay_for_a_verification_and_the_first_trials_do_not() -> None:
     history = history_of(*FIRST)
     slow = Budget(last_ask_seconds=(500.0,) * 5)
     assert proposal_of(history, budget=slow).reason == "verify"
+    history = history_of(*FIRST)
+    slow = Budget(last_ask_seconds=(500.0,) * 5)
+    assert proposal_of(history, budget=slow, n_first=0).reason == "verify"
+    assert proposal_of(history, budget=slow, n_first=len(history)).reason == "search"
 
 
 def test_a_leader_is_verified_once_and_not_while_that_is_under_way() -> None:
@@ -171,13 +165,6 @@ def test_a_leader_is_verified_once_and_not_while_that_is_under_way() -> None:
         assert best_places(turn_of(history), 1) == [leader]
         proposal = proposal_of(history, budget=slow, recipe=replace(DEFAULT, verify_every=1))
         assert proposal.query != Query(configuration(leader))
-
-
-def test_trials_before_anything_was_learned_do_not_pay_for_a_verification() -> None:
-    history = history_of(*FIRST)
-    slow = Budget(last_ask_seconds=(500.0,) * 5)
-    assert proposal_of(history, budget=slow, n_first=0).reason == "verify"
-    assert proposal_of(history, budget=slow, n_first=len(history)).reason == "search"
 
 
 # Queries.
@@ -206,9 +193,7 @@ def test_where_nothing_ends_in_time_nothing_is_left_to_ask_for() -> None:
         )
 
 
-def test_what_is_under_way_is_imagined_at_its_place_and_size(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_is_under_way_is_imagined_at_its_place_and_size(monkeypatch) -> None:
     imagined = []
     drawn = SubsetBelief.with_outcomes_drawn
 
@@ -293,12 +278,7 @@ def search_in(belief: SubsetBelief, seed: int = 0, sizes: NDArray[np.float64] = 
     )
 
 
-def run(
-    belief: SubsetBelief,
-    acquisition: Acquisition = "gain_per_cost",
-    overhead: float = 0.0,
-    seed: int = 0,
-) -> ScoredCandidate:
+def run(belief, acquisition="gain_per_cost", overhead=0.0, seed=0) -> ScoredCandidate:
     return search_in(belief, seed).run(acquisition, overhead)
 
 

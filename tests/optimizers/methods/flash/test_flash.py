@@ -84,9 +84,7 @@ def test_the_benchmark_world_of_the_paper() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"variant": "paper"}])
-def test_phases_follow_one_another_and_proposals_stay_in_the_subspace(
-    options: dict[str, Any],
-) -> None:
+def test_phases_follow_one_another_and_proposals_stay_in_the_subspace(options) -> None:
     optimizer = Flash(counted_space((3, 4)), 0, Objective(), r=2, **options)
     run_one_by_one(optimizer, 20)
     decisions = optimizer.decisions
@@ -129,9 +127,7 @@ def test_without_pruning_phase_three_has_the_whole_space() -> None:
     ("n_rows", "options", "power"),
     [(20_000, {}, 0.5), (20_001, {}, 0.0), (20_001, {"cost_power": 0.25}, 0.25)],
 )
-def test_where_looks_take_equally_long_no_cost_counts_unless_asked_for(
-    n_rows: int, options: dict[str, Any], power: float
-) -> None:
+def test_where_looks_take_equally_long_no_cost_counts_unless_asked_for(n_rows, options, power):
     optimizer = Flash(counted_space((3, 4)), 0, Objective(n_rows=n_rows, n_folds=3), **options)
     Racing(optimizer)
     steps = optimizer.space.steps
@@ -367,9 +363,7 @@ def test_first_runs_have_the_values_that_look_best_for_their_kind_and_nothing_is
 @pytest.mark.parametrize(
     ("n_all", "options", "most"), [(10, {}, 3), (20, {}, 6), (100, {}, 6), (100, {"n_init": 6}, 3)]
 )
-def test_varying_shared_values_takes_a_bounded_share_of_the_trials(
-    n_all: int, options: dict[str, Any], most: int
-) -> None:
+def test_varying_shared_values_takes_a_bounded_share_of_the_trials(n_all, options, most) -> None:
     optimizer = Flash(events_space(), 0, Objective(), **options)
     loss_of = planted(optimizer.space, "sum", "linear", 0)
     reasons = []

@@ -9,27 +9,18 @@ from flash_worlds import TOY, counted_space, defaults_of, one_hot_paths, run_ste
 from shared_worlds import events_space
 from worlds import evaluation, told_history
 
-from prefect_tune.optimizers import (
-    Configuration,
-    Failure,
-    History,
-    Objective,
-    Query,
-    Space,
-    Trial,
-)
+from prefect_tune.optimizers import Configuration, Failure, History, Objective, Query, Space, Trial
 from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
 from prefect_tune.optimizers.methods.declarations import SmacOptions
 from prefect_tune.optimizers.methods.flash.declaration import FlashOptions
-from prefect_tune.optimizers.methods.flash.phases import rest_of_design, subspace_of
+from prefect_tune.optimizers.methods.flash.phases import Tuning, rest_of_design, subspace_of
 from prefect_tune.optimizers.methods.flash.scores import LEAST_SHARE, PathModels, PathScores, ranked
-from prefect_tune.optimizers.methods.flash.tuning import Tuning
 from prefect_tune.optimizers.methods.smac import ForestSearch
 from prefect_tune.optimizers.paths.cost import PathCost
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.sampling import sample_configuration
-from prefect_tune.optimizers.surrogates.path_linear import PathLinear
+from prefect_tune.optimizers.surrogates.linear import PathLinear
 from prefect_tune.optimizers.trials.outcome import FailureKind
 
 SEEN = [5, 0, 1, 2]
@@ -94,13 +85,10 @@ def equal_scores(cost: str, **options: Any) -> PathScores:
     return PathModels(counted_space((2, 2)), 0, Objective(), given).scores
 
 
-def test_what_is_expected_is_divided_by_the_seconds_of_the_next_run() -> None:
+def test_what_is_expected_is_divided_by_seconds_of_a_hundredth_of_the_mean_at_least() -> None:
     log_eips = equal_scores("steps").log_eips(equal_history(9.0))
     # Both paths have run with their defaults, so nothing is held: 0.1 s and 9 s after 0.1 s.
     assert log_eips[0] - log_eips[1] == pytest.approx(np.log(9.1 / 0.2))
-
-
-def test_a_path_is_not_cheaper_than_a_hundredth_of_the_mean() -> None:
     log_eips = equal_scores("steps").log_eips(equal_history(1e6))
     assert log_eips[0] - log_eips[1] == pytest.approx(np.log(2 / LEAST_SHARE), abs=1e-3)
 
@@ -175,12 +163,9 @@ def left(dear: float, **options: object) -> list[int]:
     return rest_of_design(DESIGN, given, models(given), after_three(dear), rng)
 
 
-def test_dear_paths_wait_until_the_others_have_run() -> None:
+def test_dear_paths_wait_until_the_others_have_run_the_cheaper_ones_first() -> None:
     assert left(0.1) == [1, 2, 3, 5, 6, 7]
     assert left(500.0) == [2, 3, 5, 6, 1, 7]
-
-
-def test_of_dear_paths_the_cheaper_one_comes_first() -> None:
     given = FlashOptions().resolved()
     seconds = {"step1.a1": 500.0, "step1.a2": 90.0}
     history = run_steps(defaults_of(SPACE, 0, 3, 4, 6, 8), seconds)

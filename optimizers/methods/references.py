@@ -1,7 +1,13 @@
-"""JOPT: Bayesian optimisation of paths and hyperparameters as one problem.
+"""References of other methods: random search, and JOPT, the joint optimiser of whole pipelines.
 
-The joint optimiser that ADMM is compared with (Liu, Ram et al. 2020, section 5), problem (1) of the
-paper without splitting:
+Random search is the baseline that every other method must beat (Bergstra and Bengio 2012). Its
+trials are independent draws from the prior of each hyperparameter, a conditional one only where it
+is active. Here `new_configuration` draws a path evenly among those that can run, then the values of
+its algorithms; the answer is the best trial, the history's incumbent. Departure: no configuration
+is asked for twice, so a small space ends in `SpaceExhausted`.
+
+JOPT is what ADMM is compared with (Liu, Ram et al. 2020, section 5), problem (1) of the paper
+without splitting:
 
     z one-hot, theta of all algorithms          PipelineInputs, behind GaussianSearch.inputs
     a Gaussian process of f(z, theta)           GaussianSearch.learned
@@ -18,20 +24,34 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.random import Generator
 
 from prefect_tune.optimizers.acquisitions.expected_improvement import AugmentedImprovement
-from prefect_tune.optimizers.acquisitions.gaussian_search import Fitted, GaussianSearch
+from prefect_tune.optimizers.acquisitions.gaussian_search import Fitted, GaussianSearch, maximise
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Method, Reason
-from prefect_tune.optimizers.methods.declarations import JOPT
+from prefect_tune.optimizers.methods.declarations import JOPT, RANDOM_SEARCH
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.sampling import new_configuration
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.trials.losses import told_losses
 from prefect_tune.optimizers.trials.trial import Trial
 
-Array = NDArray[np.float64]
+
+class RandomSearch(Optimizer):
+    """Draws configurations from the prior, never one that was asked for before.
+
+    In a space with more than a hundred thousand configurations of which almost all were asked for,
+    it gives up after a thousand draws in a row that were.
+    """
+
+    method: ClassVar[Method] = RANDOM_SEARCH
+
+    def _propose(self, budget: Budget, rng: Generator) -> Query:  # noqa: ARG002
+        self._because = Reason("random", "drawn from the whole space")
+        return Query(new_configuration(self.space, self.history.asked, rng))
+
 
 _START = Reason("random start", "too few results for a Gaussian process")
 _NOTHING_ELSE = Reason("random", "all that the Gaussian process proposes was asked for")
@@ -42,10 +62,10 @@ class Jopt(Optimizer):
 
     method: ClassVar[Method] = JOPT
 
-    def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:  # noqa: ARG002
+    def _propose(self, budget: Budget, rng: Generator) -> Query:  # noqa: ARG002
         return Query(self._next(rng))
 
-    def _next(self, rng: np.random.Generator) -> Configuration:
+    def _next(self, rng: Generator) -> Configuration:
         asked = self.history.asked
         n_told = len(self.history.complete) + len(self.history.failed)
         if n_told < self.options.n_startup or not self.history.complete:
@@ -62,7 +82,8 @@ class Jopt(Optimizer):
         self.memo = {"theta": list(fitted.theta), "fitted": fitted.n}
         mine = targets[:, number]
         acquisition = AugmentedImprovement(process.of_target(number), float(mine.min()))
-        ranked = search.ranked(acquisition, observed[np.argsort(mine, kind="stable")], rng)
+        best_first = observed[np.argsort(mine, kind="stable")]
+        ranked = maximise(acquisition, search.inputs, best_first, rng)
         for configuration in search.new_configurations(ranked, asked):
             self._because = Reason("expected improvement", self._said(number))
             return configuration

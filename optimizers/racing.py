@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
+from numpy.random import Generator
 
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Reason, two_digits
 from prefect_tune.optimizers.optimizer import KNOWN, NotYet, Optimizer
-from prefect_tune.optimizers.racing.rules import (
+from prefect_tune.optimizers.race_rules import (
     LEAST_COMPARED,
     Stretch,
     as_on_all_rows,
@@ -194,7 +194,7 @@ class Racing(Optimizer):
             self.inner.measure(i, constraints)
         self._stop_behind()
 
-    def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:  # noqa: ARG002
+    def _propose(self, budget: Budget, rng: Generator) -> Query:  # noqa: ARG002
         """Return what keeps up, to go on; else the first stretch of what the method asks for."""
         for i, share in self._smaller.items():
             return self._smaller_look(i, share)
@@ -253,7 +253,6 @@ class Racing(Optimizer):
         return self._spent_seconds[1] + more > self._spent_seconds[0]
 
     def _goes_on(self, trial: Trial) -> bool:
-        """Return whether a configuration had a look before a stretch."""
         before = (n for n in self._ran[self._inner_of[trial.number]] if n < trial.number)
         return any(self.history[n].evaluation is not None for n in before)
 
@@ -271,8 +270,7 @@ class Racing(Optimizer):
         rows, seconds = self.costs.rows(first), self.costs.seconds(first)
         why = f"on fewer rows, as {rows:,.0f} would take {two_digits(seconds)} s"
         before = self._because or Reason(self.name)
-        said = f"{before.text}; {why}" if before.text else why
-        self._because = Reason(before.phase, said)
+        self._because = Reason(before.phase, f"{before.text}; {why}" if before.text else why)
         return replace(first, subset=share)
 
     def _largest_share(self, look: Query, allowed: float) -> float:
@@ -471,7 +469,6 @@ class Racing(Optimizer):
                 self._provisional.add(i)
 
     def _estimated(self, i: int, incumbent: Trial) -> Evaluation | None:
-        """Return what all rows would come to; None if nothing can be compared."""
         difference = self._difference(i, incumbent)
         if difference is None:
             return None
@@ -505,8 +502,7 @@ class Racing(Optimizer):
         """
         if self.history.incumbent is not None or not self._has_looks:
             return True
-        furthest = self._waiting()[0]
-        return not self._is_behind(i, self._last(furthest))
+        return not self._is_behind(i, self._last(self._waiting()[0]))
 
     def _is_behind(self, i: int, best: Trial) -> bool:
         """Return whether a configuration is clearly worse in its last stretch than the best one."""
@@ -591,7 +587,6 @@ class Racing(Optimizer):
         return [i for _, _, i in sorted(found)]
 
     def _last(self, i: int) -> Trial:
-        """Return the last stretch of a configuration."""
         return self.history[self._ran[i][-1]]
 
     def _whole(self, i: int) -> Trial | None:

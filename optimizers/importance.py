@@ -1,17 +1,29 @@
-"""The variance of a model of the loss, split among the inputs of a space (functional ANOVA).
+"""The importance of the choices of a study: functional ANOVA on random forests.
 
-Inputs are drawn as independent uniforms, each of which stands for a choice of a candidate.
+Hutter, Hoos and Leyton-Brown, An efficient approach for assessing hyperparameter importance, ICML
+2014, on the encoding of conditional spaces that the forests of SMAC and FLASH search by. Unlike
+there, choices of algorithms are inputs as hyperparameters are, the shares are Sobol' indices
+estimated from draws of the prior, and each forest is fitted to a bootstrap of the trials, so that
+the spread over the forests says how sure a share is. Inputs are drawn as independent uniforms, each
+of which stands for a choice of a candidate. Losses above a bound count as the bound: guessing, or
+the upper fence of Tukey's box plot where that is less. Otherwise a few useless corners of the space
+would make most of the variance, and nothing would be said of the rest.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.stats import sobol_indices
 from scipy.stats.qmc import Sobol
 
 from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace
+from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.space.unit_interval import Array
+from prefect_tune.optimizers.surrogates.random_forest import RandomForest
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +72,10 @@ class PriorDraws:
         self._settled = space.settled(self.a.algorithms)
         self._active = space.columns.active(self._as_run(self.a))
 
-    def features_a(self) -> NDArray[np.float64]:
-        """Return A as the features of a model."""
-        return self._space.features(self._as_run(self.a))
-
-    def features_b(self) -> NDArray[np.float64]:
-        """Return B as the features of a model."""
-        return self._space.features(self._as_run(self._b))
+    def features(self) -> tuple[Array, Array]:
+        """Return A and B as the features of a model."""
+        a, b = (self._space.features(self._as_run(drawn)) for drawn in (self.a, self._b))
+        return a, b
 
     def changed(self, position: int) -> tuple[NDArray[np.intp], Candidates]:
         """Return the rows of A that another value of one input makes another pipeline of.
@@ -89,7 +98,7 @@ class PriorDraws:
         units[:, column] = self._b.units[rows, column]
         return rows, Candidates(self._settled[rows], units)
 
-    def _candidates(self, draws: NDArray[np.float64]) -> Candidates:
+    def _candidates(self, draws: Array) -> Candidates:
         sizes = np.array([len(step.algorithms) for step in self._space.space.searched])
         chosen = np.minimum((draws[:, : self._n_steps] * sizes).astype(np.intp), sizes - 1)
         return Candidates(chosen, draws[:, self._n_steps :])
@@ -98,7 +107,7 @@ class PriorDraws:
         return Candidates(self._space.settled(drawn.algorithms), drawn.units)
 
 
-Predict = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+Predict = Callable[[Array], Array]
 """From features, shape (m, N + d), to predictions of s models, shape (s, m)."""
 _N_DRAWS = 2048
 _AT_ONCE = 16
@@ -144,13 +153,13 @@ def effects(
         n: How many draws, a power of 2.
     """
     draws, inputs = PriorDraws(space, n, seed), inputs_of(space)
-    f_a, f_b = predict(draws.features_a()), predict(draws.features_b())
+    f_a, f_b = map(predict, draws.features())
     varying = np.flatnonzero(np.ptp(np.hstack((f_a, f_b)), axis=1) > 0)
     if not len(varying):
         return []
     f_a, f_b = f_a[varying], f_b[varying]
 
-    def varied(features: NDArray[np.float64]) -> NDArray[np.float64]:
+    def varied(features: Array) -> Array:
         return predict(features)[varying]
 
     found = []
@@ -168,12 +177,8 @@ def effects(
 
 
 def _with_one_of_b(
-    space: CandidateSpace,
-    draws: PriorDraws,
-    predict: Predict,
-    f_a: NDArray[np.float64],
-    positions: range,
-) -> NDArray[np.float64]:
+    space: CandidateSpace, draws: PriorDraws, predict: Predict, f_a: Array, positions: range
+) -> Array:
     """Return the predictions of A with each of some inputs taken from B, shape (k, s, n)."""
     changed = [draws.changed(position) for position in positions]
     f_ab = np.repeat(f_a[None], len(changed), axis=0)
@@ -188,6 +193,127 @@ def _with_one_of_b(
     return f_ab
 
 
-def _summed(shares: NDArray[np.float64]) -> tuple[float, float]:
+def _summed(shares: Array) -> tuple[float, float]:
     """Return mean and standard deviation over the models; estimates below 0 are noise of 0."""
     return float(np.clip(shares.mean(), 0.0, 1.0)), float(shares.std())
+
+
+_N_FORESTS = 12
+_N_TREES = 8
+_MIN_SPLIT = 3
+"""As fANOVA's forests have it (Hutter et al. 2014)."""
+_MAX_FEATURES = 0.5
+
+
+class BaggedForests:
+    """Forests and the out-of-bag R2 of them together; `fit` makes them.
+
+    Args:
+        forests: One for each bootstrap.
+        r2: Share of the variance of the losses that is predicted for trials that were left out;
+            1 is all, 0 or less is none.
+    """
+
+    def __init__(self, forests: list[RandomForest], r2: float) -> None:
+        self._forests, self.r2 = forests, r2
+
+    @classmethod
+    def fit(cls, X: Array, y: Array, seed: int) -> Self:
+        """Fit to encoded configurations, shape (n, d), and their losses, shape (n,)."""
+        rng = np.random.default_rng(seed)
+        forests, left_out = [], np.full((_N_FORESTS, len(y)), np.nan)
+        for k in range(_N_FORESTS):
+            drawn = rng.integers(len(y), size=len(y))
+            forest = RandomForest.fit(
+                X[drawn],
+                y[drawn],
+                n_trees=_N_TREES,
+                min_samples_split=_MIN_SPLIT,
+                max_features=_MAX_FEATURES,
+                seed=int(rng.integers(2**31)),
+            )
+            out = np.setdiff1d(np.arange(len(y)), drawn)
+            left_out[k, out] = forest.predict(X[out])[0]
+            forests.append(forest)
+        return cls(forests, _r2(y, left_out))
+
+    def predict(self, X: Array) -> Array:
+        """Return what each forest predicts of m configurations, shape (forests, m)."""
+        return np.array([forest.predict(X)[0] for forest in self._forests])
+
+
+def _r2(y: Array, left_out: Array) -> float:
+    """Return R2 of the mean of those predictions that had not seen the trial."""
+    known = ~np.isnan(left_out).all(axis=0)
+    predicted = np.nanmean(left_out[:, known], axis=0)
+    spread = float(((y[known] - y[known].mean()) ** 2).sum())
+    return 1 - float(((y[known] - predicted) ** 2).sum()) / spread if spread > 0 else 0.0
+
+
+LEAST_TRIALS = 20
+"""Configurations that a forest needs before what it says is worth asking."""
+LEAST_R2 = 0.2
+"""Out-of-bag R2 below which the shares are of noise."""
+_MOST_TRIALS = 1_000
+"""Configurations that the forests are fitted to; of more, so many at random."""
+
+
+@dataclass(frozen=True)
+class Importance:
+    """The importance of the choices of a study.
+
+    Attributes:
+        n_configurations: How many configurations it is learned from.
+        bound: Losses above it count as it; None where there are too few.
+        r2: Out-of-bag R2 of the forests; None where there are none that tell losses apart.
+        effects: The largest total first; empty if nothing can be said.
+        reason: Why nothing can be said; empty if something can.
+    """
+
+    n_configurations: int
+    bound: float | None = None
+    r2: float | None = None
+    effects: tuple[Effect, ...] = ()
+    reason: str = ""
+
+
+def importance_of(
+    space: Space,
+    configurations: Sequence[Mapping[str, Any]],
+    losses: ArrayLike,
+    chance: float | None = None,
+    seed: int = 0,
+) -> Importance:
+    """Return how much each choice matters for the loss, over the whole space.
+
+    Args:
+        space: What was searched.
+        configurations: Those with a loss, each once, as JSON values: of many, few are read.
+        losses: Their losses, shape (n,).
+        chance: Loss of guessing, if known.
+        seed: Source of randomness.
+    """
+    y, n = np.asarray(losses, dtype=np.float64), len(configurations)
+    if n < LEAST_TRIALS:
+        return Importance(n, reason=f"at least {LEAST_TRIALS} are needed")
+    rows = np.arange(n)
+    if n > _MOST_TRIALS:
+        rows = np.sort(np.random.default_rng(seed).choice(n, _MOST_TRIALS, replace=False))
+    lower, upper = np.quantile(y, (0.25, 0.75))
+    fence = float(upper + 1.5 * (upper - lower))
+    bound = fence if fence > y.min() else float(y.max())
+    bound = bound if chance is None or chance <= y.min() else min(bound, chance)
+    clipped = np.minimum(y[rows], bound)
+    if np.ptp(clipped) == 0:
+        return Importance(n, bound, reason="all losses are the same")
+    candidates = CandidateSpace(space)
+    read = (Configuration.from_json(configurations[int(row)], space) for row in rows)
+    X = candidates.features(candidates.encode(read))
+    forests = BaggedForests.fit(X, clipped, seed)
+    if forests.r2 < LEAST_R2:
+        reason = "a forest cannot predict their losses well enough"
+        return Importance(n, bound, forests.r2, reason=reason)
+    found = effects(candidates, forests.predict, seed)
+    if not found:
+        return Importance(n, bound, reason="the forests predict the same loss everywhere")
+    return Importance(n, bound, forests.r2, tuple(found))
