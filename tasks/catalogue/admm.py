@@ -13,10 +13,7 @@ from ConfigSpace import (
     InCondition,
     Integer,
 )
-from ConfigSpace.hyperparameters import (
-    UniformFloatHyperparameter,
-    UniformIntegerHyperparameter,
-)
+from ConfigSpace.hyperparameters import UniformFloatHyperparameter, UniformIntegerHyperparameter
 
 from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
 from prefect_tune.tasks.catalogue import classification, preprocessing

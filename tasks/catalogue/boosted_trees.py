@@ -35,10 +35,7 @@ HIST_GRADIENT_BOOSTING = Algorithm(
     growth={"fixed": _FIXED_ROWS, "classes": 1.0, "max_iter": 1.0},
     threads="openmp",
     flags=Flags(
-        accepts_sparse=False,
-        weights="sample_weight",
-        stochastic=True,
-        few_categories=True,
+        accepts_sparse=False, weights="sample_weight", stochastic=True, few_categories=True
     ),
     ignores=_IGNORED,
     kind="boosted_trees",

@@ -6,13 +6,7 @@ neighbours and for linear and quadratic discriminants, which take none, `weighti
 pipeline as no balancing.
 """
 
-from ConfigSpace import (
-    Categorical,
-    ConfigurationSpace,
-    EqualsCondition,
-    Float,
-    Integer,
-)
+from ConfigSpace import Categorical, ConfigurationSpace, EqualsCondition, Float, Integer
 from ConfigSpace.hyperparameters import UniformFloatHyperparameter
 
 from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step

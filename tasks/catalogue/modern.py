@@ -136,9 +136,7 @@ MODELS_OF_NUMBERS = (
     ),
     RANDOM_FOREST_OF_NUMBERS,
     replace(
-        RANDOM_FOREST_OF_NUMBERS,
-        id="extra_trees",
-        estimator="sklearn.ensemble.ExtraTreesRegressor",
+        RANDOM_FOREST_OF_NUMBERS, id="extra_trees", estimator="sklearn.ensemble.ExtraTreesRegressor"
     ),
     replace(MLP, estimator=f"{_OWN}.mlp_regressor", ignores=()),
     replace(K_NEAREST, estimator="sklearn.neighbors.KNeighborsRegressor", ignores=()),
@@ -230,8 +228,7 @@ _POWER = Algorithm(
     flags=Flags(accepts_sparse=False, output="dense"),
 )
 _RESCALE = Step(
-    "rescale",
-    (_ONLY_IGNORED, rescaling.STANDARDIZE, rescaling.QUANTILES, _POWER, rescaling.MINMAX),
+    "rescale", (_ONLY_IGNORED, rescaling.STANDARDIZE, rescaling.QUANTILES, _POWER, rescaling.MINMAX)
 )
 _PCA = preprocessing.PCA
 _NYSTROEM = Algorithm(

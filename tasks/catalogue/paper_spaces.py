@@ -9,19 +9,11 @@ from prefect_tune.tasks.catalogue.preparation import BALANCE, ENCODE, IMPUTE
 from prefect_tune.tasks.catalogue.regression import PREPROCESS_NUMBERS, REGRESS
 
 _TABLE = (IMPUTE, ENCODE)
-_FLASH_STEPS = (
-    rescaling.RESCALE,
-    BALANCE,
-    preprocessing.PREPROCESS,
-    classification.CLASSIFY,
-)
+_FLASH_STEPS = (rescaling.RESCALE, BALANCE, preprocessing.PREPROCESS, classification.CLASSIFY)
 _SMALL_STEPS = (
     rescaling.RESCALE,
     BALANCE,
-    Step(
-        "preprocess",
-        (preprocessing.NONE, preprocessing.PCA, preprocessing.SELECT_PERCENTILE),
-    ),
+    Step("preprocess", (preprocessing.NONE, preprocessing.PCA, preprocessing.SELECT_PERCENTILE)),
     Step(
         "fit model",
         (

@@ -7,13 +7,7 @@ whole numbers, so that the table's counts of categorical and continuous hyperpar
 from collections.abc import Callable
 from typing import Any
 
-from ConfigSpace import (
-    Categorical,
-    ConfigurationSpace,
-    EqualsCondition,
-    Float,
-    Integer,
-)
+from ConfigSpace import Categorical, ConfigurationSpace, EqualsCondition, Float, Integer
 from ConfigSpace.hyperparameters import Hyperparameter, UniformIntegerHyperparameter
 
 from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step

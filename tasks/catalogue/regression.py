@@ -5,12 +5,7 @@ ridge, ridge and the elastic net for naive Bayes and linear discriminants, kerne
 quadratic ones, the lasso for selection by a linear SVM.
 """
 
-from ConfigSpace import (
-    Categorical,
-    ConfigurationSpace,
-    Float,
-    Integer,
-)
+from ConfigSpace import Categorical, ConfigurationSpace, Float, Integer
 
 from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
 from prefect_tune.tasks.catalogue import classification, preprocessing
@@ -71,10 +66,7 @@ PREPROCESS_NUMBERS = Step(
             id="select_univariate",
             estimator=f"{_ESTIMATORS}.select_univariate",
             hyperparameters=ConfigurationSpace(
-                space=[
-                    Float("param", (0.01, 0.5), default=0.1),
-                    Integer("mode", (0, 2), default=0),
-                ]
+                space=[Float("param", (0.01, 0.5), default=0.1), Integer("mode", (0, 2), default=0)]
             ),
             fixed={"score": "f_regression"},
         ),
@@ -229,12 +221,7 @@ REGRESS = Step(
             id="sgd",
             estimator="sklearn.linear_model.SGDRegressor",
             hyperparameters=sgd_space(
-                [
-                    "squared_error",
-                    "huber",
-                    "epsilon_insensitive",
-                    "squared_epsilon_insensitive",
-                ],
+                ["squared_error", "huber", "epsilon_insensitive", "squared_epsilon_insensitive"],
                 Float("epsilon", (1e-5, 0.1), default=0.1, log=True),
                 Float("eta0", (1e-6, 0.1), default=0.01, log=True),
                 learning_rate="invscaling",

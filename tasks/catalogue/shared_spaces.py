@@ -10,10 +10,7 @@ from ConfigSpace import (
     InCondition,
     Integer,
 )
-from ConfigSpace.hyperparameters import (
-    Hyperparameter,
-    UniformFloatHyperparameter,
-)
+from ConfigSpace.hyperparameters import Hyperparameter, UniformFloatHyperparameter
 
 C = (2.0**-5, 2.0**15)
 GAMMA = (2.0**-15, 8.0)

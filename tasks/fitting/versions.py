@@ -53,11 +53,7 @@ _REPAIRS = "prefect_tune.tasks.repairs.REPAIRS"
 
 
 def library_of(
-    estimator: str,
-    make: Callable[[], Any],
-    *,
-    repaired: bool = False,
-    required: Iterable[str] = (),
+    estimator: str, make: Callable[[], Any], *, repaired: bool = False, required: Iterable[str] = ()
 ) -> str:
     """Return the packages behind an estimator with their versions; our and users' code by digests.
 

@@ -118,8 +118,7 @@ def check_measurable(quantity: Quantity, dataset: Dataset) -> None:
         raise _wrong(quantity.text, f"takes two classes, and the data has {n_classes}")
     if quantity.metric and metric_named(quantity.metric).target != dataset.target:
         raise _wrong(
-            quantity.text,
-            f"{quantity.metric} is no metric of {dataset.target}, which the data has",
+            quantity.text, f"{quantity.metric} is no metric of {dataset.target}, which the data has"
         )
     if not quantity.column:
         return

@@ -48,10 +48,7 @@ class Auroc:
 
 
 def auroc_with_interval(
-    is_positive: NDArray[np.bool_],
-    score: Array,
-    groups: NDArray[np.int64] | None,
-    seed: int,
+    is_positive: NDArray[np.bool_], score: Array, groups: NDArray[np.int64] | None, seed: int
 ) -> Auroc | None:
     """Return the AUROC of scores with its interval; None if a class has no rows.
 

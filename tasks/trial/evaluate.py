@@ -43,11 +43,7 @@ from prefect_tune.tasks.trial.pilot import WillNotEnd, pilot
 from prefect_tune.tasks.user_code import exits_as_errors
 from prefect_tune.tasks.worker.printed_output import NOTHING, Printed, trial_captured
 from prefect_tune.tasks.worker.readiness import load
-from prefect_tune.tasks.worker.trial_note import (
-    note_waits,
-    this_worker,
-    trial_noted,
-)
+from prefect_tune.tasks.worker.trial_note import note_waits, this_worker, trial_noted
 
 
 def run_step(

@@ -38,10 +38,7 @@ class Chain:
     """
 
     def __init__(
-        self,
-        fold: Fold,
-        steps: Sequence[tuple[Step, Algorithm, Choice]],
-        epochs: int | None = None,
+        self, fold: Fold, steps: Sequence[tuple[Step, Algorithm, Choice]], epochs: int | None = None
     ) -> None:
         self._steps, self._epochs = steps, epochs
         self.tip: FoldRows | Node = FoldRows(fold)

@@ -70,11 +70,7 @@ def common(
 
 
 def family_code(
-    family: Family,
-    name: str,
-    is_case: NDArray[np.bool_],
-    strength: float,
-    rng: np.random.Generator,
+    family: Family, name: str, is_case: NDArray[np.bool_], strength: float, rng: np.random.Generator
 ) -> Orders:
     """Draw orders of one code of which one aggregation alone carries the class.
 

@@ -20,12 +20,7 @@ from prefect_tune.tasks.fitting.recipe import TRANSFORMS, recipe
 from prefect_tune.tasks.problem import Problem, algorithm_ids
 
 TABLE_5 = {
-    "rescale": {
-        "none": (0, 0),
-        "minmax": (0, 0),
-        "standardize": (0, 0),
-        "normalize": (0, 0),
-    },
+    "rescale": {"none": (0, 0), "minmax": (0, 0), "standardize": (0, 0), "normalize": (0, 0)},
     "balance": {"none": (0, 0), "weighting": (0, 0)},
     "preprocess": {
         "extra_trees": (2, 3),

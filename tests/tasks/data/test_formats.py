@@ -349,10 +349,7 @@ def omop_parts(folder, name: str, columns: dict[str, tuple]) -> Dataset:
 
 @pytest.mark.parametrize(
     ("quantity", "days", "expected"),
-    [
-        ((0.0, 5.0), (30.0, 31.0), {0.0, 5.0}),
-        ((0.0, 0.0), (0.0, 31.0), {0.0, 31.0}),
-    ],
+    [((0.0, 5.0), (30.0, 31.0), {0.0, 5.0}), ((0.0, 0.0), (0.0, 31.0), {0.0, 31.0})],
 )
 def test_all_parts_of_an_omop_table_have_the_same_column_of_values(
     tmp_path, quantity, days, expected

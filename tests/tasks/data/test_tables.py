@@ -471,9 +471,7 @@ COLUMNS = st.sampled_from(VALUES).flatmap(lambda v: st.lists(v, min_size=12, max
 
 
 FEW = settings(
-    max_examples=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
@@ -512,10 +510,7 @@ def dataset(frame: pd.DataFrame, target: str = "target", **options: object):
     [
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), "called 'a'"),
         (pd.DataFrame([[1, 2]], columns=["1", 1]), "called '1'"),
-        (
-            pd.DataFrame({"a": [1, "x", 2.5]}, dtype=object),
-            "float, int, str",
-        ),
+        (pd.DataFrame({"a": [1, "x", 2.5]}, dtype=object), "float, int, str"),
         (pd.DataFrame({"a": pd.arrays.SparseArray([0, 1])}), "'a'.* sparse"),
     ],
 )

@@ -180,8 +180,7 @@ def test_a_step_of_ours_enters_by_its_text_and_the_versions_below_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "changed",
-    ["prefect_tune.tasks.repairs", "prefect_tune.tasks.catalogue.construction"],
+    "changed", ["prefect_tune.tasks.repairs", "prefect_tune.tasks.catalogue.construction"]
 )
 def test_the_digest_changes_with_the_code_of_the_module_and_of_what_it_imports(
     monkeypatch, changed

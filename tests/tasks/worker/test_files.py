@@ -266,10 +266,7 @@ def test_waits_while_the_data_is_loaded_do_not_count_after_it(worker) -> None:
 
 def test_a_trial_that_cannot_be_noted_does_not_start(worker) -> None:
     worker.local_directory = "/proc/no folder/worker"
-    with (
-        pytest.raises(WorkerUnfit, match=r"tcp://w.*/proc"),
-        trial_noted(),
-    ):
+    with pytest.raises(WorkerUnfit, match=r"tcp://w.*/proc"), trial_noted():
         pytest.fail("it has started")
 
 

@@ -129,8 +129,7 @@ assert taken[0].data == b"next\\n"
 
 
 @pytest.mark.parametrize(
-    "closed",
-    ["<&- >&- 2>&-", *(pytest.param(c, marks=pytest.mark.full) for c in (">&-", "2>&-"))],
+    "closed", ["<&- >&- 2>&-", *(pytest.param(c, marks=pytest.mark.full) for c in (">&-", "2>&-"))]
 )
 def test_closed_streams_take_no_harm(tmp_path, closed) -> None:
     code = """
