@@ -9,7 +9,7 @@ import unicodedata
 
 from prefect_tune.storage.privacy.masking import masked
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.objective.metrics import METRICS
+from prefect_tune.tasks.objective.declaration import METRICS
 
 DURATION_PATTERN = r"\s*(\d+(\.\d+)?\s*[smhd]\s*)+"
 SIZE_PATTERN = r"\s*(\d+(?:\.\d+)?)\s*([KMGTkmgt]?[Bb])\s*"

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from prefect_tune.flows.comparison.pairwise import Pairwise, pairwise
-from prefect_tune.tasks.objective.metrics import METRICS
+from prefect_tune.tasks.objective.declaration import METRICS
 
 
 def quartiles(losses: NDArray[np.float64]) -> NDArray[np.float64]:

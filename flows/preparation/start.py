@@ -12,7 +12,7 @@ from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.catalogue.portfolios import portfolio_of
+from prefect_tune.tasks.catalogue.modern import portfolio_of
 from prefect_tune.tasks.problem import Problem
 
 _BEST = 10

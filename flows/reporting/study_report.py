@@ -26,7 +26,7 @@ from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.storage.cache.index import ArtifactIndex
 from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.storage.store import ArtifactStore
-from prefect_tune.tasks.data.frames import FRAME
+from prefect_tune.tasks.data.table_source import FRAME
 
 
 @dataclass(slots=True)

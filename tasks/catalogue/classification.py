@@ -15,6 +15,7 @@ from prefect_tune.tasks.catalogue.shared_spaces import (
     C,
     forest_space,
     kernel_svm_space,
+    ranges,
     sgd_space,
 )
 
@@ -28,13 +29,11 @@ def _max_features() -> UniformFloatHyperparameter:
 def _discriminant_space() -> ConfigurationSpace:
     shrinkage = Categorical("shrinkage", ["none", "auto", "manual"], default="none")
     factor = Float("manual.shrinkage", (0.0, 1.0), default=0.5)
-    space = ConfigurationSpace(
-        space=[
-            shrinkage,
-            factor,
-            Integer("n_components", (1, 250), default=10),
-            Float("tol", (1e-5, 0.1), default=1e-4, log=True),
-        ]
+    space = ranges(
+        shrinkage,
+        factor,
+        Integer("n_components", (1, 250), default=10),
+        Float("tol", (1e-5, 0.1), default=1e-4, log=True),
     )
     space.add(EqualsCondition(factor, shrinkage, "manual"))
     return space
@@ -43,13 +42,11 @@ def _discriminant_space() -> ConfigurationSpace:
 ADA_BOOST = Algorithm(
     id="ada_boost",
     estimator=f"{_ESTIMATORS}.ada_boost_classifier",
-    hyperparameters=ConfigurationSpace(
-        space=[
-            Integer("n_estimators", (50, 500), default=50),
-            Float("learning_rate", (1e-4, 2.0), default=0.1, log=True),
-            Categorical("splitter", ["best", "random"], default="best"),
-            Integer("max_depth", (1, 10), default=1),
-        ]
+    hyperparameters=ranges(
+        Integer("n_estimators", (50, 500), default=50),
+        Float("learning_rate", (1e-4, 2.0), default=0.1, log=True),
+        Categorical("splitter", ["best", "random"], default="best"),
+        Integer("max_depth", (1, 10), default=1),
     ),
     growth={"n_estimators": 1.0, "max_depth": 1.0},
     flags=Flags(weights="sample_weight", stochastic=True),
@@ -58,13 +55,11 @@ ADA_BOOST = Algorithm(
 DECISION_TREE = Algorithm(
     id="decision_tree",
     estimator="sklearn.tree.DecisionTreeClassifier",
-    hyperparameters=ConfigurationSpace(
-        space=[
-            Categorical("criterion", ["gini", "entropy"], default="gini"),
-            Float("max_depth", (0.0, 2.0), default=0.5),
-            Integer("min_samples_split", (2, 20), default=2),
-            Integer("min_samples_leaf", (1, 20), default=1),
-        ]
+    hyperparameters=ranges(
+        Categorical("criterion", ["gini", "entropy"], default="gini"),
+        Float("max_depth", (0.0, 2.0), default=0.5),
+        Integer("min_samples_split", (2, 20), default=2),
+        Integer("min_samples_leaf", (1, 20), default=1),
     ),
     transforms={"max_depth": "depth_factor"},
     flags=Flags(weights="class_weight", stochastic=True),
@@ -88,15 +83,13 @@ GAUSSIAN_NB = Algorithm(
 GRADIENT_BOOSTING = Algorithm(
     id="gradient_boosting",
     estimator="sklearn.ensemble.GradientBoostingClassifier",
-    hyperparameters=ConfigurationSpace(
-        space=[
-            Float("learning_rate", (1e-4, 1.0), default=0.1, log=True),
-            Integer("max_depth", (1, 10), default=3),
-            Integer("min_samples_split", (2, 20), default=2),
-            Integer("min_samples_leaf", (1, 20), default=1),
-            Float("subsample", (0.01, 1.0), default=1.0),
-            Float("max_features", (1.0, 5.0), default=1.0),
-        ]
+    hyperparameters=ranges(
+        Float("learning_rate", (1e-4, 1.0), default=0.1, log=True),
+        Integer("max_depth", (1, 10), default=3),
+        Integer("min_samples_split", (2, 20), default=2),
+        Integer("min_samples_leaf", (1, 20), default=1),
+        Float("subsample", (0.01, 1.0), default=1.0),
+        Float("max_features", (1.0, 5.0), default=1.0),
     ),
     fixed={"n_estimators": 100},
     transforms={"max_features": "logp_max_features"},
@@ -106,12 +99,10 @@ GRADIENT_BOOSTING = Algorithm(
 K_NEAREST = Algorithm(
     id="k_nearest",
     estimator="sklearn.neighbors.KNeighborsClassifier",
-    hyperparameters=ConfigurationSpace(
-        space=[
-            Integer("n_neighbors", (1, 100), default=1, log=True),
-            Categorical("weights", ["uniform", "distance"], default="uniform"),
-            Categorical("p", [1, 2], default=2),
-        ]
+    hyperparameters=ranges(
+        Integer("n_neighbors", (1, 100), default=1, log=True),
+        Categorical("weights", ["uniform", "distance"], default="uniform"),
+        Categorical("p", [1, 2], default=2),
     ),
     transforms={"n_neighbors": "clip_n"},
     growth={"held_out": 1.0},
@@ -127,11 +118,8 @@ LINEAR_DISCRIMINANT = Algorithm(
 LINEAR_SVM = Algorithm(
     id="linear_svm",
     estimator="sklearn.svm.LinearSVC",
-    hyperparameters=ConfigurationSpace(
-        space=[
-            Float("tol", (1e-5, 0.1), default=1e-4, log=True),
-            Float("C", C, default=1.0, log=True),
-        ]
+    hyperparameters=ranges(
+        Float("tol", (1e-5, 0.1), default=1e-4, log=True), Float("C", C, default=1.0, log=True)
     ),
     fixed={"penalty": "l2", "loss": "squared_hinge", "dual": False},
     flags=Flags(weights="class_weight", stochastic=True),
@@ -148,23 +136,19 @@ KERNEL_SVM = Algorithm(
 MULTINOMIAL_NB = Algorithm(
     id="multinomial_nb",
     estimator="sklearn.naive_bayes.MultinomialNB",
-    hyperparameters=ConfigurationSpace(
-        space=[
-            Float("alpha", (0.01, 100.0), default=1.0, log=True),
-            Categorical("fit_prior", [True, False], default=True),
-        ]
+    hyperparameters=ranges(
+        Float("alpha", (0.01, 100.0), default=1.0, log=True),
+        Categorical("fit_prior", [True, False], default=True),
     ),
     flags=Flags(needs_nonnegative=True, weights="sample_weight"),
 )
 PASSIVE_AGGRESSIVE = Algorithm(
     id="passive_aggressive",
     estimator=f"{_ESTIMATORS}.passive_aggressive_classifier",
-    hyperparameters=ConfigurationSpace(
-        space=[
-            Categorical("loss", ["hinge", "squared_hinge"], default="hinge"),
-            Integer("max_iter", (5, 1000), default=20, log=True),
-            Float("C", (1e-5, 10.0), default=1.0, log=True),
-        ]
+    hyperparameters=ranges(
+        Categorical("loss", ["hinge", "squared_hinge"], default="hinge"),
+        Integer("max_iter", (5, 1000), default=20, log=True),
+        Float("C", (1e-5, 10.0), default=1.0, log=True),
     ),
     flags=Flags(weights="class_weight", stochastic=True),
     kind="linear",
@@ -172,7 +156,7 @@ PASSIVE_AGGRESSIVE = Algorithm(
 QUADRATIC_DISCRIMINANT = Algorithm(
     id="quadratic_discriminant",
     estimator=f"{_ESTIMATORS}.QuadraticDiscriminant",
-    hyperparameters=ConfigurationSpace(space=[Float("reg_param", (0.0, 1.0), default=0.5)]),
+    hyperparameters=ranges(Float("reg_param", (0.0, 1.0), default=0.5)),
     flags=Flags(accepts_sparse=False),
 )
 RANDOM_FOREST = Algorithm(
@@ -203,7 +187,7 @@ SGD = Algorithm(
 LOGISTIC_REGRESSION = Algorithm(
     id="logistic_regression",
     estimator="sklearn.linear_model.LogisticRegression",
-    hyperparameters=ConfigurationSpace(space=[Float("C", (1e-4, 1e4), default=1.0, log=True)]),
+    hyperparameters=ranges(Float("C", (1e-4, 1e4), default=1.0, log=True)),
     fixed={"max_iter": 200},
     flags=Flags(weights="class_weight"),
     kind="linear",

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import LEARN, Split
 from prefect_tune.tasks.objective.metric import Metric, Predictions
-from prefect_tune.tasks.objective.weighted import is_quick, weighted_losses
+from prefect_tune.tasks.objective.risk import is_quick, weighted_losses
 
 _TIE = 1e-12
 """Sums of weights that differ by less are equal: their last digits depend on the order."""

@@ -18,6 +18,7 @@ from prefect_tune.tasks.fitting.fitting import (
     FoldData,
     check_fits,
     class_weights,
+    quick_weighted_bins,
     sample_weights,
     transformed,
 )
@@ -30,7 +31,6 @@ from prefect_tune.tasks.fitting.iterative import (
     staged_predictions,
 )
 from prefect_tune.tasks.fitting.recipe import Recipe, build
-from prefect_tune.tasks.fitting.weighted_bins import quick_weighted_bins
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 
 Loss = Callable[[Predictions], float]

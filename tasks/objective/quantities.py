@@ -19,9 +19,9 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 
 from prefect_tune.tasks.data.split import Split
+from prefect_tune.tasks.objective.declaration import Quantity
 from prefect_tune.tasks.objective.metric import Metric, metric_named
 from prefect_tune.tasks.objective.predictions import Predictions, predicted_labels, predicted_scores
-from prefect_tune.tasks.objective.quantity import Quantity
 from prefect_tune.tasks.threads import one_thread
 from prefect_tune.tasks.user_code import load_user_code, portable_pickle
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest
 from sklearn.metrics import brier_score_loss
 
-from prefect_tune.tasks.objective.weighted import weighted_areas
+from prefect_tune.tasks.objective.risk import weighted_areas
 
 Array = NDArray[np.float64]
 

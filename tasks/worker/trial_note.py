@@ -4,6 +4,8 @@ The note is a file of fixed size beside the worker's folder, made when the worke
 when it dies. Its blocks are allocated at once, so a disk that fills up later cannot keep the note
 from changing. Of two places with a checksum each, written in turn, a reader takes the newest whole
 one. Limits depend on the note, so a trial without one does not start.
+
+While its trial runs, warnings of the worker are sent to the flow as events of Dask.
 """
 
 import errno
@@ -15,8 +17,8 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field, fields
-from functools import cache
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cache, lru_cache
 from multiprocessing.util import Finalize
 from pathlib import Path
 from time import monotonic, time
@@ -26,9 +28,9 @@ import distributed
 from prefect.context import TaskRunContext
 
 from prefect_tune.optimizers.trials.outcome import StepCost
+from prefect_tune.storage.notices import Notice, noticed_by
 from prefect_tune.storage.waiting.outage import StoreLost, Waits
 from prefect_tune.tasks.worker.orphans import lead_group
-from prefect_tune.tasks.worker.sent_notices import notices_sent
 
 PLACE_BYTES = 128 * 1024
 """Room for a text with its header."""
@@ -289,3 +291,41 @@ def _take_back(file: NoteFile) -> None:
 
 def _unfit(worker: Any, error: OSError) -> WorkerUnfit:
     return WorkerUnfit(f"worker {worker.address} cannot note its trial: {error}")
+
+
+def notice_topic(flow_run: str) -> str:
+    """Return the topic of the warnings that belong to a flow run."""
+    return f"prefect-tune notices {flow_run}"
+
+
+@contextmanager
+def notices_sent(worker: Any, flow_run: str) -> Iterator[None]:
+    """Send the warnings of the body to the flow.
+
+    Args:
+        worker: The Dask worker that runs the body.
+        flow_run: Id of the flow run that it belongs to.
+    """
+    with noticed_by(_Sender(worker, flow_run)):
+        yield
+
+
+class _Sender:
+    """Sends the first warning of each kind and subject, so that a thousand are one event."""
+
+    def __init__(self, worker: Any, flow_run: str) -> None:
+        self._worker, self._flow_run = worker, flow_run
+        self._sent = _sent_before(worker.address, flow_run)
+
+    def __call__(self, notice: Notice) -> None:
+        if (notice.kind, notice.subject) in self._sent:
+            return
+        self._sent.add((notice.kind, notice.subject))
+        message = asdict(replace(notice, flow_run=self._flow_run))
+        self._worker.log_event(notice_topic(self._flow_run), message)
+
+
+@lru_cache(maxsize=8)
+def _sent_before(address: str, flow_run: str) -> set[tuple[str, str]]:  # noqa: ARG001 - the cache's key
+    """Return the set of kinds and subjects that a worker has sent to a flow run, to be added to."""
+    return set()

@@ -36,9 +36,14 @@ from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.ensembling.model import ClassEnsemble, NumberEnsemble
-from prefect_tune.tasks.exporting.plain import estimator_classes, plain, without_idle_bounds
-from prefect_tune.tasks.exporting.portable import is_ours, portable
-from prefect_tune.tasks.exporting.skops_file import skops_file
+from prefect_tune.tasks.exporting import (
+    estimator_classes,
+    is_ours,
+    plain,
+    portable,
+    skops_file,
+    without_idle_bounds,
+)
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import build, recipe
 from prefect_tune.tasks.repairs import BoundCategories, ClipNegatives

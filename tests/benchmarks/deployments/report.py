@@ -31,7 +31,7 @@ from prefect_tune.optimizers.trials.outcome import FailureKind
 from prefect_tune.storage import ArtifactStore, StoreAddress
 from prefect_tune.storage.schema import artifact_table, event_table, trial_table
 from prefect_tune.tasks.catalogue.spaces import space_named
-from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
+from prefect_tune.tasks.objective.declaration import Quantity, QuantityBound
 
 SPACE = space_named("modern")
 FOLDS = 3

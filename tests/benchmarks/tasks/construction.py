@@ -21,8 +21,7 @@ from machine import Goals, describe, seconds_of
 
 from prefect_tune.tasks.catalogue.construction import EventAggregation
 from prefect_tune.tasks.catalogue.event_blocks import Block, Vocabulary, make_blocks
-from prefect_tune.tasks.data.cohort.cohort import generate
-from prefect_tune.tasks.data.cohort.spec import cohort_named
+from prefect_tune.tasks.data.cohort import cohort_named, generate
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source

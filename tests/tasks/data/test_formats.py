@@ -28,8 +28,7 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.formats.format import Format, Given
-from prefect_tune.tasks.data.formats.recognition import recognise
-from prefect_tune.tasks.data.formats.registry import FORMATS, register_format
+from prefect_tune.tasks.data.formats.registry import FORMATS, recognise
 from prefect_tune.tasks.data.location import Location
 from prefect_tune.tasks.data.reading import read_features, read_source
 from prefect_tune.tasks.data.source import Source
@@ -409,7 +408,7 @@ TOY = Format(
 @pytest.fixture
 def toys(tmp_path) -> Iterator[str]:
     """A table in a format that is known as long as the test runs."""
-    register_format(TOY)
+    FORMATS.register(TOY)
     table().to_csv(tmp_path / "data.toy", sep=";", index=False)
     yield str(tmp_path / "data.toy")
     FORMATS.forget("toy")
@@ -422,7 +421,7 @@ def test_a_registered_format_is_recognised_and_read_for_training_test_and_predic
     assert len(read_source(Source(toys, "target", test=toys))) == 2 * len(dataset)
     assert len(read_features(toys, None, dataset)) == len(dataset)
     with pytest.raises(ValueError, match="toy"):
-        register_format(replace(TOY, description="another"))
+        FORMATS.register(replace(TOY, description="another"))
 
 
 @pytest.mark.full

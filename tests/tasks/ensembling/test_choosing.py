@@ -16,13 +16,15 @@ from prefect_tune.tasks.ensembling.choosing import (
     KINDS,
     FitLimit,
     agnostic_weights,
+    best_kind,
     choose,
+    deal,
     greedy_picks,
+    nested_losses,
     predict_held_out,
     weights_of,
 )
 from prefect_tune.tasks.ensembling.held_out import HeldOut, blend, shares
-from prefect_tune.tasks.ensembling.nested import best_kind, deal, nested_losses
 from prefect_tune.tasks.objective.metric import Predictions
 
 BOOTSTRAPS = Bootstraps(200, 0.5)

@@ -26,7 +26,7 @@ from prefect_tune.tasks import threads
 from prefect_tune.tasks.catalogue import admm, preprocessing
 from prefect_tune.tasks.catalogue.preprocessing import POLYNOMIAL
 from prefect_tune.tasks.fitting import versions as own_code
-from prefect_tune.tasks.fitting.fitting import FoldData, fit_transformer
+from prefect_tune.tasks.fitting.fitting import FoldData, fit_transformer, quick_weighted_bins
 from prefect_tune.tasks.fitting.memory_estimate import (
     MEMORY_RULES,
     MatrixSummary,
@@ -36,7 +36,6 @@ from prefect_tune.tasks.fitting.memory_estimate import (
 )
 from prefect_tune.tasks.fitting.recipe import effective_value, recipe
 from prefect_tune.tasks.fitting.versions import digest_of_own, library_of
-from prefect_tune.tasks.fitting.weighted_bins import quick_weighted_bins
 from prefect_tune.tasks.threads import one_thread, with_one_thread
 from prefect_tune.tasks.user_code import ProgramExit, exits_as_errors
 

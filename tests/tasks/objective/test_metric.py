@@ -17,11 +17,10 @@ from studies import context_of, draw, epoch_context, evaluate, store_of, to_epoc
 from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.fitting.final_scoring import LossOnTest, loss_on_test
+from prefect_tune.tasks.objective.declaration import METRICS
 from prefect_tune.tasks.objective.metric import Metric, Predictions, metric_named
-from prefect_tune.tasks.objective.metrics import METRICS
 from prefect_tune.tasks.objective.predictions import predictions_of
-from prefect_tune.tasks.objective.risk import Resampling
-from prefect_tune.tasks.objective.weighted import is_quick, weighted_areas
+from prefect_tune.tasks.objective.risk import Resampling, is_quick, weighted_areas
 from prefect_tune.tasks.trial.measuring import study_resampling
 
 RNG = np.random.default_rng(0)

@@ -18,8 +18,8 @@ from prefect_tune.storage.key import predictions_record
 from prefect_tune.storage.writer import MemoryTier
 from prefect_tune.tasks.data.split import REFIT
 from prefect_tune.tasks.fitting import training
+from prefect_tune.tasks.objective.declaration import Quantity
 from prefect_tune.tasks.objective.metric import Predictions
-from prefect_tune.tasks.objective.quantity import Quantity
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.trial import epochs as joint_training
 from prefect_tune.tasks.trial import evaluate as evaluate_module

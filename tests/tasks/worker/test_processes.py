@@ -17,7 +17,7 @@ from processes import wait_for
 from prefect_tune.tasks.worker import process_tree
 from prefect_tune.tasks.worker.printed_output import Printed, take_printed
 from prefect_tune.tasks.worker.process_tree import ProcessTree
-from prefect_tune.tasks.worker.quick_imports import quick_imports
+from prefect_tune.tasks.worker.start_log import quick_imports
 
 pytestmark = pytest.mark.slow
 
