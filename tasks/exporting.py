@@ -16,7 +16,6 @@ import io
 import pickle
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -41,7 +40,7 @@ from prefect_tune.tasks.catalogue.estimators import (
 )
 from prefect_tune.tasks.catalogue.gaps_and_categories import OutOfFoldEncoder
 from prefect_tune.tasks.repairs import BoundCategories, ClipNegatives
-from prefect_tune.tasks.user_code import is_user_code
+from prefect_tune.tasks.user_code import by_value, is_user_code
 
 Value = TypeVar("Value")
 Replace = Callable[[Any], Any]
@@ -178,7 +177,7 @@ class Pickled:
 def portable(model: Any) -> Pickled:
     """Pickle a model with our classes and users' by value, and read it back."""
     carried = [m for name, m in sys.modules.items() if is_ours(name) or is_user_code(name)]
-    with _by_value(carried):
+    with by_value(carried):
         data: bytes = cloudpickle.dumps(model, protocol=5)
     reader = _Reader(data)
     read = reader.load()
@@ -199,19 +198,6 @@ copyreg.pickle(cached_property, lambda it: (_cached, (it.func, it.attrname)))
 def is_ours(module: str) -> bool:
     """Return whether a module of that name is prefect-tune's."""
     return module.partition(".")[0] == OURS
-
-
-@contextmanager
-def _by_value(modules: Sequence[ModuleType]) -> Iterator[None]:
-    known = cloudpickle.list_registry_pickle_by_value()
-    new = [module for module in modules if module.__name__ not in known]
-    for module in new:
-        cloudpickle.register_pickle_by_value(module)
-    try:
-        yield
-    finally:
-        for module in new:
-            cloudpickle.unregister_pickle_by_value(module)
 
 
 class _Reader(pickle.Unpickler):

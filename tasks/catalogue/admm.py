@@ -5,6 +5,8 @@ Options that scikit-learn has dropped are replaced so that the table's counts co
 boosting's `criterion` by `init`, logistic regression's `penalty` by an `l1_ratio` of 0 or 1.
 """
 
+from dataclasses import replace
+
 from ConfigSpace import (
     Categorical,
     ConfigurationSpace,
@@ -56,7 +58,6 @@ _GRADIENT_BOOSTING = Algorithm(
     flags=Flags(weights="sample_weight", stochastic=True),
     kind="boosted_trees",
 )
-_FOREST = Flags(weights="class_weight", stochastic=True)
 _RANDOM_FOREST = Algorithm(
     id="random_forest",
     estimator="sklearn.ensemble.RandomForestClassifier",
@@ -64,18 +65,14 @@ _RANDOM_FOREST = Algorithm(
     fixed={"n_jobs": 1},
     threads="n_jobs",
     transforms={"max_features": "power_of_p"},
-    flags=_FOREST,
+    flags=Flags(weights="class_weight", stochastic=True),
     kind="trees",
 )
-_EXTRA_TREES = Algorithm(
+_EXTRA_TREES = replace(
+    _RANDOM_FOREST,
     id="extra_trees",
     estimator="sklearn.ensemble.ExtraTreesClassifier",
     hyperparameters=_forest(bootstrap=False),
-    fixed={"n_jobs": 1},
-    threads="n_jobs",
-    transforms={"max_features": "power_of_p"},
-    flags=_FOREST,
-    kind="trees",
 )
 CLASSIFY = Step(
     "fit model",

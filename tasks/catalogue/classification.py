@@ -6,6 +6,8 @@ neighbours and for linear and quadratic discriminants, which take none, `weighti
 pipeline as no balancing.
 """
 
+from dataclasses import replace
+
 from ConfigSpace import Categorical, ConfigurationSpace, EqualsCondition, Float, Integer
 from ConfigSpace.hyperparameters import UniformFloatHyperparameter
 
@@ -159,15 +161,11 @@ QUADRATIC_DISCRIMINANT = Algorithm(
     hyperparameters=ranges(Float("reg_param", (0.0, 1.0), default=0.5)),
     flags=Flags(accepts_sparse=False),
 )
-RANDOM_FOREST = Algorithm(
+RANDOM_FOREST = replace(
+    EXTRA_TREES,
     id="random_forest",
     estimator="sklearn.ensemble.RandomForestClassifier",
     hyperparameters=forest_space(_max_features(), bootstrap=True),
-    fixed={"n_estimators": 100, "n_jobs": 1},
-    threads="n_jobs",
-    transforms={"max_features": "logp_max_features"},
-    flags=Flags(weights="class_weight", stochastic=True),
-    kind="trees",
 )
 SGD = Algorithm(
     id="sgd",

@@ -155,8 +155,13 @@ _PREPARATION = f"{_CATALOGUE}.gaps_and_categories"
 _ONLY_IGNORED = Algorithm(id="none", only_ignored=True)
 
 
-def _min_frequency() -> ConfigurationSpace:
-    return ranges(Integer("min_frequency", (1, 50), default=1, log=True))
+def _encoding(kind: str) -> Algorithm:
+    return Algorithm(
+        id=kind,
+        estimator=f"{_PREPARATION}.{kind}_encoder",
+        hyperparameters=ranges(Integer("min_frequency", (1, 50), default=1, log=True)),
+        flags=Flags(output="dense"),
+    )
 
 
 def _combining(kind: str, name: str, target: str) -> Algorithm:
@@ -194,18 +199,8 @@ def _encode(target: str) -> Step:
         "encode",
         (
             _ONLY_IGNORED,
-            Algorithm(
-                id="one_hot",
-                estimator=f"{_PREPARATION}.one_hot_encoder",
-                hyperparameters=_min_frequency(),
-                flags=Flags(output="dense"),
-            ),
-            Algorithm(
-                id="ordinal",
-                estimator=f"{_PREPARATION}.ordinal_encoder",
-                hyperparameters=_min_frequency(),
-                flags=Flags(output="dense"),
-            ),
+            _encoding("one_hot"),
+            _encoding("ordinal"),
             Algorithm(
                 id="target",
                 estimator=f"{_PREPARATION}.target_encoder",
@@ -242,12 +237,7 @@ _NYSTROEM = Algorithm(
 
 
 def _preprocess(score: str) -> Step:
-    percentile = Algorithm(
-        id="select_percentile",
-        estimator=f"{_CATALOGUE}.estimators.select_percentile",
-        hyperparameters=ranges(Integer("percentile", (1, 99), default=50)),
-        fixed={"score": score},
-    )
+    percentile = preprocessing.percentile_of(score)
     return Step("preprocess", (preprocessing.NONE, percentile, _PCA, _NYSTROEM))
 
 

@@ -209,6 +209,17 @@ SELECT_UNIVARIATE = Algorithm(
     flags=Flags(needs_nonnegative=("score", "chi2")),
 )
 
+
+def percentile_of(score: str) -> Algorithm:
+    """Return the selection of a share of the columns by one score."""
+    return Algorithm(
+        id="select_percentile",
+        estimator=f"{_ESTIMATORS}.select_percentile",
+        hyperparameters=ranges(Integer("percentile", (1, 99), default=50)),
+        fixed={"score": score},
+    )
+
+
 PREPROCESS = Step(
     "preprocess",
     (

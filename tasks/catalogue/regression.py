@@ -55,12 +55,7 @@ PREPROCESS_NUMBERS = Step(
         preprocessing.PCA,
         preprocessing.POLYNOMIAL,
         preprocessing.TREES_EMBEDDING,
-        Algorithm(
-            id="select_percentile",
-            estimator=f"{_ESTIMATORS}.select_percentile",
-            hyperparameters=ranges(Integer("percentile", (1, 99), default=50)),
-            fixed={"score": "f_regression"},
-        ),
+        preprocessing.percentile_of("f_regression"),
         Algorithm(
             id="select_univariate",
             estimator=f"{_ESTIMATORS}.select_univariate",

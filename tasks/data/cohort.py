@@ -15,7 +15,7 @@ predict for whom, and whether they are cases, in `labels/case`; what was planted
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -135,23 +135,13 @@ def cohort_named(text: str) -> CohortSpec:
     return replace(COHORTS[name], **changes)
 
 
-_WHOLE: tuple[Callable[[str], Any], str] = (int, "a whole number")
-_NUMBER: tuple[Callable[[str], Any], str] = (float, "a number")
 _YES_OR_NO = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
-_PARSERS: Mapping[str, tuple[Callable[[str], Any], str]] = {
-    "n_patients": _WHOLE,
-    "seed": _WHOLE,
-    "family": (str, "a name"),
-    "strength": _NUMBER,
-    "main_codes": _WHOLE,
-    "decoys": _WHOLE,
-    "rare_cover": _NUMBER,
-    "rare_frequency": _WHOLE,
-    "rare_purity": _NUMBER,
-    "noise_codes": _WHOLE,
-    "xor": _NUMBER,
-    "leak": (lambda text: _YES_OR_NO[text.lower()], "yes or no"),
+_OF_TYPES: Mapping[Any, tuple[Callable[[str], Any], str]] = {
+    int: (int, "a whole number"),
+    bool: (lambda text: _YES_OR_NO[text.lower()], "yes or no"),
+    Family: (str, "a name"),
 }
+_PARSERS = {f.name: _OF_TYPES.get(f.type, (float, "a number")) for f in fields(CohortSpec)}
 """For each option how its value is read, and what to call that."""
 _FOR_TESTS = ("decoys", "rare_cover", "rare_frequency", "rare_purity", "xor", "leak")
 """Options that the documentation and messages do not offer."""

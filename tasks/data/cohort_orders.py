@@ -83,30 +83,26 @@ def family_code(
     """
     n = len(is_case)
     signal = np.where(is_case, strength, -strength)
+    has = rng.random(n) < (np.clip(0.22 + 0.11 * signal, 0, 1) if family == "binary" else 0.5)
     match family:
         case "binary":
-            has = rng.random(n) < np.clip(0.22 + 0.11 * signal, 0, 1)
-            counts = np.where(has, 1 + np.minimum(rng.geometric(0.45, n) - 1, 8), 0)
-            patient = np.repeat(np.arange(n), counts)
-            value = rng.lognormal(3, 1.3, len(patient))
+            more = np.minimum(rng.geometric(0.45, n) - 1, 8)
         case "count":
-            has = rng.random(n) < 0.5
-            counts = np.where(has, 1 + rng.poisson(np.maximum(1.2 + 0.75 * signal, 0)), 0)
-            patient = np.repeat(np.arange(n), counts)
-            value = rng.lognormal(3, 1.3, len(patient))
+            more = rng.poisson(np.maximum(1.2 + 0.75 * signal, 0))
         case "average":
-            has = rng.random(n) < 0.5
-            counts = np.where(has, 1 + rng.poisson(rng.gamma(0.7, size=n)), 0)
-            patient = np.repeat(np.arange(n), counts)
-            value = rng.lognormal(3 + 0.33 * signal[patient], 0.7)
+            more = rng.poisson(rng.gamma(0.7, size=n))
         case "sum":
-            has = rng.random(n) < 0.5
-            counts = np.where(has, 1 + rng.poisson(1.2, n), 0)
-            patient = np.repeat(np.arange(n), counts)
-            total = rng.lognormal(4 + 0.33 * signal, 0.55)
-            share = rng.exponential(size=len(patient))
-            share /= np.bincount(patient, share, minlength=n)[patient]
-            value = total[patient] * share
+            more = rng.poisson(1.2, n)
+    patient = np.repeat(np.arange(n), np.where(has, 1 + more, 0))
+    if family == "sum":
+        total = rng.lognormal(4 + 0.33 * signal, 0.55)
+        share = rng.exponential(size=len(patient))
+        share /= np.bincount(patient, share, minlength=n)[patient]
+        value = total[patient] * share
+    elif family == "average":
+        value = rng.lognormal(3 + 0.33 * signal[patient], 0.7)
+    else:
+        value = rng.lognormal(3, 1.3, len(patient))
     return Orders((name,), np.zeros(len(patient), dtype=np.int64), patient, value)
 
 

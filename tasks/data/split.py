@@ -118,12 +118,7 @@ class Split:
             share: Share of the rows to take, in (0, 1].
             groups: Group of every row of the data set, shape (n,), if rows of one stay together.
         """
-        rows = self.held_out(fold)
-        if share == 1.0:
-            return rows
-        rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(fold, 0, 1)))
-        of_rows = None if groups is None else groups[rows]
-        return rows[nested_subset(y[rows], of_rows, share, rng)]
+        return self._subset(self.held_out(fold), y, share, (fold, 0, 1), groups)
 
     def training(
         self,
@@ -143,11 +138,20 @@ class Split:
             groups: Group of every row of the data set, shape (n,), if rows of one stay together.
         """
         rows = np.flatnonzero((self.fold != TEST) & (self.fold != fold))
-        if subset == 1.0:
+        return self._subset(rows, y, subset, (fold, draw), groups)
+
+    def _subset(
+        self,
+        rows: NDArray[np.intp],
+        y: NDArray[np.int32],
+        share: float,
+        key: tuple[int, ...],
+        groups: NDArray[np.int64] | None,
+    ) -> NDArray[np.intp]:
+        if share == 1.0:
             return rows
-        rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(fold, draw)))
-        of_rows = None if groups is None else groups[rows]
-        return rows[nested_subset(y[rows], of_rows, subset, rng)]
+        rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=key))
+        return rows[nested_subset(y[rows], None if groups is None else groups[rows], share, rng)]
 
 
 def make_split(

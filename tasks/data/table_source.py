@@ -212,10 +212,9 @@ def checked_frame(frame: pd.DataFrame, where: str = _WHERE) -> pd.DataFrame:
     doubled = next((name for name in names if names.count(name) > 1), None)
     if doubled is not None:
         raise BadInput(f"{where} has two columns called {doubled!r}; rename one")
-    columns = {name: frame.iloc[:, position] for position, name in enumerate(names)}
     checked = {
-        name: checked_column(column, f"column {name!r} of {where}")
-        for name, column in columns.items()
+        name: checked_column(frame.iloc[:, position], f"column {name!r} of {where}")
+        for position, name in enumerate(names)
     }
     return pd.DataFrame(checked, index=pd.RangeIndex(len(frame)))
 

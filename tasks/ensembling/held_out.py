@@ -117,7 +117,7 @@ class HeldOut:
         kept = [is_kept[rows] for rows in self.rows]
         split = replace(self.split, fold=np.where(is_kept, self.split.fold, LEARN))
         predictions = tuple(
-            tuple(_some(predicted, keep) for predicted, keep in zip(of_folds, kept, strict=True))
+            tuple(predicted.take(keep) for predicted, keep in zip(of_folds, kept, strict=True))
             for of_folds in self.predictions
         )
         return HeldOut(self.dataset, split, self.metric, predictions)
@@ -133,8 +133,3 @@ class HeldOut:
             return float(weighted_losses(self.metric, y, predicted, n_classes, alike)[0])
         except ValueError:
             return float("nan")
-
-
-def _some(predicted: Predictions, keep: NDArray[np.bool_]) -> Predictions:
-    score = predicted.score
-    return Predictions(predicted.label[keep], None if score is None else score[keep])

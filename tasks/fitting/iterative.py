@@ -20,7 +20,7 @@ from scipy import sparse
 from sklearn.ensemble import BaggingClassifier, BaggingRegressor
 
 from prefect_tune.optimizers.space.algorithm import Algorithm, Step
-from prefect_tune.optimizers.space.configuration import default_choice
+from prefect_tune.optimizers.space.configuration import Choice, default_choice
 from prefect_tune.optimizers.space.sampling import sample_choice
 from prefect_tune.tasks.fitting.fitting import n_rows
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
@@ -32,7 +32,7 @@ from prefect_tune.tasks.objective.predictions import (
 )
 
 _SAMPLES = 20
-"""Configurations that are looked at to see whether an algorithm can train in epochs."""
+"""Configurations that are built to see the kind of a model, and whether it trains in epochs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,10 +174,15 @@ def _recipes(algorithm: Algorithm, n_classes: int) -> Iterator[Recipe]:
     if algorithm.is_passthrough:
         return
     summary = MatrixSummary(1000, 10, "dense", "float64", n_classes=n_classes)
+    choices = drawn_choices(algorithm)
+    yield from (recipe(algorithm, choice, summary, balanced=False) for choice in choices)
+
+
+def drawn_choices(algorithm: Algorithm) -> Mapping[Choice, None]:
+    """Return the default values of an algorithm and some drawn ones, each once."""
     rng = np.random.default_rng(0)
     drawn = (sample_choice(algorithm, rng) for _ in range(_SAMPLES))
-    choices = dict.fromkeys([default_choice(algorithm), *drawn])
-    yield from (recipe(algorithm, choice, summary, balanced=False) for choice in choices)
+    return dict.fromkeys([default_choice(algorithm), *drawn])
 
 
 def _path_of(estimator: Any) -> str:
@@ -273,9 +278,8 @@ def _members(
             yield getattr(alone, what)(X)
         return
     checked = _as_trees_take_it(X)
-    for tree in ensemble.estimators_[
-        first:
-    ]:  # checked for each, it would cost more than the prediction
+    # Checked for each tree, it would cost more than the prediction.
+    for tree in ensemble.estimators_[first:]:
         yield getattr(tree, what)(checked, check_input=False)
 
 

@@ -66,6 +66,10 @@ class Predictions:
             return True
         return self.score.shape == (n_rows, n_classes) and bool(np.isfinite(self.score).all())
 
+    def take(self, rows: NDArray[Any]) -> "Predictions":
+        """Return those of some rows: their positions, or which they are."""
+        return Predictions(self.label[rows], None if self.score is None else self.score[rows])
+
     @property
     def are_probabilities(self) -> bool:
         """Whether the scores are probabilities."""

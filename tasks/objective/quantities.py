@@ -190,8 +190,7 @@ class _CheckedPipeline(Pipeline):
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the logarithms of the probabilities, shape (n, c)."""
         with np.errstate(divide="ignore"):
-            logarithms: NDArray[np.float64] = np.log(self.predict_proba(X))
-        return logarithms
+            return np.log(self.predict_proba(X))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy of the predictions, or R² where they are numbers."""
@@ -226,12 +225,9 @@ def _disparate_impact(quantity: Quantity, held_out: HeldOutRows) -> float:
     losses = []
     for group in np.unique(numbers[numbers >= 0]):
         rows = np.flatnonzero(numbers == group)
-        score = held_out.predictions.score
-        predictions = Predictions(
-            held_out.predictions.label[rows], None if score is None else score[rows]
-        )
+        predicted = held_out.predictions.take(rows)
         try:
-            losses.append(metric.loss(held_out.y[rows], predictions, len(held_out.classes)))
+            losses.append(metric.loss(held_out.y[rows], predicted, len(held_out.classes)))
         except ValueError:
             continue
     return max(losses) - min(losses) if len(losses) > 1 else float("nan")

@@ -13,7 +13,7 @@ weighted counts of classes, three such products. The area under the curve sorts 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any, Self
 
 import numpy as np
@@ -59,18 +59,12 @@ def _ratio(part: Array, whole: Array) -> Array:
 Rate = Callable[[Array, Array, Array], Array]
 """From hits, and what was predicted and was true, to a score of the same shape."""
 
-_RATES: Mapping[str, Rate] = MappingProxyType(
-    {
-        "precision": lambda hit, said, true: _ratio(hit, said),  # noqa: ARG005
-        "recall": lambda hit, said, true: _ratio(hit, true),  # noqa: ARG005
-        "f1": lambda hit, said, true: _ratio(2 * hit, said + true),
-        "jaccard": lambda hit, said, true: _ratio(hit, said + true - hit),
-    }
-)
-
-
-def _binary(rate: Rate, of: _Shares) -> Array:
-    return rate(of.hit, of.said, of.true)[:, 1]
+_RATES: Mapping[str, Rate] = {
+    "precision": lambda hit, said, true: _ratio(hit, said),  # noqa: ARG005
+    "recall": lambda hit, said, true: _ratio(hit, true),  # noqa: ARG005
+    "f1": lambda hit, said, true: _ratio(2 * hit, said + true),
+    "jaccard": lambda hit, said, true: _ratio(hit, said + true - hit),
+}
 
 
 def _macro(rate: Rate, of: _Shares) -> Array:
@@ -78,21 +72,12 @@ def _macro(rate: Rate, of: _Shares) -> Array:
     return (rate(of.hit, of.said, of.true) * is_there).sum(axis=1) / is_there.sum(axis=1)
 
 
-def _micro(rate: Rate, of: _Shares) -> Array:
-    return rate(of.hit.sum(axis=1), of.said.sum(axis=1), of.true.sum(axis=1))
-
-
-def _weighted(rate: Rate, of: _Shares) -> Array:
-    return (rate(of.hit, of.said, of.true) * of.true).sum(axis=1)
-
-
-_AVERAGES: Mapping[str, Callable[[Rate, _Shares], Array]] = MappingProxyType(
-    {"": _binary, "_macro": _macro, "_micro": _micro, "_weighted": _weighted}
-)
-
-
-def _balanced_accuracy(of: _Shares) -> Array:
-    return _ratio(of.hit, of.true).sum(axis=1) / (of.true > 0).sum(axis=1)
+_AVERAGES: Mapping[str, Callable[[Rate, _Shares], Array]] = {
+    "": lambda rate, of: rate(of.hit, of.said, of.true)[:, 1],
+    "_macro": _macro,
+    "_micro": lambda rate, of: rate(of.hit.sum(axis=1), of.said.sum(axis=1), of.true.sum(axis=1)),
+    "_weighted": lambda rate, of: (rate(of.hit, of.said, of.true) * of.true).sum(axis=1),
+}
 
 
 def _matthews(of: _Shares) -> Array:
@@ -103,17 +88,15 @@ def _matthews(of: _Shares) -> Array:
     return np.where(is_constant, 0.0, shared / np.sqrt(np.where(is_constant, 1, spread)))
 
 
-_SCORES: Mapping[str, Callable[[_Shares], Array]] = MappingProxyType(
-    {
-        "balanced_accuracy": _balanced_accuracy,
-        "matthews_corrcoef": _matthews,
-        **{
-            f"{name}{average}": partial(mean, rate)
-            for name, rate in _RATES.items()
-            for average, mean in _AVERAGES.items()
-        },
-    }
-)
+_SCORES: Mapping[str, Callable[[_Shares], Array]] = {
+    "balanced_accuracy": lambda of: _ratio(of.hit, of.true).sum(axis=1) / (of.true > 0).sum(axis=1),
+    "matthews_corrcoef": _matthews,
+    **{
+        f"{name}{average}": partial(mean, rate)
+        for name, rate in _RATES.items()
+        for average, mean in _AVERAGES.items()
+    },
+}
 
 
 def _loss_of(
@@ -149,8 +132,7 @@ def percent_if_wrong(y: NDArray[Any], predictions: Predictions) -> Array:
 
 def absolute(y: NDArray[Any], predictions: Predictions) -> Array:
     """Return absolute errors."""
-    errors: Array = np.abs(predictions.label - y)
-    return errors
+    return np.abs(predictions.label - y)
 
 
 def squared(y: NDArray[Any], predictions: Predictions) -> Array:
@@ -206,8 +188,7 @@ def unexplained(
     centred = y - y.mean()
     spread = weights @ centred**2 - (weights @ centred) ** 2
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratios: Array = (weights @ squared(y, predictions)) / spread
-    return ratios
+        return (weights @ squared(y, predictions)) / spread
 
 
 def missed_areas(
@@ -245,8 +226,7 @@ def weighted_areas(score: Array, is_positive: NDArray[np.bool_], weights: Array)
     weighted = columns[positive]
     beaten = np.einsum("ij,ij->j", weighted, (below[lower] + below[upper]) / 2)
     with np.errstate(divide="ignore", invalid="ignore"):
-        areas: Array = beaten / (weighted.sum(axis=0) * below[-1])
-    return areas
+        return beaten / (weighted.sum(axis=0) * below[-1])
 
 
 def is_quick(metric: Metric) -> bool:
@@ -272,8 +252,7 @@ def weighted_losses(
     seen, predicted = metric.turned(y, predictions, n_classes)
     if metric.declared.bootstrap_losses:
         return loaded(metric.declared.bootstrap_losses)(seen, predicted, n_classes, weights)
-    losses: Array = weights @ loaded(metric.declared.row_losses)(seen, predicted)
-    return losses
+    return weights @ loaded(metric.declared.row_losses)(seen, predicted)
 
 
 _MOST_WEIGHTS = 4_000_000
@@ -361,10 +340,9 @@ class Resampling:
     def _on_repeated(
         self, y: NDArray[Any], drawn: NDArray[np.uint16], predicted: Predictions
     ) -> float:
-        rows, score = np.repeat(np.arange(len(y)), drawn), predicted.score
-        repeated = Predictions(predicted.label[rows], None if score is None else score[rows])
+        rows = np.repeat(np.arange(len(y)), drawn)
         try:
-            return self.metric.loss(y[rows], repeated, self.n_classes)
+            return self.metric.loss(y[rows], predicted.take(rows), self.n_classes)
         except ValueError:  # not defined, or not finite; the whole fold's stands for it
             return float("nan")
 

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache, lru_cache
 from multiprocessing.util import Finalize
 from pathlib import Path
-from time import monotonic, time
+from time import monotonic
 from typing import Any
 
 import distributed
@@ -31,11 +31,10 @@ from prefect_tune.optimizers.trials.outcome import StepCost
 from prefect_tune.storage.notices import Notice, noticed_by
 from prefect_tune.storage.waiting.outage import StoreLost, Waits
 from prefect_tune.tasks.worker.orphans import lead_group
+from prefect_tune.tasks.worker.output_keeper import sweep_tails
 
 PLACE_BYTES = 128 * 1024
 """Room for a text with its header."""
-_KEPT_SECONDS = 3_600
-"""How long the file of a killed writer may still be read."""
 _HEADER = struct.Struct("<QLL")
 """Number of the text, its length in bytes, and the checksum of number and text."""
 
@@ -55,7 +54,7 @@ class NoteFile:
         self._number = 0
         path.unlink(missing_ok=True)
         self._file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._file, fcntl.LOCK_EX)  # as long as this process lives: see `sweep`
+        fcntl.flock(self._file, fcntl.LOCK_EX)  # as long as this process lives: see `sweep_tails`
         try:
             self._place(bytes(2 * PLACE_BYTES), 0)
             os.fsync(self._file)  # or blocks may be found only later
@@ -106,15 +105,6 @@ def read_text(path: Path) -> str | None:
             if number > newest and _checksum(number, content) == checksum:
                 newest, text = number, content.decode()
     return text
-
-
-def sweep(folder: Path, pattern: str) -> None:
-    """Remove the files of writers that were killed an hour ago or more."""
-    for path in folder.glob(pattern):
-        with suppress(OSError), path.open("rb") as file:
-            if time() - os.fstat(file.fileno()).st_mtime > _KEPT_SECONDS:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                path.unlink()
 
 
 def _checksum(number: int, content: bytes) -> int:
@@ -274,7 +264,7 @@ def read_note(path: Path) -> Mapping[str, Any]:
 @cache
 def _note_file(worker_folder: str, pid: int) -> NoteFile:
     path = note_path(worker_folder, pid)
-    sweep(path.parent, "trial-*.note")
+    sweep_tails(path.parent, "trial-*.note")
     file = NoteFile(path)
     Finalize(None, file.remove, exitpriority=0)  # unlike `atexit`, in forked workers too
     return file

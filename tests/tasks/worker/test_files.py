@@ -105,7 +105,7 @@ def test_files_of_writers_that_were_killed_long_ago_are_swept_and_no_others(tmp_
     subprocess.run(command, check=True)
     for path in (of_living, of_killed):
         os.utime(path, (0, 0))
-    trial_note.sweep(tmp_path, "*.note")
+    sweep_tails(tmp_path, "*.note")
     assert set(tmp_path.iterdir()) == {of_living, fresh}
     note.remove()
 
