@@ -24,6 +24,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.space.wording import UnknownName
@@ -217,7 +218,7 @@ def generate(spec: CohortSpec) -> Cohort:
     return Cohort(events, labels, _truth(spec, orders.names))
 
 
-def _orders(spec: CohortSpec, is_case: NDArray[np.bool_], rng: np.random.Generator) -> Orders:
+def _orders(spec: CohortSpec, is_case: NDArray[np.bool_], rng: Generator) -> Orders:
     """Draw all orders, with common medications to fill up to Table 3's rates."""
     strength = STRENGTH[spec.family] if spec.strength is None else spec.strength
     planted = [
@@ -244,7 +245,7 @@ def _orders(spec: CohortSpec, is_case: NDArray[np.bool_], rng: np.random.Generat
 
 
 def _drug_classes(
-    orders: Orders, is_case: NDArray[np.bool_], rng: np.random.Generator
+    orders: Orders, is_case: NDArray[np.bool_], rng: Generator
 ) -> tuple[tuple[str, ...], NDArray[np.int64], NDArray[np.int64]]:
     """Draw an event of the drug class of each order, for some orders one of a second class.
 

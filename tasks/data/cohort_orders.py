@@ -9,7 +9,12 @@ from dataclasses import dataclass
 from typing import Literal, Self
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Cases = NDArray[np.bool_]
+"""Which patients are cases, shape (patients,)."""
 
 Family = Literal["binary", "count", "sum", "average"]
 
@@ -34,7 +39,7 @@ class Orders:
     names: tuple[str, ...]
     code: NDArray[np.int64]
     patient: NDArray[np.int64]
-    value: NDArray[np.float64]
+    value: Array
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
@@ -48,9 +53,7 @@ class Orders:
         )
 
 
-def common(
-    mean: NDArray[np.float64], uneven: NDArray[np.float64], rng: np.random.Generator
-) -> Orders:
+def common(mean: Array, uneven: Array, rng: Generator) -> Orders:
     """Draw at least one order a patient, of codes by Zipf's law.
 
     The number of orders carries as much of the class as the two means do.
@@ -70,7 +73,7 @@ def common(
 
 
 def family_code(
-    family: Family, name: str, is_case: NDArray[np.bool_], strength: float, rng: np.random.Generator
+    family: Family, name: str, is_case: Cases, strength: float, rng: Generator
 ) -> Orders:
     """Draw orders of one code of which one aggregation alone carries the class.
 
@@ -107,11 +110,7 @@ def family_code(
 
 
 def rare_signal(
-    frequency: int,
-    cover: float,
-    purity: float,
-    is_case: NDArray[np.bool_],
-    rng: np.random.Generator,
+    frequency: int, cover: float, purity: float, is_case: Cases, rng: Generator
 ) -> Orders:
     """Draw codes that exactly `frequency` patients have, most of them of one class, in turn.
 
@@ -139,7 +138,7 @@ def rare_signal(
     return Orders(names, code, patient.ravel(), rng.lognormal(3, 1, patient.size))
 
 
-def rare_noise(n_codes: int, n_patients: int, rng: np.random.Generator) -> Orders:
+def rare_noise(n_codes: int, n_patients: int, rng: Generator) -> Orders:
     """Draw codes of 1 to 4 orders that mean nothing."""
     counts = rng.choice([1, 2, 3, 4], n_codes, p=[0.55, 0.25, 0.12, 0.08])
     code = np.repeat(np.arange(n_codes), counts)
@@ -148,7 +147,7 @@ def rare_noise(n_codes: int, n_patients: int, rng: np.random.Generator) -> Order
     return Orders(names, code, patient, rng.lognormal(3, 1, len(code)))
 
 
-def xor_pair(weight: float, is_case: NDArray[np.bool_], rng: np.random.Generator) -> Orders:
+def xor_pair(weight: float, is_case: Cases, rng: Generator) -> Orders:
     """Draw two codes that half of each class have; cases tend to have just one of them.
 
     Neither code alone tells anything, so linear models are blind to them.

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.trials.agnostic import frequencies_of_few
@@ -27,6 +28,8 @@ from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.tasks.ensembling.held_out import HeldOut
 from prefect_tune.tasks.objective.metric import Metric, Predictions
 from prefect_tune.tasks.objective.risk import Resampling, is_quick
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class FitLimit:
         most: That members may take; the first one may always be a member.
     """
 
-    seconds: NDArray[np.float64]
+    seconds: Array
     most: float
 
     def of(self, candidates: Sequence[int] | NDArray[np.intp]) -> "FitLimit":
@@ -62,8 +65,8 @@ class FitLimit:
 
 
 def greedy_picks(
-    members: Sequence[NDArray[np.float64]],
-    loss: Callable[[NDArray[np.float64]], float],
+    members: Sequence[Array],
+    loss: Callable[[Array], float],
     size: int,
     limit: FitLimit | None = None,
 ) -> tuple[list[int], list[float]]:
@@ -102,8 +105,6 @@ def weights_of(picks: Sequence[int]) -> Mapping[int, float]:
     return {member: n / len(picks) for member, n in sorted(Counter(picks).items())}
 
 
-Array = NDArray[np.float64]
-
 BOOTSTRAPS = Bootstraps(500, 0.5)
 """More than these change no weight by what matters, and cost little beside a training."""
 MOST_MEMBERS = 32
@@ -120,7 +121,7 @@ def bootstraps_for(metric: Metric) -> Bootstraps:
     return BOOTSTRAPS if is_quick(metric) else _SLOW_BOOTSTRAPS
 
 
-def agnostic_weights(held_out: HeldOut, bootstraps: Bootstraps, rng: np.random.Generator) -> Array:
+def agnostic_weights(held_out: HeldOut, bootstraps: Bootstraps, rng: Generator) -> Array:
     """Return the weights of the candidates, shape (n,), together 1.
 
     Args:
@@ -163,7 +164,7 @@ def choose(
     held_out: HeldOut,
     size: int,
     bootstraps: Bootstraps,
-    rng: np.random.Generator,
+    rng: Generator,
     *,
     limit: FitLimit | None = None,
 ) -> EnsembleChoice:
@@ -218,7 +219,7 @@ def _greedy(held_out: HeldOut, size: int, limit: FitLimit | None) -> EnsembleCho
 
 
 def _agnostic(
-    held_out: HeldOut, bootstraps: Bootstraps, rng: np.random.Generator, limit: FitLimit | None
+    held_out: HeldOut, bootstraps: Bootstraps, rng: Generator, limit: FitLimit | None
 ) -> EnsembleChoice:
     weights = agnostic_weights(held_out, bootstraps, rng)
     order = [i for i in np.argsort(-weights, kind="stable") if weights[i]]
@@ -286,7 +287,7 @@ def best_kind(losses: Mapping[Kind, float]) -> Kind:
     return KINDS[int(is_best.argmax())]
 
 
-def deal(held_out: HeldOut, n_parts: int, rng: np.random.Generator) -> NDArray[np.intp]:
+def deal(held_out: HeldOut, n_parts: int, rng: Generator) -> NDArray[np.intp]:
     """Deal the rows of each fold into parts, stratified, rows of one group together.
 
     Args:

@@ -17,6 +17,7 @@ from types import SimpleNamespace
 from typing import Any, Self
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.plugins import loaded
@@ -26,6 +27,10 @@ from prefect_tune.tasks.data.split import Split
 from prefect_tune.tasks.objective.metric import Metric, Predictions
 
 Array = NDArray[np.float64]
+Targets = NDArray[Any]
+"""True classes or numbers, shape (m,)."""
+Counts = NDArray[np.uint16]
+"""How often each example was drawn, shape (N, m)."""
 
 _ZERO = 1e-12
 """Spreads below are those of a constant, but for rounding."""
@@ -46,7 +51,7 @@ class _Shares:
     hit: Array
 
 
-def _shares(y: NDArray[Any], predictions: Predictions, n_classes: int, weights: Array) -> _Shares:
+def _shares(y: Targets, predictions: Predictions, n_classes: int, weights: Array) -> _Shares:
     true, said = (np.eye(n_classes)[labels] for labels in (y, predictions.label))
     return _Shares(weights @ true, weights @ said, weights @ (true * said))
 
@@ -101,7 +106,7 @@ _SCORES: Mapping[str, Callable[[_Shares], Array]] = {
 
 def _loss_of(
     score: Callable[[_Shares], Array],
-) -> Callable[[NDArray[Any], Predictions, int, Array], Array]:
+) -> Callable[[Targets, Predictions, int, Array], Array]:
     return lambda y, predictions, n_classes, weights: (
         1 - score(_shares(y, predictions, n_classes, weights))
     )
@@ -114,50 +119,50 @@ Where a metric is of one class of two, it is that in position 1.
 """
 
 
-RowLosses = Callable[[NDArray[Any], Predictions], Array]
+RowLosses = Callable[[Targets, Predictions], Array]
 """From true classes or numbers and predictions to the loss of each row, shape (m,)."""
-Weighted = Callable[[NDArray[Any], Predictions, int, Array], Array]
+Weighted = Callable[[Targets, Predictions, int, Array], Array]
 """From true values, predictions, the number of classes and weights (N, m) to losses, shape (N,)."""
 
 
-def one_if_wrong(y: NDArray[Any], predictions: Predictions) -> Array:
+def one_if_wrong(y: Targets, predictions: Predictions) -> Array:
     """Return 1 for each row that is wrong."""
     return (predictions.label != y).astype(np.float64)
 
 
-def percent_if_wrong(y: NDArray[Any], predictions: Predictions) -> Array:
+def percent_if_wrong(y: Targets, predictions: Predictions) -> Array:
     """Return 100 for each row that is wrong."""
     return 100 * one_if_wrong(y, predictions)
 
 
-def absolute(y: NDArray[Any], predictions: Predictions) -> Array:
+def absolute(y: Targets, predictions: Predictions) -> Array:
     """Return absolute errors."""
     return np.abs(predictions.label - y)
 
 
-def squared(y: NDArray[Any], predictions: Predictions) -> Array:
+def squared(y: Targets, predictions: Predictions) -> Array:
     """Return squared errors."""
     return (predictions.label - y) ** 2
 
 
-def squared_log(y: NDArray[Any], predictions: Predictions) -> Array:
+def squared_log(y: Targets, predictions: Predictions) -> Array:
     """Return squared errors of logarithms."""
     return (np.log1p(predictions.label) - np.log1p(y)) ** 2
 
 
-def relative(y: NDArray[Any], predictions: Predictions) -> Array:
+def relative(y: Targets, predictions: Predictions) -> Array:
     """Return absolute errors as shares of the true numbers."""
     return np.abs(predictions.label - y) / np.maximum(np.abs(y), np.finfo(float).eps)
 
 
-def surprise(y: NDArray[Any], predictions: Predictions) -> Array:
+def surprise(y: Targets, predictions: Predictions) -> Array:
     """Return negative logarithms of the true classes' probabilities."""
     score = _probabilities(predictions)
     eps = np.finfo(score.dtype).eps
     return -np.log(np.clip(score[np.arange(len(y)), y], eps, 1 - eps))
 
 
-def brier(y: NDArray[Any], predictions: Predictions) -> Array:
+def brier(y: Targets, predictions: Predictions) -> Array:
     """Return squared distances from the class; of two classes, of one of them."""
     score = _probabilities(predictions)
     distances: Array = ((score - np.eye(score.shape[1])[y]) ** 2).sum(axis=1)
@@ -179,7 +184,7 @@ root_squared_log = _root_of(squared_log)
 
 
 def unexplained(
-    y: NDArray[Any],
+    y: Targets,
     predictions: Predictions,
     n_classes: int,  # noqa: ARG001
     weights: Array,
@@ -191,9 +196,7 @@ def unexplained(
         return (weights @ squared(y, predictions)) / spread
 
 
-def missed_areas(
-    y: NDArray[Any], predictions: Predictions, n_classes: int, weights: Array
-) -> Array:
+def missed_areas(y: Targets, predictions: Predictions, n_classes: int, weights: Array) -> Array:
     """Return 1 - AUROC, of several classes one against the rest weighted by their shares."""
     score = predictions.score
     if score is None:
@@ -235,7 +238,7 @@ def is_quick(metric: Metric) -> bool:
 
 
 def weighted_losses(
-    metric: Metric, y: NDArray[Any], predictions: Predictions, n_classes: int, weights: Array
+    metric: Metric, y: Targets, predictions: Predictions, n_classes: int, weights: Array
 ) -> Array:
     """Return the losses of a metric that `is_quick` in all bootstraps, shape (N,).
 
@@ -272,17 +275,12 @@ class Resampling:
 
     metric: Metric
     n_classes: int
-    targets: tuple[NDArray[Any], ...]
-    counts: tuple[NDArray[np.uint16], ...]
+    targets: tuple[Targets, ...]
+    counts: tuple[Counts, ...]
 
     @classmethod
     def of(
-        cls,
-        dataset: Dataset,
-        split: Split,
-        metric: Metric,
-        bootstraps: Bootstraps,
-        rng: np.random.Generator,
+        cls, dataset: Dataset, split: Split, metric: Metric, bootstraps: Bootstraps, rng: Generator
     ) -> Self:
         """Draw bootstraps of a split.
 
@@ -319,9 +317,7 @@ class Resampling:
         ]
         return np.mean(by_fold, axis=0)
 
-    def _of_fold(
-        self, y: NDArray[Any], counts: NDArray[np.uint16], predicted: Predictions
-    ) -> Array:
+    def _of_fold(self, y: Targets, counts: Counts, predicted: Predictions) -> Array:
         if not is_quick(self.metric):
             risks = np.array([self._on_repeated(y, drawn, predicted) for drawn in counts])
         else:
@@ -337,9 +333,7 @@ class Resampling:
             risks = np.where(np.isfinite(risks), risks, whole)
         return risks
 
-    def _on_repeated(
-        self, y: NDArray[Any], drawn: NDArray[np.uint16], predicted: Predictions
-    ) -> float:
+    def _on_repeated(self, y: Targets, drawn: Counts, predicted: Predictions) -> float:
         rows = np.repeat(np.arange(len(y)), drawn)
         try:
             return self.metric.loss(y[rows], predicted.take(rows), self.n_classes)
@@ -347,9 +341,7 @@ class Resampling:
             return float("nan")
 
 
-def _counts(
-    strata: NDArray[Any], bootstraps: Bootstraps, rng: np.random.Generator
-) -> NDArray[np.uint16]:
+def _counts(strata: Targets, bootstraps: Bootstraps, rng: Generator) -> Counts:
     """Return how often each row is drawn, shape (N, m), with replacement within each stratum."""
     counts = np.ones((bootstraps.n, len(strata)), dtype=np.uint16)
     if not bootstraps.share:

@@ -51,14 +51,8 @@ from prefect_tune.tasks.trial_code import TrialPipeline, code_of
 from prefect_tune.tasks.user_code import load_user_code
 
 FRAME = canonical(table())
-
-
 X, y = FRAME.drop(columns="target"), np.asarray(FRAME["target"].astype(str))
-
-
 PREPARED = (make_imputer, make_encoder)
-
-
 BEHIND = {
     "Polynomial": estimators.Polynomial(),
     "SelectByModel": estimators.select_by_extra_trees(n_estimators=5, random_state=0),
@@ -167,7 +161,6 @@ class Power(TransformerMixin, BaseEstimator):
     def transform(self, X):
         return bent(X, 0.5)
 """
-
 
 READS = """
 import pickle, sys

@@ -31,8 +31,6 @@ from prefect_tune.tasks.trial.path_run import PathRun, StepOutcome
 pytestmark = pytest.mark.slow
 
 TREE = {"criterion": "gini", "max_depth": 0.5, "min_samples_split": 2, "min_samples_leaf": 1}
-
-
 MODELS = (
     ("decision_tree", TREE),
     ("k_nearest", {"n_neighbors": 3, "weights": "uniform", "p": 2}),

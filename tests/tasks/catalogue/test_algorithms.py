@@ -31,34 +31,18 @@ from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary, MemoryEsti
 from prefect_tune.tasks.fitting.recipe import build, recipe
 
 RNG = np.random.default_rng(0)
-
-
 N = 45
-
-
 POSITION = np.arange(N) % 3
-
-
 SIGNED = RNG.normal(size=(N, 6)) * [1, 1, 5, 1, 1, 1] + POSITION[:, None] * [1, 0, 0, 2, 0, 0]
-
-
 NEW = RNG.normal(size=(12, 6)) * 3
-
-
 CLASSES = np.array(["a", "b", "c"])
-
-
 NUMBERS = SIGNED[:, 0] * 2 + np.abs(SIGNED[:, 3]) + 1
-
-
 FAILURES = {
     "kernel_pca": "negative eigenvalues",
     "quadratic_discriminant": "covariance matrix of class|not positive definite|singular",
     "fast_ica": "makes values that are not finite|infs or NaNs",
 }
 """The only failures that depend on values, and their reasons."""
-
-
 Case = tuple[str, Algorithm]
 
 
@@ -90,14 +74,8 @@ def small(algorithm: Algorithm) -> Algorithm:
 
 
 CASES = {name: (kind, small(algorithm)) for name, (kind, algorithm) in cases().items()}
-
-
 every = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-
-
 MODELS = {name: case for name, case in CASES.items() if case[0] in ("classes", "numbers")}
-
-
 every_model = pytest.mark.parametrize("case", MODELS.values(), ids=MODELS)
 
 
@@ -332,11 +310,7 @@ def test_balancing_reaches_the_model_inside_a_selection(case) -> None:
 
 
 GAPS = pd.DataFrame({"a": [1.0, np.nan, 5.0, 5.0], "b": ["x", None, "y", "x"], "c": [np.nan] * 4})
-
-
 WHOLE = pd.DataFrame({"a": [1.0, 2.0, 5.0, 5.0], "b": ["x", "z", "y", "x"]})
-
-
 TWO_CLASSES = np.array(["n", "y"])
 
 
@@ -396,11 +370,7 @@ TOY = Algorithm(
     transforms={"n_neighbors": neighbours},
     memory=all_distances,
 )
-
-
 X = np.random.default_rng(0).normal(size=(30, 2))
-
-
 Y = np.array(["a", "b"] * 15)
 
 

@@ -183,8 +183,6 @@ def as_frame(made: EventWindows, X: EventRows) -> pd.DataFrame:
 
 
 EVERY = {"windows": "7_30_90_365_1095", "aggregations": "every", "levels": "both"}
-
-
 CASES: list[dict[str, Any]] = [
     EVERY,
     {"windows": "30_365", "aggregations": "every", "levels": "prefixes"},

@@ -36,8 +36,6 @@ from prefect_tune.tasks.problem import StudyContext, open_store
 from prefect_tune.tasks.repairs import BoundCategories
 
 N = 120
-
-
 TABLES = ("modern", "modern_regression")
 
 
@@ -330,8 +328,6 @@ EVENTS = st.lists(
     min_size=1,
     max_size=30,
 )
-
-
 LABELS = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 6)), min_size=1, max_size=8)
 
 

@@ -55,8 +55,6 @@ TABLE_5 = {
     },
 }
 """FLASH, Table 5: categorical and continuous (whole numbers included) hyperparameters."""
-
-
 PINNED = {
     "small": (120, 120, 17, "ca31fa430fad610e", "6fd1c6851e6af533"),
     "flash": (1456, 1456, 102, "062e23b73b6e1f28", "a04f573325e64edd"),
@@ -122,8 +120,6 @@ def test_an_unknown_space_is_answered_with_the_nearest() -> None:
 
 
 DENSE = MatrixSummary(1000, 20, "dense", "float64", n_classes=3)
-
-
 SPARSE = MatrixSummary(300, 5000, "sparse", "float64", 0.01, 0.0, n_classes=2)
 
 
@@ -202,11 +198,7 @@ def test_other_spaces_have_none() -> None:
 
 
 FLASH = spaces.space_named("flash")
-
-
 PROBLEM = Problem("d", "s", "flash", FLASH.digest, "error", 0, algorithms=algorithm_ids(FLASH))
-
-
 NEW = Algorithm(id="new", estimator="sklearn.naive_bayes.BernoulliNB")
 
 
@@ -216,8 +208,6 @@ def changed(step: str, *algorithms: Algorithm) -> Space:
 
 
 MODELS = FLASH.step("fit model").algorithms
-
-
 GROWN = changed("fit model", NEW, *MODELS)
 
 

@@ -29,8 +29,6 @@ from prefect_tune.tasks.data.source import Source
 pytestmark = pytest.mark.slow
 
 FAMILIES = ("binary", "count", "sum", "average")
-
-
 THRESHOLDS = (2, 3, 4, 5)
 
 

@@ -416,7 +416,6 @@ ARFF = """% a comment
 -2e3,?,c,no
 """
 
-
 SPARSE = """@RELATION sparse
 @ATTRIBUTE a NUMERIC
 @ATTRIBUTE b INTEGER
@@ -470,11 +469,7 @@ VALUES = (
     st.sampled_from([True, False, None]),
     st.dates(date(1950, 1, 1), date(2100, 1, 1)).map(pd.Timestamp),
 )
-
-
 COLUMNS = st.sampled_from(VALUES).flatmap(lambda v: st.lists(v, min_size=12, max_size=12))
-
-
 FEW = settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -105,11 +105,7 @@ def test_rows_that_are_left_out_play_no_part() -> None:
 
 WRONG = np.array([[0, 1, 0, 1], [1, 0, 0, 0], [0, 0, 1, 1]])
 """Which of four rows each of three models gets wrong (the sheet, 5.1)."""
-
-
 MANY = 20_000
-
-
 CLASSES_OF_ROWS = np.array([0, 1, 0, 1])
 
 

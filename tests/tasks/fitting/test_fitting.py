@@ -158,11 +158,7 @@ def test_a_selection_that_no_column_passes_keeps_the_best_one(algorithm, values,
 
 
 SOLVERS = [f"numpy {np.__version__}", f"scipy {scipy.__version__}"]
-
-
 OWN = "prefect_tune.tasks.catalogue.preparation.make_imputer"
-
-
 REPAIRS = "prefect_tune.tasks.repairs.REPAIRS"
 
 
@@ -312,7 +308,6 @@ with one_thread():
     assert counts() == {1}
 assert counts() == before
 """
-
 
 LIGHTGBM = """
 import os, sys

@@ -29,8 +29,6 @@ from prefect_tune.tasks.objective.metric import Predictions, metric_named
 from prefect_tune.tasks.objective.predictions import InvalidPredictions, predictions_of
 
 EPOCHS = 10
-
-
 VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
     "MLPClassifier": (
         {},
@@ -65,8 +63,6 @@ VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
     "BaggingClassifier": ({"n_estimators": 15, "max_features": 0.5},),
     "BaggingRegressor": ({"n_estimators": 10, "max_samples": 0.5},),
 }
-
-
 CASES = [
     pytest.param(
         path,

@@ -38,8 +38,6 @@ def test_error_of_chance_is_that_of_the_largest_class() -> None:
 
 OF_TWO = ("accuracy", "f1", "precision", "recall", "average_precision", "neg_log_loss",
           "neg_brier_score", "matthews_corrcoef", "balanced_accuracy", "roc_auc")  # fmt: skip
-
-
 OF_NUMBERS = ("r2", "neg_mean_absolute_error", "neg_root_mean_squared_error", "explained_variance")
 
 
@@ -131,14 +129,8 @@ QUICK = [metric_named(name) for name in METRICS if is_quick(metric_named(name))]
 WEIGHTED_OF_NUMBERS = tuple(m.name for m in QUICK if m.target == "numbers")
 WEIGHTED_OF_CLASSES = tuple(m.name for m in QUICK if m.target == "classes")
 MEANS = {m.name for m in QUICK if m.declared.row_losses}
-
-
 OF_ONE_CLASS = ("f1", "jaccard", "precision", "recall", "roc_auc")
-
-
 LOOPED = ("d2_log_loss_score", "roc_auc_ovr")
-
-
 LOOPED_NUMBERS = ("explained_variance", "neg_median_absolute_error")
 
 

@@ -39,11 +39,7 @@ from prefect_tune.tasks.objective.predictions import (
 )
 
 RNG = np.random.default_rng(0)
-
-
 X = RNG.normal(size=(100, 3))
-
-
 KINDS = {
     "texts": np.array(["a", "b", "c"]),
     "whole numbers": np.array([-3, 0, 12]),

@@ -46,11 +46,7 @@ TREE = (
     "decision_tree",
     {"criterion": "gini", "max_depth": 0.5, "min_samples_split": 2, "min_samples_leaf": 1},
 )
-
-
 KNN = ("k_nearest", {"n_neighbors": 3, "weights": "uniform", "p": 2})
-
-
 PCA = ("pca", {"n_components": 0.9, "whiten": False})
 
 
@@ -455,8 +451,6 @@ FOREST = (
         "min_samples_split": 2,
     },
 )  # fmt: skip
-
-
 BAYES = "gaussian_nb"
 
 
@@ -499,8 +493,6 @@ def test_a_model_of_a_subset_is_held_against_all_held_out_rows(context) -> None:
 
 JUDGED = {"quantities": (Quantity("false_positive_rate"),), "bootstraps": Bootstraps(3, 0.5)}
 """All that reads predictions besides the loss."""
-
-
 EPOCHS = 6
 
 

@@ -39,11 +39,8 @@ def print_by_all_ways():
     os.write(1, b"descriptor\\n")
 """
 
-
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
 """That of most users: Python and C hold back what they print."""
-
-
 ALL = ("python", "python, without end", "c, without end", "child", "error of child", "descriptor")
 
 
@@ -221,7 +218,6 @@ os.wait()
 (folder / "all").touch()
 time.sleep(1000)
 """
-
 
 SHARES = """
 import os, sys, time
