@@ -23,8 +23,8 @@ from sklearn.utils.class_weight import compute_class_weight, compute_sample_weig
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.storage.store import Made
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary, check_memory
-from prefect_tune.tasks.fitting.recipe import REPAIRED, Recipe, build, imported
-from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
+from prefect_tune.tasks.fitting.recipe import Recipe, build, imported
+from prefect_tune.tasks.objective.predictions import Predictions, n_rows, predictions_of
 from prefect_tune.tasks.threads import fit_threads, several_threads
 
 _BOOSTING = "sklearn.ensemble._hist_gradient_boosting."
@@ -187,11 +187,6 @@ def transformed(estimator: Any, X: Any, train: Any) -> Any:
     return estimator.transform(X) if n_rows(X) else train[:0]
 
 
-def n_rows(X: Any) -> int:
-    """Return how many rows a matrix, a frame or events have."""
-    return int(X.shape[0])
-
-
 def _started(how: Recipe) -> float:
     """Return the time from which a step counts: importing an estimator is no cost."""
     imported(how.estimator)
@@ -232,11 +227,8 @@ def _fit(how: Recipe, seed: int, data: FoldData) -> Any:
     if how.weights == "class_weight":  # in figures: `partial_fit` does not take the word
         how = replace(how, arguments={**how.arguments, "class_weight": class_weights(data.y)})
     estimator = build(how, seed)
-    weights = {}
-    if how.weights == "sample_weight":
-        argument = f"{REPAIRED}__sample_weight" if how.repairs else "sample_weight"
-        weights = {argument: sample_weights(data.y)}
-    model = estimator[-1] if how.repairs else estimator
+    weights = {how.weight_argument: sample_weights(data.y)} if how.weight_argument else {}
+    model = how.model_in(estimator)
     bins = quick_weighted_bins(model) if weights else nullcontext()
     with data.threads_for(model, how), bins:
         return estimator.fit(data.train, data.y, **weights)

@@ -116,7 +116,7 @@ def predictions_of(
         InvalidPredictions: If the model returns anything else than one label, and one row of
             scores, for each row.
     """
-    if not _n_rows(X):
+    if not n_rows(X):
         return Predictions(np.empty(0, dtype=np.int32 if len(classes) else np.float64))
     answer = _Answer(model, X, classes, name)
     if len(classes) and "predict_proba" in methods and (labels_of := _labels_of(model)):
@@ -144,8 +144,7 @@ def _labels_of(model: Any) -> Callable[[Array], Any] | None:
     last = model.steps[-1][1] if isinstance(model, Pipeline) else model
     if type(last) in {RandomForestClassifier, ExtraTreesClassifier}:
         return lambda probabilities: last.classes_[probabilities.argmax(axis=1)]
-    declared: Callable[[Array], Any] | None = getattr(last, "labels_of_probabilities", None)
-    return declared
+    return getattr(last, "labels_of_probabilities", None)
 
 
 def predicted_labels(model: Any, X: Any, classes: Values, *, name: str = "") -> Values:
@@ -200,7 +199,7 @@ class _Answer:
     """Checks of what one model returned for some rows."""
 
     def __init__(self, model: Any, X: Any, classes: Values, name: str) -> None:
-        self.model, self.classes, self.n = model, np.asarray(classes), _n_rows(X)
+        self.model, self.classes, self.n = model, np.asarray(classes), n_rows(X)
         has_index = hasattr(getattr(X, "index", None), "equals")
         self.row_names: list[Any] = X.index.tolist() if has_index else list(range(self.n))
         self.name = name or _class_name(model)
@@ -351,7 +350,8 @@ class _Answer:
         )
 
 
-def _n_rows(X: Any) -> int:
+def n_rows(X: Any) -> int:
+    """Return how many rows a matrix, a frame, events or a list have."""
     return int(X.shape[0]) if hasattr(X, "shape") else len(np.asarray(X))
 
 

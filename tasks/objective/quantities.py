@@ -25,7 +25,7 @@ from prefect_tune.tasks.objective.predictions import Predictions, predicted_labe
 from prefect_tune.tasks.threads import one_thread
 from prefect_tune.tasks.user_code import load_user_code, portable_pickle
 
-BATCH = 1_000
+_BATCH = 1_000
 """Rows that are predicted at once, or as many as there are."""
 _LEAST_REPEATS = 5
 _MOST_REPEATS = 50
@@ -33,7 +33,7 @@ _SECONDS = 0.2
 """Repeats go on for this long; a slow pipeline is measured for longer."""
 
 
-def latency_us(pipeline: Any, X: Any, batch: int = BATCH) -> float:
+def latency_us(pipeline: Any, X: Any) -> float:
     """Return microseconds per row: the median over predictions of one batch, after a warm-up.
 
     On one thread, so that pipelines are compared as they would serve side by side.
@@ -41,9 +41,8 @@ def latency_us(pipeline: Any, X: Any, batch: int = BATCH) -> float:
     Args:
         pipeline: What predicts.
         X: The rows to take the batch from, a frame or events.
-        batch: How many rows to predict at once.
     """
-    n = min(batch, len(X))
+    n = min(_BATCH, len(X))
     rows = X.iloc[:n] if isinstance(X, pd.DataFrame) else X.take(np.arange(n))
     seconds: list[float] = []
     with one_thread():  # only time counts: the same model's held-out predictions were checked

@@ -350,12 +350,3 @@ def test_standard_error_goes_to_a_log_that_can_be_opened_until_the_worker_is_up(
     assert log_text(tmp_path, 0) == ("as it started" if has_log else "")
     printed = "once it was up\n"
     assert done.stderr == (printed if has_log else f"as it started\n{printed}")
-
-
-@pytest.mark.slow
-def test_a_log_that_cannot_be_opened_leaves_standard_error_as_it_is(tmp_path) -> None:
-    variables = {LOG_VARIABLE: str(tmp_path / "missing" / "starts.log")}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=variables, capture_output=True, text=True, check=True
-    )
-    assert done.stderr.splitlines() == ["as it started", "once it was up"]
