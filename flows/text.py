@@ -16,7 +16,7 @@ from prefect_tune.optimizers.space.wording import fidelity_text
 from prefect_tune.optimizers.trials.outcome import Failure, FailureKind
 from prefect_tune.storage.masking import masked
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.objective.metrics import METRICS
+from prefect_tune.tasks.objective.declaration import METRICS
 
 DURATION_PATTERN = r"\s*(\d+(\.\d+)?\s*[smhd]\s*)+"
 SIZE_PATTERN = r"\s*(\d+(?:\.\d+)?)\s*([KMGTkmgt]?[Bb])\s*"

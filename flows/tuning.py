@@ -24,7 +24,7 @@ from prefect_tune.flows.session import run_study
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.frames import (
+from prefect_tune.tasks.data.table_source import (
     TEST_FRAME,
     checked_frame,
     frame_dataset,

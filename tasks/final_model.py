@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from prefect import task
-from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
 from sklearn.pipeline import Pipeline
@@ -33,7 +32,7 @@ from prefect_tune.tasks.fitting.final_scoring import LossOnTest, loss_on_test, p
 from prefect_tune.tasks.objective.predictions import Predictions
 from prefect_tune.tasks.problem import StudyContext, open_store
 from prefect_tune.tasks.threads import one_thread
-from prefect_tune.tasks.trial.evaluate import Report, ReportedSteps, RunStep, with_store
+from prefect_tune.tasks.trial.evaluate import SHOWN, Report, ReportedSteps, RunStep, with_store
 from prefect_tune.tasks.trial.path_run import PathRun, StepFailed, StepOutcome
 from prefect_tune.tasks.user_code import ProgramExit, exits_as_errors
 from prefect_tune.tasks.worker.readiness import load
@@ -349,13 +348,7 @@ def member_pins(study: str, number: int | None = None) -> str:
     return f"refit {study} " + ("" if number is None else str(number))
 
 
-@task(
-    name="refit member",
-    task_run_name="refit member: trial {number}",
-    cache_policy=NO_CACHE,
-    persist_result=False,
-    log_prints=False,
-)
+@task(name="refit member", task_run_name="refit member: trial {number}", **SHOWN)
 def refit_member(
     number: int,
     query: Mapping[str, Any],
@@ -384,13 +377,7 @@ def refit_member(
     return Completed(message=message, data=MemberRefitted(n_made, reported.n_task_runs))
 
 
-@task(
-    name="refit",
-    task_run_name="refit {what}",
-    cache_policy=NO_CACHE,
-    persist_result=False,
-    log_prints=False,
-)
+@task(name="refit", task_run_name="refit {what}", **SHOWN)
 def refit(
     what: str,  # noqa: ARG001 - names the task run
     members: Sequence[Member],
@@ -415,13 +402,7 @@ def refit(
     return Completed(message=f"stored after {refitted.seconds:.1f} s", data=refitted)
 
 
-@task(
-    name="score",
-    task_run_name="score {what}",
-    cache_policy=NO_CACHE,
-    persist_result=False,
-    log_prints=False,
-)
+@task(name="score", task_run_name="score {what}", **SHOWN)
 def score(
     what: str,  # noqa: ARG001 - names the task run
     context: StudyContext,

@@ -17,8 +17,8 @@ from prefect_tune.storage.key import code_digest, content_digest
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.data.formats.registry import FORMATS
-from prefect_tune.tasks.module_code import module_text, modules_behind
-from prefect_tune.tasks.objective.metrics import METRICS
+from prefect_tune.tasks.fitting.versions import module_text, modules_behind
+from prefect_tune.tasks.objective.declaration import METRICS
 
 REGISTRIES: Mapping[str, Registry[Any]] = {
     registry.kind: registry for registry in (METHODS, METRICS, SPACES, FORMATS)

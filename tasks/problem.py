@@ -12,7 +12,7 @@ from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.storage.key import dataset_record, split_record
 from prefect_tune.storage.store import ArtifactStore, StoreAddress
-from prefect_tune.tasks.objective.quantity import Quantity
+from prefect_tune.tasks.objective.declaration import Quantity
 from prefect_tune.tasks.plugins import UsedPlugin, check_plugins
 
 if TYPE_CHECKING:

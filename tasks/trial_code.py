@@ -20,9 +20,9 @@ from sklearn.pipeline import Pipeline
 
 from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.fitting.iterative import model_in, rounds_after, training_of
+from prefect_tune.tasks.fitting.iterative import rounds_after, training_of
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
-from prefect_tune.tasks.fitting.recipe import REPAIRED, Recipe, build, recipe, step_seed
+from prefect_tune.tasks.fitting.recipe import Recipe, build, recipe, step_seed
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.trial.path_run import PathRun, StepFailed
 from prefect_tune.tasks.user_code import is_user_code
@@ -75,7 +75,7 @@ def trial_pipeline(
         estimator = build(how, seed)
         training = training_of(how) if context.epochs else None
         if training is not None and context.epochs:
-            epoch, model = best_epoch or query.epochs or context.epochs, model_in(estimator, how)
+            epoch, model = best_epoch or query.epochs or context.epochs, how.model_in(estimator)
             model.set_params(**training.settings)
             if training.rounds:
                 total = int(getattr(model, training.rounds))
@@ -84,9 +84,8 @@ def trial_pipeline(
             else:
                 model.set_params(**{_PASSES: epoch})
                 remarks.append(f"The study trained {name!r} pass by pass, {epoch} passes.")
-        if how.weights == "sample_weight":
-            weighted = f"{name}__{REPAIRED}__" if how.repairs else f"{name}__"
-            weighted += "sample_weight"
+        if how.weight_argument:
+            weighted = f"{name}__{how.weight_argument}"
         steps.append((name, estimator))
     if failed_step:
         remarks.append(f"The trial failed in {failed_step!r}; later steps are built for its input.")

@@ -9,7 +9,7 @@ it would end the worker, or leave its task unreported.
 import linecache
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -72,15 +72,22 @@ def load_user_code(text: str, file: str) -> ModuleType:
 
 def portable_pickle(value: Any) -> bytes:
     """Pickle with the classes of users' texts, so that it can be read without them."""
-    modules = [module for name, module in sys.modules.items() if is_user_code(name)]
-    for module in modules:
+    with by_value(module for name, module in sys.modules.items() if is_user_code(name)):
+        return cloudpickle.dumps(value, protocol=5)
+
+
+@contextmanager
+def by_value(modules: Iterable[ModuleType]) -> Iterator[None]:
+    """Pickle classes and functions of modules by value in the body."""
+    known = cloudpickle.list_registry_pickle_by_value()
+    new = [module for module in modules if module.__name__ not in known]
+    for module in new:
         cloudpickle.register_pickle_by_value(module)
     try:
-        pickled: bytes = cloudpickle.dumps(value, protocol=5)
+        yield
     finally:
-        for module in modules:
+        for module in new:
             cloudpickle.unregister_pickle_by_value(module)
-    return pickled
 
 
 def _line(error: BaseException, file: str) -> str:

@@ -8,16 +8,16 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from sklearn.utils import get_tags
 
 from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.optimizers.space.configuration import default_choice
-from prefect_tune.optimizers.space.sampling import sample_choice
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.catalogue.libraries import algorithms_of
 from prefect_tune.tasks.catalogue.spaces import SPACES, space_named
+from prefect_tune.tasks.fitting.iterative import drawn_choices
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import build, recipe, unseeded_arguments
 from prefect_tune.tasks.user_code import load_user_code, read_user_code
@@ -26,8 +26,6 @@ _KINDS = frozenset(
     {"classifier", "regressor", "clusterer", "outlier_detector", "density_estimator"}
 )
 """Kinds of estimators that scikit-learn's tags tell apart."""
-_DRAWN = 20
-"""Configurations of a model that are built to see its kind, besides its defaults."""
 _TYPICAL = MatrixSummary(1000, 20, "dense", "float64")
 """Of data to build estimators for that nothing is known of yet."""
 
@@ -130,10 +128,8 @@ def _variants(algorithm: Algorithm) -> Iterator[Any]:
     """Yield the model of an algorithm with its defaults and with drawn values, where it is made."""
     if algorithm.is_passthrough:
         return
-    rng = np.random.default_rng(0)
-    drawn = (sample_choice(algorithm, rng) for _ in range(_DRAWN))
     layouts = ["dense", *(["sparse"] if algorithm.sparse_estimator else [])]
-    for choice in dict.fromkeys([default_choice(algorithm), *drawn]):
+    for choice in drawn_choices(algorithm):
         for layout in layouts:
             with suppress(Exception):  # one that cannot be made fails its trial with the reason
                 how = recipe(algorithm, choice, replace(_TYPICAL, layout=layout), balanced=False)
@@ -152,8 +148,7 @@ def _kind(model: Any) -> str:
 @cache
 def _of_the_catalogue() -> frozenset[Algorithm]:
     """Return algorithms whose flags our own tests prove; users' spaces may hold them too."""
-    steps = (step for space in SPACES.built_in() for step in space.steps)
-    return frozenset(algorithm for step in steps for algorithm in step.algorithms)
+    return frozenset(a for space in SPACES.built_in() for a in algorithms_of(space))
 
 
 def _check(algorithm: Algorithm, step: str, *, is_model: bool) -> None:

@@ -1,6 +1,8 @@
 """Input files: small tables, event tables, MEDS, OMOP and Synthea folders."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -59,6 +61,19 @@ def events() -> tuple[pd.DataFrame, pd.DataFrame]:
         pd.DataFrame(rows, columns=["subject_id", "time", "code", "numeric_value"]),
         pd.DataFrame(labels, columns=["subject_id", "prediction_time", "boolean_value"]),
     )
+
+
+def event_rows(
+    events: Sequence[tuple[Any, ...]],
+    rows: Sequence[tuple[Any, ...]],
+    codes: pd.DataFrame | None = None,
+) -> EventRows:
+    """Rows of (patient, prediction time), and events of (patient, time, code, value)."""
+    frame = pd.DataFrame(events, columns=["subject_id", "time", "code", "value"])
+    labels = pd.DataFrame(rows, columns=["subject_id", "prediction_time"])
+    for table, name in ((frame, "time"), (labels, "prediction_time")):
+        table[name] = pd.to_datetime(table[name]).astype("datetime64[us]")
+    return EventRows.build(frame, labels, codes)
 
 
 def codes_of(rows: EventRows, row: int) -> list[str]:

@@ -1,5 +1,6 @@
 """Stores with an imported problem, ready to evaluate queries without Prefect or Dask."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import import_split, make_split
 from prefect_tune.tasks.problem import Problem, StudyContext, algorithm_ids, open_store
 from prefect_tune.tasks.trial.evaluate import evaluate_query
+from prefect_tune.tasks.trial.path_run import PathRun, StepOutcome
 from prefect_tune.tasks.user_space import load_user_space
 
 
@@ -96,8 +98,21 @@ def configured(context: StudyContext, **choices: object) -> Query:
     return Query(Configuration.from_json(document, context.problem.find_space()))
 
 
+def plainly(path_run: PathRun, position: int, _: StepOutcome | None = None) -> StepOutcome:
+    """Run a step without Prefect."""
+    return path_run.run(position)
+
+
+def run_all(context: StudyContext, query: Query, folds: Sequence[int] | None = None) -> PathRun:
+    """The run of a query when all of its steps have run."""
+    path_run = PathRun(context, query, folds)
+    for position in range(len(path_run.steps)):
+        path_run.run(position)
+    return path_run
+
+
 def outcome(context: StudyContext, query: Query) -> Evaluation | Failure:
-    return evaluate_query(context, query, lambda path_run, position, _: path_run.run(position))
+    return evaluate_query(context, query, plainly)
 
 
 def evaluate(context: StudyContext, query: Query) -> Evaluation:

@@ -30,9 +30,7 @@ def cohort(name: str, *, out: str, as_json: bool) -> None:
     prefect-tune run meds --labels labels/case
     """  # noqa: D301 - click reads the backspace
     with reported_errors():
-        from prefect_tune.tasks.data.cohort.cohort import generate
-        from prefect_tune.tasks.data.cohort.meds import LABELS, write_meds
-        from prefect_tune.tasks.data.cohort.spec import cohort_named
+        from prefect_tune.tasks.data.cohort import LABELS, cohort_named, generate, write_meds
 
         name = name.removeprefix("cohort:")
         spec = cohort_named(name)

@@ -17,7 +17,7 @@ from prefect_tune.deployments.commands.options import (
 )
 from prefect_tune.deployments.commands.output import check_page, print_json, write_page
 from prefect_tune.flows.options.declared import COMPARE_OPTIONS
-from prefect_tune.tasks.worker.quick_imports import quick_imports
+from prefect_tune.tasks.worker.start_log import quick_imports
 
 if TYPE_CHECKING:
     from prefect_tune.flows.comparison.comparison import Comparison

@@ -25,7 +25,7 @@ from prefect_tune.optimizers.plugins import Registry
 from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.data.formats.registry import FORMATS
-from prefect_tune.tasks.objective.metrics import METRICS
+from prefect_tune.tasks.objective.declaration import METRICS
 
 
 def method_options(options: type) -> list[Option]:

@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from prefect_tune.deployments.commands.errors import is_of_server, reported_errors
-from prefect_tune.tasks.worker.quick_imports import quick_imports
+from prefect_tune.tasks.worker.start_log import quick_imports
 
 if TYPE_CHECKING:
     from prefect_tune.flows.options.declared import StudyOptions

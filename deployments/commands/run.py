@@ -21,7 +21,7 @@ from prefect_tune.deployments.commands.options import (
 )
 from prefect_tune.deployments.commands.output import print_result, print_summary
 from prefect_tune.flows.options.declared import OPTIONS
-from prefect_tune.tasks.worker.quick_imports import quick_imports
+from prefect_tune.tasks.worker.start_log import quick_imports
 
 if TYPE_CHECKING:
     from prefect_tune.flows.preparation.prepare import PreparedStudy

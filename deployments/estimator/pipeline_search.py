@@ -37,8 +37,8 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.table import like_training
+from prefect_tune.tasks.objective.declaration import DEFAULT_METRICS
 from prefect_tune.tasks.objective.metric import metric_named
-from prefect_tune.tasks.objective.metrics import DEFAULT_METRICS
 from prefect_tune.tasks.objective.predictions import (
     ScoreMethod,
     predicted_labels,

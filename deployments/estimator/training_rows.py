@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.frames import checked_column, checked_frame
+from prefect_tune.tasks.data.table_source import checked_column, checked_frame
 
 
 def frame_of(estimator: BaseEstimator, X: Any, *, is_new: bool) -> pd.DataFrame:

@@ -19,7 +19,7 @@ from scipy.stats import rankdata
 from prefect_tune.flows.comparison.pairwise import Pairwise, pairwise
 from prefect_tune.flows.text import counted, format_seconds
 from prefect_tune.optimizers.converter import from_document, to_document
-from prefect_tune.tasks.objective.metrics import METRICS
+from prefect_tune.tasks.objective.declaration import METRICS
 
 
 def quartiles(losses: NDArray[np.float64]) -> NDArray[np.float64]:

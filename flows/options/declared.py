@@ -32,8 +32,7 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.data.formats.registry import FORMATS
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.objective.metrics import METRICS
-from prefect_tune.tasks.objective.quantity import QuantityBound
+from prefect_tune.tasks.objective.declaration import METRICS, QuantityBound
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 _OF_NAMES = "a name is made of letters, digits, dots, dashes and underscores, at most 100 of them, and begins with a letter or digit"

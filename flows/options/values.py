@@ -19,7 +19,7 @@ from prefect_tune.flows.text import (
 )
 from prefect_tune.optimizers.options import Option, Written
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.objective.quantity import QuantityBound
+from prefect_tune.tasks.objective.declaration import QuantityBound
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from prefect_tune.optimizers.registry import METHODS, method_named
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import Split
 from prefect_tune.tasks.objective.constraint import absent_groups_in, shown_groups
-from prefect_tune.tasks.objective.quantity import QuantityBound
+from prefect_tune.tasks.objective.declaration import QuantityBound
 
 
 def quantity_digests(bounds: Iterable[QuantityBound]) -> dict[str, str]:

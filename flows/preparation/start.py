@@ -14,7 +14,7 @@ from prefect_tune.optimizers.trials.objective import violation
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.catalogue.portfolios import portfolio_of
+from prefect_tune.tasks.catalogue.modern import portfolio_of
 
 _BEST = 10
 """Configurations of an earlier study that are begun with."""

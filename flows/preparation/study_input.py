@@ -22,16 +22,16 @@ from prefect_tune.tasks.catalogue.libraries import (
 from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES, space_named
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.formats.registry import FORMATS
-from prefect_tune.tasks.data.frames import FRAME
 from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.data.table_source import FRAME
 from prefect_tune.tasks.fitting.iterative import (
     ITERATIVE,
     iterative_algorithms,
     reasons_at_once,
 )
+from prefect_tune.tasks.objective.declaration import DEFAULT_METRICS
 from prefect_tune.tasks.objective.metric import Metric, metric_named
-from prefect_tune.tasks.objective.metrics import DEFAULT_METRICS
 from prefect_tune.tasks.user_space import is_user_space
 
 

@@ -13,7 +13,7 @@ from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS
 from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.objective.metrics import DEFAULT_METRICS
+from prefect_tune.tasks.objective.declaration import DEFAULT_METRICS
 
 _SOURCE = tuple(one.name for one in fields(Source) if one.name in OPTIONS)
 

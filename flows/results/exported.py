@@ -15,9 +15,7 @@ from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import REFIT, load_split
-from prefect_tune.tasks.exporting.plain import estimator_classes, plain
-from prefect_tune.tasks.exporting.portable import is_ours, portable
-from prefect_tune.tasks.exporting.skops_file import skops_file
+from prefect_tune.tasks.exporting import estimator_classes, is_ours, plain, portable, skops_file
 from prefect_tune.tasks.user_code import is_user_code
 
 _MOST_ROWS = 1_000

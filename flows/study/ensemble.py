@@ -22,11 +22,12 @@ from prefect_tune.tasks.ensembling.choosing import (
     MOST_PICKS,
     FitLimit,
     Kind,
+    best_kind,
     bootstraps_for,
     choose,
+    nested_losses,
 )
 from prefect_tune.tasks.ensembling.held_out import HeldOut
-from prefect_tune.tasks.ensembling.nested import best_kind, nested_losses
 from prefect_tune.tasks.objective.metric import Predictions
 
 _STREAM = 0x656E7365

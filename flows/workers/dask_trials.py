@@ -36,7 +36,7 @@ from prefect_tune.tasks.problem import StudyContext, TrialLimits
 from prefect_tune.tasks.trial.evaluate import Report, TrialOutcome, evaluate, failure_message
 from prefect_tune.tasks.worker.printed_output import NOTHING, Printed
 from prefect_tune.tasks.worker.readiness import make_ready
-from prefect_tune.tasks.worker.sent_notices import notice_topic
+from prefect_tune.tasks.worker.trial_note import notice_topic
 
 _TURN_SECONDS = 2.0
 """Time that a search has to start a trial before another search gets the turn."""

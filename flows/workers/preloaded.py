@@ -5,8 +5,7 @@ That is a process of its own, or a copy of a command's process that has loaded t
 
 from prefect_tune.tasks.worker.orphans import is_fork_server, tie_fork_server
 from prefect_tune.tasks.worker.printed_output import capture_fork_server
-from prefect_tune.tasks.worker.quick_imports import quick_imports
-from prefect_tune.tasks.worker.start_log import begin_log
+from prefect_tune.tasks.worker.start_log import begin_log, quick_imports
 
 
 def begin() -> None:

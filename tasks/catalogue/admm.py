@@ -5,6 +5,8 @@ Options that scikit-learn has dropped are replaced so that the table's counts co
 boosting's `criterion` by `init`, logistic regression's `penalty` by an `l1_ratio` of 0 or 1.
 """
 
+from dataclasses import replace
+
 from ConfigSpace import (
     Categorical,
     ConfigurationSpace,
@@ -13,10 +15,7 @@ from ConfigSpace import (
     InCondition,
     Integer,
 )
-from ConfigSpace.hyperparameters import (
-    UniformFloatHyperparameter,
-    UniformIntegerHyperparameter,
-)
+from ConfigSpace.hyperparameters import UniformFloatHyperparameter, UniformIntegerHyperparameter
 
 from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
 from prefect_tune.tasks.catalogue import classification, preprocessing
@@ -27,6 +26,7 @@ from prefect_tune.tasks.catalogue.shared_spaces import (
     C,
     fast_ica_space,
     forest_space,
+    ranges,
 )
 
 _ESTIMATORS = "prefect_tune.tasks.catalogue.estimators"
@@ -43,24 +43,21 @@ def _forest(*, bootstrap: bool) -> ConfigurationSpace:
 _GRADIENT_BOOSTING = Algorithm(
     id="gradient_boosting",
     estimator="sklearn.ensemble.GradientBoostingClassifier",
-    hyperparameters=ConfigurationSpace(
-        space=[
-            Float("learning_rate", (0.01, 1.0), default=0.1, log=True),
-            Float("subsample", (0.01, 1.0), default=1.0),
-            Float("max_features", (0.1, 1.0), default=1.0),
-            Integer("n_estimators", (50, 500), default=100),
-            Integer("max_depth", (1, 10), default=3),
-            Integer("min_samples_split", (2, 20), default=2),
-            Integer("min_samples_leaf", (1, 20), default=1),
-            Categorical("loss", ["log_loss", "exponential"], default="log_loss"),
-            Categorical("init", ["none", "zero"], default="none"),
-        ]
+    hyperparameters=ranges(
+        Float("learning_rate", (0.01, 1.0), default=0.1, log=True),
+        Float("subsample", (0.01, 1.0), default=1.0),
+        Float("max_features", (0.1, 1.0), default=1.0),
+        Integer("n_estimators", (50, 500), default=100),
+        Integer("max_depth", (1, 10), default=3),
+        Integer("min_samples_split", (2, 20), default=2),
+        Integer("min_samples_leaf", (1, 20), default=1),
+        Categorical("loss", ["log_loss", "exponential"], default="log_loss"),
+        Categorical("init", ["none", "zero"], default="none"),
     ),
     transforms={"init": "word", "loss": "two_class_loss"},
     flags=Flags(weights="sample_weight", stochastic=True),
     kind="boosted_trees",
 )
-_FOREST = Flags(weights="class_weight", stochastic=True)
 _RANDOM_FOREST = Algorithm(
     id="random_forest",
     estimator="sklearn.ensemble.RandomForestClassifier",
@@ -68,18 +65,14 @@ _RANDOM_FOREST = Algorithm(
     fixed={"n_jobs": 1},
     threads="n_jobs",
     transforms={"max_features": "power_of_p"},
-    flags=_FOREST,
+    flags=Flags(weights="class_weight", stochastic=True),
     kind="trees",
 )
-_EXTRA_TREES = Algorithm(
+_EXTRA_TREES = replace(
+    _RANDOM_FOREST,
     id="extra_trees",
     estimator="sklearn.ensemble.ExtraTreesClassifier",
     hyperparameters=_forest(bootstrap=False),
-    fixed={"n_jobs": 1},
-    threads="n_jobs",
-    transforms={"max_features": "power_of_p"},
-    flags=_FOREST,
-    kind="trees",
 )
 CLASSIFY = Step(
     "fit model",
@@ -99,12 +92,10 @@ CLASSIFY_LARGE = Step(
         Algorithm(
             id="ada_boost",
             estimator=f"{_ESTIMATORS}.ada_boost_classifier",
-            hyperparameters=ConfigurationSpace(
-                space=[
-                    Float("learning_rate", (0.01, 2.0), default=0.1, log=True),
-                    Integer("n_estimators", (50, 500), default=50),
-                    Integer("max_depth", (1, 10), default=1),
-                ]
+            hyperparameters=ranges(
+                Float("learning_rate", (0.01, 2.0), default=0.1, log=True),
+                Integer("n_estimators", (50, 500), default=50),
+                Integer("max_depth", (1, 10), default=1),
             ),
             flags=Flags(weights="sample_weight", stochastic=True),
             kind="boosted_trees",
@@ -112,15 +103,13 @@ CLASSIFY_LARGE = Step(
         Algorithm(
             id="decision_tree",
             estimator="sklearn.tree.DecisionTreeClassifier",
-            hyperparameters=ConfigurationSpace(
-                space=[
-                    Float("max_depth", (0.0, 2.0), default=0.5),
-                    Float("max_features", (0.1, 1.0), default=1.0),
-                    Float("min_weight_fraction_leaf", (0.0, 0.1), default=0.0),
-                    Categorical("criterion", ["gini", "entropy"], default="gini"),
-                    Integer("min_samples_split", (2, 20), default=2),
-                    Integer("min_samples_leaf", (1, 20), default=1),
-                ]
+            hyperparameters=ranges(
+                Float("max_depth", (0.0, 2.0), default=0.5),
+                Float("max_features", (0.1, 1.0), default=1.0),
+                Float("min_weight_fraction_leaf", (0.0, 0.1), default=0.0),
+                Categorical("criterion", ["gini", "entropy"], default="gini"),
+                Integer("min_samples_split", (2, 20), default=2),
+                Integer("min_samples_leaf", (1, 20), default=1),
             ),
             transforms={"max_depth": "depth_factor"},
             flags=Flags(weights="class_weight", stochastic=True),
@@ -131,25 +120,21 @@ CLASSIFY_LARGE = Step(
             estimator=f"{_ESTIMATORS}.gaussian_process",
             memory="kernel_matrix",
             growth=KERNEL_GROWTH,
-            hyperparameters=ConfigurationSpace(
-                space=[
-                    Categorical("kernel", ["RBF", "Matern52"], default="RBF"),
-                    Integer("max_iter_predict", (20, 200), default=100, log=True),
-                ]
+            hyperparameters=ranges(
+                Categorical("kernel", ["RBF", "Matern52"], default="RBF"),
+                Integer("max_iter_predict", (20, 200), default=100, log=True),
             ),
             flags=Flags(accepts_sparse=False, stochastic=True),
         ),
         Algorithm(
             id="logistic_regression",
             estimator=f"{_ESTIMATORS}.logistic_regression",
-            hyperparameters=ConfigurationSpace(
-                space=[
-                    Float("C", C, default=1.0, log=True),
-                    Float("tol", (1e-5, 0.1), default=1e-4, log=True),
-                    Categorical("penalty", ["l2", "l1"], default="l2"),
-                    Categorical("fit_intercept", [True, False], default=True),
-                    Categorical("class_weight", ["none", "balanced"], default="none"),
-                ]
+            hyperparameters=ranges(
+                Float("C", C, default=1.0, log=True),
+                Float("tol", (1e-5, 0.1), default=1e-4, log=True),
+                Categorical("penalty", ["l2", "l1"], default="l2"),
+                Categorical("fit_intercept", [True, False], default=True),
+                Categorical("class_weight", ["none", "balanced"], default="none"),
             ),
             fixed={"max_iter": 500},
             transforms={"class_weight": "word"},
@@ -159,16 +144,14 @@ CLASSIFY_LARGE = Step(
         Algorithm(
             id="mlp",
             estimator=f"{_ESTIMATORS}.mlp",
-            hyperparameters=ConfigurationSpace(
-                space=[
-                    Float("alpha", (1e-7, 0.1), default=1e-4, log=True),
-                    Float("learning_rate_init", (1e-4, 0.5), default=1e-3, log=True),
-                    Integer("hidden_layers", (1, 3), default=1),
-                    Integer("nodes_per_layer", (16, 264), default=32, log=True),
-                    Categorical("activation", ["tanh", "relu"], default="relu"),
-                    Categorical("early_stopping", [True, False], default=True),
-                    Integer("batch_size", (32, 256), default=200, log=True),
-                ]
+            hyperparameters=ranges(
+                Float("alpha", (1e-7, 0.1), default=1e-4, log=True),
+                Float("learning_rate_init", (1e-4, 0.5), default=1e-3, log=True),
+                Integer("hidden_layers", (1, 3), default=1),
+                Integer("nodes_per_layer", (16, 264), default=32, log=True),
+                Categorical("activation", ["tanh", "relu"], default="relu"),
+                Categorical("early_stopping", [True, False], default=True),
+                Integer("batch_size", (32, 256), default=200, log=True),
             ),
             fixed={"max_iter": 512},
             transforms={"batch_size": "clip_n"},
@@ -187,7 +170,7 @@ def _kernel_space(
     kernel = Categorical("kernel", ["poly", "rbf", "sigmoid", "cosine"], default="rbf")
     coef0 = Float("coef0", (-1.0, 1.0), default=0.0)
     degree = Integer("degree", (2, 5), default=3)
-    space = ConfigurationSpace(space=[kernel, n_components, gamma, coef0, degree])
+    space = ranges(kernel, n_components, gamma, coef0, degree)
     with_gamma = ["poly", "rbf", "sigmoid"] if with_sigmoid_gamma else ["poly", "rbf"]
     space.add(InCondition(gamma, kernel, with_gamma))
     space.add(InCondition(coef0, kernel, ["poly", "sigmoid"]))
@@ -215,8 +198,8 @@ IMPUTE = Step(
         Algorithm(
             id="simple",
             estimator="prefect_tune.tasks.catalogue.preparation.make_imputer",
-            hyperparameters=ConfigurationSpace(
-                space=[Categorical("strategy", ["mean", "median", "most_frequent"], default="mean")]
+            hyperparameters=ranges(
+                Categorical("strategy", ["mean", "median", "most_frequent"], default="mean")
             ),
         ),
     ),
@@ -241,8 +224,8 @@ TRANSFORM_LARGE = Step(
         Algorithm(
             id="sparse_projection",
             estimator="sklearn.random_projection.SparseRandomProjection",
-            hyperparameters=ConfigurationSpace(
-                space=[_components(), Float("density", (0.001, 1.0), default=0.1, log=True)]
+            hyperparameters=ranges(
+                _components(), Float("density", (0.001, 1.0), default=0.1, log=True)
             ),
             fixed={"dense_output": True},
             transforms={"n_components": "clip_p"},
@@ -251,7 +234,7 @@ TRANSFORM_LARGE = Step(
         Algorithm(
             id="gaussian_projection",
             estimator="sklearn.random_projection.GaussianRandomProjection",
-            hyperparameters=ConfigurationSpace(space=[_components()]),
+            hyperparameters=ranges(_components()),
             transforms={"n_components": "clip_p"},
             flags=Flags(output="dense", stochastic=True),
         ),
@@ -260,11 +243,9 @@ TRANSFORM_LARGE = Step(
             estimator="sklearn.kernel_approximation.RBFSampler",
             memory="random_features",
             growth={"n_components": 1.0},
-            hyperparameters=ConfigurationSpace(
-                space=[
-                    Float("gamma", GAMMA, default=1.0, log=True),
-                    Integer("n_components", (50, 10000), default=100, log=True),
-                ]
+            hyperparameters=ranges(
+                Float("gamma", GAMMA, default=1.0, log=True),
+                Integer("n_components", (50, 10000), default=100, log=True),
             ),
             flags=Flags(output="dense", stochastic=True),
         ),
@@ -284,11 +265,9 @@ TRANSFORM_LARGE = Step(
         Algorithm(
             id="truncated_svd",
             estimator="sklearn.decomposition.TruncatedSVD",
-            hyperparameters=ConfigurationSpace(
-                space=[
-                    _components(),
-                    Categorical("algorithm", ["randomized", "arpack"], default="randomized"),
-                ]
+            hyperparameters=ranges(
+                _components(),
+                Categorical("algorithm", ["randomized", "arpack"], default="randomized"),
             ),
             transforms={"n_components": "clip_below_p"},
             flags=Flags(output="dense", stochastic=True),
@@ -314,12 +293,10 @@ TRANSFORM_LARGE = Step(
         Algorithm(
             id="factor_analysis",
             estimator="sklearn.decomposition.FactorAnalysis",
-            hyperparameters=ConfigurationSpace(
-                space=[
-                    _components(),
-                    Categorical("svd_method", ["lapack", "randomized"], default="randomized"),
-                    Integer("iterated_power", (1, 10), default=3),
-                ]
+            hyperparameters=ranges(
+                _components(),
+                Categorical("svd_method", ["lapack", "randomized"], default="randomized"),
+                Integer("iterated_power", (1, 10), default=3),
             ),
             transforms={"n_components": "clip_p"},
             flags=Flags(accepts_sparse=False, output="dense", stochastic=True),
@@ -334,7 +311,7 @@ def _selection(name: str, mode: int) -> Algorithm:
     return Algorithm(
         id=f"select_{name}",
         estimator=f"{_ESTIMATORS}.select_by_p_value",
-        hyperparameters=ConfigurationSpace(space=[Float("alpha", (0.01, 0.5), default=0.1)]),
+        hyperparameters=ranges(Float("alpha", (0.01, 0.5), default=0.1)),
         fixed={"mode": mode},
     )
 
@@ -346,7 +323,7 @@ SELECT_LARGE = Step(
         Algorithm(
             id="select_percentile",
             estimator=f"{_ESTIMATORS}.select_percentile",
-            hyperparameters=ConfigurationSpace(space=[Integer("percentile", (1, 99), default=50)]),
+            hyperparameters=ranges(Integer("percentile", (1, 99), default=50)),
         ),
         _selection("fpr", 0),
         _selection("fdr", 1),
@@ -354,9 +331,7 @@ SELECT_LARGE = Step(
         Algorithm(
             id="variance_threshold",
             estimator="sklearn.feature_selection.VarianceThreshold",
-            hyperparameters=ConfigurationSpace(
-                space=[Float("threshold", (0.0, 0.05), default=0.0)]
-            ),
+            hyperparameters=ranges(Float("threshold", (0.0, 0.05), default=0.0)),
         ),
         Algorithm(
             id="select_best",

@@ -6,13 +6,9 @@ neighbours and for linear and quadratic discriminants, which take none, `weighti
 pipeline as no balancing.
 """
 
-from ConfigSpace import (
-    Categorical,
-    ConfigurationSpace,
-    EqualsCondition,
-    Float,
-    Integer,
-)
+from dataclasses import replace
+
+from ConfigSpace import Categorical, ConfigurationSpace, EqualsCondition, Float, Integer
 from ConfigSpace.hyperparameters import UniformFloatHyperparameter
 
 from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
@@ -21,6 +17,7 @@ from prefect_tune.tasks.catalogue.shared_spaces import (
     C,
     forest_space,
     kernel_svm_space,
+    ranges,
     sgd_space,
 )
 
@@ -34,13 +31,11 @@ def _max_features() -> UniformFloatHyperparameter:
 def _discriminant_space() -> ConfigurationSpace:
     shrinkage = Categorical("shrinkage", ["none", "auto", "manual"], default="none")
     factor = Float("manual.shrinkage", (0.0, 1.0), default=0.5)
-    space = ConfigurationSpace(
-        space=[
-            shrinkage,
-            factor,
-            Integer("n_components", (1, 250), default=10),
-            Float("tol", (1e-5, 0.1), default=1e-4, log=True),
-        ]
+    space = ranges(
+        shrinkage,
+        factor,
+        Integer("n_components", (1, 250), default=10),
+        Float("tol", (1e-5, 0.1), default=1e-4, log=True),
     )
     space.add(EqualsCondition(factor, shrinkage, "manual"))
     return space
@@ -49,13 +44,11 @@ def _discriminant_space() -> ConfigurationSpace:
 ADA_BOOST = Algorithm(
     id="ada_boost",
     estimator=f"{_ESTIMATORS}.ada_boost_classifier",
-    hyperparameters=ConfigurationSpace(
-        space=[
-            Integer("n_estimators", (50, 500), default=50),
-            Float("learning_rate", (1e-4, 2.0), default=0.1, log=True),
-            Categorical("splitter", ["best", "random"], default="best"),
-            Integer("max_depth", (1, 10), default=1),
-        ]
+    hyperparameters=ranges(
+        Integer("n_estimators", (50, 500), default=50),
+        Float("learning_rate", (1e-4, 2.0), default=0.1, log=True),
+        Categorical("splitter", ["best", "random"], default="best"),
+        Integer("max_depth", (1, 10), default=1),
     ),
     growth={"n_estimators": 1.0, "max_depth": 1.0},
     flags=Flags(weights="sample_weight", stochastic=True),
@@ -64,13 +57,11 @@ ADA_BOOST = Algorithm(
 DECISION_TREE = Algorithm(
     id="decision_tree",
     estimator="sklearn.tree.DecisionTreeClassifier",
-    hyperparameters=ConfigurationSpace(
-        space=[
-            Categorical("criterion", ["gini", "entropy"], default="gini"),
-            Float("max_depth", (0.0, 2.0), default=0.5),
-            Integer("min_samples_split", (2, 20), default=2),
-            Integer("min_samples_leaf", (1, 20), default=1),
-        ]
+    hyperparameters=ranges(
+        Categorical("criterion", ["gini", "entropy"], default="gini"),
+        Float("max_depth", (0.0, 2.0), default=0.5),
+        Integer("min_samples_split", (2, 20), default=2),
+        Integer("min_samples_leaf", (1, 20), default=1),
     ),
     transforms={"max_depth": "depth_factor"},
     flags=Flags(weights="class_weight", stochastic=True),
@@ -94,15 +85,13 @@ GAUSSIAN_NB = Algorithm(
 GRADIENT_BOOSTING = Algorithm(
     id="gradient_boosting",
     estimator="sklearn.ensemble.GradientBoostingClassifier",
-    hyperparameters=ConfigurationSpace(
-        space=[
-            Float("learning_rate", (1e-4, 1.0), default=0.1, log=True),
-            Integer("max_depth", (1, 10), default=3),
-            Integer("min_samples_split", (2, 20), default=2),
-            Integer("min_samples_leaf", (1, 20), default=1),
-            Float("subsample", (0.01, 1.0), default=1.0),
-            Float("max_features", (1.0, 5.0), default=1.0),
-        ]
+    hyperparameters=ranges(
+        Float("learning_rate", (1e-4, 1.0), default=0.1, log=True),
+        Integer("max_depth", (1, 10), default=3),
+        Integer("min_samples_split", (2, 20), default=2),
+        Integer("min_samples_leaf", (1, 20), default=1),
+        Float("subsample", (0.01, 1.0), default=1.0),
+        Float("max_features", (1.0, 5.0), default=1.0),
     ),
     fixed={"n_estimators": 100},
     transforms={"max_features": "logp_max_features"},
@@ -112,12 +101,10 @@ GRADIENT_BOOSTING = Algorithm(
 K_NEAREST = Algorithm(
     id="k_nearest",
     estimator="sklearn.neighbors.KNeighborsClassifier",
-    hyperparameters=ConfigurationSpace(
-        space=[
-            Integer("n_neighbors", (1, 100), default=1, log=True),
-            Categorical("weights", ["uniform", "distance"], default="uniform"),
-            Categorical("p", [1, 2], default=2),
-        ]
+    hyperparameters=ranges(
+        Integer("n_neighbors", (1, 100), default=1, log=True),
+        Categorical("weights", ["uniform", "distance"], default="uniform"),
+        Categorical("p", [1, 2], default=2),
     ),
     transforms={"n_neighbors": "clip_n"},
     growth={"held_out": 1.0},
@@ -133,11 +120,8 @@ LINEAR_DISCRIMINANT = Algorithm(
 LINEAR_SVM = Algorithm(
     id="linear_svm",
     estimator="sklearn.svm.LinearSVC",
-    hyperparameters=ConfigurationSpace(
-        space=[
-            Float("tol", (1e-5, 0.1), default=1e-4, log=True),
-            Float("C", C, default=1.0, log=True),
-        ]
+    hyperparameters=ranges(
+        Float("tol", (1e-5, 0.1), default=1e-4, log=True), Float("C", C, default=1.0, log=True)
     ),
     fixed={"penalty": "l2", "loss": "squared_hinge", "dual": False},
     flags=Flags(weights="class_weight", stochastic=True),
@@ -154,23 +138,19 @@ KERNEL_SVM = Algorithm(
 MULTINOMIAL_NB = Algorithm(
     id="multinomial_nb",
     estimator="sklearn.naive_bayes.MultinomialNB",
-    hyperparameters=ConfigurationSpace(
-        space=[
-            Float("alpha", (0.01, 100.0), default=1.0, log=True),
-            Categorical("fit_prior", [True, False], default=True),
-        ]
+    hyperparameters=ranges(
+        Float("alpha", (0.01, 100.0), default=1.0, log=True),
+        Categorical("fit_prior", [True, False], default=True),
     ),
     flags=Flags(needs_nonnegative=True, weights="sample_weight"),
 )
 PASSIVE_AGGRESSIVE = Algorithm(
     id="passive_aggressive",
     estimator=f"{_ESTIMATORS}.passive_aggressive_classifier",
-    hyperparameters=ConfigurationSpace(
-        space=[
-            Categorical("loss", ["hinge", "squared_hinge"], default="hinge"),
-            Integer("max_iter", (5, 1000), default=20, log=True),
-            Float("C", (1e-5, 10.0), default=1.0, log=True),
-        ]
+    hyperparameters=ranges(
+        Categorical("loss", ["hinge", "squared_hinge"], default="hinge"),
+        Integer("max_iter", (5, 1000), default=20, log=True),
+        Float("C", (1e-5, 10.0), default=1.0, log=True),
     ),
     flags=Flags(weights="class_weight", stochastic=True),
     kind="linear",
@@ -178,18 +158,14 @@ PASSIVE_AGGRESSIVE = Algorithm(
 QUADRATIC_DISCRIMINANT = Algorithm(
     id="quadratic_discriminant",
     estimator=f"{_ESTIMATORS}.QuadraticDiscriminant",
-    hyperparameters=ConfigurationSpace(space=[Float("reg_param", (0.0, 1.0), default=0.5)]),
+    hyperparameters=ranges(Float("reg_param", (0.0, 1.0), default=0.5)),
     flags=Flags(accepts_sparse=False),
 )
-RANDOM_FOREST = Algorithm(
+RANDOM_FOREST = replace(
+    EXTRA_TREES,
     id="random_forest",
     estimator="sklearn.ensemble.RandomForestClassifier",
     hyperparameters=forest_space(_max_features(), bootstrap=True),
-    fixed={"n_estimators": 100, "n_jobs": 1},
-    threads="n_jobs",
-    transforms={"max_features": "logp_max_features"},
-    flags=Flags(weights="class_weight", stochastic=True),
-    kind="trees",
 )
 SGD = Algorithm(
     id="sgd",
@@ -209,7 +185,7 @@ SGD = Algorithm(
 LOGISTIC_REGRESSION = Algorithm(
     id="logistic_regression",
     estimator="sklearn.linear_model.LogisticRegression",
-    hyperparameters=ConfigurationSpace(space=[Float("C", (1e-4, 1e4), default=1.0, log=True)]),
+    hyperparameters=ranges(Float("C", (1e-4, 1e4), default=1.0, log=True)),
     fixed={"max_iter": 200},
     flags=Flags(weights="class_weight"),
     kind="linear",

@@ -13,10 +13,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.cluster import FeatureAgglomeration
 from sklearn.compose import TransformedTargetRegressor
-from sklearn.discriminant_analysis import (
-    LinearDiscriminantAnalysis,
-    QuadraticDiscriminantAnalysis,
-)
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from sklearn.ensemble import (
     AdaBoostClassifier,
     AdaBoostRegressor,

@@ -211,10 +211,7 @@ def different_parents(
 
 
 def blocks_of(
-    X: "EventRows",
-    wanted: Sequence[Block],
-    vocabulary: Vocabulary,
-    follow: Sequence[Block] = (),
+    X: "EventRows", wanted: Sequence[Block], vocabulary: Vocabulary, follow: Sequence[Block] = ()
 ) -> Mapping[Block, Matrix]:
     """Return blocks of some rows: those that trials share, or made in one pass over the events.
 
@@ -323,10 +320,7 @@ def _sparse(cells: Cells, cell: NDArray[np.int64], values: NDArray[np.float64]) 
 
 
 def _matrix(
-    values: NDArray[np.float32],
-    columns: NDArray[np.int32],
-    offsets: NDArray[np.int32],
-    width: int,
+    values: NDArray[np.float32], columns: NDArray[np.int32], offsets: NDArray[np.int32], width: int
 ) -> sparse.csr_array:
     made = sparse.csr_array((values, columns, offsets), shape=(len(offsets) - 1, width))
     made.has_canonical_format = True

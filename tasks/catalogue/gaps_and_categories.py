@@ -10,12 +10,7 @@ from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import (
-    FunctionTransformer,
-    OneHotEncoder,
-    OrdinalEncoder,
-    TargetEncoder,
-)
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder, TargetEncoder
 
 _MAX_CATEGORIES = 100
 """Categories of a column beyond this many, the rarest, become one."""

@@ -2,16 +2,25 @@
 
 Boosted trees take the gaps and categories of a table as they are. All other models get them imputed
 and encoded, and all but trees get rescaled columns.
+
+The folder `portfolios` has configurations of the spaces that did well on other data, to begin a
+search with. They are made by `tests/benchmarks/run flows/portfolio`, which also says what they are
+worth on data that they were not made from. Like that of auto-sklearn 2 (Feurer et al. 2022, section
+4): greedy, and without features of the table.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from ConfigSpace import Categorical, ConfigurationSpace, EqualsCondition, Float, Integer
 from ConfigSpace.hyperparameters import Hyperparameter
 
 from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
+from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.catalogue import classification, preprocessing
 from prefect_tune.tasks.catalogue import preparation as rescaling
 from prefect_tune.tasks.catalogue.boosted_trees import (
@@ -22,7 +31,7 @@ from prefect_tune.tasks.catalogue.boosted_trees import (
 from prefect_tune.tasks.catalogue.construction import CONSTRUCT_FEATURES, DENSIFY
 from prefect_tune.tasks.catalogue.event_windows import AGGREGATIONS, LEVELS, SCALINGS, WINDOWS
 from prefect_tune.tasks.catalogue.preparation import BALANCE
-from prefect_tune.tasks.catalogue.shared_spaces import KERNEL_GROWTH
+from prefect_tune.tasks.catalogue.shared_spaces import KERNEL_GROWTH, ranges
 
 _OWN = "prefect_tune.tasks.catalogue.estimators"
 _FOREST = Flags(weights="class_weight", stochastic=True)
@@ -30,13 +39,11 @@ _FOREST = Flags(weights="class_weight", stochastic=True)
 
 def _forest(*more: Hyperparameter, exponent: float) -> ConfigurationSpace:  # type: ignore[type-arg]
     """Return the hyperparameters of forests; of p columns, p^max_features are tried at a split."""
-    return ConfigurationSpace(
-        space=[
-            Integer("n_estimators", (50, 500), default=200, log=True),
-            Float("max_features", (0.2, 1.0), default=exponent),
-            Integer("min_samples_leaf", (1, 40), default=1, log=True),
-            *more,
-        ]
+    return ranges(
+        Integer("n_estimators", (50, 500), default=200, log=True),
+        Float("max_features", (0.2, 1.0), default=exponent),
+        Integer("min_samples_leaf", (1, 40), default=1, log=True),
+        *more,
     )
 
 
@@ -44,9 +51,7 @@ def _kernel_space(*more: Hyperparameter) -> ConfigurationSpace:  # type: ignore[
     """Return those of support vector machines; gamma counts in units of 1 / p."""
     kernel = Categorical("kernel", ["rbf", "linear"], default="rbf")
     gamma = Float("rbf.gamma", (1e-2, 10.0), default=1.0, log=True)
-    space = ConfigurationSpace(
-        space=[kernel, gamma, Float("C", (1e-2, 1e3), default=1.0, log=True), *more]
-    )
+    space = ranges(kernel, gamma, Float("C", (1e-2, 1e3), default=1.0, log=True), *more)
     space.add(EqualsCondition(gamma, kernel, "rbf"))
     return space
 
@@ -71,14 +76,12 @@ EXTRA_TREES = replace(
 MLP = Algorithm(
     id="mlp",
     estimator=f"{_OWN}.mlp_classifier",
-    hyperparameters=ConfigurationSpace(
-        space=[
-            Integer("hidden_layers", (1, 3), default=2),
-            Integer("nodes_per_layer", (16, 256), default=64, log=True),
-            Float("alpha", (1e-7, 1e-1), default=1e-4, log=True),
-            Float("learning_rate_init", (1e-4, 3e-2), default=3e-3, log=True),
-            Categorical("activation", ["relu", "tanh"], default="relu"),
-        ]
+    hyperparameters=ranges(
+        Integer("hidden_layers", (1, 3), default=2),
+        Integer("nodes_per_layer", (16, 256), default=64, log=True),
+        Float("alpha", (1e-7, 1e-1), default=1e-4, log=True),
+        Float("learning_rate_init", (1e-4, 3e-2), default=3e-3, log=True),
+        Categorical("activation", ["relu", "tanh"], default="relu"),
     ),
     fixed={"max_iter": 100, "early_stopping": True},
     flags=Flags(stochastic=True),
@@ -87,12 +90,10 @@ MLP = Algorithm(
 K_NEAREST = Algorithm(
     id="k_nearest",
     estimator="sklearn.neighbors.KNeighborsClassifier",
-    hyperparameters=ConfigurationSpace(
-        space=[
-            Integer("n_neighbors", (1, 100), default=7, log=True),
-            Categorical("weights", ["uniform", "distance"], default="distance"),
-            Categorical("p", [1, 2], default=2),
-        ]
+    hyperparameters=ranges(
+        Integer("n_neighbors", (1, 100), default=7, log=True),
+        Categorical("weights", ["uniform", "distance"], default="distance"),
+        Categorical("p", [1, 2], default=2),
     ),
     transforms={"n_neighbors": "clip_n"},
     growth={"held_out": 1.0},
@@ -128,17 +129,13 @@ MODELS_OF_NUMBERS = (
     Algorithm(
         id="ridge",
         estimator="sklearn.linear_model.Ridge",
-        hyperparameters=ConfigurationSpace(
-            space=[Float("alpha", (1e-3, 1e4), default=1.0, log=True)]
-        ),
+        hyperparameters=ranges(Float("alpha", (1e-3, 1e4), default=1.0, log=True)),
         flags=Flags(stochastic=True),
         kind="linear",
     ),
     RANDOM_FOREST_OF_NUMBERS,
     replace(
-        RANDOM_FOREST_OF_NUMBERS,
-        id="extra_trees",
-        estimator="sklearn.ensemble.ExtraTreesRegressor",
+        RANDOM_FOREST_OF_NUMBERS, id="extra_trees", estimator="sklearn.ensemble.ExtraTreesRegressor"
     ),
     replace(MLP, estimator=f"{_OWN}.mlp_regressor", ignores=()),
     replace(K_NEAREST, estimator="sklearn.neighbors.KNeighborsRegressor", ignores=()),
@@ -158,17 +155,20 @@ _PREPARATION = f"{_CATALOGUE}.gaps_and_categories"
 _ONLY_IGNORED = Algorithm(id="none", only_ignored=True)
 
 
-def _min_frequency() -> ConfigurationSpace:
-    return ConfigurationSpace(space=[Integer("min_frequency", (1, 50), default=1, log=True)])
+def _encoding(kind: str) -> Algorithm:
+    return Algorithm(
+        id=kind,
+        estimator=f"{_PREPARATION}.{kind}_encoder",
+        hyperparameters=ranges(Integer("min_frequency", (1, 50), default=1, log=True)),
+        flags=Flags(output="dense"),
+    )
 
 
 def _combining(kind: str, name: str, target: str) -> Algorithm:
     return Algorithm(
         id=kind,
         estimator=f"{_CATALOGUE}.combinations.{name}",
-        hyperparameters=ConfigurationSpace(
-            space=[Integer("n_combinations", (2, 64), default=12, log=True)]
-        ),
+        hyperparameters=ranges(Integer("n_combinations", (2, 64), default=12, log=True)),
         fixed={"target": target},
     )
 
@@ -199,24 +199,12 @@ def _encode(target: str) -> Step:
         "encode",
         (
             _ONLY_IGNORED,
-            Algorithm(
-                id="one_hot",
-                estimator=f"{_PREPARATION}.one_hot_encoder",
-                hyperparameters=_min_frequency(),
-                flags=Flags(output="dense"),
-            ),
-            Algorithm(
-                id="ordinal",
-                estimator=f"{_PREPARATION}.ordinal_encoder",
-                hyperparameters=_min_frequency(),
-                flags=Flags(output="dense"),
-            ),
+            _encoding("one_hot"),
+            _encoding("ordinal"),
             Algorithm(
                 id="target",
                 estimator=f"{_PREPARATION}.target_encoder",
-                hyperparameters=ConfigurationSpace(
-                    space=[Float("smooth", (0.1, 100.0), default=10.0, log=True)]
-                ),
+                hyperparameters=ranges(Float("smooth", (0.1, 100.0), default=10.0, log=True)),
                 fixed={"target": target},
                 flags=Flags(output="dense", stochastic=True, out_of_fold=True),
             ),
@@ -230,19 +218,16 @@ _POWER = Algorithm(
     flags=Flags(accepts_sparse=False, output="dense"),
 )
 _RESCALE = Step(
-    "rescale",
-    (_ONLY_IGNORED, rescaling.STANDARDIZE, rescaling.QUANTILES, _POWER, rescaling.MINMAX),
+    "rescale", (_ONLY_IGNORED, rescaling.STANDARDIZE, rescaling.QUANTILES, _POWER, rescaling.MINMAX)
 )
 _PCA = preprocessing.PCA
 _NYSTROEM = Algorithm(
     id="nystroem",
     estimator="sklearn.kernel_approximation.Nystroem",
     memory="nystroem",
-    hyperparameters=ConfigurationSpace(
-        space=[
-            Integer("n_components", (50, 1000), default=200, log=True),
-            Float("gamma", (1e-2, 10.0), default=1.0, log=True),
-        ]
+    hyperparameters=ranges(
+        Integer("n_components", (50, 1000), default=200, log=True),
+        Float("gamma", (1e-2, 10.0), default=1.0, log=True),
     ),
     fixed={"kernel": "rbf"},
     transforms={"n_components": "clip_n", "gamma": "per_column"},
@@ -252,12 +237,7 @@ _NYSTROEM = Algorithm(
 
 
 def _preprocess(score: str) -> Step:
-    percentile = Algorithm(
-        id="select_percentile",
-        estimator=f"{_CATALOGUE}.estimators.select_percentile",
-        hyperparameters=ConfigurationSpace(space=[Integer("percentile", (1, 99), default=50)]),
-        fixed={"score": score},
-    )
+    percentile = preprocessing.percentile_of(score)
     return Step("preprocess", (preprocessing.NONE, percentile, _PCA, _NYSTROEM))
 
 
@@ -322,24 +302,20 @@ MODERN_HEALTHCARE = Space(
 )
 _AGGREGATE = replace(
     CONSTRUCT_FEATURES.algorithms[0],
-    hyperparameters=ConfigurationSpace(
-        space=[
-            Integer("min_frequency", (2, 50), default=3, log=True),
-            Categorical("aggregation", ["binary", "count", "sum", "average"], default="count"),
-        ]
+    hyperparameters=ranges(
+        Integer("min_frequency", (2, 50), default=3, log=True),
+        Categorical("aggregation", ["binary", "count", "sum", "average"], default="count"),
     ),
 )
 _WINDOWS = Algorithm(
     id="windows",
     estimator=f"{_CATALOGUE}.event_windows.EventWindows",
-    hyperparameters=ConfigurationSpace(
-        space=[
-            Categorical("windows", list(WINDOWS), default="all"),
-            Categorical("aggregations", list(AGGREGATIONS), default="count_recency_sum_mean"),
-            Categorical("levels", LEVELS, default="both"),
-            Categorical("scaling", SCALINGS, default="none"),
-            Float("min_share", (1e-4, 1e-1), default=1e-3, log=True),
-        ]
+    hyperparameters=ranges(
+        Categorical("windows", list(WINDOWS), default="all"),
+        Categorical("aggregations", list(AGGREGATIONS), default="count_recency_sum_mean"),
+        Categorical("levels", LEVELS, default="both"),
+        Categorical("scaling", SCALINGS, default="none"),
+        Float("min_share", (1e-4, 1e-1), default=1e-3, log=True),
     ),
     transforms={"levels": "levels_there"},
     memory="event_windows",
@@ -364,3 +340,27 @@ EVENTS = Space(
     data="events",
 )
 """Boosted trees take the matrix as it is constructed; those that need a dense one are not in it."""
+
+
+PORTFOLIOS = Path(__file__).parent / "portfolios"
+"""A JSON file for each space that has one, and another of what needs no extra."""
+_LISTS = "{}.json", "{}_without_boosting.json"
+
+
+def portfolio_of(space: Space) -> list[Configuration]:
+    """Return the configurations to begin with, in their order; none if the space has no portfolio.
+
+    Where the extra `boosting` is not installed, those of the list made without it. What is not of
+    the space is left out.
+    """
+    found = [list(_of_space(PORTFOLIOS / name.format(space.name), space)) for name in _LISTS]
+    return max(found, key=len)
+
+
+def _of_space(path: Path, space: Space) -> Iterator[Configuration]:
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    for document in known:
+        try:
+            yield Configuration.from_json(document, space)
+        except (UnknownName, KeyError, ValueError):  # a user's space may have the name of ours
+            continue

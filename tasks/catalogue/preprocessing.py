@@ -7,13 +7,7 @@ whole numbers, so that the table's counts of categorical and continuous hyperpar
 from collections.abc import Callable
 from typing import Any
 
-from ConfigSpace import (
-    Categorical,
-    ConfigurationSpace,
-    EqualsCondition,
-    Float,
-    Integer,
-)
+from ConfigSpace import Categorical, ConfigurationSpace, EqualsCondition, Float, Integer
 from ConfigSpace.hyperparameters import Hyperparameter, UniformIntegerHyperparameter
 
 from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
@@ -23,6 +17,7 @@ from prefect_tune.tasks.catalogue.shared_spaces import (
     C,
     fast_ica_space,
     forest_space,
+    ranges,
 )
 
 _ESTIMATORS = "prefect_tune.tasks.catalogue.estimators"
@@ -41,7 +36,7 @@ def kernel_space(
         default_gamma: Default of every gamma.
     """
     kernel = Categorical("kernel", list(kernels), default="rbf")
-    space = ConfigurationSpace(space=[n_components, kernel])
+    space = ranges(n_components, kernel)
     make: dict[str, Callable[[str], Hyperparameter[Any, Any]]] = {
         "gamma": lambda name: Float(name, GAMMA, default=default_gamma, log=True),
         "coef0": lambda name: Float(name, (-1.0, 1.0), default=0.0),
@@ -75,24 +70,22 @@ AGGLOMERATE = Algorithm(
     id="agglomerate",
     estimator=f"{_ESTIMATORS}.feature_agglomeration",
     memory="column_distances",
-    hyperparameters=ConfigurationSpace(
-        space=[
-            Integer("n_clusters", (2, 400), default=25),
-            Categorical(
-                "linkage_and_metric",
-                [
-                    "ward+euclidean",
-                    "complete+euclidean",
-                    "complete+manhattan",
-                    "complete+cosine",
-                    "average+euclidean",
-                    "average+manhattan",
-                    "average+cosine",
-                ],
-                default="ward+euclidean",
-            ),
-            Categorical("pooling", ["mean", "median", "max"], default="mean"),
-        ]
+    hyperparameters=ranges(
+        Integer("n_clusters", (2, 400), default=25),
+        Categorical(
+            "linkage_and_metric",
+            [
+                "ward+euclidean",
+                "complete+euclidean",
+                "complete+manhattan",
+                "complete+cosine",
+                "average+euclidean",
+                "average+manhattan",
+                "average+cosine",
+            ],
+            default="ward+euclidean",
+        ),
+        Categorical("pooling", ["mean", "median", "max"], default="mean"),
     ),
     transforms={"n_clusters": "clip_p"},
     flags=Flags(accepts_sparse=False, output="dense"),
@@ -121,22 +114,17 @@ KITCHEN_SINKS = Algorithm(
     estimator="sklearn.kernel_approximation.RBFSampler",
     memory="random_features",
     growth={"n_components": 1.0},
-    hyperparameters=ConfigurationSpace(
-        space=[
-            Float("gamma", (0.3, 2.0), default=1.0),
-            Integer("n_components", (50, 10000), default=100, log=True),
-        ]
+    hyperparameters=ranges(
+        Float("gamma", (0.3, 2.0), default=1.0),
+        Integer("n_components", (50, 10000), default=100, log=True),
     ),
     flags=Flags(output="dense", stochastic=True),
 )
 LINEAR_SVM = Algorithm(
     id="linear_svm",
     estimator=f"{_ESTIMATORS}.select_by_linear_svm",
-    hyperparameters=ConfigurationSpace(
-        space=[
-            Float("tol", (1e-5, 0.1), default=1e-4, log=True),
-            Float("C", C, default=1.0, log=True),
-        ]
+    hyperparameters=ranges(
+        Float("tol", (1e-5, 0.1), default=1e-4, log=True), Float("C", C, default=1.0, log=True)
     ),
     flags=Flags(weights="class_weight", stochastic=True),
 )
@@ -169,11 +157,9 @@ PCA = Algorithm(
     id="pca",
     estimator="sklearn.decomposition.PCA",
     memory="pca",
-    hyperparameters=ConfigurationSpace(
-        space=[
-            Float("n_components", (0.5, 0.9999), default=0.9999),
-            Categorical("whiten", [False, True], default=False),
-        ]
+    hyperparameters=ranges(
+        Float("n_components", (0.5, 0.9999), default=0.9999),
+        Categorical("whiten", [False, True], default=False),
     ),
     fixed={"svd_solver": "full"},
     sparse_fixed={"svd_solver": "covariance_eigh"},
@@ -183,25 +169,21 @@ POLYNOMIAL = Algorithm(
     id="polynomial",
     estimator=f"{_ESTIMATORS}.Polynomial",
     memory="polynomial",
-    hyperparameters=ConfigurationSpace(
-        space=[
-            Integer("degree", (2, 3), default=2),
-            Integer("interaction_only", (0, 1), default=0),
-            Categorical("include_bias", [True, False], default=True),
-        ]
+    hyperparameters=ranges(
+        Integer("degree", (2, 3), default=2),
+        Integer("interaction_only", (0, 1), default=0),
+        Categorical("include_bias", [True, False], default=True),
     ),
     transforms={"interaction_only": "truth"},
 )
 TREES_EMBEDDING = Algorithm(
     id="trees_embedding",
     estimator="sklearn.ensemble.RandomTreesEmbedding",
-    hyperparameters=ConfigurationSpace(
-        space=[
-            Integer("n_estimators", (10, 100), default=10),
-            Integer("max_depth", (2, 10), default=5),
-            Integer("min_samples_split", (2, 20), default=2),
-            Integer("min_samples_leaf", (1, 20), default=1),
-        ]
+    hyperparameters=ranges(
+        Integer("n_estimators", (10, 100), default=10),
+        Integer("max_depth", (2, 10), default=5),
+        Integer("min_samples_split", (2, 20), default=2),
+        Integer("min_samples_leaf", (1, 20), default=1),
     ),
     fixed={"sparse_output": False, "n_jobs": 1},
     threads="n_jobs",
@@ -210,26 +192,33 @@ TREES_EMBEDDING = Algorithm(
 SELECT_PERCENTILE = Algorithm(
     id="select_percentile",
     estimator=f"{_ESTIMATORS}.select_percentile",
-    hyperparameters=ConfigurationSpace(
-        space=[
-            Integer("percentile", (1, 99), default=50),
-            Categorical("score", ["chi2", "f_classif"], default="chi2"),
-        ]
+    hyperparameters=ranges(
+        Integer("percentile", (1, 99), default=50),
+        Categorical("score", ["chi2", "f_classif"], default="chi2"),
     ),
     flags=Flags(needs_nonnegative=("score", "chi2")),
 )
 SELECT_UNIVARIATE = Algorithm(
     id="select_univariate",
     estimator=f"{_ESTIMATORS}.select_univariate",
-    hyperparameters=ConfigurationSpace(
-        space=[
-            Float("param", (0.01, 0.5), default=0.1),
-            Categorical("score", ["chi2", "f_classif"], default="chi2"),
-            Integer("mode", (0, 2), default=0),
-        ]
+    hyperparameters=ranges(
+        Float("param", (0.01, 0.5), default=0.1),
+        Categorical("score", ["chi2", "f_classif"], default="chi2"),
+        Integer("mode", (0, 2), default=0),
     ),
     flags=Flags(needs_nonnegative=("score", "chi2")),
 )
+
+
+def percentile_of(score: str) -> Algorithm:
+    """Return the selection of a share of the columns by one score."""
+    return Algorithm(
+        id="select_percentile",
+        estimator=f"{_ESTIMATORS}.select_percentile",
+        hyperparameters=ranges(Integer("percentile", (1, 99), default=50)),
+        fixed={"score": score},
+    )
+
 
 PREPROCESS = Step(
     "preprocess",

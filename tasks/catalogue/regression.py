@@ -5,12 +5,7 @@ ridge, ridge and the elastic net for naive Bayes and linear discriminants, kerne
 quadratic ones, the lasso for selection by a linear SVM.
 """
 
-from ConfigSpace import (
-    Categorical,
-    ConfigurationSpace,
-    Float,
-    Integer,
-)
+from ConfigSpace import Categorical, ConfigurationSpace, Float, Integer
 
 from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
 from prefect_tune.tasks.catalogue import classification, preprocessing
@@ -20,6 +15,7 @@ from prefect_tune.tasks.catalogue.shared_spaces import (
     C,
     forest_space,
     kernel_svm_space,
+    ranges,
     sgd_space,
 )
 
@@ -49,11 +45,9 @@ PREPROCESS_NUMBERS = Step(
         Algorithm(
             id="lasso",
             estimator=f"{_ESTIMATORS}.select_by_lasso",
-            hyperparameters=ConfigurationSpace(
-                space=[
-                    Float("alpha", (1e-5, 1.0), default=1e-2, log=True),
-                    Float("tol", (1e-5, 0.1), default=1e-4, log=True),
-                ]
+            hyperparameters=ranges(
+                Float("alpha", (1e-5, 1.0), default=1e-2, log=True),
+                Float("tol", (1e-5, 0.1), default=1e-4, log=True),
             ),
         ),
         preprocessing.NONE,
@@ -61,20 +55,12 @@ PREPROCESS_NUMBERS = Step(
         preprocessing.PCA,
         preprocessing.POLYNOMIAL,
         preprocessing.TREES_EMBEDDING,
-        Algorithm(
-            id="select_percentile",
-            estimator=f"{_ESTIMATORS}.select_percentile",
-            hyperparameters=ConfigurationSpace(space=[Integer("percentile", (1, 99), default=50)]),
-            fixed={"score": "f_regression"},
-        ),
+        preprocessing.percentile_of("f_regression"),
         Algorithm(
             id="select_univariate",
             estimator=f"{_ESTIMATORS}.select_univariate",
-            hyperparameters=ConfigurationSpace(
-                space=[
-                    Float("param", (0.01, 0.5), default=0.1),
-                    Integer("mode", (0, 2), default=0),
-                ]
+            hyperparameters=ranges(
+                Float("param", (0.01, 0.5), default=0.1), Integer("mode", (0, 2), default=0)
             ),
             fixed={"score": "f_regression"},
         ),
@@ -86,13 +72,11 @@ REGRESS = Step(
         Algorithm(
             id="ada_boost",
             estimator=f"{_ESTIMATORS}.ada_boost_regressor",
-            hyperparameters=ConfigurationSpace(
-                space=[
-                    Integer("n_estimators", (50, 500), default=50),
-                    Float("learning_rate", (1e-2, 2.0), default=0.1, log=True),
-                    Categorical("loss", ["linear", "square", "exponential"], default="linear"),
-                    Integer("max_depth", (1, 10), default=1),
-                ]
+            hyperparameters=ranges(
+                Integer("n_estimators", (50, 500), default=50),
+                Float("learning_rate", (1e-2, 2.0), default=0.1, log=True),
+                Categorical("loss", ["linear", "square", "exponential"], default="linear"),
+                Integer("max_depth", (1, 10), default=1),
             ),
             flags=_SEEDED,
             kind="boosted_trees",
@@ -100,13 +84,11 @@ REGRESS = Step(
         Algorithm(
             id="decision_tree",
             estimator="sklearn.tree.DecisionTreeRegressor",
-            hyperparameters=ConfigurationSpace(
-                space=[
-                    Categorical("splitter", ["best", "random"], default="best"),
-                    Float("max_depth", (0.0, 2.0), default=0.5),
-                    Integer("min_samples_split", (2, 20), default=2),
-                    Integer("min_samples_leaf", (1, 20), default=1),
-                ]
+            hyperparameters=ranges(
+                Categorical("splitter", ["best", "random"], default="best"),
+                Float("max_depth", (0.0, 2.0), default=0.5),
+                Integer("min_samples_split", (2, 20), default=2),
+                Integer("min_samples_leaf", (1, 20), default=1),
             ),
             transforms={"max_depth": "depth_factor"},
             flags=_SEEDED,
@@ -145,21 +127,17 @@ REGRESS = Step(
         Algorithm(
             id="ridge",
             estimator="sklearn.linear_model.Ridge",
-            hyperparameters=ConfigurationSpace(
-                space=[Float("alpha", (1e-5, 1e3), default=1.0, log=True)]
-            ),
+            hyperparameters=ranges(Float("alpha", (1e-5, 1e3), default=1.0, log=True)),
             flags=_SEEDED,
             kind="linear",
         ),
         Algorithm(
             id="linear_svm",
             estimator="sklearn.svm.LinearSVR",
-            hyperparameters=ConfigurationSpace(
-                space=[
-                    Float("epsilon", (1e-3, 1.0), default=0.1, log=True),
-                    Float("tol", (1e-5, 0.1), default=1e-4, log=True),
-                    Float("C", C, default=1.0, log=True),
-                ]
+            hyperparameters=ranges(
+                Float("epsilon", (1e-3, 1.0), default=0.1, log=True),
+                Float("tol", (1e-5, 0.1), default=1e-4, log=True),
+                Float("C", C, default=1.0, log=True),
             ),
             fixed={"loss": "squared_epsilon_insensitive", "dual": False},
             flags=_SEEDED,
@@ -177,28 +155,24 @@ REGRESS = Step(
         Algorithm(
             id="elastic_net",
             estimator="sklearn.linear_model.ElasticNet",
-            hyperparameters=ConfigurationSpace(
-                space=[
-                    Float("alpha", (1e-5, 10.0), default=0.1, log=True),
-                    Float("l1_ratio", (0.01, 1.0), default=0.5),
-                ]
+            hyperparameters=ranges(
+                Float("alpha", (1e-5, 10.0), default=0.1, log=True),
+                Float("l1_ratio", (0.01, 1.0), default=0.5),
             ),
             kind="linear",
         ),
         Algorithm(
             id="passive_aggressive",
             estimator=f"{_ESTIMATORS}.passive_aggressive_regressor",
-            hyperparameters=ConfigurationSpace(
-                space=[
-                    Categorical(
-                        "loss",
-                        ["epsilon_insensitive", "squared_epsilon_insensitive"],
-                        default="epsilon_insensitive",
-                    ),
-                    Integer("max_iter", (5, 1000), default=20, log=True),
-                    Float("C", (1e-5, 10.0), default=1.0, log=True),
-                    Float("epsilon", (1e-3, 1.0), default=0.1, log=True),
-                ]
+            hyperparameters=ranges(
+                Categorical(
+                    "loss",
+                    ["epsilon_insensitive", "squared_epsilon_insensitive"],
+                    default="epsilon_insensitive",
+                ),
+                Integer("max_iter", (5, 1000), default=20, log=True),
+                Float("C", (1e-5, 10.0), default=1.0, log=True),
+                Float("epsilon", (1e-3, 1.0), default=0.1, log=True),
             ),
             flags=_SEEDED,
             kind="linear",
@@ -208,11 +182,9 @@ REGRESS = Step(
             estimator="sklearn.kernel_ridge.KernelRidge",
             memory="kernel_matrix",
             growth=KERNEL_GROWTH,
-            hyperparameters=ConfigurationSpace(
-                space=[
-                    Float("alpha", (1e-5, 10.0), default=1.0, log=True),
-                    Float("gamma", GAMMA, default=0.1, log=True),
-                ]
+            hyperparameters=ranges(
+                Float("alpha", (1e-5, 10.0), default=1.0, log=True),
+                Float("gamma", GAMMA, default=0.1, log=True),
             ),
             fixed={"kernel": "rbf"},
         ),
@@ -229,12 +201,7 @@ REGRESS = Step(
             id="sgd",
             estimator="sklearn.linear_model.SGDRegressor",
             hyperparameters=sgd_space(
-                [
-                    "squared_error",
-                    "huber",
-                    "epsilon_insensitive",
-                    "squared_epsilon_insensitive",
-                ],
+                ["squared_error", "huber", "epsilon_insensitive", "squared_epsilon_insensitive"],
                 Float("epsilon", (1e-5, 0.1), default=0.1, log=True),
                 Float("eta0", (1e-6, 0.1), default=0.01, log=True),
                 learning_rate="invscaling",

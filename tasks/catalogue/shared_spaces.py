@@ -10,15 +10,17 @@ from ConfigSpace import (
     InCondition,
     Integer,
 )
-from ConfigSpace.hyperparameters import (
-    Hyperparameter,
-    UniformFloatHyperparameter,
-)
+from ConfigSpace.hyperparameters import Hyperparameter, UniformFloatHyperparameter
 
 C = (2.0**-5, 2.0**15)
 GAMMA = (2.0**-15, 8.0)
 KERNEL_GROWTH = {"rows": 2.0, "held_out": 1.0, "fixed": 0.0}
 """Of algorithms whose training rows are compared with each other, and with each held-out row."""
+
+
+def ranges(*hyperparameters: Hyperparameter) -> ConfigurationSpace:  # type: ignore[type-arg]
+    """Return a space of some hyperparameters, without conditions."""
+    return ConfigurationSpace(space=list(hyperparameters))
 
 
 def forest_space(
@@ -36,15 +38,13 @@ def forest_space(
         of_classes: Whether there is a criterion to choose.
     """
     criterion = Categorical("criterion", ["gini", "entropy"], default="gini")
-    return ConfigurationSpace(
-        space=[
-            max_features,
-            *more,
-            *([criterion] if of_classes else []),
-            Integer("min_samples_split", (2, 20), default=2),
-            Integer("min_samples_leaf", (1, 20), default=1),
-            Categorical("bootstrap", [False, True], default=bootstrap),
-        ]
+    return ranges(
+        max_features,
+        *more,
+        *([criterion] if of_classes else []),
+        Integer("min_samples_split", (2, 20), default=2),
+        Integer("min_samples_leaf", (1, 20), default=1),
+        Categorical("bootstrap", [False, True], default=bootstrap),
     )
 
 
@@ -57,14 +57,12 @@ def fast_ica_space(whitening: str, *more: Hyperparameter) -> ConfigurationSpace:
     """
     n_components = Integer("n_components", (10, 2000), default=100)
     whiten = Categorical("whiten", [whitening, "false"], default="false")
-    space = ConfigurationSpace(
-        space=[
-            whiten,
-            n_components,
-            Categorical("algorithm", ["parallel", "deflation"], default="parallel"),
-            Categorical("fun", ["logcosh", "exp", "cube"], default="logcosh"),
-            *more,
-        ]
+    space = ranges(
+        whiten,
+        n_components,
+        Categorical("algorithm", ["parallel", "deflation"], default="parallel"),
+        Categorical("fun", ["logcosh", "exp", "cube"], default="logcosh"),
+        *more,
     )
     space.add(EqualsCondition(n_components, whiten, whitening))
     return space
@@ -80,17 +78,15 @@ def kernel_svm_space(*more: Hyperparameter, tol: float) -> ConfigurationSpace:  
     kernel = Categorical("kernel", ["rbf", "sigmoid", "poly"], default="rbf")
     degree = Integer("poly.degree", (1, 5), default=3)
     coef0 = Float("coef0", (-1.0, 1.0), default=0.0)
-    space = ConfigurationSpace(
-        space=[
-            kernel,
-            Float("C", C, default=1.0, log=True),
-            *more,
-            degree,
-            Float("gamma", GAMMA, default=0.1, log=True),
-            coef0,
-            Categorical("shrinking", [True, False], default=True),
-            Float("tol", (1e-5, 0.1), default=tol, log=True),
-        ]
+    space = ranges(
+        kernel,
+        Float("C", C, default=1.0, log=True),
+        *more,
+        degree,
+        Float("gamma", GAMMA, default=0.1, log=True),
+        coef0,
+        Categorical("shrinking", [True, False], default=True),
+        Float("tol", (1e-5, 0.1), default=tol, log=True),
     )
     space.add(EqualsCondition(degree, kernel, "poly"))
     space.add(InCondition(coef0, kernel, ["sigmoid", "poly"]))
@@ -121,19 +117,17 @@ def sgd_space(
     )
     l1_ratio = Float("elasticnet.l1_ratio", (0.0, 1.0), default=0.15)
     power_t = Float("invscaling.power_t", (1e-5, 1.0), default=0.25)
-    space = ConfigurationSpace(
-        space=[
-            loss,
-            epsilon,
-            penalty,
-            l1_ratio,
-            Float("alpha", (1e-6, 0.1), default=1e-4, log=True),
-            Integer("max_iter", (5, 1000), default=20, log=True),
-            rate,
-            power_t,
-            eta0,
-            Categorical("average", [True, False], default=False),
-        ]
+    space = ranges(
+        loss,
+        epsilon,
+        penalty,
+        l1_ratio,
+        Float("alpha", (1e-6, 0.1), default=1e-4, log=True),
+        Integer("max_iter", (5, 1000), default=20, log=True),
+        rate,
+        power_t,
+        eta0,
+        Categorical("average", [True, False], default=False),
     )
     if epsilon_of:
         space.add(EqualsCondition(epsilon, loss, epsilon_of))

@@ -1,9 +1,9 @@
 """From what the user names to a data set and its split.
 
-`reading` reads a `source`. It asks `formats` what a `location` holds, or generates a `cohort`, or
-takes a bundled table. `table_source` makes a data set of a table (`table_files`, `table` for its
-features, `target`), `frames` of one in memory, `event_source` of patient `events` and their labels
-(`event_tables`, `ids` without loss of digits, `timestamps`) with a `code_table` of
-descriptions and ancestors. `code_coverage` counts the
-patients of each code. `dataset` and `split` are what a study keeps.
+`reading` reads a `source`. It asks `formats` what a `location` holds, or generates a `cohort` (of
+`cohort_orders`), or takes a bundled table. `table_source` makes a data set of a table
+(`table_files`; `table` for its target and features), and `reading` one of patient `events` and
+their labels (`event_tables`, `ids` without loss of digits, `timestamps`) with a `code_table` of
+descriptions and ancestors. `code_coverage` counts the patients of each code. `dataset` and `split`
+are what a study keeps.
 """

@@ -171,8 +171,7 @@ class _Gathered:
             names = texts.tolist()
         known = self._vocabulary
         position = [known.setdefault(name, len(known)) for name in names]
-        made: NDArray[np.int32] = np.array(position, dtype=np.int32)[number]
-        return made
+        return np.array(position, dtype=np.int32)[number]
 
     def events(self) -> pd.DataFrame:
         """Return all events by patient and time, as `canonical` has them; nothing is kept."""

@@ -171,11 +171,7 @@ class EventRows:
         taken = self.rows.iloc[rows].reset_index(drop=True)
         positions = self.positions[rows] if self.shared is not None else self.positions
         return replace(
-            self,
-            rows=taken,
-            start=self.start[rows],
-            stop=self.stop[rows],
-            positions=positions,
+            self, rows=taken, start=self.start[rows], stop=self.stop[rows], positions=positions
         )
 
     def frames(self) -> dict[str, pd.DataFrame]:

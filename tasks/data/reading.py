@@ -1,34 +1,190 @@
 """Reading of sources: as a data set to learn from, or as rows to predict.
 
-A source is a file or folder, or one of the small data sets that come with scikit-learn.
+A source is a file or folder of a table or of patient events, whose labels are a table of their own,
+or a generated cohort, or one of the small data sets that come with scikit-learn.
 """
 
 import logging
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from sklearn import datasets
 
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.cohort.cohort import generate
-from prefect_tune.tasks.data.cohort.spec import cohort_named
+from prefect_tune.tasks.data.cohort import cohort_named, generate
 from prefect_tune.tasks.data.dataset import Dataset
-from prefect_tune.tasks.data.event_source import (
-    events_dataset,
-    read_event_rows,
-    read_events_source,
-    refuse_columns,
+from prefect_tune.tasks.data.event_tables import (
+    LABEL_TEXTS,
+    events_table,
+    labels_table,
+    read_event_tables,
 )
-from prefect_tune.tasks.data.event_tables import events_table, labels_table
 from prefect_tune.tasks.data.events import EventRows
-from prefect_tune.tasks.data.formats.format import Given
-from prefect_tune.tasks.data.formats.recognition import recognise
-from prefect_tune.tasks.data.formats.registry import format_named
-from prefect_tune.tasks.data.frames import FRAME
+from prefect_tune.tasks.data.formats.format import Format, Given
+from prefect_tune.tasks.data.formats.registry import FORMATS, recognise
 from prefect_tune.tasks.data.location import Location
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.data.table_source import read_frame, table_dataset
+from prefect_tune.tasks.data.table import need_targets, target_of
+from prefect_tune.tasks.data.table_source import (
+    FRAME,
+    check_apart,
+    groups_of,
+    read_frame,
+    table_dataset,
+)
+
+_WINDOW_DAYS = (30, 365, 1095)
+"""Longest windows of the sets of the space `events`."""
+
+
+def read_events_source(source: Source, found: Format, location: Location) -> Dataset:
+    """Read events in a format, and their labels.
+
+    Raises:
+        BadInput: If it cannot be used.
+    """
+    if source.labels is None:
+        raise BadInput(
+            f"{source.data} is {found.description}, so the classes come from a table of their own: "
+            "name it with --labels FILE or FOLDER (columns patient, prediction time and class)"
+        )
+    refuse_columns(source)
+    rows, target = _labels(source, source.labels)
+    is_test = None
+    if source.test is not None:
+        test_rows, test_target = _labels(source, source.test)
+        is_test = np.repeat([False, True], [len(rows), len(test_rows)])
+        rows = pd.concat([rows, test_rows], ignore_index=True)
+        target = pd.concat([target, test_target], ignore_index=True).rename(str(target.name))
+    events, notes = events_table(found.frames(location), found.root(location).url)
+    table, ignored = found.code_table(location, events["code"].unique().tolist())
+    name = location.stem or "data"
+    dataset = events_dataset(source, name, events, rows, target, is_test, table)
+    return replace(dataset, format=found.name, notes=(*dataset.notes, *notes, *ignored))
+
+
+def read_event_rows(
+    data: str, labels: str, found: Format, location: Location
+) -> tuple[EventRows, list[str]]:
+    """Read events and the rows to predict; classes are not needed.
+
+    A row with nothing up to its time but births and facts gets no events at all. Descriptions and
+    ancestors of codes come with the new data; fitted estimators keep what they learned.
+
+    Returns:
+        The rows, and notes for the user.
+
+    Raises:
+        BadInput: If they cannot be read.
+    """
+    named = _labels_location(data, labels)
+    tables = (table.assign(label=0) for table in read_event_tables(named, LABEL_TEXTS))
+    rows, _ = labels_table(tables, named.url, "label")
+    events, notes = events_table(found.frames(location), found.root(location).url)
+    table, ignored = found.code_table(location, events["code"].unique().tolist())
+    made = EventRows.build(events, rows, table, need_events=False)
+    is_empty = made.start == made.stop
+    if is_empty.any():
+        example = made.rows["subject_id"][is_empty].iloc[0]
+        ignored.append(
+            f"{is_empty.sum()} of {len(rows)} rows to predict have no event of their patient at or "
+            f"before their time (birth aside), for instance patient {example}; they get the prior "
+            "of the training rows"
+        )
+    return made, [*notes, *ignored]
+
+
+def refuse_columns(source: Source) -> None:
+    """Raise if an option names a column of a table.
+
+    Raises:
+        BadInput: Names the option.
+    """
+    named = {"group": source.group, "drop": source.drop, "categorical": source.categorical}
+    for option, value in named.items():
+        if value:
+            why = "rows of a patient always stay in one fold" if option == "group" else ""
+            raise BadInput(
+                f"--{option} names a column of a table, and {source.data} holds events"
+                + (f"; {why}" if why else "")
+            )
+
+
+def events_dataset(  # noqa: PLR0917
+    source: Source,
+    name: str,
+    events: pd.DataFrame,
+    rows: pd.DataFrame,
+    target: pd.Series,
+    is_test: NDArray[np.bool_] | None = None,
+    code_table: pd.DataFrame | None = None,
+) -> Dataset:
+    """Make a data set of events and labels.
+
+    Args:
+        source: Where they come from.
+        name: Name of the data set.
+        events: Columns subject_id, time, code, value.
+        rows: Columns subject_id and prediction_time, n rows.
+        target: Their classes or numbers.
+        is_test: Whether each is a row of the test, shape (n,); None if none are named.
+        code_table: Descriptions and ancestors of the codes, if there are any.
+
+    Raises:
+        BadInput: If they cannot be used.
+    """
+    where = source.labels or source.data
+    y, classes, notes = target_of(target.reset_index(drop=True), where, source.predicts)
+    X = EventRows.build(events, rows, code_table)
+    longest = X.longest_history_days()
+    if equal := [days for days in _WINDOW_DAYS if longest <= days]:
+        notes.append(
+            f"the longest history before a prediction time is {longest:.3g} days, so look-back "
+            f"windows of {', '.join(map(str, equal))} days see the same events as the whole "
+            "history"
+        )
+    groups = groups_of(X.rows["subject_id"], where)
+    if is_test is not None:
+        check_apart(groups, is_test, "patients")
+    has_repeats = len(np.unique(groups)) < len(groups)
+    return Dataset(
+        name,
+        "events",
+        X,
+        y,
+        classes,
+        groups if has_repeats else None,
+        is_test,
+        notes=tuple(notes),
+        format="events",
+    )
+
+
+def _labels(source: Source, labels: str) -> tuple[pd.DataFrame, pd.Series]:
+    """Read rows and classes from a table of labels."""
+    location = _labels_location(source.data, labels)
+    tables = read_event_tables(location, LABEL_TEXTS - {(source.target or "").lower()})
+    rows, target = labels_table(tables, location.url, source.target)
+    if not source.drop_missing_target:
+        need_targets(target, location.url)
+    else:
+        rows, target = rows[target.notna().to_numpy()], target.dropna()
+    return rows.reset_index(drop=True), target.reset_index(drop=True)
+
+
+def _labels_location(data: str, labels: str) -> Location:
+    """Find the labels as named, else below the data's folder."""
+    named = Location.at(labels)
+    if named.exists():
+        return named
+    below = Location.at(data).below(labels)
+    if below.exists():
+        return below
+    raise BadInput(f"there are no labels at {labels}, nor at {below.url}")
+
 
 BUNDLED = ("breast_cancer", "diabetes", "digits", "iris", "wine")
 """What `sklearn:NAME` knows."""
@@ -63,7 +219,7 @@ def read_source(source: Source) -> Dataset:
         UnknownName: If there is no such cohort, bundled set or format.
     """
     if source.format is not None:
-        format_named(source.format)
+        FORMATS.named(source.format)
     if source.data.startswith(_COHORT):
         return _read_cohort(source)
     if source.data.startswith(FRAME):

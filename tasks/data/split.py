@@ -12,6 +12,7 @@ from functools import lru_cache
 from math import inf
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 from sklearn.model_selection import (
     GroupKFold,
@@ -28,13 +29,17 @@ from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
 
+Groups = NDArray[np.int64] | None
+"""Group of each row, shape (n,), if rows of one stay together."""
+Rows = NDArray[np.intp]
+"""Positions of rows."""
+Strata = NDArray[np.int32]
+"""Class or stratum of each row, shape (n,)."""
+Folds = NDArray[np.int16]
+"""Number of the fold of each row, shape (n,)."""
 
-def nested_subset(
-    strata: NDArray[np.int32],
-    groups: NDArray[np.int64] | None,
-    share: float,
-    rng: np.random.Generator,
-) -> NDArray[np.intp]:
+
+def nested_subset(strata: Strata, groups: Groups, share: float, rng: Generator) -> Rows:
     """Return the positions of a subset, in order.
 
     Groups stand in one order, drawn at random. Of each class so many are taken from its beginning,
@@ -87,7 +92,7 @@ class Split:
         seed: Source of the draws of subsets.
     """
 
-    fold: NDArray[np.int16]
+    fold: Folds
     n_folds: int
     seed: int
 
@@ -95,7 +100,7 @@ class Split:
         """Return the digest of the content."""
         return content_digest("split", [self.fold.astype("<i2").tobytes(), str(self.seed).encode()])
 
-    def held_out(self, fold: int) -> NDArray[np.intp]:
+    def held_out(self, fold: int) -> Rows:
         """Return the rows that a fold holds out, in order; of the refit, the test rows."""
         return np.flatnonzero(self.fold == (TEST if fold == REFIT else fold))
 
@@ -103,13 +108,7 @@ class Split:
         """Return how many rows a fold trains on in all."""
         return int(np.count_nonzero((self.fold != TEST) & (self.fold != fold)))
 
-    def judged(
-        self,
-        fold: int,
-        y: NDArray[np.int32],
-        share: float = 1.0,
-        groups: NDArray[np.int64] | None = None,
-    ) -> NDArray[np.intp]:
+    def judged(self, fold: int, y: Strata, share: float = 1.0, groups: Groups = None) -> Rows:
         """Return the rows that a fold is judged on, in order: all that it holds out, or a subset.
 
         Args:
@@ -118,21 +117,11 @@ class Split:
             share: Share of the rows to take, in (0, 1].
             groups: Group of every row of the data set, shape (n,), if rows of one stay together.
         """
-        rows = self.held_out(fold)
-        if share == 1.0:
-            return rows
-        rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(fold, 0, 1)))
-        of_rows = None if groups is None else groups[rows]
-        return rows[nested_subset(y[rows], of_rows, share, rng)]
+        return self._subset(self.held_out(fold), y, share, (fold, 0, 1), groups)
 
     def training(
-        self,
-        fold: int,
-        y: NDArray[np.int32],
-        subset: float = 1.0,
-        draw: int = 0,
-        groups: NDArray[np.int64] | None = None,
-    ) -> NDArray[np.intp]:
+        self, fold: int, y: Strata, subset: float = 1.0, draw: int = 0, groups: Groups = None
+    ) -> Rows:
         """Return the rows that a fold trains on, in order; of subsets, see `nested_subset`.
 
         Args:
@@ -143,11 +132,15 @@ class Split:
             groups: Group of every row of the data set, shape (n,), if rows of one stay together.
         """
         rows = np.flatnonzero((self.fold != TEST) & (self.fold != fold))
-        if subset == 1.0:
+        return self._subset(rows, y, subset, (fold, draw), groups)
+
+    def _subset(
+        self, rows: Rows, y: Strata, share: float, key: tuple[int, ...], groups: Groups
+    ) -> Rows:
+        if share == 1.0:
             return rows
-        rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(fold, draw)))
-        of_rows = None if groups is None else groups[rows]
-        return rows[nested_subset(y[rows], of_rows, subset, rng)]
+        rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=key))
+        return rows[nested_subset(y[rows], None if groups is None else groups[rows], share, rng)]
 
 
 def make_split(
@@ -237,8 +230,8 @@ def split_again(dataset: Dataset, split: Split) -> Split:
 
 
 def _dealt_again(
-    dataset: Dataset, rows: NDArray[np.intp], split: Split, holdout: float | None, seed: int
-) -> NDArray[np.int16]:
+    dataset: Dataset, rows: Rows, split: Split, holdout: float | None, seed: int
+) -> Folds:
     """Return the folds of some rows when their groups are dealt in another way, shape (rows,).
 
     `StratifiedGroupKFold` deals groups by their classes, and draws only among equal ones.
@@ -249,7 +242,7 @@ def _dealt_again(
     strata, groups = dataset.strata[rows], dataset.groups
     assert groups is not None  # noqa: S101 - the caller's duty
     former = _as_partition(split.fold[rows])
-    found: list[tuple[float, NDArray[np.int16]]] = []
+    found: list[tuple[float, Folds]] = []
     for draw in range(seed, seed + _DRAWS):
         shared = {"random_state": draw % 2**32}
         splitter = (
@@ -267,13 +260,13 @@ def _dealt_again(
     return min(found, key=lambda one: one[0])[1]
 
 
-def _as_partition(fold: NDArray[np.int16]) -> NDArray[np.intp]:
+def _as_partition(fold: Folds) -> Rows:
     """Number parts by their first rows, so that equal parts are equal whatever their numbers."""
     _, first, inverse = np.unique(fold, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[inverse]
 
 
-def _unevenness(fold: NDArray[np.int16], strata: NDArray[np.int32]) -> float:
+def _unevenness(fold: Folds, strata: Strata) -> float:
     """Return the largest distance between the shares of a stratum in a part and in all rows."""
     shares = np.bincount(strata) / len(strata)
     of_parts = [
@@ -303,9 +296,7 @@ def load_split(store: ArtifactStore, digest: str) -> Split:
     return Split(parts["fold"], **parts["about"])
 
 
-def _folds(
-    dataset: Dataset, rows: NDArray[np.intp], n_folds: int, holdout: float | None, seed: int
-) -> NDArray[np.int16]:
+def _folds(dataset: Dataset, rows: Rows, n_folds: int, holdout: float | None, seed: int) -> Folds:
     """Return the fold that holds each of some rows out, shape (rows,)."""
     fold = np.full(len(dataset), LEARN, dtype=np.int16)
     if holdout is not None:
@@ -318,9 +309,7 @@ def _folds(
     return fold[rows]
 
 
-def _splitter(
-    dataset: Dataset, n_parts: int, seed: int, rows: NDArray[np.intp]
-) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+def _splitter(dataset: Dataset, n_parts: int, seed: int, rows: Rows) -> Iterator[tuple[Rows, Rows]]:
     y = dataset.strata[rows]
     if dataset.groups is None:
         yield from StratifiedKFold(n_parts, shuffle=True, random_state=seed).split(y, y)
@@ -329,7 +318,7 @@ def _splitter(
         yield from grouped.split(y, y, dataset.groups[rows])
 
 
-def _training_rows(dataset: Dataset, test_size: float | None, seed: int) -> NDArray[np.intp]:
+def _training_rows(dataset: Dataset, test_size: float | None, seed: int) -> Rows:
     """Return the rows that are not for testing, in order."""
     if dataset.is_test is not None:
         return np.flatnonzero(~dataset.is_test)
@@ -338,7 +327,7 @@ def _training_rows(dataset: Dataset, test_size: float | None, seed: int) -> NDAr
     return np.setdiff1d(rows, _part(dataset, rows, test_size, seed)) if test_size else rows
 
 
-def _part(dataset: Dataset, rows: NDArray[np.intp], size: float, seed: int) -> NDArray[np.intp]:
+def _part(dataset: Dataset, rows: Rows, size: float, seed: int) -> Rows:
     """Draw a stratified share of rows; of groups, as near to it as equal parts allow."""
     if dataset.groups is None:
         y = dataset.strata[rows]
@@ -348,7 +337,7 @@ def _part(dataset: Dataset, rows: NDArray[np.intp], size: float, seed: int) -> N
     return np.concatenate(parts[:n_taken])
 
 
-def group_parts(dataset: Dataset, rows: NDArray[np.intp], size: float) -> tuple[int, int]:
+def group_parts(dataset: Dataset, rows: Rows, size: float) -> tuple[int, int]:
     """Return into how many parts rows of groups are dealt, and how many are near to a share."""
     assert dataset.groups is not None  # noqa: S101 - the caller's duty
     groups, y = dataset.groups[rows], dataset.strata[rows]
@@ -360,7 +349,7 @@ def group_parts(dataset: Dataset, rows: NDArray[np.intp], size: float) -> tuple[
     return n_parts, max(1, round(size * n_parts))
 
 
-def _check_parts(dataset: Dataset, fold: NDArray[np.int16]) -> None:
+def _check_parts(dataset: Dataset, fold: Folds) -> None:
     """Raise unless each fold and the test have every class, or a metric may be undefined.
 
     A test part that was given may lack some, if it has two.

@@ -7,6 +7,10 @@ Agnostic Bayes weighs each model by how often it is the best in bootstraps: Laco
 Marchand and Laviolette, "Sequential model-based ensemble optimization" (UAI 2014), equations 4 and
 5. As in the authors' code a bootstrap is half of the examples. The bootstraps are drawn anew, more
 than the search uses, because their number is the step of the weights.
+
+Whichever kind has the least loss on the rows that built it is flattered by them, most of all the
+kind that fits them best. So the nested estimate builds each on four parts of the held-out rows and
+judges it on the fifth.
 """
 
 from collections import Counter
@@ -15,14 +19,16 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.trials.losses import frequencies_of_few, is_least
 from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.tasks.ensembling.held_out import HeldOut
 from prefect_tune.tasks.objective.metric import Metric, Predictions
-from prefect_tune.tasks.objective.risk import Resampling
-from prefect_tune.tasks.objective.weighted import is_quick
+from prefect_tune.tasks.objective.risk import Resampling, is_quick
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -34,7 +40,7 @@ class FitLimit:
         most: That members may take; the first one may always be a member.
     """
 
-    seconds: NDArray[np.float64]
+    seconds: Array
     most: float
 
     def of(self, candidates: Sequence[int] | NDArray[np.intp]) -> "FitLimit":
@@ -58,8 +64,8 @@ class FitLimit:
 
 
 def greedy_picks(
-    members: Sequence[NDArray[np.float64]],
-    loss: Callable[[NDArray[np.float64]], float],
+    members: Sequence[Array],
+    loss: Callable[[Array], float],
     size: int,
     limit: FitLimit | None = None,
 ) -> tuple[list[int], list[float]]:
@@ -98,8 +104,6 @@ def weights_of(picks: Sequence[int]) -> Mapping[int, float]:
     return {member: n / len(picks) for member, n in sorted(Counter(picks).items())}
 
 
-Array = NDArray[np.float64]
-
 BOOTSTRAPS = Bootstraps(500, 0.5)
 """More than these change no weight by what matters, and cost little beside a training."""
 MOST_MEMBERS = 32
@@ -116,7 +120,7 @@ def bootstraps_for(metric: Metric) -> Bootstraps:
     return BOOTSTRAPS if is_quick(metric) else _SLOW_BOOTSTRAPS
 
 
-def agnostic_weights(held_out: HeldOut, bootstraps: Bootstraps, rng: np.random.Generator) -> Array:
+def agnostic_weights(held_out: HeldOut, bootstraps: Bootstraps, rng: Generator) -> Array:
     """Return the weights of the candidates, shape (n,), together 1.
 
     Args:
@@ -159,7 +163,7 @@ def choose(
     held_out: HeldOut,
     size: int,
     bootstraps: Bootstraps,
-    rng: np.random.Generator,
+    rng: Generator,
     *,
     limit: FitLimit | None = None,
 ) -> EnsembleChoice:
@@ -214,7 +218,7 @@ def _greedy(held_out: HeldOut, size: int, limit: FitLimit | None) -> EnsembleCho
 
 
 def _agnostic(
-    held_out: HeldOut, bootstraps: Bootstraps, rng: np.random.Generator, limit: FitLimit | None
+    held_out: HeldOut, bootstraps: Bootstraps, rng: Generator, limit: FitLimit | None
 ) -> EnsembleChoice:
     weights = agnostic_weights(held_out, bootstraps, rng)
     order = [i for i in np.argsort(-weights, kind="stable") if weights[i]]
@@ -224,3 +228,83 @@ def _agnostic(
         weights = weights / weights.sum()
     loss = held_out.fold_losses(held_out.blended(weights)).mean()
     return EnsembleChoice("agnostic", {int(i): float(weights[i]) for i in order}, (float(loss),))
+
+
+N_PARTS = 5
+
+
+def nested_losses(
+    held_out: HeldOut,
+    size: int,
+    bootstraps: Bootstraps,
+    sequence: np.random.SeedSequence,
+    *,
+    limit: FitLimit | None = None,
+) -> Mapping[Kind, float]:
+    """Return the loss of each kind on rows that it was not built on.
+
+    The mean over parts and folds; a part of a fold in which the metric is not defined, as it lacks
+    a class, counts for no kind. Nothing is trained.
+
+    Args:
+        held_out: The candidates' predictions.
+        size: How many members greedy selection may pick.
+        bootstraps: Of the agnostic ensemble; each part gets its share of their number.
+        sequence: Source of how rows are dealt and bootstraps are drawn.
+        limit: On what the members take to fit.
+
+    Returns:
+        Empty if too few rows are held out for any part to be judged.
+    """
+    dealing, *streams = sequence.spawn(1 + N_PARTS)
+    parts = deal(held_out, N_PARTS, np.random.default_rng(dealing))
+    fewer = Bootstraps(max(1, bootstraps.n // N_PARTS), bootstraps.share)
+    judged = []
+    for part, stream in enumerate(streams):
+        built_on, left_out = held_out.within(parts != part), held_out.within(parts == part)
+        if not np.isfinite(built_on.losses).all():
+            continue
+        rng = np.random.default_rng(stream)
+        choices = [choose(kind, built_on, size, fewer, rng, limit=limit) for kind in KINDS]
+        judged.append([left_out.fold_losses(predict_held_out(c, left_out)) for c in choices])
+    if not judged:
+        return {}
+    losses = np.concatenate(judged, axis=1)  # kinds, parts and folds
+    losses = losses[:, np.isfinite(losses).all(axis=0)]
+    if not losses.size:
+        return {}
+    return dict(zip(KINDS, map(float, losses.mean(axis=1)), strict=True))
+
+
+def best_kind(losses: Mapping[Kind, float]) -> Kind:
+    """Return the kind with the least loss, of equals the simplest.
+
+    >>> best_kind({"single": 0.2, "greedy": 0.1, "agnostic": 0.1})
+    'greedy'
+    """
+    is_best = is_least(np.array([losses[kind] for kind in KINDS]))
+    return KINDS[int(is_best.argmax())]
+
+
+def deal(held_out: HeldOut, n_parts: int, rng: Generator) -> NDArray[np.intp]:
+    """Deal the rows of each fold into parts, stratified, rows of one group together.
+
+    Args:
+        held_out: Whose rows.
+        n_parts: How many parts.
+        rng: Source of the order in which they are dealt.
+
+    Returns:
+        The part of each row of the data set, shape (n_rows,); -1 of those that no fold holds out.
+    """
+    dataset = held_out.dataset
+    parts = np.full(len(dataset), -1)
+    for rows in held_out.rows:
+        groups = rows if dataset.groups is None else dataset.groups[rows]
+        _, first, group_of_row = np.unique(groups, return_index=True, return_inverse=True)
+        order = rng.permutation(len(first))
+        order = order[np.argsort(dataset.strata[rows[first[order]]], kind="stable")]
+        part_of_group = np.empty(len(first), dtype=np.intp)
+        part_of_group[order] = np.arange(len(first)) % n_parts
+        parts[rows] = part_of_group[group_of_row]
+    return parts

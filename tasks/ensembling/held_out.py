@@ -10,13 +10,15 @@ from numpy.typing import NDArray
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import LEARN, Split
 from prefect_tune.tasks.objective.metric import Metric, Predictions
-from prefect_tune.tasks.objective.weighted import is_quick, weighted_losses
+from prefect_tune.tasks.objective.risk import is_quick, weighted_losses
+
+Array = NDArray[np.float64]
 
 _TIE = 1e-12
 """Sums of weights that differ by less are equal: their last digits depend on the order."""
 
 
-def shares(predictions: Predictions, n_classes: int) -> NDArray[np.float64]:
+def shares(predictions: Predictions, n_classes: int) -> Array:
     """Return what a model contributes to an ensemble.
 
     Its probabilities, shape (n, c); its votes where it gives none; its numbers, shape (n, 1), where
@@ -29,14 +31,14 @@ def shares(predictions: Predictions, n_classes: int) -> NDArray[np.float64]:
     return np.eye(n_classes)[predictions.label]
 
 
-def blend(mean: NDArray[np.float64], n_classes: int) -> Predictions:
+def blend(mean: Array, n_classes: int) -> Predictions:
     """Predict from the weighted mean of what the members contribute."""
     if not n_classes:
         return Predictions(mean[:, 0])
     return Predictions(heaviest_class(mean).astype(np.int32), mean)
 
 
-def heaviest_class(mean: NDArray[np.float64]) -> NDArray[np.intp]:
+def heaviest_class(mean: Array) -> NDArray[np.intp]:
     """Return the class with the most weight in each row of shape (n, c); of equals, the lowest.
 
     Lacoste et al. 2014, equation 4.
@@ -45,9 +47,6 @@ def heaviest_class(mean: NDArray[np.float64]) -> NDArray[np.intp]:
     array([2, 0])
     """
     return np.argmax(mean >= mean.max(axis=1, keepdims=True) - _TIE, axis=1)
-
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -117,7 +116,7 @@ class HeldOut:
         kept = [is_kept[rows] for rows in self.rows]
         split = replace(self.split, fold=np.where(is_kept, self.split.fold, LEARN))
         predictions = tuple(
-            tuple(_some(predicted, keep) for predicted, keep in zip(of_folds, kept, strict=True))
+            tuple(predicted.take(keep) for predicted, keep in zip(of_folds, kept, strict=True))
             for of_folds in self.predictions
         )
         return HeldOut(self.dataset, split, self.metric, predictions)
@@ -133,8 +132,3 @@ class HeldOut:
             return float(weighted_losses(self.metric, y, predicted, n_classes, alike)[0])
         except ValueError:
             return float("nan")
-
-
-def _some(predicted: Predictions, keep: NDArray[np.bool_]) -> Predictions:
-    score = predicted.score
-    return Predictions(predicted.label[keep], None if score is None else score[keep])

@@ -12,11 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from prefect_tune.tasks.ensembling.held_out import heaviest_class, shares
-from prefect_tune.tasks.objective.predictions import (
-    Predictions,
-    predicted_labels,
-    predicted_scores,
-)
+from prefect_tune.tasks.objective.predictions import Predictions, predicted_labels, predicted_scores
 
 
 class _Ensemble(BaseEstimator):

@@ -1,8 +1,17 @@
-"""Fitting one step on one fold: plain functions, no cache and no Prefect."""
+"""Fitting one step on one fold: plain functions, no cache and no Prefect.
+
+Weighted rows get their bins of scikit-learn's histogram boosting by one sort of each column.
+scikit-learn 1.9 computes the 254 weighted percentiles of a column one by one, and sorts the column
+for each: nine tenths of a weighted fit on 100,000 rows, by pull request 34248 of scikit-learn,
+which mends it in later versions. Their function also computes all percentiles in one call, with
+equal results.
+"""
 
 import warnings
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from threading import Lock, local
 from time import perf_counter
 from typing import Any
 
@@ -14,10 +23,63 @@ from sklearn.utils.class_weight import compute_class_weight, compute_sample_weig
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.storage.store import Made
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary, check_memory
-from prefect_tune.tasks.fitting.recipe import REPAIRED, Recipe, build, imported
-from prefect_tune.tasks.fitting.weighted_bins import quick_weighted_bins
-from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
+from prefect_tune.tasks.fitting.recipe import Recipe, build, imported
+from prefect_tune.tasks.objective.predictions import Predictions, n_rows, predictions_of
 from prefect_tune.tasks.threads import fit_threads, several_threads
+
+_BOOSTING = "sklearn.ensemble._hist_gradient_boosting."
+_SLOW = "_weighted_percentile"
+_ONE_AT_A_TIME = Lock()
+
+
+@contextmanager
+def quick_weighted_bins(estimator: Any) -> Iterator[None]:
+    """Let histogram boosting find the bins of weighted rows quickly in the body.
+
+    Args:
+        estimator: The estimator to fit; others than histogram boosting are left alone.
+    """
+    if not type(estimator).__module__.startswith(_BOOSTING):
+        yield
+        return
+    from sklearn.ensemble._hist_gradient_boosting import binning  # noqa: PLC0415 - slow to import
+
+    if not hasattr(binning, _SLOW):
+        yield
+        return
+    with _ONE_AT_A_TIME:
+        original = getattr(binning, _SLOW)
+        setattr(binning, _SLOW, _PercentilesOfColumns(original))
+        try:
+            yield
+        finally:
+            setattr(binning, _SLOW, original)
+
+
+class _PercentilesOfColumns:
+    """Answers for the percentiles of a column, asked one by one, from one call for all of them.
+
+    Args:
+        percentiles: The function of scikit-learn, which takes one percentile or many.
+    """
+
+    def __init__(self, percentiles: Callable[..., Any]) -> None:
+        self._percentiles = percentiles
+        self._last = local()  # columns are binned in several threads
+
+    def __call__(
+        self, column: NDArray[Any], weights: NDArray[Any], asked: float, **options: Any
+    ) -> Any:
+        """Return one percentile; callers ask for the lowest of a column first."""
+        if np.ndim(asked):
+            return self._percentiles(column, weights, asked, **options)
+        if getattr(self._last, "column", None) is not column:
+            bounds = np.linspace(0, 100, round(100 / asked) + 1)[1:-1]
+            values = self._percentiles(column, weights, bounds, **options)
+            self._last.column = column
+            self._last.known = dict(zip(bounds.tolist(), values, strict=True))
+        known = self._last.known.get(float(asked))
+        return self._percentiles(column, weights, asked, **options) if known is None else known
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +187,6 @@ def transformed(estimator: Any, X: Any, train: Any) -> Any:
     return estimator.transform(X) if n_rows(X) else train[:0]
 
 
-def n_rows(X: Any) -> int:
-    """Return how many rows a matrix, a frame or events have."""
-    return int(X.shape[0])
-
-
 def _started(how: Recipe) -> float:
     """Return the time from which a step counts: importing an estimator is no cost."""
     imported(how.estimator)
@@ -170,11 +227,8 @@ def _fit(how: Recipe, seed: int, data: FoldData) -> Any:
     if how.weights == "class_weight":  # in figures: `partial_fit` does not take the word
         how = replace(how, arguments={**how.arguments, "class_weight": class_weights(data.y)})
     estimator = build(how, seed)
-    weights = {}
-    if how.weights == "sample_weight":
-        argument = f"{REPAIRED}__sample_weight" if how.repairs else "sample_weight"
-        weights = {argument: sample_weights(data.y)}
-    model = estimator[-1] if how.repairs else estimator
+    weights = {how.weight_argument: sample_weights(data.y)} if how.weight_argument else {}
+    model = how.model_in(estimator)
     bins = quick_weighted_bins(model) if weights else nullcontext()
     with data.threads_for(model, how), bins:
         return estimator.fit(data.train, data.y, **weights)

@@ -20,19 +20,19 @@ from scipy import sparse
 from sklearn.ensemble import BaggingClassifier, BaggingRegressor
 
 from prefect_tune.optimizers.space.algorithm import Algorithm, Step
-from prefect_tune.optimizers.space.configuration import default_choice
+from prefect_tune.optimizers.space.configuration import Choice, default_choice
 from prefect_tune.optimizers.space.sampling import sample_choice
-from prefect_tune.tasks.fitting.fitting import n_rows
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import Recipe, build, imported, recipe
 from prefect_tune.tasks.objective.predictions import (
     Predictions,
     checked_predictions,
+    n_rows,
     predictions_of,
 )
 
 _SAMPLES = 20
-"""Configurations that are looked at to see whether an algorithm can train in epochs."""
+"""Configurations that are built to see the kind of a model, and whether it trains in epochs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def training_of(how: Recipe) -> Iterative | None:
         made = build(how, seed=0)
     except Exception:
         return None
-    return None if why_at_once(model := model_in(made, how)) else ITERATIVE[_path_of(model)]
+    return None if why_at_once(model := how.model_in(made)) else ITERATIVE[_path_of(model)]
 
 
 def why_at_once(estimator: Any) -> str:
@@ -110,11 +110,6 @@ def why_at_once(estimator: Any) -> str:
     if not isinstance(parameters["random_state"], int | np.integer):
         return f"{name} has no seed, so training that is gone on with would end otherwise"
     return ""
-
-
-def model_in(estimator: Any, how: Recipe) -> Any:
-    """Return the estimator that stands behind the repairs of a recipe."""
-    return estimator[-1] if how.repairs else estimator
 
 
 def rounds_after(epoch: int, epochs: int, rounds: int) -> int:
@@ -163,7 +158,7 @@ def reasons_at_once(step: Step, n_classes: int) -> dict[str, str]:
     for algorithm in step.algorithms:
         for how in _recipes(algorithm, n_classes):
             with suppress(Exception):  # one that cannot be made says why when it is fitted
-                model = model_in(build(how, seed=0), how)
+                model = how.model_in(build(how, seed=0))
                 if _path_of(model) and (why := why_at_once(model)):
                     reasons.setdefault(algorithm.id, why)
     return reasons
@@ -174,10 +169,15 @@ def _recipes(algorithm: Algorithm, n_classes: int) -> Iterator[Recipe]:
     if algorithm.is_passthrough:
         return
     summary = MatrixSummary(1000, 10, "dense", "float64", n_classes=n_classes)
+    choices = drawn_choices(algorithm)
+    yield from (recipe(algorithm, choice, summary, balanced=False) for choice in choices)
+
+
+def drawn_choices(algorithm: Algorithm) -> Mapping[Choice, None]:
+    """Return the default values of an algorithm and some drawn ones, each once."""
     rng = np.random.default_rng(0)
     drawn = (sample_choice(algorithm, rng) for _ in range(_SAMPLES))
-    choices = dict.fromkeys([default_choice(algorithm), *drawn])
-    yield from (recipe(algorithm, choice, summary, balanced=False) for choice in choices)
+    return dict.fromkeys([default_choice(algorithm), *drawn])
 
 
 def _path_of(estimator: Any) -> str:
@@ -273,9 +273,8 @@ def _members(
             yield getattr(alone, what)(X)
         return
     checked = _as_trees_take_it(X)
-    for tree in ensemble.estimators_[
-        first:
-    ]:  # checked for each, it would cost more than the prediction
+    # Checked for each tree, it would cost more than the prediction.
+    for tree in ensemble.estimators_[first:]:
         yield getattr(tree, what)(checked, check_input=False)
 
 

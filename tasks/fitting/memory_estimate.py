@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from math import comb
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ import psutil
 from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage.matrices import matrix_layout
+from prefect_tune.tasks.catalogue.libraries import algorithms_of
 from prefect_tune.tasks.catalogue.spaces import SPACES
 
 
@@ -141,11 +143,10 @@ def check_memory(
         WillNotFit: If it needs more.
     """
     limit = _machine_bytes() if limit_bytes is None else limit_bytes
-    rules = [_matrix, rule] if rule else [_matrix]
+    rules = [rule]
     if "write_out" in repairs:
         rules.append(_dense_matrix)
-    estimates = [rule(arguments, summary) for rule in rules]
-    largest = max(estimates, key=lambda estimate: estimate.size_bytes)
+    largest = _largest(rules, arguments, summary)
     if largest.size_bytes > limit:
         raise WillNotFit(
             f"{name} was not started: {largest.what} takes at least "
@@ -166,10 +167,16 @@ def least_memory(models: Iterable[Algorithm], rows: int, columns: int) -> Memory
     for algorithm in models:
         arguments = {h.name: h.default_value for h in algorithm.hyperparameters.values()}
         rule = memory_rule(algorithm, algorithm.import_path)
-        rules = [_matrix, rule] if rule else [_matrix]
-        of_model = (rule({**arguments, **algorithm.fixed}, table) for rule in rules)
-        estimates.append(max(of_model, key=lambda estimate: estimate.size_bytes))
-    return min(estimates, key=lambda estimate: estimate.size_bytes)
+        estimates.append(_largest([rule], {**arguments, **algorithm.fixed}, table))
+    return min(estimates, key=attrgetter("size_bytes"))
+
+
+def _largest(
+    rules: Iterable[MemoryRule | None], arguments: Mapping[str, Any], summary: MatrixSummary
+) -> MemoryEstimate:
+    """Return the largest estimate by some rules, and of the matrix itself."""
+    estimates = (rule(arguments, summary) for rule in (_matrix, *rules) if rule)
+    return max(estimates, key=attrgetter("size_bytes"))
 
 
 @cache
@@ -272,8 +279,7 @@ MEMORY_RULES: Mapping[str, MemoryRule] = {
 @cache
 def _rules_of_estimators() -> Mapping[str, str | MemoryRule]:
     """Return the catalogue's rules by estimator, for users' algorithms that declare none."""
-    steps = (step for space in SPACES.built_in() for step in space.steps)
-    algorithms = (algorithm for step in steps for algorithm in step.algorithms)
+    algorithms = (a for space in SPACES.built_in() for a in algorithms_of(space))
     declared = {a.import_path: a.memory for a in algorithms if a.memory}
     # The catalogue has a subclass of its own.
     return {"sklearn.preprocessing.PolynomialFeatures": "polynomial", **declared}

@@ -76,7 +76,7 @@ def effective_value(rule: str | TransformRule, value: Any, summary: MatrixSummar
     return TRANSFORMS[rule](value, summary)
 
 
-REPAIRED = "estimator"
+_REPAIRED = "estimator"
 """Name of the estimator behind its repairs."""
 
 
@@ -107,6 +107,17 @@ class Recipe:
     out_of_fold: bool = False
     memory: MemoryRule | None = None
     threads: str = ""
+
+    @property
+    def weight_argument(self) -> str:
+        """Argument of `fit` that takes the weights of rows; empty if none does."""
+        if self.weights != "sample_weight":
+            return ""
+        return f"{_REPAIRED}__sample_weight" if self.repairs else "sample_weight"
+
+    def model_in(self, estimator: Any) -> Any:
+        """Return the estimator that stands behind its repairs."""
+        return estimator[-1] if self.repairs else estimator
 
     def to_json(self, seed: int) -> dict[str, Any]:
         """Return all that decides the result, as JSON values."""
@@ -198,7 +209,7 @@ def build(how: Recipe, seed: int) -> Any:
     estimator = with_one_thread(estimator)
     if not how.repairs:
         return estimator
-    return Pipeline([*((name, REPAIRS[name]()) for name in how.repairs), (REPAIRED, estimator)])
+    return Pipeline([*((name, REPAIRS[name]()) for name in how.repairs), (_REPAIRED, estimator)])
 
 
 def unseeded_arguments(estimator: Any) -> list[str]:

@@ -18,6 +18,7 @@ from prefect_tune.tasks.fitting.fitting import (
     FoldData,
     check_fits,
     class_weights,
+    quick_weighted_bins,
     sample_weights,
     transformed,
 )
@@ -25,12 +26,10 @@ from prefect_tune.tasks.fitting.iterative import (
     Iterative,
     MemberSum,
     epoch_seed,
-    model_in,
     rounds_after,
     staged_predictions,
 )
 from prefect_tune.tasks.fitting.recipe import Recipe, build
-from prefect_tune.tasks.fitting.weighted_bins import quick_weighted_bins
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 
 Loss = Callable[[Predictions], float]
@@ -96,13 +95,13 @@ class EpochTraining:
         check_fits(how, data)
         self._iterative, self._loss, self._data, self._of = iterative, loss, data, epochs
         self._how, self._initial = how, build(how, seed)
-        initial, rounds = model_in(self._initial, how), iterative.rounds
+        initial, rounds = how.model_in(self._initial), iterative.rounds
         self._seed: int = initial.random_state
         self._total = int(getattr(initial, rounds)) if rounds else 0
         self.epochs, self.curve = (start.epochs, list(start.curve)) if start else (0, [])
         # A pickle's arrays may be read-only, and the copy that others hold must not be trained on.
         self.estimator = pickle.loads(pickle.dumps(start.estimator)) if start else self._initial
-        self._model = model_in(self.estimator, how)
+        self._model = how.model_in(self.estimator)
         self._train, self._held_out = self._repaired(how, is_new=start is None)
         if start is None:
             self._model.set_params(**iterative.settings)
@@ -110,8 +109,7 @@ class EpochTraining:
             takes_no_word = not rounds and isinstance(word, str) and word == "balanced"
             if how.weights == "class_weight" or takes_no_word:  # `partial_fit` refuses the word
                 self._model.set_params(class_weight=class_weights(data.y))
-        is_weighted = how.weights == "sample_weight"
-        self._weights = {"sample_weight": sample_weights(data.y)} if is_weighted else {}
+        self._weights = {"sample_weight": sample_weights(data.y)} if how.weight_argument else {}
         self._latest: Predictions | None = None
         self._keeps_history, self._history = keeps_history, dict(start.history) if start else {}
         self._sum = MemberSum()

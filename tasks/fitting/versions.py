@@ -1,20 +1,77 @@
 """Versions of the code behind an estimator, which are part of its key.
 
-Packages count by their version; modules of `tasks` by the digest of their code, as users' do.
+Packages count by their version; modules of `tasks` by the digest of their texts with those that
+they import, as users' do.
 """
 
+import ast
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from importlib.metadata import packages_distributions, version
+from importlib.util import find_spec, resolve_name
 from platform import python_version
 from typing import Any
 
-from prefect_tune.storage.key import code_digest
-from prefect_tune.tasks.module_code import module_text, modules_behind
+from prefect_tune.storage.key import code_digest, parsed
 from prefect_tune.tasks.user_code import is_user_code
+
+
+def modules_behind(modules: Iterable[str], within: tuple[str, ...]) -> list[str]:
+    """Return modules and all that they import of some packages, and so on, sorted.
+
+    Args:
+        modules: Dotted names.
+        within: How the names of modules begin that are followed.
+    """
+    found: set[str] = set()
+    waiting = set(modules)
+    while waiting:
+        found |= waiting
+        waiting = {m for one in waiting for m in _imported(one, within)} - found
+    return sorted(found)
+
+
+@cache
+def module_text(module: str) -> str:
+    """Return the text of a module; empty where it came without."""
+    spec = find_spec(module)
+    loader = spec.loader if spec else None
+    return getattr(loader, "get_source", lambda _: None)(module) or ""
+
+
+@cache
+def _imported(module: str, within: tuple[str, ...]) -> frozenset[str]:
+    """Return the modules that one imports anywhere in its text."""
+    return frozenset(
+        name
+        for node in ast.walk(parsed(module_text(module)))
+        for name in _named(node, module)
+        if name.startswith(within) and _is_module(name)
+    )
+
+
+def _named(node: ast.AST, module: str) -> Iterator[str]:
+    """Yield what may be a module in an import."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        base = node.module or ""
+        if node.level:
+            spec = find_spec(module)
+            base = resolve_name("." * node.level + base, spec.parent if spec else None)
+        yield base
+        yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def _is_module(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:  # its parent is a module, and it a name in that
+        return False
+
 
 _ROOM = "prefect_tune.tasks."
 
@@ -53,11 +110,7 @@ _REPAIRS = "prefect_tune.tasks.repairs.REPAIRS"
 
 
 def library_of(
-    estimator: str,
-    make: Callable[[], Any],
-    *,
-    repaired: bool = False,
-    required: Iterable[str] = (),
+    estimator: str, make: Callable[[], Any], *, repaired: bool = False, required: Iterable[str] = ()
 ) -> str:
     """Return the packages behind an estimator with their versions; our and users' code by digests.
 

@@ -11,9 +11,9 @@ from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.bad_input import BadInput, need_column
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import Split
+from prefect_tune.tasks.objective.declaration import Quantity, QuantityBound
 from prefect_tune.tasks.objective.metric import metric_named
 from prefect_tune.tasks.objective.quantities import QUANTITIES, absent_groups, groups_of
-from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
 from prefect_tune.tasks.user_code import load_user_code, read_user_code
 
 _OPTION = "constraint"
@@ -118,8 +118,7 @@ def check_measurable(quantity: Quantity, dataset: Dataset) -> None:
         raise _wrong(quantity.text, f"takes two classes, and the data has {n_classes}")
     if quantity.metric and metric_named(quantity.metric).target != dataset.target:
         raise _wrong(
-            quantity.text,
-            f"{quantity.metric} is no metric of {dataset.target}, which the data has",
+            quantity.text, f"{quantity.metric} is no metric of {dataset.target}, which the data has"
         )
     if not quantity.column:
         return

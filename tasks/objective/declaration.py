@@ -1,13 +1,16 @@
-"""The declaration of a metric: all that is known of it without computing anything.
+"""Declarations of metrics and quantities: all that is known of them without computing anything.
 
-Cheap to import, because every command that shows a loss reads it.
+`--metric` knows our own two metrics and scikit-learn's scorers. `quantities` measures quantities.
+Cheap to import, because every command that shows a loss or a study reads it.
 """
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from prefect_tune.optimizers.plugins import REFERENCE
+from prefect_tune.optimizers.plugins import REFERENCE, Registry
+from prefect_tune.optimizers.trials.objective import Constraint
 
 Target = Literal["classes", "numbers"]
 
@@ -107,3 +110,174 @@ class MetricDeclaration:
     def score_of(self, loss: float) -> float:
         """Return the score of a loss as scikit-learn counts it, larger is better."""
         return self.best_score - loss / self.losses_per_score
+
+
+_METRIC = "prefect_tune.tasks.objective.metric"
+_WEIGHTED = "prefect_tune.tasks.objective.risk"
+
+_ERROR = MetricDeclaration(
+    name="error",
+    loss=f"{_METRIC}:percent_wrong",
+    row_losses=f"{_WEIGHTED}:percent_if_wrong",
+    unit="percent",
+    symbol=" %",
+    upper=100.0,
+    score="accuracy",
+    best_score=1.0,
+    losses_per_score=100.0,
+    all_wrong=100.0,
+)
+_AUROC = MetricDeclaration(
+    name="auroc",
+    loss=f"{_METRIC}:missed_area",
+    bootstrap_losses=f"{_WEIGHTED}:missed_areas",
+    unit="1 - area",
+    loss_name="1 - auroc",
+    upper=1.0,
+    score="roc_auc",
+    best_score=1.0,
+)
+
+_OF_NUMBERS = (
+    "d2_absolute_error_score",
+    "explained_variance",
+    "neg_max_error",
+    "neg_mean_absolute_error",
+    "neg_mean_absolute_percentage_error",
+    "neg_mean_gamma_deviance",
+    "neg_mean_poisson_deviance",
+    "neg_mean_squared_error",
+    "neg_mean_squared_log_error",
+    "neg_median_absolute_error",
+    "neg_root_mean_squared_error",
+    "neg_root_mean_squared_log_error",
+    "r2",
+)
+_CONFUSIONS = (
+    "balanced_accuracy",
+    "matthews_corrcoef",
+    *(
+        f"{score}{average}"
+        for score in ("f1", "jaccard", "precision", "recall")
+        for average in ("", "_macro", "_micro", "_weighted")
+    ),
+)
+"""Scores that follow from counts of classes that are true and predicted."""
+_OF_CLASSES = (
+    *_CONFUSIONS,
+    *("accuracy", "average_precision", "top_k_accuracy"),
+    *(f"roc_auc{way}" for way in ("", "_ovr", "_ovo", "_ovr_weighted", "_ovo_weighted")),
+    *("neg_brier_score", "neg_log_loss", "d2_brier_score", "d2_log_loss_score"),
+)
+_UPPER: Mapping[str, float] = {
+    **dict.fromkeys((*_OF_NUMBERS, "neg_log_loss"), float("inf")),
+    **dict.fromkeys(("d2_brier_score", "d2_log_loss_score"), float("inf")),
+    **dict.fromkeys(("matthews_corrcoef", "neg_brier_score"), 2.0),
+}
+"""Largest losses of scorers, if not 1."""
+_ROW_LOSSES: Mapping[str, str] = {
+    "accuracy": "one_if_wrong",
+    "neg_brier_score": "brier",
+    "neg_log_loss": "surprise",
+    "neg_mean_absolute_error": "absolute",
+    "neg_mean_absolute_percentage_error": "relative",
+    "neg_mean_squared_error": "squared",
+    "neg_mean_squared_log_error": "squared_log",
+}
+_BOOTSTRAP_LOSSES: Mapping[str, str] = {
+    "neg_root_mean_squared_error": "root_squared",
+    "neg_root_mean_squared_log_error": "root_squared_log",
+    "r2": "unexplained",
+    "roc_auc": "missed_areas",  # of two classes, as scikit-learn has it
+    **{name: f"CONFUSIONS.{name}" for name in _CONFUSIONS},
+}
+
+
+def _scorers() -> Iterator[MetricDeclaration]:
+    """Yield scikit-learn's scorers; the loss is 1 - score, or what follows `neg_`."""
+    for name in sorted((*_OF_NUMBERS, *_OF_CLASSES)):
+        is_negated = name.startswith("neg_")
+        target: Target = "numbers" if name in _OF_NUMBERS else "classes"
+        called = name.removeprefix("neg_") if is_negated else f"1 - {name}"
+        rows, bootstraps = _ROW_LOSSES.get(name), _BOOTSTRAP_LOSSES.get(name)
+        yield MetricDeclaration(
+            name=name,
+            target=target,
+            row_losses=f"{_WEIGHTED}:{rows}" if rows else "",
+            bootstrap_losses=f"{_WEIGHTED}:{bootstraps}" if bootstraps else "",
+            unit=called,
+            loss_name=called,
+            upper=_UPPER.get(name, 1.0),
+            score=name,
+            best_score=0.0 if is_negated else 1.0,
+            guesses=f"{_METRIC}:guesses_of_several" if name == "top_k_accuracy" else "",
+            all_wrong=1.0 if name == "accuracy" else None,
+            asks_positive=target == "classes" and name not in ("accuracy", "roc_auc"),
+            weighs_classes=name.endswith("_weighted"),
+        )
+
+
+METRICS: Registry[MetricDeclaration] = Registry(
+    "metric",
+    MetricDeclaration,
+    {declared.name: declared for declared in (_ERROR, _AUROC, *_scorers())},
+)
+"""By name, in the order in which they are shown."""
+DEFAULT_METRICS: Mapping[Target, str] = {"classes": "error", "numbers": "r2"}
+"""By what is predicted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A number that a fitted pipeline has on the held-out rows of a fold; smaller is better.
+
+    Attributes:
+        name: One of `measurement.QUANTITIES`, or `FILE.py:FUNCTION`.
+        column: The column whose values or bins are the groups; empty where there are none.
+        bins: Edges of the bins, ascending; empty to take each value as a group.
+        metric: Name of the metric that compares groups; empty for the study's.
+        code: Text of the user's file.
+    """
+
+    name: str
+    column: str = ""
+    bins: tuple[float, ...] = ()
+    metric: str = ""
+    code: str = ""
+
+    @property
+    def text(self) -> str:
+        """The quantity as users write it, and as `Evaluation.constraints` names it."""
+        arguments = [self.column] if self.column else []
+        arguments += [f"bins={':'.join(f'{edge:.15g}' for edge in self.bins)}"] if self.bins else []
+        arguments += [f"metric={self.metric}"] if self.metric else []
+        return f"{self.name}({', '.join(arguments)})" if arguments else self.name
+
+    @property
+    def digest(self) -> str:
+        """The digest of what is measured, the user's code included."""
+        from prefect_tune.storage.key import (  # noqa: PLC0415 - lists need no digest
+            code_digest,
+            content_digest,
+        )
+
+        code = code_digest("code", [self.code])
+        return content_digest("quantity", [self.text.encode(), code.encode()])
+
+
+@dataclass(frozen=True, slots=True)
+class QuantityBound:
+    """A constraint of a study: a quantity and the largest value allowed.
+
+    Attributes:
+        quantity: What is measured.
+        bound: Largest value allowed, in the quantity's unit.
+    """
+
+    quantity: Quantity
+    bound: float
+
+    @property
+    def constraint(self) -> Constraint:
+        """The constraint as optimizers see it, by the quantity's text."""
+        return Constraint(self.quantity.text, self.bound)

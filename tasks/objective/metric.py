@@ -27,8 +27,7 @@ from sklearn.utils.metaestimators import available_if
 from prefect_tune.optimizers.plugins import loaded
 from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.objective.declaration import MetricDeclaration, Target
-from prefect_tune.tasks.objective.metrics import METRICS
+from prefect_tune.tasks.objective.declaration import METRICS, MetricDeclaration, Target
 from prefect_tune.tasks.objective.predictions import Predictions
 
 __all__ = ["Metric", "Predictions", "metric_named"]

@@ -16,6 +16,7 @@ from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.pipeline import Pipeline
 
 Array = NDArray[np.float64]
+Values = NDArray[Any]
 ScoreMethod = Literal["predict_proba", "decision_function"]
 
 _SCORE_METHODS: tuple[ScoreMethod, ...] = ("predict_proba", "decision_function")
@@ -46,7 +47,7 @@ class Predictions:
             None if the model gives neither.
     """
 
-    label: NDArray[Any]
+    label: Values
     score: Array | None = None
 
     def belong_to(self, n_rows: int, n_classes: int) -> bool:
@@ -65,6 +66,10 @@ class Predictions:
         if self.score is None or not n_rows:
             return True
         return self.score.shape == (n_rows, n_classes) and bool(np.isfinite(self.score).all())
+
+    def take(self, rows: Values) -> "Predictions":
+        """Return those of some rows: their positions, or which they are."""
+        return Predictions(self.label[rows], None if self.score is None else self.score[rows])
 
     @property
     def are_probabilities(self) -> bool:
@@ -90,7 +95,7 @@ class Predictions:
 def predictions_of(
     model: Any,
     X: Any,
-    classes: NDArray[Any],
+    classes: Values,
     *,
     name: str = "",
     methods: Sequence[ScoreMethod] = _SCORE_METHODS,
@@ -111,7 +116,7 @@ def predictions_of(
         InvalidPredictions: If the model returns anything else than one label, and one row of
             scores, for each row.
     """
-    if not _n_rows(X):
+    if not n_rows(X):
         return Predictions(np.empty(0, dtype=np.int32 if len(classes) else np.float64))
     answer = _Answer(model, X, classes, name)
     if len(classes) and "predict_proba" in methods and (labels_of := _labels_of(model)):
@@ -139,11 +144,10 @@ def _labels_of(model: Any) -> Callable[[Array], Any] | None:
     last = model.steps[-1][1] if isinstance(model, Pipeline) else model
     if type(last) in {RandomForestClassifier, ExtraTreesClassifier}:
         return lambda probabilities: last.classes_[probabilities.argmax(axis=1)]
-    declared: Callable[[Array], Any] | None = getattr(last, "labels_of_probabilities", None)
-    return declared
+    return getattr(last, "labels_of_probabilities", None)
 
 
-def predicted_labels(model: Any, X: Any, classes: NDArray[Any], *, name: str = "") -> NDArray[Any]:
+def predicted_labels(model: Any, X: Any, classes: Values, *, name: str = "") -> Values:
     """Return positions of the predicted classes, or the predicted numbers, shape (n,).
 
     Arguments and errors are those of `predictions_of`.
@@ -152,7 +156,7 @@ def predicted_labels(model: Any, X: Any, classes: NDArray[Any], *, name: str = "
 
 
 def predicted_scores(
-    model: Any, X: Any, classes: NDArray[Any], method: ScoreMethod, *, name: str = ""
+    model: Any, X: Any, classes: Values, method: ScoreMethod, *, name: str = ""
 ) -> Array:
     """Return the scores of one method, a column for each class, shape (n, c).
 
@@ -170,13 +174,7 @@ def predicted_scores(
 
 
 def checked_predictions(
-    model: Any,
-    X: Any,
-    classes: NDArray[Any],
-    label: Any,
-    probabilities: Any = None,
-    *,
-    name: str = "",
+    model: Any, X: Any, classes: Values, label: Any, probabilities: Any = None, *, name: str = ""
 ) -> Predictions:
     """Return what a model returned at a stage of its training, checked.
 
@@ -200,13 +198,13 @@ def checked_predictions(
 class _Answer:
     """Checks of what one model returned for some rows."""
 
-    def __init__(self, model: Any, X: Any, classes: NDArray[Any], name: str) -> None:
-        self.model, self.classes, self.n = model, np.asarray(classes), _n_rows(X)
+    def __init__(self, model: Any, X: Any, classes: Values, name: str) -> None:
+        self.model, self.classes, self.n = model, np.asarray(classes), n_rows(X)
         has_index = hasattr(getattr(X, "index", None), "equals")
         self.row_names: list[Any] = X.index.tolist() if has_index else list(range(self.n))
         self.name = name or _class_name(model)
 
-    def labels(self, returned: Any) -> NDArray[Any]:
+    def labels(self, returned: Any) -> Values:
         """Return positions of classes, or numbers, shape (n,)."""
         values = self._rows("predict", returned)
         if values.ndim == 2 and values.shape[1] == 1:
@@ -225,7 +223,7 @@ class _Answer:
         return found.astype(np.int32)
 
     def scores(
-        self, method: ScoreMethod, returned: Any, label: Callable[[], NDArray[Any]]
+        self, method: ScoreMethod, returned: Any, label: Callable[[], Values]
     ) -> Array | None:
         """Return a column of scores for each class; None if there is one for each pair of them.
 
@@ -261,7 +259,7 @@ class _Answer:
         """Return the error for a reason."""
         return InvalidPredictions(f"{self.name}: {reason}")
 
-    def _rows(self, method: str, returned: Any) -> NDArray[Any]:
+    def _rows(self, method: str, returned: Any) -> Values:
         """Return an array with one entry or row for each row predicted."""
         try:
             values = _as_array(returned)
@@ -287,7 +285,7 @@ class _Answer:
         if order != self.row_names and set(order) == set(self.row_names):
             raise self.invalid(f"{method} returned the rows in another order than it was given")
 
-    def _numbers(self, method: str, values: NDArray[Any]) -> Array:
+    def _numbers(self, method: str, values: Values) -> Array:
         """Return values as floating-point numbers; text is none."""
         if values.dtype.kind in "fiub":
             with np.errstate(over="ignore"):  # an infinite number is an error of its own
@@ -301,7 +299,7 @@ class _Answer:
         return values
 
     def _check(
-        self, is_right: NDArray[np.bool_], method: str, values: NDArray[Any], expected: str
+        self, is_right: NDArray[np.bool_], method: str, values: Values, expected: str
     ) -> None:
         """Raise if a value is wrong; name the first such value and count their rows."""
         if is_right.all():
@@ -336,7 +334,7 @@ class _Answer:
             return False
         return values.shape[1] != n_known or _is_one_vs_one(self.model)  # 3 classes have 3 pairs
 
-    def _check_order(self, method: str, values: Array, label: NDArray[Any]) -> None:
+    def _check_order(self, method: str, values: Array, label: Values) -> None:
         """Raise unless labels confirm that the columns are the classes in sorted order.
 
         Most rows of each class that is predicted must have their highest score in its column.
@@ -352,7 +350,8 @@ class _Answer:
         )
 
 
-def _n_rows(X: Any) -> int:
+def n_rows(X: Any) -> int:
+    """Return how many rows a matrix, a frame, events or a list have."""
     return int(X.shape[0]) if hasattr(X, "shape") else len(np.asarray(X))
 
 
@@ -362,13 +361,13 @@ def _class_name(model: Any) -> str:
     return _class_name(steps[-1][1]) if isinstance(steps, list) else type(model).__name__
 
 
-def _as_array(values: Any) -> NDArray[Any]:
+def _as_array(values: Any) -> Values:
     if sparse.issparse(values):
         return values.toarray()
     if isinstance(values, list | tuple):  # numpy would make text of numbers beside text
         return np.array(values, dtype=object)
     if isinstance(values, np.ma.MaskedArray):  # `filled` would make up a value
-        visible: NDArray[Any] = np.array(values.data, dtype=object)
+        visible: Values = np.array(values.data, dtype=object)
         visible[np.ma.getmaskarray(values)] = None
         return visible
     return np.asarray(values)
@@ -381,7 +380,7 @@ def _column_names(returned: Any) -> list[Any]:
     return [] if named == list(range(len(named))) else named
 
 
-def _positions(values: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
+def _positions(values: Values, classes: Values) -> NDArray[np.intp]:
     """Return the position of each value in sorted classes, -1 for one that is none of them.
 
     Values are compared as Python compares them: 1.0 and True equal 1, and '1' does not.

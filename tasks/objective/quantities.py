@@ -19,17 +19,13 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 
 from prefect_tune.tasks.data.split import Split
+from prefect_tune.tasks.objective.declaration import Quantity
 from prefect_tune.tasks.objective.metric import Metric, metric_named
-from prefect_tune.tasks.objective.predictions import (
-    Predictions,
-    predicted_labels,
-    predicted_scores,
-)
-from prefect_tune.tasks.objective.quantity import Quantity
+from prefect_tune.tasks.objective.predictions import Predictions, predicted_labels, predicted_scores
 from prefect_tune.tasks.threads import one_thread
 from prefect_tune.tasks.user_code import load_user_code, portable_pickle
 
-BATCH = 1_000
+_BATCH = 1_000
 """Rows that are predicted at once, or as many as there are."""
 _LEAST_REPEATS = 5
 _MOST_REPEATS = 50
@@ -37,7 +33,7 @@ _SECONDS = 0.2
 """Repeats go on for this long; a slow pipeline is measured for longer."""
 
 
-def latency_us(pipeline: Any, X: Any, batch: int = BATCH) -> float:
+def latency_us(pipeline: Any, X: Any) -> float:
     """Return microseconds per row: the median over predictions of one batch, after a warm-up.
 
     On one thread, so that pipelines are compared as they would serve side by side.
@@ -45,9 +41,8 @@ def latency_us(pipeline: Any, X: Any, batch: int = BATCH) -> float:
     Args:
         pipeline: What predicts.
         X: The rows to take the batch from, a frame or events.
-        batch: How many rows to predict at once.
     """
-    n = min(batch, len(X))
+    n = min(_BATCH, len(X))
     rows = X.iloc[:n] if isinstance(X, pd.DataFrame) else X.take(np.arange(n))
     seconds: list[float] = []
     with one_thread():  # only time counts: the same model's held-out predictions were checked
@@ -194,8 +189,7 @@ class _CheckedPipeline(Pipeline):
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the logarithms of the probabilities, shape (n, c)."""
         with np.errstate(divide="ignore"):
-            logarithms: NDArray[np.float64] = np.log(self.predict_proba(X))
-        return logarithms
+            return np.log(self.predict_proba(X))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy of the predictions, or R² where they are numbers."""
@@ -230,12 +224,9 @@ def _disparate_impact(quantity: Quantity, held_out: HeldOutRows) -> float:
     losses = []
     for group in np.unique(numbers[numbers >= 0]):
         rows = np.flatnonzero(numbers == group)
-        score = held_out.predictions.score
-        predictions = Predictions(
-            held_out.predictions.label[rows], None if score is None else score[rows]
-        )
+        predicted = held_out.predictions.take(rows)
         try:
-            losses.append(metric.loss(held_out.y[rows], predictions, len(held_out.classes)))
+            losses.append(metric.loss(held_out.y[rows], predicted, len(held_out.classes)))
         except ValueError:
             continue
     return max(losses) - min(losses) if len(losses) > 1 else float("nan")

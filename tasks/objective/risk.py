@@ -3,22 +3,260 @@
 Bootstraps are drawn once, from the study's seed, and are the same for all of its trials. Under
 cross-validation each example is judged by the model that did not learn from it; bootstraps are
 drawn within each fold, so that folds count alike as they do in the loss.
+
+Many metrics need no loop over bootstraps. A bootstrap is a row of weights that sum to 1. The mean
+of losses over rows is a product of two matrices. Precision, recall and their relatives follow from
+weighted counts of classes, three such products. The area under the curve sorts the scores once
+(Lacoste et al. 2014).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
 from typing import Any, Self
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
+from prefect_tune.optimizers.plugins import loaded
 from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import Split
 from prefect_tune.tasks.objective.metric import Metric, Predictions
-from prefect_tune.tasks.objective.weighted import is_quick, weighted_losses
 
 Array = NDArray[np.float64]
+Targets = NDArray[Any]
+"""True classes or numbers, shape (m,)."""
+Counts = NDArray[np.uint16]
+"""How often each example was drawn, shape (N, m)."""
+
+_ZERO = 1e-12
+"""Spreads below are those of a constant, but for rounding."""
+
+
+@dataclass(frozen=True)
+class _Shares:
+    """Shares of the rows in each bootstrap, by class, each of shape (N, c).
+
+    Attributes:
+        true: Of the class.
+        said: Predicted as the class.
+        hit: Both.
+    """
+
+    true: Array
+    said: Array
+    hit: Array
+
+
+def _shares(y: Targets, predictions: Predictions, n_classes: int, weights: Array) -> _Shares:
+    true, said = (np.eye(n_classes)[labels] for labels in (y, predictions.label))
+    return _Shares(weights @ true, weights @ said, weights @ (true * said))
+
+
+def _ratio(part: Array, whole: Array) -> Array:
+    """Return shares of something; 0 of nothing, as scikit-learn says."""
+    return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
+
+
+Rate = Callable[[Array, Array, Array], Array]
+"""From hits, and what was predicted and was true, to a score of the same shape."""
+
+_RATES: Mapping[str, Rate] = {
+    "precision": lambda hit, said, true: _ratio(hit, said),  # noqa: ARG005
+    "recall": lambda hit, said, true: _ratio(hit, true),  # noqa: ARG005
+    "f1": lambda hit, said, true: _ratio(2 * hit, said + true),
+    "jaccard": lambda hit, said, true: _ratio(hit, said + true - hit),
+}
+
+
+def _macro(rate: Rate, of: _Shares) -> Array:
+    is_there = of.said + of.true > 0
+    return (rate(of.hit, of.said, of.true) * is_there).sum(axis=1) / is_there.sum(axis=1)
+
+
+_AVERAGES: Mapping[str, Callable[[Rate, _Shares], Array]] = {
+    "": lambda rate, of: rate(of.hit, of.said, of.true)[:, 1],
+    "_macro": _macro,
+    "_micro": lambda rate, of: rate(of.hit.sum(axis=1), of.said.sum(axis=1), of.true.sum(axis=1)),
+    "_weighted": lambda rate, of: (rate(of.hit, of.said, of.true) * of.true).sum(axis=1),
+}
+
+
+def _matthews(of: _Shares) -> Array:
+    """Return the correlation of what was predicted with what was true (Gorodkin 2004)."""
+    spread = (1 - (of.said**2).sum(axis=1)) * (1 - (of.true**2).sum(axis=1))
+    shared = of.hit.sum(axis=1) - (of.said * of.true).sum(axis=1)
+    is_constant = spread <= _ZERO
+    return np.where(is_constant, 0.0, shared / np.sqrt(np.where(is_constant, 1, spread)))
+
+
+_SCORES: Mapping[str, Callable[[_Shares], Array]] = {
+    "balanced_accuracy": lambda of: _ratio(of.hit, of.true).sum(axis=1) / (of.true > 0).sum(axis=1),
+    "matthews_corrcoef": _matthews,
+    **{
+        f"{name}{average}": partial(mean, rate)
+        for name, rate in _RATES.items()
+        for average, mean in _AVERAGES.items()
+    },
+}
+
+
+def _loss_of(
+    score: Callable[[_Shares], Array],
+) -> Callable[[Targets, Predictions, int, Array], Array]:
+    return lambda y, predictions, n_classes, weights: (
+        1 - score(_shares(y, predictions, n_classes, weights))
+    )
+
+
+CONFUSIONS = SimpleNamespace(**{name: _loss_of(score) for name, score in _SCORES.items()})
+"""From true classes, predictions, their number and weights (N, m) to losses, shape (N,), by name.
+
+Where a metric is of one class of two, it is that in position 1.
+"""
+
+
+RowLosses = Callable[[Targets, Predictions], Array]
+"""From true classes or numbers and predictions to the loss of each row, shape (m,)."""
+Weighted = Callable[[Targets, Predictions, int, Array], Array]
+"""From true values, predictions, the number of classes and weights (N, m) to losses, shape (N,)."""
+
+
+def one_if_wrong(y: Targets, predictions: Predictions) -> Array:
+    """Return 1 for each row that is wrong."""
+    return (predictions.label != y).astype(np.float64)
+
+
+def percent_if_wrong(y: Targets, predictions: Predictions) -> Array:
+    """Return 100 for each row that is wrong."""
+    return 100 * one_if_wrong(y, predictions)
+
+
+def absolute(y: Targets, predictions: Predictions) -> Array:
+    """Return absolute errors."""
+    return np.abs(predictions.label - y)
+
+
+def squared(y: Targets, predictions: Predictions) -> Array:
+    """Return squared errors."""
+    return (predictions.label - y) ** 2
+
+
+def squared_log(y: Targets, predictions: Predictions) -> Array:
+    """Return squared errors of logarithms."""
+    return (np.log1p(predictions.label) - np.log1p(y)) ** 2
+
+
+def relative(y: Targets, predictions: Predictions) -> Array:
+    """Return absolute errors as shares of the true numbers."""
+    return np.abs(predictions.label - y) / np.maximum(np.abs(y), np.finfo(float).eps)
+
+
+def surprise(y: Targets, predictions: Predictions) -> Array:
+    """Return negative logarithms of the true classes' probabilities."""
+    score = _probabilities(predictions)
+    eps = np.finfo(score.dtype).eps
+    return -np.log(np.clip(score[np.arange(len(y)), y], eps, 1 - eps))
+
+
+def brier(y: Targets, predictions: Predictions) -> Array:
+    """Return squared distances from the class; of two classes, of one of them."""
+    score = _probabilities(predictions)
+    distances: Array = ((score - np.eye(score.shape[1])[y]) ** 2).sum(axis=1)
+    return distances / 2 if score.shape[1] == 2 else distances
+
+
+def _probabilities(predictions: Predictions) -> Array:
+    if predictions.score is None or not predictions.are_probabilities:
+        raise ValueError(f"the metric needs probabilities, and {predictions.why_no_probabilities}")
+    return predictions.score
+
+
+def _root_of(losses: RowLosses) -> Weighted:
+    return lambda y, predictions, n_classes, weights: np.sqrt(weights @ losses(y, predictions))  # noqa: ARG005
+
+
+root_squared = _root_of(squared)
+root_squared_log = _root_of(squared_log)
+
+
+def unexplained(
+    y: Targets,
+    predictions: Predictions,
+    n_classes: int,  # noqa: ARG001
+    weights: Array,
+) -> Array:
+    """Return 1 - R2: squared errors over squared distances from the bootstrap's own mean."""
+    centred = y - y.mean()
+    spread = weights @ centred**2 - (weights @ centred) ** 2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return (weights @ squared(y, predictions)) / spread
+
+
+def missed_areas(y: Targets, predictions: Predictions, n_classes: int, weights: Array) -> Array:
+    """Return 1 - AUROC, of several classes one against the rest weighted by their shares."""
+    score = predictions.score
+    if score is None:
+        score = np.eye(n_classes)[predictions.label]
+    if n_classes == 2:
+        return 1 - weighted_areas(score[:, 1], y == 1, weights)
+    shares = np.stack([weights[:, y == c].sum(axis=1) for c in range(n_classes)])
+    areas = [weighted_areas(score[:, c], y == c, weights) for c in range(n_classes)]
+    missed: Array = 1 - np.where(shares > 0, shares * np.nan_to_num(areas), 0.0).sum(axis=0)
+    return np.where((shares > 0).sum(axis=0) > 1, missed, np.nan)
+
+
+def weighted_areas(score: Array, is_positive: NDArray[np.bool_], weights: Array) -> Array:
+    """Return the area under the ROC curve in each bootstrap; nan where a side has no weight.
+
+    Scores are sorted once; a pair of equal scores counts half. Bootstraps lie side by side in
+    memory, so that sums over rows run over whole lines of them.
+
+    Args:
+        score: Shape (m,).
+        is_positive: Shape (m,).
+        weights: Shape (N, m).
+    """
+    columns, order = weights.T, np.argsort(score, kind="stable")
+    positive, negative = order[is_positive[order]], order[~is_positive[order]]
+    below = np.zeros((len(negative) + 1, len(weights)))  # weight of the first negatives
+    np.cumsum(columns[negative], axis=0, out=below[1:])
+    lower = np.searchsorted(score[negative], score[positive], "left")
+    upper = np.searchsorted(score[negative], score[positive], "right")
+    weighted = columns[positive]
+    beaten = np.einsum("ij,ij->j", weighted, (below[lower] + below[upper]) / 2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return beaten / (weighted.sum(axis=0) * below[-1])
+
+
+def is_quick(metric: Metric) -> bool:
+    """Return whether a metric declares losses that are computed for all bootstraps at once."""
+    return bool(metric.declared.bootstrap_losses or metric.declared.row_losses)
+
+
+def weighted_losses(
+    metric: Metric, y: Targets, predictions: Predictions, n_classes: int, weights: Array
+) -> Array:
+    """Return the losses of a metric that `is_quick` in all bootstraps, shape (N,).
+
+    Args:
+        metric: What is computed.
+        y: True classes or numbers, shape (m,).
+        predictions: For the same rows.
+        n_classes: 0 for numbers.
+        weights: Rows that sum to 1, shape (N, m).
+
+    Raises:
+        ValueError: If the metric needs probabilities, and the predictions have none.
+    """
+    seen, predicted = metric.turned(y, predictions, n_classes)
+    if metric.declared.bootstrap_losses:
+        return loaded(metric.declared.bootstrap_losses)(seen, predicted, n_classes, weights)
+    return weights @ loaded(metric.declared.row_losses)(seen, predicted)
+
 
 _MOST_WEIGHTS = 4_000_000
 """Weights that are made at a time, 32 MB."""
@@ -37,17 +275,12 @@ class Resampling:
 
     metric: Metric
     n_classes: int
-    targets: tuple[NDArray[Any], ...]
-    counts: tuple[NDArray[np.uint16], ...]
+    targets: tuple[Targets, ...]
+    counts: tuple[Counts, ...]
 
     @classmethod
     def of(
-        cls,
-        dataset: Dataset,
-        split: Split,
-        metric: Metric,
-        bootstraps: Bootstraps,
-        rng: np.random.Generator,
+        cls, dataset: Dataset, split: Split, metric: Metric, bootstraps: Bootstraps, rng: Generator
     ) -> Self:
         """Draw bootstraps of a split.
 
@@ -84,9 +317,7 @@ class Resampling:
         ]
         return np.mean(by_fold, axis=0)
 
-    def _of_fold(
-        self, y: NDArray[Any], counts: NDArray[np.uint16], predicted: Predictions
-    ) -> Array:
+    def _of_fold(self, y: Targets, counts: Counts, predicted: Predictions) -> Array:
         if not is_quick(self.metric):
             risks = np.array([self._on_repeated(y, drawn, predicted) for drawn in counts])
         else:
@@ -102,20 +333,15 @@ class Resampling:
             risks = np.where(np.isfinite(risks), risks, whole)
         return risks
 
-    def _on_repeated(
-        self, y: NDArray[Any], drawn: NDArray[np.uint16], predicted: Predictions
-    ) -> float:
-        rows, score = np.repeat(np.arange(len(y)), drawn), predicted.score
-        repeated = Predictions(predicted.label[rows], None if score is None else score[rows])
+    def _on_repeated(self, y: Targets, drawn: Counts, predicted: Predictions) -> float:
+        rows = np.repeat(np.arange(len(y)), drawn)
         try:
-            return self.metric.loss(y[rows], repeated, self.n_classes)
+            return self.metric.loss(y[rows], predicted.take(rows), self.n_classes)
         except ValueError:  # not defined, or not finite; the whole fold's stands for it
             return float("nan")
 
 
-def _counts(
-    strata: NDArray[Any], bootstraps: Bootstraps, rng: np.random.Generator
-) -> NDArray[np.uint16]:
+def _counts(strata: Targets, bootstraps: Bootstraps, rng: Generator) -> Counts:
     """Return how often each row is drawn, shape (N, m), with replacement within each stratum."""
     counts = np.ones((bootstraps.n, len(strata)), dtype=np.uint16)
     if not bootstraps.share:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest
 from sklearn.metrics import brier_score_loss
 
-from prefect_tune.tasks.objective.weighted import weighted_areas
+from prefect_tune.tasks.objective.risk import weighted_areas
 
 Array = NDArray[np.float64]
 
@@ -48,10 +48,7 @@ class Auroc:
 
 
 def auroc_with_interval(
-    is_positive: NDArray[np.bool_],
-    score: Array,
-    groups: NDArray[np.int64] | None,
-    seed: int,
+    is_positive: NDArray[np.bool_], score: Array, groups: NDArray[np.int64] | None, seed: int
 ) -> Auroc | None:
     """Return the AUROC of scores with its interval; None if a class has no rows.
 

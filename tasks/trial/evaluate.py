@@ -43,11 +43,14 @@ from prefect_tune.tasks.trial.pilot import WillNotEnd, pilot
 from prefect_tune.tasks.user_code import exits_as_errors
 from prefect_tune.tasks.worker.printed_output import NOTHING, Printed, trial_captured
 from prefect_tune.tasks.worker.readiness import load
-from prefect_tune.tasks.worker.trial_note import (
-    note_waits,
-    this_worker,
-    trial_noted,
-)
+from prefect_tune.tasks.worker.trial_note import note_waits, this_worker, trial_noted
+
+SHOWN: Mapping[str, Any] = {
+    "cache_policy": NO_CACHE,
+    "persist_result": False,
+    "log_prints": False,  # whatever Prefect's setting: prints belong to the trial
+}
+"""Options of tasks that Prefect shows and does nothing else with."""
 
 
 def run_step(
@@ -67,23 +70,14 @@ def run_step(
     outcome = path_run.run(position)
     if outcome.is_cached:
         return Completed(name="Cached", message=f"prefix {outcome.keys[0][:12]}", data=outcome)
-    message = (
-        f"{outcome.n_cached} of {len(outcome.keys)} folds cached" if outcome.n_cached else None
-    )
-    return Completed(message=message, data=outcome)
+    cached = f"{outcome.n_cached} of {len(outcome.keys)} folds cached"
+    return Completed(message=cached if outcome.n_cached else None, data=outcome)
 
 
 @cache
 def step_task(step: str) -> Callable[..., State[Any]]:
     """Return the Prefect task of a step, which bears its name."""
-    return task(  # type: ignore[call-overload]
-        run_step,
-        name=step,
-        task_run_name=f"{step}: {{algorithm}}",
-        cache_policy=NO_CACHE,
-        persist_result=False,
-        log_prints=False,
-    )
+    return task(name=step, task_run_name=f"{step}: {{algorithm}}", **SHOWN)(run_step)
 
 
 Result = TypeVar("Result")
@@ -274,22 +268,11 @@ def _evaluation(path_run: PathRun, begun: Begun) -> Evaluation:
 
 def _losses(path_run: PathRun, models: Sequence[Node]) -> tuple[float, ...]:
     """Return the loss of each fold's model."""
-    n_classes = len(path_run.dataset.classes)
-    return tuple(
-        path_run.metric.loss(
-            path_run.dataset.y[model.fold.held_out], model.predictions(), n_classes
-        )
-        for model in models
-    )
+    loss, y, n_classes = path_run.metric.loss, path_run.dataset.y, len(path_run.dataset.classes)
+    return tuple(loss(y[m.fold.held_out], m.predictions(), n_classes) for m in models)
 
 
-@task(
-    name="evaluate",
-    task_run_name="trial {number}",
-    cache_policy=NO_CACHE,
-    persist_result=False,
-    log_prints=False,  # whatever Prefect's setting: prints belong to the trial
-)
+@task(name="evaluate", task_run_name="trial {number}", **SHOWN)
 def evaluate(
     number: int,
     query: Mapping[str, Any],

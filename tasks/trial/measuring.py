@@ -18,9 +18,9 @@ from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import load_split
+from prefect_tune.tasks.objective.declaration import Quantity
 from prefect_tune.tasks.objective.metric import Metric
 from prefect_tune.tasks.objective.quantities import HeldOutRows, measure_quantity, needs
-from prefect_tune.tasks.objective.quantity import Quantity
 from prefect_tune.tasks.objective.risk import Resampling
 from prefect_tune.tasks.problem import Problem
 from prefect_tune.tasks.trial.node import Node

@@ -83,11 +83,11 @@ class FoldRows:
 
     def matrices(self) -> tuple[Any, Any]:
         """Return the training and held-out rows."""
-        return self._rows(self.fold.training), self._rows(self.fold.held_out)
+        return self.part("train"), self.part("held_out")
 
-    def held_out_matrix(self) -> Any:
-        """Return the held-out rows."""
-        return self._rows(self.fold.held_out)
+    def part(self, name: str) -> Any:
+        """Return the training or the held-out rows."""
+        return self._rows(self.fold.training if name == "train" else self.fold.held_out)
 
     def release(self) -> None:
         """Drop blocks of events; the rows belong to the data set."""
@@ -221,10 +221,6 @@ class Node:
         """Return the training and the held-out matrix."""
         return self.part("train"), self.part("held_out")
 
-    def held_out_matrix(self) -> Any:
-        """Return the held-out matrix."""
-        return self.part("held_out")
-
     def part(self, name: str) -> Any:
         """Return one part, read from the cache or made again."""
         if self._made is None or name not in self._made.parts:
@@ -317,7 +313,7 @@ class Node:
         classes, name = np.array(self.fold.dataset.classes), self.recipe.algorithm
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # as when it was fitted
-            held_out = self.parent.held_out_matrix()
+            held_out = self.parent.part("held_out")
             self._record(predictions_of(read["estimator"], held_out, classes, name=name))
         self.parent.release()
         return True

@@ -38,10 +38,7 @@ class Chain:
     """
 
     def __init__(
-        self,
-        fold: Fold,
-        steps: Sequence[tuple[Step, Algorithm, Choice]],
-        epochs: int | None = None,
+        self, fold: Fold, steps: Sequence[tuple[Step, Algorithm, Choice]], epochs: int | None = None
     ) -> None:
         self._steps, self._epochs = steps, epochs
         self.tip: FoldRows | Node = FoldRows(fold)
@@ -189,12 +186,8 @@ class PathRun:
             raise ValueError(f"a query of the first {first} of {n_folds} folds: all are folds=None")
         self.folds = tuple(range(first or n_folds) if folds is None else folds)
         choices = dict(query.configuration.choices)
-        self.steps = tuple(
-            (step, algorithm, choices.get(step.name, Choice(algorithm.id)))
-            for step, algorithm in (space or problem.find_space()).pipeline(
-                query.configuration.path
-            )
-        )
+        pipeline = (space or problem.find_space()).pipeline(query.configuration.path)
+        self.steps = tuple((s, a, choices.get(s.name, Choice(a.id))) for s, a in pipeline)
         epochs = self._epochs()
         self._chains = [Chain(self._fold(number), self.steps, epochs) for number in self.folds]
         self.learning: LearningCurves | None = None
@@ -227,8 +220,7 @@ class PathRun:
     @contextmanager
     def pinned(self) -> Iterator[None]:
         """Keep what this query will be served in the cache while the body runs."""
-        keys = [key for chain in self._chains for key in chain.planned_keys()]
-        owner = f"trial {uuid4().hex}"
+        keys, owner = self._planned_keys(), f"trial {uuid4().hex}"
         if keys:
             self.store.index.pins.set(keys, owner, _LONGEST_PIN_SECONDS)
         try:
@@ -244,9 +236,11 @@ class PathRun:
             owner: Who pins it, instead of what they pinned before.
             seconds: For how long, unless they release it.
         """
-        keys = [key for chain in self._chains for key in chain.planned_keys()]
-        keys += [node.key for chain in self._chains for node in chain.nodes]
-        self.store.index.pins.set(keys, owner, seconds)
+        made = [node.key for chain in self._chains for node in chain.nodes]
+        self.store.index.pins.set([*self._planned_keys(), *made], owner, seconds)
+
+    def _planned_keys(self) -> list[str]:
+        return [key for chain in self._chains for key in chain.planned_keys()]
 
     def is_served(self, position: int) -> bool:
         """Return whether every fold will be served, as far as is known before the step runs."""
@@ -297,20 +291,19 @@ class PathRun:
         return asked or full
 
     def _fold(self, number: int) -> Fold:
-        problem, query, dataset = self.context.problem, self.query, self.dataset
+        problem, query, split = self.context.problem, self.query, self.split
+        strata, groups = self.dataset.strata, self.dataset.groups
         judged = np.empty(0, dtype=np.intp)
         if self._holds_out:
-            judged = self.split.judged(number, dataset.strata, query.held_out, dataset.groups)
+            judged = split.judged(number, strata, query.held_out, groups)
         return Fold(
             number=number,
             dataset=self.dataset,
-            training=self.split.training(
-                number, self.dataset.strata, query.subset, query.subset_draw, self.dataset.groups
-            ),
+            training=split.training(number, strata, query.subset, query.subset_draw, groups),
             held_out=judged,
             context=self.context,
             store=self.store,
-            n_rows_in_all=self.split.n_training(number),
+            n_rows_in_all=split.n_training(number),
             origin={
                 "dataset": problem.dataset,
                 "split": problem.split,

@@ -122,8 +122,7 @@ class Partition:
 
     @property
     def _code(self) -> NDArray[np.integer[Any]]:
-        codes: NDArray[np.integer[Any]] = self.X.events["code"].cat.codes.to_numpy()[self._events]
-        return codes
+        return self.X.events["code"].cat.codes.to_numpy()[self._events]
 
 
 def partitions_of(X: EventRows) -> Sequence[Partition]:

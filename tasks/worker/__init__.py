@@ -4,6 +4,5 @@ It runs tasks leanly (`dask_runner`) and proves its `readiness`. It keeps a `tri
 its trial is, which no full disk stops, and the `limit_keeper` in its nanny holds that trial, with
 its whole `process_tree`, to its limits. A worker ends with its nanny by the rules of `orphans`. Its
 `printed_output` goes over its `standard_streams` to an `output_keeper`, which keeps the end;
-`start_log` has the output of a start, and `sent_notices` reach the flow. Whatever loads much does
-it by `quick_imports`.
+`start_log` has the output of a start, and quick imports for whatever loads much.
 """

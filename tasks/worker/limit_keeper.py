@@ -31,8 +31,7 @@ from prefect_tune.storage.notices import Notice
 from prefect_tune.tasks.problem import TrialLimits, share_of_memory
 from prefect_tune.tasks.worker.orphans import GUARD
 from prefect_tune.tasks.worker.process_tree import ProcessTree, descendants
-from prefect_tune.tasks.worker.sent_notices import notice_topic
-from prefect_tune.tasks.worker.trial_note import note_path, own_seconds, read_note
+from prefect_tune.tasks.worker.trial_note import note_path, notice_topic, own_seconds, read_note
 
 _PREFIX = "prefect-tune-limits-"
 

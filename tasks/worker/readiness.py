@@ -31,8 +31,7 @@ INDEX_MACHINE = "machine of the index"
 
 def make_ready(context: StudyContext) -> None:
     """Load what the first trials of a study would load: its data, and the code of its space."""
-    steps = context.problem.find_space().steps
-    load(context, (algorithm for step in steps for algorithm in step.algorithms))
+    load(context, algorithms_of(context.problem.find_space()))
 
 
 def load(context: StudyContext, algorithms: Iterable[Algorithm]) -> float:

@@ -1,12 +1,14 @@
-"""The log of worker starts: standard error of workers until they are up.
+"""The start of a worker: the log of its standard error until it is up, and quick imports.
 
 If a worker cannot start, its standard error may be the only place that has the cause. The fork
 server and its workers write to a log in the flow's scratch folder. As soon as a worker is up, it
 writes to the standard error of the flow instead.
 """
 
+import gc
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,3 +66,16 @@ def log_text(folder: Path, since: int) -> str:
         return ""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return " | ".join(lines[-_MOST_LINES:])
+
+
+@contextmanager
+def quick_imports() -> Iterator[None]:
+    """Collect no garbage in the body, and look through nothing that is there at its end again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if was_enabled:
+            gc.enable()

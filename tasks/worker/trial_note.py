@@ -4,6 +4,8 @@ The note is a file of fixed size beside the worker's folder, made when the worke
 when it dies. Its blocks are allocated at once, so a disk that fills up later cannot keep the note
 from changing. Of two places with a checksum each, written in turn, a reader takes the newest whole
 one. Limits depend on the note, so a trial without one does not start.
+
+While its trial runs, warnings of the worker are sent to the flow as events of Dask.
 """
 
 import errno
@@ -15,25 +17,24 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field, fields
-from functools import cache
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cache, lru_cache
 from multiprocessing.util import Finalize
 from pathlib import Path
-from time import monotonic, time
+from time import monotonic
 from typing import Any
 
 import distributed
 from prefect.context import TaskRunContext
 
 from prefect_tune.optimizers.trials.outcome import StepCost
+from prefect_tune.storage.notices import Notice, noticed_by
 from prefect_tune.storage.waiting import StoreLost, Waits
 from prefect_tune.tasks.worker.orphans import lead_group
-from prefect_tune.tasks.worker.sent_notices import notices_sent
+from prefect_tune.tasks.worker.output_keeper import sweep_tails
 
 PLACE_BYTES = 128 * 1024
 """Room for a text with its header."""
-_KEPT_SECONDS = 3_600
-"""How long the file of a killed writer may still be read."""
 _HEADER = struct.Struct("<QLL")
 """Number of the text, its length in bytes, and the checksum of number and text."""
 
@@ -53,7 +54,7 @@ class NoteFile:
         self._number = 0
         path.unlink(missing_ok=True)
         self._file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._file, fcntl.LOCK_EX)  # as long as this process lives: see `sweep`
+        fcntl.flock(self._file, fcntl.LOCK_EX)  # as long as this process lives: see `sweep_tails`
         try:
             self._place(bytes(2 * PLACE_BYTES), 0)
             os.fsync(self._file)  # or blocks may be found only later
@@ -104,15 +105,6 @@ def read_text(path: Path) -> str | None:
             if number > newest and _checksum(number, content) == checksum:
                 newest, text = number, content.decode()
     return text
-
-
-def sweep(folder: Path, pattern: str) -> None:
-    """Remove the files of writers that were killed an hour ago or more."""
-    for path in folder.glob(pattern):
-        with suppress(OSError), path.open("rb") as file:
-            if time() - os.fstat(file.fileno()).st_mtime > _KEPT_SECONDS:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                path.unlink()
 
 
 def _checksum(number: int, content: bytes) -> int:
@@ -272,7 +264,7 @@ def read_note(path: Path) -> Mapping[str, Any]:
 @cache
 def _note_file(worker_folder: str, pid: int) -> NoteFile:
     path = note_path(worker_folder, pid)
-    sweep(path.parent, "trial-*.note")
+    sweep_tails(path.parent, "trial-*.note")
     file = NoteFile(path)
     Finalize(None, file.remove, exitpriority=0)  # unlike `atexit`, in forked workers too
     return file
@@ -289,3 +281,41 @@ def _take_back(file: NoteFile) -> None:
 
 def _unfit(worker: Any, error: OSError) -> WorkerUnfit:
     return WorkerUnfit(f"worker {worker.address} cannot note its trial: {error}")
+
+
+def notice_topic(flow_run: str) -> str:
+    """Return the topic of the warnings that belong to a flow run."""
+    return f"prefect-tune notices {flow_run}"
+
+
+@contextmanager
+def notices_sent(worker: Any, flow_run: str) -> Iterator[None]:
+    """Send the warnings of the body to the flow.
+
+    Args:
+        worker: The Dask worker that runs the body.
+        flow_run: Id of the flow run that it belongs to.
+    """
+    with noticed_by(_Sender(worker, flow_run)):
+        yield
+
+
+class _Sender:
+    """Sends the first warning of each kind and subject, so that a thousand are one event."""
+
+    def __init__(self, worker: Any, flow_run: str) -> None:
+        self._worker, self._flow_run = worker, flow_run
+        self._sent = _sent_before(worker.address, flow_run)
+
+    def __call__(self, notice: Notice) -> None:
+        if (notice.kind, notice.subject) in self._sent:
+            return
+        self._sent.add((notice.kind, notice.subject))
+        message = asdict(replace(notice, flow_run=self._flow_run))
+        self._worker.log_event(notice_topic(self._flow_run), message)
+
+
+@lru_cache(maxsize=8)
+def _sent_before(address: str, flow_run: str) -> set[tuple[str, str]]:  # noqa: ARG001 - the cache's key
+    """Return the set of kinds and subjects that a worker has sent to a flow run, to be added to."""
+    return set()

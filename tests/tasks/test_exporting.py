@@ -36,9 +36,14 @@ from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.ensembling.model import ClassEnsemble, NumberEnsemble
-from prefect_tune.tasks.exporting.plain import estimator_classes, plain, without_idle_bounds
-from prefect_tune.tasks.exporting.portable import is_ours, portable
-from prefect_tune.tasks.exporting.skops_file import skops_file
+from prefect_tune.tasks.exporting import (
+    estimator_classes,
+    is_ours,
+    plain,
+    portable,
+    skops_file,
+    without_idle_bounds,
+)
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import build, recipe
 from prefect_tune.tasks.repairs import BoundCategories, ClipNegatives
@@ -46,14 +51,7 @@ from prefect_tune.tasks.trial_code import TrialPipeline, code_of
 from prefect_tune.tasks.user_code import load_user_code
 
 FRAME = canonical(table())
-
-
 X, y = FRAME.drop(columns="target"), np.asarray(FRAME["target"].astype(str))
-
-
-PREPARED = (make_imputer, make_encoder)
-
-
 BEHIND = {
     "Polynomial": estimators.Polynomial(),
     "SelectByModel": estimators.select_by_extra_trees(n_estimators=5, random_state=0),
@@ -62,8 +60,12 @@ BEHIND = {
 }
 
 
-def fitted_plain(*steps: object) -> Pipeline:
-    return make_pipeline(*steps).fit(X, y)
+def prepare() -> tuple[Any, Any]:
+    return make_imputer(), make_encoder()
+
+
+def prepared(*steps: object) -> Pipeline:
+    return make_pipeline(*prepare(), *steps).fit(X, y)
 
 
 def ours_in(model: object) -> list[str]:
@@ -77,7 +79,7 @@ def is_same(model: Pipeline, other: Pipeline, rows: pd.DataFrame = X) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BEHIND)
 def test_what_only_guards_its_parent_becomes_that_parent(name) -> None:
-    model = fitted_plain(*(make() for make in PREPARED), BEHIND[name], LogisticRegression())
+    model = prepared(BEHIND[name], LogisticRegression())
     assert ours_in(model) == [name]
     made = plain(model)
     assert ours_in(made) == []
@@ -88,14 +90,15 @@ def test_what_only_guards_its_parent_becomes_that_parent(name) -> None:
 
 def test_target_encoding_and_discriminants_are_scikit_learns_too() -> None:
     encoder = gaps_and_categories.target_encoder(smooth=3.0, random_state=0)
-    model = fitted_plain(make_imputer(), encoder, estimators.QuadraticDiscriminant(0.1))
+    discriminant = estimators.QuadraticDiscriminant(0.1)
+    model = make_pipeline(make_imputer(), encoder, discriminant).fit(X, y)
     assert ours_in(model) == ["OutOfFoldEncoder", "QuadraticDiscriminant"]
     assert ours_in(plain(model)) == []
     assert is_same(model, plain(model))
 
 
 def test_clipping_of_dense_matrices_is_numpys_and_of_sparse_ones_stays_ours() -> None:
-    dense = fitted_plain(*(make() for make in PREPARED), ClipNegatives(), MultinomialNB())
+    dense = prepared(ClipNegatives(), MultinomialNB())
     assert ours_in(plain(dense)) == []
     assert is_same(dense, plain(dense))
     counts = sparse.csr_array(np.eye(len(X))[:, :4] - 0.5)
@@ -105,14 +108,13 @@ def test_clipping_of_dense_matrices_is_numpys_and_of_sparse_ones_stays_ours() ->
 
 def test_a_selection_that_would_have_left_nothing_stays_ours() -> None:
     nothing = estimators.SelectByModel(LogisticRegression(), threshold=1e9)
-    model = fitted_plain(*(make() for make in PREPARED), nothing, LogisticRegression())
+    model = prepared(nothing, LogisticRegression())
     assert ours_in(plain(model)) == ["SelectByModel"]
 
 
 def test_members_of_an_ensemble_are_looked_at_too() -> None:
     members = [
-        fitted_plain(*(make() for make in PREPARED), BEHIND[name], LogisticRegression())
-        for name in ("Polynomial", "SelectByScore")
+        prepared(BEHIND[name], LogisticRegression()) for name in ("Polynomial", "SelectByScore")
     ]
     ensemble = ClassEnsemble.of_fitted(members, [0.3, 0.7])
     made = plain(ensemble)
@@ -121,10 +123,13 @@ def test_members_of_an_ensemble_are_looked_at_too() -> None:
     assert np.array_equal(ensemble.predict_proba(X), made.predict_proba(X))
 
 
-def bounded(kept: pd.DataFrame) -> Pipeline:
+def bound() -> Pipeline:
     trees = HistGradientBoostingClassifier(categorical_features="from_dtype", max_iter=5)
-    steps = [("bound_categories", BoundCategories()), ("estimator", trees)]
-    return make_pipeline(Pipeline(steps)).fit(kept, y)
+    return Pipeline([("bound_categories", BoundCategories()), ("estimator", trees)])
+
+
+def bounded(kept: pd.DataFrame) -> Pipeline:
+    return make_pipeline(bound()).fit(kept, y)
 
 
 def test_bounds_that_held_nothing_back_go_and_predictions_stay_also_of_unseen_texts() -> None:
@@ -140,9 +145,7 @@ def test_bounds_that_held_nothing_back_go_and_predictions_stay_also_of_unseen_te
 def test_bounds_that_held_categories_back_stay() -> None:
     names = [f"name {i}" for i in range(300)]
     many = pd.concat([X] * 2, ignore_index=True).assign(name=pd.Categorical(names))
-    trees = HistGradientBoostingClassifier(categorical_features="from_dtype", max_iter=5)
-    steps = [("bound_categories", BoundCategories()), ("estimator", trees)]
-    model = make_pipeline(Pipeline(steps)).fit(many, np.tile(y, 2))
+    model = make_pipeline(bound()).fit(many, np.tile(y, 2))
     assert ours_in(without_idle_bounds(model)) == ["BoundCategories"]
 
 
@@ -163,7 +166,6 @@ class Power(TransformerMixin, BaseEstimator):
         return bent(X, 0.5)
 """
 
-
 READS = """
 import pickle, sys
 import numpy as np
@@ -176,15 +178,9 @@ for name, (model, rows, expected) in models.items():
 """
 
 
-def prepare() -> tuple[Any, Any]:
-    return make_imputer(), make_encoder()
-
-
 def models() -> dict[str, Any]:
     """By name, models that hold all of our classes, fitted to the test table."""
     none = estimators.SelectByModel(LogisticRegression(), threshold=1e9)
-    trees = HistGradientBoostingClassifier(categorical_features="from_dtype", max_iter=5)
-    bound = Pipeline([("bound_categories", BoundCategories()), ("estimator", trees)])
     mine = load_user_code(MINE, "mine.py").Power()
     made = {
         "combinations": make_pipeline(
@@ -193,7 +189,7 @@ def models() -> dict[str, Any]:
         "fallback": make_pipeline(*prepare(), none, LogisticRegression()),
         "clipped": make_pipeline(*prepare(), ClipNegatives(), MultinomialNB()),
         "layers": make_pipeline(*prepare(), estimators.LayerwiseMLP((2,), (0.1, 0.1), max_iter=9)),
-        "bounded": make_pipeline(bound),
+        "bounded": make_pipeline(bound()),
         "mine": make_pipeline(*prepare(), mine, LogisticRegression()),
         "lightgbm": make_pipeline(light_gbm.classifier(n_estimators=4, random_state=0)),
         "xgboost": make_pipeline(xg_boost.classifier(n_estimators=4, random_state=0)),
@@ -263,10 +259,6 @@ from sklearn.linear_model import LogisticRegression
 class Mine(LogisticRegression):
     pass
 """
-
-
-def prepared(*steps: object) -> Pipeline:
-    return make_pipeline(make_imputer(), make_encoder(), *steps).fit(X, y)
 
 
 @pytest.mark.slow

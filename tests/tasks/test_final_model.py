@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from studies import EPOCHS, configured, context_of, epoch_context, store_of, to_epoch
+from studies import EPOCHS, configured, context_of, epoch_context, plainly, store_of, to_epoch
 
 from prefect_tune.optimizers import Query
 from prefect_tune.storage import StoreLost
@@ -26,13 +26,10 @@ from prefect_tune.tasks.final_model import (
 from prefect_tune.tasks.fitting import fitting
 from prefect_tune.tasks.fitting.final_scoring import LossOnTest
 from prefect_tune.tasks.problem import StudyContext
-from prefect_tune.tasks.trial.path_run import PathRun, StepOutcome
 
 pytestmark = pytest.mark.slow
 
 TREE = {"criterion": "gini", "max_depth": 0.5, "min_samples_split": 2, "min_samples_leaf": 1}
-
-
 MODELS = (
     ("decision_tree", TREE),
     ("k_nearest", {"n_neighbors": 3, "weights": "uniform", "p": 2}),
@@ -54,10 +51,6 @@ def members(context: StudyContext) -> list[Member]:
     return [
         Member(4 + i, q.to_json(), w) for i, (q, w) in enumerate(zip(queries, weights, strict=True))
     ]
-
-
-def plainly(path_run: PathRun, position: int, _: StepOutcome | None) -> StepOutcome:
-    return path_run.run(position)
 
 
 def kept(context: StudyContext) -> tuple[Any, dict[str, Any]]:

@@ -14,12 +14,11 @@ from prefect_tune.optimizers import plugins as installed_plugins
 from prefect_tune.optimizers.plugins import UnusablePlugin, loaded
 from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.optimizers.space.wording import UnknownName
-from prefect_tune.tasks import module_code
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.objective.declaration import MetricDeclaration
+from prefect_tune.tasks.fitting import versions
+from prefect_tune.tasks.objective.declaration import METRICS, MetricDeclaration
 from prefect_tune.tasks.objective.metric import Predictions, metric_named
-from prefect_tune.tasks.objective.metrics import METRICS
-from prefect_tune.tasks.objective.weighted import weighted_losses
+from prefect_tune.tasks.objective.risk import weighted_losses
 from prefect_tune.tasks.plugins import REGISTRIES, UsedPlugin, check_plugins, used_plugins
 from prefect_tune.tasks.problem import Problem
 
@@ -33,7 +32,7 @@ def forget() -> None:
     """Forget what was imported of the distribution, as another process would not know it."""
     for name in [name for name in sys.modules if name.partition(".")[0] == PACKAGE]:
         del sys.modules[name]
-    for cached in (loaded, check_plugins, module_code.module_text, module_code._imported):
+    for cached in (loaded, check_plugins, versions.module_text, versions._imported):
         cached.cache_clear()
 
 

@@ -95,9 +95,7 @@ def context(folder: Path, text: str = SPACE):
 
 def query(made):
     return configured(
-        made,
-        bend=("power", {"exponent": 1.5}),
-        fit_model=("boosting", {"n_estimators": 10}),
+        made, bend=("power", {"exponent": 1.5}), fit_model=("boosting", {"n_estimators": 10})
     )
 
 
@@ -210,25 +208,16 @@ def test_an_artifact_of_the_users_code_is_shown_and_exported_where_it_was_never_
 
 
 REFUSED = [
-    (
-        ("estimator=Power", "estimator=lambda: Power()"),
-        "lambda",
-    ),
+    (("estimator=Power", "estimator=lambda: Power()"), "lambda"),
     (("estimator=Power", "estimator=made_here()"), "inside a function"),
     (("def transform", "def change"), "no method transform"),
     (("lightgbm.LGBMClassifier", "sklearn.preprocessing.Normalizer"), "cannot be constructed"),
     (("lightgbm.LGBMClassifier", "lightgbm.LGBMClasifier"), "LGBMClasifier"),
     (("stochastic=True", "stochastic=False"), "stochastic=True"),
     (('"exponent", (', '"expo", ('), "'expo'"),
-    (
-        ("estimator=Power", "estimator=unseeded"),
-        "estimator__random_state",
-    ),
+    (("estimator=Power", "estimator=unseeded"), "estimator__random_state"),
     (("import numpy as np", "import sys; sys.exit(3)"), "SystemExit: 3"),
-    (
-        ("self.exponent = exponent", "raise SystemExit('no')"),
-        "SystemExit: no",
-    ),
+    (("self.exponent = exponent", "raise SystemExit('no')"), "SystemExit: no"),
     (("import numpy", "import numpi"), "named 'numpi'"),
     (("class Power(", "class Power"), r"line \d+: SyntaxError"),
     (("space = Space(", "space = tuple(("), "SyntaxError|TypeError"),

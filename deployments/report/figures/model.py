@@ -16,7 +16,7 @@ from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.text import LossWords, counted, number_text
 from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.storage.ledger import StoredStudy
-from prefect_tune.tasks.data.frames import FRAME
+from prefect_tune.tasks.data.table_source import FRAME
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from prefect_tune.tasks.fitting.column_effects import ColumnEffects, column_effe
 from prefect_tune.tasks.fitting.final_scoring import predicted
 from prefect_tune.tasks.objective.metric import Metric
 from prefect_tune.tasks.objective.predictions import Predictions
+from prefect_tune.tasks.objective.risk import weighted_areas
 from prefect_tune.tasks.objective.two_classes import (
     Auroc,
     Calibration,
@@ -40,7 +41,6 @@ from prefect_tune.tasks.objective.two_classes import (
     auroc_with_interval,
     calibration,
 )
-from prefect_tune.tasks.objective.weighted import weighted_areas
 from prefect_tune.tasks.threads import one_thread
 from prefect_tune.tasks.user_code import exits_as_errors
 

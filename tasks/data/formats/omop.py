@@ -46,16 +46,6 @@ class _Clinical:
     date: str
     numbers: tuple[str, ...] = ()
 
-    @property
-    def concept(self) -> str:
-        """Column of the concept."""
-        return f"{self.of}_concept_id"
-
-    @property
-    def source(self) -> str:
-        """Column of the source's own code."""
-        return f"{self.of}_source_value"
-
 
 _CLINICAL = (
     _Clinical("condition_occurrence", "condition", "condition_start_date"),
@@ -111,14 +101,15 @@ def _read(folder: Location) -> Iterator[pd.DataFrame]:
 
 
 def _clinical(location: Location, clinical: _Clinical) -> Iterator[pd.DataFrame]:
-    columns = (clinical.concept, clinical.source, *clinical.numbers, _ANSWER)
+    concept, source = f"{clinical.of}_concept_id", f"{clinical.of}_source_value"
+    columns = (concept, source, *clinical.numbers, _ANSWER)
     tables: Iterable[pd.DataFrame] = _tables(location, clinical.date, columns)
     number = _VALUE
     if clinical.numbers and number not in clinical.numbers:
         tables = list(tables)  # all parts of a table must have the same
         number = _amount(tables, clinical.numbers)
     for table in tables:
-        need_column(clinical.concept, table.columns, location.url)
+        need_column(concept, table.columns, location.url)
         yield _events(table, clinical, number, location.url)
 
 

@@ -1,15 +1,17 @@
-"""The formats of data that `--format` knows by name.
+"""The formats of data that `--format` knows by name, and recognition of the format of data.
 
 Cheap to import, because help and completion list the names: a format is imported when it is looked
 up.
 """
 
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, Literal
 
 from prefect_tune.optimizers.plugins import Registry
+from prefect_tune.tasks.bad_input import BadInput
 
 if TYPE_CHECKING:
-    from prefect_tune.tasks.data.formats.format import Format
+    from prefect_tune.tasks.data.formats.format import Format, Given
 
 _FOLDER = "prefect_tune.tasks.data.formats"
 
@@ -27,19 +29,45 @@ FORMATS: "Registry[Format]" = Registry(
 """By name, the most general first."""
 
 
-def register_format(added: "Format") -> None:
-    """Register a format, to be asked before all that were registered earlier.
+def recognise(
+    given: "Given", chosen: str | None = None, kind: Literal["table", "events"] | None = None
+) -> "Format":
+    """Find the format of a file or folder.
+
+    Formats of other distributions are asked last, so installing one never changes how data are
+    read that could be read before.
+
+    Args:
+        given: The data.
+        chosen: The format that the user names.
+        kind: The only kind of format to consider when none is chosen.
 
     Raises:
-        ValueError: If there is one of that name.
+        BadInput: If there is nothing, or it is in no format.
+        UnknownName: If the chosen format does not exist.
     """
-    FORMATS.register(added)
+    found = None if chosen is None else FORMATS.named(chosen)
+    location = given.location
+    if not location.exists():
+        raise BadInput(f"there is no file or folder {location.url}")
+    if found is not None:
+        if found.folder_holds and not given.is_folder:
+            raise BadInput(f"{location.url} is a file; {found.description} is a folder")
+        if found.check is not None:
+            found.check(location)
+        return found
+    asked = []
+    plugins = (one for one in FORMATS.usable() if one.name not in FORMATS.own)
+    for candidate in chain([*FORMATS.without_plugins()][::-1], plugins):
+        if kind in (None, candidate.kind) and candidate.recognises(given):
+            return candidate
+        asked.append(candidate)
+    if not given.is_folder:
+        from prefect_tune.tasks.data.location import SUFFIX_NAMES  # noqa: PLC0415 - heavy
 
-
-def format_named(name: str) -> "Format":
-    """Return the format of that name.
-
-    Raises:
-        UnknownName: If there is none, or it cannot be used.
-    """
-    return FORMATS.named(name)
+        raise BadInput(f"{location.url} is not a type of file that is read; use {SUFFIX_NAMES}")
+    holds = ", ".join(f.folder_holds for f in asked if f.folder_holds)
+    raise BadInput(
+        f"{location.url} is a folder without {holds}, or Parquet files of one table; name a file, "
+        "or say what it is with --format"
+    )

@@ -13,7 +13,7 @@ from prefect_tune.optimizers import Space
 from prefect_tune.optimizers.paths.shared_values import with_choices
 from prefect_tune.optimizers.space.configuration import Choice, default_configuration
 from prefect_tune.tasks.catalogue.libraries import usable_part
-from prefect_tune.tasks.catalogue.portfolios import portfolio_of
+from prefect_tune.tasks.catalogue.modern import portfolio_of
 from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES, space_named
 
 __all__ = [

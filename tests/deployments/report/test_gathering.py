@@ -32,7 +32,7 @@ from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.storage.cache.index import ArtifactIndex
 from prefect_tune.storage.ledger import StoredStudy
 from prefect_tune.tasks.catalogue.spaces import space_named
-from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
+from prefect_tune.tasks.objective.declaration import Quantity, QuantityBound
 from prefect_tune.tasks.problem import Problem, algorithm_ids
 
 SPACE = space_named("small")

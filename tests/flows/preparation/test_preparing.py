@@ -21,7 +21,7 @@ from prefect_tune.optimizers import race_rules as stretches
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.storage import Ledger
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.catalogue.portfolios import portfolio_of
+from prefect_tune.tasks.catalogue.modern import portfolio_of
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.data import split as splits
 from prefect_tune.tasks.data.dataset import load_dataset

@@ -26,7 +26,7 @@ from prefect_tune.storage.inspection import verify
 from prefect_tune.storage.key import PREDICTIONS, predictions_record
 from prefect_tune.storage.lease import LeaseLost
 from prefect_tune.tasks.catalogue.spaces import space_named
-from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
+from prefect_tune.tasks.objective.declaration import Quantity, QuantityBound
 from prefect_tune.tasks.problem import StudyContext
 
 pytestmark = pytest.mark.slow

@@ -46,7 +46,7 @@ from prefect_tune.optimizers.trials.outcome import FailureKind
 from prefect_tune.storage.ledger import StoredStudy
 from prefect_tune.storage.migrations import _leaders
 from prefect_tune.tasks.final_model import RefitFailed
-from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
+from prefect_tune.tasks.objective.declaration import Quantity, QuantityBound
 from prefect_tune.tasks.problem import Problem
 
 names = st.text(min_size=1, max_size=8)

@@ -19,7 +19,7 @@ from prefect_tune.flows.study import retention as stretch_pins
 from prefect_tune.flows.study.ensemble import choose_ensemble
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Budget, Optimizer, Query, StepCost, Trial
-from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
+from prefect_tune.tasks.objective.declaration import Quantity, QuantityBound
 from prefect_tune.tasks.problem import StudyContext
 
 pytestmark = pytest.mark.slow

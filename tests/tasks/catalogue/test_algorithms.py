@@ -31,34 +31,19 @@ from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary, MemoryEsti
 from prefect_tune.tasks.fitting.recipe import build, recipe
 
 RNG = np.random.default_rng(0)
-
-
 N = 45
-
-
 POSITION = np.arange(N) % 3
-
-
 SIGNED = RNG.normal(size=(N, 6)) * [1, 1, 5, 1, 1, 1] + POSITION[:, None] * [1, 0, 0, 2, 0, 0]
-
-
 NEW = RNG.normal(size=(12, 6)) * 3
-
-
 CLASSES = np.array(["a", "b", "c"])
-
-
 NUMBERS = SIGNED[:, 0] * 2 + np.abs(SIGNED[:, 3]) + 1
-
-
 FAILURES = {
     "kernel_pca": "negative eigenvalues",
     "quadratic_discriminant": "covariance matrix of class|not positive definite|singular",
     "fast_ica": "makes values that are not finite|infs or NaNs",
 }
 """The only failures that depend on values, and their reasons."""
-
-
+TAKES_TABLES = {"construct features", "construct", "impute", "encode"}
 Case = tuple[str, Algorithm]
 
 
@@ -68,12 +53,7 @@ def cases() -> dict[str, Case]:
     for space in SPACES.values():
         for step in space.steps:
             for algorithm in step.algorithms:
-                if algorithm.is_passthrough or step.name in (
-                    "construct features",
-                    "construct",
-                    "impute",
-                    "encode",
-                ):
+                if algorithm.is_passthrough or step.name in TAKES_TABLES:
                     continue
                 is_model = step is space.steps[-1]
                 kind = space.target if is_model else f"transform for {space.target}"
@@ -90,14 +70,8 @@ def small(algorithm: Algorithm) -> Algorithm:
 
 
 CASES = {name: (kind, small(algorithm)) for name, (kind, algorithm) in cases().items()}
-
-
 every = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-
-
 MODELS = {name: case for name, case in CASES.items() if case[0] in ("classes", "numbers")}
-
-
 every_model = pytest.mark.parametrize("case", MODELS.values(), ids=MODELS)
 
 
@@ -213,17 +187,14 @@ def test_it_is_built_as_its_recipe_and_its_flags_say(case) -> None:
     seeds = {v for k, v in estimator.get_params().items() if k.endswith("random_state")}
     assert (3 in seeds) == algorithm.flags.stochastic
     if not algorithm.flags.stochastic and None in seeds:  # takes one and makes no use of it
-        assert algorithm.id in {"pca", "kernel_svm", "svm", "lasso", "logistic_regression"} | {
-            "elastic_net",
-            "select_percentile",
-        }
+        of_some_settings = {"pca", "kernel_svm", "svm", "lasso", "logistic_regression"}
+        assert algorithm.id in of_some_settings | {"elastic_net", "select_percentile"}
     if kind != "classes":
         assert kind != "numbers" or algorithm.flags.weights == "none"
         return
-    last = estimator[-1] if how.repairs else estimator
     can = {
         "class_weight": any(k.endswith("class_weight") for k in estimator.get_params()),
-        "sample_weight": "sample_weight" in signature(last.fit).parameters,
+        "sample_weight": "sample_weight" in signature(how.model_in(estimator).fit).parameters,
     }
     if algorithm.flags.weights == "none":
         assert algorithm.id == "mlp" or not any(can.values())  # mlp: not before scikit-learn 1.7
@@ -273,16 +244,22 @@ def test_it_needs_nonnegative_data_exactly_if_its_flag_says_so(case) -> None:
         bare.fit(data.train, data.y)
 
 
+def unbalanced() -> tuple[FoldData, dict[str, float]]:
+    """15 rows of class a and 5 of class b, and the weight of each class."""
+    rare = np.r_[0:45:3, 1:45:9]
+    y = CLASSES[POSITION[rare]]
+    weights = compute_class_weight("balanced", classes=np.array(["a", "b"]), y=y)
+    return FoldData(SIGNED[rare], NEW, y, CLASSES), dict(zip("ab", weights, strict=True))
+
+
 @pytest.mark.slow
 @every_model
 def test_balancing_is_training_with_weights_of_inverse_frequency(case) -> None:
     """As scikit-learn itself fits it with the weight of each training row's class."""
     kind, algorithm = case
-    rare = np.r_[0:45:3, 1:45:9]  # 15 of class a, 5 of class b
-    y = CLASSES[POSITION[rare]]
-    data = FoldData(SIGNED[rare], NEW, y, CLASSES)
     if kind == "numbers":
         return
+    data, weights = unbalanced()
     choice = default(algorithm)
     balanced = run(case, choice, data, balanced=True)[1]
     if algorithm.flags.weights == "none":
@@ -290,18 +267,16 @@ def test_balancing_is_training_with_weights_of_inverse_frequency(case) -> None:
         assert bytes_of(kind, (None, plain)) == bytes_of(kind, (None, balanced))
         return
     how = recipe(algorithm, choice, MatrixSummary.of(data.train), balanced=False)
-    weights = dict(
-        zip("ab", compute_class_weight("balanced", classes=np.array(["a", "b"]), y=y), strict=True)
-    )
     by_hand = build(how, 7)
     steps = "estimator__" if how.repairs else ""
     if algorithm.flags.weights == "class_weight":
-        by_hand.set_params(**{f"{steps}class_weight": {str(k): v for k, v in weights.items()}})
+        by_hand.set_params(**{f"{steps}class_weight": weights})
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            by_hand.fit(SIGNED[rare], y)
+            by_hand.fit(data.train, data.y)
     else:
-        by_hand.fit(SIGNED[rare], y, **{f"{steps}sample_weight": [weights[label] for label in y]})
+        of_rows = {f"{steps}sample_weight": [weights[label] for label in data.y]}
+        by_hand.fit(data.train, data.y, **of_rows)
     assert (CLASSES[balanced.label] == by_hand.predict(NEW)).all()
     if hasattr(by_hand, "predict_proba"):
         expected = by_hand.predict_proba(NEW)
@@ -314,14 +289,12 @@ WEIGHED = {n: c for n, c in CASES.items() if "transform" in c[0] and c[1].flags.
 @pytest.mark.parametrize("case", WEIGHED.values(), ids=WEIGHED)
 def test_balancing_reaches_the_model_inside_a_selection(case) -> None:
     _, algorithm = case
-    rare = np.r_[0:45:3, 1:45:9]
-    y = CLASSES[POSITION[rare]]
-    data = FoldData(SIGNED[rare], NEW, y, CLASSES)
+    data, weights = unbalanced()
     fitted = run(case, default(algorithm), data, balanced=True).parts["estimator"]
-    weights = compute_class_weight("balanced", classes=np.array(["a", "b"]), y=y)
     plain = recipe(algorithm, default(algorithm), MatrixSummary.of(data.train), balanced=False)
-    for weight, is_same in ((dict(zip("ab", weights, strict=True)), True), (None, False)):
-        by_hand = build(plain, 7).set_params(estimator__class_weight=weight).fit(data.train, y)
+    for weight, is_same in ((weights, True), (None, False)):
+        by_hand = build(plain, 7).set_params(estimator__class_weight=weight)
+        by_hand.fit(data.train, data.y)
         learned, expected = (
             e.estimator_.coef_
             if hasattr(e.estimator_, "coef_")
@@ -332,11 +305,7 @@ def test_balancing_reaches_the_model_inside_a_selection(case) -> None:
 
 
 GAPS = pd.DataFrame({"a": [1.0, np.nan, 5.0, 5.0], "b": ["x", None, "y", "x"], "c": [np.nan] * 4})
-
-
 WHOLE = pd.DataFrame({"a": [1.0, 2.0, 5.0, 5.0], "b": ["x", "z", "y", "x"]})
-
-
 TWO_CLASSES = np.array(["n", "y"])
 
 
@@ -396,11 +365,7 @@ TOY = Algorithm(
     transforms={"n_neighbors": neighbours},
     memory=all_distances,
 )
-
-
 X = np.random.default_rng(0).normal(size=(30, 2))
-
-
 Y = np.array(["a", "b"] * 15)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from inputs import event_rows
 
 from prefect_tune.tasks.catalogue import event_blocks, event_windows
 from prefect_tune.tasks.catalogue.event_windows import AGGREGATIONS, SCALINGS, WINDOWS, EventWindows
@@ -34,10 +35,7 @@ def random_rows(n_patients: int = 10, seed: int = 0) -> EventRows:
             events.append((patient, end - pd.Timedelta(days=back), code, value))
         events.append((patient, end + pd.Timedelta(days=1), "LATER", 1.0))
         rows += [(patient, end), (patient, end - pd.Timedelta(days=25))]
-    frame = pd.DataFrame(events, columns=["subject_id", "time", "code", "value"])
-    frame["time"] = frame["time"].astype("datetime64[us]")
-    labels = pd.DataFrame(rows, columns=["subject_id", "prediction_time"])
-    return EventRows.build(frame, labels)
+    return event_rows(events, rows)
 
 
 def events_of_rows(X: EventRows) -> list[pd.DataFrame]:
@@ -183,8 +181,6 @@ def as_frame(made: EventWindows, X: EventRows) -> pd.DataFrame:
 
 
 EVERY = {"windows": "7_30_90_365_1095", "aggregations": "every", "levels": "both"}
-
-
 CASES: list[dict[str, Any]] = [
     EVERY,
     {"windows": "30_365", "aggregations": "every", "levels": "prefixes"},
@@ -235,15 +231,6 @@ def test_a_fit_alone_makes_what_it_learns_from_and_no_more(monkeypatch) -> None:
     assert {"slope", "recency", "activity"}.isdisjoint(block.aggregation for block in wanted)
 
 
-def test_nothing_after_the_prediction_time_matters() -> None:
-    X = random_rows()
-    seen = X.events[["subject_id", "time", "code", "value"]].astype({"code": str})
-    future = seen.assign(time=X.rows["prediction_time"].max() + pd.Timedelta(seconds=1), value=99.0)
-    extended = EventRows.build(pd.concat([seen, future]), X.rows)
-    made = [as_frame(EventWindows(**EVERY).fit(rows), rows) for rows in (X, extended)]
-    pd.testing.assert_frame_equal(*made, check_exact=True)
-
-
 def test_features_of_a_row_do_not_depend_on_other_rows() -> None:
     X = random_rows()
     made = EventWindows(**EVERY, scaling="tfidf").fit(X)
@@ -254,21 +241,9 @@ def test_features_of_a_row_do_not_depend_on_other_rows() -> None:
     assert np.array_equal(one_by_one, whole)
 
 
-def test_only_training_rows_decide_the_columns() -> None:
-    X = random_rows()
-    train = X.take(np.arange(10))
-    alone = EventRows.build(X.events[X.events["subject_id"] < 5].astype({"code": str}), train.rows)
-    made = [EventWindows(**EVERY).fit(rows) for rows in (train, alone)]
-    pd.testing.assert_frame_equal(*(as_frame(m, train) for m in made), check_exact=True)
-
-
 def small(*events: tuple[int, str | None, str, float], patients: int = 2) -> EventRows:
     """Events of patients at days of 2020, all predicted at its end."""
-    frame = pd.DataFrame(events, columns=["subject_id", "time", "code", "value"])
-    frame["time"] = pd.to_datetime(frame["time"]).astype("datetime64[us]")
-    end = pd.Timestamp(2020, 12, 31)
-    rows = pd.DataFrame({"subject_id": range(patients), "prediction_time": end})
-    return EventRows.build(frame, rows)
+    return event_rows(events, [(i, pd.Timestamp(2020, 12, 31)) for i in range(patients)])
 
 
 def test_codes_only_in_new_data_are_ignored_but_count_for_their_prefix() -> None:
@@ -282,30 +257,6 @@ def test_codes_only_in_new_data_are_ignored_but_count_for_their_prefix() -> None
     assert not found[["A//1: count", "A//2: count"]].to_numpy().any()
     assert list(found["A*: count"]) == [1, 0]
     assert not [name for name in found if "9" in name or "B" in name]
-
-
-def test_windows_longer_than_any_history_equal_the_whole_history() -> None:
-    X = random_rows()
-    recent = X.events[X.events["time"].isna() | (X.events["time"] > "2020-05-04")]
-    X = EventRows.build(recent.astype({"code": str}), X.rows[X.rows.index % 2 == 0])
-    found = as_frame(EventWindows("30", "every").fit(X), X)
-    shorter = [name for name in found if name.endswith(", 30 days")]
-    assert shorter
-    for name in shorter:
-        assert (found[name] == found[name.removesuffix(", 30 days")]).all()
-
-
-def test_values_of_zero_are_told_from_none() -> None:
-    day = "2020-12-01"
-    X = small((0, day, "A", 0.0), (1, day, "A", 2.0), (2, day, "B", 1.0), (1, day, "B", 2.0),
-              (3, day, "A", np.nan), patients=4)  # fmt: skip
-    for aggregations in AGGREGATIONS:
-        found = as_frame(EventWindows(aggregations=aggregations).fit(X), X)
-        of_code = found[[name for name in found if name.startswith("A: ")]]
-        assert not of_code.iloc[2].any()
-        assert of_code.iloc[0].any()
-        if "A: mean" in found:  # an event without a value is neither
-            assert not of_code.iloc[0].equals(of_code.iloc[3])
 
 
 def test_rows_without_timed_events_have_their_facts() -> None:

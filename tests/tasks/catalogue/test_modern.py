@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from inputs import write_meds
-from studies import evaluate, problem_of, store_of
+from inputs import event_rows, write_meds
+from studies import evaluate, plainly, problem_of, store_of
 
 from prefect_tune.optimizers import Query, Space
 from prefect_tune.optimizers.paths.table import PathTable, design_order
@@ -36,8 +36,6 @@ from prefect_tune.tasks.problem import StudyContext, open_store
 from prefect_tune.tasks.repairs import BoundCategories
 
 N = 120
-
-
 TABLES = ("modern", "modern_regression")
 
 
@@ -101,10 +99,6 @@ def combinations() -> Iterator[Any]:
             is_usual = is_usual and path["fit_model"] in (*trees, "logistic_regression")
             label = " ".join((name, *path.values()))
             yield pytest.param(name, path, id=label, marks=() if is_usual else pytest.mark.full)
-
-
-def plainly(path_run, position, _):
-    return path_run.run(position)
 
 
 def new_rows(dataset) -> pd.DataFrame:
@@ -330,8 +324,6 @@ EVENTS = st.lists(
     min_size=1,
     max_size=30,
 )
-
-
 LABELS = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 6)), min_size=1, max_size=8)
 
 
@@ -339,12 +331,9 @@ LABELS = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 6)), min_size=1, m
 @settings(max_examples=40)
 @given(EVENTS, LABELS, st.integers(1, 3), st.sampled_from(AGGREGATIONS))
 def test_matrices_are_those_of_plain_python(events, labels, min_frequency, aggregation) -> None:
-    frame = pd.DataFrame(events, columns=["subject_id", "time", "code", "value"])
-    frame["time"] = frame["time"].astype("datetime64[us]")
-    rows = pd.DataFrame(labels, columns=["subject_id", "day"])
-    rows["prediction_time"] = pd.Timestamp(2019, 12, 31) + pd.to_timedelta(rows["day"], unit="D")
+    rows = [(i, pd.Timestamp(2019, 12, 31) + pd.Timedelta(days=day)) for i, day in labels]
     try:
-        X = EventRows.build(frame, rows.drop(columns="day"))
+        X = event_rows(events, rows)
     except BadInput:  # labels of patients without events before them
         return
     codes, expected = oracle(X, min_frequency, aggregation)

@@ -13,19 +13,14 @@ from prefect_tune.optimizers.space.space import Space, Step
 from prefect_tune.tasks.catalogue import spaces
 from prefect_tune.tasks.catalogue.event_windows import AGGREGATIONS
 from prefect_tune.tasks.catalogue.libraries import EXTRAS
-from prefect_tune.tasks.catalogue.portfolios import PORTFOLIOS, portfolio_of
+from prefect_tune.tasks.catalogue.modern import PORTFOLIOS, portfolio_of
 from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES, SPACES, space_named
 from prefect_tune.tasks.fitting.memory_estimate import MEMORY_RULES, MatrixSummary
 from prefect_tune.tasks.fitting.recipe import TRANSFORMS, recipe
 from prefect_tune.tasks.problem import Problem, algorithm_ids
 
 TABLE_5 = {
-    "rescale": {
-        "none": (0, 0),
-        "minmax": (0, 0),
-        "standardize": (0, 0),
-        "normalize": (0, 0),
-    },
+    "rescale": {"none": (0, 0), "minmax": (0, 0), "standardize": (0, 0), "normalize": (0, 0)},
     "balance": {"none": (0, 0), "weighting": (0, 0)},
     "preprocess": {
         "extra_trees": (2, 3),
@@ -60,8 +55,6 @@ TABLE_5 = {
     },
 }
 """FLASH, Table 5: categorical and continuous (whole numbers included) hyperparameters."""
-
-
 PINNED = {
     "small": (120, 120, 17, "ca31fa430fad610e", "6fd1c6851e6af533"),
     "flash": (1456, 1456, 102, "062e23b73b6e1f28", "a04f573325e64edd"),
@@ -127,8 +120,6 @@ def test_an_unknown_space_is_answered_with_the_nearest() -> None:
 
 
 DENSE = MatrixSummary(1000, 20, "dense", "float64", n_classes=3)
-
-
 SPARSE = MatrixSummary(300, 5000, "sparse", "float64", 0.01, 0.0, n_classes=2)
 
 
@@ -207,11 +198,7 @@ def test_other_spaces_have_none() -> None:
 
 
 FLASH = spaces.space_named("flash")
-
-
 PROBLEM = Problem("d", "s", "flash", FLASH.digest, "error", 0, algorithms=algorithm_ids(FLASH))
-
-
 NEW = Algorithm(id="new", estimator="sklearn.naive_bayes.BernoulliNB")
 
 
@@ -221,8 +208,6 @@ def changed(step: str, *algorithms: Algorithm) -> Space:
 
 
 MODELS = FLASH.step("fit model").algorithms
-
-
 GROWN = changed("fit model", NEW, *MODELS)
 
 

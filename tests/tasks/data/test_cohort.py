@@ -12,9 +12,15 @@ from sklearn.preprocessing import MaxAbsScaler
 from prefect_tune.optimizers import UnknownName
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.construction import EventAggregation, ToDense
-from prefect_tune.tasks.data.cohort.cohort import LEAK, Cohort, generate
-from prefect_tune.tasks.data.cohort.meds import LABELS, write_meds
-from prefect_tune.tasks.data.cohort.spec import CohortSpec, cohort_named
+from prefect_tune.tasks.data.cohort import (
+    LABELS,
+    LEAK,
+    Cohort,
+    CohortSpec,
+    cohort_named,
+    generate,
+    write_meds,
+)
 from prefect_tune.tasks.data.event_tables import events_table, labels_table
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.reading import read_source
@@ -23,8 +29,6 @@ from prefect_tune.tasks.data.source import Source
 pytestmark = pytest.mark.slow
 
 FAMILIES = ("binary", "count", "sum", "average")
-
-
 THRESHOLDS = (2, 3, 4, 5)
 
 

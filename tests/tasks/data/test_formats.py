@@ -28,8 +28,7 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.formats.format import Format, Given
-from prefect_tune.tasks.data.formats.recognition import recognise
-from prefect_tune.tasks.data.formats.registry import FORMATS, register_format
+from prefect_tune.tasks.data.formats.registry import FORMATS, recognise
 from prefect_tune.tasks.data.location import Location
 from prefect_tune.tasks.data.reading import read_features, read_source
 from prefect_tune.tasks.data.source import Source
@@ -349,10 +348,7 @@ def omop_parts(folder, name: str, columns: dict[str, tuple]) -> Dataset:
 
 @pytest.mark.parametrize(
     ("quantity", "days", "expected"),
-    [
-        ((0.0, 5.0), (30.0, 31.0), {0.0, 5.0}),
-        ((0.0, 0.0), (0.0, 31.0), {0.0, 31.0}),
-    ],
+    [((0.0, 5.0), (30.0, 31.0), {0.0, 5.0}), ((0.0, 0.0), (0.0, 31.0), {0.0, 31.0})],
 )
 def test_all_parts_of_an_omop_table_have_the_same_column_of_values(
     tmp_path, quantity, days, expected
@@ -412,7 +408,7 @@ TOY = Format(
 @pytest.fixture
 def toys(tmp_path) -> Iterator[str]:
     """A table in a format that is known as long as the test runs."""
-    register_format(TOY)
+    FORMATS.register(TOY)
     table().to_csv(tmp_path / "data.toy", sep=";", index=False)
     yield str(tmp_path / "data.toy")
     FORMATS.forget("toy")
@@ -425,7 +421,7 @@ def test_a_registered_format_is_recognised_and_read_for_training_test_and_predic
     assert len(read_source(Source(toys, "target", test=toys))) == 2 * len(dataset)
     assert len(read_features(toys, None, dataset)) == len(dataset)
     with pytest.raises(ValueError, match="toy"):
-        register_format(replace(TOY, description="another"))
+        FORMATS.register(replace(TOY, description="another"))
 
 
 @pytest.mark.full
@@ -492,19 +488,8 @@ def test_a_code_that_is_spelled_like_a_gap_is_refused_with_the_reason(tmp_path) 
         read_source(Source(paths[0], labels=paths[1]))
 
 
-REFUSED = (
-    "2024/05/01",
-    "2024.05.01",
-    "2024 05 01",
-    "2024-5-1",
-    "2024-05",
-    "2024-05-01T",
-    "2024-05-01Z",
-    "2024-05-01+02:00",
-    "2024-13-01",
-    "01.05.2024",
-    "",
-)
+REFUSED = ("2024/05/01", "2024.05.01", "2024 05 01", "2024-5-1", "2024-05", "2024-05-01T",
+           "2024-05-01Z", "2024-05-01+02:00", "2024-13-01", "01.05.2024", "")  # fmt: skip
 
 
 def column(*values) -> pd.Series:

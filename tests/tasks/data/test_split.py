@@ -1,7 +1,5 @@
 """Splits of rows into folds and a test part, and nested subsets of a fold."""
 
-import subprocess
-import sys
 from dataclasses import replace
 from itertools import pairwise
 
@@ -23,7 +21,6 @@ from prefect_tune.tasks.data.split import (
     import_split,
     load_split,
     make_split,
-    nested_subset,
     share_held_out_once,
     split_again,
 )
@@ -320,19 +317,3 @@ def test_draws_are_independent_families() -> None:
     common = [len(a & b) for a, b in pairwise(drawn)]
     assert abs(np.mean(common) - 20) < 2  # of 200 rows of 2,000, a tenth
     assert len(set.union(*drawn)) > 1950
-
-
-@pytest.mark.full
-@pytest.mark.slow
-def test_another_process_takes_the_same_rows() -> None:
-    code = (
-        "import numpy as np\n"
-        "from prefect_tune.tasks.data.split import nested_subset\n"
-        "strata, groups = np.arange(90) % 3, np.arange(90) // 4\n"
-        "print(nested_subset(strata, groups, 0.2, np.random.default_rng(5)).tolist())\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    strata, groups = np.arange(90) % 3, np.arange(90) // 4
-    here = nested_subset(strata, groups, 0.2, np.random.default_rng(5)).tolist()
-    assert done.stdout == f"{here}\n"
-    assert len(here) > 8

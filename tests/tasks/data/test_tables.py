@@ -20,12 +20,17 @@ from prefect_tune.storage import ArtifactStore, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
 from prefect_tune.tasks.data.events import EventRows
-from prefect_tune.tasks.data.frames import checked_frame, frame_dataset, frame_name, with_target
 from prefect_tune.tasks.data.location import Location
 from prefect_tune.tasks.data.reading import read_features, read_source
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.table import like_training
 from prefect_tune.tasks.data.table_files import GAPS, column_names, read_table
+from prefect_tune.tasks.data.table_source import (
+    checked_frame,
+    frame_dataset,
+    frame_name,
+    with_target,
+)
 
 
 def read(path, **options):
@@ -411,7 +416,6 @@ ARFF = """% a comment
 -2e3,?,c,no
 """
 
-
 SPARSE = """@RELATION sparse
 @ATTRIBUTE a NUMERIC
 @ATTRIBUTE b INTEGER
@@ -465,15 +469,9 @@ VALUES = (
     st.sampled_from([True, False, None]),
     st.dates(date(1950, 1, 1), date(2100, 1, 1)).map(pd.Timestamp),
 )
-
-
 COLUMNS = st.sampled_from(VALUES).flatmap(lambda v: st.lists(v, min_size=12, max_size=12))
-
-
 FEW = settings(
-    max_examples=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
@@ -512,10 +510,7 @@ def dataset(frame: pd.DataFrame, target: str = "target", **options: object):
     [
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), "called 'a'"),
         (pd.DataFrame([[1, 2]], columns=["1", 1]), "called '1'"),
-        (
-            pd.DataFrame({"a": [1, "x", 2.5]}, dtype=object),
-            "float, int, str",
-        ),
+        (pd.DataFrame({"a": [1, "x", 2.5]}, dtype=object), "float, int, str"),
         (pd.DataFrame({"a": pd.arrays.SparseArray([0, 1])}), "'a'.* sparse"),
     ],
 )

@@ -16,13 +16,15 @@ from prefect_tune.tasks.ensembling.choosing import (
     KINDS,
     FitLimit,
     agnostic_weights,
+    best_kind,
     choose,
+    deal,
     greedy_picks,
+    nested_losses,
     predict_held_out,
     weights_of,
 )
 from prefect_tune.tasks.ensembling.held_out import HeldOut, blend, shares
-from prefect_tune.tasks.ensembling.nested import best_kind, deal, nested_losses
 from prefect_tune.tasks.objective.metric import Predictions
 
 BOOTSTRAPS = Bootstraps(200, 0.5)
@@ -103,11 +105,7 @@ def test_rows_that_are_left_out_play_no_part() -> None:
 
 WRONG = np.array([[0, 1, 0, 1], [1, 0, 0, 0], [0, 0, 1, 1]])
 """Which of four rows each of three models gets wrong (the sheet, 5.1)."""
-
-
 MANY = 20_000
-
-
 CLASSES_OF_ROWS = np.array([0, 1, 0, 1])
 
 

@@ -36,9 +36,7 @@ def name_of(check) -> str:
     ("estimator", "check"),
     [
         pytest.param(
-            *pair,
-            id=f"{position} {name_of(pair[1])}",
-            marks=pytest.mark.full if position else (),
+            *pair, id=f"{position} {name_of(pair[1])}", marks=pytest.mark.full if position else ()
         )
         for position, ensemble in enumerate(CHECKED)
         for pair in estimator_checks_generator(ensemble, mark=None)

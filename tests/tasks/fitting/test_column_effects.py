@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
+from inputs import event_rows
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
@@ -30,11 +31,10 @@ def rows() -> tuple[EventRows, np.ndarray]:
         for _ in range(2)
     ]
     events += [(patient, day - pd.Timedelta(days=1), "ALL", 1.0) for patient in range(N)]
-    frame = pd.DataFrame(events, columns=["subject_id", "time", "code", "value"])
-    frame["time"] = frame["time"].astype("datetime64[us]")
-    labels = pd.DataFrame({"subject_id": range(N), "prediction_time": day})
     chance = 0.5 + 0.4 * has["RAISES//x"] - 0.4 * has["LOWERS: y"]
-    return EventRows.build(frame, labels), (rng.random(N) < chance).astype(np.int32)
+    return event_rows(events, [(i, day) for i in range(N)]), (rng.random(N) < chance).astype(
+        np.int32
+    )
 
 
 class DenseWindows(EventWindows):

@@ -26,7 +26,7 @@ from prefect_tune.tasks import threads
 from prefect_tune.tasks.catalogue import admm, preprocessing
 from prefect_tune.tasks.catalogue.preprocessing import POLYNOMIAL
 from prefect_tune.tasks.fitting import versions as own_code
-from prefect_tune.tasks.fitting.fitting import FoldData, fit_transformer
+from prefect_tune.tasks.fitting.fitting import FoldData, fit_transformer, quick_weighted_bins
 from prefect_tune.tasks.fitting.memory_estimate import (
     MEMORY_RULES,
     MatrixSummary,
@@ -36,7 +36,6 @@ from prefect_tune.tasks.fitting.memory_estimate import (
 )
 from prefect_tune.tasks.fitting.recipe import effective_value, recipe
 from prefect_tune.tasks.fitting.versions import digest_of_own, library_of
-from prefect_tune.tasks.fitting.weighted_bins import quick_weighted_bins
 from prefect_tune.tasks.threads import one_thread, with_one_thread
 from prefect_tune.tasks.user_code import ProgramExit, exits_as_errors
 
@@ -159,11 +158,7 @@ def test_a_selection_that_no_column_passes_keeps_the_best_one(algorithm, values,
 
 
 SOLVERS = [f"numpy {np.__version__}", f"scipy {scipy.__version__}"]
-
-
 OWN = "prefect_tune.tasks.catalogue.preparation.make_imputer"
-
-
 REPAIRS = "prefect_tune.tasks.repairs.REPAIRS"
 
 
@@ -180,8 +175,7 @@ def test_a_step_of_ours_enters_by_its_text_and_the_versions_below_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "changed",
-    ["prefect_tune.tasks.repairs", "prefect_tune.tasks.catalogue.construction"],
+    "changed", ["prefect_tune.tasks.repairs", "prefect_tune.tasks.catalogue.construction"]
 )
 def test_the_digest_changes_with_the_code_of_the_module_and_of_what_it_imports(
     monkeypatch, changed
@@ -314,7 +308,6 @@ with one_thread():
     assert counts() == {1}
 assert counts() == before
 """
-
 
 LIGHTGBM = """
 import os, sys

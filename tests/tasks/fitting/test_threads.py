@@ -26,7 +26,7 @@ from prefect_tune.tasks.fitting import fitting
 from prefect_tune.tasks.fitting.fitting import FoldData, fit_model
 from prefect_tune.tasks.fitting.iterative import training_of
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
-from prefect_tune.tasks.fitting.recipe import REPAIRED, build, recipe
+from prefect_tune.tasks.fitting.recipe import build, recipe
 from prefect_tune.tasks.fitting.training import EpochTraining
 from prefect_tune.tasks.threads import OPENMP, fit_threads, one_thread, several_threads
 
@@ -74,15 +74,14 @@ def fitted(algorithm: Algorithm, n_threads: int, *, as_sparse: bool = False) -> 
     summary = MatrixSummary(*X.shape, "frame" if isinstance(X, pd.DataFrame) else "dense", "float")
     summary = replace(summary, n_classes=3)
     how = recipe(algorithm, default_choice(algorithm), summary, balanced=False)
-    how = replace(how, arguments={**how.arguments, **few(algorithm)})
+    arguments = {**how.arguments, **few(algorithm)}
+    how = replace(how, arguments=arguments, weights="sample_weight")
     estimator = build(how, seed=0)
     is_of_numbers = is_regressor(estimator)
     y = numbers if is_of_numbers else np.digitize(numbers, [-0.5, 0.5])
     with one_thread():
-        model = estimator[-1] if how.repairs else estimator
-        argument = f"{REPAIRED}__sample_weight" if how.repairs else "sample_weight"
-        with several_threads(model, how.threads, n_threads):
-            estimator.fit(X, y, **{argument: weights})
+        with several_threads(how.model_in(estimator), how.threads, n_threads):
+            estimator.fit(X, y, **{how.weight_argument: weights})
         if hasattr(estimator, "predict_proba"):
             return estimator, estimator.predict_proba(X)
         return estimator, (estimator.predict if is_of_numbers else estimator.transform)(X)
@@ -227,9 +226,7 @@ def test_fits_at_once_and_in_epochs_have_several_threads_and_predictions_one(giv
     trained = []
     for n in (1, 3):
         how, data = forest_fold(n)
-        iterative = training_of(how)
-        assert iterative is not None
-        training = EpochTraining(how, iterative, 0, data, epochs=5, loss=None)
+        training = EpochTraining(how, training_of(how), 0, data, epochs=5, loss=None)
         training.advance(2)
         training.advance(5)
         trained.append(pickle.dumps(training.checkpoint().estimator))

@@ -29,8 +29,6 @@ from prefect_tune.tasks.objective.metric import Predictions, metric_named
 from prefect_tune.tasks.objective.predictions import InvalidPredictions, predictions_of
 
 EPOCHS = 10
-
-
 VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
     "MLPClassifier": (
         {},
@@ -65,8 +63,6 @@ VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
     "BaggingClassifier": ({"n_estimators": 15, "max_features": 0.5},),
     "BaggingRegressor": ({"n_estimators": 10, "max_samples": 0.5},),
 }
-
-
 CASES = [
     pytest.param(
         path,
@@ -102,9 +98,7 @@ def begun(how: Recipe, start: Checkpoint | None = None, *, scored: bool = True) 
     data, y = rows_of(classes=is_classifier)
     metric = metric_named("error" if is_classifier else "neg_mean_squared_error")
     loss = (lambda p: metric.loss(y, p, len(data.classes))) if scored else None
-    iterative = training_of(how)
-    assert iterative is not None
-    return EpochTraining(how, iterative, 7, data, epochs=EPOCHS, loss=loss, start=start)
+    return EpochTraining(how, training_of(how), 7, data, epochs=EPOCHS, loss=loss, start=start)
 
 
 def trained(how: Recipe, *stops: int) -> EpochTraining:
@@ -118,7 +112,6 @@ def trained(how: Recipe, *stops: int) -> EpochTraining:
 
 def held_out(training: EpochTraining) -> bytes:
     found = training.predictions(training.epochs)
-    assert found is not None
     return found.label.tobytes() + (b"" if found.score is None else found.score.tobytes())
 
 
@@ -144,7 +137,6 @@ def test_the_curve_is_the_loss_of_the_predictions_of_each_epoch(path, arguments)
         training = begun(how, scored=False)
         training.advance(epoch)
         alone = predictions_of(training.estimator, X, classes)
-        assert whole._loss is not None
         assert whole.curve[epoch - 1] == whole._loss(alone)
         assert training.curve == []
         again = whole.predictions(epoch)
@@ -182,10 +174,14 @@ def test_repairs_are_fitted_once_and_stay_in_front_of_the_model() -> None:
     loss = metric_named("error")
 
     def train(start: Checkpoint | None, to: int) -> EpochTraining:
-        iterative = training_of(how)
-        assert iterative is not None
         training = EpochTraining(
-            how, iterative, 7, thin, epochs=10, loss=lambda p: loss.loss(y, p, 3), start=start
+            how,
+            training_of(how),
+            7,
+            thin,
+            epochs=10,
+            loss=lambda p: loss.loss(y, p, 3),
+            start=start,
         )
         training.advance(to)
         return training
@@ -215,11 +211,12 @@ def test_weights_of_classes_count_in_every_epoch(path, weights) -> None:
     balanced = replace(plain, weights=weights, arguments={**plain.arguments, **of_recipe})
 
     def curve(how: Recipe, *stops: int) -> list[float]:
-        start, iterative = None, training_of(how)
-        assert iterative is not None
+        start = None
         for stop in stops:
             loss = partial(metric_named("error").loss, y, n_classes=3)
-            training = EpochTraining(how, iterative, 7, skewed, epochs=10, start=start, loss=loss)
+            training = EpochTraining(
+                how, training_of(how), 7, skewed, epochs=10, start=start, loss=loss
+            )
             training.advance(stop)
             start = training.checkpoint()
         return training.curve
@@ -233,13 +230,9 @@ def test_classes_that_a_subset_lacks_are_known_from_the_first_epoch() -> None:
     lacking = replace(data, train=data.train[kept], y=data.y[kept])
     for path in ("sklearn.neural_network.MLPClassifier", "sklearn.ensemble.RandomForestClassifier"):
         how = recipe_of(path, {})
-        iterative = training_of(how)
-        assert iterative is not None
-        training = EpochTraining(how, iterative, 7, lacking, epochs=5, loss=None)
+        training = EpochTraining(how, training_of(how), 7, lacking, epochs=5, loss=None)
         training.advance(2)
         found = training.predictions(2)
-        assert found is not None
-        assert found.score is not None
         assert found.score.shape == (60, 3)
 
 
@@ -269,14 +262,12 @@ def fails_after(epochs: int, error: Exception) -> Any:
 def test_a_loss_that_is_not_finite_ends_a_training_unless_it_is_the_first(path) -> None:
     how = recipe_of(path, {})
     data, _ = rows_of(classes=not path.endswith("Regressor"))
-    iterative = training_of(how)
-    assert iterative is not None
     error = ValueError("error is nan on 60 held-out rows")
-    training = EpochTraining(how, iterative, 7, data, epochs=10, loss=fails_after(6, error))
+    training = EpochTraining(how, training_of(how), 7, data, epochs=10, loss=fails_after(6, error))
     training.advance(10)
     assert training.curve == [1, 2, 3, 4, 5, 6]
     assert (training.good_epochs, training.trouble) == (6, error)
-    first = EpochTraining(how, iterative, 7, data, epochs=10, loss=fails_after(0, error))
+    first = EpochTraining(how, training_of(how), 7, data, epochs=10, loss=fails_after(0, error))
     with pytest.raises(ValueError, match="is nan"):
         first.advance(10)
 

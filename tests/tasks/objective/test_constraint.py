@@ -23,10 +23,8 @@ from prefect_tune.tasks.data.dataset import Dataset, import_dataset, load_datase
 from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import TEST, Split
-from prefect_tune.tasks.objective.constraint import (
-    check_measurable,
-    parse_constraint,
-)
+from prefect_tune.tasks.objective.constraint import check_measurable, parse_constraint
+from prefect_tune.tasks.objective.declaration import Quantity, QuantityBound
 from prefect_tune.tasks.objective.metric import Predictions, metric_named
 from prefect_tune.tasks.objective.quantities import (
     HeldOutRows,
@@ -34,7 +32,6 @@ from prefect_tune.tasks.objective.quantities import (
     latency_us,
     measure_quantity,
 )
-from prefect_tune.tasks.objective.quantity import Quantity, QuantityBound
 from prefect_tune.tasks.problem import open_store
 from prefect_tune.tasks.trial import measuring
 

@@ -17,11 +17,10 @@ from studies import context_of, draw, epoch_context, evaluate, store_of, to_epoc
 from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.fitting.final_scoring import LossOnTest, loss_on_test
+from prefect_tune.tasks.objective.declaration import METRICS
 from prefect_tune.tasks.objective.metric import Metric, Predictions, metric_named
-from prefect_tune.tasks.objective.metrics import METRICS
 from prefect_tune.tasks.objective.predictions import predictions_of
-from prefect_tune.tasks.objective.risk import Resampling
-from prefect_tune.tasks.objective.weighted import is_quick, weighted_areas
+from prefect_tune.tasks.objective.risk import Resampling, is_quick, weighted_areas
 from prefect_tune.tasks.trial.measuring import study_resampling
 
 RNG = np.random.default_rng(0)
@@ -39,8 +38,6 @@ def test_error_of_chance_is_that_of_the_largest_class() -> None:
 
 OF_TWO = ("accuracy", "f1", "precision", "recall", "average_precision", "neg_log_loss",
           "neg_brier_score", "matthews_corrcoef", "balanced_accuracy", "roc_auc")  # fmt: skip
-
-
 OF_NUMBERS = ("r2", "neg_mean_absolute_error", "neg_root_mean_squared_error", "explained_variance")
 
 
@@ -132,14 +129,8 @@ QUICK = [metric_named(name) for name in METRICS if is_quick(metric_named(name))]
 WEIGHTED_OF_NUMBERS = tuple(m.name for m in QUICK if m.target == "numbers")
 WEIGHTED_OF_CLASSES = tuple(m.name for m in QUICK if m.target == "classes")
 MEANS = {m.name for m in QUICK if m.declared.row_losses}
-
-
 OF_ONE_CLASS = ("f1", "jaccard", "precision", "recall", "roc_auc")
-
-
 LOOPED = ("d2_log_loss_score", "roc_auc_ovr")
-
-
 LOOPED_NUMBERS = ("explained_variance", "neg_median_absolute_error")
 
 
@@ -178,8 +169,14 @@ def on_rows(
     metric: Metric, y: np.ndarray, predicted: Predictions, counts: np.ndarray, n_classes: int
 ) -> float:
     rows = np.repeat(np.arange(len(y)), counts)
-    score = None if predicted.score is None else predicted.score[rows]
-    return metric.loss(y[rows], Predictions(predicted.label[rows], score), n_classes)
+    return metric.loss(y[rows], predicted.take(rows), n_classes)
+
+
+def check_risks(name: str, y: np.ndarray, predicted: Predictions, n_classes: int, **more) -> None:
+    metric = metric_named(name)
+    resampling = drawn(metric, y, n_classes, **more)
+    expected = [on_rows(metric, y, predicted, c, n_classes) for c in resampling.counts[0]]
+    assert resampling.risks([predicted]) == pytest.approx(np.array(expected))
 
 
 @pytest.mark.slow
@@ -187,18 +184,12 @@ def on_rows(
 @pytest.mark.parametrize("name", [*WEIGHTED_OF_CLASSES, *LOOPED])
 def test_a_risk_is_the_metric_of_the_rows_drawn(name: str, n_classes: int) -> None:
     n_classes = 2 if name in OF_ONE_CLASS else n_classes
-    metric, (y, predicted) = metric_named(name), classes(80, n_classes)
-    resampling = drawn(metric, y, n_classes)
-    expected = [on_rows(metric, y, predicted, c, n_classes) for c in resampling.counts[0]]
-    assert resampling.risks([predicted]) == pytest.approx(np.array(expected))
+    check_risks(name, *classes(80, n_classes), n_classes)
 
 
 @pytest.mark.parametrize("name", [*WEIGHTED_OF_NUMBERS, *LOOPED_NUMBERS])
 def test_so_it_is_of_numbers(name: str) -> None:
-    metric, (y, predicted) = metric_named(name), numbers(60)
-    resampling = drawn(metric, y, 0)
-    expected = [on_rows(metric, y, predicted, c, 0) for c in resampling.counts[0]]
-    assert resampling.risks([predicted]) == pytest.approx(np.array(expected))
+    check_risks(name, *numbers(60), 0)
 
 
 @pytest.mark.slow
@@ -213,10 +204,7 @@ def test_classes_that_nobody_predicts_or_nobody_has(name: str) -> None:
         Predictions(np.zeros(40, dtype=np.int32)),
         Predictions(np.arange(40, dtype=np.int32)[::-1] % n_classes),
     ):
-        metric = metric_named(name)
-        resampling = drawn(metric, y, n_classes, Bootstraps(20, 0.2))
-        expected = [on_rows(metric, y, predicted, c, n_classes) for c in resampling.counts[0]]
-        assert resampling.risks([predicted]) == pytest.approx(np.array(expected))
+        check_risks(name, y, predicted, n_classes, bootstraps=Bootstraps(20, 0.2))
 
 
 def test_areas_of_the_worked_example() -> None:
@@ -233,14 +221,9 @@ def test_without_draws_the_risk_is_the_loss_with_folds_counting_alike() -> None:
     y, predicted = classes(50, 3)
     metric = metric_named("error")
     resampling = drawn(metric, y, 3, Bootstraps(1, 0.0), n_folds=3)
-    by_fold = [
-        Predictions(predicted.label[rows], None)
-        for rows in (np.arange(fold, 50, 3) for fold in range(3))
-    ]
-    losses = [
-        metric.loss(y[rows], p, 3)
-        for rows, p in zip((np.arange(f, 50, 3) for f in range(3)), by_fold, strict=True)
-    ]
+    folds = [np.arange(fold, 50, 3) for fold in range(3)]
+    by_fold = [predicted.take(rows) for rows in folds]
+    losses = [metric.loss(y[rows], p, 3) for rows, p in zip(folds, by_fold, strict=True)]
     assert resampling.risks(by_fold) == pytest.approx(np.mean(losses))
 
 

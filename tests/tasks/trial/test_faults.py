@@ -32,8 +32,6 @@ from prefect_tune.tasks.trial.evaluate import evaluate as evaluate_task
 pytestmark = pytest.mark.slow
 
 AWAY_SECONDS = 6.0
-
-
 SPAWN = multiprocessing.get_context("spawn")
 
 

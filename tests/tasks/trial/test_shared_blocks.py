@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from inputs import event_rows
 from scipy import sparse
 from studies import context_of, store_of
 
@@ -48,12 +49,8 @@ def histories(patients: Sequence[int]) -> EventRows:
             value = rng.choice([np.nan, 0.0, -1.5, 3.0])
             events.append((patient, time, rng.choice(codes), value))
         rows += [(patient, END), (patient, END - pd.Timedelta(days=20 + patient % 7))]
-    frame = pd.DataFrame(events, columns=["subject_id", "time", "code", "value"])
-    labels = pd.DataFrame(rows, columns=["subject_id", "prediction_time"])
-    for table, name in ((frame, "time"), (labels, "prediction_time")):
-        table[name] = table[name].astype("datetime64[us]")
-    mixed = labels.iloc[np.random.default_rng(0).permutation(len(labels))].reset_index(drop=True)
-    return EventRows.build(frame, mixed, PARENTS)
+    mixed = [rows[i] for i in np.random.default_rng(0).permutation(len(rows))]
+    return event_rows(events, mixed, PARENTS)
 
 
 @pytest.fixture
@@ -235,15 +232,12 @@ def test_parents_depend_on_codes_elsewhere(context, monkeypatch) -> None:
     monkeypatch.setattr(shared_blocks, "EVENTS_PER_PARTITION", 1)  # a patient each
     found = []
     for last in ("A", "B"):
-        codes = [(1, "A", "2020-01-01"), (1, "C", "2020-01-02"), (50, last, "2020-01-01")]
-        events = pd.DataFrame(codes * 2, columns=["subject_id", "code", "time"])
-        events = events.assign(value=1.0, time=events["time"].astype("datetime64[us]"))
-        rows = pd.DataFrame({"subject_id": [1, 50, 50], "prediction_time": [END] * 3})
-        rows["prediction_time"] = rows["prediction_time"].astype("datetime64[us]")
+        events = [(1, "2020-01-01", "A", 1.0), (1, "2020-01-02", "C", 1.0)]
+        events.append((50, "2020-01-01", last, 1.0))
         table = pd.DataFrame(
             {"code": ["A", "B", "C", "P"], "description": "", "parents": [["P"], ["P"], [], []]}
         )
-        X = EventRows.build(events, rows, table)
+        X = event_rows(events * 2, [(1, END), (50, END), (50, END)], table)
         train, _, _ = fold_of(context, X, np.arange(3))
         made = EventWindows(levels="parents").fit(train)
         found.append([name for name in made.get_feature_names_out() if "below" in name])

@@ -105,7 +105,7 @@ def test_files_of_writers_that_were_killed_long_ago_are_swept_and_no_others(tmp_
     subprocess.run(command, check=True)
     for path in (of_living, of_killed):
         os.utime(path, (0, 0))
-    trial_note.sweep(tmp_path, "*.note")
+    sweep_tails(tmp_path, "*.note")
     assert set(tmp_path.iterdir()) == {of_living, fresh}
     note.remove()
 
@@ -266,10 +266,7 @@ def test_waits_while_the_data_is_loaded_do_not_count_after_it(worker) -> None:
 
 def test_a_trial_that_cannot_be_noted_does_not_start(worker) -> None:
     worker.local_directory = "/proc/no folder/worker"
-    with (
-        pytest.raises(WorkerUnfit, match=r"tcp://w.*/proc"),
-        trial_noted(),
-    ):
+    with pytest.raises(WorkerUnfit, match=r"tcp://w.*/proc"), trial_noted():
         pytest.fail("it has started")
 
 
@@ -353,12 +350,3 @@ def test_standard_error_goes_to_a_log_that_can_be_opened_until_the_worker_is_up(
     assert log_text(tmp_path, 0) == ("as it started" if has_log else "")
     printed = "once it was up\n"
     assert done.stderr == (printed if has_log else f"as it started\n{printed}")
-
-
-@pytest.mark.slow
-def test_a_log_that_cannot_be_opened_leaves_standard_error_as_it_is(tmp_path) -> None:
-    variables = {LOG_VARIABLE: str(tmp_path / "missing" / "starts.log")}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=variables, capture_output=True, text=True, check=True
-    )
-    assert done.stderr.splitlines() == ["as it started", "once it was up"]

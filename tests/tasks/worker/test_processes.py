@@ -17,7 +17,7 @@ from processes import wait_for
 from prefect_tune.tasks.worker import process_tree
 from prefect_tune.tasks.worker.printed_output import Printed, take_printed
 from prefect_tune.tasks.worker.process_tree import ProcessTree
-from prefect_tune.tasks.worker.quick_imports import quick_imports
+from prefect_tune.tasks.worker.start_log import quick_imports
 
 pytestmark = pytest.mark.slow
 
@@ -39,11 +39,8 @@ def print_by_all_ways():
     os.write(1, b"descriptor\\n")
 """
 
-
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
 """That of most users: Python and C hold back what they print."""
-
-
 ALL = ("python", "python, without end", "c, without end", "child", "error of child", "descriptor")
 
 
@@ -129,8 +126,7 @@ assert taken[0].data == b"next\\n"
 
 
 @pytest.mark.parametrize(
-    "closed",
-    ["<&- >&- 2>&-", *(pytest.param(c, marks=pytest.mark.full) for c in (">&-", "2>&-"))],
+    "closed", ["<&- >&- 2>&-", *(pytest.param(c, marks=pytest.mark.full) for c in (">&-", "2>&-"))]
 )
 def test_closed_streams_take_no_harm(tmp_path, closed) -> None:
     code = """
@@ -222,7 +218,6 @@ os.wait()
 (folder / "all").touch()
 time.sleep(1000)
 """
-
 
 SHARES = """
 import os, sys, time

@@ -9,7 +9,12 @@ from dataclasses import dataclass
 from typing import Literal, Self
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Cases = NDArray[np.bool_]
+"""Which patients are cases, shape (patients,)."""
 
 Family = Literal["binary", "count", "sum", "average"]
 
@@ -34,7 +39,7 @@ class Orders:
     names: tuple[str, ...]
     code: NDArray[np.int64]
     patient: NDArray[np.int64]
-    value: NDArray[np.float64]
+    value: Array
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
@@ -48,9 +53,7 @@ class Orders:
         )
 
 
-def common(
-    mean: NDArray[np.float64], uneven: NDArray[np.float64], rng: np.random.Generator
-) -> Orders:
+def common(mean: Array, uneven: Array, rng: Generator) -> Orders:
     """Draw at least one order a patient, of codes by Zipf's law.
 
     The number of orders carries as much of the class as the two means do.
@@ -70,11 +73,7 @@ def common(
 
 
 def family_code(
-    family: Family,
-    name: str,
-    is_case: NDArray[np.bool_],
-    strength: float,
-    rng: np.random.Generator,
+    family: Family, name: str, is_case: Cases, strength: float, rng: Generator
 ) -> Orders:
     """Draw orders of one code of which one aggregation alone carries the class.
 
@@ -87,39 +86,31 @@ def family_code(
     """
     n = len(is_case)
     signal = np.where(is_case, strength, -strength)
+    has = rng.random(n) < (np.clip(0.22 + 0.11 * signal, 0, 1) if family == "binary" else 0.5)
     match family:
         case "binary":
-            has = rng.random(n) < np.clip(0.22 + 0.11 * signal, 0, 1)
-            counts = np.where(has, 1 + np.minimum(rng.geometric(0.45, n) - 1, 8), 0)
-            patient = np.repeat(np.arange(n), counts)
-            value = rng.lognormal(3, 1.3, len(patient))
+            more = np.minimum(rng.geometric(0.45, n) - 1, 8)
         case "count":
-            has = rng.random(n) < 0.5
-            counts = np.where(has, 1 + rng.poisson(np.maximum(1.2 + 0.75 * signal, 0)), 0)
-            patient = np.repeat(np.arange(n), counts)
-            value = rng.lognormal(3, 1.3, len(patient))
+            more = rng.poisson(np.maximum(1.2 + 0.75 * signal, 0))
         case "average":
-            has = rng.random(n) < 0.5
-            counts = np.where(has, 1 + rng.poisson(rng.gamma(0.7, size=n)), 0)
-            patient = np.repeat(np.arange(n), counts)
-            value = rng.lognormal(3 + 0.33 * signal[patient], 0.7)
+            more = rng.poisson(rng.gamma(0.7, size=n))
         case "sum":
-            has = rng.random(n) < 0.5
-            counts = np.where(has, 1 + rng.poisson(1.2, n), 0)
-            patient = np.repeat(np.arange(n), counts)
-            total = rng.lognormal(4 + 0.33 * signal, 0.55)
-            share = rng.exponential(size=len(patient))
-            share /= np.bincount(patient, share, minlength=n)[patient]
-            value = total[patient] * share
+            more = rng.poisson(1.2, n)
+    patient = np.repeat(np.arange(n), np.where(has, 1 + more, 0))
+    if family == "sum":
+        total = rng.lognormal(4 + 0.33 * signal, 0.55)
+        share = rng.exponential(size=len(patient))
+        share /= np.bincount(patient, share, minlength=n)[patient]
+        value = total[patient] * share
+    elif family == "average":
+        value = rng.lognormal(3 + 0.33 * signal[patient], 0.7)
+    else:
+        value = rng.lognormal(3, 1.3, len(patient))
     return Orders((name,), np.zeros(len(patient), dtype=np.int64), patient, value)
 
 
 def rare_signal(
-    frequency: int,
-    cover: float,
-    purity: float,
-    is_case: NDArray[np.bool_],
-    rng: np.random.Generator,
+    frequency: int, cover: float, purity: float, is_case: Cases, rng: Generator
 ) -> Orders:
     """Draw codes that exactly `frequency` patients have, most of them of one class, in turn.
 
@@ -147,7 +138,7 @@ def rare_signal(
     return Orders(names, code, patient.ravel(), rng.lognormal(3, 1, patient.size))
 
 
-def rare_noise(n_codes: int, n_patients: int, rng: np.random.Generator) -> Orders:
+def rare_noise(n_codes: int, n_patients: int, rng: Generator) -> Orders:
     """Draw codes of 1 to 4 orders that mean nothing."""
     counts = rng.choice([1, 2, 3, 4], n_codes, p=[0.55, 0.25, 0.12, 0.08])
     code = np.repeat(np.arange(n_codes), counts)
@@ -156,7 +147,7 @@ def rare_noise(n_codes: int, n_patients: int, rng: np.random.Generator) -> Order
     return Orders(names, code, patient, rng.lognormal(3, 1, len(code)))
 
 
-def xor_pair(weight: float, is_case: NDArray[np.bool_], rng: np.random.Generator) -> Orders:
+def xor_pair(weight: float, is_case: Cases, rng: Generator) -> Orders:
     """Draw two codes that half of each class have; cases tend to have just one of them.
 
     Neither code alone tells anything, so linear models are blind to them.

@@ -1,0 +1,326 @@
+"""A final model as others read it, with as little of prefect-tune as can be.
+
+`plain` puts scikit-learn's classes in place of ours. Some of ours differ from their parents only
+where these would fail or leave nothing. Where that did not happen, the parent with the same
+parameters and fitted values predicts the same to the last bit, and a clone of it learns the same.
+
+`portable` pickles a model with what is left of our code and of users', by value as bytecode of this
+version of Python; all other classes and functions are found by name where the pickle is read.
+
+A `skops_file` runs nothing when it is read. It names the types that it holds. Those that skops does
+not know are read only by who says that they are trusted, and must be installed where it is read.
+"""
+
+import copyreg
+import io
+import pickle
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property
+from types import ModuleType
+from typing import Any, TypeVar
+
+import cloudpickle
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
+from sklearn.feature_selection import GenericUnivariateSelect, SelectFromModel, SelectPercentile
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, TargetEncoder
+
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.catalogue.estimators import (
+    Polynomial,
+    QuadraticDiscriminant,
+    SelectByModel,
+    SelectByPercentile,
+    SelectByScore,
+)
+from prefect_tune.tasks.catalogue.gaps_and_categories import OutOfFoldEncoder
+from prefect_tune.tasks.repairs import BoundCategories, ClipNegatives
+from prefect_tune.tasks.user_code import by_value, is_user_code
+
+Value = TypeVar("Value")
+Replace = Callable[[Any], Any]
+
+_PARENTS: Mapping[type[Any], type[Any]] = {
+    OutOfFoldEncoder: TargetEncoder,
+    Polynomial: PolynomialFeatures,
+    QuadraticDiscriminant: QuadraticDiscriminantAnalysis,
+    SelectByModel: SelectFromModel,
+    SelectByPercentile: SelectPercentile,
+    SelectByScore: GenericUnivariateSelect,
+}
+FALLBACK = "only_column_"
+"""Attribute of a selection that would have left no column, and keeps one."""
+
+
+def plain(model: Value) -> Value:
+    """Return a model, fitted or not, with scikit-learn's classes in place of ours.
+
+    What has no counterpart stays. The model is not changed; what stays is shared with it.
+
+    >>> plain(Pipeline([("products", Polynomial(degree=3))]))[0]
+    PolynomialFeatures(degree=3)
+    """
+    return _replaced(model, _as_parent, {})
+
+
+def without_idle_bounds(model: Value) -> Value:
+    """Return a fitted model without bounds on the number of categories that held nothing back.
+
+    It predicts the same. A clone of it learns only from columns that pandas knows as categories,
+    and refuses more of them than its last step has room for.
+    """
+    return _replaced(model, _without_bound, {})
+
+
+def estimator_classes(model: Any) -> tuple[type[Any], ...]:
+    """Return the classes of all estimators that a model is made of, by name.
+
+    >>> [kind.__name__ for kind in estimator_classes(Pipeline([("products", Polynomial())]))]
+    ['Pipeline', 'Polynomial']
+    """
+    found: set[type[Any]] = set()
+
+    def note(estimator: BaseEstimator) -> BaseEstimator:
+        found.add(type(estimator))
+        return estimator
+
+    _replaced(model, note, {})
+    return tuple(sorted(found, key=lambda kind: (kind.__name__, kind.__module__)))
+
+
+def clip_at_zero() -> FunctionTransformer:
+    """Return scikit-learn's counterpart of `ClipNegatives` for dense matrices."""
+    return FunctionTransformer(np.clip, kw_args={"a_min": 0, "a_max": None})
+
+
+def _as_parent(estimator: BaseEstimator) -> BaseEstimator:
+    if isinstance(estimator, ClipNegatives) and vars(estimator).get("is_sparse_") is False:
+        return clip_at_zero()
+    parent = _PARENTS.get(type(estimator))
+    if parent is None or hasattr(estimator, FALLBACK):
+        return estimator
+    changed: BaseEstimator = object.__new__(parent)
+    vars(changed).update(vars(estimator))
+    return changed
+
+
+def _without_bound(estimator: BaseEstimator) -> BaseEstimator:
+    if not isinstance(estimator, Pipeline) or len(estimator.steps) != 2:
+        return estimator
+    first, last = (step for _, step in estimator.steps)
+    return last if isinstance(first, BoundCategories) and first.is_idle else estimator
+
+
+def _replaced(value: Any, replace: Replace, done: dict[int, Any]) -> Any:
+    """Return a value with its estimators replaced, the innermost first; itself if none is.
+
+    Args:
+        value: An estimator, or what one holds.
+        replace: Returns what takes the place of an estimator; itself if it stays.
+        done: By the id of what was looked at, the outcome: what is shared stays shared.
+    """
+    if id(value) not in done:
+        done[id(value)] = _looked_at(value, replace, done)
+    return done[id(value)]
+
+
+def _looked_at(value: Any, replace: Replace, done: dict[int, Any]) -> Any:
+    if isinstance(value, BaseEstimator):
+        held = vars(value)
+        changed = {name: _replaced(item, replace, done) for name, item in held.items()}
+        if any(changed[name] is not held[name] for name in held):
+            value = copy(value)
+            vars(value).update(changed)
+        return replace(value)
+    if isinstance(value, dict):
+        changed = {name: _replaced(item, replace, done) for name, item in value.items()}
+        if all(changed[name] is value[name] for name in value):
+            return value
+        value = copy(value)
+        value.update(changed)
+        return value
+    if type(value) in (list, tuple):
+        items = [_replaced(item, replace, done) for item in value]
+        return value if all(map(lambda a, b: a is b, items, value)) else type(value)(items)
+    return value
+
+
+OURS = "prefect_tune"
+_READ_BY = "cloudpickle"
+
+
+@dataclass(frozen=True, slots=True)
+class Pickled:
+    """A model as a pickle.
+
+    Attributes:
+        data: The pickle.
+        model: The model as it is read from it.
+        packages: Packages that reading imports, sorted; none of the standard library.
+    """
+
+    data: bytes
+    model: Any
+    packages: tuple[str, ...]
+
+    @property
+    def carries_code(self) -> bool:
+        """Whether it has code by value, which only this version of Python reads."""
+        return _READ_BY in self.packages
+
+
+def portable(model: Any) -> Pickled:
+    """Pickle a model with our classes and users' by value, and read it back."""
+    carried = [m for name, m in sys.modules.items() if is_ours(name) or is_user_code(name)]
+    with by_value(carried):
+        data: bytes = cloudpickle.dumps(model, protocol=5)
+    reader = _Reader(data)
+    read = reader.load()
+    return Pickled(data, read, tuple(sorted(reader.packages - sys.stdlib_module_names)))
+
+
+def _cached(function: Callable[[Any], Any], name: str) -> cached_property[Any]:
+    """Return the cached property that a class has under a name."""
+    made = cached_property(function)
+    made.attrname = name
+    return made
+
+
+# Until Python 3.12 they hold a lock, so classes that have any would not go by value.
+copyreg.pickle(cached_property, lambda it: (_cached, (it.func, it.attrname)))
+
+
+def is_ours(module: str) -> bool:
+    """Return whether a module of that name is prefect-tune's."""
+    return module.partition(".")[0] == OURS
+
+
+class _Reader(pickle.Unpickler):
+    """Reads a pickle and notes the packages of all that it imports."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(io.BytesIO(data))
+        self.packages: set[str] = set()
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Import a class or function, as reading a pickle does."""
+        self._note(module)
+        found = super().find_class(module, name)
+        return self._noted(found) if (module, name) == _IMPORT else found
+
+    def _noted(self, imports: Callable[[str], ModuleType]) -> Callable[[str], ModuleType]:
+        def noted(module: str) -> ModuleType:
+            self._note(module)
+            return imports(module)
+
+        return noted
+
+    def _note(self, module: str) -> None:
+        self.packages.add(module.partition(".")[0])
+
+
+_IMPORT = ("cloudpickle.cloudpickle", "subimport")
+"""By which code that goes by value imports the modules that it uses."""
+
+
+_ALWAYS = ("numpy", "scipy", "sklearn", "skops")
+_REMEDY = "export to a file that ends in .pkl"
+
+
+@dataclass(frozen=True, slots=True)
+class SkopsFile:
+    """A model in skops' format.
+
+    Attributes:
+        data: The file.
+        model: The model as it is read from it.
+        trusted: Types that who reads it must trust, sorted.
+    """
+
+    data: bytes
+    model: Any
+    trusted: tuple[str, ...]
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Packages that reading imports, sorted."""
+        named = {kind.partition(".")[0] for kind in self.trusted} - {"builtins"}
+        return tuple(sorted({*_ALWAYS, *named}))
+
+
+def skops_file(model: Any, trials: Sequence[int]) -> SkopsFile:
+    """Write a model in skops' format, and read it back.
+
+    Args:
+        model: A fitted pipeline, or an ensemble of them.
+        trials: Number of the trial that each pipeline comes from.
+
+    Raises:
+        BadInput: If skops is not installed or cannot hold one of its steps; names the step.
+    """
+    try:
+        import skops.io  # noqa: F401, PLC0415 - of an extra
+    except ImportError as error:
+        raise BadInput(
+            "skops' format needs skops, which is not installed",
+            remedy="pip install 'prefect-tune[skops]', or export to a file that ends in .pkl",
+        ) from error
+    model = without_idle_bounds(model)
+    try:
+        found = _written(model)
+    except Exception as error:  # of whatever it holds
+        raise _refusal(model, trials) or BadInput(
+            f"skops' format cannot hold the model: {_in_short(error)}", remedy=_REMEDY
+        ) from error
+    if any(map(is_user_code, found.trusted)):
+        refusal = _refusal(model, trials)
+        assert refusal is not None  # noqa: S101 - one of its steps has it
+        raise refusal
+    return found
+
+
+def _written(model: Any) -> SkopsFile:
+    import skops.io  # noqa: PLC0415 - of an extra
+
+    data: bytes = skops.io.dumps(model)
+    trusted = skops.io.get_untrusted_types(data=data)
+    return SkopsFile(data, skops.io.loads(data, trusted=trusted), tuple(sorted(trusted)))
+
+
+def _refusal(model: Any, trials: Sequence[int]) -> BadInput | None:
+    """Return the error that names the first step that cannot be held; None if each can."""
+    for where, part in _parts(model, trials):
+        if reason := _why_not(part):
+            name = type(part).__name__
+            return BadInput(f"skops' format cannot hold {where} ({name}): {reason}", remedy=_REMEDY)
+    return None
+
+
+def _parts(model: Any, trials: Sequence[int]) -> Iterator[tuple[str, Any]]:
+    """Yield what may be refused, and where it stands: each step of each pipeline."""
+    pipelines = model.members_ if len(trials) > 1 else [model]
+    for number, pipeline in zip(trials, pipelines, strict=True):
+        of = f" of trial {number}" if len(pipelines) > 1 else ""
+        steps = pipeline.steps if isinstance(pipeline, Pipeline) else [("model", pipeline)]
+        for name, step in steps:
+            yield f"step {name!r}{of}", step
+
+
+def _why_not(step: Any) -> str:
+    """Return why skops cannot hold a step; empty if it can."""
+    try:
+        found = _written(step)
+    except Exception as error:  # of whatever it holds
+        return _in_short(error)
+    if any(map(is_user_code, found.trusted)):
+        return "its class is of a file of yours, which cannot be imported where it is read"
+    return ""
+
+
+def _in_short(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".split("\n", 1)[0]
