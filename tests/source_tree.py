@@ -45,14 +45,14 @@ def concrete_classes(folder: str, kind: type[Any]) -> set[type[Any]]:
 
 
 def classes_with(method: str, room: str) -> set[str]:
-    """Names of the classes of a room that define a method."""
+    """Names of the classes of a room that define a method; of all its classes for no method."""
     return {
         node.name
         for path in SOURCES
         if path.is_relative_to(ROOT / room)
         for node in ast.walk(parsed(path))
         if isinstance(node, ast.ClassDef)
-        and any(isinstance(part, ast.FunctionDef) and part.name == method for part in node.body)
+        and any(method in ("", getattr(part, "name", None)) for part in node.body)
     }
 
 

@@ -85,14 +85,10 @@ class History:
         if trial.evaluation is None:
             return None
         query, loss = trial.query, trial.evaluation.loss
+        is_full = trial.state == TrialState.COMPLETE
         if (excess := self.violation(trial)) > 0:
-            return self._infeasible, (
-                trial.state != TrialState.COMPLETE,
-                excess,
-                loss,
-                trial.number,
-            )
-        if trial.state == TrialState.COMPLETE:
+            return self._infeasible, (not is_full, excess, loss, trial.number)
+        if is_full:
             return self._ranked, (loss, trial.number)
         shares = (query.subset, query.folds or inf, query.epochs or inf)
         return self._ranked_partial, (*(-share for share in shares), loss, trial.number)
