@@ -9,14 +9,14 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import isfinite
 from typing import Any, Protocol, Self
 
 from prefect_tune.optimizers.space.wording import fidelity_text
 from prefect_tune.optimizers.trials.outcome import Failure, FailureKind
 from prefect_tune.storage.masking import masked
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.objective.declaration import METRICS
+from prefect_tune.tasks.objective.declaration import LossWords as LossWords  # noqa: PLC0414
+from prefect_tune.tasks.objective.declaration import number_text as number_text  # noqa: PLC0414
 
 DURATION_PATTERN = r"\s*(\d+(\.\d+)?\s*[smhd]\s*)+"
 SIZE_PATTERN = r"\s*(\d+(?:\.\d+)?)\s*([KMGTkmgt]?[Bb])\s*"
@@ -92,56 +92,6 @@ def format_bytes(size_bytes: float) -> str:
         if size_bytes >= _BYTES[unit]:
             return f"{size_bytes / _BYTES[unit]:.1f}{unit}"
     return f"{size_bytes:.0f}B"
-
-
-def number_text(value: float | None) -> str:
-    """Return a number with four digits; a dash for none.
-
-    >>> number_text(1 / 3), number_text(123456.0), number_text(None)
-    ('0.3333', '123,456', '-')
-    """
-    if value is None or not isfinite(value):
-        return "-"
-    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"
-
-
-@dataclass(frozen=True, slots=True)
-class LossWords:
-    """The words for the losses of a metric.
-
-    >>> LossWords("error").named(1 / 3), LossWords("auroc").named(0.12)
-    ('error 0.3333 %', '1 - auroc 0.12')
-
-    Args:
-        metric: Name of the metric.
-    """
-
-    metric: str
-
-    @property
-    def name(self) -> str:
-        """Name of the loss."""
-        declared = METRICS.get(self.metric)
-        return self.metric if declared is None else declared.called
-
-    @property
-    def unit(self) -> str:
-        """Unit with a space before it; empty without one."""
-        declared = METRICS.get(self.metric)
-        return "" if declared is None else declared.symbol
-
-    @property
-    def axis(self) -> str:
-        """Title of an axis or a column of losses."""
-        return f"{self.name},{self.unit}" if self.unit else self.name
-
-    def of(self, loss: float | None) -> str:
-        """Return a loss with its unit; a dash for none."""
-        return "-" if loss is None else f"{number_text(loss)}{self.unit}"
-
-    def named(self, loss: float | None) -> str:
-        """Return the name of the loss, and a loss with its unit."""
-        return f"{self.name} {self.of(loss)}"
 
 
 @dataclass(frozen=True, slots=True)

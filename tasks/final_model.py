@@ -29,6 +29,7 @@ from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import REFIT, load_split
 from prefect_tune.tasks.ensembling.model import ClassEnsemble, NumberEnsemble
 from prefect_tune.tasks.fitting.final_scoring import LossOnTest, loss_on_test, predicted
+from prefect_tune.tasks.objective.declaration import LossWords
 from prefect_tune.tasks.objective.predictions import Predictions
 from prefect_tune.tasks.problem import StudyContext, open_store
 from prefect_tune.tasks.threads import one_thread
@@ -425,7 +426,7 @@ def score(
         _load(context)
         test = with_store(lambda: _scored(context, alone, reported))
     if test.loss is not None:
-        message = f"test loss {test.loss:.4g}"
+        message = f"test {LossWords(context.problem.metric).named(test.loss)}"
     else:
         message = f"undefined: {test.undefined}" if test.undefined else "no test rows"
     return Completed(message=message, data=FinalScores(test, reported.n_task_runs))

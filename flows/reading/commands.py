@@ -96,7 +96,9 @@ def _usual_values(plan: StudyPlan) -> Mapping[str, Any]:
     usual = {
         one.name: one.default if one.standard is None else one.standard for one in OPTIONS.values()
     }
-    usual["method"] = DEFAULT_METHOD
+    method = METHODS.get(plan.method)
+    is_raced = method is not None and method.is_raced
+    usual |= {"method": DEFAULT_METHOD, "constraint": (), "race": is_raced}
     is_default_space = options.space in DEFAULT_SPACES.values()
     if is_default_space:
         usual["space"] = options.space
@@ -104,13 +106,10 @@ def _usual_values(plan: StudyPlan) -> Mapping[str, Any]:
     is_usual = options.metric in DEFAULT_METRICS.values()
     if is_usual and (plan.predicts is None or not is_default_space):
         usual["metric"] = options.metric
-    method = METHODS.get(plan.method)
-    usual["race"] = method is not None and method.is_raced
     if options.test is not None:
         usual["test_size"] = options.test_size
     if options.holdout is not None:
         usual["folds"] = options.folds
     if options.trials is not None:
         usual["budget"] = None
-    usual["constraint"] = ()
     return usual

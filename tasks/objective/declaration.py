@@ -1,12 +1,14 @@
 """Declarations of metrics and quantities: all that is known of them without computing anything.
 
 `--metric` knows our own two metrics and scikit-learn's scorers. `quantities` measures quantities.
+The words for losses are here too, as a metric declares their name and unit.
 Cheap to import, because every command that shows a loss or a study reads it.
 """
 
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Literal
 
 from prefect_tune.optimizers.plugins import REFERENCE, Registry
@@ -225,6 +227,56 @@ METRICS: Registry[MetricDeclaration] = Registry(
 """By name, in the order in which they are shown."""
 DEFAULT_METRICS: Mapping[Target, str] = {"classes": "error", "numbers": "r2"}
 """By what is predicted."""
+
+
+def number_text(value: float | None) -> str:
+    """Return a number with four digits; a dash for none.
+
+    >>> number_text(1 / 3), number_text(123456.0), number_text(None)
+    ('0.3333', '123,456', '-')
+    """
+    if value is None or not isfinite(value):
+        return "-"
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"
+
+
+@dataclass(frozen=True, slots=True)
+class LossWords:
+    """The words for the losses of a metric.
+
+    >>> LossWords("error").named(1 / 3), LossWords("auroc").named(0.12)
+    ('error 0.3333 %', '1 - auroc 0.12')
+
+    Args:
+        metric: Name of the metric.
+    """
+
+    metric: str
+
+    @property
+    def name(self) -> str:
+        """Name of the loss."""
+        declared = METRICS.get(self.metric)
+        return self.metric if declared is None else declared.called
+
+    @property
+    def unit(self) -> str:
+        """Unit with a space before it; empty without one."""
+        declared = METRICS.get(self.metric)
+        return "" if declared is None else declared.symbol
+
+    @property
+    def axis(self) -> str:
+        """Title of an axis or a column of losses."""
+        return f"{self.name},{self.unit}" if self.unit else self.name
+
+    def of(self, loss: float | None) -> str:
+        """Return a loss with its unit; a dash for none."""
+        return "-" if loss is None else f"{number_text(loss)}{self.unit}"
+
+    def named(self, loss: float | None) -> str:
+        """Return the name of the loss, and a loss with its unit."""
+        return f"{self.name} {self.of(loss)}"
 
 
 @dataclass(frozen=True, slots=True)

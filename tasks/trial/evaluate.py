@@ -33,6 +33,7 @@ from prefect_tune.storage.waiting import (
     through_outage,
     waits_counted,
 )
+from prefect_tune.tasks.objective.declaration import LossWords
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.threads import one_thread
 from prefect_tune.tasks.trial.epochs import IterativeNode
@@ -305,7 +306,8 @@ def evaluate(
         return Failed(message=lost.lost, data=lost)
     output = printed[0] if printed else NOTHING
     if isinstance(outcome, Evaluation):
-        message = f"loss {outcome.loss:.4g} in {outcome.cost_seconds:.1f} s"
+        losses = LossWords(context.problem.metric)
+        message = f"{losses.named(outcome.loss)} in {outcome.cost_seconds:.1f} s"
         done = TrialOutcome(outcome, None, reported.n_task_runs, worker=where, printed=output)
         return Completed(message=message, data=done)
     failed = TrialOutcome(None, outcome, reported.n_task_runs, worker=where, printed=output)
