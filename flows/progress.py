@@ -139,9 +139,6 @@ class RemainingTime:
         return by_trials if by_clock is None else min(by_clock, by_trials)
 
 
-_UNKNOWN = Whole(None, None)
-
-
 @dataclass(frozen=True, slots=True)
 class Progress:
     """Where a study stands.
@@ -157,7 +154,8 @@ class Progress:
         seconds_total: Time in all, if that is bounded.
         incumbent: The best trial so far.
         cache_hits: Steps of folds that were served from the cache.
-        seconds_saved: What that saved.
+        seconds_saved: Seconds that the cache saved.
+        whole: The whole evaluation of a configuration.
         n_stopped: Those with a loss that are not the whole evaluation.
         n_begun: Configurations begun.
         can_go_on: Whether a configuration may take several trials.
@@ -165,7 +163,6 @@ class Progress:
         phase: What the method is at, or the study after its search; empty where that is not known.
         seconds_left: What is left until the search ends; None where that cannot be said.
         curve: The incumbents so far that can be compared with the last one.
-        whole: The whole evaluation of a configuration.
     """
 
     study: str
@@ -179,6 +176,7 @@ class Progress:
     incumbent: Trial | None
     cache_hits: int
     seconds_saved: float
+    whole: Whole
     n_stopped: int = 0
     n_begun: int = 0
     can_go_on: bool = False
@@ -186,7 +184,6 @@ class Progress:
     phase: str = ""
     seconds_left: float | None = None
     curve: tuple[CurvePoint, ...] = ()
-    whole: Whole = _UNKNOWN
 
     @property
     def losses(self) -> LossWords:

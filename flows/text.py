@@ -188,12 +188,12 @@ class FailureGroup:
     seconds: float = 0.0
 
     @classmethod
-    def of(cls, failure: Failure) -> Self:
+    def of(cls, failure: Failure, *, has_traceback: bool) -> Self:
         """Return a group without trials."""
         message = masked(failure.message)
         if len(message) > _LONGEST_MESSAGE:
             message = f"{message[:_LONGEST_MESSAGE]}…"
-        traceback = masked(failure.traceback)[-_LONGEST_TRACEBACK:]
+        traceback = masked(failure.traceback)[-_LONGEST_TRACEBACK:] if has_traceback else ""
         return cls(failure.kind, failure.step, message, traceback)
 
     @property
@@ -203,9 +203,14 @@ class FailureGroup:
 
 
 class FailureGroups:
-    """Failures by kind, step and message; messages may differ in their numbers."""
+    """Failures by kind, step and message; numbers in messages are ignored.
 
-    def __init__(self) -> None:
+    Args:
+        has_tracebacks: Whether to keep a traceback of each group, which may be long.
+    """
+
+    def __init__(self, *, has_tracebacks: bool = False) -> None:
+        self._has_tracebacks = has_tracebacks
         self._groups: dict[tuple[FailureKind, str | None, str], FailureGroup] = {}
         self._of: dict[int, tuple[FailureGroup, float]] = {}
 
@@ -220,7 +225,7 @@ class FailureGroups:
             group.seconds -= seconds
         if failure is None:
             return
-        group = FailureGroup.of(failure)
+        group = FailureGroup.of(failure, has_traceback=self._has_tracebacks)
         key = (failure.kind, failure.step, _NUMBER.sub("#", group.message))
         group = self._groups.setdefault(key, group)
         group.trials.append(number)

@@ -133,9 +133,11 @@ class Ledger:
         kind: str,
         body: Mapping[str, Any],
         trial: Mapping[str, Any],
+        *,
         memo: Mapping[str, Any] | None = None,
+        result: Mapping[str, Any] | None = None,
     ) -> None:
-        """Append an event and set where its trial now stands, both or neither.
+        """Append an event, and set the state of its trial with all else, in one transaction.
 
         Args:
             study: Name of the study.
@@ -143,6 +145,7 @@ class Ledger:
             body: The event.
             trial: Its trial from now on.
             memo: Replaces the memo of the study, unless None.
+            result: Replaces the result of the study, unless None.
 
         Raises:
             LeaseLost: If another process has taken over the study.
@@ -158,6 +161,9 @@ class Ledger:
             self._set_trial(connection, study, trial)
             if memo is not None:
                 upsert(connection, memo_table, {"study": study, "body": dict(memo)})
+            if result is not None:
+                of_study = update(study_table).where(study_table.c.name == study)
+                connection.execute(of_study.values(result=dict(result)))
 
         self._change(change)
         self._last_sequence[study] = event["sequence"]

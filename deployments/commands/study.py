@@ -266,4 +266,4 @@ def report(
         if out or not as_json:
             write_page(file, study_page(found), f"study {study}", is_silent=as_json)
         if as_json:
-            print_json(to_document(found))
+            print_json({**to_document(found), "summary": found.summary.to_json()})

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from prefect_tune.deployments.views.console import bold, line
 from prefect_tune.flows.progress import CurvePoint, Progress, RunningTrial
-from prefect_tune.flows.text import format_seconds
+from prefect_tune.flows.text import format_seconds, number_text
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
@@ -126,7 +126,8 @@ def _status(progress: Progress, width: int) -> Text:
     phase = progress.phase
     curve = ""
     if len(progress.curve) > 1:
-        first, last = f"{progress.curve[0].loss:.3g} ", f" {progress.curve[-1].loss:.3g}"
+        first, last = (number_text(p.loss) for p in (progress.curve[0], progress.curve[-1]))
+        first, last = f"{first} ", f" {last}"
         taken = sum(len(part) + 3 for part in (end, phase) if part) + len(first) + len(last)
         n = max(min(_CURVE, width - taken), _LEAST_CURVE)
         curve = first + block_curve(progress.curve, progress.seconds, n) + last

@@ -147,14 +147,15 @@ def _losses(trial: TrialDetail) -> Table:
         if both:
             differences = [one - other for one, other in both]
             difference = sum(differences) / len(both)
-            table.add_row("difference", *_numbers(difference, differences, shown, sign="+"))
+            table.add_row("difference", *_numbers(difference, differences, shown, is_signed=True))
     table.add_row("guessing", number_text(trial.chance_loss))
     return table
 
 
-def _numbers(mean: float, folds: Sequence[float], shown: int, sign: str = "") -> list[str]:
-    cells = [f"{loss:{sign}.4g}" for loss in folds[:shown]]
-    return [f"{mean:{sign}.4g}", *cells]
+def _numbers(
+    mean: float, folds: Sequence[float], shown: int, *, is_signed: bool = False
+) -> list[str]:
+    return [number_text(loss, is_signed=is_signed) for loss in (mean, *folds[:shown])]
 
 
 def _pipeline(choices: Sequence[ChosenStep]) -> Table:

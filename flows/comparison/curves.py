@@ -69,7 +69,7 @@ def curve_of(
         **about,
     }
     curve = pd.DataFrame(rows).assign(**common)
-    return curve[list(CURVE_COLUMNS)].astype(_TYPES)
+    return curve.reindex(columns=list(CURVE_COLUMNS)).astype(_TYPES)
 
 
 def _progress(ledger: Ledger, stored: StoredStudy) -> Iterator[dict[str, Any]]:

@@ -129,8 +129,9 @@ def _score(
         if test.undefined:
             if test.is_final:
                 undefined[key] = test.undefined
-            text = f"{study.plan.metric} of trial {number} on the test rows is undefined"
-            observer.note(f"{text}: {test.undefined}")
+            name = LossWords(study.plan.metric).name
+            text = f"{name} of trial {number} on the test rows is undefined: {test.undefined}"
+            observer.note(text)
         study.set_result(
             **{TEST_LOSSES: losses, UNDEFINED_TEST_LOSSES: undefined},
             members=members,

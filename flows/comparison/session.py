@@ -24,6 +24,7 @@ from prefect.states import Cancelled, Completed, Failed
 from prefect_tune.flows.comparison.comparison import Comparison, Replicate
 from prefect_tune.flows.comparison.replicate import Interrupted, replicate_context, run_replicate
 from prefect_tune.flows.progress import Observer, Progress
+from prefect_tune.flows.text import Whole
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.flows.workers.reaping import end_former_run, settle_task_runs
 from prefect_tune.flows.workers.roster import NoWorkers
@@ -117,6 +118,7 @@ class _Session:
             incumbent=None,
             cache_hits=sum(p.cache_hits for p in standing),
             seconds_saved=sum(p.seconds_saved for p in standing),
+            whole=Whole(None, None),
             n_stopped=sum(p.n_stopped for p in standing),
             n_begun=sum(p.n_begun for p in standing),
             can_go_on=any(p.can_go_on for p in standing),

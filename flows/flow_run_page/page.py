@@ -17,7 +17,7 @@ from prefect.runtime import deployment, flow_run
 from prefect.utilities.urls import url_for
 
 from prefect_tune.flows.flow_run_page.publishing import Page, Publisher, artifact_key
-from prefect_tune.flows.flow_run_page.summary import Account, short, summary
+from prefect_tune.flows.flow_run_page.summary import MOST_REASONS, Account, short, summary
 from prefect_tune.flows.flow_run_page.trials_table import TrialsTable
 from prefect_tune.flows.progress import Observer, Progress
 from prefect_tune.flows.reading.study_view import StudyView
@@ -197,9 +197,10 @@ class FlowRunPage:
     def _pages(self) -> tuple[Page, ...]:
         with self._lock:
             rows, groups = self._shown.table.rows(), self._shown.failures.found()
-            last = [group.trials[-1] for group in groups]
-            urls = {n: _task_run_url(self._study.task_run_ids.get(n)) for n in last}
-            account = replace(self._shown.account, failures=tuple(groups), task_run_urls=urls)
+            account = replace(self._shown.account, failures=tuple(groups))
+        last = [group.trials[-1] for group in groups[:MOST_REASONS]]
+        urls = {n: _task_run_url(self._study.task_run_ids.get(n)) for n in last}
+        account = replace(account, task_run_urls=urls)
         said, n_trials = short(account), account.progress.n_trials
         listed = f"all {n_trials:,} trials, the newest first"
         if len(rows) < n_trials:

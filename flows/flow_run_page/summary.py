@@ -65,8 +65,9 @@ def _svg(points: Sequence[CurvePoint], seconds: float, title: str) -> str:
         f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y(m):.1f}" y2="{y(m):.1f}"/>'
         for m in marks
     )
+    texts = ((y(m) + 4, number_text(m)) for m in marks)
     labels = "".join(
-        f'<text x="{_LEFT - 8}" y="{y(m) + 4:.1f}" text-anchor="end">{m:.3g}</text>' for m in marks
+        f'<text x="{_LEFT - 8}" y="{at:.1f}" text-anchor="end">{text}</text>' for at, text in texts
     )
     bottom = _HEIGHT - 10
     return (
@@ -85,7 +86,7 @@ def _svg(points: Sequence[CurvePoint], seconds: float, title: str) -> str:
     )
 
 
-_MOST_REASONS = 20
+MOST_REASONS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,13 +229,13 @@ def _failures(account: Account) -> Iterator[str]:
     yield "### Failed trials"
     yield ""
     rows = []
-    for group in account.failures[:_MOST_REASONS]:
+    for group in account.failures[:MOST_REASONS]:
         last = f"trial\N{NO-BREAK SPACE}{group.trials[-1]}"
         url = account.task_run_urls.get(group.trials[-1])
         shown = f"[{last}]({url})" if url else last
         rows.append((escaped(shortened(group.text)), f"{len(group.trials):,}", shown))
     yield from table(("reason", "trials", "last"), rows)
-    if (n_more := len(account.failures) - _MOST_REASONS) > 0:
+    if (n_more := len(account.failures) - MOST_REASONS) > 0:
         yield ""
         yield f"and {counted(n_more, 'reason')} more"
 

@@ -6,6 +6,7 @@ from typing import Any
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study.lease import held_study, study_lease
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
+from prefect_tune.optimizers.events import Told
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage.cache.entry import Entry
@@ -24,6 +25,16 @@ def find_study(store: ArtifactStore, name: str) -> StoredStudy:
     if stored is None:
         raise UnknownName(f"study in the store {store.address.url}:", name, ledger.study_names())
     return stored
+
+
+def leader_of(ledger: Ledger, stored: StoredStudy) -> int | None:
+    """Return the number of the trial that leads a study, as its process recorded it."""
+    if "best_trial" in stored.result:
+        number: int | None = stored.result["best_trial"]
+        return number
+    # A process of an older version, begun before the store was upgraded, names it in events only.
+    numbers = [number for (number,) in ledger.event_values(stored.name, Told.kind, ("incumbent",))]
+    return numbers[-1] if numbers else None
 
 
 def list_trials(store: ArtifactStore, name: str) -> list[TrialView]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from prefect_tune.flows.reading.lookup import find_study
+from prefect_tune.flows.reading.lookup import find_study, leader_of
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.store_location import store_options
 from prefect_tune.flows.study.finalists import Look
@@ -250,8 +250,13 @@ class StudyView:
         return lines
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields as JSON values."""
-        return json_values(to_document(self))
+        """Return all fields as JSON values; an ensemble without losses has no keys for them."""
+        document = json_values(to_document(self))
+        if self.ensemble is not None and not self.ensemble.losses:
+            document["ensemble"] = {
+                name: document["ensemble"][name] for name in ("kind", "members")
+            }
+        return document
 
 
 def read_study(
@@ -270,14 +275,16 @@ def read_study(
     """
     stored = find_study(store, name)
     plan, result = StudyPlan.from_stored(stored), stored.result
-    ledger, sums = Ledger(store.database), _Sums(plan, result)
+    ledger = Ledger(store.database)
+    best = leader_of(ledger, stored)
+    sums = _Sums(plan, result, best)
     with documents_of(name):
         for document in ledger.each_trial(name):
             trial = TrialView(document)
             sums.add(trial)
             for collect in collectors:
                 collect(trial)
-        incumbent, budget = sums.chosen(result.get("best_trial")), plan.options.budget
+        incumbent, budget = sums.chosen(best), plan.options.budget
         model = sums.chosen(sums.alone)
         return StudyView(
             study=stored.name,
@@ -293,7 +300,7 @@ def read_study(
             n_waiting=sum(n for state, n in sums.states.items() if not state.is_told),
             n_begun=len(sums.configurations),
             incumbent=incumbent,
-            finalists=from_document(tuple[Look, ...], result.get("finalists", [])),
+            finalists=from_document(tuple[Look, ...], result.get("finalists") or ()),
             plugins=plan.problem.plugins,
             constraints={bound.constraint.name: bound.constraint.bound for bound in sums.bounds},
             nearest_infeasible=None if incumbent else sums.chosen(result.get("nearest_trial")),
@@ -318,7 +325,7 @@ def read_study(
 class _Sums:
     """Sums over the trials of a study, and the few trials that are shown one by one."""
 
-    def __init__(self, plan: StudyPlan, result: Mapping[str, Any]) -> None:
+    def __init__(self, plan: StudyPlan, result: Mapping[str, Any], best: int | None) -> None:
         members = [member["trial"] for member in result.get("members") or ()]
         self.alone = members[0] if len(members) == 1 else None
         self.bounds = plan.options.bounds
@@ -330,7 +337,7 @@ class _Sums:
         self.is_full_model = False
         self._plan, self._constraints = plan, [bound.constraint for bound in self.bounds]
         self._shown: dict[int | None, ChosenTrial | None] = dict.fromkeys(
-            (result.get("best_trial"), result.get("nearest_trial"), self.alone)
+            (best, result.get("nearest_trial"), self.alone)
         )
         self._hits = self._misses = 0
         self._seconds_saved = 0.0

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from prefect_tune.flows.reading.lookup import find_study
+from prefect_tune.flows.reading.lookup import find_study, leader_of
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.store_location import store_options
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
@@ -305,7 +305,8 @@ def trial_detail(store: ArtifactStore, study: str, number: int) -> TrialDetail:
     stored = find_study(store, study)
     plan = StudyPlan.from_stored(stored)
     trial = trial_numbered(store, study, number)
-    leader, stretches = _others(store, study, plan, trial, stored.result.get("best_trial"))
+    best = leader_of(Ledger(store.database), stored)
+    leader, stretches = _others(store, study, plan, trial, best)
     moments = moments_of(store, study).get(number)
     is_told = trial.state.is_told
     options = store_options(store.address)

@@ -31,7 +31,7 @@ from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.results.exported import Exported
 from prefect_tune.flows.results.predict import is_balanced
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
-from prefect_tune.flows.text import LossWords, counted, format_seconds
+from prefect_tune.flows.text import LossWords, counted, format_seconds, number_text
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.wording import values_text
 from prefect_tune.storage.ledger import Ledger
@@ -44,9 +44,13 @@ from prefect_tune.tasks.fitting.final_scoring import predicted
 from prefect_tune.tasks.objective.two_classes import LEVEL, Auroc, auroc_with_interval
 
 _TAG = "prefect-tune"
-_HEADER = re.compile(rf"\ufeff?---[ \t]*\n(?:(?!---).*\n)*?[ \t]*- {_TAG}[ \t]*\n")
+_HEADER = re.compile(r"\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*$", re.DOTALL | re.MULTILINE)
 _USE = re.compile(r"^## Intended use\n(.*?)(?=^## |\Z)", re.DOTALL | re.MULTILINE)
-_UNWRITTEN = re.compile(r"\*To be written by [^*]*\*")
+_UNWRITTEN, _EARLIER_UNWRITTEN = (
+    f"*To be written by {who}: for what and for whom, and for what not. The search cannot know. "
+    "Exporting again keeps this section.*"
+    for who in ("the people who put the model to use", "whoever puts the model to use")
+)
 _QUARTERS = 4
 
 
@@ -270,7 +274,7 @@ def model_card(facts: CardFacts, file: str, use: str = "") -> str:
         version=version("prefect-tune"),
         python=python_version(),
         header=Markup(_header(facts, file)),  # noqa: S704 - YAML
-        use=Markup(use),  # noqa: S704 - people's own Markdown
+        use=Markup(use or _UNWRITTEN),  # noqa: S704 - people's own Markdown
         loading=Markup("\n".join(facts.exported.loading_code(file))),  # noqa: S704 - Python
         command=Markup("\n".join(block([command], "sh"))),  # noqa: S704 - escaped by `block`
     )
@@ -319,9 +323,9 @@ def written_use(path: Path, study: str) -> str:
         raise BadInput(f"the model card {path} cannot be read: {error}") from error
     found = _USE.search(card)
     use = found[1].strip() if found else ""
-    if not _HEADER.match(card):
+    if not _is_model_card(card):
         reason = "is not a model card of prefect-tune, and the model card would replace it"
-    elif not use or _UNWRITTEN.fullmatch(use):
+    elif use in {"", _UNWRITTEN, _EARLIER_UNWRITTEN}:
         return ""
     elif f"# Model card: {escaped(study)}" in card.splitlines():
         return use
@@ -329,6 +333,17 @@ def written_use(path: Path, study: str) -> str:
         reason = "is the model card of another study, with an intended use that people wrote"
     remedy = "give the model another name, or add --no-card"
     raise BadInput(f"{path} {reason}", remedy=remedy)
+
+
+def _is_model_card(text: str) -> bool:
+    """Return whether a text has a header with our tag."""
+    found = _HEADER.match(text)
+    try:
+        header = yaml.safe_load(found[1]) if found else None
+    except yaml.YAMLError:
+        return False
+    tags = header.get("tags") if isinstance(header, dict) else None
+    return isinstance(tags, list) and _TAG in tags
 
 
 def _codes(values: Sequence[object], most: int | None = None) -> Markup:
@@ -352,6 +367,7 @@ _ENVIRONMENT.filters |= {
     "codes": _codes,
     "counted": counted,
     "duration": format_seconds,
+    "number": number_text,
     "loss": lambda metric: LossWords(metric).name + LossWords(metric).unit,
     "values": values_text,
 }

@@ -27,7 +27,7 @@ class Look:
 
     trial: int
     loss: float
-    again: float | None
+    again: float | None = None
 
     @property
     def mean(self) -> float:

@@ -56,6 +56,7 @@ class Study:
         problem: Data, split, space, metric and seed.
         former_state: Where it stood when it was opened; interrupted if its process was killed.
         former_flow_run: Id of the flow run of its session before, if there was one.
+        former_bounds: Constraints that the ledger has for it.
         optimizer: The method, with all that it was told.
         trials: All trials by number, with where they stand.
         ask_seconds: Seconds of each ask.
@@ -78,7 +79,8 @@ class Study:
         self.plan = plan or StudyPlan.from_stored(stored)
         self.problem = self.plan.problem
         self.former_state = "interrupted" if stored.state == "running" else stored.state
-        self.former_flow_run = StudyPlan.from_stored(stored).flow_run_id
+        former = StudyPlan.from_stored(stored)
+        self.former_flow_run, self.former_bounds = former.flow_run_id, former.options.bounds
         self.result = dict(stored.result)
         space = self.problem.find_space()
         if space.digest != self.problem.space_digest:
@@ -110,7 +112,8 @@ class Study:
         with held_study(store, name):
             study = cls(store, name, plan)
             study.put_back_running()
-            study._record_leaders()  # other constraints may choose another
+            if study.plan.options.bounds == study.former_bounds:
+                study._record_leaders()  # with other constraints, once these are recorded
             yield study
 
     @property
@@ -140,8 +143,8 @@ class Study:
 
     def set_finalists(self, looks: Sequence[Look]) -> None:
         """Record the trials that were evaluated on a second split, the best first."""
-        self.set_result(finalists=[to_document(look) for look in looks])
-        self._record_leaders()
+        self.result |= {"finalists": [to_document(look) for look in looks]}
+        self.set_result(**self._leaders())
 
     @property
     def failed_seconds(self) -> dict[int, float]:
@@ -185,7 +188,7 @@ class Study:
         memo, reason = self.optimizer.memo, self.optimizer.reason
         why = {} if reason is None else {"reason": to_document(reason)}
         body = {**event_document(event), **why, "seconds": seconds}
-        self.ledger.append(self.name, event.kind, body, trial.to_json(), memo)
+        self.ledger.append(self.name, event.kind, body, trial.to_json(), memo=memo)
         self.trials.keep(trial)
         return trial
 
@@ -221,10 +224,9 @@ class Study:
         body["output_bytes"] = output_bytes
         if task_run_id:
             body["task_run_id"] = self.task_run_ids[trial.number] = task_run_id
-        self.ledger.append(self.name, Told.kind, body, trial.to_json())
+        self._append(Told.kind, body, trial)
         if best is not None and best.loss is not None:
             self.curve.add(seconds, best.loss, self.plan.whole.part(best.query.to_json()))
-        self._record_leaders()
         if chosen != self._pinned:
             self._pin_incumbent()
         if self._stretch_pins is not None:
@@ -240,18 +242,17 @@ class Study:
             self.set_result(failed_seconds={str(n): value for n, value in seconds.items()})
         trial = failed.retried()
         event = Retried(number)
-        self.ledger.append(self.name, event.kind, event_document(event), trial.to_json())
         self.optimizer.retry(number)
         self.trials.keep(trial)
+        self._append(event.kind, event_document(event), trial)
 
     def measure(self, number: int, constraints: Mapping[str, float]) -> None:
         """Note quantities of a complete trial that were measured after it was told."""
         self.optimizer.measure(number, constraints)
         trial = self.trials[number].measured(constraints)
         event = ConstraintsMeasured(number, constraints)
-        self.ledger.append(self.name, event.kind, event_document(event), trial.to_json())
         self.trials.keep(trial)
-        self._record_leaders()
+        self._append(event.kind, event_document(event), trial)
 
     def without_quantities(self) -> list[Trial]:
         """Return the trials that lack a quantity which is bounded now, and that it matters for.
@@ -274,9 +275,10 @@ class Study:
         ]
 
     def set_plan(self, plan: StudyPlan) -> None:
-        """Note what the study is run with from now on."""
-        self.ledger.update_study(self.name, settings=plan.to_json())
+        """Record what the study is run with from now on, and who leads within its constraints."""
         self.plan = plan
+        self.result |= self._leaders()
+        self.ledger.update_study(self.name, settings=plan.to_json(), result=self.result)
 
     def note_versions(self) -> None:
         """Note the versions that it runs with from now on."""
@@ -319,13 +321,29 @@ class Study:
                 self._stretch_pins = None
             self.store.index.pins.release(study_lease(self.name))
 
-    def _record_leaders(self) -> None:
-        """Record the trial that leads, or else the one nearest to the constraints, for readers."""
+    def _leaders(self) -> dict[str, int | None]:
+        """Return the trial that leads, or else the one nearest to the constraints, for readers."""
         best = self.incumbent
         nearest = self.optimizer.history.nearest_infeasible if best is None else None
-        leaders = {"best_trial": best and best.number, "nearest_trial": nearest and nearest.number}
-        if any(self.result.get(name) != number for name, number in leaders.items()):
+        return {
+            "best_trial": None if best is None else best.number,
+            "nearest_trial": None if nearest is None else nearest.number,
+        }
+
+    def _record_leaders(self) -> None:
+        if not self._are_recorded(leaders := self._leaders()):
             self.set_result(**leaders)
+
+    def _are_recorded(self, leaders: Mapping[str, int | None]) -> bool:
+        return all(name in self.result and self.result[name] == leaders[name] for name in leaders)
+
+    def _append(self, kind: str, body: Mapping[str, Any], trial: Trial) -> None:
+        """Append an event to the ledger, together with the leaders if it changed them."""
+        leaders = self._leaders()
+        is_same = self._are_recorded(leaders)
+        self.result |= leaders
+        result = None if is_same else self.result
+        self.ledger.append(self.name, kind, body, trial.to_json(), result=result)
 
     def _pin_incumbent(self) -> None:
         if self.incumbent is not None and self.incumbent.evaluation is not None:

@@ -8,7 +8,7 @@ Cheap to import, because every command that shows a loss or a study reads it.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import isfinite
+from math import isnan
 from typing import Literal
 
 from prefect_tune.optimizers.plugins import REFERENCE, Registry
@@ -229,15 +229,16 @@ DEFAULT_METRICS: Mapping[Target, str] = {"classes": "error", "numbers": "r2"}
 """By what is predicted."""
 
 
-def number_text(value: float | None) -> str:
+def number_text(value: float | None, *, is_signed: bool = False) -> str:
     """Return a number with four digits; a dash for none.
 
     >>> number_text(1 / 3), number_text(123456.0), number_text(None)
     ('0.3333', '123,456', '-')
     """
-    if value is None or not isfinite(value):
+    if value is None or isnan(value):
         return "-"
-    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"
+    sign = "+" if is_signed else ""
+    return f"{value:{sign},.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:{sign}.4g}"
 
 
 @dataclass(frozen=True, slots=True)

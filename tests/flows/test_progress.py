@@ -6,6 +6,7 @@ import pytest
 
 from prefect_tune.deployments.views.live_lines import block_curve
 from prefect_tune.flows.progress import CurvePoint, IncumbentCurve, Progress, RemainingTime
+from prefect_tune.flows.text import Whole
 
 
 @pytest.mark.parametrize(
@@ -18,7 +19,8 @@ from prefect_tune.flows.progress import CurvePoint, IncumbentCurve, Progress, Re
 def test_why_no_trial_leads_is_said(counts, said) -> None:
     progress = Progress(
         study="s", metric="error", n_running=0, trials_total=None, seconds=1.0,
-        seconds_total=None, incumbent=None, cache_hits=0, seconds_saved=0.0, **counts,
+        seconds_total=None, incumbent=None, cache_hits=0, seconds_saved=0.0,
+        whole=Whole(None, None), **counts,
     )  # fmt: skip
     assert progress.best_line() == said
 

@@ -1,16 +1,20 @@
 """Words for losses, fidelities and failures, the same wherever a study is shown."""
 
+import logging
 from dataclasses import replace
+from math import inf, nan
 
 import pytest
 from worlds import mixed_space
 
+from prefect_tune.flows import progress
 from prefect_tune.flows.progress import Progress
 from prefect_tune.flows.text import (
     FailureGroups,
     Whole,
     counts_text,
     failure_text,
+    number_text,
     saved_text,
 )
 from prefect_tune.optimizers import Evaluation, Failure, Query, Trial
@@ -19,6 +23,7 @@ from prefect_tune.optimizers.trials.outcome import FailureKind
 
 QUERY = Query(default_configuration(mixed_space(), ("unit", "svm")), folds=1)
 TRIAL = Trial(4, QUERY).started().ended(Evaluation(0.12, cost_seconds=2.0))
+FAILURE = Failure(FailureKind.ERROR, "no rows", step="model")
 PROGRESS = Progress(
     study="s", metric="auroc", n_trials=3, n_failed=1, n_running=0, trials_total=9, seconds=5.0,
     seconds_total=None, incumbent=TRIAL, cache_hits=7, seconds_saved=-2.0, n_stopped=1,
@@ -31,6 +36,15 @@ def test_a_live_loss_has_its_own_name_and_the_part_that_it_is_of(line) -> None:
     assert line.startswith("best 1 - auroc 0.12 (folds 1 of 3)")
 
 
+@pytest.mark.parametrize("trial", [TRIAL, Trial(5, QUERY).started().failed(FAILURE)])
+def test_the_log_has_the_line_of_each_trial_and_the_best_loss(monkeypatch, caplog, trial) -> None:
+    monkeypatch.setattr(progress, "get_run_logger", lambda: logging.getLogger("log"))
+    with caplog.at_level(logging.INFO, "log"):
+        progress.LoggingObserver().ended(trial, PROGRESS)
+    assert PROGRESS.trial_line(trial) in caplog.text
+    assert "best 1 - auroc 0.12 (folds 1 of 3)" in caplog.text
+
+
 @pytest.mark.parametrize(("metric", "loss"), [("auroc", "0.12"), ("error", "0.12 %")])
 def test_a_line_of_a_trial_has_its_loss_with_the_unit(metric, loss) -> None:
     line = replace(PROGRESS, metric=metric).trial_line(TRIAL)
@@ -41,6 +55,12 @@ def test_a_line_of_a_trial_has_its_loss_with_the_unit(metric, loss) -> None:
 def test_no_fewer_than_no_seconds_are_saved() -> None:
     assert saved_text(-2.0) == "0.0s"
     assert PROGRESS.status_line().endswith("0.0s saved")
+
+
+def test_numbers_have_four_digits_and_what_is_none_has_a_dash() -> None:
+    numbers = (1 / 3, 123_456.0, inf, nan, None)
+    assert [*map(number_text, numbers)] == ["0.3333", "123,456", "inf", "-", "-"]
+    assert number_text(1.5, is_signed=True) == "+1.5"
 
 
 def test_counts_add_up_to_all_trials() -> None:
@@ -79,6 +99,14 @@ def test_a_trial_that_was_retried_counts_only_as_it_ended_last() -> None:
     assert [group.trials for group in groups.found()] == [[0]]
     groups.add(0, error("died"))
     assert [group.text for group in groups.found()] == ["model: died"]
+
+
+def test_tracebacks_are_kept_only_where_they_are_shown() -> None:
+    failure = replace(error("no rows"), traceback="Traceback")
+    for has_tracebacks, kept in ((False, ""), (True, "Traceback")):
+        groups = FailureGroups(has_tracebacks=has_tracebacks)
+        groups.add(0, failure)
+        assert groups.found()[0].traceback == kept
 
 
 def test_passwords_and_endless_messages_are_shown_in_no_group() -> None:

@@ -94,8 +94,8 @@ def test_who_has_lost_the_lease_of_a_study_changes_nothing_of_it(store) -> None:
 
 def test_only_the_last_memo_of_a_study_is_kept(ledger) -> None:
     assert ledger.memo("s") is None
-    ledger.append("s", "ask", {"number": 0}, trial(0), {"walkers": [1.0]})
-    ledger.append("s", "ask", {"number": 1}, trial(1), {"walkers": [2.0]})
+    ledger.append("s", "ask", {"number": 0}, trial(0), memo={"walkers": [1.0]})
+    ledger.append("s", "ask", {"number": 1}, trial(1), memo={"walkers": [2.0]})
     ledger.append("s", "tell", {"number": 0}, trial(0, "complete"))
     assert ledger.memo("s") == {"walkers": [2.0]}
     ledger.delete_study("s")

@@ -42,7 +42,7 @@ class FailuresPass:
     """Takes trials, and groups those that failed."""
 
     def __init__(self) -> None:
-        self._groups = FailureGroups()
+        self._groups = FailureGroups(has_tracebacks=True)
 
     def add(self, trial: TrialView) -> None:
         """Take a trial."""

@@ -13,7 +13,7 @@ from prefect_tune.flows.reading.commands import continue_command, removed_option
 from prefect_tune.flows.reading.study_view import StudyView
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.flows.text import LossWords, counted, number_text
+from prefect_tune.flows.text import LossWords, counted
 from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.storage.ledger import StoredStudy
 from prefect_tune.tasks.data.table_source import FRAME
@@ -117,13 +117,12 @@ def _comparisons(summary: StudyView, words: LossWords) -> Iterator[Table]:
         rows = [[kind, words.of(loss)] for kind, loss in nested.items()]
         columns = ["kind", f"#{words.name} on rows that it was not built on"]
         yield Table("Kinds of models compared", columns, rows)
-    looks = [(look.trial, look.loss, look.again) for look in summary.finalists]
-    if looks:
+    if looks := summary.finalists:
         rows = [
-            [str(trial), words.of(loss), "failed", "-"]
-            if again is None
-            else [str(trial), words.of(loss), words.of(again), number_text((loss + again) / 2)]
-            for trial, loss, again in looks
+            [str(look.trial), words.of(look.loss), "failed", "-"]
+            if look.again is None
+            else [str(look.trial), words.of(look.loss), words.of(look.again), words.of(look.mean)]
+            for look in looks
         ]
         columns = ["#trial", f"#{words.name} in the search", "#on another split", "#mean"]
         yield Table("Finalists looked at again", columns, rows, is_open=True)

@@ -20,7 +20,7 @@ from prefect_tune.deployments.report.plots import (
 from prefect_tune.flows.reading.study_view import StudyView
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.flows.text import LossWords, format_seconds
+from prefect_tune.flows.text import LossWords, bracketed, format_seconds
 from prefect_tune.optimizers.events import Asked, Told
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage.ledger import Ledger
@@ -56,7 +56,7 @@ class Lead:
     @property
     def suffix(self) -> str:
         """The fidelity in brackets; empty if it was full."""
-        return _bracketed(self.fidelity)
+        return bracketed(self.fidelity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,10 +217,6 @@ def _led(leads: Sequence[Lead], end: float, words: LossWords, *, is_time: bool) 
     yield scatter("best so far", xs, ys, {"line": line}, labels, mode="lines")
 
 
-def _bracketed(fidelity: str) -> str:
-    return f" ({fidelity})" if fidelity else ""
-
-
 def _tested(
     loss: float | None, alone: float | None, end: float, words: LossWords
 ) -> Iterator[Trace]:
@@ -248,7 +244,7 @@ def _guessing(chance: float) -> Trace:
 def _label(progress: SearchProgress, i: int, words: LossWords) -> str:
     phase = f"; {progress.phase[i]}" if progress.phase[i] else ""
     cost = format_seconds(progress.cost_seconds[i])
-    whose = f"trial {progress.number[i]}{_bracketed(progress.fidelity[i])}"
+    whose = f"trial {progress.number[i]}{bracketed(progress.fidelity[i])}"
     return f"{whose}: {words.of(progress.loss[i])} in {cost}{phase}"
 
 

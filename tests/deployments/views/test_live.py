@@ -45,6 +45,7 @@ QUERY = Query(default_configuration(mixed_space(), ("unit", "svm")))
 PROGRESS = Progress(
     study="s", metric="error", n_trials=5, n_failed=1, n_running=2, trials_total=9,
     seconds=3.0, seconds_total=None, incumbent=None, cache_hits=4, seconds_saved=2.0,
+    whole=Whole(3, None),
 )  # fmt: skip
 
 
@@ -68,7 +69,7 @@ def test_a_stretch_says_of_what_it_is_and_stopped_ones_are_counted_apart(live_li
     said = live_line(
         replace(QUERY, folds=1), replace(PROGRESS, n_stopped=3, n_begun=2, can_go_on=True)
     )
-    assert "unit > svm (folds 1)  |  " in said
+    assert "unit > svm (folds 1 of 3)  |  " in said
     assert re.findall(r"\d+", said.partition("|")[2])[:6] == ["2", "9", "5", "1", "3", "1"]
 
 
@@ -123,6 +124,7 @@ def progress(n_running: int = 2) -> Progress:
     return Progress(
         study="s", metric="error", n_trials=18, n_failed=2, n_running=n_running,
         trials_total=40, seconds=120.0, seconds_total=600.0, cache_hits=123, seconds_saved=44.0,
+        whole=Whole(3, None),
         incumbent=Trial(19, QUERY).started().ended(Evaluation(8.667)), running=running,
         n_stopped=7, n_begun=20, can_go_on=True, phase="expected improvement per second",
         seconds_left=95.0, curve=tuple(CurvePoint(*point) for point in losses),

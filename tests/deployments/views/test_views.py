@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from flow_studies import SUMMARY, study_view
 
+from prefect_tune.deployments.views.artifact import print_stats
 from prefect_tune.deployments.views.comparison import print_comparison
 from prefect_tune.deployments.views.study import print_studies, print_summary
 from prefect_tune.deployments.views.trial import first_trials, print_trial, print_trials
@@ -24,6 +25,7 @@ from prefect_tune.flows.reading.trial_detail import TrialDetail
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.text import Whole
 from prefect_tune.optimizers.converter import from_document
+from prefect_tune.storage.inspection import StepStats, StoreStats
 
 
 @pytest.fixture
@@ -50,6 +52,8 @@ def test_a_study_that_a_flow_returned_is_shown_like_the_stored_one() -> None:
         finalists=[{"trial": 1, "loss": 12.5, "again": None}],
     )
     assert from_document(StudyView, json.loads(json.dumps(view.to_json()))) == view
+    by_method = {"kind": "method", "members": members}
+    assert study_view(ensemble=by_method).to_json()["ensemble"] == by_method
 
 
 def holds(text: str, *parts: str) -> bool:
@@ -78,6 +82,16 @@ def test_trials_best_pipeline_constraints_and_cache_are_shown(shown) -> None:
     assert "stump" in shown(model_trial=model)
     cache = {"hits": 0, "misses": 0, "size_bytes": 0, "seconds_saved": 0.0}
     assert "cache:" not in shown(incumbent=None, n_trials=0, cache=cache)
+
+
+def test_no_view_says_that_less_than_nothing_was_saved(shown, capsys) -> None:
+    cache = {"hits": 3, "misses": 1, "size_bytes": 2000, "seconds_saved": -4.0}
+    assert "0.0s saved" in shown(cache=cache)
+    steps = {"scale": StepStats(3, 1, -4.0, 0, 2000)}
+    print_stats(StoreStats(2000, 0, 0, 9000, 1, 3, 1, 0, 0, {}, -4.0, steps))
+    said = capsys.readouterr().out
+    assert "0.0s saved" in said
+    assert "-" not in said
 
 
 def test_stretches_are_told_apart_from_the_configurations_begun(shown) -> None:

@@ -29,7 +29,8 @@ BEST = Trial(19, QUERY).started().ended(Evaluation(8.667))
 PROGRESS = Progress(
     study="responders", metric="error", n_trials=18, n_failed=2, n_running=2,
     trials_total=40, seconds=120.0, seconds_total=600.0, incumbent=BEST, cache_hits=1_234,
-    seconds_saved=44.0, n_stopped=7, n_begun=20, can_go_on=True, phase="design", seconds_left=95.0,
+    seconds_saved=44.0, whole=WHOLE, n_stopped=7, n_begun=20, can_go_on=True, phase="design",
+    seconds_left=95.0,
     curve=(CurvePoint(2.0, 48.0), CurvePoint(60.0, 8.667)),
 )  # fmt: skip
 

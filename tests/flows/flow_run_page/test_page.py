@@ -23,10 +23,12 @@ from prefect_tune.flows.flow_run_page import page as module
 from prefect_tune.flows.flow_run_page.page import FlowRunPage
 from prefect_tune.flows.flow_run_page.publishing import Page, Publisher, artifact_key
 from prefect_tune.flows.progress import Progress
+from prefect_tune.flows.text import Whole
 from prefect_tune.flows.workers.server_pace import OutageNote
-from prefect_tune.optimizers import Query, Trial
+from prefect_tune.optimizers import Evaluation, Query, Trial
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.storage import StoreAddress
+from prefect_tune.tasks.objective.declaration import Quantity, QuantityBound
 
 QUERY = Query(default_configuration(mixed_space(), ("unit", "svm")))
 
@@ -35,6 +37,7 @@ PROGRESS = Progress(
     study="s", metric="error", n_trials=0, n_failed=0, n_running=0,
     trials_total=4, seconds=1.0, seconds_total=None, incumbent=None, cache_hits=0,
     seconds_saved=0.0,
+    whole=Whole(3, None),
 )  # fmt: skip
 
 
@@ -50,12 +53,15 @@ def heard() -> Heard:
 
 
 def page_of(
-    heard: Heard, *trials: Trial, task_run_ids: Mapping[int, str] = MappingProxyType({})
+    heard: Heard,
+    *trials: Trial,
+    task_run_ids: Mapping[int, str] = MappingProxyType({}),
+    **options: Any,
 ) -> FlowRunPage:
     study: Any = SimpleNamespace(
         store=SimpleNamespace(address=StoreAddress("/of/others")),
         name="s",
-        plan=plan(data_name="d"),
+        plan=plan(data_name="d", **options),
         trials={trial.number: trial for trial in trials},
         task_run_ids=task_run_ids,
     )
@@ -126,6 +132,16 @@ def test_trials_of_earlier_sessions_are_there_from_the_start(heard, shown) -> No
     assert '"trial": 1' in shown.pages[-1]["s-trials"].data
     assert '"trial": 2' not in shown.pages[-1]["s-trials"].data
     assert "### Failed trials" in shown.pages[-1]["s-summary"].data
+
+
+def test_its_best_trials_meet_the_constraints_of_the_study(heard) -> None:
+    bound = QuantityBound(Quantity("latency_us"), 50.0)
+    page = page_of(heard, constraint=(bound,))
+    slow = Evaluation(1.0, constraints={"latency_us": 60.0})
+    for number in range(200):
+        quick = Evaluation(9.0, constraints={"latency_us": 40.0})
+        page.ended(Trial(number, QUERY).started().ended(slow if number else quick), PROGRESS)
+    assert page._shown.table.rows()[-1]["trial"] == 0  # not among the newest
 
 
 @pytest.mark.slow

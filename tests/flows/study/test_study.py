@@ -16,7 +16,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from worlds import evaluation
 
 from prefect_tune.flows.options.values import EnsembleRule
-from prefect_tune.flows.reading.trial_detail import moments_of
+from prefect_tune.flows.reading.study_view import read_study
+from prefect_tune.flows.reading.trial_detail import moments_of, trial_detail
 from prefect_tune.flows.study import lease as lease_module
 from prefect_tune.flows.study.lease import study_lease
 from prefect_tune.flows.study.plan import StudyPlan
@@ -25,7 +26,9 @@ from prefect_tune.optimizers import Budget, Failure
 from prefect_tune.optimizers.trials.outcome import FailureKind, StepCost
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.objective.declaration import Quantity, QuantityBound
 
+SIZE = QuantityBound(Quantity("model_size_bytes"), 50.0)
 PICKY = Failure(FailureKind.ERROR, "took 3 of 9 columns", step="fit model", cost_seconds=0.5)
 
 
@@ -101,6 +104,55 @@ def test_what_happens_is_in_the_ledger(store, enter) -> None:
     first, second = ledger.trials(name)
     assert (first["state"], first["attempts"], first["failure"]) == ("waiting", 1, None)
     assert second["evaluation"]["constraints"] == {"model_size_bytes": 7.0}
+
+
+def killed(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_readers_find_who_leads_whenever_the_process_is_killed(store, enter, monkeypatch) -> None:
+    name = enter()
+    with Study.opened(store, name) as study:
+        run(study, 3.0)
+        monkeypatch.setattr(study, "set_result", killed)  # all is written with the event
+        run(study, 4.0, 2.0)
+    assert read_study(store, name).incumbent.trial == 2
+
+
+def test_readers_find_the_nearest_trial_where_none_meets_the_constraints(store, enter) -> None:
+    name = enter(constraint=(SIZE,))
+    with Study.opened(store, name) as study:
+        for loss, size in ((2.0, 70.0), (3.0, 60.0)):
+            tell(study, replace(evaluation(loss), constraints={SIZE.quantity.text: size}))
+        view = read_study(store, name)
+        assert (view.incumbent, view.nearest_infeasible.trial) == (None, 1)
+        study.measure(0, {SIZE.quantity.text: 7.0})
+    view = read_study(store, name)
+    assert (view.incumbent.trial, view.nearest_infeasible) == (0, None)
+
+
+def test_who_leads_changes_with_the_constraints_that_are_recorded(store, enter) -> None:
+    name = enter()
+    with Study.opened(store, name) as study:
+        run(study, 3.0)
+        bounded = changed(study.plan, constraint=(SIZE,))
+    with Study.opened(store, name, bounded) as study:
+        assert read_study(store, name).incumbent.trial == 0  # killed now, it has none
+        study.set_plan(bounded)
+        view = read_study(store, name)
+        assert (view.incumbent, view.nearest_infeasible.trial) == (None, 0)
+    with Study.opened(store, name, changed(bounded, constraint=())) as study:
+        study.set_plan(study.plan)
+        assert read_study(store, name).incumbent.trial == 0
+
+
+def test_who_leads_is_known_from_events_of_a_process_of_an_older_version(store, enter) -> None:
+    name = enter()
+    with Study.opened(store, name) as study:
+        run(study, 3.0, 2.0, 4.0)
+    Ledger(store.database).update_study(name, result={"test_loss": 0.5})
+    assert read_study(store, name).incumbent.trial == 1
+    assert trial_detail(store, name, 0).incumbent.trial == 1
 
 
 def test_why_a_trial_is_asked_for_and_which_task_run_it_had_are_in_the_ledger(store, enter) -> None:
@@ -189,7 +241,7 @@ def test_its_plan_its_result_and_its_state_are_kept(store, enter) -> None:
         study.set_state("interrupted")
     with Study.opened(store, name) as again:
         assert again.plan.options.ensemble == EnsembleRule("greedy", 4)
-        assert again.result == {"test_loss": 1.5, "members": []}
+        assert again.result | {"test_loss": 1.5, "members": []} == again.result
         assert again.former_state == "interrupted"
 
 
