@@ -34,7 +34,7 @@ class RunningTrial:
         number: Its number.
         path: Its algorithms, in the order of the steps.
         seconds: Seconds since its start, without those in which it waited for others.
-        limit_seconds: How many it may take.
+        limit_seconds: Seconds that it may take.
         step: Name of the step that it is at; empty before that is known.
         fold: Number of the fold that it is at, as failures have it; None before that is known.
     """
@@ -63,18 +63,18 @@ class CurvePoint(NamedTuple):
 
 
 class IncumbentCurve:
-    """Incumbents so far; of very many incumbents, every other one between first and last."""
+    """Incumbents so far; beyond 200, every second one between first and last is dropped."""
 
     def __init__(self) -> None:
         self._points: list[tuple[str, CurvePoint]] = []
 
     def add(self, seconds: float, loss: float, fidelity: str = "") -> None:
-        """Note what leads now; nothing changes where that is as good as what led before.
+        """Add the incumbent, unless its loss and fidelity equal those of the last.
 
         Args:
             seconds: The time of the study.
             loss: Loss of the incumbent.
-            fidelity: How much of the whole evaluation that is the loss of, for people.
+            fidelity: Part of the evaluation that the loss is of, in words; empty for all of it.
         """
         if self._points and (fidelity, loss) == (self._points[-1][0], self._points[-1][1].loss):
             return
@@ -84,13 +84,13 @@ class IncumbentCurve:
 
     @property
     def points(self) -> tuple[CurvePoint, ...]:
-        """The incumbents that can be compared with the last one: losses of as much as its."""
+        """The incumbents with the same fidelity as the last one."""
         last = self._points[-1][0] if self._points else ""
         return tuple(point for fidelity, point in self._points if fidelity == last)
 
 
 _LAST = 20
-"""Trials whose rate counts: what was slow or quick an hour ago says little."""
+"""Latest trials that the rate is estimated from; older ones say little."""
 
 
 class RemainingTime:
@@ -131,7 +131,7 @@ class RemainingTime:
         n_last = len(self._ends) - 1
         if trials_total is None or n_last == 0 or now <= self._ends[0]:
             return by_clock
-        # A configuration may take several trials: as many as those did that are not under way.
+        # Trials per configuration, estimated from the configurations that are not running.
         n_settled = n_begun - n_running
         trials_each = max(n_ended / n_settled, 1.0) if n_settled > 0 else 1.0
         n_left = max(trials_total * trials_each - n_ended, n_running)
@@ -156,7 +156,7 @@ class Progress:
         cache_hits: Steps of folds that were served from the cache.
         seconds_saved: Seconds that the cache saved.
         whole: The whole evaluation of a configuration.
-        n_stopped: Those with a loss that are not the whole evaluation.
+        n_stopped: Trials that ended with a loss from a part of the evaluation.
         n_begun: Configurations begun.
         can_go_on: Whether a configuration may take several trials.
         running: Where each trial under way stands.

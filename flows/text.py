@@ -137,7 +137,7 @@ def counts_text(n_trials: int, n_stopped: int, n_failed: int, *, of: int | None 
 
 
 def saved_text(seconds: float) -> str:
-    """Return the seconds that the cache saved; none where loading took longer than making."""
+    """Return the seconds that the cache saved; 0.0s where loading took longer than making."""
     return format_seconds(max(seconds, 0.0))
 
 
@@ -176,7 +176,7 @@ class FailureGroup:
         step: The step that failed, if known.
         message: The message; the beginning of a long one.
         traceback: The traceback; the end of a long one, and empty if there is none.
-        trials: Numbers of the trials, the last one last.
+        trials: Numbers of the trials, in the order of their failures.
         seconds: Time that they took.
     """
 
@@ -239,7 +239,7 @@ class FailureGroups:
 
 
 _STEERING = {"Cc", "Cf", "Cs", "Zl", "Zp"}
-"""Categories of characters that are not seen, but do something."""
+"""Unicode categories of invisible characters that control a terminal or the flow of text."""
 _HARMLESS = {"\n", "\t", "\N{ZERO WIDTH JOINER}", "\N{ZERO WIDTH NON-JOINER}", "\N{SOFT HYPHEN}"}
 
 

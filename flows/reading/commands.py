@@ -21,8 +21,8 @@ _SOURCE = tuple(one.name for one in fields(Source) if one.name in OPTIONS)
 def run_command(plan: StudyPlan, name: str) -> list[str]:
     """Return the words of the `prefect-tune run` that starts such a study.
 
-    Options at their defaults are left out, and so is where its trials run and are kept. Words are
-    not quoted: `shlex.join` does that.
+    Options at their defaults are left out, and those that say where trials run and are stored.
+    Words are not quoted: `shlex.join` does that.
 
     Args:
         plan: Plan of the study.
@@ -34,8 +34,8 @@ def run_command(plan: StudyPlan, name: str) -> list[str]:
 def continue_command(plan: StudyPlan, name: str) -> list[str]:
     """Return the words of the `prefect-tune run` that resumes such a study.
 
-    Options that are left out stay as they are, so only data, stop rule and a cache that is off are
-    named.
+    It names the data, the stop rule, and `--no-cache` if it was given: options that are left out
+    stay as they are.
 
     Args:
         plan: Plan of the study.
@@ -53,7 +53,7 @@ def next_commands(
         study: Name of the study.
         store_options: Words by which a command finds the store.
         has_model: Whether there is a model to export.
-        has_failed: Whether failed trials are listed, and run again.
+        has_failed: Whether to offer the commands that list failed trials and run them again.
     """
     asked = [["show", study], ["report", study], ["trials", study]]
     asked.append(["artifacts", "ls", "--study", study])
@@ -67,7 +67,8 @@ def next_commands(
 def removed_option(plan: StudyPlan) -> str:
     """Return the option, `name=value`, that the plan's method no longer takes; empty without one.
 
-    Neither command runs with such an option. A method that is not known here is not judged.
+    The commands of `run_command` and `continue_command` are refused with such an option. Empty too
+    if the method is not installed here.
     """
     declared = METHODS.get(plan.method)
     if declared is None:

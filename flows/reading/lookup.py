@@ -38,7 +38,7 @@ def leader_of(ledger: Ledger, stored: StoredStudy) -> int | None:
 
 
 def list_trials(store: ArtifactStore, name: str) -> list[TrialView]:
-    """Return all trials of a study by number; their documents have the same fields.
+    """Return all trials of a study, in the order of their numbers.
 
     Raises:
         UnknownName: If there is no such study.
@@ -108,6 +108,8 @@ def remove_study(store: ArtifactStore, name: str) -> list[str]:
     find_study(store, name)
     with held_study(store, name):
         lease = study_lease(name)
-        gone = store.records.release(name, lease=lease)  # first: what is left is found by its study
+        gone = store.records.release(
+            name, lease=lease
+        )  # first: after an interrupt, the rest is still found by its name
         Ledger(store.database, lease).delete_study(name)
         return gone

@@ -59,8 +59,8 @@ class Ensemble:
     Attributes:
         kind: `single`, `greedy`, `agnostic`, or `method` if the method chose the weights.
         members: Trials and weights.
-        losses: Loss on the held-out rows, at each size for greedy selection; empty if not known.
-        nested: Loss of each kind on rows that it was not built on.
+        losses: Loss on the held-out rows, for greedy selection at each size; empty if not known.
+        nested: By kind of ensemble, its loss on rows that did not decide its weights.
     """
 
     kind: str
@@ -89,7 +89,7 @@ class FailedRefit:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """The choice that could not be the model.
+    """The trials that were chosen first as the model, and why they were replaced.
 
     Attributes:
         trials: Numbers of its trials.
@@ -107,8 +107,8 @@ class CacheUse:
     """Use of the cache by a study.
 
     Attributes:
-        hits: Steps of folds that were served; a passthrough is neither a hit nor a miss.
-        misses: Steps of folds that were made.
+        hits: Steps, counted per fold, that were loaded; a passthrough counts as neither.
+        misses: Steps, counted per fold, that were computed.
         size_bytes: Size of the study's artifacts in the cache now.
         seconds_saved: Seconds that hits saved; negative if loading took longer.
     """
@@ -151,7 +151,7 @@ class StudyView:
         store_options: Words by which a command finds the store.
         state: running, complete, interrupted or failed.
         n_trials: Trials that have ended.
-        n_stopped: Ended trials with the loss of a part of the evaluation.
+        n_stopped: Trials that ended with a loss from a part of the evaluation.
         n_failed: Failed trials.
         n_waiting: Trials that run or wait.
         n_begun: Configurations begun.
@@ -160,8 +160,8 @@ class StudyView:
         plugins: Plugins that the study uses.
         constraints: Bounds by quantity.
         nearest_infeasible: The trial nearest to the constraints, if none leads.
-        model_trial: The trial that is the final model alone.
-        model_is_partial: Whether no full trial qualifies for the model.
+        model_trial: The trial that is the final model; None if several are.
+        model_is_partial: Whether the model ran in part, as no full trial meets the constraints.
         ensemble: The final model, if it is an ensemble or was preferred to one.
         instead_of: The first choice, if it could not be the model.
         no_model: Why the last run ended without a model.
@@ -276,8 +276,7 @@ def read_study(
     stored = find_study(store, name)
     plan, result = StudyPlan.from_stored(stored), stored.result
     ledger = Ledger(store.database)
-    best = leader_of(ledger, stored)
-    sums = _Sums(plan, result, best)
+    sums = _Sums(plan, result, best := leader_of(ledger, stored))
     with documents_of(name):
         for document in ledger.each_trial(name):
             trial = TrialView(document)
@@ -323,7 +322,7 @@ def read_study(
 
 
 class _Sums:
-    """Sums over the trials of a study, and the few trials that are shown one by one."""
+    """Sums over the trials of a study, and the trials that are shown: best, nearest, model."""
 
     def __init__(self, plan: StudyPlan, result: Mapping[str, Any], best: int | None) -> None:
         members = [member["trial"] for member in result.get("members") or ()]

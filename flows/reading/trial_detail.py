@@ -1,7 +1,8 @@
 """One trial in detail: its values, why it was proposed, its result, and its cost.
 
-Only the ledger is read, and the space for ranges and defaults if the space can be found here. Also
-flat parameter names and the times of all trials. Light to import.
+It is read from the ledger, the space for ranges and defaults, and the cache for the arguments that
+estimators got, where these are available. `params_of` flattens a configuration, and `moments_of`
+has the times of all trials. Light to import.
 """
 
 import shlex
@@ -22,7 +23,7 @@ from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 
-if TYPE_CHECKING:  # a trial is shown without its space where that is not available
+if TYPE_CHECKING:  # for types alone: a trial is shown where its space is missing
     from prefect_tune.optimizers.space.algorithm import Algorithm
     from prefect_tune.optimizers.space.space import Space
 
@@ -42,11 +43,11 @@ def params_of(configuration: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """The events of a study, as far as they are of one trial.
+    """Times and facts of one trial from the events of its study.
 
     Attributes:
         asked: When it was asked for, in seconds since 1970.
-        queued: When it was asked for or retried last: since then it may run.
+        queued: Time of the ask or of the latest retry.
         ended: When it ended last; None while it has not.
         reason: Phase of the method and text, why it was asked for; None where that is not kept.
         task_run_id: Its task run in Prefect; empty where there is none.
@@ -64,8 +65,8 @@ class Moments:
     def span(self, cost_seconds: float) -> tuple[float, float | None]:
         """Return when the last attempt began and ended.
 
-        What has not ended begins when it may run; what has ended began as long before as it took,
-        so that neither waiting nor an earlier attempt counts.
+        A trial that has ended began `cost_seconds` before, so that neither waiting nor an earlier
+        attempt counts; one that has not ended began at `queued`.
 
         Args:
             cost_seconds: What it took, where it has ended.

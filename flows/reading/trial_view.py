@@ -35,7 +35,7 @@ class TrialView:
         return cls(trial.to_json())
 
     def checked(self) -> Mapping[str, Any]:
-        """Return the document if everything that people are shown of a trial can be read.
+        """Check that everything shown of a trial can be read, and return the document.
 
         Raises:
             ValueError: If something is missing or damaged.
@@ -61,7 +61,7 @@ class TrialView:
 
     @property
     def query(self) -> Mapping[str, Any]:
-        """The query as JSON values: the configuration, and how much of the evaluation it asks."""
+        """The query as JSON values: the configuration, and the part of the evaluation to run."""
         return self.document["query"]
 
     @property
@@ -86,7 +86,7 @@ class TrialView:
 
     @property
     def configuration_text(self) -> bytes:
-        """The configuration as text, the same for all stretches of its training."""
+        """The configuration as JSON with sorted keys: equal for trials of one configuration."""
         return orjson.dumps(self.configuration, option=orjson.OPT_SORT_KEYS)
 
     @property
@@ -148,7 +148,7 @@ class TrialView:
 
     @property
     def all_steps(self) -> Sequence[Mapping[str, Any]]:
-        """The same, or those of a failed trial that had ended."""
+        """Costs of `steps`; of a failed trial, of the steps that ended before the failure."""
         return (*self.steps, *(self.document["failure"] or _NOTHING).get("steps", ()))
 
     @property
@@ -159,7 +159,7 @@ class TrialView:
     @property
     def load_seconds(self) -> float:
         """Seconds of loading data and libraries before the clock of the trial started."""
-        return float(self._outcome.get("load_seconds", 0.0))  # not in 0.1
+        return float(self._outcome.get("load_seconds", 0.0))  # documents of version 0.1 lack it
 
     def fidelity(self, plan: "StudyPlan") -> str:
         """Return which part of the whole evaluation the trial ran; empty for all of it."""

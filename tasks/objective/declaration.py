@@ -285,7 +285,7 @@ class Quantity:
     """A number that a fitted pipeline has on the held-out rows of a fold; smaller is better.
 
     Attributes:
-        name: One of `measurement.QUANTITIES`, or `FILE.py:FUNCTION`.
+        name: One of `quantities.QUANTITIES`, or `FILE.py:FUNCTION`.
         column: The column whose values or bins are the groups; empty where there are none.
         bins: Edges of the bins, ascending; empty to take each value as a group.
         metric: Name of the metric that compares groups; empty for the study's.

@@ -1,7 +1,7 @@
 """Metrics at work: losses of predictions, and the loss of guessing.
 
-Their declarations are in `metrics`. Two are our own, the error in percent and the area under the
-curve; all others that are built in are scikit-learn's scorers of classes and of numbers.
+Their declarations are in `declaration`. Two are our own, the error in percent and the area under
+the curve; all others that are built in are scikit-learn's scorers of classes and of numbers.
 """
 
 import warnings

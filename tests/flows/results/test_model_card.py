@@ -158,6 +158,25 @@ def test_a_card_tells_what_loading_takes_and_how_the_model_was_fitted(
     assert text in card(exported=exported)
 
 
+@pytest.mark.parametrize(
+    ("header", "is_card"),
+    [
+        ("tags: [sklearn, prefect-tune]", True),
+        ('tags:\n- "prefect-tune"', True),
+        ("authors:\n- prefect-tune", False),
+        ("tags: [sklearn]", False),
+    ],
+)
+def test_a_card_is_known_by_the_tag_in_its_header(tmp_path, header, is_card) -> None:
+    path = tmp_path / "model.md"
+    path.write_text(f"---\n{header}\n---\n\n# Model card: s\n\n## Intended use\n\ntriage\n")
+    if is_card:
+        assert written_use(path, "s") == "triage"
+    else:
+        with pytest.raises(BadInput, match="--no-card"):
+            written_use(path, "s")
+
+
 def test_what_people_wrote_of_its_use_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "card.md"
     assert written_use(path, "s") == ""
