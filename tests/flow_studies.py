@@ -48,7 +48,11 @@ SUMMARY: dict[str, Any] = {
     },
     "constraints": {"latency_us": 10.0}, "nearest_infeasible": None, "ensemble": None,
     "finalists": [], "plugins": [],
-    "model_trial": None, "model_is_partial": False, "instead_of": None,
+    "model_trial": {
+        "trial": 1, "loss": 12.5, "fidelity": "", "constraints": {"latency_us": 7.0},
+        "configuration": {"fit model": {"algorithm": "tree", "hyperparameters": {"depth": 3}}},
+    },
+    "model_is_partial": False, "instead_of": None,
     "no_model": None, "model_of_folds": False, "model_subset": 1.0,
     "test_loss_undefined": None, "single_best_test_loss_undefined": None,
     "test_loss": 13.0, "single_best_test_loss": 13.0, "chance_loss": 50.0, "decisions": {},

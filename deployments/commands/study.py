@@ -176,6 +176,7 @@ def _print_trials(store: "ArtifactStore", study: str, *, failed: bool, as_json: 
         StudyPlan.from_stored(find_study(store, study)).whole,
         first=first_trials(trials),
         links=_task_run_links(store, study, shown) if failed else {},
+        empty="no failed trials" if failed else "no trials",
     )
 
 

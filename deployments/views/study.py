@@ -79,11 +79,11 @@ def _trials(view: StudyView) -> Iterator[str]:
     seconds = view.seconds
     total, evaluating = format_seconds(seconds.total), format_seconds(seconds.evaluating)
     waiting = f"; {view.n_waiting} more waiting to run" if view.n_waiting else ""
-    begun = f"{counted(view.n_begun, 'configuration')} in " if view.n_stopped else ""
+    begun = f", of {counted(view.n_begun, 'configuration')} begun" if view.n_stopped else ""
     trials = counts_text(view.n_trials, view.n_stopped, view.n_failed)
     over = seconds.over_budget or 0.0
     late = f", {format_seconds(over)} over its budget" if over >= _LATE_SECONDS else ""
-    yield f"{begun}{trials}, in {total}{late} ({evaluating} of evaluating){waiting}"
+    yield f"{trials}{begun}, in {total}{late} ({evaluating} of evaluating){waiting}"
 
 
 def _best(view: StudyView) -> Iterator[str | Text]:
@@ -237,8 +237,6 @@ def _cache(view: StudyView) -> Iterator[str]:
 
 
 def _next_commands(view: StudyView) -> Iterator[str]:
-    commands = next_commands(
-        view.study, view.store_options, has_model=bool(view.incumbent and not view.no_model)
-    )
+    commands = next_commands(view.study, view.store_options, has_model=view.has_model)
     for k, command in enumerate(commands):
         yield ("      " if k else "next: ") + command

@@ -80,7 +80,7 @@ def _title(trial: TrialDetail) -> Text:
     losses, best = trial.losses, trial.incumbent
     parts: list[str | tuple[str, str]] = [
         bold(f"trial {trial.trial}"),
-        f" of {trial.study}: {trial.state}",
+        f" of {trial.study}: {_STATES.get(trial.state, trial.state)}",
     ]
     if trial.loss is not None:
         parts += [f", {losses.name} ", bold(losses.of(trial.loss))]
@@ -147,7 +147,10 @@ def _losses(trial: TrialDetail) -> Table:
         if both:
             differences = [one - other for one, other in both]
             difference = sum(differences) / len(both)
-            table.add_row("difference", *_numbers(difference, differences, shown, is_signed=True))
+            same = "" if len(mine) == len(others) else " on the same folds"
+            table.add_row(
+                f"difference{same}", *_numbers(difference, differences, shown, is_signed=True)
+            )
     table.add_row("guessing", number_text(trial.chance_loss))
     return table
 
@@ -220,7 +223,8 @@ def _stretches(trial: TrialDetail) -> Table:
     for other in sorted([mine, *trial.stretches], key=lambda stretch: stretch.trial):
         number = f"{other.trial}" + (" (this one)" if other.trial == trial.trial else "")
         loss = "" if other.loss is None else number_text(other.loss)
-        table.add_row(number, other.state, other.fidelity or "all", loss)
+        state = _STATES.get(other.state, other.state)
+        table.add_row(number, state, other.fidelity or "all", loss)
     return table
 
 
@@ -298,6 +302,7 @@ def print_trials(
     *,
     first: Mapping[int, int] | None = None,
     links: Mapping[int, str] | None = None,
+    empty: str = "no trials",
 ) -> None:
     """Print trials, one a line; failed ones with their reason, others with what they ran on.
 
@@ -306,6 +311,7 @@ def print_trials(
         whole: The whole evaluation of a configuration.
         first: Trials that continue a configuration, each with the one that began it.
         links: By number, where Prefect shows the task runs of trials.
+        empty: Printed if there are none.
     """
     first, links = first or {}, links or {}
     parts = [whole.part(trial.query) for trial in trials]
@@ -325,7 +331,7 @@ def print_trials(
             f"{sum(step['hit'] for step in steps)}/{len(steps)}" if steps else "",
             "\n".join(_about(trial, links.get(trial.number))),
         )
-    CONSOLE.print(table if trials else "no trials")
+    CONSOLE.print(table if trials else empty)
 
 
 def _about(trial: TrialView, link: str | None) -> Iterator[str]:

@@ -247,7 +247,7 @@ def _commands(account: Account) -> Iterator[str]:
     commands = next_commands(
         study,
         account.store_options,
-        has_model=view is not None and view.incumbent is not None,
+        has_model=view is not None and view.has_model,
         has_failed=bool(account.failures),
     )
     yield from block(commands, "sh")

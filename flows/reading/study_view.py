@@ -230,6 +230,11 @@ class StudyView:
         return self.ensemble is not None and self.ensemble.has_several
 
     @property
+    def has_model(self) -> bool:
+        """Whether there is a final model of the last run."""
+        return (self.model_trial is not None or self.has_ensemble) and not self.no_model
+
+    @property
     def has_other_model(self) -> bool:
         """Whether the final model is one trial, and not the one that leads."""
         model, best = self.model_trial, self.incumbent
@@ -242,12 +247,11 @@ class StudyView:
 
     def decision_lines(self) -> list[str]:
         """Return what the method decided, and how many configurations its race ended."""
-        method = METHODS.get(self.method)
-        lines = [] if method is None else method.decision_lines(self.decisions)
+        lines, method = [], METHODS.get(self.method)
         if (race := self.decisions.get("race")) is not None:
             begun = counted(race["begun"], "configuration")
             lines.append(f"race: of {begun} {race['stopped']:,} ended early, clearly behind")
-        return lines
+        return lines if method is None else [*lines, *method.decision_lines(self.decisions)]
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON values; an ensemble without losses has no keys for them."""

@@ -18,8 +18,10 @@ def most_frequent_failure(study: "Study") -> str:
     if not len(failures):
         return "no trial was finished; run the same command with a larger --budget"
     largest = failures.found()[0]
+    n = len(largest.trials)
+    which = "all" if n == len(failures) else f"{n} of them"
     return (
-        f"{counted(len(failures), 'trial')} failed, {len(largest.trials)} of them with: "
+        f"{counted(len(failures), 'trial')} failed, {which} with an error like this: "
         f"{largest.text}; retry runs them again"
     )
 

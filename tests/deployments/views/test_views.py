@@ -98,7 +98,7 @@ def test_stretches_are_told_apart_from_the_configurations_begun(shown) -> None:
     incumbent = {**SUMMARY["incumbent"], "fidelity": "subset 1/9"}
     race = {"race": {"begun": 12, "stopped": 7}}
     said = shown(n_trials=31, n_stopped=24, n_begun=8, incumbent=incumbent, decisions=race)
-    assert holds(said, "8 configurations", "31 trials", "6 in full", "24 in part", "1 failed")
+    assert holds(said, "31 trials", "6 in full", "24 in part", "1 failed", "8 configurations")
     assert "trial 1 (subset 1/9)" in said
     assert holds(said, "race", "12", "7")
 
@@ -124,8 +124,9 @@ def test_what_a_second_look_came_to_is_shown(shown, looks, figures) -> None:
 def test_without_an_incumbent_the_nearest_trial_is_named(shown) -> None:
     nearest = {**SUMMARY["incumbent"], "constraints": {"latency_us": 30.0}}
     said = shown(
-        incumbent=None, nearest_infeasible=nearest, test_loss=None, single_best_test_loss=None
-    )
+        incumbent=None, nearest_infeasible=nearest, model_trial=None,
+        test_loss=None, single_best_test_loss=None,
+    )  # fmt: skip
     assert "best:" not in said
     assert holds(said, "latency_us", "30", "10", "trial 1")
     assert "export" not in said
@@ -240,7 +241,7 @@ def test_constraints_stretches_and_curves_are_shown_where_there_are_any(explaine
         curve={"losses": [4.0, 2.0, 3.0], "best_epoch": 2, "resumed_from": 1, "trouble": ""},
     )
     assert "latency_us 60 50 exceeded" in lines
-    assert "3 stopped folds 1 of 2 10" in lines
+    assert "3 in part folds 1 of 2 10" in lines
     assert "4 (this one) complete all 12.5" in lines
     assert "█▁▅" in lines
     assert any(holds(line, "4 % after epoch 1", "2 % after epoch 2") for line in lines)
