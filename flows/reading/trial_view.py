@@ -5,7 +5,7 @@ Looking at a study needs neither its space nor the libraries of its methods.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -14,7 +14,6 @@ from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, TrialSta
 
 if TYPE_CHECKING:
     from prefect_tune.flows.study.plan import StudyPlan
-    from prefect_tune.optimizers.trials.trial import Trial
 
 _NOTHING: Mapping[str, Any] = {}
 
@@ -24,15 +23,10 @@ class TrialView:
     """A trial as the ledger or a running study has it.
 
     Attributes:
-        document: The trial as JSON values, made by `Trial.to_json`.
+        document: The trial as JSON values, from the ledger or made by `Trial.to_json`.
     """
 
     document: Mapping[str, Any]
-
-    @classmethod
-    def of(cls, trial: "Trial") -> Self:
-        """Return the view of a trial of this process."""
-        return cls(trial.to_json())
 
     def checked(self) -> Mapping[str, Any]:
         """Check that everything shown of a trial can be read, and return the document.
