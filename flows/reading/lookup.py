@@ -30,7 +30,7 @@ def find_study(store: ArtifactStore, name: str) -> StoredStudy:
 def leader_of(ledger: Ledger, stored: StoredStudy) -> int | None:
     """Return the number of the trial that leads a study, as its process recorded it."""
     if "best_trial" in stored.result:
-        number: int | None = stored.result["best_trial"]
+        number: int | None = stored.result.get("best_trial")
         return number
     # A process of an older version, begun before the store was upgraded, names it in events only.
     numbers = [number for (number,) in ledger.event_values(stored.name, Told.kind, ("incumbent",))]

@@ -257,9 +257,8 @@ class StudyView:
         """Return all fields as JSON values; an ensemble without losses has no keys for them."""
         document = json_values(to_document(self))
         if self.ensemble is not None and not self.ensemble.losses:
-            document["ensemble"] = {
-                name: document["ensemble"][name] for name in ("kind", "members")
-            }
+            for name in ("losses", "nested"):
+                document.get("ensemble", {}).pop(name)
         return document
 
 
