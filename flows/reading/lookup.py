@@ -6,7 +6,6 @@ from typing import Any
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study.lease import held_study, study_lease
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
-from prefect_tune.optimizers.events import Told
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage.cache.entry import Entry
@@ -32,6 +31,8 @@ def leader_of(ledger: Ledger, stored: StoredStudy) -> int | None:
     if "best_trial" in stored.result:
         number: int | None = stored.result.get("best_trial")
         return number
+    from prefect_tune.optimizers.events import Told  # noqa: PLC0415 - heavy, and rarely needed
+
     # A process of an older version, begun before the store was upgraded, names it in events only.
     numbers = [number for (number,) in ledger.event_values(stored.name, Told.kind, ("incumbent",))]
     return numbers[-1] if numbers else None
