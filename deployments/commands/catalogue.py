@@ -244,7 +244,7 @@ def _print_space(listed: _Listed) -> None:
 
 
 def _notes(algorithm: "Algorithm") -> list[str]:
-    """Return what binds an algorithm to other steps."""
+    """Return the conditions that an algorithm puts on other steps."""
     notes = []
     if algorithm.ignores:
         notes.append(f"nothing in {', '.join(algorithm.ignores)} before it")

@@ -19,7 +19,7 @@ class Preparation(Protocol):
 
     @property
     def options(self) -> "StudyOptions":
-        """Its options, including those of the session."""
+        """Its options and the session's."""
 
     @property
     def title(self) -> str:

@@ -166,7 +166,7 @@ def saved_answer(summary: StudyView, step_times: Sequence[StepTime]) -> Answer:
 def next_answer(summary: StudyView, members: Members, again: Reproduction) -> Answer:
     """Return commands and what they do, the most needed first."""
     commands = [Command(words, purpose) for words, purpose in _commands(summary, members, again)]
-    return Answer("next", "How to go on", "", parts=commands, more="again")
+    return Answer("next", "What next", "", parts=commands, more="again")
 
 
 def _commands(

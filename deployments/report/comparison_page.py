@@ -144,7 +144,7 @@ def _next(
         parts.append(Command(command, "" if k else "look at the study of a replicate"))
     if n_more > 0:
         parts.append(Text([f"and {n_more:,} more, one for each replicate"], is_quiet=True))
-    return Answer("next", "How to go on", "", parts=parts)
+    return Answer("next", "What next", "", parts=parts)
 
 
 def _curves(of: DataSetCurves, k: int) -> Figure:

@@ -188,6 +188,6 @@ def figure(
     is_half: bool = False,
     **layout: Any,
 ) -> Figure:
-    """Return a figure with its axes; `layout` has what else Plotly shall know of it."""
+    """Return a figure with its axes; `layout` holds further layout options of Plotly."""
     drawn = plot(traces, xaxis=x, yaxis=y, **layout)
     return Figure(figure_id, title, drawn, height, note, is_half, finding)

@@ -135,7 +135,7 @@ def _status(progress: Progress, width: int) -> Text:
 
 
 def _end(progress: Progress) -> str:
-    """Return when the trials will be done; empty where time ends the search, which is said."""
+    """Return when the trials will be done; empty where the time limit, shown too, comes first."""
     left = progress.seconds_left
     if left is None:
         return ""
@@ -152,8 +152,8 @@ def _one_line(text: str) -> str:
 
 def _header(progress: Progress, console: Console, width: int, most: int) -> list[Text]:
     """Return where the study stands, in so many lines at most."""
-    said = line(bold(progress.status_line()))
-    lines = list(said.wrap(console, width))
+    status = line(bold(progress.status_line()))
+    lines = list(status.wrap(console, width))
     if len(lines) <= most:
         return lines
     for text in lines:

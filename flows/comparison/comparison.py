@@ -131,7 +131,7 @@ class Comparison:
 
     Attributes:
         name: Its name.
-        options: Options shared by its replicates, including those of the session.
+        options: Options that its replicates share, and the session's.
         store: Where it is.
         replicates: All of them, repeat by repeat.
         out: File for the curves.

@@ -62,8 +62,8 @@ class EnsembleRule:
     Attributes:
         kind: `single` for the best trial alone; `greedy` for picks one by one, with replacement, by
             their held-out predictions (Caruana et al. 2004); `agnostic` for the trials that are
-            best in bootstraps of the held-out rows (Lacoste et al. 2014); `auto` for that of the
-            three which is best on held-out rows.
+            best in bootstraps of the held-out rows (Lacoste et al. 2014); `auto` for the best
+            of the three on held-out rows.
         size: Most picks of a greedy ensemble; None for as many as that takes by itself.
     """
 

@@ -67,7 +67,7 @@ class PreparedStudy:
 
     @property
     def options(self) -> StudyOptions:
-        """Its options, including those of the session."""
+        """Its options and the session's."""
         return self.plan.options
 
     def finished(self) -> dict[str, Any] | None:

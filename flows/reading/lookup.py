@@ -109,8 +109,7 @@ def remove_study(store: ArtifactStore, name: str) -> list[str]:
     find_study(store, name)
     with held_study(store, name):
         lease = study_lease(name)
-        gone = store.records.release(
-            name, lease=lease
-        )  # first: after an interrupt, the rest is still found by its name
+        # Records go first: after an interrupt, the rest is still found by the study's name.
+        gone = store.records.release(name, lease=lease)
         Ledger(store.database, lease).delete_study(name)
         return gone

@@ -98,7 +98,7 @@ def input_names(inputs: Iterable[Input]) -> dict[Input, str]:
 
 def _unknown(found: Importance, words: LossWords) -> str:
     n = counted(found.n_configurations, "configuration")
-    text = f"Nothing can be said yet: {n} with a comparable loss, and {found.reason}."
+    text = f"Not known yet: {n} with a comparable loss, and {found.reason}."
     if found.r2 is None:
         return text
     share = f"{100 * max(found.r2, 0):.0f} %"
