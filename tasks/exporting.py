@@ -20,15 +20,17 @@ from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import cloudpickle
 import numpy as np
-from sklearn.base import BaseEstimator
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.feature_selection import GenericUnivariateSelect, SelectFromModel, SelectPercentile
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, TargetEncoder
+from sklearn.utils.metaestimators import available_if
 
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.estimators import (
@@ -39,6 +41,8 @@ from prefect_tune.tasks.catalogue.estimators import (
     SelectByScore,
 )
 from prefect_tune.tasks.catalogue.gaps_and_categories import OutOfFoldEncoder
+from prefect_tune.tasks.data.dataset import Dataset
+from prefect_tune.tasks.data.row_reader import RowReader
 from prefect_tune.tasks.repairs import BoundCategories, ClipNegatives
 from prefect_tune.tasks.user_code import by_value, is_user_code
 
@@ -66,6 +70,58 @@ def plain(model: Value) -> Value:
     PolynomialFeatures(degree=3)
     """
     return _replaced(model, _as_parent, {})
+
+
+def with_reader(model: Any, dataset: Dataset) -> Pipeline:
+    """Return a model of a table that takes rows as users have them.
+
+    Args:
+        model: The fitted model, whose rows are as the data set has them.
+        dataset: What it learned from.
+    """
+    steps = model.steps if isinstance(model, Pipeline) else [("model", model)]
+    if not np.array_equal(dataset.learned_classes, np.array(dataset.classes)):
+        steps = [("model", NamedClasses(model, dataset.classes))]
+    return Pipeline([("read rows", dataset.row_reader), *steps])
+
+
+class NamedClasses(ClassifierMixin, BaseEstimator):
+    """A fitted classifier of positions, which answers with the classes at these positions.
+
+    Args:
+        model: The classifier.
+        classes: The classes, in order.
+    """
+
+    def __init__(self, model: Any, classes: Sequence[Any]) -> None:
+        self.model, self.classes = model, classes
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The classes, shape (c,)."""
+        return np.array(self.classes)
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit the classifier to the positions of the classes `y`."""
+        self.model.fit(X, np.searchsorted(self.classes_, y))
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class of each row, shape (n,)."""
+        return self.classes_[np.asarray(self.model.predict(X), dtype=np.intp)]
+
+    @available_if(lambda self: hasattr(self.model, "predict_proba"))  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of each class, shape (n, c)."""
+        return np.asarray(self.model.predict_proba(X))
+
+    @available_if(lambda self: hasattr(self.model, "decision_function"))  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return decision values as the classifier gives them."""
+        return np.asarray(self.model.decision_function(X))
 
 
 def without_idle_bounds(model: Value) -> Value:
@@ -303,6 +359,9 @@ def _refusal(model: Any, trials: Sequence[int]) -> BadInput | None:
 
 def _parts(model: Any, trials: Sequence[int]) -> Iterator[tuple[str, Any]]:
     """Yield what may be refused, and where it stands: each step of each pipeline."""
+    if isinstance(model, Pipeline) and isinstance(model[0], RowReader):
+        yield "step 'read rows'", model[0]
+        model = model[-1] if len(model) == 2 else model[1:]
     pipelines = model.members_ if len(trials) > 1 else [model]
     for number, pipeline in zip(trials, pipelines, strict=True):
         of = f" of trial {number}" if len(pipelines) > 1 else ""

@@ -130,7 +130,7 @@ def keep_model(context: StudyContext, members: Sequence[Member], run_step: RunSt
     dataset = load_dataset(store, context.problem.dataset)
     fitted = [_fitted(context, member, run_step) for member in members]
     try:
-        model = _put_together(fitted, dataset.classes)
+        model = _put_together(fitted, dataset.learned_classes)
     except ValueError as error:
         numbers = ", ".join(str(f.member.number) for f in fitted)
         raise RefitFailed(f"trials {numbers}, in this order, make no ensemble: {error}") from error
@@ -164,7 +164,7 @@ class _Fitted:
     pipelines: tuple[Pipeline, ...]
     records: tuple[str, ...]
 
-    def model(self, classes: Sequence[Any]) -> Any:
+    def model(self, classes: NDArray[Any]) -> Any:
         """Return the pipeline, or the mean of those of the folds."""
         return _mean(self.pipelines, None, classes)
 
@@ -201,13 +201,13 @@ def _served_folds(context: StudyContext, member: Member, run_step: RunStep) -> P
     return path_run
 
 
-def _put_together(fitted: Sequence[_Fitted], classes: Sequence[Any]) -> Any:
+def _put_together(fitted: Sequence[_Fitted], classes: NDArray[Any]) -> Any:
     """Return the model of some members."""
     weights = [f.member.weight for f in fitted]
     return _mean([f.model(classes) for f in fitted], weights, classes)
 
 
-def _mean(models: Sequence[Any], weights: Sequence[float] | None, classes: Sequence[Any]) -> Any:
+def _mean(models: Sequence[Any], weights: Sequence[float] | None, classes: NDArray[Any]) -> Any:
     """Return the weighted mean of fitted models; of one, the model itself."""
     if len(models) == 1:
         return models[0]
@@ -461,5 +461,5 @@ def _pipeline_alone(context: StudyContext, alone: Member, reported: ReportedStep
     numbers = [member["trial"] for member in parts["about"]["members"]]
     if alone.number in numbers and len(numbers) > 1:
         return parts["model"].members_[numbers.index(alone.number)]
-    classes = load_dataset(open_store(context.store), context.problem.dataset).classes
+    classes = load_dataset(open_store(context.store), context.problem.dataset).learned_classes
     return _fitted(context, alone, reported.run_step).model(classes)

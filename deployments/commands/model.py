@@ -30,6 +30,11 @@ _MODELS = {".pkl": "pickle", ".pickle": "pickle", ".skops": "skops"}
     shell_complete=complete_files,
 )
 @click.option(
+    "--skip-bad-rows",
+    is_flag=True,
+    help="Leave the prediction of a row empty if one of its cells cannot be read.",
+)
+@click.option(
     "--out",
     default="predictions.parquet",
     show_default=True,
@@ -44,6 +49,7 @@ def predict(
     data: str,
     *,
     labels: str | None,
+    skip_bad_rows: bool,
     out: str,
     as_json: bool,
     store: str | None,
@@ -51,7 +57,8 @@ def predict(
 ) -> None:
     """Predict the rows of DATA with the final model of STUDY.
 
-    DATA has the form of the training data and needs no target column. FILE (.parquet or .csv) gets
+    DATA has the form of the training data and needs no target column. Each of its rows is read as
+    the study learned the columns, whatever other rows stand in DATA. FILE (.parquet or .csv) gets
     the columns `prediction` and `probability_<class>`, a row for each row of DATA. For patient
     events, --labels names the rows to predict:
 
@@ -62,17 +69,24 @@ def predict(
         with existing_store(store, database) as opened:
             from prefect_tune.flows.results.predict import predict as predict_rows
 
-            frame = predict_rows(opened, study, data, labels)
+            frame, notes = predict_rows(opened, study, data, labels, skip_bad_rows=skip_bad_rows)
         write_table(frame, out)
+        for note in notes:
+            click.echo(note, err=True)
         if as_json:
             print_json({"rows": len(frame), "columns": list(frame.columns), "out": out})
         else:
-            echo(f"{len(frame)} predictions in {out}")
+            echo(f"{int(frame['prediction'].notna().sum())} predictions in {out}")
 
 
 @click.command()
 @click.argument("study", shell_complete=complete_studies)
 @click.argument("file", shell_complete=complete_files)
+@click.option(
+    "--matrix",
+    is_flag=True,
+    help="Leave out the first step, which reads rows as the study learned its columns.",
+)
 @click.option("--no-card", is_flag=True, help="Write no model card.")
 @JSON
 @STORE
@@ -81,6 +95,7 @@ def export(
     study: str,
     file: str,
     *,
+    matrix: bool,
     no_card: bool,
     as_json: bool,
     store: str | None,
@@ -90,8 +105,13 @@ def export(
 
     FILE is a pickle (.pkl) or has the format of skops (.skops), which runs nothing when it is
     loaded. A pickle loads without prefect-tune; only the rows of patient events need it. The
-    card is Markdown in the same folder, with the same name and .md; a file of that name which is no
-    model card stays, and nothing is written.
+    model of a table predicts a DataFrame as `prefect-tune predict` predicts a file: its first step,
+    a class of prefect-tune that a pickle carries, reads each row as the study learned the columns.
+    --matrix leaves this step out: the model then takes numbers and pandas categories, as the step
+    returns them, and a pickle carries no code of prefect-tune unless another step is a class of it.
+
+    The card is Markdown in the same folder, with the same name and .md; a file of that name which
+    is no model card stays, and nothing is written.
     """
     with reported_errors():
         file_format = file_kind(file, _MODELS)
@@ -104,7 +124,7 @@ def export(
         with existing_store(store, database) as opened:
             from prefect_tune.flows.results.exported import export as export_model
 
-            exported = export_model(opened, study, file_format)
+            exported = export_model(opened, study, file_format, of_matrix=matrix)
             if not no_card:
                 card = model_card(card_facts(opened, exported), Path(file).name, use)
         with written(file) as path:

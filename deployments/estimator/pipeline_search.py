@@ -36,7 +36,6 @@ from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.data.dataset import load_dataset
-from prefect_tune.tasks.data.table import like_training
 from prefect_tune.tasks.objective.declaration import DEFAULT_METRICS
 from prefect_tune.tasks.objective.metric import metric_named
 from prefect_tune.tasks.objective.predictions import (
@@ -84,7 +83,8 @@ class PipelineSearch(BaseEstimator):
             shows in a terminal.
 
     Attributes:
-        best_estimator_: The fitted pipeline or ensemble that `prefect-tune export` gives.
+        best_estimator_: The fitted model that `prefect-tune export` gives; its first step reads
+            rows as the study learned its columns.
         best_params_: Algorithms and hyperparameters of the trial that is the model, or of the best
             trial if the model is an ensemble.
         best_score_: Its score in cross-validation; larger is better.
@@ -244,9 +244,7 @@ class PipelineSearch(BaseEstimator):
     def _take(self, prepared: PreparedStudy, summary: dict[str, Any]) -> None:
         store, problem = prepared.store, prepared.plan.problem
         dataset = load_dataset(store, problem.dataset)
-        assert isinstance(dataset.X, pd.DataFrame)  # noqa: S101 - it was made of one
         self.best_estimator_, _ = exported_model(store, prepared.name)
-        self._training = dataset.X.iloc[:0]
         self._fitted_metric = problem.find_metric()
         self.study_name_, self.summary_ = prepared.name, summary
         self.notes_ = [str(note) for note in prepared.notes]
@@ -263,9 +261,9 @@ class PipelineSearch(BaseEstimator):
             del self.classes_
 
     def _rows(self, X: Any) -> pd.DataFrame:
-        """Return new rows as the best estimator takes them."""
+        """Return new rows as a DataFrame, which the best estimator reads."""
         check_is_fitted(self, "best_estimator_")
-        return like_training(frame_of(self, X, is_new=False), self._training, "X")
+        return frame_of(self, X, is_new=False)
 
     def _classes(self) -> NDArray[Any]:
         """Return the classes; empty if numbers are predicted."""

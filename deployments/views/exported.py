@@ -45,6 +45,8 @@ def _needs(exported: Exported) -> Iterator[str]:
         yield f"needs {packages}; it has classes of prefect-tune: {own}"
     else:
         yield f"needs {packages}; not prefect-tune, as all its classes are scikit-learn's"
+    if exported.reads_rows:
+        yield "its first step reads rows as the study learned them; --matrix leaves it out"
     if exported.predicts_events:
         yield "predicts patient events, which prefect-tune reads: prefect-tune predict"
 

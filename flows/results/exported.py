@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import packages_distributions, version
 from platform import python_version
 from typing import Any
@@ -15,7 +16,14 @@ from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import REFIT, load_split
-from prefect_tune.tasks.exporting import estimator_classes, is_ours, plain, portable, skops_file
+from prefect_tune.tasks.exporting import (
+    estimator_classes,
+    is_ours,
+    plain,
+    portable,
+    skops_file,
+    with_reader,
+)
 from prefect_tune.tasks.user_code import is_user_code
 
 _MOST_ROWS = 1_000
@@ -39,6 +47,7 @@ class Exported:
         predicts_events: Whether its rows are patient events, which prefect-tune reads.
         trusted: Of skops' format, types that who reads it must trust.
         n_checked: Rows for which the model read back gave the same predictions.
+        reads_rows: Whether it takes rows of a table as users have them.
     """
 
     study: str
@@ -53,6 +62,7 @@ class Exported:
     predicts_events: bool = False
     trusted: tuple[str, ...] = ()
     n_checked: int = 0
+    reads_rows: bool = False
 
     @property
     def weights(self) -> dict[int, float]:
@@ -90,6 +100,7 @@ class Exported:
             "predicts_events": self.predicts_events,
             "trusted": list(self.trusted),
             "rows_checked": self.n_checked,
+            "reads_rows": self.reads_rows,
         }
 
 
@@ -102,16 +113,22 @@ def exported_model(store: ArtifactStore, study: str) -> tuple[Any, dict[str, Any
         RecordDamaged: If the model's record is damaged.
     """
     model, about = final_model(store, study)
-    return plain(model), about
+    dataset = load_dataset(store, about["dataset"])
+    model = plain(model)
+    return model if dataset.kind == "events" else with_reader(model, dataset), about
 
 
-def export(store: ArtifactStore, study: str, file_format: str) -> Exported:
+def export(
+    store: ArtifactStore, study: str, file_format: str, *, of_matrix: bool = False
+) -> Exported:
     """Make a file of the final model of a study, read it back, and compare predictions.
 
     Args:
         store: Where the study is.
         study: Its name.
         file_format: `pickle` or `skops`.
+        of_matrix: Whether to leave out the first step, which reads rows of a table as the study
+            learned them; the model then takes them as that step returns them.
 
     Raises:
         UnknownName: If there is no such study.
@@ -127,14 +144,25 @@ def export(store: ArtifactStore, study: str, file_format: str) -> Exported:
     is_testable = len(test) and not about["test_loss_undefined"]
     rows = test if is_testable else split.held_out(0)
     checked = dataset.rows(rows[:_MOST_ROWS])
-    expected = list(_predicted(model, checked))
-    for candidate in (plain(model), model):
+    reads_rows = dataset.kind == "table" and not of_matrix
+    finish = partial(with_reader, dataset=dataset) if reads_rows else _unchanged
+    expected = list(_predicted(finish(model), checked))
+    for candidate in map(finish, (plain(model), model)):
         exported = FORMATS[file_format](study, problem.metric, about, candidate)
         read_back = list(_predicted(exported.model, checked))
         if len(read_back) == len(expected) and all(map(np.array_equal, expected, read_back)):
             is_of_events = dataset.kind == "events"
-            return replace(exported, n_checked=len(checked), predicts_events=is_of_events)
+            return replace(
+                exported,
+                n_checked=len(checked),
+                predicts_events=is_of_events,
+                reads_rows=reads_rows,
+            )
     raise RuntimeError(f"the model of study {study!r} predicts otherwise once it is read back")
+
+
+def _unchanged(model: Any) -> Any:
+    return model
 
 
 def _as_pickle(study: str, metric: str, about: Mapping[str, Any], model: Any) -> Exported:

@@ -39,6 +39,7 @@ from prefect_tune.storage.masking import masked
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset
+from prefect_tune.tasks.data.row_reader import LearnedColumn, RowReader
 from prefect_tune.tasks.data.split import REFIT, load_split
 from prefect_tune.tasks.fitting.final_scoring import predicted
 from prefect_tune.tasks.objective.two_classes import LEVEL, Auroc, auroc_with_interval
@@ -70,6 +71,7 @@ class CardColumn:
     """A column that a model takes: share of gaps, and categories or ends of the numbers."""
 
     name: str
+    kind: str
     gaps: float
     categories: tuple[str, ...] | None = None
     ends: tuple[float, float] | None = None
@@ -156,8 +158,12 @@ class CardFacts:
     @property
     def columns(self) -> list[CardColumn]:
         """The columns of a table; none of events."""
-        X = self.dataset.X
-        return [_column(str(name), X[name]) for name in X] if isinstance(X, pd.DataFrame) else []
+        X, reader = self.dataset.X, self.dataset.row_reader
+        if not isinstance(X, pd.DataFrame) or reader is None:
+            return []
+        of_matrix = not self.exported.reads_rows
+        columns = RowReader.of(X).columns if of_matrix else reader.columns
+        return [_column(column, X[column.features[0]]) for column in columns]
 
 
 def card_facts(store: ArtifactStore, exported: Exported) -> CardFacts:
@@ -204,11 +210,20 @@ def _members(store: ArtifactStore, exported: Exported, space: Space) -> tuple[Ca
     )
 
 
-def _column(name: str, column: pd.Series) -> CardColumn:
-    gaps = float(column.isna().mean())
+def _column(learned: LearnedColumn, column: pd.Series) -> CardColumn:
+    """Return a column; `column` holds the first feature that it becomes."""
+    gaps, kind = float(column.isna().mean()), _KINDS.get(learned.kind, learned.kind)
     if isinstance(column.dtype, pd.CategoricalDtype):
-        return CardColumn(name, gaps, categories=tuple(map(str, column.cat.categories)))
-    return CardColumn(name, gaps, ends=None if gaps == 1 else (column.min(), column.max()))
+        return CardColumn(learned.name, kind, gaps, tuple(map(str, column.cat.categories)))
+    has_ends = gaps < 1 and learned.kind in {"number", "duration"}
+    return CardColumn(learned.name, kind, gaps, ends=_ends(column) if has_ends else None)
+
+
+def _ends(column: pd.Series) -> tuple[float, float]:
+    return float(column.min()), float(column.max())
+
+
+_KINDS = {"category": "category (text)", "duration": "duration (seconds)", "text": "free text"}
 
 
 def _quality(model: Any, data: Dataset, rows: NDArray[np.intp], plan: StudyPlan) -> QualityOnTest:

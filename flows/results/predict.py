@@ -1,6 +1,6 @@
 """Using what a study found: its final model, and predictions with it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,12 +19,15 @@ from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.libraries import algorithms_of, check_libraries
+from prefect_tune.tasks.data.columns import read_rows
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.reading import read_features
+from prefect_tune.tasks.data.row_reader import UnreadableCell, unreadable_text
 from prefect_tune.tasks.data.split import TEST, load_split
-from prefect_tune.tasks.data.table import like_training
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
+
+_SHOWN_CELLS = 20
 
 
 def final_model(store: ArtifactStore, study: str) -> tuple[Any, dict[str, Any]]:
@@ -58,11 +61,29 @@ def final_model(store: ArtifactStore, study: str) -> tuple[Any, dict[str, Any]]:
     return parts["model"], {**parts["about"], **tested}
 
 
-def predict(store: ArtifactStore, study: str, data: str, labels: str | None) -> pd.DataFrame:
+def predict(
+    store: ArtifactStore,
+    study: str,
+    data: str,
+    labels: str | None,
+    *,
+    skip_bad_rows: bool = False,
+) -> tuple[pd.DataFrame, list[str]]:
     """Predict new rows: `prediction`, and `probability_<class>` where the model gives it.
 
     Rows of events also have their patient and prediction time. Rows without any event get what the
     training rows have: the shares of the classes and the most frequent one, or the mean.
+
+    Args:
+        store: Where the study is.
+        study: Its name.
+        data: The new rows: a file or folder.
+        labels: For events: patients and prediction times.
+        skip_bad_rows: Whether rows of a table with cells that cannot be read get no prediction,
+            rather than stop the others.
+
+    Returns:
+        The predictions, a row for each row of the data; and notes on the rows without any.
 
     Raises:
         UnknownName, BadInput: If the study has no model, or the data cannot be used.
@@ -73,22 +94,46 @@ def predict(store: ArtifactStore, study: str, data: str, labels: str | None) -> 
     dataset = load_dataset(store, about["dataset"])
     plan = StudyPlan.from_stored(find_study(store, study))
     X = read_features(data, labels, dataset, plan.source.format)
-    frame = pd.DataFrame(index=pd.RangeIndex(len(X)))
+    frame, bad, notes = pd.DataFrame(index=pd.RangeIndex(len(X))), np.empty(0, np.intp), []
+    reader = dataset.row_reader
     if isinstance(X, EventRows):
         frame = X.rows.copy()
-    elif isinstance(dataset.X, pd.DataFrame):
-        X = like_training(X, dataset.X)
-    classes = np.array(dataset.classes)
+    elif reader is not None:
+        X, cells = read_rows(X, reader, data)
+        if cells and not skip_bad_rows:
+            remedy = "predict the others with --skip-bad-rows"
+            raise BadInput(unreadable_text(cells, data), remedy=remedy)
+        bad = np.unique(np.array([cell.row for cell in cells], dtype=np.intp))
+        notes = list(_skipped(cells))
+    classes = dataset.learned_classes
     found = predictions_of(model, X, classes, methods=("predict_proba",))
     if isinstance(X, EventRows) and (is_empty := X.start == X.stop).any():
         training = load_split(store, plan.problem.split).fold != TEST
         balanced = balanced_weight(store, study, plan, about)
         found = _with_prior(found, is_empty, dataset.y[training], len(classes), balanced)
-    frame["prediction"] = classes[found.label] if dataset.classes else found.label
+    named = np.array(dataset.classes)
+    frame["prediction"] = named[found.label] if dataset.classes else found.label
     if found.score is not None:
-        for label, probability in zip(dataset.classes, found.score.T, strict=True):
-            frame[f"probability_{label}"] = probability
-    return frame
+        columns = {
+            f"probability_{label}": probability
+            for label, probability in zip(dataset.classes, found.score.T, strict=True)
+        }
+        frame = pd.concat([frame, pd.DataFrame(columns)], axis=1)
+    if len(bad):
+        frame = frame.convert_dtypes(convert_string=False, convert_floating=False)
+        frame.loc[bad] = None
+    return frame, notes
+
+
+def _skipped(cells: Sequence[UnreadableCell]) -> Iterator[str]:
+    """Yield a note on each of the first cells that cannot be read, and the number of others."""
+    for cell in cells[:_SHOWN_CELLS]:
+        yield (
+            f"row {cell.row + 1} has no prediction: column {cell.column} holds {cell.value!r}, "
+            f"not {cell.expected}"
+        )
+    if (more := len(cells) - _SHOWN_CELLS) > 0:
+        yield f"{more} more cells cannot be read; their rows have no prediction"
 
 
 def is_balanced(document: Mapping[str, Any], space: Space) -> bool:

@@ -13,11 +13,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from prefect_tune.storage.key import content_digest, dataset_record
+from prefect_tune.storage.key import canonical_json, content_digest, dataset_record
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.data.code_table import DESCRIPTIONS
 from prefect_tune.tasks.data.events import EventRows
+from prefect_tune.tasks.data.row_reader import RowReader
 
 _STRATA = 10
 _ROWS_PER_STRATUM = 20
@@ -41,6 +42,8 @@ class Dataset:
         is_test: Which rows were given as test rows, shape (n,); None when some are to be chosen.
         aside: Columns of a table that are no features, and that a constraint takes its groups
             from; None when there are none.
+        reader: Reads rows of a table as these were read; None for events, and where all columns
+            are numbers and categories as files have them.
         notes: Notes for the user on what was done to the input.
         format: What it was read as, one of `formats.FORMATS`; empty when it comes from a store.
     """
@@ -53,6 +56,7 @@ class Dataset:
     groups: NDArray[np.int64] | None = None
     is_test: NDArray[np.bool_] | None = None
     aside: pd.DataFrame | None = None
+    reader: RowReader | None = field(default=None, compare=False)
     notes: tuple[str, ...] = field(default=(), compare=False)
     format: str = field(default="", compare=False)
 
@@ -64,9 +68,26 @@ class Dataset:
         return len(self.y)
 
     @property
+    def learned_classes(self) -> NDArray[Any]:
+        """The classes as models learn them, sorted; empty when numbers are to be predicted.
+
+        Classifiers take numbers that are not whole for no classes, so these learn positions.
+        """
+        classes = np.array(self.classes)
+        is_whole = classes.dtype.kind != "f" or bool((classes % 1 == 0).all())
+        return classes if is_whole else np.arange(len(classes))
+
+    @property
     def labels(self) -> NDArray[Any]:
-        """The class of each row as the user wrote it, or its number, shape (n,)."""
-        return np.array(self.classes)[self.y] if self.classes else self.y
+        """The class of each row as models learn it, or its number, shape (n,)."""
+        return self.learned_classes[self.y] if self.classes else self.y
+
+    @property
+    def row_reader(self) -> RowReader | None:
+        """Reads rows of a table as these were read; None for events."""
+        if self.reader is not None or not isinstance(self.X, pd.DataFrame):
+            return self.reader
+        return RowReader.of(self.X)
 
     @property
     def target(self) -> Literal["classes", "numbers"]:
@@ -109,6 +130,8 @@ class Dataset:
             yield f"{type(label).__name__} {label!r}".encode()
         yield self.y.astype("<i4" if self.classes else "<f8").tobytes()
         yield b"" if self.groups is None else self.groups.astype("<i8").tobytes()
+        if self.reader is not None:
+            yield b"reader" + canonical_json(self.reader.to_json()).encode()
         if self.is_test is not None:
             yield b"test" + np.packbits(self.is_test).tobytes()
         frames = {"X": self.X} if isinstance(self.X, pd.DataFrame) else self.X.frames()
@@ -138,6 +161,8 @@ def import_dataset(dataset: Dataset, store: ArtifactStore) -> str:
         parts["X"] = dataset.X
     if dataset.aside is not None:
         parts["aside"] = dataset.aside
+    if dataset.reader is not None:
+        parts["reader"] = dataset.reader.to_json()
     is_kept = records.is_whole(record) and records.is_mappable(record)
     if is_kept and (is_kept := parts.keys() <= records.parts(record).keys()):
         described = parts.get(DESCRIPTIONS)
@@ -171,6 +196,7 @@ def load_dataset(store: ArtifactStore, digest: str) -> Dataset:
         groups=parts.get("groups"),
         is_test=parts.get("is_test"),
         aside=parts.get("aside"),
+        reader=RowReader.from_json(parts["reader"], parts["X"]) if "reader" in parts else None,
     )
 
 

@@ -99,11 +99,18 @@ def event_frame(
     return frame
 
 
-def events_table(tables: Iterable[pd.DataFrame], where: str) -> tuple[pd.DataFrame, list[str]]:
+def events_table(
+    tables: Iterable[pd.DataFrame], where: str, *, are_midnights_dates: bool | None = None
+) -> tuple[pd.DataFrame, list[str]]:
     """Join tables with any of the known names into subject_id, time, code, value.
 
-    Times without a zone are UTC; a date without a time counts as the end of that day. If all times
-    of all tables are at midnight, they are dates.
+    Times without a zone are UTC; a date without a time counts as the end of that day.
+
+    Args:
+        tables: The tables.
+        where: What to call them in a message.
+        are_midnights_dates: Whether a time at midnight is a date; None learns it: they are, if all
+            times of all tables are at midnight.
 
     Returns:
         The events, and notes for the user.
@@ -112,7 +119,7 @@ def events_table(tables: Iterable[pd.DataFrame], where: str) -> tuple[pd.DataFra
         BadInput: If a needed column is missing, a time does not parse, a patient or code is empty,
             or there are no events at all.
     """
-    gathered, n_missing = _Gathered(), dict.fromkeys(("subject_id", "code"), 0)
+    gathered, n_missing = _Gathered(are_midnights_dates), dict.fromkeys(("subject_id", "code"), 0)
     for table in tables:
         named = name_columns(table, ("subject_id", "code", "time"), where, ("value",))
         for needed in n_missing:
@@ -127,7 +134,7 @@ def events_table(tables: Iterable[pd.DataFrame], where: str) -> tuple[pd.DataFra
     if not gathered.n:
         raise BadInput(f"{where} has no events")
     notes = []
-    if gathered.are_midnights and not gathered.are_dates:
+    if are_midnights_dates is None and gathered.are_midnights and not gathered.are_dates:
         note = f"all times of {where} are at midnight, so each counts as the end of its day"
         notes = [f"{note}, and events on the day of a prediction do not count for it"]
     return gathered.events(), notes
@@ -136,7 +143,8 @@ def events_table(tables: Iterable[pd.DataFrame], where: str) -> tuple[pd.DataFra
 class _Gathered:
     """Events of several tables, in as few bytes as they need."""
 
-    def __init__(self) -> None:
+    def __init__(self, are_midnights_dates: bool | None) -> None:
+        self._are_midnights_dates = are_midnights_dates
         self.are_midnights = self.are_dates = True
         self.n = 0
         self._numbers, self._other_ids = _Column(np.int64), list[pd.Series]()
@@ -150,7 +158,8 @@ class _Gathered:
         has_time = times.utc.notna()
         self.are_midnights &= bool((times.is_midnight | ~has_time).all())
         self.are_dates &= bool((times.is_date | ~has_time).all())
-        self._dates.append(self.n + np.flatnonzero(times.is_date))
+        is_date = times.is_midnight if self._are_midnights_dates else times.is_date
+        self._dates.append(self.n + np.flatnonzero(is_date & has_time))
         self._time.add(times.utc.to_numpy())
         ids = as_ids(named["subject_id"], where)
         if ids.dtype == np.int64 and not self._other_ids:
@@ -179,7 +188,7 @@ class _Gathered:
         ids = joined_ids([*([pd.Series(numbers)] if len(numbers) else []), *self._other_ids])
         del numbers
         time = self._time.take()
-        if self.are_midnights:
+        if self._are_midnights_dates is None and self.are_midnights:
             time += _TO_END_OF_DAY
         else:
             time[np.concatenate(self._dates)] += _TO_END_OF_DAY
@@ -305,6 +314,21 @@ def labels_table(
     subject_id = as_ids(named["subject_id"], where)
     rows = pd.DataFrame({"subject_id": subject_id, "prediction_time": time})
     return rows, table[target]
+
+
+def has_dates_alone(times: pd.Series) -> bool:
+    """Return whether all times of a data set's events were read as dates.
+
+    Later events at midnight then are dates too, whatever other events come with them.
+    """
+    micros, any_time = times.to_numpy(dtype="datetime64[us]"), False
+    for start in range(0, len(micros), _PIECE):
+        piece = micros[start : start + _PIECE]
+        piece = piece[~np.isnat(piece)]
+        any_time |= bool(len(piece))
+        if (piece - piece.astype("datetime64[D]") != _TO_END_OF_DAY).any():
+            return False
+    return any_time
 
 
 def has_event_columns(columns: Iterable[str]) -> bool:

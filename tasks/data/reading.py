@@ -19,6 +19,7 @@ from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.event_tables import (
     LABEL_TEXTS,
     events_table,
+    has_dates_alone,
     labels_table,
     read_event_tables,
 )
@@ -67,9 +68,11 @@ def read_events_source(source: Source, found: Format, location: Location) -> Dat
 
 
 def read_event_rows(
-    data: str, labels: str, found: Format, location: Location
+    data: str, labels: str, found: Format, location: Location, training: EventRows
 ) -> tuple[EventRows, list[str]]:
     """Read events and the rows to predict; classes are not needed.
+
+    Times at midnight are dates if they were in training.
 
     A row with nothing up to its time but births and facts gets no events at all. Descriptions and
     ancestors of codes come with the new data; fitted estimators keep what they learned.
@@ -83,7 +86,11 @@ def read_event_rows(
     named = _labels_location(data, labels)
     tables = (table.assign(label=0) for table in read_event_tables(named, LABEL_TEXTS))
     rows, _ = labels_table(tables, named.url, "label")
-    events, notes = events_table(found.frames(location), found.root(location).url)
+    events, notes = events_table(
+        found.frames(location),
+        found.root(location).url,
+        are_midnights_dates=has_dates_alone(training.events["time"]),
+    )
     table, ignored = found.code_table(location, events["code"].unique().tolist())
     made = EventRows.build(events, rows, table, need_events=False)
     is_empty = made.start == made.stop
@@ -256,7 +263,9 @@ def read_features(
     if isinstance(training.X, pd.DataFrame):
         if data.startswith(_BUNDLED):
             return bundled_table(data.removeprefix(_BUNDLED))
-        return read_frame(data, [str(c) for c in training.X.select_dtypes("category")], chosen)
+        reader = training.row_reader
+        assert reader is not None  # noqa: S101 - the data is a table
+        return read_frame(data, reader.texts, chosen)
     if data.startswith(_COHORT):
         dataset = _read_cohort(Source(data))
         if isinstance(dataset.X, EventRows):
@@ -272,7 +281,7 @@ def read_features(
     found = recognise(Given(location, labels=labels), chosen)
     if found.kind == "table":
         raise BadInput(f"{data} is read as a table, but the model takes events")
-    rows, notes = read_event_rows(data, labels, found, location)
+    rows, notes = read_event_rows(data, labels, found, location, training.X)
     for note in notes:
         _LOGGER.warning(note)
     return rows

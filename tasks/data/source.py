@@ -20,6 +20,7 @@ class Source:
         drop_missing_target: Whether to leave out rows without a class.
         aside: Of the columns to leave out, those that a constraint takes its groups from.
         predicts: What the target is, classes or numbers; None finds out.
+        na_values: Texts that count as missing, besides empty cells; None for the usual ones.
     """
 
     data: str
@@ -33,3 +34,4 @@ class Source:
     drop_missing_target: bool = False
     aside: tuple[str, ...] = ()
     predicts: Literal["classes", "numbers"] | None = None
+    na_values: tuple[str, ...] | None = None

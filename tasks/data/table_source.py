@@ -4,6 +4,7 @@ A column may name groups: rows of one group share a fold, and a side of the test
 are checked for what files cannot hold, and named by their content.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,18 +16,14 @@ from numpy.typing import NDArray
 from prefect_tune.storage.key import content_digest
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.bad_input import BadInput, need_column, shown_columns
+from prefect_tune.tasks.data.columns import category_texts, features_of, like_training
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.formats.format import Given
 from prefect_tune.tasks.data.formats.registry import FORMATS, recognise
 from prefect_tune.tasks.data.location import Location
+from prefect_tune.tasks.data.row_reader import GAPS, RowReader, is_texts
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.data.table import (
-    category_texts,
-    features_of,
-    like_training,
-    need_targets,
-    target_of,
-)
+from prefect_tune.tasks.data.table import need_targets, target_of
 
 
 def groups_of(column: pd.Series, where: str) -> NDArray[np.int64]:
@@ -104,10 +101,14 @@ def table_dataset(
     group = _taken(features, source.group, where)
     features = features.drop(columns=[] if group is None else [group.name])
     dropped = [column for column in source.drop if column not in source.aside]
-    X, feature_notes = features_of(features, dropped, source.categorical, where)
+    missing = GAPS if source.na_values is None else tuple(filter(None, source.na_values))
+    X, reader, feature_notes = features_of(
+        features, dropped, source.categorical, where, missing, source.aside
+    )
+    notes += [*frame.attrs.get("notes", ()), *_gap_notes(features, source, missing)]
     target, is_test = frame[source.target], None
     if source.test is not None:
-        test, X, more_notes = _with_test_rows(X, source, source.test, test_frame)
+        test, X, more_notes = _with_test_rows(X, reader, source, test_frame)
         notes += more_notes
         is_test = np.repeat([False, True], [len(frame), len(test)])
         target = pd.concat([target, test[source.target]], ignore_index=True)
@@ -122,22 +123,44 @@ def table_dataset(
     X, aside = X.drop(columns=list(source.aside)), X[list(source.aside)]
     if X.shape[1] == 0:
         raise BadInput(f"{where} has no column left to learn from")
+    learned = tuple(column for column in reader.columns if column.name not in source.aside)
+    reader = RowReader(learned, missing)
     return Dataset(
         name, "table", X, y, classes, groups, is_test, aside if source.aside else None,
-        (*notes, *feature_notes), "table",
+        None if reader.is_plain else reader, (*notes, *feature_notes), "table",
     )  # fmt: skip
 
 
+def _gap_notes(frame: pd.DataFrame, source: Source, missing: Sequence[str]) -> list[str]:
+    """Return a note on texts of a DataFrame that count as missing, unless the user named them."""
+    if source.na_values is not None or source.data != _WHERE:
+        return []
+    found = {
+        str(name): texts
+        for name in frame.columns
+        if is_texts(frame[name]) and (texts := _texts_in(frame[name]) & set(missing))
+    }
+    if not found:
+        return []
+    named = ", ".join(sorted({repr(text) for values in found.values() for text in values}))
+    columns = shown_columns(found)
+    return [f"{named} in column {columns} counts as missing; --na-values says what does"]
+
+
+def _texts_in(column: pd.Series) -> set[str]:
+    return {cell for cell in column if isinstance(cell, str)}
+
+
 def _with_test_rows(
-    X: pd.DataFrame, source: Source, test: str, frame: pd.DataFrame | None
+    X: pd.DataFrame, reader: RowReader, source: Source, frame: pd.DataFrame | None
 ) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
     """Return the table of the test, the features with those of its rows, and notes."""
-    assert source.target is not None  # noqa: S101 - the caller's duty
-    texts = [str(c) for c in X.select_dtypes("category")]
-    frame = read_frame(test, texts, source.format) if frame is None else frame
-    frame, notes = _with_target(frame, source.target, test, source)
-    parts = (X, like_training(frame, X, test))
-    joined = [part.astype(dict.fromkeys(texts, object)) for part in parts]
+    assert source.target is not None and source.test is not None  # noqa: S101, PT018 - so called
+    frame = read_frame(source.test, reader.texts, source.format) if frame is None else frame
+    frame, notes = _with_target(frame, source.target, source.test, source)
+    parts = (X, like_training(frame, reader, source.test))
+    categories = [str(name) for name in X.select_dtypes("category")]
+    joined = [part.astype(dict.fromkeys(categories, object)) for part in parts]
     return frame, canonical(pd.concat(joined, ignore_index=True)), notes
 
 
@@ -205,33 +228,31 @@ def checked_frame(frame: pd.DataFrame, where: str = _WHERE) -> pd.DataFrame:
         where: What to call it in a message.
 
     Raises:
-        BadInput: If two columns have one name, or one is sparse or holds values of several types;
-            names the column.
+        BadInput: If two columns have one name, or one is sparse; names the column.
     """
     names = [str(name) for name in frame.columns]
-    doubled = next((name for name in names if names.count(name) > 1), None)
+    doubled = next((name for name, n in Counter(names).items() if n > 1), None)
     if doubled is not None:
         raise BadInput(f"{where} has two columns called {doubled!r}; rename one")
-    checked = {
-        name: checked_column(frame.iloc[:, position], f"column {name!r} of {where}")
-        for position, name in enumerate(names)
-    }
-    return pd.DataFrame(checked, index=pd.RangeIndex(len(frame)))
+    for name, kind in zip(names, frame.dtypes, strict=True):
+        if isinstance(kind, pd.SparseDtype):
+            raise BadInput(
+                f"column {name!r} of {where} is sparse; make it dense with .sparse.to_dense()"
+            )
+    return frame.set_axis(names, axis=1).reset_index(drop=True)
 
 
 def checked_column(column: pd.Series, what: str) -> pd.Series:
-    """Return a column with counted rows; objects that are numbers or truth values as such.
+    """Return a target or groups with counted rows; objects that are numbers or truths as such.
 
     Args:
         column: What the user gave.
         what: What to call it in a message.
 
     Raises:
-        BadInput: If it is sparse, or holds values of several types.
+        BadInput: If it holds values of several types.
     """
     column = column.reset_index(drop=True)
-    if isinstance(column.dtype, pd.SparseDtype):
-        raise BadInput(f"{what} is sparse; make it dense with .sparse.to_dense()")
     if column.dtype != object:
         return column
     found = pd.api.types.infer_dtype(column, skipna=True)

@@ -27,7 +27,7 @@ class _Ensemble(BaseEstimator):
         cls,
         members: Sequence[Any],
         weights: Sequence[float] | None = None,
-        classes: Sequence[Any] = (),
+        classes: Sequence[Any] | NDArray[Any] = (),
     ) -> Self:
         """Make a fitted ensemble of fitted members, without training.
 
@@ -83,7 +83,7 @@ class _Ensemble(BaseEstimator):
         tags.input_tags.allow_nan = all(given.allow_nan for given in of_members)
         return tags
 
-    def _take(self, fitted: list[Any], classes: Sequence[Any]) -> None:  # noqa: ARG002
+    def _take(self, fitted: list[Any], classes: Sequence[Any] | NDArray[Any]) -> None:  # noqa: ARG002
         """Become the ensemble of fitted members."""
         self.weights_ = _normalised(self.weights, len(fitted))
         self.members_ = fitted
@@ -139,7 +139,7 @@ class ClassEnsemble(ClassifierMixin, _Ensemble):
                     return score
         return shares(Predictions(predicted_labels(member, X, self.classes_)), len(self.classes_))
 
-    def _take(self, fitted: list[Any], classes: Sequence[Any]) -> None:
+    def _take(self, fitted: list[Any], classes: Sequence[Any] | NDArray[Any]) -> None:
         self.classes_ = np.array(classes) if len(classes) else _common_classes(fitted)
         super()._take(fitted, classes)
 

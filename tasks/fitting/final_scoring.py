@@ -45,7 +45,7 @@ def predicted(model: Any, dataset: Dataset, rows: NDArray[np.intp]) -> Predictio
     """
     with exits_as_errors(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # as when it was fitted
-        return predictions_of(model, dataset.rows(rows), np.array(dataset.classes))
+        return predictions_of(model, dataset.rows(rows), dataset.learned_classes)
 
 
 def loss_on_test(model: Any, dataset: Dataset, split: Split, metric: Metric) -> LossOnTest:

@@ -18,6 +18,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 
+from prefect_tune.tasks.data.row_reader import RowReader
 from prefect_tune.tasks.data.split import Split
 from prefect_tune.tasks.objective.declaration import Quantity
 from prefect_tune.tasks.objective.metric import Metric, metric_named
@@ -100,6 +101,8 @@ class HeldOutRows:
         columns: What groups are taken from, columns kept aside too; None for events.
         y: Their classes by position, or their numbers, shape (n,).
         classes: The classes; empty for numbers.
+        learned_classes: The classes as the pipeline learned them, shape (c,).
+        reader: Reads rows as the study learned them; None for events.
         predictions: The model's.
         metric: The study's.
         pipeline: Puts the fitted steps together.
@@ -109,6 +112,8 @@ class HeldOutRows:
     columns: pd.DataFrame | None
     y: NDArray[Any]
     classes: tuple[Any, ...]
+    learned_classes: NDArray[Any]
+    reader: RowReader | None
     predictions: Predictions
     metric: Metric
     pipeline: Callable[[], Any]
@@ -148,7 +153,7 @@ def measure_quantity(quantity: Quantity, held_out: HeldOutRows) -> float:
     file, function = quantity.name.rsplit(":", 1)
     measure = getattr(load_user_code(quantity.code, file), function)
     labels = np.array(held_out.classes)[held_out.y] if held_out.classes else held_out.y
-    pipeline = _CheckedPipeline(held_out.pipeline().steps, held_out.classes)
+    pipeline = _CheckedPipeline(held_out)
     returned = measure(pipeline, held_out.X, labels)
     value = returned if np.size(returned) != 1 else np.asarray(returned).item()
     is_number = isinstance(value, Number) and not isinstance(value, complex)
@@ -158,11 +163,15 @@ def measure_quantity(quantity: Quantity, held_out: HeldOutRows) -> float:
 
 
 class _CheckedPipeline(Pipeline):
-    """A fitted pipeline that a user's function measures: its predictions are checked."""
+    """A fitted pipeline that a user's function measures: its predictions are checked.
 
-    def __init__(self, steps: list[Any], classes: tuple[Any, ...]) -> None:
-        super().__init__(steps)
-        self.classes = classes
+    It reads rows as the study learned them, so a function may change them or make its own.
+    """
+
+    def __init__(self, held_out: HeldOutRows) -> None:
+        reader = [] if held_out.reader is None else [("read rows", held_out.reader)]
+        super().__init__([*reader, *held_out.pipeline().steps])
+        self.classes, self.learned_classes = held_out.classes, held_out.learned_classes
 
     @property
     def classes_(self) -> NDArray[Any]:
@@ -171,18 +180,20 @@ class _CheckedPipeline(Pipeline):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return classes or numbers, shape (n,)."""
-        found = predicted_labels(Pipeline(self.steps), X, self.classes_)
+        found = predicted_labels(Pipeline(self.steps), X, self.learned_classes)
         return self.classes_[found] if self.classes else found
 
     @available_if(lambda self: hasattr(Pipeline(self.steps), "predict_proba"))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class, shape (n, c)."""
-        return predicted_scores(Pipeline(self.steps), X, self.classes_, "predict_proba")
+        return predicted_scores(Pipeline(self.steps), X, self.learned_classes, "predict_proba")
 
     @available_if(lambda self: hasattr(Pipeline(self.steps), "decision_function"))  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return decision values: of two classes those of the second, else of each class."""
-        scores = predicted_scores(Pipeline(self.steps), X, self.classes_, "decision_function")
+        scores = predicted_scores(
+            Pipeline(self.steps), X, self.learned_classes, "decision_function"
+        )
         return scores[:, 1] if len(self.classes) == 2 else scores
 
     @available_if(lambda self: hasattr(Pipeline(self.steps), "predict_proba"))  # type: ignore[untyped-decorator]

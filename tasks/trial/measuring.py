@@ -125,6 +125,8 @@ def _held_out(path_run: PathRun, nodes: Sequence[Node]) -> HeldOutRows:
         columns=None if columns is None else columns.iloc[rows].reset_index(drop=True),
         y=path_run.dataset.y[rows],
         classes=path_run.dataset.classes,
+        learned_classes=path_run.dataset.learned_classes,
+        reader=path_run.dataset.row_reader,
         predictions=model.predictions(),
         metric=path_run.metric,
         pipeline=cache(lambda: Pipeline([(n.step, n.part("estimator")) for n in nodes])),

@@ -54,7 +54,7 @@ class Fold:
             train,
             held_out,
             dataset.labels[self.training],
-            np.array(dataset.classes),
+            dataset.learned_classes,
             self.context.memory_limit_bytes,
             self.n_rows_in_all,
             self.context.most_threads,
@@ -310,7 +310,7 @@ class Node:
         read = self._read("estimator")
         if read is None:
             return False
-        classes, name = np.array(self.fold.dataset.classes), self.recipe.algorithm
+        classes, name = self.fold.dataset.learned_classes, self.recipe.algorithm
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # as when it was fitted
             held_out = self.parent.part("held_out")

@@ -80,7 +80,7 @@ def _fitted(
     dataset, context, fold = path_run.dataset, path_run.context, path_run.folds[0]
     train, held_out = dataset.rows(rows), dataset.rows(held_out_rows)
     summary = summary_of_rows(dataset, len(rows))
-    labels, classes = dataset.labels[rows], np.array(dataset.classes)
+    labels, classes = dataset.labels[rows], dataset.learned_classes
     costs, is_balanced = [], False
     for position, (step, algorithm, choice) in enumerate(path_run.steps):
         is_balanced |= bool(algorithm.class_weights)

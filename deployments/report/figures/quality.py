@@ -200,7 +200,7 @@ class _TestRows:
                 return 1 - float(weighted_areas(score_of(found), is_positive, once)[0])
             return metric.loss(y, found, n_classes)
 
-        classes, known = np.array(dataset.classes), X.descriptions()
+        classes, known = dataset.learned_classes, X.descriptions()
         effects = column_effects(pipeline, X.take(sample), classes, loss_of, score_of, self._seed)
         names = {
             of.code: of.code.removesuffix("*").removesuffix(PARENT_ENDING) for of in effects.codes

@@ -1,0 +1,311 @@
+"""The kind of each column of a table, learned once: numbers, categories, dates, durations, texts.
+
+`RowReader` then reads the rows of the table, and all later ones, by what was learned.
+"""
+
+import logging
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from prefect_tune.tasks.bad_input import BadInput, need_column, shown_columns
+from prefect_tune.tasks.data.ids import are_whole, without_point_zero
+from prefect_tune.tasks.data.row_reader import (
+    GAPS,
+    LearnedColumn,
+    RowReader,
+    UnreadableCell,
+    is_gap,
+    seconds_of,
+    unreadable_text,
+    utc_of,
+)
+
+TEXT_VALUES = 100
+"""A column of texts with more values than this, most of them different, is no category."""
+TEXT_SHARE = 0.5
+_IDENTIFIER_SHARE = 0.95
+"""A column of single words that differ in more of its rows than this only names the rows."""
+_FEW_ROWS = 20
+"""A column of whole numbers that differ in more rows than this may only name the rows."""
+_MOST_HASHED, _ALL_HASHED, _LEAST_HASHED = 128, 256, 16
+"""Columns of hashed words: of one text, of all texts together, and of one among many."""
+_HASHED_CELLS = 50_000_000
+"""Cells of hashed words that a table may have, 400 MB."""
+_TEXT_WORDS = 2
+"""Words that the values of a free text have on average, or more."""
+_PROBED = 1_000
+"""Values that are looked at to tell texts from names, and lists from values."""
+_DATE_LIKE = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}(?:[T ].*)?")
+_DATE_FORMATS = tuple(
+    f"{day}{clock}"
+    for day in ("%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y")
+    for clock in ("", " %H:%M", " %H:%M:%S")
+)
+"""Formats of dates in texts besides ISO 8601."""
+
+
+def features_of(  # noqa: PLR0917 - what options say of columns
+    frame: pd.DataFrame,
+    drop: Sequence[str],
+    categorical: Sequence[str],
+    where: str,
+    missing: Sequence[str] = GAPS,
+    whole: Sequence[str] = (),
+) -> tuple[pd.DataFrame, RowReader, list[str]]:
+    """Learn what the columns of a table hold, and read its rows.
+
+    Args:
+        frame: The table without its target.
+        drop: Columns to leave out.
+        categorical: Columns to take as categories whatever they hold.
+        where: What to call the table in a message.
+        missing: Texts that are gaps, besides the empty one.
+        whole: Columns that must stay one column, because a constraint takes its groups from them.
+
+    Returns:
+        The features in canonical form, the reader of such rows, and notes for the user.
+
+    Raises:
+        BadInput: If a column is named twice or not there, holds infinite numbers, or if nothing is
+            left.
+    """
+    doubled = frame.columns[frame.columns.duplicated()]
+    if len(doubled):
+        raise BadInput(f"{where} has two columns called {doubled[0]!r}; rename one")
+    for named in (*drop, *categorical):
+        need_column(named, frame.columns, where)
+    frame = frame.drop(columns=list(drop))
+    frame.columns = frame.columns.astype(str)
+    columns: list[LearnedColumn] = []
+    left_out: dict[str, list[str]] = {}
+    for name in frame.columns:
+        column = frame[name][~is_gap(frame[name], missing)]
+        is_kept = name in categorical or (name in whole and not _holds_numbers(column))
+        learned = _category(name, column) if is_kept and len(column) else _learned(name, column)
+        if isinstance(learned, str):
+            left_out.setdefault(learned, []).append(name)
+        else:
+            columns.append(learned)
+    if not columns:
+        why = "".join(f"; {', '.join(names)}: {reason}" for reason, names in left_out.items())
+        raise BadInput(f"{where} has no column left to learn from{why}")
+    reader = RowReader(_with_hashed(columns, len(frame)), tuple(missing))
+    _check_names(reader, where)
+    X, cells = reader.read(frame)
+    if cells:
+        _refuse(cells, where)
+    notes = [f"left out: {shown_columns(names)} ({why})" for why, names in left_out.items()]
+    return X, reader, [*notes, *_identifier_notes(frame, reader), *_kind_notes(reader.columns)]
+
+
+def _check_names(reader: RowReader, where: str) -> None:
+    """Check that no column is called as a part of another one's dates or texts.
+
+    Raises:
+        BadInput: If one is.
+    """
+    features = Counter(name for column in reader.columns for name in column.features)
+    if doubled := [name for name, n in features.items() if n > 1]:
+        raise BadInput(
+            f"{where} has a column {doubled[0]!r}, which is the name of a part of another column's "
+            "dates or texts; rename it"
+        )
+
+
+def _identifier_notes(frame: pd.DataFrame, reader: RowReader) -> list[str]:
+    numbers = [column.name for column in reader.columns if column.kind == "number"]
+    return [
+        f"column {name} holds a different whole number in each row; if it only identifies the "
+        f"row, drop it with --drop {name}"
+        for name in numbers
+        if _is_identifier(frame[name])
+    ]
+
+
+def _refuse(cells: Sequence[UnreadableCell], where: str) -> None:
+    """Refuse training rows that hold infinite numbers, the only cells that were not learned from.
+
+    Raises:
+        BadInput: Always.
+    """
+    name = cells[0].column
+    n_infinite = sum(cell.column == name for cell in cells)
+    raise BadInput(
+        f"column {name!r} of {where} has {n_infinite} infinite numbers; leave the cells empty, "
+        "or --drop the column"
+    )
+
+
+def _with_hashed(columns: Sequence[LearnedColumn], n_rows: int) -> tuple[LearnedColumn, ...]:
+    """Return columns with as many hashed words for each text as rows and other texts allow."""
+    n_texts = sum(column.kind == "text" for column in columns)
+    if not n_texts:
+        return tuple(columns)
+    most = min(_MOST_HASHED, _ALL_HASHED // n_texts, _HASHED_CELLS // max(n_rows, 1) // n_texts)
+    n_words = max(_LEAST_HASHED, most)
+    return tuple(replace(c, n_words=n_words) if c.kind == "text" else c for c in columns)
+
+
+def _kind_notes(columns: Sequence[LearnedColumn]) -> list[str]:
+    """Return notes on the columns that become other columns."""
+    became = {
+        "date": "read as dates, in UTC: days since 1970 and calendar parts",
+        "duration": "read as durations, in seconds",
+        "text": "read as free text: the number of words, and hashed words",
+    }
+    named = {kind: [c.name for c in columns if c.kind == kind] for kind in became}
+    return [f"{', '.join(named[kind])}: {text}" for kind, text in became.items() if named[kind]]
+
+
+def _learned(name: str, column: pd.Series) -> LearnedColumn | str:
+    """Return what a column without its gaps holds, or why it is left out."""
+    kind = column.dtype
+    if not len(column) or pd.api.types.is_complex_dtype(kind):
+        return "complex numbers" if len(column) else "no values"
+    if isinstance(kind, pd.CategoricalDtype):
+        return _category(name, column)
+    if isinstance(kind, pd.PeriodDtype) or pd.api.types.is_datetime64_any_dtype(kind):
+        return _date(name, column, "")
+    if _holds_numbers(column):
+        return LearnedColumn(name, "number")
+    if pd.api.types.is_timedelta64_dtype(kind):
+        return LearnedColumn(name, "duration")
+    return _learned_of_objects(name, column)
+
+
+def _learned_of_objects(name: str, column: pd.Series) -> LearnedColumn | str:
+    """Return what a column of objects or texts holds, or why it is left out."""
+    nested = next((v for v in column.iloc[:_PROBED] if isinstance(v, _NESTED)), None)
+    if nested is not None:
+        return f"values of type {type(nested).__name__}"
+    found, values = pd.api.types.infer_dtype(column, skipna=True), column.drop_duplicates()
+    if found in {"date", "datetime", "datetime64"}:
+        return _date(name, column, "")
+    if np.isfinite(seconds_of(values.iloc[0])) and np.isfinite([*map(seconds_of, values)]).all():
+        return LearnedColumn(name, "duration")
+    if found != "string":
+        return _category(name, column)
+    written = _date_format(values.reset_index(drop=True))
+    return (
+        _learned_of_texts(name, column, values)
+        if written is None
+        else (_date(name, column, written))
+    )
+
+
+def _learned_of_texts(name: str, column: pd.Series, values: pd.Series) -> LearnedColumn | str:
+    """Return what a column of texts is, by its different values; or why it is left out."""
+    share = len(values) / len(column)
+    if len(values) <= TEXT_VALUES or share <= TEXT_SHARE:
+        return _category(name, column)
+    if np.mean([len(text.split()) for text in values.iloc[:_PROBED]]) >= _TEXT_WORDS:
+        return LearnedColumn(name, "text")
+    if share > _IDENTIFIER_SHARE:
+        return "a different text in almost every row; --categorical keeps it"
+    return _category(name, column)
+
+
+_NESTED = (list, tuple, dict, set, frozenset, np.ndarray, bytes)
+
+
+def _holds_numbers(column: pd.Series) -> bool:
+    """Return whether a column without its gaps holds numbers or truth values."""
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        return True
+    return (
+        column.dtype == np.dtype(object)
+        and pd.api.types.infer_dtype(column, skipna=True) in _NUMBERS
+    )
+
+
+_NUMBERS = {"integer", "floating", "mixed-integer-float", "decimal", "boolean"}
+"""What pandas finds in a column of objects that are numbers or truth values."""
+
+
+def _category(name: str, column: pd.Series) -> LearnedColumn:
+    known = category_texts(column).dropna().unique().tolist()
+    return LearnedColumn(name, "category", known=tuple(sorted(known)))
+
+
+def _date(name: str, column: pd.Series, written: str) -> LearnedColumn:
+    times, _ = utc_of(column.reset_index(drop=True), written, ())
+    has_clock = bool((times.dropna() != times.dropna().dt.normalize()).any())
+    return LearnedColumn(name, "date", format=written, has_clock=has_clock)
+
+
+def _date_format(texts: pd.Series) -> str | None:
+    """Return the format in which all texts are dates: empty for ISO 8601, None for no single one.
+
+    Dates that may be of either order of day and month are none.
+    """
+    if not _DATE_LIKE.fullmatch(str(texts.iloc[0]).strip()):
+        return None
+    if not utc_of(texts, "", ())[1].any():
+        return ""
+    stripped = texts.astype("string").str.strip()
+    found = [
+        written
+        for written in _DATE_FORMATS
+        if pd.to_datetime(stripped, format=written, errors="coerce").notna().all()
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def like_training(
+    frame: pd.DataFrame, reader: RowReader, where: str = "the data to predict"
+) -> pd.DataFrame:
+    """Return new rows as the study learned its columns.
+
+    Raises:
+        BadInput: If a column is missing, or a cell is not of the learned kind; names its row.
+    """
+    X, cells = read_rows(frame, reader, where)
+    if cells:
+        raise BadInput(unreadable_text(cells, where))
+    return X
+
+
+def read_rows(
+    frame: pd.DataFrame, reader: RowReader, where: str
+) -> tuple[pd.DataFrame, list[UnreadableCell]]:
+    """Return new rows as the study learned its columns, and the cells that are not readable.
+
+    Raises:
+        BadInput: If a column is missing.
+    """
+    known = {str(name) for name in frame.columns}
+    for column in reader.columns:
+        if not set(column.features) <= known:
+            need_column(column.name, frame.columns, where)
+    X, cells = reader.read(frame)
+    for column in reader.columns:
+        if column.kind == "category" and column.name in X:
+            found = X[column.name]
+            if found.notna().any() and not set(column.known) & set(found.cat.categories):
+                _LOGGER.warning(f"no value of column {column.name} was there in training")
+    return X, cells
+
+
+_LOGGER = logging.getLogger(__name__)
+
+
+def _is_identifier(column: pd.Series) -> bool:
+    """Return whether a column holds a different whole number in every row."""
+    is_whole = pd.api.types.is_integer_dtype(column)
+    return bool(is_whole and len(column) > _FEW_ROWS and column.nunique() == len(column))
+
+
+def category_texts(column: pd.Series) -> pd.Series:
+    """Return category values as texts, gaps kept; if all are whole, 1.0 is the category 1."""
+    if pd.api.types.is_datetime64_any_dtype(column):
+        return column.astype(str).astype(object).where(column.notna(), None)
+    if pd.api.types.is_float_dtype(column) and are_whole(column):
+        column = column.astype("Int64")
+    values = column.astype(object)
+    texts = values.where(values.notna(), None).map(str, na_action="ignore")
+    return without_point_zero(texts)

@@ -1,0 +1,447 @@
+"""Reading rows of a table as the study learned its columns, each row by itself.
+
+A cell means the same in a CSV file, a Parquet file and a DataFrame, whatever other rows are in it.
+The reader is stored with the data set, and is the first step of an exported model: it needs numpy,
+pandas and scikit-learn alone.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import date, time, timedelta
+from decimal import Decimal
+from numbers import Number
+from typing import Any, Literal, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.feature_extraction.text import HashingVectorizer
+
+from prefect_tune.storage.matrices import canonical
+
+Kind = Literal["number", "category", "date", "duration", "text"]
+Values = NDArray[np.float64]
+
+GAPS = ("NA", "N/A", "NaN", "nan", "null", "NULL", "?")
+"""Texts that are gaps unless the study names others; an empty text always is one."""
+
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_TRUTHS = {"True": 1.0, "true": 1.0, "TRUE": 1.0, "False": 0.0, "false": 0.0, "FALSE": 0.0}
+_ISO = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?: ?(?:Z|[+-]\d{2}:?\d{2}))?)?"
+_DURATION = (
+    r"[+-]?(?:\d+ days?(?:,? [+-]?\d{1,2}:\d{2}:\d{2}(?:\.\d+)?)?|\d+:\d{2}:\d{2}(?:\.\d+)?)"
+)
+_MIDNIGHT = " 00:00:00"
+_DAY_SECONDS = 86_400
+_DATE_PARTS: Mapping[str, Callable[[Any], Any]] = {
+    "year": lambda days: days.year,
+    "month": lambda days: days.month,
+    "day": lambda days: days.day,
+    "weekday": lambda days: days.weekday,
+    "yearday": lambda days: days.dayofyear,
+}
+
+
+class UnreadableRows(ValueError):  # noqa: N818 - it says what is the matter
+    """Cells of new rows are not of the kind that the study learned."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableCell:
+    """A cell that is not of the kind that the study learned.
+
+    Attributes:
+        row: Position of its row, from 0.
+        column: Name of its column.
+        value: The value.
+        expected: The values that the column takes, for people.
+    """
+
+    row: int
+    column: str
+    value: Any
+    expected: str
+
+
+def unreadable_text(cells: Sequence[UnreadableCell], where: str) -> str:
+    """Return the message about cells that cannot be read; rows count from 1."""
+    first, n_rows = min(cells, key=lambda cell: cell.row), len({cell.row for cell in cells})
+    more = f"; {n_rows - 1} more rows have such values" if n_rows > 1 else ""
+    return (
+        f"row {first.row + 1} of {where} holds {first.value!r} in column {first.column!r}, where "
+        f"the study learned {first.expected}{more}"
+    )
+
+
+@dataclass(frozen=True)
+class LearnedColumn:
+    """A column as the study learned it.
+
+    Attributes:
+        name: Its name.
+        kind: Kind of its values.
+        format: Of dates written as texts, their format for `strptime`; empty for ISO 8601.
+        has_clock: Whether dates have a time of day.
+        n_words: Columns that the words of a text are hashed into.
+        known: Values of a category, as texts.
+    """
+
+    name: str
+    kind: Kind
+    format: str = ""
+    has_clock: bool = False
+    n_words: int = 0
+    known: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the columns that it becomes."""
+        if self.kind == "date":
+            clock = ("hour",) if self.has_clock else ()
+            return tuple(f"{self.name}.{part}" for part in ("days", *_DATE_PARTS, *clock))
+        if self.kind == "text":
+            width = len(str(self.n_words - 1))
+            hashed = (f"{self.name}.word{n:0{width}}" for n in range(self.n_words))
+            return (f"{self.name}.words", *hashed)
+        return (self.name,)
+
+    @property
+    def expected(self) -> str:
+        """The values that it takes, for people."""
+        if self.kind == "date":
+            return f"dates written as {self.format or 'ISO 8601 does, such as 2024-05-01'}"
+        return {"number": "finite numbers", "duration": "durations such as 1 days 02:30:00"}.get(
+            self.kind, "texts"
+        )
+
+
+class RowReader(TransformerMixin, BaseEstimator):
+    """Turns rows as users have them into the columns that models of a study learn from.
+
+    Numbers stay numbers, and truth values are 1 and 0. A date becomes its days since 1970 and its
+    calendar parts, in UTC; a duration its seconds; a text the number of its words and hashed words
+    (Weinberger et al. 2009). A category is the text that it was in training. Columns that the study
+    does not know are ignored.
+
+    Args:
+        columns: The columns, in the order of the features.
+        missing: Texts that are gaps, besides the empty one.
+    """
+
+    def __init__(
+        self, columns: Sequence[LearnedColumn] = (), missing: Sequence[str] = GAPS
+    ) -> None:
+        self.columns, self.missing = columns, missing
+
+    @classmethod
+    def of(cls, X: pd.DataFrame) -> Self:
+        """Return the reader of features that are as they are in files: numbers and categories.
+
+        A category called like a gap is none: studies of an earlier version may have such.
+        """
+        columns = [
+            LearnedColumn(str(name), "category", known=tuple(X[name].cat.categories))
+            if isinstance(X[name].dtype, pd.CategoricalDtype)
+            else LearnedColumn(str(name), "number")
+            for name in X
+        ]
+        known = {text for column in columns for text in column.known}
+        return cls(tuple(columns), tuple(text for text in GAPS if text not in known))
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any], X: pd.DataFrame) -> Self:
+        """Return the inverse of `to_json`, with the categories of the training rows."""
+        columns = [LearnedColumn(**column) for column in document["columns"]]
+        known = {name: tuple(X[name].cat.categories) for name in X.select_dtypes("category")}
+        return cls(
+            tuple(
+                LearnedColumn(c.name, "category", known=known[c.name]) if c.name in known else c
+                for c in columns
+            ),
+            tuple(document["missing"]),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values, without the categories, which the training rows have."""
+        columns = [asdict(column) for column in self.columns]
+        for column in columns:
+            del column["known"]
+        return {"columns": columns, "missing": list(self.missing)}
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns that new rows must have."""
+        return [column.name for column in self.columns]
+
+    @property
+    def texts(self) -> list[str]:
+        """Names of the columns whose values a CSV file must give as they are written."""
+        return [column.name for column in self.columns if column.kind != "number"]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it reads what `of` would read."""
+        kinds = {column.kind for column in self.columns}
+        return kinds <= {"number", "category"} and set(self.missing) == set(GAPS)
+
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
+        """Do nothing: what it knows, it was made with."""
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    @property
+    def feature_names_in_(self) -> NDArray[Any]:
+        """Names of the columns that rows must have, shape (d,)."""
+        return np.array(self.names, dtype=object)
+
+    @property
+    def n_features_in_(self) -> int:
+        """How many these are."""
+        return len(self.columns)
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:  # noqa: ARG002
+        """Return names of the columns that models learn from."""
+        return np.array([name for c in self.columns for name in c.features], dtype=object)
+
+    def transform(self, X: Any) -> pd.DataFrame:
+        """Return n rows as models learned them.
+
+        Args:
+            X: A DataFrame with the columns, or an array of shape (n, d) with them in order.
+
+        Raises:
+            UnreadableRows: If a cell is not of the learned kind; names row, column and value.
+            ValueError: If a column is missing.
+        """
+        if not isinstance(X, pd.DataFrame):
+            X = pd.DataFrame(np.asarray(X), columns=self.names)
+        read, cells = self.read(X)
+        if cells:
+            raise UnreadableRows(unreadable_text(cells, "the data"))
+        return read
+
+    def read(self, frame: pd.DataFrame) -> tuple[pd.DataFrame, list[UnreadableCell]]:
+        """Return rows as models learned them, with gaps for the cells that are not readable.
+
+        A column may also be given as the features that it becomes.
+
+        Args:
+            frame: n rows, with the columns in any order.
+
+        Returns:
+            The features, and the cells that cannot be read.
+
+        Raises:
+            ValueError: If a column is missing.
+        """
+        read: dict[str, Any] = {}
+        cells: list[UnreadableCell] = []
+        for column in self.columns:
+            if column.name not in frame and set(column.features) <= set(frame.columns):
+                parts = [LearnedColumn(name, "number") for name in column.features]
+            elif column.name in frame:
+                parts = [column]
+            else:
+                raise ValueError(f"the data has no column {column.name!r}")
+            for part in parts:
+                given = frame[part.name].reset_index(drop=True)
+                made, is_bad = _READ[part.kind](given, part, frozenset(("", *self.missing)))
+                read |= made
+                rows = np.flatnonzero(is_bad).tolist()
+                cells += [
+                    UnreadableCell(row, part.name, given.iloc[row], part.expected) for row in rows
+                ]
+        return canonical(pd.DataFrame(read, index=pd.RangeIndex(len(frame)))), cells
+
+
+Read = tuple[dict[str, Any], NDArray[np.bool_]]
+"""Features by name, and whether each row's cell cannot be read."""
+
+
+def is_texts(column: pd.Series) -> bool:
+    """Return whether a column may hold texts, in categories too."""
+    kind = column.dtype
+    if isinstance(kind, pd.CategoricalDtype):
+        kind = kind.categories.dtype
+    return kind == np.dtype(object) or pd.api.types.is_string_dtype(kind)
+
+
+def is_gap(column: pd.Series, missing: Sequence[str] | frozenset[str]) -> NDArray[np.bool_]:
+    """Return whether each cell is a gap: nothing, an empty text, or one of `missing`."""
+    empty = column.isna().to_numpy(dtype=bool)
+    if is_texts(column):
+        texts = {"", *missing}
+        cells = column.astype(object).to_numpy()
+        empty |= np.fromiter((type(c) is str and c in texts for c in cells), bool, len(cells))
+    return empty
+
+
+def _numbers(column: pd.Series, learned: LearnedColumn, missing: frozenset[str]) -> Read:
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        return {learned.name: values}, np.isinf(values)
+    return _each(column, learned, missing, _number)
+
+
+def _number(value: Any) -> float:
+    """Return a value as a number; infinity if it is none."""
+    if isinstance(value, str):
+        text = value.strip()
+        if text in _TRUTHS:
+            return _TRUTHS[text]
+        return float(text) if _NUMBER.fullmatch(text) else np.inf
+    if isinstance(value, Number | Decimal | np.bool_) and not isinstance(value, complex):
+        return float(value)  # type: ignore[arg-type]
+    return np.inf
+
+
+def _seconds(column: pd.Series, learned: LearnedColumn, missing: frozenset[str]) -> Read:
+    if pd.api.types.is_timedelta64_dtype(column.dtype):
+        seconds = column.dt.total_seconds().to_numpy(dtype=np.float64)
+        return {learned.name: seconds}, np.zeros(len(column), dtype=bool)
+    return _each(column, learned, missing, seconds_of)
+
+
+def seconds_of(value: Any) -> float:
+    """Return a duration in seconds, or a time of day since midnight; infinity if it is neither."""
+    if isinstance(value, time):
+        return timedelta(
+            hours=value.hour, minutes=value.minute, seconds=value.second,
+            microseconds=value.microsecond,
+        ).total_seconds()  # fmt: skip
+    if isinstance(value, str) and re.fullmatch(_DURATION, value.strip()):
+        return float(pd.Timedelta(value.strip()).total_seconds())
+    if isinstance(value, timedelta | np.timedelta64):
+        return float(pd.Timedelta(value).total_seconds())
+    return np.inf
+
+
+def _each(
+    column: pd.Series,
+    learned: LearnedColumn,
+    missing: frozenset[str],
+    convert: Callable[[Any], float],
+) -> Read:
+    """Convert cell by cell; what comes out infinite cannot be read."""
+    gap = is_gap(column, missing)
+    values = np.full(len(column), np.nan)
+    there = column.astype(object).to_numpy()[~gap]
+    values[~gap] = np.fromiter(map(convert, there), np.float64, len(there))
+    is_bad = np.isinf(values)
+    values[is_bad] = np.nan
+    return {learned.name: values}, is_bad
+
+
+def _categories(column: pd.Series, learned: LearnedColumn, missing: frozenset[str]) -> Read:
+    known = frozenset(learned.known)
+    gap = is_gap(column, missing)
+    there = column.astype(object)[~gap]
+    if column.dtype == object:
+        texts = [_category(value, known) for value in there]
+    else:  # of one type, so equal values are the same value
+        numbers, values = pd.factorize(there)
+        named = np.array([_category(value, known) for value in values], dtype=object)
+        texts = named[numbers].tolist() if len(named) else []
+    made = np.full(len(column), None, dtype=object)
+    made[~gap] = texts
+    return {learned.name: pd.Series(made, dtype=object)}, np.zeros(len(column), dtype=bool)
+
+
+def _category(value: Any, known: frozenset[str]) -> str:
+    """Return a value as the text that it was in training, else as it is written."""
+    first = ""
+    for text in _spellings(value):
+        if text in known:
+            return text
+        first = first or text
+    return first
+
+
+def _spellings(value: Any) -> Iterator[str]:
+    """Yield the texts that a value may have been in training, the likeliest first.
+
+    A file with a gap writes 1 as 1.0, and a date without its midnight.
+    """
+    if isinstance(value, date | np.datetime64):
+        value = pd.Timestamp(value)
+        text = str(value)
+        yield text if value != value.normalize() else text.replace(_MIDNIGHT, "")
+        yield text
+        yield text.partition(".")[0]
+        return
+    text = str(value)
+    yield text
+    yield text.removesuffix(".0") if text.endswith(".0") else f"{text}.0"
+    yield text.removesuffix(_MIDNIGHT) if text.endswith(_MIDNIGHT) else text + _MIDNIGHT
+
+
+def _dates(column: pd.Series, learned: LearnedColumn, missing: frozenset[str]) -> Read:
+    times, is_bad = utc_of(column, learned.format, missing)
+    index = pd.DatetimeIndex(times)
+    micros = times.to_numpy().view(np.int64).astype(np.float64)
+    is_empty = times.isna().to_numpy()
+    seconds = np.where(is_empty, np.nan, micros / 1e6)
+    features: dict[str, Any] = {f"{learned.name}.days": seconds / _DAY_SECONDS}
+    for part, of in _DATE_PARTS.items():
+        features[f"{learned.name}.{part}"] = np.asarray(of(index), dtype=np.float64)
+    if learned.has_clock:
+        features[f"{learned.name}.hour"] = seconds % _DAY_SECONDS / 3600
+    return features, is_bad
+
+
+def utc_of(
+    column: pd.Series, written: str, missing: Sequence[str] | frozenset[str]
+) -> tuple["pd.Series[Any]", NDArray[np.bool_]]:
+    """Return dates in UTC to the microsecond, and which cells are none.
+
+    Args:
+        column: Dates, or texts.
+        written: Format of texts for `strptime`, besides ISO 8601; empty for none.
+        missing: Texts that are gaps.
+    """
+    if isinstance(column.dtype, pd.PeriodDtype):
+        column = column.dt.to_timestamp()
+    if isinstance(column.dtype, np.dtype | pd.DatetimeTZDtype) and column.dtype.kind == "M":
+        return _naive_utc(column), np.zeros(len(column), dtype=bool)
+    gap, cells = is_gap(column, missing), column.astype(object)
+    times = pd.Series(np.full(len(column), "NaT", dtype="datetime64[us]"))
+    is_text = cells.map(lambda value: isinstance(value, str)).to_numpy(dtype=bool)
+    is_date = cells.map(lambda value: isinstance(value, date | np.datetime64)).to_numpy(dtype=bool)
+    if (rows := is_text & ~gap).any():
+        texts = cells[rows].astype("string").str.strip()
+        is_iso = texts.str.fullmatch(_ISO).fillna(value=False)
+        found = pd.to_datetime(texts.where(is_iso), format="ISO8601", utc=True, errors="coerce")
+        if written:
+            other = pd.to_datetime(texts, format=written, utc=True, errors="coerce")
+            found = found.fillna(other)
+        times[rows] = _naive_utc(found)
+    if (rows := is_date & ~gap).any():
+        times[rows] = _naive_utc(pd.to_datetime(cells[rows], utc=True, errors="coerce"))
+    return times, ~gap & times.isna().to_numpy()
+
+
+def _naive_utc(times: "pd.Series[Any]") -> "pd.Series[Any]":
+    return pd.to_datetime(times, utc=True).dt.tz_localize(None).astype("datetime64[us]")
+
+
+def _words(column: pd.Series, learned: LearnedColumn, missing: frozenset[str]) -> Read:
+    gap = is_gap(column, missing)
+    texts = ["" if empty else str(cell) for cell, empty in zip(column, gap, strict=True)]
+    n_words = np.array([len(text.split()) for text in texts], dtype=np.float64)
+    n_words[gap] = np.nan
+    hashed = HashingVectorizer(n_features=learned.n_words).transform(texts).toarray()
+    features = dict(zip(learned.features[1:], hashed.T, strict=True))
+    return {learned.features[0]: n_words, **features}, np.zeros(len(column), dtype=bool)
+
+
+_READ: Mapping[Kind, Callable[["pd.Series[Any]", LearnedColumn, frozenset[str]], Read]] = {
+    "number": _numbers,
+    "category": _categories,
+    "date": _dates,
+    "duration": _seconds,
+    "text": _words,
+}
