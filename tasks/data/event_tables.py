@@ -317,16 +317,17 @@ def labels_table(
 
 
 def has_dates_alone(times: pd.Series) -> bool:
-    """Return whether all times of a data set's events were read as dates.
+    """Return whether all times of a data set's events were read as dates of some zone.
 
-    Later events at midnight then are dates too, whatever other events come with them.
+    They are the last microseconds of days then. Later events at midnight are dates too, whatever
+    other events come with them.
     """
     micros, any_time = times.to_numpy(dtype="datetime64[us]"), False
     for start in range(0, len(micros), _PIECE):
         piece = micros[start : start + _PIECE]
         piece = piece[~np.isnat(piece)]
         any_time |= bool(len(piece))
-        if (piece - piece.astype("datetime64[D]") != _TO_END_OF_DAY).any():
+        if (piece.view(np.int64) % 1_000_000 != 999_999).any():
             return False
     return any_time
 

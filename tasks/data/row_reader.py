@@ -121,7 +121,7 @@ class RowReader(TransformerMixin, BaseEstimator):
     """Turns rows as users have them into the columns that models of a study learn from.
 
     Numbers stay numbers, and truth values are 1 and 0. A date becomes its days since 1970 and its
-    calendar parts, in UTC; a duration its seconds; a text the number of its words and hashed words
+    calendar parts, in UTC; a duration its seconds, as numbers of it are; a text the number of its words and hashed words
     (Weinberger et al. 2009). A category is the text that it was in training. Columns that the study
     does not know are ignored.
 
@@ -272,7 +272,7 @@ def is_texts(column: pd.Series) -> bool:
 
 def is_gap(column: pd.Series, missing: Sequence[str] | frozenset[str]) -> NDArray[np.bool_]:
     """Return whether each cell is a gap: nothing, an empty text, or one of `missing`."""
-    empty = column.isna().to_numpy(dtype=bool)
+    empty = column.isna().to_numpy(dtype=bool, copy=True)
     if is_texts(column):
         texts = {"", *missing}
         cells = column.astype(object).to_numpy()
@@ -303,6 +303,8 @@ def _seconds(column: pd.Series, learned: LearnedColumn, missing: frozenset[str])
     if pd.api.types.is_timedelta64_dtype(column.dtype):
         seconds = column.dt.total_seconds().to_numpy(dtype=np.float64)
         return {learned.name: seconds}, np.zeros(len(column), dtype=bool)
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        return _numbers(column, learned, missing)
     return _each(column, learned, missing, seconds_of)
 
 

@@ -561,16 +561,36 @@ MIDNIGHTS = tuple(f"{day}T00:00:00" for day in DAYS)
           for z in (None, "UTC", "Europe/Berlin")),
     ],
 )  # fmt: skip
-def test_an_event_of_the_day_of_its_label_is_not_seen(
-    tmp_path, caplog, times, suffix, is_noted
-) -> None:
+def test_an_event_of_the_day_of_its_label_is_not_seen(tmp_path, times, suffix, is_noted) -> None:
     """Times that are all at midnight are dates, which is noted."""
     source = written_log(tmp_path, times, suffix=suffix)
     dataset = read_source(source)
     assert [codes_of(dataset.X, row) for row in (0, 1)] == [["before"], ["before"]]
     assert any("midnight" in note for note in dataset.notes) == is_noted
-    read_features(source.data, source.labels, dataset)
-    assert ("midnight" in caplog.text) == is_noted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("have_clock", [False, True])
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+def test_midnight_means_what_it_meant_in_training_whatever_else_is_in_the_file(
+    tmp_path, have_clock, zone
+) -> None:
+    """A nightly export has midnights alone, and one more event of another patient none of that."""
+    times = pd.to_datetime(DAYS).tz_localize(zone)
+    clock = times + pd.Timedelta("9h")
+    trained = read_source(written_log(tmp_path, clock if have_clock else times))
+    for other in ([], [(3, clock[0], "other")]):
+        log = pd.DataFrame(
+            [(1, times[0], "before"), (1, times[1], "at midnight"), *other],
+            columns=["patient", "time", "code"],
+        )
+        log.to_parquet(tmp_path / "new.parquet")
+        rows = pd.DataFrame({"patient": [1], "prediction_time": [times[1] + pd.Timedelta("8h")]})
+        rows.to_parquet(tmp_path / "rows.parquet")
+        new = read_features(str(tmp_path / "new.parquet"), str(tmp_path / "rows.parquet"), trained)
+        assert isinstance(new, EventRows)
+        seen = ["before", "at midnight"] if have_clock else ["before"]
+        assert codes_of(new, 0) == seen
 
 
 def test_midnight_among_other_times_is_midnight(tmp_path) -> None:

@@ -1,0 +1,253 @@
+"""Rows are read as the study learned its columns, each by itself, in whatever form they come."""
+
+import io
+import pickle
+from collections.abc import Callable
+from datetime import date, time
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from inputs import table
+
+from prefect_tune.storage.store import ArtifactStore, StoreAddress
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.columns import features_of, like_training
+from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
+from prefect_tune.tasks.data.reading import read_features
+from prefect_tune.tasks.data.row_reader import LearnedColumn, RowReader, UnreadableRows
+from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.data.table_source import checked_frame, frame_dataset, read_frame
+
+WORDS = ("no pain", "severe pain in the chest", "fever since monday", "NA", "cough; dry, at night")
+
+
+def every_kind(n: int = 240) -> pd.DataFrame:
+    """A column of each kind, with gaps, midnights and texts that look like something else."""
+    rng = np.random.default_rng(0)
+    days = pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 400, n), unit="D")
+    clock = pd.to_timedelta(rng.choice([0, 0, 45_000, 30], n), unit="s")
+    frame = pd.DataFrame(
+        {
+            "number": rng.normal(size=n) * 10.0 ** rng.integers(-9, 9, n),
+            "whole": pd.array(rng.integers(0, 9, n), dtype="Int64"),
+            "truth": pd.array(rng.random(n) < 0.5, dtype="boolean"),
+            "category": rng.choice(["a", "b", "NA", "1", "1.0", "True"], n),
+            "code": pd.Categorical(rng.choice([3, 7, 11], n)),
+            "moment": (days + clock).astype("datetime64[us]"),
+            "day": days.strftime("%d.%m.%Y"),
+            "wait": pd.to_timedelta(rng.integers(0, 200_000, n), unit="s").astype(
+                "timedelta64[us]"
+            ),
+            "note": [" ".join(rng.choice(WORDS, 3)) + f" {i}" for i in range(n)],
+        }
+    )
+    for name in frame:
+        frame.loc[rng.choice(n, n // 10, replace=False), name] = None
+    return frame
+
+
+FRAME = every_kind()
+
+
+def by_pyarrow(frame: pd.DataFrame) -> bytes:
+    """Parquet with the views of texts that newer tools write."""
+    columns = pa.Table.from_pandas(frame, preserve_index=False)
+    for position, field in enumerate(columns.schema):
+        if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+            viewed = columns.column(position).cast(pa.string_view())
+            columns = columns.set_column(position, field.name, viewed)
+    columns = columns.replace_schema_metadata()
+    file = io.BytesIO()
+    pq.write_table(columns, file)
+    return file.getvalue()
+
+
+def by_polars(frame: pd.DataFrame) -> bytes:
+    file = io.BytesIO()
+    pl.from_pandas(frame.assign(code=frame["code"].astype("Int64"))).write_parquet(file)
+    return file.getvalue()
+
+
+FORMS: dict[str, tuple[str, Callable[[pd.DataFrame], bytes]]] = {
+    "CSV": ("csv", lambda frame: frame.to_csv(index=False).encode()),
+    "Parquet of pandas": ("parquet", lambda frame: frame.to_parquet(index=False)),
+    "Parquet of pyarrow": ("parquet", by_pyarrow),
+    "Parquet of polars": ("parquet", by_polars),
+}
+
+
+def learned() -> tuple[pd.DataFrame, RowReader]:
+    X, reader, _ = features_of(FRAME, (), (), "the table")
+    return X, reader
+
+
+def plain(X: pd.DataFrame) -> pd.DataFrame:
+    """Features with categories as texts: which other categories occur does not matter."""
+    return X.astype(dict.fromkeys(X.select_dtypes("category"), object)).reset_index(drop=True)
+
+
+def test_each_column_becomes_what_its_kind_says() -> None:
+    X, reader = learned()
+    assert {column.name: column.kind for column in reader.columns} == {
+        "number": "number",
+        "whole": "number",
+        "truth": "number",
+        "category": "category",
+        "code": "category",
+        "moment": "date",
+        "day": "date",
+        "wait": "duration",
+        "note": "text",
+    }
+    assert "NA" not in X["category"].cat.categories
+    row = FRAME["moment"].first_valid_index()
+    moment = FRAME["moment"][row]
+    assert X["moment.days"][row] * 86_400 == (moment - pd.Timestamp(0)).total_seconds()
+    assert X["moment.weekday"][row] == moment.weekday()
+    assert "day.hour" not in X
+    assert X["wait"].max() == FRAME["wait"].max().total_seconds()
+    assert X["note.words"].max() == max(len(str(note).split()) for note in FRAME["note"])
+    assert X.isna().sum().loc[["number", "whole", "truth", "code", "moment.days"]].eq(24).all()
+
+
+@pytest.mark.parametrize("form", FORMS)
+@settings(max_examples=15, deadline=None)
+@given(
+    order=st.permutations(range(12)),
+    ends=st.lists(st.integers(0, 12), max_size=3),
+    first=st.integers(0, len(FRAME) - 12),
+)
+def test_a_row_is_read_alike_alone_and_in_any_file_and_order(
+    tmp_path_factory, form, order, ends, first
+) -> None:
+    X, reader = learned()
+    suffix, write = FORMS[form]
+    folder = tmp_path_factory.mktemp("new")
+    rows = [first + position for position in order]
+    bounds = sorted({0, 12, *ends})
+    for start, stop in zip(bounds, bounds[1:], strict=False):
+        path = folder / f"{start}.{suffix}"
+        path.write_bytes(write(FRAME.iloc[rows[start:stop]].reset_index(drop=True)))
+        new = like_training(read_frame(str(path), reader.texts), reader)
+        expected = plain(X.iloc[rows[start:stop]])
+        pd.testing.assert_frame_equal(plain(new), expected, check_exact=True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda frame: frame,
+        lambda frame: frame.astype(object),
+        lambda frame: frame.astype({"category": "category", "truth": object}),
+        lambda frame: frame.convert_dtypes(dtype_backend="pyarrow"),
+        lambda frame: frame.assign(moment=frame["moment"].dt.tz_localize("UTC")),
+        lambda frame: frame.astype({"code": "float64", "wait": str, "moment": str, "number": str}),
+        lambda frame: frame[frame.columns[::-1]].assign(other=1),
+    ],
+)
+def test_a_dataframe_of_any_types_is_read_as_the_file(change) -> None:
+    X, reader = learned()
+    for rows in (slice(0, 240), slice(7, 8), slice(30, 33)):
+        new = like_training(checked_frame(change(FRAME.iloc[rows])), reader)
+        pd.testing.assert_frame_equal(plain(new), plain(X.iloc[rows]), check_exact=True)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([date(2024, 1, 31), date(2024, 2, 1)], "date"),
+        (["2024-01-31", "2024-02-01T08:30"], "date"),
+        (["2024-01-31 08:30:00+02:00", "2024-02-01 08:30:00+01:00"], "date"),
+        (["31/01/2024", "01/02/2024"], "date"),
+        (["1/31/2024 8:30", "2/1/2024 9:30"], "date"),
+        (["01/02/2024", "03/04/2024"], "category"),
+        (["2024-01-31", "soon"], "category"),
+        ([time(8, 30), time(0, 0, 1)], "duration"),
+        (["08:30:00", "0:00:01"], "duration"),
+        (["1 days 02:00:00", "0 days"], "duration"),
+        ([Decimal("1.5"), Decimal(2)], "number"),
+        ([True, None], "number"),
+        (["?", 1.5], "number"),
+        ([1, "x"], "category"),
+        (pd.period_range("2024-01", periods=2, freq="M"), "date"),
+    ],
+)
+def test_the_kind_of_a_column_is_found_out(values, kind) -> None:
+    frame = pd.DataFrame({"a": pd.Series(values, dtype=None).repeat(5), "b": range(10)})
+    X, reader, _ = features_of(frame.reset_index(drop=True), (), (), "the table")
+    assert reader.columns[0].kind == kind
+    pd.testing.assert_frame_equal(like_training(frame, reader), X)
+
+
+def test_what_cannot_be_read_is_named_with_its_row() -> None:
+    _, reader = learned()
+    frame = FRAME.astype(object)
+    frame.loc[17, "number"] = "tall"
+    frame.loc[30, "day"] = "2024/31/12"
+    with pytest.raises(BadInput, match=r"row 18 .*'tall'.*'number'.*1 more row"):
+        like_training(checked_frame(frame), reader)
+    with pytest.raises(UnreadableRows, match="row 18"):
+        reader.transform(frame)
+    X, cells = reader.read(checked_frame(frame))
+    assert [(cell.row, cell.column) for cell in cells] == [(17, "number"), (30, "day")]
+    assert np.isnan(X["number"][17])
+    with pytest.raises(BadInput, match="no column 'wait'"):
+        like_training(frame.drop(columns="wait"), reader)
+
+
+def test_the_user_says_which_texts_are_missing() -> None:
+    frame = table().assign(region=["NA", "EU", "none"] * 50)
+    of_options = {None: ["EU", "none"], ("none",): ["EU", "NA"], ("",): ["EU", "NA", "none"]}
+    for named, expected in of_options.items():
+        data = frame_dataset(Source("", target="target", na_values=named), frame)
+        assert list(data.X["region"].cat.categories) == expected
+        assert data.row_reader is not None
+        new = like_training(frame, data.row_reader)
+        assert list(new["region"].cat.categories) == expected
+    [note] = [n for n in frame_dataset(Source("", target="target"), frame).notes if "'NA'" in n]
+    assert "region" in note
+
+
+def test_the_reader_is_stored_with_the_data_set_and_is_part_of_its_digest(tmp_path) -> None:
+    dataset = frame_dataset(Source("", target="y"), FRAME.assign(y=[0, 1] * 120))
+    store = ArtifactStore(StoreAddress(str(tmp_path / "store")))
+    back = load_dataset(store, import_dataset(dataset, store))
+    assert back.row_reader is not None
+    assert back.row_reader.to_json() == dataset.row_reader.to_json()
+    assert [c.known for c in back.row_reader.columns] == [
+        c.known for c in dataset.row_reader.columns
+    ]
+    X, reader = dataset.X, dataset.row_reader
+    other = RowReader([*reader.columns[:-1], LearnedColumn("note", "text", n_words=16)])
+    assert dataset.digest() != type(dataset)(**{**vars(dataset), "reader": other}).digest()
+    pd.testing.assert_frame_equal(reader.transform(X), X)  # features are read as they are
+    store.close()
+
+
+def test_a_reader_needs_none_of_our_modules_where_it_is_carried_as_code() -> None:
+    """Its pickle is read by an exported model's users; see the tests of results."""
+    _, reader = learned()
+    again: Any = pickle.loads(pickle.dumps(reader))
+    pd.testing.assert_frame_equal(again.transform(FRAME), reader.transform(FRAME))
+
+
+def test_features_of_csv_rows_come_from_what_stands_in_the_file(tmp_path) -> None:
+    """A column of numbers with one text is read row by row, to the last bit."""
+    _, reader = learned()
+    some = FRAME.head(20).astype({"number": object})
+    some.loc[3, "number"] = "tall"
+    some.to_csv(tmp_path / "new.csv", index=False)
+    read, cells = reader.read(read_frame(str(tmp_path / "new.csv"), reader.texts))
+    assert [cell.row for cell in cells] == [3]
+    expected = FRAME["number"].head(20).astype(float)
+    expected[3] = np.nan
+    assert read["number"].tolist() == pytest.approx(expected.tolist(), abs=0, rel=0, nan_ok=True)
+    assert read_features is not None
