@@ -69,10 +69,8 @@ def predict(
         with existing_store(store, database) as opened:
             from prefect_tune.flows.results.predict import predict as predict_rows
 
-            frame, notes = predict_rows(opened, study, data, labels, skip_bad_rows=skip_bad_rows)
+            frame = predict_rows(opened, study, data, labels, skip_bad_rows=skip_bad_rows)
         write_table(frame, out)
-        for note in notes:
-            click.echo(note, err=True)
         if as_json:
             print_json({"rows": len(frame), "columns": list(frame.columns), "out": out})
         else:

@@ -29,7 +29,7 @@ from prefect_tune.flows.reading.lookup import find_study
 from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.results.exported import Exported
-from prefect_tune.flows.results.predict import is_balanced
+from prefect_tune.flows.results.predict import final_model, is_balanced
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.flows.text import LossWords, counted, format_seconds, number_text
 from prefect_tune.optimizers.space.space import Space
@@ -178,6 +178,7 @@ def card_facts(store: ArtifactStore, exported: Exported) -> CardFacts:
     test = load_split(store, plan.problem.split).held_out(REFIT)
     best = view.model_trial or view.incumbent
     held_out = view.ensemble.losses if view.ensemble else ()
+    model, _ = final_model(store, exported.study)
     return CardFacts(
         plan=plan,
         exported=exported,
@@ -189,7 +190,7 @@ def card_facts(store: ArtifactStore, exported: Exported) -> CardFacts:
         fidelity=best.fidelity if best else "",
         held_out_loss=held_out[-1] if held_out and len(exported.weights) > 1 else None,
         single_best_test_loss=view.single_best_test_loss,
-        quality=_quality(exported.model, dataset, test, plan) if len(test) else QualityOnTest(),
+        quality=_quality(model, dataset, test, plan) if len(test) else QualityOnTest(),
         n_configurations=view.n_begun,
         n_trials=view.n_trials,
         n_failed=view.n_failed,

@@ -1,5 +1,6 @@
 """Using what a study found: its final model, and predictions with it."""
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -27,6 +28,7 @@ from prefect_tune.tasks.data.row_reader import UnreadableCell, unreadable_text
 from prefect_tune.tasks.data.split import TEST, load_split
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 
+_LOGGER = logging.getLogger(__name__)
 _SHOWN_CELLS = 20
 
 
@@ -68,7 +70,7 @@ def predict(
     labels: str | None,
     *,
     skip_bad_rows: bool = False,
-) -> tuple[pd.DataFrame, list[str]]:
+) -> pd.DataFrame:
     """Predict new rows: `prediction`, and `probability_<class>` where the model gives it.
 
     Rows of events also have their patient and prediction time. Rows without any event get what the
@@ -83,7 +85,7 @@ def predict(
             rather than stop the others.
 
     Returns:
-        The predictions, a row for each row of the data; and notes on the rows without any.
+        The predictions, a row for each row of the data.
 
     Raises:
         UnknownName, BadInput: If the study has no model, or the data cannot be used.
@@ -94,7 +96,7 @@ def predict(
     dataset = load_dataset(store, about["dataset"])
     plan = StudyPlan.from_stored(find_study(store, study))
     X = read_features(data, labels, dataset, plan.source.format)
-    frame, bad, notes = pd.DataFrame(index=pd.RangeIndex(len(X))), np.empty(0, np.intp), []
+    frame, bad = pd.DataFrame(index=pd.RangeIndex(len(X))), np.empty(0, np.intp)
     reader = dataset.row_reader
     if isinstance(X, EventRows):
         frame = X.rows.copy()
@@ -104,7 +106,8 @@ def predict(
             remedy = "predict the others with --skip-bad-rows"
             raise BadInput(unreadable_text(cells, data), remedy=remedy)
         bad = np.unique(np.array([cell.row for cell in cells], dtype=np.intp))
-        notes = list(_skipped(cells))
+        for note in _skipped(cells):
+            _LOGGER.warning(note)
     classes = dataset.learned_classes
     found = predictions_of(model, X, classes, methods=("predict_proba",))
     if isinstance(X, EventRows) and (is_empty := X.start == X.stop).any():
@@ -122,7 +125,7 @@ def predict(
     if len(bad):
         frame = frame.convert_dtypes(convert_string=False, convert_floating=False)
         frame.loc[bad] = None
-    return frame, notes
+    return frame
 
 
 def _skipped(cells: Sequence[UnreadableCell]) -> Iterator[str]:

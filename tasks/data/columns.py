@@ -6,7 +6,7 @@
 import logging
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,6 +20,7 @@ from prefect_tune.tasks.data.row_reader import (
     RowReader,
     UnreadableCell,
     is_gap,
+    read_number,
     seconds_of,
     unreadable_text,
     utc_of,
@@ -38,6 +39,8 @@ _HASHED_CELLS = 50_000_000
 """Cells of hashed words that a table may have, 400 MB."""
 _TEXT_WORDS = 2
 """Words that the values of a free text have on average, or more."""
+_STRAY_SHARE = 0.9
+"""Share of numbers among texts from which on the others are taken for slips."""
 _PROBED = 1_000
 """Values that are looked at to tell texts from names, and lists from values."""
 _DATE_LIKE = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}(?:[T ].*)?")
@@ -100,7 +103,7 @@ def features_of(  # noqa: PLR0917 - what options say of columns
     if cells:
         _refuse(cells, where)
     notes = [f"left out: {shown_columns(names)} ({why})" for why, names in left_out.items()]
-    return X, reader, [*notes, *_identifier_notes(frame, reader), *_kind_notes(reader.columns)]
+    return X, reader, [*notes, *_notes(frame, reader)]
 
 
 def _check_names(reader: RowReader, where: str) -> None:
@@ -117,14 +120,21 @@ def _check_names(reader: RowReader, where: str) -> None:
         )
 
 
-def _identifier_notes(frame: pd.DataFrame, reader: RowReader) -> list[str]:
-    numbers = [column.name for column in reader.columns if column.kind == "number"]
-    return [
-        f"column {name} holds a different whole number in each row; if it only identifies the "
-        f"row, drop it with --drop {name}"
-        for name in numbers
-        if _is_identifier(frame[name])
-    ]
+def _notes(frame: pd.DataFrame, reader: RowReader) -> Iterator[str]:
+    """Yield notes on columns of a frame that its user may want to be taken otherwise."""
+    for name in (column.name for column in reader.columns if column.kind == "number"):
+        if _is_identifier(frame[name]):
+            yield (
+                f"column {name} holds a different whole number in each row; if it only identifies "
+                f"the row, drop it with --drop {name}"
+            )
+    for name in (column.name for column in reader.columns if column.kind == "category"):
+        if frame[name].dtype == np.dtype(object):
+            gap = is_gap(frame[name], reader.missing)
+            types = sorted({type(value).__name__ for value in frame[name][~gap]})
+            if len(types) > 1:
+                yield f"column {name} holds values of type {' and '.join(types)}, taken as texts"
+    yield from _kind_notes(reader.columns)
 
 
 def _refuse(cells: Sequence[UnreadableCell], where: str) -> None:
@@ -203,6 +213,7 @@ def _learned_of_texts(name: str, column: pd.Series, values: pd.Series) -> Learne
     share = len(values) / len(column)
     if len(values) <= TEXT_VALUES or share <= TEXT_SHARE:
         return _category(name, column)
+    _refuse_strays(name, values)
     if np.mean([len(text.split()) for text in values.iloc[:_PROBED]]) >= _TEXT_WORDS:
         return LearnedColumn(name, "text")
     if share > _IDENTIFIER_SHARE:
@@ -211,6 +222,24 @@ def _learned_of_texts(name: str, column: pd.Series, values: pd.Series) -> Learne
 
 
 _NESTED = (list, tuple, dict, set, frozenset, np.ndarray, bytes)
+
+
+def _refuse_strays(name: str, values: pd.Series) -> None:
+    """Refuse texts of which almost all are numbers: the others are slips, or spell a gap.
+
+    Raises:
+        BadInput: If they are; names one of the others.
+    """
+    is_number = np.isfinite([read_number(value) for value in values])
+    strays = values[~is_number]
+    if len(strays) and is_number.mean() >= _STRAY_SHARE:
+        first = strays.iloc[0]
+        raise BadInput(
+            f"column {name!r} holds numbers and {len(strays)} other values, such as {first!r} in "
+            f"row {strays.index[0] + 1}",
+            remedy=f"say that it is a gap with --na-values {first}, or take all values as "
+            f"categories with --categorical {name}",
+        )
 
 
 def _holds_numbers(column: pd.Series) -> bool:

@@ -121,9 +121,9 @@ class RowReader(TransformerMixin, BaseEstimator):
     """Turns rows as users have them into the columns that models of a study learn from.
 
     Numbers stay numbers, and truth values are 1 and 0. A date becomes its days since 1970 and its
-    calendar parts, in UTC; a duration its seconds, as numbers of it are; a text the number of its words and hashed words
-    (Weinberger et al. 2009). A category is the text that it was in training. Columns that the study
-    does not know are ignored.
+    calendar parts, in UTC; a duration becomes its seconds, and a number in its column counts as
+    seconds; a text becomes the number of its words and hashed words (Weinberger et al. 2009). A
+    category is the text that it was in training. Columns that the study does not know are ignored.
 
     Args:
         columns: The columns, in the order of the features.
@@ -284,10 +284,10 @@ def _numbers(column: pd.Series, learned: LearnedColumn, missing: frozenset[str])
     if pd.api.types.is_numeric_dtype(column.dtype):
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
         return {learned.name: values}, np.isinf(values)
-    return _each(column, learned, missing, _number)
+    return _each(column, learned, missing, read_number)
 
 
-def _number(value: Any) -> float:
+def read_number(value: Any) -> float:
     """Return a value as a number; infinity if it is none."""
     if isinstance(value, str):
         text = value.strip()

@@ -293,7 +293,7 @@ def test_where_plain_classes_would_predict_otherwise_the_model_is_exported_as_it
     monkeypatch.setattr(exporting, "plain", turned)
     stored, _ = final_model(ended.store, "s")
     found = export(ended.store, "s", "pickle")
-    assert list(found.model.weights_) == list(stored.weights_)
+    assert list(found.model[-1].weights_) == list(stored.weights_)
 
 
 def test_a_study_without_a_model_is_refused(ended) -> None:

@@ -1,11 +1,10 @@
 """Rows are read as the study learned its columns, each by itself, in whatever form they come."""
 
 import io
-import pickle
 from collections.abc import Callable
 from datetime import date, time
 from decimal import Decimal
-from typing import Any
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -21,7 +20,6 @@ from prefect_tune.storage.store import ArtifactStore, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.columns import features_of, like_training
 from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
-from prefect_tune.tasks.data.reading import read_features
 from prefect_tune.tasks.data.row_reader import LearnedColumn, RowReader, UnreadableRows
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.table_source import checked_frame, frame_dataset, read_frame
@@ -133,7 +131,7 @@ def test_a_row_is_read_alike_alone_and_in_any_file_and_order(
     folder = tmp_path_factory.mktemp("new")
     rows = [first + position for position in order]
     bounds = sorted({0, 12, *ends})
-    for start, stop in zip(bounds, bounds[1:], strict=False):
+    for start, stop in pairwise(bounds):
         path = folder / f"{start}.{suffix}"
         path.write_bytes(write(FRAME.iloc[rows[start:stop]].reset_index(drop=True)))
         new = like_training(read_frame(str(path), reader.texts), reader)
@@ -232,13 +230,6 @@ def test_the_reader_is_stored_with_the_data_set_and_is_part_of_its_digest(tmp_pa
     store.close()
 
 
-def test_a_reader_needs_none_of_our_modules_where_it_is_carried_as_code() -> None:
-    """Its pickle is read by an exported model's users; see the tests of results."""
-    _, reader = learned()
-    again: Any = pickle.loads(pickle.dumps(reader))
-    pd.testing.assert_frame_equal(again.transform(FRAME), reader.transform(FRAME))
-
-
 def test_features_of_csv_rows_come_from_what_stands_in_the_file(tmp_path) -> None:
     """A column of numbers with one text is read row by row, to the last bit."""
     _, reader = learned()
@@ -250,4 +241,3 @@ def test_features_of_csv_rows_come_from_what_stands_in_the_file(tmp_path) -> Non
     expected = FRAME["number"].head(20).astype(float)
     expected[3] = np.nan
     assert read["number"].tolist() == pytest.approx(expected.tolist(), abs=0, rel=0, nan_ok=True)
-    assert read_features is not None
