@@ -1,0 +1,117 @@
+"""A row has one prediction in any file and company, by the command and the exported model."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from finished.searched import searched
+from row_forms import FORMS, FRAME
+
+from prefect_tune import ArtifactStore, load_study
+from prefect_tune.flows.results.exported import export
+from prefect_tune.flows.results.model_card import card_facts, model_card
+from prefect_tune.flows.results.predict import predict
+from prefect_tune.tasks.bad_input import BadInput
+
+pytestmark = pytest.mark.slow
+CLASSES = (0.5, 1.0, 1.5)
+ROWS = 40
+
+
+@pytest.fixture(scope="module", params=["classes", "numbers"])
+def store(request, tmp_path_factory) -> Iterator[ArtifactStore]:
+    """A study of a table with a column of each kind, whose model is an ensemble of many steps."""
+    folder = tmp_path_factory.mktemp("alike")
+    score = FRAME["number"].fillna(0).rank() + 100 * (FRAME["category"] == "a")
+    thirds = pd.qcut(score, 3, labels=CLASSES).astype(float)
+    FRAME.assign(y=thirds if request.param == "classes" else score).to_parquet(folder / "t.parquet")
+    given = {"data": str(folder / "t.parquet"), "target": "y", "trials": 8, "ensemble": 8}
+    opened = searched(folder / "home", **given, method="random", seed=5).store
+    yield opened
+    opened.close()
+
+
+def predicted(store: ArtifactStore, path: Path) -> pd.DataFrame:
+    return predict(store, "s", str(path), None)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_row_has_one_prediction_in_any_file(store, tmp_path, form) -> None:
+    suffix, write = FORMS[form]
+
+    def of(rows: list[int]) -> pd.DataFrame:
+        path = tmp_path / f"new.{suffix}"
+        path.write_bytes(write(FRAME.iloc[rows].reset_index(drop=True)))
+        return predicted(store, path)
+
+    rows = np.random.default_rng(1).permutation(ROWS).tolist()
+    together = of(rows)
+    FRAME.head(ROWS).to_parquet(tmp_path / "all.parquet")
+    whole = predicted(store, tmp_path / "all.parquet").iloc[rows].reset_index(drop=True)
+    pd.testing.assert_frame_equal(together, whole, check_exact=True)
+    for part in (rows[:1], rows[1:2], rows[2:7], rows[7:8]):
+        start = rows.index(part[0])
+        expected = together.iloc[start : start + len(part)].reset_index(drop=True)
+        pd.testing.assert_frame_equal(of(part), expected)
+
+
+def test_the_model_predicts_dataframes_as_the_command_predicts_files(store, tmp_path) -> None:
+    FRAME.head(ROWS).to_csv(tmp_path / "new.csv", index=False)
+    expected = predicted(store, tmp_path / "new.csv")
+    models = (load_study("s", store.address.url).model(), export(store, "s", "pickle").model)
+    for model in models:
+        for frame in (FRAME.head(ROWS), FRAME.head(ROWS).astype(object)):
+            assert model.predict(frame).tolist() == expected["prediction"].tolist()
+    if expected["prediction"].nunique() == len(CLASSES):
+        assert set(models[0].predict(FRAME)) == set(CLASSES)
+        assert list(models[0].classes_) == list(CLASSES)
+        probabilities = expected[[f"probability_{label}" for label in CLASSES]]
+        np.testing.assert_array_equal(models[0].predict_proba(FRAME.head(ROWS)), probabilities)
+
+
+READ = """
+import pickle, sys
+import pandas as pd
+sys.modules["prefect_tune"] = None
+with open("model.pkl", "rb") as file:
+    model = pickle.load(file)
+pd.DataFrame({"p": model.predict(pd.read_csv("new.csv"))}).to_csv("p.csv", index=False)
+"""
+
+
+def test_an_exported_model_reads_what_pandas_reads_without_prefect_tune(store, tmp_path) -> None:
+    exported = export(store, "s", "pickle")
+    assert "RowReader" in exported.own
+    (tmp_path / "model.pkl").write_bytes(exported.data)
+    FRAME.head(ROWS).to_csv(tmp_path / "new.csv", index=False)
+    subprocess.run([sys.executable, "-c", READ], cwd=tmp_path, check=True)
+    found = pd.read_csv(tmp_path / "p.csv")["p"]
+    expected = predicted(store, tmp_path / "new.csv")["prediction"]
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_a_model_of_matrices_has_no_class_that_reads_rows(store) -> None:
+    exported = export(store, "s", "pickle", of_matrix=True)
+    assert not {"RowReader", "NamedClasses"} & set(exported.own)
+    assert {c.name for c in card_facts(store, exported).columns} > {"moment.days", "note.words"}
+    whole = card_facts(store, export(store, "s", "pickle"))
+    assert [c.name for c in whole.columns] == list(FRAME)
+    assert "| `wait` | duration (seconds) |" in model_card(whole, "m.pkl")
+
+
+def test_rows_that_cannot_be_read_are_skipped_if_asked_to(store, tmp_path, caplog) -> None:
+    frame = FRAME.head(ROWS).astype(object)
+    FRAME.head(ROWS).to_csv(tmp_path / "whole.csv", index=False)
+    frame.loc[3, "day"] = "30.02.2024"
+    frame.to_csv(tmp_path / "new.csv", index=False)
+    with pytest.raises(BadInput, match=r"row 4 of .*'30\.02\.2024'.*--skip-bad-rows"):
+        predicted(store, tmp_path / "new.csv")
+    found = predict(store, "s", str(tmp_path / "new.csv"), None, skip_bad_rows=True)
+    assert "row 4 has no prediction" in caplog.text
+    assert found.isna().any(axis=1).tolist() == [row == 3 for row in range(ROWS)]
+    expected = predicted(store, tmp_path / "whole.csv").drop(index=3)
+    pd.testing.assert_frame_equal(found.drop(index=3), expected, check_dtype=False)
