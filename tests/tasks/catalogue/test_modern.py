@@ -24,10 +24,10 @@ from prefect_tune.tasks.catalogue.combinations import ArithmeticCombinations, Ca
 from prefect_tune.tasks.catalogue.construction import EventAggregation
 from prefect_tune.tasks.catalogue.gaps_and_categories import imputer_with_indicators, target_encoder
 from prefect_tune.tasks.catalogue.spaces import SPACES
+from prefect_tune.tasks.data.columns import like_training
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.data.table import like_training
 from prefect_tune.tasks.final_model import Member, keep_model
 from prefect_tune.tasks.fitting.fitting import FoldData, fit_transformer
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
@@ -107,7 +107,7 @@ def new_rows(dataset) -> pd.DataFrame:
     rows.loc[rows.index[0], "colour"] = "violet"
     rows["town"] = "elsewhere"
     rows.loc[rows.index[1], ["same", 'a "quoted" {name}']] = np.nan
-    return like_training(rows, dataset.X)
+    return like_training(rows, dataset.row_reader)
 
 
 def check_final_model(context: StudyContext, query: Query) -> None:

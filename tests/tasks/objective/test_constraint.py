@@ -8,8 +8,11 @@ import pandas as pd
 import pytest
 from answer_worlds import hostile_models
 from inputs import write_table
+from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.dummy import DummyClassifier
-from sklearn.pipeline import Pipeline
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.tree import DecisionTreeClassifier
 from studies import context_of, draw, evaluate
 
 from prefect_tune.flows.options.declared import StudyOptions
@@ -23,6 +26,7 @@ from prefect_tune.tasks.data.dataset import Dataset, import_dataset, load_datase
 from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import TEST, Split
+from prefect_tune.tasks.data.table_source import frame_dataset
 from prefect_tune.tasks.objective.constraint import check_measurable, parse_constraint
 from prefect_tune.tasks.objective.declaration import Quantity, QuantityBound
 from prefect_tune.tasks.objective.metric import Predictions, metric_named
@@ -99,10 +103,42 @@ def held_out(y, label, score=None, column=None) -> HeldOutRows:
         columns=frame,
         y=np.array(y, dtype=np.int32),
         classes=("no", "yes"),
+        learned_classes=np.array(("no", "yes")),
+        reader=None,
         predictions=Predictions(np.array(label, dtype=np.int32), score),
         metric=metric_named("error"),
         pipeline=lambda: None,
     )
+
+
+OWN_QUANTITY = """
+def share(pipeline, X, y):
+    assert list(pipeline.classes_) == [0.5, 1.5], pipeline.classes_
+    raw = X.drop(columns=[c for c in X if c.startswith("day.")]).assign(day="2024-05-01")
+    return float((pipeline.predict(raw.astype({"sex": object})) == 1.5).mean())
+"""
+
+
+def test_a_function_of_the_user_may_pass_rows_as_files_have_them() -> None:
+    """Dates, and categories of another type; classes are those of the target."""
+    days = ["2024-04-01", "2024-05-01"] * 30
+    frame = pd.DataFrame({"day": days, "sex": ["f", "m"] * 30, "y": [0.5, 1.5] * 30})
+    dataset = frame_dataset(Source("", target="y"), frame)
+    kinds = make_column_selector(dtype_include="number")
+    steps = ColumnTransformer([("numbers", SimpleImputer(), kinds)])
+    model = make_pipeline(steps, DecisionTreeClassifier()).fit(dataset.X, dataset.labels)
+    rows = HeldOutRows(
+        X=dataset.X,
+        columns=dataset.columns,
+        y=dataset.y,
+        classes=dataset.classes,
+        learned_classes=dataset.learned_classes,
+        reader=dataset.row_reader,
+        predictions=Predictions(dataset.y),
+        metric=metric_named("error"),
+        pipeline=lambda: model,
+    )
+    assert measure_quantity(Quantity("own.py:share", code=OWN_QUANTITY), rows) == 1.0
 
 
 def test_false_positives_are_a_share_of_the_negatives() -> None:
