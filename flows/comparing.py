@@ -31,6 +31,7 @@ def compare(  # noqa: PLR0917 - flat parameters make the form of a deployment
     drop: list[str] | None = None,
     categorical: list[str] | None = None,
     drop_missing_target: bool = False,
+    input: str | None = None,  # noqa: A002 - the option's name
     methods: str | None = None,
     repeats: int | None = None,
     space: str | None = None,
@@ -79,7 +80,7 @@ def compare(  # noqa: PLR0917 - flat parameters make the form of a deployment
 
 def _prepare(parameters: Mapping[str, Any]) -> Comparison:
     default_name = str(flow_run.id) if deployment.id else None
-    comparison = prepare_comparison(parameters, default_name)
+    comparison = prepare_comparison(parameters, default_name, is_rerun=flow_run.run_count > 1)
     for note in comparison.notes:
         current_observer().note(str(note))
     return comparison

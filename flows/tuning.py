@@ -17,6 +17,7 @@ from prefect_tune.flows.event_loop import FlowApart, apart_from_loop, flow_apart
 from prefect_tune.flows.options.form import documented
 from prefect_tune.flows.preparation.prepare import HANDOVER, PreparedStudy, prepare, prepare_retry
 from prefect_tune.flows.preparation.request import StudyRequest
+from prefect_tune.flows.preparation.study_input import InputReader
 from prefect_tune.flows.progress import current_observer
 from prefect_tune.flows.reading.lookup import failed_trials
 from prefect_tune.flows.reading.study_view import read_study
@@ -61,7 +62,7 @@ def prepare_frame(
     prepared = prepare(
         request,
         request.open_store(),
-        read=lambda source: frame_dataset(source, frame, test_frame),
+        reader=InputReader(lambda source: frame_dataset(source, frame, test_frame)),
     )
     return {**given, "study": prepared.name}, prepared
 
@@ -143,6 +144,7 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
     drop: list[str] | None = None,
     categorical: list[str] | None = None,
     drop_missing_target: bool = False,
+    input: str | None = None,  # noqa: A002 - the option's name
     space: str | None = None,
     method: str | None = None,
     metric: str | None = None,
@@ -184,7 +186,9 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
     if prepared is None:
         default_name = str(flow_run.id) if deployment.id else None
         request = StudyRequest.parse(parameters)
-        prepared = prepare(request, request.open_store(), default_name)
+        prepared = prepare(
+            request, request.open_store(), default_name, is_rerun=flow_run.run_count > 1
+        )
     for note in prepared.notes:
         current_observer().note(str(note))
     return run_study(prepared)

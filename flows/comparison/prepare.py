@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +27,11 @@ from prefect_tune.flows.preparation.resolve import check_method, pose
 from prefect_tune.flows.preparation.resume import (
     CannotContinue,
     check_options_known,
+    check_same_data,
     check_unchanged,
+    is_continued,
 )
-from prefect_tune.flows.preparation.study_input import Note, Read, StudyInput, read_input
+from prefect_tune.flows.preparation.study_input import InputReader, Note, StudyInput, read_input
 from prefect_tune.flows.study.lease import StudyBusy
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.registry import METHODS
@@ -38,7 +39,7 @@ from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.local_files import check_writable
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.reading import read_source
+from prefect_tune.tasks.data.dataset import load_dataset
 
 HANDOVER: Handover[Comparison] = Handover()
 """From the command `compare` to its flow."""
@@ -48,13 +49,14 @@ _ANOTHER = "choose another --name"
 
 
 def prepare_comparison(
-    parameters: Mapping[str, Any], default_name: str | None = None
+    parameters: Mapping[str, Any], default_name: str | None = None, *, is_rerun: bool = False
 ) -> Comparison:
     """Read and check the input, and enter the replicates in the ledger or find them there.
 
     Args:
         parameters: Those of the flow `compare`.
         default_name: Name of a new comparison; by default made from the data and the time.
+        is_rerun: Whether Prefect retries the flow run, so that changed files are only noted.
 
     Raises:
         BadInput, UnknownName, StoreRefused: If something cannot be used.
@@ -71,9 +73,22 @@ def prepare_comparison(
     design = _Design.of(own, former)
     request = _completed(request, former[0]) if former else request
     _check_comparable(request.options)
-    read: Read = cache(read_source)
-    if name is None or len(former) < len(list(design)):
-        found = read_input(request, read)
+    has_all = len(former) == len(list(design))
+    reader, remarks = InputReader().cached(), list[Note]()
+    if former:
+        is_same_run = is_rerun or (has_all and _is_continued(former, request))
+        reader, remarks = _stored_copy(
+            former[0].plan, request, store, reader, is_same_run=is_same_run
+        )
+    elif request.options.input is not None:
+        raise BadInput(
+            "a new comparison has no stored copy",
+            option="input",
+            value=request.options.input,
+            remedy="name an existing comparison with --name, or leave the option out",
+        )
+    if name is None or not has_all:
+        found = read_input(request, reader)
         _check_entrants(request, design, found)  # all of them, before any study is entered
         now = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         name = name or f"{study_name_from(found.dataset.name)}-compare-{now}"
@@ -93,12 +108,12 @@ def prepare_comparison(
                     race=races.get(entrant.suffix) if race is None else race,
                 ),
                 store,
-                read,
+                reader,
             ),
         )
         for repeat, entrant in design
     )
-    notes = _notes(name, replicates)
+    notes = tuple(dict.fromkeys((*_notes(name, replicates), *remarks)))
     return Comparison(name, request.options, store, replicates, out, notes)
 
 
@@ -180,6 +195,40 @@ def _completed(request: StudyRequest, former: Replicate) -> StudyRequest:
     return request if options == given else StudyRequest.of(options)
 
 
+def _is_continued(former: Sequence[Replicate], request: StudyRequest) -> bool:
+    """Return whether a run of the comparison that ended early continues."""
+    return any(is_continued(one.stored(), one.plan, request.options) for one in former)
+
+
+def _stored_copy(
+    plan: StudyPlan,
+    request: StudyRequest,
+    store: ArtifactStore,
+    reader: InputReader,
+    *,
+    is_same_run: bool,
+) -> tuple[InputReader, list[Note]]:
+    """Check the input once for all replicates, and return a reader of its imported copy.
+
+    Args:
+        plan: Plan of a replicate.
+        request: The request.
+        store: Where the copy is.
+        reader: Reads the input.
+        is_same_run: Whether changed files are only noted.
+
+    Raises:
+        CannotContinue, BadInput: If the data have changed, or cannot be used.
+    """
+    states, notes = check_same_data(
+        "the comparison", plan, request, store, reader, is_same_run=is_same_run, another=_ANOTHER
+    )
+    dataset = load_dataset(store, plan.problem.dataset)
+    read_as = plan.options.format or dataset.kind
+    dataset = replace(dataset, name=plan.data_name, format=read_as)
+    return InputReader(lambda _: dataset, lambda *_: states), notes
+
+
 def _check_comparable(options: StudyOptions) -> None:
     """Check that methods can be compared by these options.
 
@@ -227,9 +276,11 @@ def _study_name(name: str, repeat: int, entrant: Entrant) -> str:
     return full
 
 
-def _prepare_replicate(request: StudyRequest, store: ArtifactStore, read: Read) -> PreparedStudy:
+def _prepare_replicate(
+    request: StudyRequest, store: ArtifactStore, reader: InputReader
+) -> PreparedStudy:
     try:
-        return prepare(request, store, read=read, is_compared=True)
+        return prepare(request, store, reader=reader, is_compared=True)
     except CannotContinue as error:  # it knows of studies alone
         raise error.with_remedy(_ANOTHER) from error
     except StudyBusy as error:

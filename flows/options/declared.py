@@ -6,7 +6,7 @@ of them. Light to import, so that the command line shows its help at once.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from prefect_tune.flows.options.values import (
     ASSIGNED,
@@ -86,6 +86,7 @@ class StudyOptions:
     drop: tuple[str, ...] = declare("Column to leave out of the features (repeatable).", default=(), group="Data", metavar="COLUMN")
     categorical: tuple[str, ...] = declare("Column to take as categories whatever it holds (repeatable).", default=(), group="Data", metavar="COLUMN")
     drop_missing_target: bool = declare("Leave out rows that have no target.", default=False, group="Data")
+    input: Literal["stored"] | None = declare("stored continues a study on its imported copy of the data, labels and test rows, whatever their files hold now.", group="Data", metavar="stored", default_text="a study whose files have changed is not continued", on_resume="anew", is_stored=False, in_compare="stored continues a comparison on its imported copy of the data, labels and test rows, whatever their files hold now.")
     space: str | None = declare("Space of pipelines to search, as `prefect-tune spaces` lists them, or FILE.py:NAME for one of your own.", group="Search", metavar="NAME", default_text="by the data", choices=lambda: SPACES, is_open=True, examples=("my_space.py:space",), on_resume="same", is_shared=True)
     method: str | None = declare(_method_help, group="Search", metavar="METHOD", default_text=DEFAULT_METHOD, choices=lambda: METHODS, is_open=True, on_resume="same", in_compare=False)
     metric: str | None = declare("Loss to minimise: error (percent), auroc (1 - area), or one of scikit-learn's scorers by its name (1 - score, or what follows neg_).", group="Search", metavar="METRIC", default_text="error for classes, r2 for numbers", choices=lambda: METRICS, is_open=True, examples=("recall",), on_resume="same", is_shared=True)
@@ -220,7 +221,7 @@ OPTIONS: Mapping[str, Option] = options_of(StudyOptions)
 """Options of `prefect-tune run`, by name and in the order shown."""
 _ONLY_COMPARE = options_of(CompareOptions)
 _FOLLOWED_BY = {
-    "drop_missing_target": ("methods", "repeats"),
+    "input": ("methods", "repeats"),
     "trial_memory": ("name",),
     "task_runs": ("out",),
 }

@@ -20,8 +20,13 @@ from prefect_tune.flows.options.declared import StudyOptions
 from prefect_tune.flows.preparation.handover import Handover
 from prefect_tune.flows.preparation.request import StudyRequest
 from prefect_tune.flows.preparation.resolve import resolve
-from prefect_tune.flows.preparation.resume import check_options_known, merged, resume
-from prefect_tune.flows.preparation.study_input import Note, Read
+from prefect_tune.flows.preparation.resume import (
+    check_files,
+    check_options_known,
+    merged,
+    resume,
+)
+from prefect_tune.flows.preparation.study_input import InputReader, Note
 from prefect_tune.flows.reading.lookup import failed_trials, find_study
 from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.store_location import store_address
@@ -33,7 +38,6 @@ from prefect_tune.storage.database import DatabaseDamaged
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.problem import Problem, open_store
 
 
@@ -84,9 +88,10 @@ def prepare(
     request: StudyRequest,
     store: ArtifactStore,
     default_name: str | None = None,
-    read: Read = read_source,
+    reader: InputReader = InputReader(),  # noqa: B008 - frozen
     *,
     is_compared: bool = False,
+    is_rerun: bool = False,
 ) -> PreparedStudy:
     """Read and check the input, and enter the study in the ledger or find it there.
 
@@ -95,8 +100,9 @@ def prepare(
         store: The store that it is entered in.
         default_name: Name for a new study that was given none; by default made from the data, the
             method and the time.
-        read: Reads the input.
+        reader: Reads the input.
         is_compared: Whether it is part of a comparison, where no study knows of earlier ones.
+        is_rerun: Whether Prefect retries the flow run, so that changed files are only noted.
 
     Raises:
         BadInput, UnknownName, StoreRefused: If something cannot be used.
@@ -106,7 +112,14 @@ def prepare(
     name = request.options.study or default_name
     stored, entered = None if name is None else ledger.study(name), ""
     if stored is None:
-        plan, notes = resolve(request, store, read)
+        if request.options.input is not None and not is_compared:
+            raise BadInput(
+                "a new study has no stored copy",
+                option="input",
+                value=request.options.input,
+                remedy="name an existing study with --study, or leave the option out",
+            )
+        plan, notes = resolve(request, store, reader)
         if not is_compared:
             known = _earlier_seconds(ledger, plan.problem.space_digest)
             plan = replace(plan, earlier_seconds=known)
@@ -120,7 +133,7 @@ def prepare(
             plan = replace(plan, options=replace(plan.options, study=entered))
     if stored is not None:
         check_not_busy(store, stored.name)
-        plan, notes = resume(stored, request, store, read)
+        plan, notes = resume(stored, request, store, reader, is_rerun=is_rerun)
         entered = stored.name
     elif not entered:
         raise BadInput(f"study {name!r} was removed while it was being started")
@@ -182,7 +195,8 @@ def prepare_retry(
     check_options_known(study, plan)
     no_cache = plan.options.no_cache  # no option of `retry`
     options = replace(merged(plan.options, given), study=study, no_cache=no_cache)
-    return PreparedStudy(study, replace(plan, options=options), opened)
+    _, notes = check_files(f"study {study!r}", plan, InputReader(), is_same_run=True)
+    return PreparedStudy(study, replace(plan, options=options), opened, tuple(notes))
 
 
 _EARLIER_STUDIES, _EARLIER_READ = 5, 20

@@ -13,8 +13,8 @@ from prefect_tune.flows.preparation.constraints import (
 from prefect_tune.flows.preparation.request import StudyRequest
 from prefect_tune.flows.preparation.start import known_configurations
 from prefect_tune.flows.preparation.study_input import (
+    InputReader,
     Note,
-    Read,
     StudyInput,
     find_metric,
     read_input,
@@ -167,7 +167,7 @@ def pose(request: StudyRequest, found: StudyInput) -> Posed:
 
 
 def resolve(
-    request: StudyRequest, store: ArtifactStore, read: Read
+    request: StudyRequest, store: ArtifactStore, reader: InputReader
 ) -> tuple[StudyPlan, list[Note]]:
     """Return the plan of a new study, and what a user should know of it.
 
@@ -176,14 +176,14 @@ def resolve(
     Args:
         request: The request.
         store: Where data and split are imported.
-        read: Reads the input.
+        reader: Reads the input.
 
     Raises:
         BadInput, UnknownName: If something cannot be used.
     """
     given = request.options
     method = given.method or DEFAULT_METHOD
-    dataset = (found := read_input(request, read)).dataset
+    dataset = (found := read_input(request, reader)).dataset
     posed = pose(request, found)
     split, objective = posed.split, posed.objective
     _check_memory(given, found, split)
@@ -213,6 +213,7 @@ def resolve(
         chance_loss=objective.chance,
         predicts=found.source.predicts,
         aside=found.source.aside,
+        source_states=found.states,
         quantity_digests=quantity_digests(given.bounds),
         start_configurations=tuple(configuration.to_json() for configuration in start),
     )

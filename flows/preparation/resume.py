@@ -1,7 +1,7 @@
 """A study in the ledger is resumed: what may change, and what must be the same."""
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
@@ -10,21 +10,29 @@ from prefect_tune.flows.preparation.constraints import (
     quantity_digests,
 )
 from prefect_tune.flows.preparation.request import StudyRequest
-from prefect_tune.flows.preparation.study_input import Note, Read
+from prefect_tune.flows.preparation.study_input import InputReader, Note
 from prefect_tune.flows.reading.commands import removed_option
 from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage.key import code_digest
 from prefect_tune.storage.ledger import StoredStudy
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
+from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.data.source_state import NOTHING_KNOWN, SourceStates
 from prefect_tune.tasks.data.split import import_split, load_split, make_split
 from prefect_tune.tasks.objective.constraint import check_constraints
 from prefect_tune.tasks.plugins import check_plugins
 from prefect_tune.tasks.user_space import is_user_space
 
 _ANOTHER = "choose another --study name"
+_STORED = "continue on the stored copy with --input stored"
+_OF_SOURCE = tuple(one.name for one in fields(Source) if one.name in OPTIONS)
+_HOW_READ = tuple(name for name in _OF_SOURCE if name not in {"data", "labels", "test"})
+_UNFINISHED = frozenset({"new", "running", "interrupted"})
+"""States in the ledger of a study whose run ended early; no other process runs it."""
 
 
 class CannotContinue(BadInput):
@@ -32,7 +40,12 @@ class CannotContinue(BadInput):
 
 
 def resume(
-    stored: StoredStudy, request: StudyRequest, store: ArtifactStore, read: Read
+    stored: StoredStudy,
+    request: StudyRequest,
+    store: ArtifactStore,
+    reader: InputReader,
+    *,
+    is_rerun: bool = False,
 ) -> tuple[StudyPlan, list[Note]]:
     """Return the plan that a study is resumed with, and what a user should know of it.
 
@@ -42,7 +55,8 @@ def resume(
         stored: The study.
         request: The request.
         store: Where its data is.
-        read: Reads the input.
+        reader: Reads the input.
+        is_rerun: Whether Prefect retries the flow run.
 
     Raises:
         CannotContinue, BadInput, UnknownName: If something is given that cannot change or be used.
@@ -51,11 +65,15 @@ def resume(
     check_options_known(stored.name, plan)
     given = request.options
     same = (name for name, option in OPTIONS.items() if option.on_resume == "same")
-    check_unchanged(f"study {stored.name!r}", plan, request, filter(given.is_given, same))
-    _check_same_data(stored.name, plan, given, store, read)
+    subject = f"study {stored.name!r}"
+    check_unchanged(subject, plan, request, filter(given.is_given, same))
+    is_same_run = is_rerun or is_continued(stored, plan, given)
+    states, remarks = check_same_data(
+        subject, plan, request, store, reader, is_same_run=is_same_run
+    )
     options = replace(merged(plan.options, given), study=stored.name)
-    plan = replace(plan, options=options)
-    notes = [Note(f"continues study {stored.name}", "study", stored.name)]
+    plan = replace(plan, options=options, source_states=states)
+    notes = [Note(f"continues study {stored.name}", "study", stored.name), *remarks]
     if given.constraint is None:
         return plan, notes
     plan, more = _with_constraints(stored.name, plan, given, store)
@@ -180,40 +198,132 @@ def _has_other_code(plan: StudyPlan, request: StudyRequest) -> bool:
     return len(codes) > 1 or started.digest != plan.problem.space_digest
 
 
-def _check_same_data(
-    name: str, plan: StudyPlan, options: StudyOptions, store: ArtifactStore, read: Read
-) -> None:
-    """Check that the input is the same, and restore what is damaged of its imported copy.
+def is_continued(stored: StoredStudy, plan: StudyPlan, given: StudyOptions) -> bool:
+    """Return whether a run that ended early continues, and no longer than it would have lasted.
 
-    Of the same input by name the imported copy counts; of another one the content must be equal.
+    Otherwise a person extends the study, or wants its model.
+    """
+    rule, former = given.stop_rule, plan.options.stop_rule
+    bounds = ((former.trials, rule.trials), (former.seconds, rule.seconds))
+    has_grown = not rule.is_open and any(
+        old is not None and (new is None or new > old) for old, new in bounds
+    )
+    return stored.state in _UNFINISHED and not has_grown
+
+
+def check_same_data(
+    subject: str,
+    plan: StudyPlan,
+    request: StudyRequest,
+    store: ArtifactStore,
+    reader: InputReader,
+    *,
+    is_same_run: bool,
+    another: str = _ANOTHER,
+) -> tuple[SourceStates, list[Note]]:
+    """Check that the input is the same, and restore damaged records of the imported copy.
+
+    Files under the same names are read only if their states differ. With `--input stored` no file
+    is looked at.
+
+    Args:
+        subject: The study or comparison, for people.
+        plan: Its plan.
+        request: The request.
+        store: The store of its data.
+        reader: Reads the input.
+        is_same_run: Whether an earlier run continues, and changed files are no reason to stop.
+        another: The way to a new study or comparison.
+
+    Returns:
+        States of the files to record, and notes on files that have changed or are out of reach.
 
     Raises:
-        CannotContinue: If it is not.
+        CannotContinue: If the data have changed.
+        BadInput: If the stored copy is requested and damaged.
         RecordDamaged: If the split is damaged and cannot be made again.
     """
-    problem, former = plan.problem, plan.source
+    problem, former, options = plan.problem, plan.source, request.options
     data, split = problem.records
+    states, notes = plan.source_states, list[Note]()
     given = replace(options.source, predicts=former.predicts, aside=former.aside)
-    if given != former or not store.records.is_whole(data):
+    is_whole = store.records.is_whole(data)
+    if options.input == "stored":
+        check_unchanged(subject, plan, request, filter(options.is_given, _HOW_READ), another)
+        if not is_whole:
+            raise BadInput(
+                f"the stored copy of {subject} is damaged",
+                option="input",
+                value="stored",
+                remedy="leave the option out to import the data again",
+            )
+        notes.append(Note(f"the stored copy of {former.data} is used", "input", "stored"))
+    elif given != former or not is_whole:
         check_plugins(problem.plugins)
-        dataset = read(given)
+        dataset = reader.read(given)
         if dataset.digest() != problem.dataset:
-            flags = [
-                one.flag
-                for one in OPTIONS.values()
-                if getattr(given, one.name, None) != getattr(former, one.name, None)
-            ]
-            how = f" with this {' and '.join(flags)}" if given.data == former.data else ""
+            differing = [o for o in _OF_SOURCE if getattr(given, o) != getattr(former, o)]
+            flags = " and ".join(OPTIONS[name].flag for name in differing)
+            has_copy = is_whole and not {*differing} & {*_HOW_READ}
             raise CannotContinue(
-                f"study {name!r} was made with other data ({former.data}) than "
-                f"{options.data} holds{how}",
-                remedy=_ANOTHER,
+                f"{subject} was made with other data ({former.data}) than {options.data} holds"
+                + (f" with this {flags}" if flags and given.data == former.data else ""),
+                remedy=f"{another}, or {_STORED}" if has_copy else another,
             )
         import_dataset(dataset, store)
+    else:
+        states, notes = check_files(
+            subject, plan, reader, is_same_run=is_same_run, remedy=f"{another}, or {_STORED}"
+        )
     if not store.records.is_whole(split):
         dataset = load_dataset(store, problem.dataset)
-        options = plan.options
-        again = make_split(dataset, options.folds, options.test_size, plan.seed, options.holdout)
+        known = plan.options
+        again = make_split(dataset, known.folds, known.test_size, plan.seed, known.holdout)
         if again.digest() != problem.split:
             raise RecordDamaged(f"record {split} is damaged, and this version splits otherwise")
         import_split(again, store)
+    return states, notes
+
+
+def check_files(
+    subject: str, plan: StudyPlan, reader: InputReader, *, is_same_run: bool, remedy: str = ""
+) -> tuple[SourceStates, list[Note]]:
+    """Check that the files of an input hold the data set that was imported.
+
+    Args:
+        subject: The study or comparison, for people.
+        plan: Its plan. Plans of earlier versions have no states, and pass.
+        reader: Reads the input.
+        is_same_run: Whether changed files are only noted, and not read.
+        remedy: The choices if they have changed.
+
+    Returns:
+        States of the files to record, and notes on files that have changed or are out of reach.
+
+    Raises:
+        CannotContinue: If they hold other data.
+    """
+    known, source = plan.source_states, plan.source
+    if known == NOTHING_KNOWN:
+        return known, []
+    found = reader.states(source, known)
+    changed, lost = (
+        " and ".join(dict.fromkeys(str(getattr(source, name)) for name in names))
+        for names in (found.changed_since(known), found.lost_since(known))
+    )
+    notes = []
+    if lost:
+        notes.append(Note(f"{lost} cannot be found or reached; {subject} uses its stored copy"))
+    if not changed:
+        return found.completed_by(known), notes
+    text = f"the content of {changed} has changed since {subject} was started"
+    if is_same_run:
+        return known, [*notes, Note(f"{text}; it continues on its stored copy")]
+    check_plugins(plan.problem.plugins)
+    try:
+        digest = reader.read(source).digest()
+    except (BadInput, UnknownName) as error:
+        raise CannotContinue(f"{text}, and cannot be used: {error}", remedy=remedy) from error
+    if digest != plan.problem.dataset:
+        raise CannotContinue(text, remedy=remedy)
+    return found.completed_by(known), notes

@@ -5,7 +5,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cache
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.formats.registry import FORMATS
 from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.data.source_state import NOTHING_KNOWN, SourceStates, source_states
 from prefect_tune.tasks.data.table_source import FRAME
 from prefect_tune.tasks.fitting.iterative import (
     ITERATIVE,
@@ -55,8 +57,22 @@ class Note:
         return f"{self.reason}; {self.remedy}" if self.remedy else self.reason
 
 
-Read = Callable[[Source], Dataset]
-"""Reads the input; several studies of the same one share a cached reader."""
+@dataclass(frozen=True)
+class InputReader:
+    """Reads an input.
+
+    Attributes:
+        read: Reads the data set.
+        states: Reads the states of its files, given those that are known.
+    """
+
+    read: Callable[[Source], Dataset] = read_source
+    states: Callable[[Source, SourceStates], SourceStates] = source_states
+
+    def cached(self) -> Self:
+        """Return a reader that reads each input once, for several studies of it."""
+        return replace(self, read=cache(self.read), states=cache(self.states))
+
 
 _SHOWN_CLASSES = 8
 _WITHOUT_EPOCHS = "search without --epochs, by a method such as smac or fabolas"
@@ -73,6 +89,7 @@ class StudyInput:
         space: The part of the space whose libraries can be used here.
         space_code: Text of the user's file; empty for a space of the catalogue.
         missing: The libraries that the rest of the space needs.
+        states: States of the files that the data was read from.
     """
 
     source: Source
@@ -81,6 +98,7 @@ class StudyInput:
     space: Space
     space_code: str
     missing: tuple[MissingLibrary, ...] = ()
+    states: SourceStates = NOTHING_KNOWN
 
     def notes(self) -> list[Note]:
         """Return what the data was taken for, and what reading it had to decide."""
@@ -96,7 +114,7 @@ class StudyInput:
         return of_data + [_left_out(self.space, library) for library in self.missing]
 
 
-def read_input(request: StudyRequest, read: Read = read_source) -> StudyInput:
+def read_input(request: StudyRequest, reader: InputReader) -> StudyInput:
     """Read what a new study is to learn from, and find a space that fits.
 
     Raises:
@@ -104,7 +122,8 @@ def read_input(request: StudyRequest, read: Read = read_source) -> StudyInput:
     """
     options = request.options
     source = replace(options.source, predicts=request.predicts)
-    dataset = read(source)
+    states = reader.states(source, NOTHING_KNOWN)  # first: a later change is then noticed
+    dataset = reader.read(source)
     space_name = options.space or _default_space(dataset)
     whole = request.space or space_named(space_name)
     _check_space(whole, options.data, dataset)
@@ -113,7 +132,7 @@ def read_input(request: StudyRequest, read: Read = read_source) -> StudyInput:
         missing = tuple(library for library in missing if not library.is_optional)
     if options.epochs is not None:
         _check_epochs(space, options.epochs, len(dataset.classes))
-    return StudyInput(source, dataset, space_name, space, request.space_code, missing)
+    return StudyInput(source, dataset, space_name, space, request.space_code, missing, states)
 
 
 def find_metric(

@@ -16,6 +16,7 @@ from prefect_tune.optimizers.trials.objective import PortableSeconds
 from prefect_tune.storage.database import as_written
 from prefect_tune.storage.ledger import StoredStudy
 from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.data.source_state import NOTHING_KNOWN, SourceStates
 from prefect_tune.tasks.problem import Problem
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class StudyPlan:
         start_configurations: Configurations to begin with, as JSON values.
         earlier_seconds: Seconds of algorithms in earlier studies, as `Objective` has them.
         flow_run_id: Flow run of the latest session; None before the first.
+        source_states: States of the input's files when they were imported.
     """
 
     options: StudyOptions
@@ -65,6 +67,7 @@ class StudyPlan:
     start_configurations: tuple[Mapping[str, Any], ...] = ()
     earlier_seconds: tuple[PortableSeconds, ...] = ()
     flow_run_id: str | None = None
+    source_states: SourceStates = NOTHING_KNOWN
 
     @property
     def source(self) -> Source:

@@ -13,6 +13,7 @@ from inputs import write_meds, write_omop_log, write_synthea_log
 from studies import ITERATIVE_SPACES
 
 from prefect_tune.flows.preparation import resolve
+from prefect_tune.flows.preparation.study_input import InputReader
 from prefect_tune.flows.reading.lookup import find_study, list_trials
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
@@ -156,7 +157,7 @@ def test_a_study_that_is_there_is_prepared_again_without_reading_its_input(prepa
     first = prepared("train.csv", **given, trials=7, seed=5)
     again = prepare_study(
         {"data": "train.csv", **given, "trials": 7, "seed": 5, "study": first.name},
-        read=lambda _: pytest.fail("the input was read again"),
+        reader=InputReader(lambda _: pytest.fail("the input was read again")),
     )
     assert again.plan == first.plan
 
