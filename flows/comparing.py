@@ -80,7 +80,7 @@ def compare(  # noqa: PLR0917 - flat parameters make the form of a deployment
 
 def _prepare(parameters: Mapping[str, Any]) -> Comparison:
     default_name = str(flow_run.id) if deployment.id else None
-    comparison = prepare_comparison(parameters, default_name, is_rerun=flow_run.run_count > 1)
+    comparison = prepare_comparison(parameters, default_name, flow_run_id=str(flow_run.id))
     for note in comparison.notes:
         current_observer().note(str(note))
     return comparison

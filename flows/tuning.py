@@ -187,7 +187,7 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
         default_name = str(flow_run.id) if deployment.id else None
         request = StudyRequest.parse(parameters)
         prepared = prepare(
-            request, request.open_store(), default_name, is_rerun=flow_run.run_count > 1
+            request, request.open_store(), default_name, flow_run_id=str(flow_run.id)
         )
     for note in prepared.notes:
         current_observer().note(str(note))

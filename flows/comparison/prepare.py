@@ -40,6 +40,8 @@ from prefect_tune.storage.local_files import check_writable
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import load_dataset
+from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.data.source_state import NOTHING_KNOWN, SourceStates
 
 HANDOVER: Handover[Comparison] = Handover()
 """From the command `compare` to its flow."""
@@ -49,14 +51,14 @@ _ANOTHER = "choose another --name"
 
 
 def prepare_comparison(
-    parameters: Mapping[str, Any], default_name: str | None = None, *, is_rerun: bool = False
+    parameters: Mapping[str, Any], default_name: str | None = None, flow_run_id: str | None = None
 ) -> Comparison:
     """Read and check the input, and enter the replicates in the ledger or find them there.
 
     Args:
         parameters: Those of the flow `compare`.
         default_name: Name of a new comparison; by default made from the data and the time.
-        is_rerun: Whether Prefect retries the flow run, so that changed files are only noted.
+        flow_run_id: The flow run; None for a command, which prepares before its flow run.
 
     Raises:
         BadInput, UnknownName, StoreRefused: If something cannot be used.
@@ -76,7 +78,9 @@ def prepare_comparison(
     has_all = len(former) == len(list(design))
     reader, remarks = InputReader().cached(), list[Note]()
     if former:
-        is_same_run = is_rerun or (has_all and _is_continued(former, request))
+        is_same_run = has_all and any(
+            is_continued(one.stored(), one.plan, request.options, flow_run_id) for one in former
+        )
         reader, remarks = _stored_copy(
             former[0].plan, request, store, reader, is_same_run=is_same_run
         )
@@ -195,11 +199,6 @@ def _completed(request: StudyRequest, former: Replicate) -> StudyRequest:
     return request if options == given else StudyRequest.of(options)
 
 
-def _is_continued(former: Sequence[Replicate], request: StudyRequest) -> bool:
-    """Return whether a run of the comparison that ended early continues."""
-    return any(is_continued(one.stored(), one.plan, request.options) for one in former)
-
-
 def _stored_copy(
     plan: StudyPlan,
     request: StudyRequest,
@@ -226,7 +225,11 @@ def _stored_copy(
     dataset = load_dataset(store, plan.problem.dataset)
     read_as = plan.options.format or dataset.kind
     dataset = replace(dataset, name=plan.data_name, format=read_as)
-    return InputReader(lambda _: dataset, lambda *_: states), notes
+
+    def known_or_found(_: Source, known: SourceStates) -> SourceStates:
+        return states if known == NOTHING_KNOWN else known
+
+    return InputReader(lambda _: dataset, known_or_found), notes
 
 
 def _check_comparable(options: StudyOptions) -> None:

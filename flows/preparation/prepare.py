@@ -91,7 +91,7 @@ def prepare(
     reader: InputReader = InputReader(),  # noqa: B008 - frozen
     *,
     is_compared: bool = False,
-    is_rerun: bool = False,
+    flow_run_id: str | None = None,
 ) -> PreparedStudy:
     """Read and check the input, and enter the study in the ledger or find it there.
 
@@ -102,7 +102,7 @@ def prepare(
             method and the time.
         reader: Reads the input.
         is_compared: Whether it is part of a comparison, where no study knows of earlier ones.
-        is_rerun: Whether Prefect retries the flow run, so that changed files are only noted.
+        flow_run_id: The flow run; None for a command, which prepares before its flow run.
 
     Raises:
         BadInput, UnknownName, StoreRefused: If something cannot be used.
@@ -133,7 +133,7 @@ def prepare(
             plan = replace(plan, options=replace(plan.options, study=entered))
     if stored is not None:
         check_not_busy(store, stored.name)
-        plan, notes = resume(stored, request, store, reader, is_rerun=is_rerun)
+        plan, notes = resume(stored, request, store, reader, flow_run_id)
         entered = stored.name
     elif not entered:
         raise BadInput(f"study {name!r} was removed while it was being started")

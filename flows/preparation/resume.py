@@ -44,8 +44,7 @@ def resume(
     request: StudyRequest,
     store: ArtifactStore,
     reader: InputReader,
-    *,
-    is_rerun: bool = False,
+    flow_run_id: str | None = None,
 ) -> tuple[StudyPlan, list[Note]]:
     """Return the plan that a study is resumed with, and what a user should know of it.
 
@@ -56,7 +55,7 @@ def resume(
         request: The request.
         store: Where its data is.
         reader: Reads the input.
-        is_rerun: Whether Prefect retries the flow run.
+        flow_run_id: The flow run; None for a command, which prepares before its flow run.
 
     Raises:
         CannotContinue, BadInput, UnknownName: If something is given that cannot change or be used.
@@ -67,7 +66,7 @@ def resume(
     same = (name for name, option in OPTIONS.items() if option.on_resume == "same")
     subject = f"study {stored.name!r}"
     check_unchanged(subject, plan, request, filter(given.is_given, same))
-    is_same_run = is_rerun or is_continued(stored, plan, given)
+    is_same_run = is_continued(stored, plan, given, flow_run_id)
     states, remarks = check_same_data(
         subject, plan, request, store, reader, is_same_run=is_same_run
     )
@@ -198,11 +197,16 @@ def _has_other_code(plan: StudyPlan, request: StudyRequest) -> bool:
     return len(codes) > 1 or started.digest != plan.problem.space_digest
 
 
-def is_continued(stored: StoredStudy, plan: StudyPlan, given: StudyOptions) -> bool:
-    """Return whether a run that ended early continues, and no longer than it would have lasted.
+def is_continued(
+    stored: StoredStudy, plan: StudyPlan, given: StudyOptions, flow_run_id: str | None
+) -> bool:
+    """Return whether an earlier run continues. If not, a person extends the study.
 
-    Otherwise a person extends the study, or wants its model.
+    Prefect retries a flow run under the same id. A run that was killed or interrupted is continued
+    by options that let the study search no longer than it would have.
     """
+    if flow_run_id is not None and flow_run_id == plan.flow_run_id:
+        return True
     rule, former = given.stop_rule, plan.options.stop_rule
     bounds = ((former.trials, rule.trials), (former.seconds, rule.seconds))
     has_grown = not rule.is_open and any(

@@ -24,6 +24,7 @@ from prefect_tune.optimizers import Optimizer, Trial
 from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.optimizers.trials.objective import Bootstraps
+from prefect_tune.storage import Ledger
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.fitting.final_scoring import LossOnTest
 
@@ -70,6 +71,35 @@ def test_what_a_comparison_has_stays_part_of_it_and_can_be_extended(compared) ->
     ]
     assert {replicate.plan.options.stop_rule.trials for replicate in extended.replicates} == {3}
     assert any("comparison c: 0 of 6" in str(note) for note in extended.notes)
+
+
+def test_a_comparison_of_a_changed_file_stops_or_continues_on_its_copy(compared) -> None:
+    given = {"methods": "random,tpe", "repeats": 1, "trials": 3, "name": "c"}
+    first = compared(**given)
+    for replicate in first.replicates:
+        Ledger(first.store.database).update_study(replicate.prepared.name, state="complete")
+    table(seed=1).to_csv("table.csv", index=False)
+    for options in ({}, {"repeats": 2}, {"methods": "random,tpe,smac"}):
+        with pytest.raises(BadInput, match=r"table\.csv.*--name.*--input stored"):
+            compared(**given | options)
+    grown = compared(**given | {"repeats": 2}, input="stored")
+    assert len({r.plan.problem.dataset for r in (*first.replicates, *grown.replicates)}) == 1
+    assert len({r.plan.source_states for r in grown.replicates}) == 1
+    with pytest.raises(BadInput, match=r"--input stored.*--name"):
+        compared(**given | {"name": "d"}, input="stored")
+
+
+def test_a_killed_comparison_continues_on_its_copy_and_reads_no_file(compared, tmp_path) -> None:
+    given = {"methods": "random,tpe", "repeats": 2, "trials": 3, "name": "c"}
+    first = compared(**given)
+    (tmp_path / "table.csv").write_text("none\n")
+    again = compared(**given)
+    assert sum("table.csv has changed" in str(note) for note in again.notes) == 1
+    assert [r.plan for r in again.replicates] == [r.plan for r in first.replicates]
+    (tmp_path / "table.csv").unlink()
+    grown = compared(**given | {"repeats": 3})
+    assert sum("cannot be found" in str(note) for note in grown.notes) == 1
+    assert len({r.plan.problem.dataset for r in grown.replicates}) == 1
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,25 @@
 """A study in the ledger that is continued: what may change, and what must be the same."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
+import pandas as pd
 import pytest
-from inputs import write_meds
+from flow_studies import prepare_study
+from inputs import events, table, write_meds, written
 
 from prefect_tune.flows.options.values import EnsembleRule, StopRule
 from prefect_tune.flows.preparation.prepare import PreparedStudy, prepare_retry
 from prefect_tune.flows.preparation.resume import CannotContinue
+from prefect_tune.flows.preparation.study_input import InputReader
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Algorithm, Budget
 from prefect_tune.storage import Ledger
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue import spaces
+from prefect_tune.tasks.data.source_state import NOTHING_KNOWN
 
 
 @pytest.mark.parametrize("options", [{"folds": 3}, {"holdout": 0.2}, {"test": "test.parquet"}])
@@ -236,3 +242,140 @@ def test_a_study_of_a_space_that_changed_otherwise_is_refused(start, monkeypatch
     knows(monkeypatch, NEW, *MODELS[1:])
     with pytest.raises(BadInput, match="knows otherwise"):
         Study(made.store, made.name)
+
+
+Enter = Callable[..., PreparedStudy]
+GIVEN = {"target": "target", "drop": ["patient"], "study": "one", "trials": 3}
+
+
+def ended(study: PreparedStudy, state: str = "complete") -> PreparedStudy:
+    """The study, which a session has left in a state with this plan."""
+    settings = study.plan.to_json()
+    Ledger(study.store.database).update_study(study.name, state=state, settings=settings)
+    return study
+
+
+def rewrite(file: str, seed: int) -> None:
+    """Other rows in a file of `prepared`."""
+    frame = table(100, seed=seed)
+    written(frame.assign(patient=[f"{file}{row}" for row in range(100)]), Path(file))
+
+
+@pytest.mark.parametrize("file", ["train.csv", "test.parquet"])
+@pytest.mark.parametrize("trials", [3, 9])
+def test_a_person_does_not_extend_a_study_whose_file_has_changed(prepared, file, trials) -> None:
+    """Nor gets its model where no trial is left to run."""
+    given = {**GIVEN, "test": "test.parquet"}
+    first = ended(prepared("train.csv", **given))
+    rewrite(file, seed=1)
+    with pytest.raises(CannotContinue, match=f"{file}.*--study.*--input stored"):
+        prepared("train.csv", **given | {"trials": trials})
+    again = prepared("train.csv", **given, input="stored")
+    assert (again.plan.problem, again.plan.source) == (first.plan.problem, first.plan.source)
+
+
+def test_changed_labels_and_changed_shards_of_events_are_noticed(prepared, tmp_path) -> None:
+    log, labels = events()
+    given = {"labels": "labels.csv", "study": "one", "trials": 3}
+    (tmp_path / "log").mkdir()
+    for number, part in enumerate((log[:90], log[90:])):
+        part.to_parquet(tmp_path / "log" / f"{number}.parquet")
+    labels.to_csv("labels.csv", index=False)
+    ended(prepared("log", **given, format="events"))
+    ended(prepared("log", **given, format="events"))
+    labels[2:].to_csv("labels.csv", index=False)
+    with pytest.raises(CannotContinue, match=r"content of labels\.csv has"):
+        prepared("log", **given, format="events")
+    labels.to_csv("labels.csv", index=False)
+    log[5:9].to_parquet(tmp_path / "log" / "2.parquet")
+    with pytest.raises(CannotContinue, match="content of log has"):
+        prepared("log", **given, format="events")
+
+
+def test_a_changed_file_that_cannot_be_read_is_no_reason_to_go_on(prepared) -> None:
+    ended(prepared("train.csv", **GIVEN))
+    Path("train.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(CannotContinue, match=r"(?s)--input stored"):
+        prepared("train.csv", **GIVEN)
+
+
+def test_the_same_rows_in_another_file_are_no_change_and_read_once(prepared) -> None:
+    first = ended(prepared("train.csv", **GIVEN))
+    frame = pd.read_csv("train.csv", keep_default_na=False)
+    frame.to_csv("train.csv", index=False, quoting=1, lineterminator="\r\n")
+    again = ended(prepared("train.csv", **GIVEN))
+    assert again.plan.problem == first.plan.problem
+    assert len(again.notes) == 1
+    unread = InputReader(lambda _: pytest.fail("the input was read again"))
+    assert prepare_study({"data": "train.csv", **GIVEN}, reader=unread).plan == again.plan
+
+
+@pytest.mark.parametrize("state", ["new", "running", "interrupted"])
+def test_a_killed_run_continues_on_its_copy_and_a_longer_one_does_not(prepared, state) -> None:
+    first = ended(prepared("train.csv", **GIVEN), state)
+    rewrite("train.csv", seed=1)
+    again = prepared("train.csv", **GIVEN)
+    assert "train.csv has changed" in str(again.notes[1])
+    assert again.plan.source_states == first.plan.source_states
+    with pytest.raises(CannotContinue):
+        prepared("train.csv", **GIVEN | {"trials": 4})
+    with pytest.raises(CannotContinue):
+        prepared("train.csv", **GIVEN | {"trials": None, "budget": "1h"})
+
+
+def test_a_flow_run_that_prefect_retries_continues_on_its_copy(prepared) -> None:
+    made = prepared("train.csv", **GIVEN)
+    ended(replace(made, plan=replace(made.plan, flow_run_id="7")), "failed")
+    rewrite("train.csv", seed=1)
+    given = {"data": "train.csv", **GIVEN}
+    assert "train.csv has changed" in str(prepare_study(given, flow_run_id="7").notes[1])
+    with pytest.raises(CannotContinue):
+        prepare_study(given, flow_run_id="8")
+
+
+def test_a_study_whose_file_is_gone_continues_on_its_copy(prepared) -> None:
+    first = ended(prepared("train.csv", **GIVEN))
+    Path("train.csv").rename("elsewhere.csv")
+    again = ended(prepared("train.csv", **GIVEN | {"trials": 9}))
+    assert "train.csv cannot be found" in str(again.notes[1])
+    assert again.plan.source_states == first.plan.source_states
+    assert len(prepared("elsewhere.csv", **GIVEN).notes) == 1
+    rewrite("train.csv", seed=1)
+    with pytest.raises(CannotContinue):
+        prepared("train.csv", **GIVEN)
+
+
+def test_a_retry_notes_a_changed_file(prepared) -> None:
+    ended(prepared("train.csv", **GIVEN))
+    assert prepare_retry("one", None).notes == ()
+    rewrite("train.csv", seed=1)
+    (note,) = prepare_retry("one", None).notes
+    assert "train.csv has changed" in str(note)
+
+
+def test_a_study_of_a_version_without_states_is_resumed_as_ever(prepared) -> None:
+    made = prepared("train.csv", **GIVEN)
+    settings = made.plan.to_json()
+    del settings["source_states"]
+    Ledger(made.store.database).update_study("one", state="complete", settings=settings)
+    rewrite("train.csv", seed=1)
+    again = prepared("train.csv", **GIVEN)
+    assert (len(again.notes), again.plan.source_states) == (1, NOTHING_KNOWN)
+
+
+def test_the_stored_copy_takes_no_other_options_and_needs_a_study(prepared) -> None:
+    with pytest.raises(BadInput, match=r"--input stored.*--study"):
+        prepared("train.csv", **GIVEN, input="stored")
+    ended(prepared("train.csv", **GIVEN))
+    with pytest.raises(CannotContinue, match="--target target"):
+        prepared("train.csv", **GIVEN | {"target": "colour"}, input="stored")
+    Path("train.csv").unlink()
+    assert prepared("other.csv", study="one", input="stored").plan.source.data == "train.csv"
+
+
+def test_a_damaged_copy_is_not_used_as_the_stored_one(prepared) -> None:
+    made = ended(prepared("train.csv", **GIVEN))
+    made.store.records.remove(made.plan.problem.records[0])
+    with pytest.raises(BadInput, match="damaged"):
+        prepared("train.csv", **GIVEN, input="stored")
+    assert prepared("train.csv", **GIVEN).name == "one"
