@@ -186,9 +186,8 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
     if prepared is None:
         default_name = str(flow_run.id) if deployment.id else None
         request = StudyRequest.parse(parameters)
-        prepared = prepare(
-            request, request.open_store(), default_name, flow_run_id=str(flow_run.id)
-        )
+        opened = request.open_store()
+        prepared = prepare(request, opened, default_name, flow_run_id=str(flow_run.id))
     for note in prepared.notes:
         current_observer().note(str(note))
     return run_study(prepared)
@@ -219,6 +218,8 @@ def retry(  # noqa: PLR0917 - flat parameters make the form of a deployment
     prepared = HANDOVER.take(parameters)
     if prepared is None:
         prepared = prepare_retry(parameters.pop("study"), parameters.pop("trial"), **parameters)
+        for note in prepared.notes:
+            current_observer().note(str(note))
     numbers = frozenset(failed_trials(prepared.store, study) if trial is None else trial)
     if not numbers:
         current_observer().note(f"no trial of study {study} has failed")

@@ -39,7 +39,7 @@ from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.local_files import check_writable
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.dataset import load_dataset
+from prefect_tune.tasks.data.dataset import Dataset, load_dataset
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.source_state import NOTHING_KNOWN, SourceStates
 
@@ -76,21 +76,10 @@ def prepare_comparison(
     request = _completed(request, former[0]) if former else request
     _check_comparable(request.options)
     has_all = len(former) == len(list(design))
-    reader, remarks = InputReader().cached(), list[Note]()
-    if former:
-        is_same_run = has_all and any(
-            is_continued(one.stored(), one.plan, request.options, flow_run_id) for one in former
-        )
-        reader, remarks = _stored_copy(
-            former[0].plan, request, store, reader, is_same_run=is_same_run
-        )
-    elif request.options.input is not None:
-        raise BadInput(
-            "a new comparison has no stored copy",
-            option="input",
-            value=request.options.input,
-            remedy="name an existing comparison with --name, or leave the option out",
-        )
+    is_same_run = has_all and any(
+        is_continued(one.stored(), one.plan, request.options, flow_run_id) for one in former
+    )
+    reader, remarks = _common_reader(request, store, former, is_same_run=is_same_run)
     if name is None or not has_all:
         found = read_input(request, reader)
         _check_entrants(request, design, found)  # all of them, before any study is entered
@@ -199,37 +188,44 @@ def _completed(request: StudyRequest, former: Replicate) -> StudyRequest:
     return request if options == given else StudyRequest.of(options)
 
 
-def _stored_copy(
-    plan: StudyPlan,
-    request: StudyRequest,
-    store: ArtifactStore,
-    reader: InputReader,
-    *,
-    is_same_run: bool,
+def _common_reader(
+    request: StudyRequest, store: ArtifactStore, former: Sequence[Replicate], *, is_same_run: bool
 ) -> tuple[InputReader, list[Note]]:
-    """Check the input once for all replicates, and return a reader of its imported copy.
+    """Return the reader of all replicates: of the input, once, or of its imported copy.
 
     Args:
-        plan: Plan of a replicate.
         request: The request.
         store: Where the copy is.
-        reader: Reads the input.
+        former: Replicates that are there already; the input is checked against their copy.
         is_same_run: Whether changed files are only noted.
 
     Raises:
         CannotContinue, BadInput: If the data have changed, or cannot be used.
     """
+    reader, options = InputReader().cached(), request.options
+    if not former and options.input is not None:
+        raise BadInput(
+            "a new comparison has no stored copy",
+            option="input",
+            value=options.input,
+            remedy="name an existing comparison with --name, or leave the option out",
+        )
+    if not former:
+        return reader, []
+    plan = former[0].plan
     states, notes = check_same_data(
         "the comparison", plan, request, store, reader, is_same_run=is_same_run, another=_ANOTHER
     )
-    dataset = load_dataset(store, plan.problem.dataset)
-    read_as = plan.options.format or dataset.kind
-    dataset = replace(dataset, name=plan.data_name, format=read_as)
+
+    def read(_: Source) -> Dataset:
+        dataset = load_dataset(store, plan.problem.dataset)
+        read_as = plan.options.format or dataset.kind
+        return replace(dataset, name=plan.data_name, format=read_as)
 
     def known_or_found(_: Source, known: SourceStates) -> SourceStates:
         return states if known == NOTHING_KNOWN else known
 
-    return InputReader(lambda _: dataset, known_or_found), notes
+    return InputReader(read, known_or_found), notes
 
 
 def _check_comparable(options: StudyOptions) -> None:

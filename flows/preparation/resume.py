@@ -247,11 +247,10 @@ def check_same_data(
         BadInput: If the stored copy is requested and damaged.
         RecordDamaged: If the split is damaged and cannot be made again.
     """
-    problem, former, options = plan.problem, plan.source, request.options
-    data, split = problem.records
-    states, notes = plan.source_states, list[Note]()
+    former, options = plan.source, request.options
     given = replace(options.source, predicts=former.predicts, aside=former.aside)
-    is_whole = store.records.is_whole(data)
+    is_whole = store.records.is_whole(plan.problem.records[0])
+    states, notes = plan.source_states, list[Note]()
     if options.input == "stored":
         check_unchanged(subject, plan, request, filter(options.is_given, _HOW_READ), another)
         if not is_whole:
@@ -261,32 +260,59 @@ def check_same_data(
                 value="stored",
                 remedy="leave the option out to import the data again",
             )
-        notes.append(Note(f"the stored copy of {former.data} is used", "input", "stored"))
+        notes = [Note(f"the stored copy of {former.data} is used", "input", "stored")]
     elif given != former or not is_whole:
-        check_plugins(problem.plugins)
-        dataset = reader.read(given)
-        if dataset.digest() != problem.dataset:
-            differing = [o for o in _OF_SOURCE if getattr(given, o) != getattr(former, o)]
-            flags = " and ".join(OPTIONS[name].flag for name in differing)
-            has_copy = is_whole and not {*differing} & {*_HOW_READ}
-            raise CannotContinue(
-                f"{subject} was made with other data ({former.data}) than {options.data} holds"
-                + (f" with this {flags}" if flags and given.data == former.data else ""),
-                remedy=f"{another}, or {_STORED}" if has_copy else another,
-            )
-        import_dataset(dataset, store)
+        _import_again(subject, plan, given, store, reader, another)
     else:
-        states, notes = check_files(
-            subject, plan, reader, is_same_run=is_same_run, remedy=f"{another}, or {_STORED}"
-        )
-    if not store.records.is_whole(split):
-        dataset = load_dataset(store, problem.dataset)
-        known = plan.options
-        again = make_split(dataset, known.folds, known.test_size, plan.seed, known.holdout)
-        if again.digest() != problem.split:
-            raise RecordDamaged(f"record {split} is damaged, and this version splits otherwise")
-        import_split(again, store)
+        remedy = f"{another}, or {_STORED}"
+        states, notes = check_files(subject, plan, reader, is_same_run=is_same_run, remedy=remedy)
+    _restore_split(plan, store)
     return states, notes
+
+
+def _import_again(  # noqa: PLR0917
+    subject: str,
+    plan: StudyPlan,
+    given: Source,
+    store: ArtifactStore,
+    reader: InputReader,
+    another: str,
+) -> None:
+    """Import an input that must be the data set of the plan.
+
+    Raises:
+        CannotContinue: If it is not.
+    """
+    check_plugins(plan.problem.plugins)
+    dataset, former = reader.read(given), plan.source
+    if dataset.digest() != plan.problem.dataset:
+        differing = [name for name in _OF_SOURCE if getattr(given, name) != getattr(former, name)]
+        flags = " and ".join(OPTIONS[name].flag for name in differing)
+        is_whole = store.records.is_whole(plan.problem.records[0])
+        has_copy = is_whole and not set(differing) & set(_HOW_READ)
+        raise CannotContinue(
+            f"{subject} was made with other data ({former.data}) than {given.data} holds"
+            + (f" with this {flags}" if flags and given.data == former.data else ""),
+            remedy=f"{another}, or {_STORED}" if has_copy else another,
+        )
+    import_dataset(dataset, store)
+
+
+def _restore_split(plan: StudyPlan, store: ArtifactStore) -> None:
+    """Make a damaged split again.
+
+    Raises:
+        RecordDamaged: If this version makes another one.
+    """
+    problem, options = plan.problem, plan.options
+    _, split = problem.records
+    if store.records.is_whole(split):
+        return
+    dataset = load_dataset(store, problem.dataset)
+    again = make_split(dataset, options.folds, options.test_size, plan.seed, options.holdout)
+    if again.digest() != problem.split:
+        raise RecordDamaged(f"record {split} is damaged, and this version splits otherwise")
+    import_split(again, store)
 
 
 def check_files(

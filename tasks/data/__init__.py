@@ -5,5 +5,5 @@
 (`table_files`; `table` for its target and features), and `reading` one of patient `events` and
 their labels (`event_tables`, `ids` without loss of digits, `timestamps`) with a `code_table` of
 descriptions and ancestors. `code_coverage` counts the patients of each code. `dataset` and `split`
-are what a study keeps.
+are what a study keeps, and `source_state` how it notices that an input has changed.
 """

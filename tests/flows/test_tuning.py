@@ -14,13 +14,16 @@ import numpy as np
 import pandas as pd
 import pytest
 from inputs import QUICK, table, write_table
+from observing import Heard
 from prefect_api import flow_runs, states, task_runs
 from processes import environment
 
+from prefect_tune.flows.progress import Progress, observed_by
 from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.study.lease import held_study
 from prefect_tune.flows.study.study import StudyFailed
 from prefect_tune.flows.tuning import retry, tune
+from prefect_tune.optimizers import Trial
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import load_dataset
@@ -341,3 +344,33 @@ def test_it_runs_where_an_event_loop_runs(call) -> None:
         return call(table(), study="loop")
 
     assert asyncio.run(in_loop())["state"] == "complete"
+
+
+class Breaking(Heard):
+    """Replaces the rows of a file when two trials have ended, and breaks the run off."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self.file = file
+
+    def ended(self, trial: Trial, progress: Progress) -> None:
+        super().ended(trial, progress)
+        if len(self.trials) == 2:
+            table(seed=1).to_csv(self.file, index=False)
+            raise RuntimeError("broken off")
+
+
+@pytest.mark.usefixtures("workers")
+def test_a_retried_flow_run_continues_on_its_copy_of_a_changed_file_and_a_new_one_stops(
+    tmp_path,
+) -> None:
+    file = write_table(tmp_path)
+    given = {"target": "target", "store": str(tmp_path / "store"), "study": "retried", **QUICK}
+    with observed_by(heard := Breaking(file)):
+        summary = tune.with_options(retries=1)(str(file), trials=4, **given)
+    assert (summary["n_trials"], summary["state"]) == (4, "complete")
+    assert sum("table.csv has changed" in note for note in heard.notes) == 1
+    for trials in (4, 6):
+        with pytest.raises(BadInput, match="--input stored"):
+            tune(str(file), trials=trials, **given)
+    assert tune(str(file), trials=6, input="stored", **given)["n_trials"] == 6

@@ -48,6 +48,7 @@ _USUAL: Mapping[str, tuple[str, ...]] = {
     "workers": ("2",),
     "cache_budget": ("1GB",),
     "task_runs": ("misses",),
+    "input": ("stored",),
     "format": ("table", "events"),
     "out": ("out.csv", "out.parquet", "no/such/folder/out.csv", "folder"),
     "file": ("model.pkl", "folder"),

@@ -33,6 +33,7 @@ _USUAL: dict[str, tuple[Any, ...]] = {
     "trial_memory": ("1GB",),
     "cache_budget": ("1GB", "0B"),
     "task_runs": ("misses",),
+    "input": ("stored",),
     "format": ("table", "events", "omop"),
     "study": ("s",),
 }
