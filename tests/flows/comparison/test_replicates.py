@@ -80,7 +80,7 @@ def test_a_comparison_of_a_changed_file_stops_or_continues_on_its_copy(compared)
         Ledger(first.store.database).update_study(replicate.prepared.name, state="complete")
     table(seed=1).to_csv("table.csv", index=False)
     for options in ({}, {"repeats": 2}, {"methods": "random,tpe,smac"}):
-        with pytest.raises(BadInput, match=r"table\.csv.*--name.*--input"):
+        with pytest.raises(BadInput, match=r"--name.*--input"):
             compared(**given | options)
     grown = compared(**given | {"repeats": 2}, input="stored")
     assert len({r.plan.problem.dataset for r in (*first.replicates, *grown.replicates)}) == 1

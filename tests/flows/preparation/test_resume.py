@@ -284,11 +284,11 @@ def test_changed_labels_and_changed_shards_of_events_are_noticed(prepared, tmp_p
     ended(prepared("log", **given, format="events"))
     ended(prepared("log", **given, format="events"))
     labels[2:].to_csv("labels.csv", index=False)
-    with pytest.raises(CannotContinue, match=r"of labels\.csv has"):
+    with pytest.raises(CannotContinue, match=r"labels\.csv has"):
         prepared("log", **given, format="events")
     labels.to_csv("labels.csv", index=False)
     log[5:9].to_parquet(tmp_path / "log" / "2.parquet")
-    with pytest.raises(CannotContinue, match="of log has"):
+    with pytest.raises(CannotContinue, match="log has"):
         prepared("log", **given, format="events")
 
 
