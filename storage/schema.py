@@ -20,7 +20,7 @@ from sqlalchemy import (
     Table,
 )
 
-SCHEMA = 5
+SCHEMA = 6
 """Number of the schema; a database with a higher one was written by a newer version.
 
 `storage.migrations` upgrades lower ones, from `FIRST_SCHEMA` on.
