@@ -19,7 +19,7 @@ from prefect_tune.flows.progress import Observer, current_observer
 from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.reevaluation import look_again, measure_missing
 from prefect_tune.flows.search import progress_of, search
-from prefect_tune.flows.study.explanations import left_out_for_memory
+from prefect_tune.flows.study.explanations import changed_code, left_out_for_memory
 from prefect_tune.flows.study.notices import StudyNotices
 from prefect_tune.flows.study.study import Study, StudyFailed
 from prefect_tune.flows.workers.dask_trials import DaskTrials
@@ -152,6 +152,8 @@ def _run(study: Study, pace: ServerPace, observer: Observer, only: Collection[in
         for note in decisions.get("notes", ()):
             if note not in said:
                 observer.note(f"{study.optimizer.name}: {note}")
+        if changed := changed_code(plan):
+            warn("code", changed)
         if left_out := left_out_for_memory(study):
             warn("memory", left_out)  # in the study's result, too
         observer.tick(progress_of(study, plan.options.stop_rule, phase="final model"))

@@ -22,7 +22,6 @@ from functools import cached_property
 from types import ModuleType
 from typing import Any, Self, TypeVar
 
-import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -44,7 +43,7 @@ from prefect_tune.tasks.catalogue.gaps_and_categories import OutOfFoldEncoder
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.row_reader import RowReader
 from prefect_tune.tasks.repairs import BoundCategories, ClipNegatives
-from prefect_tune.tasks.user_code import by_value, is_user_code
+from prefect_tune.tasks.user_code import is_user_code, pickle_by_value
 
 Value = TypeVar("Value")
 Replace = Callable[[Any], Any]
@@ -232,9 +231,7 @@ class Pickled:
 
 def portable(model: Any) -> Pickled:
     """Pickle a model with our classes and users' by value, and read it back."""
-    carried = [m for name, m in sys.modules.items() if is_ours(name) or is_user_code(name)]
-    with by_value(carried):
-        data: bytes = cloudpickle.dumps(model, protocol=5)
+    data = pickle_by_value(model, lambda name: is_ours(name) or is_user_code(name))
     reader = _Reader(data)
     read = reader.load()
     return Pickled(data, read, tuple(sorted(reader.packages - sys.stdlib_module_names)))

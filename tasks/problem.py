@@ -12,6 +12,7 @@ from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.storage.key import dataset_record, split_record
 from prefect_tune.storage.store import ArtifactStore, StoreAddress
+from prefect_tune.tasks.code_behind import NO_CODE_BEHIND, CodeBehind
 from prefect_tune.tasks.objective.declaration import Quantity
 from prefect_tune.tasks.plugins import UsedPlugin, check_plugins
 
@@ -67,6 +68,7 @@ class Problem:
         algorithms: Ids of the algorithms that each searched step had when the study started, by
             step.
         plugins: Declarations of other distributions that the study uses.
+        behind: Modules and data files behind the space that no wheel installed.
     """
 
     dataset: str
@@ -79,6 +81,7 @@ class Problem:
     positive: int = 1
     algorithms: AlgorithmIds = ()
     plugins: tuple[UsedPlugin, ...] = ()
+    behind: CodeBehind = NO_CODE_BEHIND
 
     @property
     def running_plugins(self) -> tuple[UsedPlugin, ...]:
@@ -106,12 +109,12 @@ class Problem:
         What the user's own code defines is known to pickle from then on.
         """
         from prefect_tune.tasks.catalogue.spaces import space_named  # noqa: PLC0415 - heavy
-        from prefect_tune.tasks.user_space import load_user_space  # noqa: PLC0415 - heavy
+        from prefect_tune.tasks.user_space import bound, load_user_space  # noqa: PLC0415 - heavy
 
         self._check_plugins()
         if self.space_code:
-            return self.as_started(load_user_space(self.space_code, self.space))
-        return self.as_started(space_named(self.space))
+            return self.as_started(load_user_space(self.space_code, self.space, self.behind))
+        return self.as_started(bound(space_named(self.space), self.behind))
 
     def as_started(self, space: "Space") -> "Space":
         """Return a space without the algorithms that it has got since the study started.

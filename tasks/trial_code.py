@@ -25,7 +25,7 @@ from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import Recipe, build, recipe, step_seed
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.trial.path_run import PathRun, StepFailed
-from prefect_tune.tasks.user_code import is_user_code
+from prefect_tune.tasks.user_code import is_user_code, plain_module
 
 _WIDTH = 96
 _ALIASES: Mapping[str, str] = {"numpy": "np"}
@@ -211,7 +211,7 @@ class _Writer:
 
     def imported(self, module: str, name: str) -> str:
         """Import a name, and return how the code calls it."""
-        if is_user_code(module):
+        if is_user_code(module) and not (module := plain_module(module)):
             self._is_used = True
             return f"users[{_quoted(name)}]"
         if module in _ALIASES:

@@ -1,25 +1,35 @@
 """A user's code, which travels as text and is loaded under a name made of its digest.
 
 Every worker runs the same text. The dotted path of an estimator identifies the code behind it, so
-keys never find artifacts of other code. Comments, docstrings and layout do not enter the digest. An
+keys never find artifacts of other code. Comments, docstrings and layout do not enter the digest.
+
+Modules that the file imports and no wheel installed (see `code_behind`) are loaded below the file's
+name, `helper` as `prefect_tune_user_code_....helper`. Imports in these texts find them there, so
+studies with other texts of the same module run side by side in one process. An
 exception that would end the program, such as `sys.exit`, is an error of the algorithm; on a worker
 it would end the worker, or leave its task unreported.
 """
 
+import builtins
+import io
 import linecache
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 import cloudpickle
 
 from prefect_tune.storage.key import code_digest
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.code_behind import NO_CODE_BEHIND, CodeBehind, UserModule
 
 _PREFIX = "prefect_tune_user_code_"
 
@@ -44,36 +54,152 @@ def is_user_code(module: str) -> bool:
     return module.startswith(_PREFIX)
 
 
+def plain_module(module: str) -> str:
+    """Return the name by which users import a travelling module; empty for a file itself."""
+    return module.partition(".")[2]
+
+
 @cache
-def load_user_code(text: str, file: str) -> ModuleType:
+def load_user_code(text: str, file: str, behind: CodeBehind = NO_CODE_BEHIND) -> ModuleType:
     """Run a text as a module, once per process.
 
     Args:
         text: Python source.
         file: Name of the file it comes from, for tracebacks.
+        behind: Modules that the text imports.
 
     Raises:
         BadInput: If it cannot be run; says where and why.
     """
-    name = _PREFIX + code_digest("user code", [text])[:32]
+    salt = [behind.nonce] if behind.nonce else []
+    name = _PREFIX + code_digest("user code", [text, *behind.texts, *salt])[:32]
     if name in sys.modules:
         return sys.modules[name]
     module = ModuleType(name)
-    module.__file__ = file
-    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    if behind.modules or behind.unfollowed:
+        module.__path__, module.__package__ = [], name
+        _BEHIND.setdefault(name, {one.name: one for one in behind.modules})
+        if behind.folder and behind.folder not in sys.path:
+            sys.path.append(behind.folder)  # for the modules that cannot travel
     sys.modules[name] = module  # classes are looked up here while they are made
     try:
-        exec(compile(text, file, "exec"), module.__dict__)  # noqa: S102 - what the user asks for
+        _run(module, text, file)
     except (Exception, SystemExit) as error:  # a script's sys.exit() ends the script, not us
-        del sys.modules[name]
+        for loaded in [one for one in sys.modules if one == name or one.startswith(f"{name}.")]:
+            del sys.modules[loaded]
         raise BadInput(f"{file}{_line(error, file)}: {type(error).__name__}: {error}") from error
     return module
 
 
+def _run(module: ModuleType, text: str, file: str) -> None:
+    """Run a text in a module whose imports find the modules that travel with it."""
+    root = module.__name__.partition(".")[0]
+    module.__file__ = file
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    if root in _BEHIND:
+        vars(module)["__builtins__"] = _builtins_of(root)
+    exec(compile(text, file, "exec"), vars(module))  # noqa: S102 - what the user asks for
+
+
+_BEHIND: dict[str, Mapping[str, UserModule]] = {}
+"""Modules that travel, by their dotted names, by the name of the file that imports them."""
+
+
+@cache
+def _builtins_of(root: str) -> dict[str, Any]:
+    """Return builtins whose `__import__` finds modules that travel with a file, there first."""
+    packages = {name.partition(".")[0] for name in _BEHIND[root]}
+    usual: Callable[..., Any] = builtins.__import__
+
+    def find_travelling(
+        name: str,
+        globals: Mapping[str, Any] | None = None,  # noqa: A002 - as Python calls it
+        locals: Mapping[str, Any] | None = None,  # noqa: A002
+        fromlist: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> Any:
+        package = name.partition(".")[0]
+        if level or package not in packages:
+            return usual(name, globals, locals, fromlist, level)
+        if fromlist:
+            return usual(f"{root}.{name}", globals, locals, fromlist, 0)
+        import_module(f"{root}.{name}")
+        return sys.modules[f"{root}.{package}"]
+
+    return {**vars(builtins), "__import__": find_travelling}
+
+
+class _TravellingModules(MetaPathFinder, Loader):
+    """Imports modules that travel with a user's file from their texts."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Find a module below the name of a user's file."""
+        del path, target
+        found = self._module(fullname)
+        if found is None:
+            return None
+        spec = ModuleSpec(fullname, self, origin=found.file, is_package=found.is_package)
+        spec.has_location = bool(found.file)
+        return spec
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the text of a module."""
+        found = self._module(module.__name__)
+        assert found is not None  # noqa: S101 - it was found
+        _run(module, found.text, found.file or f"<{found.name}>")
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        """Return the compiled text of a module."""
+        found = self._module(fullname)
+        return None if found is None else compile(found.text, found.file, "exec")
+
+    def get_source(self, fullname: str) -> str | None:
+        """Return the text of a module."""
+        found = self._module(fullname)
+        return None if found is None else found.text
+
+    @staticmethod
+    def _module(fullname: str) -> UserModule | None:
+        root, _, name = fullname.partition(".")
+        return _BEHIND.get(root, {}).get(name)
+
+
+sys.meta_path.append(_TravellingModules())
+
+
 def portable_pickle(value: Any) -> bytes:
     """Pickle with the classes of users' texts, so that it can be read without them."""
-    with by_value(module for name, module in sys.modules.items() if is_user_code(name)):
-        return cloudpickle.dumps(value, protocol=5)
+    return pickle_by_value(value, is_user_code)
+
+
+def pickle_by_value(value: Any, is_carried: Callable[[str], bool]) -> bytes:
+    """Pickle with the classes and functions of some modules by value.
+
+    Args:
+        value: What to pickle.
+        is_carried: Whether a module of that name is carried.
+    """
+    written = io.BytesIO()
+    carried = [m for name, m in [*sys.modules.items()] if is_carried(name) and m.__name__ == name]
+    with by_value(carried):
+        _Pickler(written, protocol=5).dump(value)
+    return written.getvalue()
+
+
+_OF_IMPORTS = frozenset({"__builtins__", "__spec__", "__loader__", "__cached__"})
+
+
+class _Pickler(cloudpickle.Pickler):
+    """Writes a travelling module by value even if modules import each other in a circle."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Return how a module of a user is made again; of all else as cloudpickle does."""
+        if not isinstance(obj, ModuleType) or not is_user_code(obj.__name__):
+            return super().reducer_override(obj)
+        state = {name: value for name, value in vars(obj).items() if name not in _OF_IMPORTS}
+        return ModuleType, (obj.__name__,), state
 
 
 @contextmanager

@@ -1,12 +1,14 @@
 """A user's own space: an object in a Python file, checked before any work."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
+from importlib import import_module
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sklearn.utils import get_tags
 
@@ -17,10 +19,11 @@ from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.libraries import algorithms_of
 from prefect_tune.tasks.catalogue.spaces import SPACES, space_named
+from prefect_tune.tasks.code_behind import NO_CODE_BEHIND, CodeBehind, DataFile, content_of, follow
 from prefect_tune.tasks.fitting.iterative import drawn_choices
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import build, recipe, unseeded_arguments
-from prefect_tune.tasks.user_code import load_user_code, read_user_code
+from prefect_tune.tasks.user_code import is_user_code, load_user_code, read_user_code
 
 _KINDS = frozenset(
     {"classifier", "regressor", "clusterer", "outlier_detector", "density_estimator"}
@@ -35,46 +38,149 @@ def is_user_space(argument: str) -> bool:
     return argument.partition(":")[0].endswith(".py")
 
 
-def find_space(argument: str) -> tuple[Space, str]:
-    """Find the space that `--space` names, and its text; empty for one of the catalogue.
+class SpaceCode(NamedTuple):
+    """The code of a space.
+
+    Attributes:
+        text: Text of the user's file; empty for a space of the catalogue.
+        behind: Modules and data files behind the space that no wheel installed.
+    """
+
+    text: str = ""
+    behind: CodeBehind = NO_CODE_BEHIND
+
+
+def find_space(argument: str) -> tuple[Space, SpaceCode]:
+    """Find the space that `--space` names, and its code.
 
     Raises:
         UnknownName, BadInput: If there is none, or it cannot be used, or one of its models does
             not predict its target.
     """
     if not is_user_space(argument):
-        space = space_named(argument)
+        space, behind = space_named(argument), NO_CODE_BEHIND
         if SPACES.plugin(argument) is not None:
+            behind = follow("", None, _modules_of_estimators(space))
+            behind = replace(behind, files=_data_files(space, None))
+            space = bound(space, behind)
             _check_algorithms(space)
             check_models(space, argument)
-        return space, ""
-    code = read_user_code(argument)
-    space = load_user_space(code, argument)
+        return space, SpaceCode("", behind)
+    code, file = read_user_code(argument), Path(argument.partition(":")[0]).expanduser()
+    behind = follow(code, file)
+    named = _modules_of_estimators(declared := _declared(code, argument, behind))
+    wider = follow(code, file, named)
+    if (wider.texts, wider.unfollowed) != (behind.texts, behind.unfollowed):
+        behind = wider
+    behind = replace(behind, files=_data_files(declared, file.absolute().parent))
+    space = load_user_space(code, argument, behind)
     check_models(space, argument)
-    return space, code
+    return space, SpaceCode(code, behind)
+
+
+def _modules_of_estimators(space: Space) -> list[str]:
+    """Return the modules of estimators that the space names by dotted paths."""
+    paths = {
+        path
+        for step in space.steps
+        for algorithm in step.algorithms
+        for path in (algorithm.import_path, algorithm.sparse_estimator)
+    }
+    return sorted({path.rpartition(".")[0] for path in paths if not is_user_code(path)} - {""})
+
+
+def _data_files(space: Space, folder: Path | None) -> tuple[DataFile, ...]:
+    """Find the data files that algorithms depend on, in the current folder or else in another.
+
+    Raises:
+        BadInput: If one is missing or cannot be read; names the file and the algorithm.
+    """
+    found = {}
+    for step in space.steps:
+        for algorithm in step.algorithms:
+            for path in algorithm.depends_on:
+                places = [Path.cwd(), *([folder] if folder else [])]
+                files = [str(place / Path(path).expanduser()) for place in places]
+                file = next((one for one in files if content_of(one)), None)
+                if file is None:
+                    looked = " and ".join(dict.fromkeys(files))
+                    raise BadInput(
+                        f"algorithm {algorithm.id!r} of step {step.name!r} depends on file {path}, "
+                        f"which is missing or cannot be read ({looked})",
+                        remedy="correct the path in depends_on, or create the file",
+                    )
+                found[path] = DataFile(path, file, content_of(file))
+    return tuple(found.values())
 
 
 @cache
-def load_user_space(code: str, argument: str) -> Space:
+def load_user_space(code: str, argument: str, behind: CodeBehind = NO_CODE_BEHIND) -> Space:
     """Load the space in a text.
 
     Args:
         code: The text.
         argument: `FILE.py:NAME`, as given to `--space`.
+        behind: Modules and data files behind the text.
 
     Raises:
         UnknownName: If nothing in it has that name.
         BadInput: If the text does not run, or an algorithm cannot be used; says why.
     """
+    space = bound(_declared(code, argument, behind), behind, code, argument)
+    _check_algorithms(space)
+    return space
+
+
+@cache
+def bound(space: Space, behind: CodeBehind, code: str = "", argument: str = "") -> Space:
+    """Return a space whose estimators come from the texts that travel with it.
+
+    Args:
+        space: The space as declared.
+        behind: Modules and data files behind the space.
+        code: Text of the user's file; empty for another space.
+        argument: `FILE.py:NAME` of the user's file.
+    """
+    if behind == NO_CODE_BEHIND:
+        return space
+    root = load_user_code(code, Path(argument.partition(":")[0]).name, behind).__name__
+    files = {one.path: one.file for one in behind.files}
+
+    def rebound(algorithm: Algorithm) -> Algorithm:
+        path, sparse = algorithm.import_path, algorithm.sparse_estimator
+        changes: dict[str, Any] = {}
+        if (below := _path_below(root, path, behind)) != path:
+            changes["estimator"] = below
+        if (below := _path_below(root, sparse, behind)) != sparse:
+            changes["sparse_estimator"] = below
+        if algorithm.depends_on:
+            changes["depends_on"] = tuple(files.get(p, p) for p in algorithm.depends_on)
+        return replace(algorithm, **changes) if changes else algorithm
+
+    steps = tuple(replace(s, algorithms=tuple(map(rebound, s.algorithms))) for s in space.steps)
+    return replace(space, steps=steps)
+
+
+def _path_below(root: str, path: str, behind: CodeBehind) -> str:
+    """Return the dotted path of an estimator below a user's file if it comes from there."""
+    package, module = path.partition(".")[0], path.rpartition(".")[0]
+    if package in behind.unfollowed_packages:
+        with suppress(Exception):  # one that cannot be imported is reported when it is made
+            sys.modules[f"{root}.{module}"] = import_module(module)
+            return f"{root}.{path}"
+    return f"{root}.{path}" if package in behind.packages else path
+
+
+def _declared(code: str, argument: str, behind: CodeBehind) -> Space:
+    """Return the space that a text declares, with estimators as it names them."""
     file, _, name = argument.partition(":")
-    module = load_user_code(code, Path(file).name)
+    module = load_user_code(code, Path(file).name, behind)
     found = getattr(module, name, None)
     if found is None:
         spaces = [n for n, value in vars(module).items() if isinstance(value, Space)]
         raise UnknownName(f"space in {file}:", name, spaces)
     if not isinstance(found, Space):
         raise BadInput(f"--space {argument} is a {type(found).__name__}, not a Space")
-    _check_algorithms(found)
     return found
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from prefect_tune.flows.options.declared import StudyOptions
 from prefect_tune.flows.preparation.handover import Handover
-from prefect_tune.flows.preparation.request import StudyRequest
+from prefect_tune.flows.preparation.request import StudyRequest, unfollowed_code
 from prefect_tune.flows.preparation.resolve import resolve
 from prefect_tune.flows.preparation.resume import (
     check_files,
@@ -137,6 +137,10 @@ def prepare(
         entered = stored.name
     elif not entered:
         raise BadInput(f"study {name!r} was removed while it was being started")
+    if unfollowed := unfollowed_code(plan.problem.behind, plan.options):
+        plan = replace(plan, options=replace(plan.options, no_cache=True))
+        text = f"nothing is cached, as some code cannot be followed: {', '.join(unfollowed)}"
+        notes = [*notes, Note(text, "no_cache")]
     notes = [*notes, *_set_cache(request.options, store)]
     return PreparedStudy(entered, plan, store, tuple(notes), since)
 

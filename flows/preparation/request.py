@@ -14,10 +14,11 @@ from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.local_files import make_private
 from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.tasks.code_behind import NO_CODE_BEHIND, CodeBehind
 from prefect_tune.tasks.objective.metric import Metric, metric_named
 from prefect_tune.tasks.plugins import check_plugins
 from prefect_tune.tasks.problem import Problem, open_store
-from prefect_tune.tasks.user_space import find_space
+from prefect_tune.tasks.user_space import SpaceCode, find_space
 
 
 @dataclass(frozen=True)
@@ -29,12 +30,14 @@ class StudyRequest:
         metric: The metric; None if none is named.
         space: The space; None if none is named.
         space_code: Text of the user's file that declares the space; empty for any other space.
+        behind: Modules and data files behind the space that no wheel installed.
     """
 
     options: StudyOptions
     metric: Metric | None = None
     space: Space | None = None
     space_code: str = ""
+    behind: CodeBehind = NO_CODE_BEHIND
 
     @classmethod
     def parse(cls, parameters: Mapping[str, Any]) -> Self:
@@ -58,8 +61,10 @@ class StudyRequest:
             BadInput, UnknownName: If there is no such metric or space.
         """
         metric = None if options.metric is None else metric_named(options.metric)
-        space, code = (None, "") if options.space is None else find_space(options.space)
-        return cls(options, metric, space, code)
+        space, code = (None, SpaceCode()) if options.space is None else find_space(options.space)
+        if unfollowed_code(code.behind, options):
+            options = replace(options, no_cache=True)
+        return cls(options, metric, space, *code)
 
     def with_options(self, **changes: Any) -> Self:
         """Return the request with other options that name the same metric and space."""
@@ -83,6 +88,17 @@ class StudyRequest:
             with suppress(OSError):  # reported when the store is opened
                 make_private(home())
         return open_store(address)
+
+
+def unfollowed_code(behind: CodeBehind, options: StudyOptions) -> list[str]:
+    """Return the modules behind a study that cannot be followed, with the reasons.
+
+    Args:
+        behind: Code behind the space.
+        options: Options of the study, with its constraints.
+    """
+    behinds = (behind, *(bounded.quantity.behind for bounded in options.bounds))
+    return sorted({entry for one in behinds for entry in one.unfollowed})
 
 
 def _check_plugins(options: StudyOptions) -> None:

@@ -264,6 +264,7 @@ def _problem(found: StudyInput, posed: Posed, store: ArtifactStore, method: str)
         space_code=found.space_code,
         positive=posed.metric.positive,
         plugins=used_plugins(names),
+        behind=found.behind,
     )
 
 

@@ -19,13 +19,14 @@ from prefect_tune.storage.ledger import StoredStudy
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.code_behind import NO_CODE_BEHIND
 from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.source_state import NOTHING_KNOWN, SourceStates
 from prefect_tune.tasks.data.split import import_split, load_split, make_split
 from prefect_tune.tasks.objective.constraint import check_constraints
 from prefect_tune.tasks.plugins import check_plugins
-from prefect_tune.tasks.user_space import is_user_space
+from prefect_tune.tasks.user_space import is_user_space, load_user_space
 
 _ANOTHER = "choose another --study name"
 _STORED = "continue on the stored copy with --input stored"
@@ -189,12 +190,22 @@ def _with_constraints(
 
 
 def _has_other_code(plan: StudyPlan, request: StudyRequest) -> bool:
-    """Return whether the file of a user's own space has changed since the start."""
-    texts = (request.space_code, plan.problem.space_code)
-    codes = {code_digest("space", [text]) for text in texts}
-    assert request.space is not None  # noqa: S101 - it is given
-    started = plan.problem.as_started(request.space)
-    return len(codes) > 1 or started.digest != plan.problem.space_digest
+    """Return whether the code of a user's own space has changed since the start.
+
+    That is its file, a module that the file imports, or a data file that an algorithm names.
+    """
+    problem, behind = plan.problem, request.behind
+    known, now = problem.behind, replace(behind, nonce=problem.behind.nonce)
+    if known == NO_CODE_BEHIND:  # nothing was followed, or by a version that followed nothing
+        now = known
+    codes = {
+        code_digest("space", [text, *one.texts, *(file.digest for file in one.files)])
+        for text, one in ((request.space_code, now), (problem.space_code, known))
+    }
+    if len(codes) > 1 or now.unfollowed != known.unfollowed:
+        return True
+    space = load_user_space(request.space_code, request.options.space or "", now)
+    return problem.as_started(space).digest != problem.space_digest
 
 
 def is_continued(

@@ -21,6 +21,7 @@ from prefect_tune.tasks.catalogue.libraries import (
     usable_part,
 )
 from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES, space_named
+from prefect_tune.tasks.code_behind import NO_CODE_BEHIND, CodeBehind
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.formats.registry import FORMATS
 from prefect_tune.tasks.data.reading import read_source
@@ -90,6 +91,7 @@ class StudyInput:
         space_code: Text of the user's file; empty for a space of the catalogue.
         missing: The libraries that the rest of the space needs.
         states: States of the files that the data was read from.
+        behind: Modules and data files behind the space that no wheel installed.
     """
 
     source: Source
@@ -99,6 +101,7 @@ class StudyInput:
     space_code: str
     missing: tuple[MissingLibrary, ...] = ()
     states: SourceStates = NOTHING_KNOWN
+    behind: CodeBehind = NO_CODE_BEHIND
 
     def notes(self) -> list[Note]:
         """Return what the data was taken for, and what reading it had to decide."""
@@ -132,7 +135,8 @@ def read_input(request: StudyRequest, reader: InputReader) -> StudyInput:
         missing = tuple(library for library in missing if not library.is_optional)
     if options.epochs is not None:
         _check_epochs(space, options.epochs, len(dataset.classes))
-    return StudyInput(source, dataset, space_name, space, request.space_code, missing, states)
+    code, behind = request.space_code, request.behind
+    return StudyInput(source, dataset, space_name, space, code, missing, states, behind)
 
 
 def find_metric(

@@ -94,7 +94,7 @@ def load_code_of(store: ArtifactStore, entry: Entry) -> None:
     for name in dict.fromkeys([entry.study, *users]):
         stored = Ledger(store.database).study(name)
         problem = None if stored is None else StudyPlan.from_stored(stored).problem
-        if problem is not None and problem.space_code:
+        if problem is not None and (problem.space_code or problem.behind.modules):
             problem.find_space()
             return
 

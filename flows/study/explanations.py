@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING
 
 from prefect_tune.flows.text import FailureGroups, counted, number_text
 from prefect_tune.optimizers.trials.outcome import FailureKind
+from prefect_tune.tasks.code_behind import changed_files
 
 if TYPE_CHECKING:
+    from prefect_tune.flows.study.plan import StudyPlan
     from prefect_tune.flows.study.study import Study
 
 
@@ -23,6 +25,20 @@ def most_frequent_failure(study: "Study") -> str:
     return (
         f"{counted(len(failures), 'trial')} failed, {which} with an error like this: "
         f"{largest.text}; retry runs them again"
+    )
+
+
+def changed_code(plan: "StudyPlan") -> str:
+    """Return which files have changed since the study read them; empty if none has."""
+    problem, quantities = plan.problem, [bounded.quantity for bounded in plan.options.bounds]
+    texts = [(problem.space.partition(":")[0], problem.space_code, problem.behind)]
+    texts += [(q.name.rpartition(":")[0], q.code, q.behind) for q in quantities if q.code]
+    changed = dict.fromkeys(file for text in texts for file in changed_files(*text))
+    if not changed:
+        return ""
+    return (
+        f"changed since the study started: {', '.join(changed)}; modules count as they were then, "
+        "data files as each step found them, so start a new study to use what is there now"
     )
 
 

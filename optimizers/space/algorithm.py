@@ -4,7 +4,7 @@ An algorithm is data. It names its estimator by dotted path and never imports it
 here stays free of the libraries it talks about.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -91,6 +91,8 @@ class Algorithm:
         only_ignored: Whether it is chosen only where a later algorithm ignores its step; what does
             nothing then is not otherwise to be had.
         requires: Packages that it needs and that may not be installed; in keys with their versions.
+        depends_on: Paths of data files that decide its result, such as a table of weights. Their
+            content enters keys, their paths do not. Not part of `describe()` either.
     """
 
     id: str
@@ -110,8 +112,11 @@ class Algorithm:
     ignores: tuple[str, ...] = ()
     only_ignored: bool = False
     requires: tuple[str, ...] = ()
+    depends_on: Sequence[str] = ()
 
     def __post_init__(self) -> None:
+        paths = [self.depends_on] if isinstance(self.depends_on, str) else self.depends_on
+        object.__setattr__(self, "depends_on", tuple(map(str, paths)))
         unknown = [name for name in self.transforms if name not in self.hyperparameters]
         if unknown:
             raise UnknownName(

@@ -19,6 +19,7 @@ from sklearn.pipeline import Pipeline
 from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.optimizers.space.configuration import Choice
 from prefect_tune.optimizers.space.wording import UnknownName
+from prefect_tune.tasks.code_behind import content_of
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary, MemoryRule, memory_rule
 from prefect_tune.tasks.fitting.versions import library_of
 from prefect_tune.tasks.repairs import REPAIRS, repairs_of
@@ -93,6 +94,7 @@ class Recipe:
         stochastic: Whether it takes a seed.
         repairs: What is done to the data just before it (see `tasks.repairs`), in order.
         out_of_fold: Whether training rows are what `fit_transform` makes of them.
+        files: Digests of the data files that it depends on; empty for a file that is missing.
         memory: The rule that estimates the memory it needs, if there is one; in no key.
         threads: Way to give a fit several threads, as the algorithm declares it; in no key.
     """
@@ -105,6 +107,7 @@ class Recipe:
     stochastic: bool
     repairs: tuple[str, ...] = ()
     out_of_fold: bool = False
+    files: tuple[str, ...] = ()
     memory: MemoryRule | None = None
     threads: str = ""
 
@@ -135,6 +138,8 @@ class Recipe:
             document["repairs"] = list(self.repairs)
         if self.out_of_fold:
             document["out_of_fold"] = True
+        if self.files:
+            document["files"] = list(self.files)
         return document
 
 
@@ -173,6 +178,7 @@ def recipe(
         stochastic=algorithm.flags.stochastic,
         repairs=repairs_of(algorithm.flags, dict(choice.values), summary.layout),
         out_of_fold=algorithm.flags.out_of_fold,
+        files=tuple(content_of(file) for file in algorithm.depends_on),
         memory=memory_rule(algorithm, estimator),
         threads=algorithm.threads if estimator == algorithm.import_path else "",
     )

@@ -10,12 +10,15 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
-from importlib.metadata import packages_distributions, version
+from importlib.machinery import ModuleSpec
+from importlib.metadata import version
 from importlib.util import find_spec, resolve_name
+from pathlib import Path
 from platform import python_version
 from typing import Any
 
-from prefect_tune.storage.key import code_digest, parsed
+from prefect_tune.storage.key import code_digest, content_digest, parsed
+from prefect_tune.tasks.code_behind import find_module, is_of_wheel, packages_of_distributions
 from prefect_tune.tasks.user_code import is_user_code
 
 
@@ -106,6 +109,7 @@ _OF_A_SESSION = (
     "ConfigSpace",
 )
 """Distributions that a study depends on, whatever it searches."""
+_CODE = frozenset({".py", ".pyc", ".so", ".pyd"})
 _REPAIRS = "prefect_tune.tasks.repairs.REPAIRS"
 
 
@@ -156,7 +160,8 @@ def _packages_of(held: Any) -> Iterator[str]:
     classes = [*type(held).__mro__, *(held.__mro__ if isinstance(held, type) else (held,))]
     for one in classes:
         package = _package(getattr(one, "__module__", None) or "")
-        if package and package not in sys.stdlib_module_names and not is_user_code(package):
+        is_followed = is_user_code(package) or package in {"", "__main__"}
+        if not is_followed and package not in sys.stdlib_module_names:
             yield package
 
 
@@ -166,8 +171,23 @@ def _package(path: str) -> str:
 
 @cache
 def _with_version(package: str) -> str:
-    known = getattr(import_module(package), "__version__", None)
-    return f"{package} {known or installed_version(package)}"
+    """Return a package with its version if it is of a wheel, and with a digest of its files if not.
+
+    A version attribute proves nothing: it can stay the same while the code changes.
+    """
+    spec = None if package == "__main__" else find_module(package, None)
+    if spec is None or is_of_wheel(package, spec):
+        return f"{package} {installed_version(package)}"
+    return f"{package} {_digest_of_files(spec)}"
+
+
+def _digest_of_files(spec: ModuleSpec) -> str:
+    """Return the digest of all code of a package, whether it is imported or not."""
+    found = [Path(place) for place in spec.submodule_search_locations or ()]
+    files = [file for place in found for file in place.rglob("*") if file.suffix in _CODE]
+    files += [Path(spec.origin)] if spec.origin and not found else []
+    texts = [part for file in sorted(files) for part in (file.name.encode(), file.read_bytes())]
+    return content_digest("package", texts)[:32]
 
 
 def installed_version(package: str) -> str:
@@ -176,13 +196,10 @@ def installed_version(package: str) -> str:
     Raises:
         ValueError: If it is not installed.
     """
-    names = packages_distributions().get(package)
+    names = packages_of_distributions().get(package)
     if not names:
-        raise ValueError(
-            f"{package} is not an installed package, so workers would lack it; put the estimator "
-            "into the file of the space"
-        )
-    return version(names[0])
+        raise ValueError(f"{package} is not installed")
+    return " ".join(map(version, names))
 
 
 def session_versions(required: Iterable[str] = ()) -> dict[str, str]:

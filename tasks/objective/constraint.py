@@ -3,12 +3,14 @@
 import re
 from collections.abc import Iterable, Sequence
 from math import inf
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.bad_input import BadInput, need_column
+from prefect_tune.tasks.code_behind import follow
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import Split
 from prefect_tune.tasks.objective.declaration import Quantity, QuantityBound
@@ -189,9 +191,10 @@ def _parse_bins(text: str, value: str) -> tuple[float, ...]:
 def _user_quantity(name: str) -> Quantity:
     file, function = name.rsplit(":", 1)
     code = read_user_code(name, _OPTION)
-    if not callable(getattr(load_user_code(code, file), function, None)):
+    behind = follow(code, Path(file).expanduser())
+    if not callable(getattr(load_user_code(code, file, behind), function, None)):
         raise _wrong(name, f"{file} has no function {function!r}")
-    return Quantity(name, code=code)
+    return Quantity(name, code=code, behind=behind)
 
 
 def _wrong(text: str, reason: str, remedy: str = "") -> BadInput:

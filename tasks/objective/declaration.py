@@ -13,6 +13,7 @@ from typing import Literal
 
 from prefect_tune.optimizers.plugins import REFERENCE, Registry
 from prefect_tune.optimizers.trials.objective import Constraint
+from prefect_tune.tasks.code_behind import NO_CODE_BEHIND, CodeBehind
 
 Target = Literal["classes", "numbers"]
 
@@ -290,6 +291,7 @@ class Quantity:
         bins: Edges of the bins, ascending; empty to take each value as a group.
         metric: Name of the metric that compares groups; empty for the study's.
         code: Text of the user's file.
+        behind: Modules that the file imports and no wheel installed.
     """
 
     name: str
@@ -297,6 +299,7 @@ class Quantity:
     bins: tuple[float, ...] = ()
     metric: str = ""
     code: str = ""
+    behind: CodeBehind = NO_CODE_BEHIND
 
     @property
     def text(self) -> str:
@@ -314,7 +317,7 @@ class Quantity:
             content_digest,
         )
 
-        code = code_digest("code", [self.code])
+        code = code_digest("code", [self.code, *self.behind.texts])
         return content_digest("quantity", [self.text.encode(), code.encode()])
 
 

@@ -151,7 +151,7 @@ def measure_quantity(quantity: Quantity, held_out: HeldOutRows) -> float:
     if not quantity.code:
         return QUANTITIES[quantity.name].measure(quantity, held_out)
     file, function = quantity.name.rsplit(":", 1)
-    measure = getattr(load_user_code(quantity.code, file), function)
+    measure = getattr(load_user_code(quantity.code, file, quantity.behind), function)
     labels = np.array(held_out.classes)[held_out.y] if held_out.classes else held_out.y
     pipeline = _CheckedPipeline(held_out)
     returned = measure(pipeline, held_out.X, labels)

@@ -4,7 +4,6 @@ Quantities are measured once per model and fold, and kept with its predictions.
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import cache, lru_cache
 from math import isnan
 
@@ -13,7 +12,7 @@ from sklearn.pipeline import Pipeline
 
 from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.storage.key import quantity_record
-from prefect_tune.storage.records import RecordDamaged
+from prefect_tune.storage.records import RecordDamaged, Records
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.data.dataset import load_dataset
@@ -96,14 +95,22 @@ def _value(path_run: PathRun, model: Node, quantity: Quantity, held_out: HeldOut
         return _measured(quantity, held_out)
     records = path_run.store.records
     record = quantity_record(model.key, quantity.digest)
-    with suppress(RecordDamaged):  # or never measured
-        kept: float = records.get(record)["measured"]["value"]
+    is_reused = not (quantity.behind.unfollowed or path_run.context.problem.behind.unfollowed)
+    if is_reused and (kept := _kept(records, record)) is not None:
         records.link([record], path_run.context.study)
         return kept
     value = _measured(quantity, held_out)
     about = {"quantity": quantity.text, "value": value}
     records.put(record, {"measured": about}, path_run.context.study)
     return value
+
+
+def _kept(records: Records, record: str) -> float | None:
+    try:
+        kept: float = records.get(record)["measured"]["value"]
+    except RecordDamaged:  # or never measured
+        return None
+    return kept
 
 
 def _measured(quantity: Quantity, held_out: HeldOutRows) -> float:

@@ -1,0 +1,318 @@
+"""The code behind a user's file: every module that it imports and that no wheel installed.
+
+Such modules may change while a version stands still: neighbours of the file, modules on the path,
+and packages installed from a folder or a repository. They are followed through the imports in their
+texts, and travel with the study. A module without text, such as a compiled one, cannot be followed.
+"""
+
+import ast
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from importlib import invalidate_caches
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.metadata import Distribution, distribution, packages_distributions
+from pathlib import Path
+from uuid import uuid4
+
+_OURS = "prefect_tune"
+_DYNAMIC = frozenset({"import_module", "__import__"})
+"""Functions that import a module whose name need not be in the text."""
+_INSTALLED_INTO = frozenset({"site-packages", "dist-packages"})
+
+
+@dataclass(frozen=True, slots=True)
+class UserModule:
+    """A module as the study started with it.
+
+    Attributes:
+        name: Dotted name by which users import the module.
+        text: Python source; empty for a package without `__init__.py`.
+        file: Path of the module's file where the study started; empty if it has none.
+        is_package: Whether it has modules in it.
+    """
+
+    name: str
+    text: str
+    file: str = ""
+    is_package: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A data file that an algorithm depends on.
+
+    Attributes:
+        path: Path as the algorithm declares it.
+        file: Absolute path.
+        digest: Digest of the content when the study started.
+    """
+
+    path: str
+    file: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class CodeBehind:
+    """Everything behind a user's file that no wheel installed, as the study started with it.
+
+    Attributes:
+        modules: Modules that travel as text, sorted by name.
+        unfollowed: Top-level modules that cannot travel, with the reason in brackets, sorted.
+        folder: Folder of the user's file, where workers look for unfollowed modules.
+        nonce: Random text that keeps results of unfollowed code out of other studies.
+        files: Data files that algorithms depend on.
+    """
+
+    modules: tuple[UserModule, ...] = ()
+    unfollowed: tuple[str, ...] = ()
+    folder: str = ""
+    nonce: str = ""
+    files: tuple[DataFile, ...] = ()
+
+    @property
+    def packages(self) -> frozenset[str]:
+        """Top-level names of the modules that travel."""
+        return frozenset(module.name.partition(".")[0] for module in self.modules)
+
+    @property
+    def unfollowed_packages(self) -> frozenset[str]:
+        """Top-level names of the modules that cannot travel."""
+        return frozenset(entry.partition(" (")[0] for entry in self.unfollowed)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Names and texts that decide what the modules do."""
+        return tuple(part for m in self.modules for part in (repr((m.name, m.is_package)), m.text))
+
+
+NO_CODE_BEHIND = CodeBehind()
+
+
+def changed_files(file: str, code: str, behind: CodeBehind) -> Iterator[str]:
+    """Yield the files whose content is no longer what a study started with.
+
+    Files that are gone count as unchanged: a study needs no module's file.
+
+    Args:
+        file: The user's file.
+        code: Text of the user's file; empty if there is none.
+        behind: Code behind the file.
+    """
+    from prefect_tune.storage.key import code_digest  # noqa: PLC0415 - plans need no digest
+
+    texts = [(str(Path(file).expanduser()), code)] if code else []
+    for path, known in [*texts, *((m.file, m.text) for m in behind.modules if m.file)]:
+        with suppress(ImportError, OSError):
+            text = SourceFileLoader("module", path).get_source("module") or ""
+            if code_digest("module", [text]) != code_digest("module", [known]):
+                yield path
+    yield from (one.file for one in behind.files if content_of(one.file) not in (one.digest, ""))
+
+
+def content_of(file: str) -> str:
+    """Return the digest of a data file as it is now; empty if it cannot be read."""
+    try:
+        status = Path(file).stat()
+        return _content(file, status.st_mtime_ns, status.st_size, status.st_ino)
+    except OSError:
+        return ""
+
+
+@cache
+def _content(file: str, *status: int) -> str:  # noqa: ARG001 - a changed file is read again
+    from prefect_tune.storage.key import file_digest  # noqa: PLC0415 - plans need no digest
+
+    with Path(file).open("rb", buffering=0) as opened:
+        return file_digest(opened)
+
+
+def follow(text: str, file: Path | None, modules: Iterable[str] = ()) -> CodeBehind:
+    """Follow the imports of a user's file, those inside functions too.
+
+    Args:
+        text: Text of the file.
+        file: Path of the file, whose neighbours it can import; None for code without a file.
+        modules: Dotted names of other modules to follow.
+    """
+    invalidate_caches()  # a neighbour may have been written a moment ago
+    folder = None if file is None else str(file.absolute().parent)
+    trail = _Trail(folder)
+    trail.read(text, "", "" if file is None else file.name)
+    for name in modules:
+        trail.visit(name)
+    tops = trail.unfollowed
+    kept = (m for name, m in sorted(trail.found.items()) if name.partition(".")[0] not in tops)
+    return CodeBehind(
+        tuple(kept),
+        tuple(f"{name} ({reason})" for name, reason in sorted(tops.items())),
+        *((folder or "", uuid4().hex) if tops else ()),
+    )
+
+
+class _Trail:
+    """Modules found so far, and those that cannot be followed, by top-level name."""
+
+    def __init__(self, folder: str | None) -> None:
+        self._folder = folder
+        self.found: dict[str, UserModule] = {}
+        self.unfollowed: dict[str, str] = {}
+        self._specs: dict[str, ModuleSpec | None] = {}
+        self._installed: dict[str, bool] = {}
+
+    def read(self, text: str, package: str, top: str) -> None:
+        """Visit all that a text imports.
+
+        Args:
+            text: Python source.
+            package: Package that relative imports start from; empty outside packages.
+            top: Top-level name of the module, or the name of the user's file.
+        """
+        from prefect_tune.storage.key import parsed  # noqa: PLC0415 - plans need no syntax tree
+
+        try:
+            tree = parsed(text)
+        except (SyntaxError, ValueError):  # reported when the text is run
+            return
+        for node in ast.walk(tree):
+            for name in _imports(node, package):
+                self.visit(name)
+            if _is_dynamic(node) and not self._is_installed(_constant(node)):
+                self.unfollowed.setdefault(top, "it imports modules by a function")
+
+    def visit(self, name: str) -> None:
+        """Note a module with its packages, and follow their imports."""
+        parts = name.split(".")
+        if self._is_installed(name):
+            return
+        for n_parts in range(1, len(parts) + 1):
+            if not self._note(".".join(parts[:n_parts]), parts[0]):
+                return
+
+    def _note(self, name: str, top: str) -> bool:
+        """Note one module; return whether the search for modules in it continues."""
+        if name in self.found:
+            return True
+        if name == "__main__":
+            self.unfollowed[name] = "the program or notebook itself"
+            return False
+        if (spec := self._spec(name)) is None:
+            return False
+        is_package = spec.submodule_search_locations is not None
+        if is_package and spec.origin is None:
+            self.found[name] = UserModule(name, "", "", is_package)
+            if packages_of_distributions().get(name):
+                self.unfollowed[top] = "some of its modules are of a wheel and others are not"
+            return True
+        text = getattr(spec.loader, "get_source", lambda _: None)(name)
+        if text is None:
+            what = Path(spec.origin or name).name
+            self.unfollowed.setdefault(top, f"{what} has no Python source")
+            return False
+        self.found[name] = UserModule(name, text, spec.origin or "", is_package)
+        self.read(text, name if is_package else name.rpartition(".")[0], top)
+        return True
+
+    def _is_installed(self, name: str) -> bool:
+        """Return whether a module is Python's, ours, or of a wheel."""
+        top = name.partition(".")[0]
+        if top in sys.stdlib_module_names or top == _OURS:
+            return True
+        if top not in self._installed:
+            spec = self._spec(top) if top else None
+            self._installed[top] = spec is not None and is_of_wheel(top, spec)
+        return self._installed[top]
+
+    def _spec(self, name: str) -> ModuleSpec | None:
+        """Find a module as an import would, and import nothing."""
+        if name not in self._specs:
+            parent, _, _ = name.rpartition(".")
+            within = self._spec(parent) if parent else None
+            places = within.submodule_search_locations if within else None
+            if not parent:
+                self._specs[name] = find_module(name, self._folder)
+            else:
+                self._specs[name] = PathFinder.find_spec(name, places) if places else None
+        return self._specs[name]
+
+
+def find_module(name: str, folder: str | None) -> ModuleSpec | None:
+    """Find a top-level module in a folder or else on the path, and import nothing."""
+    near = PathFinder.find_spec(name, [folder]) if folder is not None else None
+    if near is not None and near.origin is not None:
+        return near
+    for finder in sys.meta_path:
+        spec = finder.find_spec(name, None)
+        if spec is not None:
+            return spec
+    return near
+
+
+def _imports(node: ast.AST, package: str) -> Iterator[str]:
+    """Yield names that may be modules in an import statement."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        base, parts = node.module or "", package.split(".") if package else []
+        if node.level > len(parts) + (not package):
+            return  # beyond the top-level package: an error when it runs
+        if node.level and (above := parts[: len(parts) - node.level + 1]):
+            base = ".".join([*above, base] if base else above)
+        if base:
+            yield base
+        yield from (f"{base}.{alias.name}".lstrip(".") for alias in node.names)
+
+
+def _is_dynamic(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    called = node.func
+    name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+    return name in _DYNAMIC
+
+
+def _constant(node: ast.AST) -> str:
+    """Return the name that a call imports, if the text has it; else a name of no module."""
+    first = node.args[0] if isinstance(node, ast.Call) and node.args else None
+    value = first.value if isinstance(first, ast.Constant) else None
+    return value if isinstance(value, str) else ""
+
+
+@cache
+def packages_of_distributions() -> dict[str, tuple[str, ...]]:
+    """Return the distributions that have each top-level name, sorted; read once per process."""
+    found = packages_distributions()
+    return {package: tuple(sorted(set(names))) for package, names in found.items()}
+
+
+def is_of_wheel(package: str, spec: ModuleSpec) -> bool:
+    """Return whether a top-level module was installed from a wheel or by the system.
+
+    Installs from a folder or a repository do not count, editable or not: their version can stay
+    the same while their code changes.
+    """
+    origin = spec.origin or next(iter(spec.submodule_search_locations or ()), "")
+    names = packages_of_distributions().get(package, ())
+    found = [distribution(name) for name in names]
+    if spec.origin is None and not all(map(_is_wheel, found)):
+        return False
+    return any(_is_wheel(one) and _has(one, Path(origin)) for one in found)
+
+
+def _has(installed: Distribution, file: Path) -> bool:
+    base = Path(str(installed.locate_file("")))
+    return file.is_relative_to(base) or file.resolve().is_relative_to(base.resolve())
+
+
+def _is_wheel(installed: Distribution) -> bool:
+    if (installed.read_text("INSTALLER") or "").strip() == "conda":
+        return True  # its packages name the folder in which they were built
+    source = json.loads(installed.read_text("direct_url.json") or "{}")
+    if "dir_info" in source or "vcs_info" in source:
+        return False
+    base = Path(str(installed.locate_file("")))
+    return installed.read_text("RECORD") is not None or base.name in _INSTALLED_INTO
