@@ -8,6 +8,7 @@ texts, and travel with the study. A module without text, such as a compiled one,
 import ast
 import json
 import sys
+from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,8 +17,10 @@ from importlib import invalidate_caches
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.metadata import Distribution, distribution, packages_distributions
 from pathlib import Path
+from types import FunctionType
 from uuid import uuid4
 
+MAIN = "__main__"
 _OURS = "prefect_tune"
 _DYNAMIC = frozenset({"import_module", "__import__"})
 """Functions that import a module whose name need not be in the text."""
@@ -65,6 +68,7 @@ class CodeBehind:
         unfollowed: Top-level modules that cannot travel, with the reason in brackets, sorted.
         folder: Folder of the user's file, where workers look for unfollowed modules.
         nonce: Random text that keeps results of unfollowed code out of other studies.
+        main: Classes and functions of the program or notebook itself, as a pickle in base 64.
         files: Data files that algorithms depend on.
     """
 
@@ -72,12 +76,14 @@ class CodeBehind:
     unfollowed: tuple[str, ...] = ()
     folder: str = ""
     nonce: str = ""
+    main: str = ""
     files: tuple[DataFile, ...] = ()
 
     @property
     def packages(self) -> frozenset[str]:
         """Top-level names of the modules that travel."""
-        return frozenset(module.name.partition(".")[0] for module in self.modules)
+        names = [*(module.name for module in self.modules), *([MAIN] if self.main else [])]
+        return frozenset(name.partition(".")[0] for name in names)
 
     @property
     def unfollowed_packages(self) -> frozenset[str]:
@@ -150,8 +156,21 @@ def follow(text: str, file: Path | None, modules: Iterable[str] = ()) -> CodeBeh
     return CodeBehind(
         tuple(kept),
         tuple(f"{name} ({reason})" for name, reason in sorted(tops.items())),
-        *((folder or "", uuid4().hex) if tops else ()),
+        folder=(folder or "") if tops else "",
+        nonce=uuid4().hex if tops else "",
+        main=_pickled_main(trail.main_names) if MAIN in tops else "",
     )
+
+
+def _pickled_main(names: Iterable[str]) -> str:
+    """Pickle the classes and functions of the program by value, and what is imported from it."""
+    import cloudpickle  # noqa: PLC0415 - few studies need it
+
+    main = vars(sys.modules[MAIN])
+    own = [name for name, value in main.items() if getattr(value, "__module__", "") == MAIN]
+    found = {name: main[name] for name in {*own, *names} if name in main}
+    found = {n: v for n, v in found.items() if n in names or isinstance(v, type | FunctionType)}
+    return b64encode(cloudpickle.dumps(found)).decode()
 
 
 class _Trail:
@@ -161,6 +180,7 @@ class _Trail:
         self._folder = folder
         self.found: dict[str, UserModule] = {}
         self.unfollowed: dict[str, str] = {}
+        self.main_names: set[str] = set()
         self._specs: dict[str, ModuleSpec | None] = {}
         self._installed: dict[str, bool] = {}
 
@@ -187,6 +207,10 @@ class _Trail:
     def visit(self, name: str) -> None:
         """Note a module with its packages, and follow their imports."""
         parts = name.split(".")
+        if parts[0] == MAIN:
+            self.unfollowed[MAIN] = "the program or notebook itself"
+            self.main_names.update(parts[1:2])
+            return
         if self._is_installed(name):
             return
         for n_parts in range(1, len(parts) + 1):
@@ -197,9 +221,6 @@ class _Trail:
         """Note one module; return whether the search for modules in it continues."""
         if name in self.found:
             return True
-        if name == "__main__":
-            self.unfollowed[name] = "the program or notebook itself"
-            return False
         if (spec := self._spec(name)) is None:
             return False
         is_package = spec.submodule_search_locations is not None

@@ -15,6 +15,7 @@ import io
 import linecache
 import sys
 import threading
+from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -29,7 +30,7 @@ import cloudpickle
 
 from prefect_tune.storage.key import code_digest
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.code_behind import NO_CODE_BEHIND, CodeBehind, UserModule
+from prefect_tune.tasks.code_behind import MAIN, NO_CODE_BEHIND, CodeBehind, UserModule
 
 _PREFIX = "prefect_tune_user_code_"
 
@@ -79,6 +80,9 @@ def load_user_code(text: str, file: str, behind: CodeBehind = NO_CODE_BEHIND) ->
     if behind.modules or behind.unfollowed:
         module.__path__, module.__package__ = [], name
         _BEHIND.setdefault(name, {one.name: one for one in behind.modules})
+        if behind.main:
+            sys.modules[f"{name}.{MAIN}"] = program = ModuleType(f"{name}.{MAIN}")
+            vars(program).update(cloudpickle.loads(b64decode(behind.main)))
         if behind.folder and behind.folder not in sys.path:
             sys.path.append(behind.folder)  # for the modules that cannot travel
     sys.modules[name] = module  # classes are looked up here while they are made
@@ -109,6 +113,7 @@ _BEHIND: dict[str, Mapping[str, UserModule]] = {}
 def _builtins_of(root: str) -> dict[str, Any]:
     """Return builtins whose `__import__` finds modules that travel with a file, there first."""
     packages = {name.partition(".")[0] for name in _BEHIND[root]}
+    packages |= {MAIN} if f"{root}.{MAIN}" in sys.modules else set()
     usual: Callable[..., Any] = builtins.__import__
 
     def find_travelling(

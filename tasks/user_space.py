@@ -164,7 +164,7 @@ def bound(space: Space, behind: CodeBehind, code: str = "", argument: str = "") 
 def _path_below(root: str, path: str, behind: CodeBehind) -> str:
     """Return the dotted path of an estimator below a user's file if it comes from there."""
     package, module = path.partition(".")[0], path.rpartition(".")[0]
-    if package in behind.unfollowed_packages:
+    if package in behind.unfollowed_packages - behind.packages:
         with suppress(Exception):  # one that cannot be imported is reported when it is made
             sys.modules[f"{root}.{module}"] = import_module(module)
             return f"{root}.{path}"

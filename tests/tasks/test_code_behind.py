@@ -1,0 +1,329 @@
+"""Modules behind a user's file: what is followed, what enters keys, and what workers run."""
+
+import json
+import pickle
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine
+from studies import configured, context_of, evaluate
+
+from prefect_tune.optimizers import Algorithm, Query
+from prefect_tune.tasks import code_behind
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.code_behind import CodeBehind, follow
+from prefect_tune.tasks.objective.constraint import parse_constraint
+from prefect_tune.tasks.problem import Problem, StudyContext, algorithm_ids
+from prefect_tune.tasks.user_code import load_user_code, pickle_by_value
+from prefect_tune.tasks.user_space import find_space
+
+PREP = """
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+{imports}
+
+
+class Prep(TransformerMixin, BaseEstimator):
+    def fit(self, X, y=None):
+        self.fitted_ = True
+        return self
+
+    def transform(self, X):
+        {inside}
+        return {formula}
+"""
+SPACE = """
+from prefect_tune import Algorithm, Flags, Space, Step
+from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
+{imports}
+
+prep = Algorithm(id="prep", estimator={estimator}{more})
+model = Algorithm(
+    id="logistic",
+    estimator="sklearn.linear_model.LogisticRegression",
+    flags=Flags(stochastic=True),
+)
+space = Space("own", (IMPUTE, ENCODE, Step("prepare", (prep,)), Step("fit model", (model,))))
+"""
+IN_FILE = PREP.format(imports="from formula import bend", inside="pass", formula="bend(X)")
+
+
+def prep(formula: str, imports: str = "", inside: str = "pass") -> str:
+    return PREP.format(formula=formula, imports=imports, inside=inside)
+
+
+def space_text(estimator: str, imports: str = "", more: str = "") -> str:
+    return SPACE.format(estimator=estimator, imports=imports, more=more)
+
+
+def write(folder: Path, **texts: str) -> str:
+    """Write modules, `_` for `/` after a package's name, and return the argument of the space."""
+    for name, text in texts.items():
+        file = folder / (name.replace("__in__", "/") + ".py")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return f"{folder / 'space.py'}:space"
+
+
+def context(folder: Path, argument: str) -> StudyContext:
+    """A study of the test table in a space of a user's, with all that travels with it."""
+    made = context_of(folder)
+    space, code = find_space(argument)
+    problem = replace(
+        made.problem,
+        space=argument,
+        space_digest=space.digest,
+        space_code=code.text,
+        behind=code.behind,
+        algorithms=algorithm_ids(space),
+    )
+    return replace(made, problem=problem)
+
+
+def query(made: StudyContext) -> Query:
+    return configured(made, prepare="prep", fit_model="logistic")
+
+
+def keys(made: StudyContext) -> dict[str, bool]:
+    """By step, whether the trial was served."""
+    return {step.step: step.hit for step in evaluate(made, query(made)).steps}
+
+
+def names(behind: CodeBehind) -> list[str]:
+    return [module.name for module in behind.modules]
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch) -> Iterator[Path]:
+    """A folder on the path into which distributions are installed."""
+    place = tmp_path / "site-packages"
+    place.mkdir()
+    monkeypatch.syspath_prepend(str(place))
+    code_behind.packages_of_distributions.cache_clear()
+    yield place
+    code_behind.packages_of_distributions.cache_clear()
+
+
+def install(place: Path, package: str, source: dict[str, object] | None = None) -> None:
+    """Install a package of one module; `source` is its direct_url.json, if it has one."""
+    write(place, **{package: "value = 1"})
+    info = place / f"{package}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    (info / "RECORD").write_text(f"{package}.py,,\n")
+    if source is not None:
+        (info / "direct_url.json").write_text(json.dumps(source))
+
+
+def test_imports_are_followed_through_functions_packages_and_relative_names(tmp_path) -> None:
+    write(
+        tmp_path,
+        first="def late():\n    from second import x\n    import numpy.linalg, json\n",
+        second="import pack.low.leaf\n",
+        pack__in____init__="from . import high\n",
+        pack__in__high="from .low import helper as h\nfrom .. import outside\n",
+        pack__in__low__in____init__="",
+        pack__in__low__in__leaf="",
+        pack__in__low__in__helper="from ..side import y\n",
+        pack__in__side="from prefect_tune import Space\n",
+        pack__in__unused="",
+        outside="",
+        unused="",
+    )
+    behind = follow("import first\nimport nothing_such\n", tmp_path / "space.py")
+    inside = ("high", "low", "low.helper", "low.leaf", "side")
+    assert names(behind) == ["first", "pack", *(f"pack.{name}" for name in inside), "second"]
+    assert not behind.unfollowed
+
+
+@pytest.mark.parametrize(
+    ("source", "is_followed"),
+    [
+        (None, False),
+        ({"url": "file:///w.whl", "archive_info": {}}, False),
+        ({"url": "file:///p", "dir_info": {}}, True),
+        ({"url": "file:///p", "dir_info": {"editable": True}}, True),
+        ({"url": "https://host/p", "vcs_info": {"vcs": "git", "commit_id": "a"}}, True),
+    ],
+)
+def test_only_what_a_wheel_installed_is_known_by_its_version(
+    installed, source, is_followed
+) -> None:
+    install(installed, "some_dist", source)
+    assert names(follow("import some_dist", None)) == ["some_dist"] * is_followed
+
+
+def test_a_neighbour_with_the_name_of_an_installed_package_is_followed(installed, tmp_path) -> None:
+    install(installed, "some_dist")
+    write(tmp_path / "mine", some_dist="")
+    assert names(follow("import some_dist", tmp_path / "mine" / "space.py")) == ["some_dist"]
+
+
+def test_what_cannot_be_followed_is_named_and_never_found_in_a_cache(tmp_path) -> None:
+    (tmp_path / f"compiled{EXTENSION_SUFFIXES[0]}").write_bytes(b"")
+    write(tmp_path, helper="import compiled", names="import importlib as i\ni.import_module(name)")
+    behind = follow("import helper, names, __main__", tmp_path / "space.py")
+    assert behind.unfollowed_packages == {"compiled", "names", "__main__"}
+    assert names(behind) == ["helper"]
+    again = follow("import helper, names, __main__", tmp_path / "space.py")
+    assert load_user_code("", "a.py", behind).__name__ != load_user_code("", "a.py", again).__name__
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "texts",
+    [
+        {"space": space_text("Prep", IN_FILE), "formula": "def bend(X):\n    return {}\n"},
+        {"space": space_text('"helper_b.Prep"'), "helper_b": prep("{}")},
+        {
+            "space": space_text('"helper_b.Prep"'),
+            "helper_b": "__version__ = '0.1.0'\n" + prep("{}"),
+        },
+        {
+            "space": space_text("helper.Prep", "import helper"),
+            "helper": prep("pack.deep.bend(X)", inside="import pack.deep"),
+            "pack__in____init__": "",
+            "pack__in__deep": "from .low import bend\n",
+            "pack__in__low": "def bend(X):\n    return {}\n",
+        },
+    ],
+    ids=["function", "dotted path", "version attribute", "two levels"],
+)
+def test_a_corrected_module_is_never_served_from_the_cache_before(tmp_path, texts) -> None:
+    def rewrite(formula: str) -> StudyContext:
+        written = {name: text.replace("{}", formula) for name, text in texts.items()}
+        return context(tmp_path, write(tmp_path / "mine", **written))
+
+    first = rewrite("X * 0")
+    wrong = evaluate(first, query(first))
+    same = rewrite("X * 0  # a comment")
+    assert all(keys(same).values())
+    second = rewrite("X")
+    assert keys(second) == {"impute": True, "encode": True, "prepare": False, "fit model": False}
+    assert evaluate(second, query(second)).loss < wrong.loss  # both texts run in this process
+    assert evaluate(replace(first, use_cache=False), query(first)).loss == wrong.loss
+
+
+@pytest.mark.slow
+def test_a_process_elsewhere_runs_the_stored_text(tmp_path) -> None:
+    argument = write(
+        tmp_path / "mine",
+        space=space_text('"helper_b.Prep"'),
+        helper_b=prep("bend(X)", "from formula import bend"),
+        formula="def bend(X):\n    return X * 2\n",
+    )
+    made = context(tmp_path, argument)
+    loss = evaluate(made, query(made)).loss
+    stored = replace(
+        made, problem=Problem.from_json(json.loads(json.dumps(made.problem.to_json())))
+    )
+    sent = tmp_path / "sent.pkl"
+    sent.write_bytes(pickle.dumps((replace(stored, use_cache=False), query(made).to_json())))
+    shutil.rmtree(tmp_path / "mine")
+    write(tmp_path / "elsewhere", helper_b=prep("X * 0"))  # of another study there
+    script = (
+        "import pickle, sys\n"
+        "from prefect_tune.optimizers import Query\n"
+        "from prefect_tune.tasks.trial.evaluate import evaluate_query\n"
+        "context, query = pickle.load(open(sys.argv[1], 'rb'))\n"
+        "query = Query.from_json(query, context.problem.find_space())\n"
+        "print(evaluate_query(context, query, lambda p, i, _: p.run(i)).loss)\n"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", script, str(sent)]
+    said = subprocess.run(
+        command, capture_output=True, text=True, check=True, cwd=tmp_path / "elsewhere"
+    )
+    assert said.stdout.split() == [str(loss)]
+
+
+def test_a_space_without_such_modules_has_the_name_it_always_had(tmp_path) -> None:
+    text = space_text('"sklearn.preprocessing.StandardScaler"')
+    _, (code, behind) = find_space(write(tmp_path, space=text))
+    assert behind == CodeBehind()
+    known = "prefect_tune_user_code_"
+    assert load_user_code("x = 1", "a.py").__name__ == f"{known}c1d611b1c3b65ebacc4169bde1b99cbe"
+    assert load_user_code(code, "space.py", behind) is load_user_code(code, "space.py")
+
+
+@pytest.mark.slow
+def test_modules_that_import_each_other_are_pickled_by_value(tmp_path) -> None:
+    write(
+        tmp_path,
+        pack__in____init__="import pack.high\nimport pack.low\n",
+        pack__in__high="import pack.low\ndef f(x):\n    return pack.low.g(x)\n",
+        pack__in__low="import pack.high\ndef g(x):\n    return x + 1\n",
+    )
+    text = "import pack.high\ndef call(x):\n    return pack.high.f(x)\n"
+    module = load_user_code(text, "space.py", follow(text, tmp_path / "space.py"))
+    data = pickle_by_value(module.call, lambda name: name.startswith(module.__name__))
+    (tmp_path / "call.pkl").write_bytes(data)
+    script = "import pickle, sys; print(pickle.load(open(sys.argv[1], 'rb'))(1))"
+    command = [sys.executable, "-c", script, str(tmp_path / "call.pkl")]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "2\n"
+
+
+def test_a_constraint_knows_the_helper_of_its_function(tmp_path) -> None:
+    function = "from helper import one\ndef f(pipeline, X, y):\n    return one()\n"
+    found = []
+    for value in (1, 2):
+        write(tmp_path, mine=function, helper=f"def one():\n    return {value}\n")
+        quantity = parse_constraint(f"{tmp_path / 'mine.py'}:f<=1").quantity
+        module = load_user_code(quantity.code, "mine.py", quantity.behind)
+        assert module.f(None, None, None) == value
+        found.append(quantity.digest)
+    assert found[0] != found[1]
+
+
+@pytest.mark.slow
+def test_the_content_of_a_data_file_is_part_of_the_key_of_its_step(tmp_path) -> None:
+    folder = tmp_path / "mine"
+    text = space_text('"sklearn.preprocessing.StandardScaler"', more=', depends_on=("w.csv",)')
+    argument = write(folder, space=text)
+    with pytest.raises(BadInput, match=r"'prep'.*w\.csv.*missing"):
+        find_space(argument)
+    (folder / "w.csv").write_text("1")
+    keys(first := context(tmp_path, argument))
+    assert all(keys(first).values())
+    (folder / "w.csv").write_text("22")
+    changed = context(tmp_path, argument)
+    assert keys(changed) == {"impute": True, "encode": True, "prepare": False, "fit model": False}
+
+
+def test_one_path_to_depend_on_need_not_be_a_tuple() -> None:
+    assert Algorithm(id="a", depends_on=Path("w.csv").name).depends_on == ("w.csv",)
+
+
+@pytest.mark.full
+@pytest.mark.slow
+def test_a_study_keeps_the_text_it_started_with(tmp_path) -> None:
+    """Real workers: the module changes between sessions, and is gone for `predict`."""
+    folder = tmp_path / "mine"
+    argument = write(
+        folder,
+        space=space_text('"helper_b.Prep"'),
+        helper_b=prep("X[:, :1] * 0 + X", "from formula import bend"),
+        formula="def bend(X):\n    return X\n",
+    )
+    command = CommandLine(tmp_path / "home")
+    context_of(tmp_path)
+    (table,) = tmp_path.glob("*.csv")
+    run = ("run", table, "--target", "target", "--method", "random", "--ensemble", "single")
+    run += ("--workers", 1, "--no-race", "--study", "kept")
+    first = command.json(*run, "--space", argument, "--trials", 1)
+    write(folder, formula="def bend(X):\n    return X * 0\n")
+    refused = command(*run, "--space", argument, "--trials", 2)
+    assert refused.exit_code == 2
+    assert "another space" in refused.stderr
+    more = command(*run[:-2], "--study", "kept", "--trials", 2)
+    assert more.exit_code == 0, more.stderr
+    assert f"changed since the study started: {folder / 'formula.py'}" in more.stderr
+    shutil.rmtree(folder)
+    out = tmp_path / "p.csv"
+    assert command("predict", "kept", table, "--out", out).exit_code == 0
+    assert first["test_loss"] is not None
