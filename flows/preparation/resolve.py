@@ -1,9 +1,12 @@
 """A new study: its input read, its method's options checked, and every omitted option resolved."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
 from prefect_tune.flows.preparation.constraints import (
@@ -33,8 +36,9 @@ from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.modern import portfolio_of
-from prefect_tune.tasks.data.dataset import import_dataset
+from prefect_tune.tasks.data.dataset import Dataset, import_dataset
 from prefect_tune.tasks.data.split import (
+    LEARN,
     REFIT,
     TEST,
     Split,
@@ -107,6 +111,7 @@ def check_method(
 
 _DEFAULT_FOLDS: int = OPTIONS["folds"].standard
 _SHOWN_MODELS = 6
+_SHOWN_CLASSES = 5
 _DEMO_TRIALS, _DEMO_SECONDS = 20, 120.0
 """Stop rule of a study of the demo cohort."""
 
@@ -150,7 +155,7 @@ def pose(request: StudyRequest, found: StudyInput) -> Posed:
         test_size = OPTIONS["test_size"].standard
     folds, holdout = options.folds, options.holdout
     if folds is None and holdout is None:
-        holdout = share_held_out_once(dataset, test_size)
+        holdout = share_held_out_once(dataset, test_size, _DEFAULT_FOLDS)
         folds = None if holdout else _DEFAULT_FOLDS
     seed = OPTIONS["seed"].standard if options.seed is None else options.seed
     split = make_split(dataset, folds, test_size, seed, holdout)
@@ -163,7 +168,32 @@ def pose(request: StudyRequest, found: StudyInput) -> Posed:
     if holdout and options.holdout is None:
         text = f"{holdout:.1%} of the many training rows are held out once, instead of"
         notes = [*notes, Note(f"{text} {_DEFAULT_FOLDS} folds (override with --folds)", "holdout")]
+    notes += _rare_notes(dataset, split)
     return Posed(folds, holdout, test_size, split, metric, objective, tuple(notes))
+
+
+def _rare_notes(dataset: Dataset, split: Split) -> Iterator[Note]:
+    """Yield what a user should know of classes that no fold holds out or trains on."""
+    if not dataset.classes:
+        return
+    rare = split.rare_classes(dataset.strata)
+    if len(rare):
+        text = f"{_named_classes(dataset, rare, split.fold == LEARN)} are too rare to be held out"
+        yield Note(f"{text}: every fold trains on them, and the loss is that of the other classes")
+    is_test = split.fold == TEST
+    unknown = np.setdiff1d(dataset.y[is_test], dataset.y[~is_test])
+    if len(unknown):
+        named = _named_classes(dataset, unknown, is_test)
+        yield Note(f"only test rows have {named}: no prediction of them can be right")
+
+
+def _named_classes(dataset: Dataset, classes: NDArray[Any], is_counted: NDArray[np.bool_]) -> str:
+    """Return the number of some classes, and the first ones with their rows."""
+    counts = np.bincount(dataset.y[is_counted].astype(np.intp), minlength=len(dataset.classes))
+    shown = ", ".join(f"{dataset.classes[c]}: {counts[c]}" for c in classes[:_SHOWN_CLASSES])
+    more = ", ..." * (len(classes) > _SHOWN_CLASSES)
+    number = "1 class" if len(classes) == 1 else f"{len(classes)} classes"
+    return f"{number} with {counts[classes].sum()} rows ({shown}{more})"
 
 
 def resolve(

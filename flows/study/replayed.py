@@ -50,11 +50,14 @@ def study_objective(
         epochs: Epochs of a full training; None when models are fitted at once.
         earlier_seconds: Seconds of algorithms in earlier studies.
     """
-    n_classes = len(dataset.classes)
-    folds = [split.training(fold, dataset.strata) for fold in range(split.n_folds)]
-    rarest = min(int(np.bincount(dataset.strata[rows]).min()) for rows in folds)
+    n_classes, strata = len(dataset.classes), dataset.strata
+    folds = [split.training(fold, strata) for fold in range(split.n_folds)]
+    is_training = split.fold != TEST
+    is_common = is_training & ~np.isin(strata, split.rare_classes(strata))
+    common, n_strata = np.unique(strata[is_common]), int(strata.max()) + 1
+    rarest = min(int(np.bincount(strata[rows], minlength=n_strata)[common].min()) for rows in folds)
     return replace(
-        metric.objective(dataset.y[split.fold != TEST], n_classes),
+        metric.objective(dataset.y[is_common], n_classes),
         constraints=constraints,
         n_rows=min(len(rows) for rows in folds),
         n_held_out=min(len(split.held_out(fold)) for fold in range(split.n_folds)),

@@ -1,7 +1,8 @@
 """The split of a data set: test rows, and a fold for each other row.
 
 A study makes its split once and stores it. Folds are stratified by class and keep the rows of a
-group together. Test rows are scored once, after the search. Nested, stratified subsets of the
+group together. Of three classes or more, those with fewer rows than folds train in every fold and
+are held out by none. Test rows are scored once, after the search. Nested, stratified subsets of the
 training rows are the fidelity `Query.subset`.
 """
 
@@ -9,7 +10,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from math import inf
+from math import ceil, inf
 
 import numpy as np
 from numpy.random import Generator
@@ -70,9 +71,11 @@ def nested_subset(strata: Strata, groups: Groups, share: float, rng: Generator) 
 TEST = -1
 """The fold of test rows."""
 LEARN = -2
-"""The fold of rows that no fold holds out, when one part is held out only once."""
+"""The fold of rows that every fold trains on: rows of rare classes, and the rest of a hold-out."""
 REFIT = 1000
 """Number of the fold that trains on all training rows and holds out the test rows."""
+_TWO = 2
+"""So few classes must each reach every part, or nothing can be told apart in it."""
 _HELD_OUT_ROWS, _HELD_OUT_RAREST, _HELD_OUT_GROUPS = 10_000, 200, 500
 """What a part needs that is held out only once: rows, rows of the rarest class, and groups."""
 _MOST_HELD_OUT = 0.2
@@ -107,6 +110,14 @@ class Split:
     def n_training(self, fold: int) -> int:
         """Return how many rows a fold trains on in all."""
         return int(np.count_nonzero((self.fold != TEST) & (self.fold != fold)))
+
+    def rare_classes(self, y: Strata) -> Strata:
+        """Return the classes that training rows have and no part holds out, ascending.
+
+        Args:
+            y: Class or stratum of every row of the data set, shape (n,).
+        """
+        return np.setdiff1d(y[self.fold == LEARN], y[self.fold != LEARN])
 
     def judged(self, fold: int, y: Strata, share: float = 1.0, groups: Groups = None) -> Rows:
         """Return the rows that a fold is judged on, in order: all that it holds out, or a subset.
@@ -160,28 +171,38 @@ def make_split(
         holdout: Share of the training rows to hold out, once, instead of cross-validation.
 
     Raises:
-        BadInput: If a number is out of range, or a class has fewer rows (or groups) than needed.
+        BadInput: If a number is out of range, fewer than two classes can reach every part, or one
+            of two classes cannot.
     """
     if (n_folds is None) == (holdout is None):
         raise BadInput(
             f"--folds {n_folds} with --holdout {holdout}: hold rows out by cross-validation or "
             "once; use only one of them"
         )
-    _check_classes(dataset, 2 if n_folds is None else n_folds, has_test=test_size != 0)
-    fold = np.full(len(dataset), TEST, dtype=np.int16)
-    try:
-        training = _training_rows(dataset, test_size, seed)
-        fold[training] = _folds(dataset, training, n_folds or 1, holdout, seed + 1)
-    except ValueError as error:
-        into = f"{n_folds} folds" if holdout is None else f"a hold-out part of {holdout}"
-        raise BadInput(
-            f"the rows cannot be split into {into} and a test part of {test_size}: {error}"
-        ) from error
+    needed, parts = _needed(dataset, n_folds, test_size)
+    rare = _scarce_classes(dataset, needed)
+    while True:  # until each fold learns all classes
+        free = _without_classes(dataset, np.arange(len(dataset)), rare)
+        _check_enough(dataset, free, needed, parts)
+        fold = np.full(len(dataset), LEARN, dtype=np.int16)
+        fold[free] = TEST
+        try:
+            training = _training_rows(dataset, free, test_size, seed)
+            fold[training] = _folds(dataset, training, n_folds or 1, holdout, seed + 1)
+        except ValueError as error:
+            into = f"{n_folds} folds" if holdout is None else f"a hold-out part of {holdout}"
+            raise BadInput(
+                f"the rows cannot be split into {into} and a test part of {test_size}: {error}"
+            ) from error
+        unlearned = _unlearned_classes(dataset, fold)
+        if not len(unlearned):
+            break
+        rare = np.union1d(rare, unlearned)
     _check_parts(dataset, fold)
     return Split(fold, 1 if n_folds is None else n_folds, seed)
 
 
-def share_held_out_once(dataset: Dataset, test_size: float | None) -> float | None:
+def share_held_out_once(dataset: Dataset, test_size: float | None, n_folds: int) -> float | None:
     """Return the share of the training rows to hold out once; None for cross-validation.
 
     One part decides as well as folds where it has 10,000 rows, 200 of them of the rarest class and
@@ -193,6 +214,7 @@ def share_held_out_once(dataset: Dataset, test_size: float | None) -> float | No
     Args:
         dataset: The rows.
         test_size: Share of test rows that will be chosen; None where they were given.
+        n_folds: Folds of the cross-validation; classes too rare for them do not count.
     """
     is_test = np.zeros(len(dataset), dtype=bool) if dataset.is_test is None else dataset.is_test
     n_rows = float((~is_test).sum()) * (1 - (test_size or 0.0))
@@ -200,7 +222,12 @@ def share_held_out_once(dataset: Dataset, test_size: float | None) -> float | No
     if share > _MOST_HELD_OUT:
         return None
     part = share * (1 - (test_size or 0.0))
-    rarest = min(np.bincount(dataset.y[~is_test])) if dataset.classes else inf
+    rarest = inf
+    if dataset.classes:
+        counts = np.bincount(dataset.y[~is_test].astype(np.intp), minlength=len(dataset.classes))
+        needed, _ = _needed(dataset, n_folds, test_size)
+        is_rare = np.isin(np.arange(len(counts)), _scarce_classes(dataset, needed))
+        rarest = min(counts[~is_rare | (len(counts) <= _TWO)], default=inf)
     n_groups = inf if dataset.groups is None else len(np.unique(dataset.groups[~is_test]))
     has_enough = part * rarest >= _HELD_OUT_RAREST and part * n_groups >= _HELD_OUT_GROUPS
     return float(f"{share:.3g}") if has_enough else None
@@ -216,15 +243,19 @@ def split_again(dataset: Dataset, split: Split) -> Split:
         split: As it is; its seed gives the other one.
 
     Raises:
-        BadInput: If a part would lack a class, or there is no other way to deal the groups.
+        BadInput: If a fold would not learn a class, or there is no other way to deal the groups.
     """
-    fold, rows = split.fold.copy(), np.flatnonzero(split.fold != TEST)
+    fold = split.fold.copy()
+    rare = split.rare_classes(dataset.strata) if dataset.classes else np.empty(0, dtype=np.int32)
+    rows = _without_classes(dataset, np.flatnonzero(fold != TEST), rare)
     seed = int(np.random.SeedSequence(split.seed, spawn_key=(1,)).generate_state(1)[0])
-    holdout = float((fold[rows] == 0).mean()) if (fold == LEARN).any() else None
+    holdout = float((fold[rows] == 0).mean()) if (fold[rows] == LEARN).any() else None
     if dataset.groups is None:
         fold[rows] = _folds(dataset, rows, split.n_folds, holdout, seed)
     else:
         fold[rows] = _dealt_again(dataset, rows, split, holdout, seed)
+    for position in _unlearned_classes(dataset, fold):
+        raise BadInput(f"a fold would not learn class {dataset.classes[position]!r}")
     _check_parts(dataset, fold)
     return Split(fold, split.n_folds, split.seed)
 
@@ -318,20 +349,22 @@ def _splitter(dataset: Dataset, n_parts: int, seed: int, rows: Rows) -> Iterator
         yield from grouped.split(y, y, dataset.groups[rows])
 
 
-def _training_rows(dataset: Dataset, test_size: float | None, seed: int) -> Rows:
-    """Return the rows that are not for testing, in order."""
+def _training_rows(dataset: Dataset, rows: Rows, test_size: float | None, seed: int) -> Rows:
+    """Return which of some rows are not for testing, in order."""
     if dataset.is_test is not None:
-        return np.flatnonzero(~dataset.is_test)
+        return rows[~dataset.is_test[rows]]
     assert test_size is not None  # noqa: S101 - the caller's duty
-    rows = np.arange(len(dataset))
     return np.setdiff1d(rows, _part(dataset, rows, test_size, seed)) if test_size else rows
 
 
 def _part(dataset: Dataset, rows: Rows, size: float, seed: int) -> Rows:
     """Draw a stratified share of rows; of groups, as near to it as equal parts allow."""
     if dataset.groups is None:
-        y = dataset.strata[rows]
-        return train_test_split(rows, test_size=size, stratify=y, random_state=seed)[1]
+        y, n = dataset.strata[rows], ceil(size * len(rows))
+        # scikit-learn stratifies only where each side has room for a row of each class.
+        has_room = len(dataset.classes) <= _TWO or min(n, len(rows) - n) >= len(np.unique(y))
+        stratify = y if has_room else None
+        return train_test_split(rows, test_size=size, stratify=stratify, random_state=seed)[1]
     n_parts, n_taken = group_parts(dataset, rows, size)
     parts = [rows[held_out] for _, held_out in _splitter(dataset, n_parts, seed, rows)]
     return np.concatenate(parts[:n_taken])
@@ -350,42 +383,102 @@ def group_parts(dataset: Dataset, rows: Rows, size: float) -> tuple[int, int]:
 
 
 def _check_parts(dataset: Dataset, fold: Folds) -> None:
-    """Raise unless each fold and the test have every class, or a metric may be undefined.
+    """Raise if a part that is held out has one class only, or any part lacks one of two.
 
-    A test part that was given may lack some, if it has two.
+    Raises:
+        BadInput: Names the class, its rows and the part.
     """
     names = {TEST: "the test part", LEARN: "the part to learn from"}
     for part in np.unique(fold):
-        missing = set(range(len(dataset.classes))) - set(dataset.y[fold == part])
-        if part == TEST and dataset.is_test is not None:
-            if dataset.classes and len(dataset.classes) - len(missing) < 2:
-                raise BadInput("the rows of --test are all of one class; two are needed")
+        missing = np.setdiff1d(np.arange(len(dataset.classes)), dataset.y[fold == part])
+        has_enough = len(dataset.classes) - len(missing) >= _TWO
+        if not len(missing) or has_enough or (part == LEARN and len(dataset.classes) > _TWO):
             continue
-        if missing:
-            raise BadInput(
-                f"class {dataset.classes[min(missing)]!r} has too few rows: "
-                f"{names.get(int(part), f'fold {part}')} would have none; leave its rows out, or "
-                "take fewer --folds or another --test-size or --holdout"
-            )
+        if part == TEST and dataset.is_test is not None:
+            raise BadInput("the rows of --test are all of one class; two are needed")
+        where = names.get(int(part), f"fold {part}")
+        raise _too_rare(dataset, int(missing[0]), f"{where} would have none")
 
 
-def _check_classes(dataset: Dataset, n_folds: int, *, has_test: bool) -> None:
-    units = np.arange(len(dataset)) if dataset.groups is None else dataset.groups
-    of = "rows" if dataset.groups is None else "groups"
-    rows = np.arange(len(dataset)) if dataset.is_test is None else np.flatnonzero(~dataset.is_test)
-    is_drawn = dataset.is_test is None and has_test
-    needed = n_folds + is_drawn
-    and_test = " and the test part" if is_drawn else ""
-    if not dataset.classes and len(np.unique(units[rows])) < needed:
-        raise BadInput(
-            f"{len(np.unique(units[rows]))} {of} are fewer than the {n_folds} folds{and_test} need "
-            f"({needed})"
-        )
-    for position, label in enumerate(dataset.classes):
-        count = len(np.unique(units[rows[dataset.y[rows] == position]]))
-        if count < needed:
-            raise BadInput(
-                f"class {label!r} has {count} {of}, fewer than the {n_folds} folds"
-                f"{and_test} need ({needed}); leave its rows out, take fewer --folds, or predict "
-                "numbers with --metric r2"
-            )
+def _check_enough(dataset: Dataset, free: Rows, needed: int, parts: str) -> None:
+    """Raise unless there are enough rows or groups to deal, and two classes among them.
+
+    Raises:
+        BadInput: Names the largest class that cannot reach every part, or the numbers.
+    """
+    units, of = _units(dataset)
+    rows = free if dataset.is_test is None else free[~dataset.is_test[free]]
+    n_units = len(np.unique(units[rows]))
+    if not dataset.classes and n_units < needed:
+        raise BadInput(f"{n_units} {of} are fewer than {parts} need ({needed})")
+    left = np.unique(dataset.y[rows])
+    if dataset.classes and len(left) < _TWO:
+        counts = _units_of_classes(dataset)
+        counts[left.astype(np.intp)] = -1
+        raise _too_rare(dataset, int(counts.argmax()), f"{parts} need {needed}")
+
+
+def _too_rare(dataset: Dataset, position: int, why: str) -> BadInput:
+    """Return the error for a class that cannot reach every part."""
+    n, (_, of) = int(_units_of_classes(dataset)[position]), _units(dataset)
+    number = f"{n} {of}" if n != 1 else f"1 {of.removesuffix('s')}"
+    return BadInput(
+        f"class {dataset.classes[position]!r} has {number} to learn from, and {why}",
+        remedy="take fewer --folds or a --holdout, or leave its rows out",
+    )
+
+
+def _needed(dataset: Dataset, n_folds: int | None, test_size: float | None) -> tuple[int, str]:
+    """Return how many rows or groups a class needs to reach every part, and what the parts are."""
+    parts = "a part to learn from and one to hold out" if n_folds is None else f"{n_folds} folds"
+    is_drawn = dataset.is_test is None and test_size != 0
+    return (n_folds or 2) + is_drawn, parts + " and the test part" * is_drawn
+
+
+def _units(dataset: Dataset) -> tuple[NDArray[np.int64], str]:
+    """Return the unit of each row, which stays in one part, shape (n,), and a word for units."""
+    if dataset.groups is None:
+        return np.arange(len(dataset)), "rows"
+    return dataset.groups, "groups"
+
+
+def _units_of_classes(dataset: Dataset) -> NDArray[np.intp]:
+    """Return how many training rows or groups have each class, shape (c,)."""
+    is_training = slice(None) if dataset.is_test is None else ~dataset.is_test
+    y, units = dataset.y[is_training].astype(np.int64), _units(dataset)[0][is_training]
+    n_units = int(units.max(initial=0)) + 1
+    return np.bincount(np.unique(y * n_units + units) // n_units, minlength=len(dataset.classes))
+
+
+def _scarce_classes(dataset: Dataset, needed: int) -> Strata:
+    """Return the classes with fewer rows or groups than needed, ascending."""
+    if not dataset.classes:
+        return np.empty(0, dtype=np.int32)
+    return np.flatnonzero(_units_of_classes(dataset) < needed).astype(np.int32)
+
+
+def _without_classes(dataset: Dataset, rows: Rows, classes: Strata) -> Rows:
+    """Return those of some rows whose unit has no training row of some classes."""
+    if not len(classes):
+        return rows
+    units, _ = _units(dataset)
+    is_kept_back = np.isin(dataset.y, classes)
+    if dataset.is_test is not None:
+        is_kept_back &= ~dataset.is_test
+    return rows[~np.isin(units[rows], units[is_kept_back])]
+
+
+def _unlearned_classes(dataset: Dataset, fold: Folds) -> Strata:
+    """Return the classes that some fold trains on no row of, ascending; of two classes none.
+
+    Classes that only given test rows have do not count.
+    """
+    unlearned: Strata = np.empty(0, dtype=np.int32)
+    if len(dataset.classes) > _TWO:
+        is_given = False if dataset.is_test is None else dataset.is_test
+        is_training = fold != TEST
+        wanted = np.unique(dataset.y[~np.broadcast_to(is_given, fold.shape)]).astype(np.int32)
+        for part in np.unique(fold[fold >= 0]):
+            missing = np.setdiff1d(wanted, dataset.y[is_training & (fold != part)])
+            unlearned = np.union1d(unlearned, missing)
+    return unlearned

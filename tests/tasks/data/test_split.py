@@ -1,5 +1,6 @@
 """Splits of rows into folds and a test part, and nested subsets of a fold."""
 
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from itertools import pairwise
 
@@ -15,6 +16,7 @@ from prefect_tune.storage import ArtifactStore, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import (
+    LEARN,
     REFIT,
     TEST,
     Split,
@@ -107,7 +109,8 @@ def with_test_rows(data: Dataset, is_test: np.ndarray) -> Dataset:
         (dataset(), (3, 0.2, 0, 0.2), "only one"),
         (dataset(), (None, 0.2, 0, None), "only one"),
         (of_classes(30, 4), (3, 0.5, 0), "class 'b'|cannot"),
-        (of_classes(*[4] * 10), (3, 0.2, 0), "3 folds"),
+        (of_classes(*[3] * 10), (3, 0.2, 0), "3 folds"),
+        (of_classes(50, 3, 3), (3, 0.2, 0), "class 'b' has 3 rows"),
         (of_classes(118, 2), (5, 0.2, 0), "class 'b'"),
         (of_classes(57, 3), (3, 0.2, 0), "3 rows"),
         (
@@ -121,6 +124,65 @@ def with_test_rows(data: Dataset, is_test: np.ndarray) -> Dataset:
 def test_a_split_that_cannot_be_made_is_refused(data, options, message) -> None:
     with pytest.raises(BadInput, match=message):
         make_split(data, *options)
+
+
+@st.composite
+def with_rare_classes(draw: st.DrawFn) -> Dataset:
+    """Rows of four classes or more; some have fewer rows, or groups, than three folds need."""
+    sizes = [40, 30, *draw(st.lists(st.integers(1, 9), min_size=2, max_size=8))]
+    data = of_classes(*sizes)
+    per_group = draw(st.sampled_from((0, 1, 3)))
+    order = np.random.default_rng(draw(st.integers(0, 9))).permutation(len(data))
+    groups = np.arange(len(data)) // per_group if per_group else None
+    data = replace(data, y=data.y[order], groups=groups)
+    if not draw(st.booleans()):
+        return data
+    is_test = np.arange(len(data)) < 24  # whole groups
+    is_test[len(data) - 3 :] = False
+    return replace(data, is_test=is_test)
+
+
+@given(with_rare_classes(), st.sampled_from([(3, None), (None, 0.2)]), st.sampled_from([0.0, 0.2]))
+def test_every_fold_trains_on_each_class_and_none_holds_out_a_rare_one(
+    data, parts, test_size
+) -> None:
+    n_folds, holdout = parts
+    given_test = data.is_test is not None
+    with suppress(BadInput) if data.groups is not None else nullcontext():  # may share groups
+        split = make_split(data, n_folds, None if given_test else test_size, 0, holdout)
+        check_rare_classes(data, split, n_folds or 2)
+
+
+def check_rare_classes(data: Dataset, split: Split, n_parts: int) -> None:
+    given_test = data.is_test is not None
+    units = np.arange(len(data)) if data.groups is None else data.groups
+    training = split.fold != TEST
+    if given_test:
+        assert (training != data.is_test).all()
+    for position in np.unique(data.y[training]):
+        rows = training & (data.y == position)
+        if len(np.unique(units[rows])) < n_parts:
+            assert (split.fold[rows] == LEARN).all()
+    for fold in range(split.n_folds):
+        assert set(data.y[split.training(fold, data.y)]) == set(data.y[training])
+    if not given_test:
+        assert set(data.y[training]) == set(data.y)
+    for unit in np.unique(units):
+        assert len(np.unique(split.fold[units == unit])) == 1
+
+
+def test_rare_classes_stay_where_they_are_in_another_split() -> None:
+    data = of_classes(60, 30, 2, 1)
+    for split in (make_split(data, 3, 0.2, 0), make_split(data, None, 0.2, 0, 0.3)):
+        again = split_again(data, split)
+        assert split.rare_classes(data.y).tolist() == [2, 3]
+        assert again.rare_classes(data.y).tolist() == [2, 3]
+        assert (again.fold != split.fold).any()
+
+
+def test_a_test_part_smaller_than_the_classes_are_many_is_drawn_all_the_same() -> None:
+    data = of_classes(*[12] * 10)
+    assert (make_split(data, 3, 0.05, 0).fold == TEST).sum() == 6
 
 
 def test_without_a_test_part_a_class_needs_a_row_a_fold() -> None:
@@ -167,6 +229,8 @@ def test_a_hold_out_part_is_held_out_once(holdout, per_group) -> None:
         (dataset(800_000), 0.0, 0.05),
         (dataset(200_000, share=0.011), 0.0, 0.1),
         (dataset(200_000, share=0.005), 0.0, None),
+        (dataset(200_000, share=0.00001), 0.0, None),  # one of two classes is never ignored
+        (of_classes(100_000, 100_000, 3), 0.0, 0.1),
         (dataset(200_000, per_group=20), 0.0, 0.1),
         (dataset(200_000, share=0.011), 0.2, None),  # of which a fifth are test rows
         (dataset(200_000, per_group=50), 0.0, None),
@@ -178,7 +242,7 @@ def test_a_hold_out_part_is_held_out_once(holdout, per_group) -> None:
 def test_one_part_is_held_out_where_it_has_enough_rows_of_each_class_and_groups(
     data, test_size, share
 ) -> None:
-    assert share_held_out_once(data, test_size) == share
+    assert share_held_out_once(data, test_size, 5) == share
 
 
 @pytest.mark.parametrize("holdout", [None, 0.25])
