@@ -8,17 +8,23 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import (
+    average_precision_score,
     brier_score_loss,
     d2_brier_score,
     d2_log_loss_score,
+    f1_score,
     get_scorer,
+    jaccard_score,
     log_loss,
+    precision_score,
+    recall_score,
     roc_auc_score,
     top_k_accuracy_score,
 )
@@ -28,7 +34,7 @@ from prefect_tune.optimizers.plugins import loaded
 from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.objective.declaration import METRICS, MetricDeclaration, Target
-from prefect_tune.tasks.objective.predictions import Predictions
+from prefect_tune.tasks.objective.predictions import Predictions, ScoreMethod
 
 __all__ = ["Metric", "Predictions", "metric_named"]
 
@@ -85,10 +91,10 @@ class Metric:
         return loss
 
     def lacks_rows(self, y: NDArray[Any], predictions: Predictions, n_classes: int) -> bool:
-        """Return whether rows of a class are missing in whose place scikit-learn puts a 0.
+        """Return whether scikit-learn puts a 0 in the place of a class that has no rows.
 
-        So it does for the recall of a class without rows. An average that is weighted by the
-        classes' rows does without it.
+        The recall of a positive class without rows is such a 0. Averages over several classes
+        leave out a class without rows.
 
         Args:
             y: True classes or numbers, shape (n,).
@@ -217,8 +223,8 @@ def _loss_of_scorer(
     if is_short and name.startswith("d2_") and len(np.unique(y)) == 1:  # it would divide by zero
         raise ValueError(f"{name} is not defined on {len(y)} rows of one class")
     try:
-        if is_short and name in _KNOWING_LABELS:
-            return best - _KNOWING_LABELS[name](y, model, np.arange(n_classes))
+        if is_short and (score := _short_score(name, n_classes)):
+            return best - score(y, model, np.arange(n_classes))
         return best - float(get_scorer(name)(model, np.empty((len(y), 1)), y))
     except AttributeError as error:
         why = predictions.why_no_probabilities
@@ -237,6 +243,44 @@ def _probable(compute: Callable[..., Any], sign: float = 1.0, **arguments: Any) 
 def _among_best(y: NDArray[Any], model: "_Classifier", labels: NDArray[Any]) -> float:
     """Return the share of rows whose class has one of the two best scores."""
     return float(top_k_accuracy_score(y, model.decision_function(None), labels=labels))
+
+
+def _of_present(compute: Callable[..., Any]) -> _ScoreOfLabels:
+    """Return a macro average of labels over the classes that have rows."""
+    return lambda y, model, labels: (  # noqa: ARG005
+        float(compute(y, model.predict(None), labels=np.unique(y), average="macro"))
+    )
+
+
+def _one_against_rest(
+    compute: Callable[..., Any],
+    scores_of: ScoreMethod = "predict_proba",
+    *,
+    is_weighted: bool = False,
+) -> _ScoreOfLabels:
+    """Return the average of a score of each class that has rows against the rest."""
+
+    def score(y: NDArray[Any], model: "_Classifier", labels: NDArray[Any]) -> float:  # noqa: ARG001
+        scores = getattr(model, scores_of)(None)
+        present, counts = np.unique(y, return_counts=True)
+        found = [compute(y == c, scores[:, c]) for c in present]
+        return float(np.average(found, weights=counts if is_weighted else None))
+
+    return score
+
+
+def _one_against_one(*, is_weighted: bool = False) -> _ScoreOfLabels:
+    """Return the average area over all pairs of classes that have rows (Hand and Till 2001)."""
+
+    def score(y: NDArray[Any], model: "_Classifier", labels: NDArray[Any]) -> float:  # noqa: ARG001
+        scores, areas, counts = model.predict_proba(None), [], []
+        for pair in combinations(np.unique(y), 2):
+            rows = np.isin(y, pair)
+            areas.append(np.mean([roc_auc_score(y[rows] == c, scores[rows, c]) for c in pair]))
+            counts.append(np.count_nonzero(rows))
+        return float(np.average(areas, weights=counts if is_weighted else None))
+
+    return score
 
 
 class _Regressor(RegressorMixin, BaseEstimator):
@@ -275,12 +319,27 @@ _KNOWING_LABELS: Mapping[str, _ScoreOfLabels] = {
     "d2_log_loss_score": _probable(d2_log_loss_score),
     "neg_brier_score": _probable(brier_score_loss, -1.0),
     "neg_log_loss": _probable(log_loss, -1.0),
-    **{
-        f"roc_auc_{way}{suffix}": _probable(roc_auc_score, multi_class=way, average=average)
-        for way in ("ovr", "ovo")
-        for suffix, average in (("", "macro"), ("_weighted", "weighted"))
-    },
     "top_k_accuracy": _among_best,
 }
-"""Scores that scikit-learn defines on rows without some of the classes if it is told all classes,
-which its scorers do not do."""
+"""Scores of rows that lack some classes, told all classes as scikit-learn's scorers are not."""
+_OF_PRESENT: Mapping[str, _ScoreOfLabels] = {
+    "average_precision": _one_against_rest(average_precision_score, "decision_function"),
+    "f1_macro": _of_present(f1_score),
+    "jaccard_macro": _of_present(jaccard_score),
+    "precision_macro": _of_present(precision_score),
+    "recall_macro": _of_present(recall_score),
+    "roc_auc_ovr": _one_against_rest(roc_auc_score),
+    "roc_auc_ovr_weighted": _one_against_rest(roc_auc_score, is_weighted=True),
+    "roc_auc_ovo": _one_against_one(),
+    "roc_auc_ovo_weighted": _one_against_one(is_weighted=True),
+}
+"""Averages over the classes that have rows, of three classes or more.
+
+scikit-learn's scorers are undefined, or count a class without rows as one without hits.
+"""
+
+
+def _short_score(name: str, n_classes: int) -> _ScoreOfLabels | None:
+    """Return the score of a scorer for rows that lack some of the classes, if it needs another."""
+    is_average = n_classes > 2 and name in _OF_PRESENT
+    return _OF_PRESENT[name] if is_average else _KNOWING_LABELS.get(name)

@@ -73,7 +73,7 @@ _RATES: Mapping[str, Rate] = {
 
 
 def _macro(rate: Rate, of: _Shares) -> Array:
-    is_there = of.said + of.true > 0
+    is_there = of.true > 0
     return (rate(of.hit, of.said, of.true) * is_there).sum(axis=1) / is_there.sum(axis=1)
 
 

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn.metrics
 from sklearn.datasets import make_regression
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LinearRegression
-from sklearn.metrics import f1_score, get_scorer, recall_score, roc_auc_score
+from sklearn.metrics import f1_score, get_scorer, roc_auc_score
 from studies import context_of, draw, epoch_context, evaluate, store_of, to_epoch
 
 from prefect_tune.optimizers.trials.objective import Bootstraps
@@ -117,12 +118,31 @@ def test_without_a_true_or_predicted_positive_f1_is_undefined_and_with_one_it_is
     assert scored("f1", y, predicted, ["no", "yes"]) == LossOnTest(expected)
 
 
-def test_a_class_without_rows_is_no_part_of_a_mean() -> None:
+@pytest.mark.parametrize("name", ["recall", "f1", "precision", "jaccard"])
+def test_a_class_without_rows_is_no_part_of_a_mean(name) -> None:
     y, predicted = [0, 2] * 5, [0, 1, 2, 2, 0] * 2
-    found = scored("recall_macro", y, predicted, ["a", "b", "c"])
-    assert "no row of class b; recall_macro" in found.undefined
-    weighted = recall_score(y, predicted, average="weighted", zero_division=0)
-    assert scored("recall_weighted", y, predicted, ["a", "b", "c"]).loss == 1 - weighted
+    score = getattr(sklearn.metrics, f"{name}_score")
+    present = score(y, predicted, labels=[0, 2], average="macro")
+    found = scored(f"{name}_macro", y, predicted, ["a", "b", "c"])
+    assert found == LossOnTest(pytest.approx(1 - present))
+    weighted = score(y, predicted, average="weighted", zero_division=0)
+    assert scored(f"{name}_weighted", y, predicted, ["a", "b", "c"]).loss == 1 - weighted
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(f"roc_auc_{way}{mean}" for way in ("ovr", "ovo") for mean in ("", "_weighted")),
+        "average_precision",
+    ],
+)
+def test_areas_are_averaged_over_the_classes_that_have_rows(name) -> None:
+    y, predictions = classes(60, 4)
+    assert predictions.score is not None
+    unused = np.zeros((60, 1))
+    beside = Predictions(predictions.label, np.hstack([predictions.score, unused]))
+    metric = metric_named(name)
+    assert metric.loss(y, beside, 5) == pytest.approx(metric.loss(y, predictions, 4))
 
 
 QUICK = [metric_named(name) for name in METRICS if is_quick(metric_named(name))]
