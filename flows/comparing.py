@@ -10,6 +10,7 @@ from prefect_tune.flows.comparison.comparison import Comparison
 from prefect_tune.flows.comparison.prepare import HANDOVER, prepare_comparison
 from prefect_tune.flows.comparison.session import run_replicates
 from prefect_tune.flows.event_loop import flow_apart
+from prefect_tune.flows.options.caller import for_caller
 from prefect_tune.flows.options.declared import COMPARE_OPTIONS
 from prefect_tune.flows.options.form import documented
 from prefect_tune.flows.progress import current_observer
@@ -82,5 +83,5 @@ def _prepare(parameters: Mapping[str, Any]) -> Comparison:
     default_name = str(flow_run.id) if deployment.id else None
     comparison = prepare_comparison(parameters, default_name, flow_run_id=str(flow_run.id))
     for note in comparison.notes:
-        current_observer().note(str(note))
+        current_observer().note(for_caller(str(note)))
     return comparison

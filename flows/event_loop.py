@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from prefect import Flow
 
+from prefect_tune.flows.options.caller import errors_for_caller
 from prefect_tune.flows.progress import Observer, Progress, current_observer, observed_by
 from prefect_tune.optimizers.trials.trial import Trial
 
@@ -25,8 +26,9 @@ class FlowApart(Flow[P, Result]):
 
     if not TYPE_CHECKING:  # its parameters and result are those that Prefect declares
 
+        @errors_for_caller()
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
-            """Call the flow as any other."""
+            """Call the flow as any other; errors are in the words of the caller."""
             return apart_from_loop(partial(super().__call__, *args, **kwargs))
 
     def validate_parameters(self, parameters: dict[str, Any]) -> dict[str, Any]:

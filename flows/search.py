@@ -33,6 +33,10 @@ _MOST_BROKEN, _LATE_SECONDS = 3, 30.0
 that a method is told meanwhile."""
 _MOST_UNENDED = 10
 """Trials that do not end in time, and none that does, after which the cheapest has no limit."""
+_DUE_TIMES = 1.5
+"""The cheapest also has no limit once what it should take, so many times, is all that is left."""
+_CUT_TIMES = 2.0
+"""A trial that was cut should take at least this many times what it took."""
 _LAST_ASKS = 10
 """Of how many asks a method is told the seconds one by one."""
 
@@ -307,24 +311,35 @@ class _Search:
     def _run_cheapest(self) -> None:
         """Run the cheapest trial whatever its limit, once it shows that none would end in time.
 
-        That is once ten have not, or all models have been tried, or nothing more may be begun.
+        That is once ten have not, or all models have been tried, or nothing more may be begun, or
+        the cheapest would soon not end within the budget.
         """
         costs = self.study.optimizer.costs
         if self.only is not None or self.time_limit.lifted is not None or self._has_result:
             return
         late = self._unended()
+        if not late:
+            return
+        cheapest = min(late, key=lambda t: (self._seconds_to_end(t), t.number))
+        seconds = self._seconds_to_end(cheapest)
         is_last = self._trials_left() == 0 or self._seconds_left() <= 0
         is_over = is_last and not self.running.n_running
-        if not late or not (is_over or len(late) >= _MOST_UNENDED or costs.models <= costs.seen):
+        is_due = self._seconds_left() <= _DUE_TIMES * seconds
+        if not (is_over or is_due or len(late) >= _MOST_UNENDED or costs.models <= costs.seen):
             return
-        cheapest = min(late, key=lambda t: (costs.seconds(t.query), t.number))
-        seconds = format_seconds(costs.seconds(cheapest.query))
         self.observer.note(
             f"no trial would end within its limit, so trial {cheapest.number} runs without one: it "
-            f"is the cheapest, and should take {seconds}; raise --trial-timeout or --budget"
+            f"is the cheapest, and should take {format_seconds(seconds)}; raise --trial-timeout or "
+            "--budget"
         )
         self.time_limit.lift(cheapest.number)
         self.study.retry(cheapest.number)
+
+    def _seconds_to_end(self, trial: Trial) -> float:
+        """Return what a trial is predicted to take that did not end within its limit."""
+        outcome = trial.failure
+        took = 0.0 if outcome is None or outcome.is_unstarted else _CUT_TIMES * outcome.cost_seconds
+        return max(self.study.optimizer.costs.seconds(trial.query), took)
 
     @property
     def _has_result(self) -> bool:

@@ -14,6 +14,7 @@ from prefect import State
 from prefect.runtime import deployment, flow_run
 
 from prefect_tune.flows.event_loop import FlowApart, apart_from_loop, flow_apart
+from prefect_tune.flows.options.caller import errors_for_caller, for_caller
 from prefect_tune.flows.options.form import documented
 from prefect_tune.flows.preparation.prepare import HANDOVER, PreparedStudy, prepare, prepare_retry
 from prefect_tune.flows.preparation.request import StudyRequest
@@ -82,6 +83,7 @@ class TuneFlow(FlowApart[P, dict[str, Any]]):
     @overload
     def __call__(self, *args: Any, **kwargs: Any) -> dict[str, Any]: ...
 
+    @errors_for_caller()
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the flow with its parameters; `data` may be a DataFrame, and then `test` too.
 
@@ -189,7 +191,7 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
         opened = request.open_store()
         prepared = prepare(request, opened, default_name, flow_run_id=str(flow_run.id))
     for note in prepared.notes:
-        current_observer().note(str(note))
+        current_observer().note(for_caller(str(note)))
     return run_study(prepared)
 
 

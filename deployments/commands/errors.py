@@ -110,7 +110,9 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Parse the words that follow, and run the command."""
-        with _mistakes_shown():
+        from prefect_tune.flows.options.caller import command_line
+
+        with _mistakes_shown(), command_line():
             return super().invoke(ctx)
 
 

@@ -23,6 +23,7 @@ from prefect_tune.deployments.views.live import (
     widgets_spared,
 )
 from prefect_tune.flows.event_loop import apart_from_loop
+from prefect_tune.flows.options.caller import errors_for_caller, for_caller
 from prefect_tune.flows.options.declared import OPTIONS
 from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.progress import Observer, observed_by
@@ -150,6 +151,7 @@ class PipelineSearch(BaseEstimator):
         self.cache_budget, self.no_cache = cache_budget, no_cache
         self.task_runs, self.verbose = task_runs, verbose
 
+    @errors_for_caller()
     def fit(self, X: Any, y: Any, *, groups: Any = None) -> Self:
         """Search for the best pipeline, and fit it on all rows.
 
@@ -249,7 +251,7 @@ class PipelineSearch(BaseEstimator):
         self.best_estimator_, _ = exported_model(store, prepared.name)
         self._fitted_metric = problem.find_metric()
         self.study_name_, self.summary_ = prepared.name, summary
-        self.notes_ = [str(note) for note in prepared.notes]
+        self.notes_ = [for_caller(str(note)) for note in prepared.notes]
         self.cv_results_ = trial_columns(store, prepared.name)
         view = from_document(StudyView, summary)
         best = view.model_trial or view.incumbent
@@ -262,6 +264,7 @@ class PipelineSearch(BaseEstimator):
         elif hasattr(self, "classes_"):
             del self.classes_
 
+    @errors_for_caller()
     def _rows(self, X: Any) -> pd.DataFrame:
         """Return new rows as a DataFrame, which the best estimator reads."""
         check_is_fitted(self, "best_estimator_")

@@ -318,7 +318,7 @@ def _start(
     """Return the configurations to begin with: those named, or else a portfolio or none."""
     if options.start is None:
         begins = optimizer.method.has_portfolio and not optimizer.is_of_paper
-        return portfolio_of(optimizer.space) if begins else []
+        return portfolio_of(optimizer.space, optimizer.objective) if begins else []
     return known_configurations(options.start, optimizer.space, store)
 
 

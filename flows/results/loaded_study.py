@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from prefect_tune.flows.options.caller import errors_for_caller
 from prefect_tune.flows.reading.lookup import find_study
 from prefect_tune.flows.reading.study_view import ChosenTrial, StudyView, read_study
 from prefect_tune.flows.reading.trial_detail import params_of
@@ -183,6 +184,7 @@ class LoadedStudy:
             store.close()
 
 
+@errors_for_caller()
 def load_study(name: str, store: str | None = None, database: str | None = None) -> LoadedStudy:
     """Return a study to look at: its trials as a table, its best values, its model.
 

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import Lock
 
 from prefect.logging import get_run_logger
 
+from prefect_tune.flows.options.caller import for_caller
 from prefect_tune.flows.progress import Observer, Progress
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers.trials.trial import Trial
@@ -70,15 +72,19 @@ class StudyNotices:
 
     def warn(self, text: str) -> None:
         """Show a warning."""
+        text = for_caller(text)
         self._log.warning(text)
         self._observer.warn(text)
 
     def note(self, text: str) -> None:
         """Pass on a note."""
-        self._observer.note(text)
+        self._observer.note(for_caller(text))
 
     def ended(self, trial: Trial, progress: Progress) -> None:
         """Pass on a trial that has ended."""
+        if trial.failure is not None:
+            failure = replace(trial.failure, message=for_caller(trial.failure.message))
+            trial = replace(trial, failure=failure)
         self._observer.ended(trial, progress)
 
     def tick(self, progress: Progress) -> None:

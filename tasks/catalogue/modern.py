@@ -21,6 +21,7 @@ from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.wording import UnknownName
+from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.tasks.catalogue import classification, preprocessing
 from prefect_tune.tasks.catalogue import preparation as rescaling
 from prefect_tune.tasks.catalogue.boosted_trees import (
@@ -345,16 +346,23 @@ EVENTS = Space(
 PORTFOLIOS = Path(__file__).parent / "portfolios"
 """A JSON file for each space that has one, and another of what needs no extra."""
 _LISTS = "{}.json", "{}_without_boosting.json"
+_QUICK = frozenset({K_NEAREST.id, "ridge"})
+_MANY_CLASSES, _MANY_COLUMNS, _MOST_NEIGHBOURS = 100, 2_000, 100_000
 
 
-def portfolio_of(space: Space) -> list[Configuration]:
+def portfolio_of(space: Space, objective: Objective | None = None) -> list[Configuration]:
     """Return the configurations to begin with, in their order; none if the space has no portfolio.
 
     Where the extra `boosting` is not installed, those of the list made without it. What is not of
-    the space is left out.
+    the space is left out. With more than 100 classes or 2,000 columns, and at most 100,000 rows,
+    nearest neighbours and ridge regression come first: they end where other models take too long.
     """
     found = [list(_of_space(PORTFOLIOS / name.format(space.name), space)) for name in _LISTS]
-    return max(found, key=len)
+    portfolio, known = max(found, key=len), objective or Objective()
+    is_wide = (known.n_classes or 0) > _MANY_CLASSES or (known.n_columns or 0) > _MANY_COLUMNS
+    if is_wide and (known.n_rows or 0) <= _MOST_NEIGHBOURS:
+        portfolio.sort(key=lambda found: _QUICK.isdisjoint(found.path))
+    return portfolio
 
 
 def _of_space(path: Path, space: Space) -> Iterator[Configuration]:
