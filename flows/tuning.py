@@ -53,6 +53,8 @@ def prepare_frame(
     frame = checked_frame(parameters["data"])
     frame, target = with_target(frame, parameters.get("target"))
     named = {**parameters, "data": frame_name(frame), "target": target}
+    if parameters.get("positive") is not None:  # a class of the values, not its text
+        named["positive"] = str(parameters["positive"])
     test = parameters.get("test")
     if isinstance(test, pd.DataFrame):
         test = checked_frame(test, TEST_FRAME)

@@ -36,7 +36,7 @@ from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import space_named
-from prefect_tune.tasks.data.dataset import load_dataset
+from prefect_tune.tasks.data.dataset import Label, load_dataset
 from prefect_tune.tasks.objective.declaration import DEFAULT_METRICS
 from prefect_tune.tasks.objective.metric import metric_named
 from prefect_tune.tasks.objective.predictions import (
@@ -108,7 +108,7 @@ class PipelineSearch(BaseEstimator):
         space: str | None = None,
         method: str | None = None,
         metric: str | None = None,
-        positive: str | None = None,
+        positive: Label | None = None,
         constraint: Sequence[str] | None = None,
         ensemble: int | str | None = None,
         epochs: int | None = None,

@@ -1,6 +1,5 @@
 """X and y of an estimator, checked and made a DataFrame with its target."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.table_source import checked_column, checked_frame
+from prefect_tune.tasks.data.table_source import checked_column, checked_frame, unused_name
 
 
 def frame_of(estimator: BaseEstimator, X: Any, *, is_new: bool) -> pd.DataFrame:
@@ -71,7 +70,7 @@ def target_of(estimator: BaseEstimator, y: Any, X: pd.DataFrame, predicts: str |
         has_name = isinstance(y, pd.DataFrame) and y.shape[1] == 1
         y = pd.Series(values, name=str(y.columns[0]) if has_name else None)
     check_consistent_length(X, y)
-    target = checked_column(y.rename(_unused(str(y.name or "target"), X)), "y")
+    target = checked_column(y.rename(unused_name(str(y.name or "target"), X)), "y")
     n_missing = int(target.isna().sum())
     if n_missing:
         raise BadInput(
@@ -115,7 +114,7 @@ def with_groups(
     n_missing = int(labels.isna().sum())
     if n_missing:
         raise BadInput(f"{n_missing} of {len(labels)} groups are missing; give each row one")
-    name = _unused("group", [*X.columns, target.name])
+    name = unused_name("group", [*X.columns, target.name])
     return X.assign(**{name: labels}), name
 
 
@@ -139,11 +138,3 @@ def _has_texts(X: Any) -> bool:
         X = np.asarray(X)
     kind = getattr(getattr(X, "dtype", None), "kind", "")
     return kind == "U" or (kind == "O" and any(isinstance(v, str) for v in np.ravel(X)))
-
-
-def _unused(name: str, names: Iterable[Any]) -> str:
-    """Return a name that no column has."""
-    taken = set(map(str, names))
-    while name in taken:
-        name += "_"
-    return name

@@ -3,7 +3,7 @@
 `Note` is a remark on the data or on a decision about them, as a value with fields.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Self
@@ -22,7 +22,7 @@ from prefect_tune.tasks.catalogue.libraries import (
 )
 from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES, space_named
 from prefect_tune.tasks.code_behind import NO_CODE_BEHIND, CodeBehind
-from prefect_tune.tasks.data.dataset import Dataset
+from prefect_tune.tasks.data.dataset import Dataset, Label
 from prefect_tune.tasks.data.formats.registry import FORMATS
 from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source
@@ -76,6 +76,7 @@ class InputReader:
 
 
 _SHOWN_CLASSES = 8
+_TRUTH = {"false": 0.0, "true": 1.0}
 _WITHOUT_EPOCHS = "search without --epochs, by a method such as smac or fabolas"
 
 
@@ -155,7 +156,8 @@ def find_metric(
     options, classes = request.options, dataset.classes
     metric = request.metric or metric_named(DEFAULT_METRICS[dataset.target])
     labels = [str(label) for label in classes]
-    if options.positive is not None and (len(classes) != 2 or options.positive not in labels):
+    given = None if options.positive is None else _class_written(options.positive, classes)
+    if options.positive is not None and (len(classes) != 2 or given is None):
         raise BadInput(
             f"not one of two classes; the target has {', '.join(labels[:8]) or 'numbers'}",
             option="positive",
@@ -164,13 +166,43 @@ def find_metric(
     if len(classes) != 2:
         return metric, []
     rarer = int(np.argmin(np.bincount(y, minlength=2)[::-1]) == 0)
-    positive = rarer if options.positive is None else labels.index(options.positive)
+    positive = rarer if given is None else given
     metric = replace(metric, positive=positive)
     is_bounded = any(b.quantity.name == "false_positive_rate" for b in options.bounds)
     if options.positive is not None or not (is_bounded or metric.declared.asks_positive):
         return metric, []
     text = f"the positive class is {labels[positive]}, the rarer one (override with --positive)"
     return metric, [Note(text, "positive", labels[positive])]
+
+
+def _class_written(text: str, classes: Sequence[Label]) -> int | None:
+    """Return the position of a class as a file may write it; None if none is written so.
+
+    The exact text comes first, then an equal number, or a truth value in other letters.
+
+    >>> _class_written("1.0", [0, 1]), _class_written("TRUE", [False, True])
+    (1, 1)
+    >>> _class_written("1", ["01", "1"]), _class_written("1", ["01", "02"])
+    (1, 0)
+    """
+    labels = [str(label) for label in classes]
+    if text in labels:
+        return labels.index(text)
+    for reading in (_as_number, str.casefold):
+        found = [i for i, label in enumerate(labels) if reading(label) == reading(text) is not None]
+        if len(found) == 1:
+            return found[0]
+    return None
+
+
+def _as_number(text: str) -> float | None:
+    """Return the number or truth value that a text is; None if it is neither."""
+    if text.casefold() in _TRUTH:
+        return _TRUTH[text.casefold()]
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def _default_space(dataset: Dataset) -> str:

@@ -5,7 +5,7 @@ are checked for what files cannot hold, and named by their content.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -274,25 +274,29 @@ def with_target(frame: pd.DataFrame, target: Any) -> tuple[pd.DataFrame, str | N
 
     Args:
         frame: Features, and the target where a column is named.
-        target: Name of the column, or the values, one a row in the same order.
+        target: Name of the column, or the values, one a row in the same order. Values whose name
+            a column has get another name.
 
     Raises:
-        BadInput: If there is not a value for each row, or the name is a column's too.
+        BadInput: If there is not a value for each row.
     """
     if target is None or isinstance(target, str):
         return frame, target
     if np.ndim(target) != 1:
         raise BadInput(f"a target is one value a row; got the shape {np.shape(target)}")
     values = target if isinstance(target, pd.Series) else pd.Series(target)
-    name = _TARGET if values.name is None else str(values.name)
+    name = unused_name(_TARGET if values.name is None else str(values.name), frame)
     if len(values) != len(frame):
         raise BadInput(f"the target has {len(values)} values, and {_WHERE} {len(frame)} rows")
-    if name in frame:
-        raise BadInput(
-            f"the target is called {name!r}, and so is a column of {_WHERE}: drop the column, or "
-            "rename the target"
-        )
     return frame.assign(**{name: checked_column(values, f"the target {name!r}")}), name
+
+
+def unused_name(name: str, columns: Iterable[Any]) -> str:
+    """Return a name that no column has."""
+    taken = set(map(str, columns))
+    while name in taken:
+        name += "_"
+    return name
 
 
 def frame_name(frame: pd.DataFrame) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from finished.searched import searched
 from flow_studies import prepare_study
@@ -134,8 +135,8 @@ def test_a_memory_limit_that_no_model_fits_names_the_smallest_prediction(
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"metric": "error"}, "1 rows"),
-        ({"space": "small"}, "1 rows"),
+        ({"metric": "error"}, "1 row"),
+        ({"space": "small"}, "1 row"),
         ({"metric": "r2", "space": "small"}, "--space small"),
         ({"positive": "1"}, "--positive 1"),
     ],
@@ -302,6 +303,60 @@ def test_flash_begins_with_the_portfolio_of_its_space_and_others_when_told(
     assert list(prepared("train.csv", **parameters).plan.start_configurations) == begins_with
 
 
+def test_nearest_neighbours_are_first_where_there_are_many_classes(prepared, tmp_path) -> None:
+    y = np.repeat(np.arange(120), 5)
+    pd.DataFrame({"x": y % 7, "y": [f"c{v}" for v in y]}).to_csv(tmp_path / "many.csv", index=False)
+    study = prepared(str(tmp_path / "many.csv"), target="y")
+    first, *others = study.plan.start_configurations
+    assert first["fit model"]["algorithm"] == "k_nearest"
+    assert sorted(map(str, [first, *others])) == sorted(map(str, MODERN))
+    assert max(len(str(note)) for note in study.notes) < 400
+
+
+@pytest.mark.parametrize(
+    ("labels", "given", "positive"),
+    [
+        (["no", "yes"], "no", "no"),
+        (["0", "1"], "1.0", "1"),
+        (["0", "1"], "01", "1"),
+        (["0", "1"], "true", "1"),
+        (["False", "True"], "TRUE", "True"),
+        (["False", "True"], "1", "True"),
+        (["0.5", "1.5"], "0.50", "0.5"),
+    ],
+)
+def test_a_positive_class_is_written_as_in_the_file(
+    prepared, tmp_path, labels, given, positive
+) -> None:
+    frame = pd.DataFrame({"x": range(60), "y": [labels[i % 3 == 0] for i in range(60)]})
+    frame.to_csv(tmp_path / "two.csv", index=False)
+    options = {"target": "y", "metric": "recall", "positive": given}
+    study = prepared(str(tmp_path / "two.csv"), **options)
+    dataset = load_dataset(study.store, study.plan.problem.dataset)
+    assert str(dataset.classes[study.plan.problem.positive]) == positive
+
+
+def test_rare_classes_are_noted_and_leave_methods_what_they_knew(prepared, tmp_path) -> None:
+    y = ["a"] * 100 + ["b"] * 60 + ["c"] * 2 + ["d"]
+    pd.DataFrame({"x": range(163), "y": y}).to_csv(tmp_path / "t.csv", index=False)
+    study = prepared(str(tmp_path / "t.csv"), target="y", space="small")
+    (note,) = (str(n) for n in study.notes if "rare" in str(n))
+    assert "2 classes with 3 rows (c: 2, d: 1)" in note
+    objective = Study(study.store, study.name).optimizer.objective
+    assert objective.n_rarest == 32  # of b: four fifths are no test rows, and a fold trains on 2/3
+    assert objective.chance == pytest.approx(100 * 60 / 160, abs=1)
+
+
+def test_classes_that_only_test_rows_have_are_noted(prepared, tmp_path) -> None:
+    for name, classes in (("train", "abc"), ("test", "abz")):
+        frame = pd.DataFrame({"x": range(90), "y": list(classes * 30)})
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    study = prepared(
+        str(tmp_path / "train.csv"), target="y", space="small", test=str(tmp_path / "test.csv")
+    )
+    assert any("z: 30" in str(note) for note in study.notes)
+
+
 @pytest.mark.parametrize(
     ("options", "has_one"),
     [
@@ -324,7 +379,7 @@ def test_a_study_that_began_without_a_portfolio_is_resumed_without_one(
 ) -> None:
     data = {"data": str(write_meds(tmp_path / "data")), "labels": "labels/task", "study": "one"}
     with monkeypatch.context() as before:
-        before.setattr(resolve, "portfolio_of", lambda _: [])
+        before.setattr(resolve, "portfolio_of", lambda *_: [])
         assert prepared(**data).plan.start_configurations == ()
     assert prepared(**data).plan.start_configurations == ()
     assert prepared(**{**data, "study": "two"}).plan.start_configurations

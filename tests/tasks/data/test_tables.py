@@ -550,11 +550,18 @@ def test_values_of_a_target_become_a_column_in_their_order() -> None:
     assert with_target(frame, np.zeros(len(frame)))[1] == "target"
 
 
+def test_values_of_a_target_named_like_a_column_leave_the_column_as_it_is() -> None:
+    frame = checked_frame(table())
+    joined, name = with_target(frame, frame["count"] > 5)
+    assert name not in (None, "count")
+    pd.testing.assert_frame_equal(joined.drop(columns=name), frame)
+    assert joined[name].tolist() == (frame["count"] > 5).tolist()
+
+
 @pytest.mark.parametrize(
     ("target", "message"),
     [
         ([1, 0], "2 values.* 150"),
-        (pd.Series(range(150), name="colour"), "'colour'"),
         (np.zeros((150, 2)), r"\(150, 2\)"),
         (pd.Series([1, "x"] * 75, name="y", dtype=object), "'y'.* several types"),
     ],
