@@ -422,9 +422,12 @@ def _too_rare(dataset: Dataset, position: int, why: str) -> BadInput:
     """Return the error for a class that cannot reach every part."""
     n, (_, of) = int(_units_of_classes(dataset)[position]), _units(dataset)
     number = f"{n} {of}" if n != 1 else f"1 {of.removesuffix('s')}"
+    label = dataset.classes[position]
+    is_number = isinstance(label, int | float) and not isinstance(label, bool)
+    as_numbers = ", or predict numbers with --metric r2" if is_number else ""
     return BadInput(
-        f"class {dataset.classes[position]!r} has {number} to learn from, and {why}",
-        remedy="take fewer --folds or a --holdout, or leave its rows out",
+        f"class {label!r} has {number} to learn from, and {why}",
+        remedy=f"take fewer --folds or a --holdout, or leave its rows out{as_numbers}",
     )
 
 

@@ -1,0 +1,125 @@
+"""Tables with many classes, columns or categories: a short study of each ends with a model.
+
+    tests/benchmarks/run flows/large_tables [--budget 60s] [--workers 2] [--only NAME ...]
+
+The tables are made at random: 20,000 rows of 1,000 classes, 2,000 rows of 10,000 columns (CSV and
+DataFrame), and 200,000 rows with two columns of 100,000 categories each. Each study runs in a new
+process and a new home, so that its start counts.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from machine import Goals, describe
+
+_FRAME = """
+import sys
+import pandas as pd
+from prefect_tune import local_server, tune
+with local_server():
+    frame = pd.read_parquet(sys.argv[1])
+    y = frame.pop("y")
+    summary = tune(frame, target=y, budget=sys.argv[2], workers=int(sys.argv[3]), study="large")
+print(summary["state"], file=sys.stderr)
+"""
+
+
+def many_classes(n: int = 20_000, n_classes: int = 1_000) -> pd.DataFrame:
+    """Rows around a centre for each class."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, n_classes, n)
+    X = rng.normal(size=(n_classes, 10))[y] + rng.normal(0, 0.5, (n, 10))
+    return _frame(X).assign(y=[f"class {c:04d}" for c in y])
+
+
+def many_columns(n: int = 2_000, n_columns: int = 10_000) -> pd.DataFrame:
+    """Two classes that follow from twenty of the columns."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, n_columns))
+    return pd.concat([_frame(X), _yes_or_no(X[:, :20] @ rng.normal(size=20))], axis=1)
+
+
+def many_categories(n: int = 200_000, n_categories: int = 100_000) -> pd.DataFrame:
+    """Two columns of categories, one with an effect, and four of numbers."""
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, n_categories, (2, n))
+    X = rng.normal(size=(n, 4))
+    texts = {"a": [f"a{v}" for v in a], "b": [f"b{v}" for v in b]}
+    score = rng.normal(size=n_categories)[a] + X[:, 0] + rng.normal(size=n)
+    return pd.concat([_frame(X).assign(**texts), _yes_or_no(score)], axis=1)
+
+
+def _frame(X: np.ndarray) -> pd.DataFrame:
+    return pd.DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])])
+
+
+def _yes_or_no(score: np.ndarray) -> pd.Series:
+    return pd.Series(np.where(score > 0, "yes", "no"), name="y")
+
+
+TABLES: Mapping[str, tuple[Callable[[], pd.DataFrame], str]] = {
+    "classes": (many_classes, "csv"),
+    "columns": (many_columns, "csv"),
+    "columns_frame": (many_columns, "frame"),
+    "categories": (many_categories, "csv"),
+}
+
+
+def study(name: str, folder: Path, given: argparse.Namespace) -> dict[str, Any]:
+    """Run a study of a table, and return what it came to."""
+    make, form = TABLES[name]
+    path = folder / f"{name}.{'parquet' if form == 'frame' else 'csv'}"
+    frame = make()
+    frame.to_parquet(path) if form == "frame" else frame.to_csv(path, index=False)
+    env = {**os.environ, "PREFECT_TUNE_HOME": str(folder / f"home-{name}")}
+    words = ["--budget", given.budget, "--workers", str(given.workers), "--study", "large"]
+    command = [sys.executable, "-m", "prefect_tune.deployments", "run", str(path), "--target", "y", *words]
+    if form == "frame":
+        command = [sys.executable, "-c", _FRAME, str(path), given.budget, str(given.workers)]
+    start = perf_counter()
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    seconds = perf_counter() - start
+    show = [sys.executable, "-m", "prefect_tune.deployments", "show", "large", "--json"]
+    shown = subprocess.run(show, env=env, capture_output=True, text=True, check=False)
+    summary = json.loads(shown.stdout) if shown.returncode == 0 else {}
+    longest = max(map(len, (done.stdout + done.stderr).splitlines()), default=0)
+    return {
+        "table": name,
+        "code": done.returncode,
+        "seconds": round(seconds, 1),
+        "trials": summary.get("n_trials"),
+        "test loss": summary.get("test_loss"),
+        "longest line": longest,
+    }
+
+
+def main() -> None:
+    """Run the studies, print a table, and check the goals."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--budget", default="60s")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--only", nargs="*", choices=TABLES, default=list(TABLES))
+    given = parser.parse_args()
+    print(describe())
+    with tempfile.TemporaryDirectory() as folder:
+        found = [study(name, Path(folder), given) for name in given.only]
+    print(pd.DataFrame(found).to_string(index=False))
+    goals = Goals()
+    for result in found:
+        goals.at_most(f"{result['table']}: exit code, 0 with a model", result["code"], 0)
+        goals.at_most(f"{result['table']}: longest line", result["longest line"], 1_000)
+    goals.end()
+
+
+if __name__ == "__main__":
+    main()
