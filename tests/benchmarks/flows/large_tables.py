@@ -83,13 +83,14 @@ def study(name: str, folder: Path, given: argparse.Namespace) -> dict[str, Any]:
     frame.to_parquet(path) if form == "frame" else frame.to_csv(path, index=False)
     env = {**os.environ, "PREFECT_TUNE_HOME": str(folder / f"home-{name}")}
     words = ["--budget", given.budget, "--workers", str(given.workers), "--study", "large"]
-    command = [sys.executable, "-m", "prefect_tune.deployments", "run", str(path), "--target", "y", *words]
+    run = [sys.executable, "-m", "prefect_tune.deployments"]
+    command = [*run, "run", str(path), "--target", "y", *words]
     if form == "frame":
         command = [sys.executable, "-c", _FRAME, str(path), given.budget, str(given.workers)]
     start = perf_counter()
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     seconds = perf_counter() - start
-    show = [sys.executable, "-m", "prefect_tune.deployments", "show", "large", "--json"]
+    show = [*run, "show", "large", "--json"]
     shown = subprocess.run(show, env=env, capture_output=True, text=True, check=False)
     summary = json.loads(shown.stdout) if shown.returncode == 0 else {}
     longest = max(map(len, (done.stdout + done.stderr).splitlines()), default=0)

@@ -247,7 +247,7 @@ def test_what_cannot_be_used_is_named_before_any_work(X, y, message) -> None:
         ({"predicts": "labels"}, "predicts 'labels'"),
         ({"predicts": "classes", "metric": "r2"}, "r2 .*classes"),
         ({"method": "magic"}, "magic"),
-        ({"trials": 0}, "trials 0"),
+        ({"trials": 0}, "trials=0"),
         ({"folds": 31}, "31 folds"),
     ],
 )
