@@ -299,7 +299,7 @@ def test_test_rows_that_cannot_be_used_are_named(call, data, test, message) -> N
         ({"data": table().rename(columns={"a": "b"})}, "'b'"),
         ({"target": np.zeros(3)}, "3 values"),
         ({"metric": "r3"}, "r3"),
-        ({"trials": 0}, "--trials 0"),
+        ({"trials": 0}, "trials=0"),
     ],
 )
 def test_what_cannot_be_used_is_refused_before_a_flow_run(call, change, message) -> None:
