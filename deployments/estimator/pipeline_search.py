@@ -121,6 +121,7 @@ class PipelineSearch(BaseEstimator):
         group: str | None = None,
         drop: Sequence[str] | None = None,
         categorical: Sequence[str] | None = None,
+        na_values: Sequence[str] | None = None,
         input: str | None = None,  # noqa: A002 - the option's name
         trial_timeout: str | None = None,
         trial_memory: str | None = None,
@@ -143,6 +144,7 @@ class PipelineSearch(BaseEstimator):
         self.epochs, self.race, self.start, self.option = epochs, race, start, option
         self.folds, self.holdout, self.test_size = folds, holdout, test_size
         self.group, self.drop, self.categorical = group, drop, categorical
+        self.na_values = na_values
         self.input = input
         self.trial_timeout, self.trial_memory = trial_timeout, trial_memory
         self.random_state = random_state

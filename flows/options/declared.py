@@ -31,7 +31,7 @@ from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.data.formats.registry import FORMATS
-from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.data.source import GAPS, Source
 from prefect_tune.tasks.objective.declaration import METRICS, QuantityBound
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
@@ -41,6 +41,10 @@ _OF_NAMES = "a name is made of letters, digits, dots, dashes and underscores, at
 def _format_help() -> str:
     *others, last = FORMATS.own
     return f"Format of DATA: {', '.join(others)} or {last}. Found out from DATA when left out."
+
+
+def _gap_texts() -> str:
+    return ", ".join(filter(None, GAPS))
 
 
 def _method_help() -> str:
@@ -86,6 +90,7 @@ class StudyOptions:
     drop: tuple[str, ...] = declare("Column to leave out of the features (repeatable).", default=(), group="Data", metavar="COLUMN")
     categorical: tuple[str, ...] = declare("Column to take as categories whatever it holds (repeatable).", default=(), group="Data", metavar="COLUMN")
     drop_missing_target: bool = declare("Leave out rows that have no target.", default=False, group="Data")
+    na_values: tuple[str, ...] | None = declare("Text that counts as missing, instead of the default ones (repeatable); an empty text for empty cells alone, which always are.", group="Data", metavar="TEXT", default_text=_gap_texts)
     input: Literal["stored"] | None = declare("stored continues a study on its imported copy of the data, labels and test rows, whatever their files hold now.", group="Data", metavar="stored", default_text="a study whose files have changed is not continued", on_resume="anew", is_stored=False, in_compare="stored continues a comparison on its imported copy of the data, labels and test rows, whatever their files hold now.")
     space: str | None = declare("Space of pipelines to search, as `prefect-tune spaces` lists them, or FILE.py:NAME for one of your own.", group="Search", metavar="NAME", default_text="by the data", choices=lambda: SPACES, is_open=True, examples=("my_space.py:space",), on_resume="same", is_shared=True)
     method: str | None = declare(_method_help, group="Search", metavar="METHOD", default_text=DEFAULT_METHOD, choices=lambda: METHODS, is_open=True, on_resume="same", in_compare=False)

@@ -187,13 +187,9 @@ def _texts(table: pa.Table, name: str) -> list[str | None] | None:
     column = table.column(name)
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    return column.to_pylist() if _is_text(column.type) else None
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return is_text(kind) or bool(pa.types.is_string_view(kind))
+    return column.to_pylist() if is_text(column.type) else None
 
 
 def _is_list_of_texts(kind: pa.DataType) -> bool:
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_list_view(kind)
-    return bool(is_list and _is_text(kind.value_type))
+    return bool(is_list and is_text(kind.value_type))

@@ -15,7 +15,6 @@ import pandas as pd
 from prefect_tune.tasks.bad_input import BadInput, need_column, shown_columns
 from prefect_tune.tasks.data.ids import are_whole, without_point_zero
 from prefect_tune.tasks.data.row_reader import (
-    GAPS,
     LearnedColumn,
     RowReader,
     UnreadableCell,
@@ -25,6 +24,7 @@ from prefect_tune.tasks.data.row_reader import (
     unreadable_text,
     utc_of,
 )
+from prefect_tune.tasks.data.source import GAPS
 
 TEXT_VALUES = 100
 """A column of texts with more values than this, most of them different, is no category."""
@@ -67,7 +67,7 @@ def features_of(  # noqa: PLR0917 - what options say of columns
         drop: Columns to leave out.
         categorical: Columns to take as categories whatever they hold.
         where: What to call the table in a message.
-        missing: Texts that are gaps, besides the empty one.
+        missing: Texts that are gaps.
         whole: Columns that must stay one column, because a constraint takes its groups from them.
 
     Returns:

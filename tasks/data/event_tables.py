@@ -13,10 +13,13 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.events import positions
 from prefect_tune.tasks.data.ids import as_ids, joined_ids
 from prefect_tune.tasks.data.location import Location, shards
+from prefect_tune.tasks.data.source import GAPS
 from prefect_tune.tasks.data.table_files import (
-    GAPS,
+    NOTES,
     columns_called,
     is_text,
+    joined,
+    need_scalars,
     parquet_schema,
     read_pieces,
     read_table,
@@ -94,13 +97,18 @@ def event_frame(
 ) -> pd.DataFrame:
     """Make events as `events_table` takes them; without a time they hold at any time."""
     frame = pd.DataFrame({"subject_id": subject_id})
+    frame.attrs = dict(subject_id.attrs)
     frame["time"] = pd.Series(time, index=frame.index, dtype="datetime64[us]")
     frame["code"], frame["numeric_value"] = code, value
     return frame
 
 
 def events_table(
-    tables: Iterable[pd.DataFrame], where: str, *, are_midnights_dates: bool | None = None
+    tables: Iterable[pd.DataFrame],
+    where: str,
+    gaps: Collection[str] = GAPS,
+    *,
+    are_midnights_dates: bool | None = None,
 ) -> tuple[pd.DataFrame, list[str]]:
     """Join tables with any of the known names into subject_id, time, code, value.
 
@@ -109,6 +117,7 @@ def events_table(
     Args:
         tables: The tables.
         where: What to call them in a message.
+        gaps: Texts that count as missing, to be named in a message.
         are_midnights_dates: Whether a time at midnight is a date; None learns it: they are, if all
             times of all tables are at midnight.
 
@@ -120,7 +129,9 @@ def events_table(
             or there are no events at all.
     """
     gathered, n_missing = _Gathered(are_midnights_dates), dict.fromkeys(("subject_id", "code"), 0)
+    notes: dict[str, None] = {}
     for table in tables:
+        notes.update(dict.fromkeys(table.attrs.get(NOTES, ())))
         named = name_columns(table, ("subject_id", "code", "time"), where, ("value",))
         for needed in n_missing:
             n_missing[needed] += int(named[needed].isna().sum())
@@ -128,16 +139,17 @@ def events_table(
             gathered.add(named, where)
     for needed, n in n_missing.items():
         if n:
+            counted = ", ".join(["empty cells", *filter(None, gaps)])
             raise BadInput(
-                f"{where} has {n} events without {needed} ({', '.join(GAPS[1:])} count as missing)"
+                f"{where} has {n} events without {needed} ({counted} count as missing; "
+                "--na-values names other texts)"
             )
     if not gathered.n:
         raise BadInput(f"{where} has no events")
-    notes = []
     if are_midnights_dates is None and gathered.are_midnights and not gathered.are_dates:
         note = f"all times of {where} are at midnight, so each counts as the end of its day"
-        notes = [f"{note}, and events on the day of a prediction do not count for it"]
-    return gathered.events(), notes
+        notes[f"{note}, and events on the day of a prediction do not count for it"] = None
+    return gathered.events(), [*notes]
 
 
 class _Gathered:
@@ -290,7 +302,7 @@ def labels_table(
     filled = [table for table in tables if len(table)]
     if not filled:
         raise BadInput(f"{where} has no labels")
-    table = pd.concat(filled, ignore_index=True)
+    table = joined(filled)
     named = name_columns(table, ("subject_id", "prediction_time"), where)
     if target is None:
         lowered = {str(column).lower(): str(column) for column in reversed(list(table.columns))}
@@ -306,6 +318,7 @@ def labels_table(
         raise BadInput(
             f"{where} has no column {target!r}; its columns: {', '.join(map(str, table.columns))}"
         )
+    need_scalars(table[target], where)
     time = utc_times(named["prediction_time"], where, at_end_of_day=False)
     if time.isna().any():
         raise BadInput(f"{where} has {time.isna().sum()} labels without a time")

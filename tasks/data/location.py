@@ -1,22 +1,34 @@
 """Files and folders of the user, below any URL that fsspec knows."""
 
+import bz2
 import gzip
+import io
+import lzma
 import posixpath
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+import zipfile
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import IO, Any, Self
 from urllib.parse import urlsplit
 
 import fsspec
+import pyarrow as pa
 
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.source import GAPS
 
 PARQUET = (".parquet", ".pq")
-CSV = (".csv", ".csv.gz")
+_PACKED = ("", ".gz", ".bz2", ".xz", ".zip", ".zst")
+TSV = tuple(f".tsv{packed}" for packed in _PACKED)
+_CSV = (*(f".csv{packed}" for packed in _PACKED), *TSV)
+CSV = (*_CSV, *(f".txt{packed}" for packed in _PACKED))
 ARFF = (".arff", ".arff.gz")
 SUFFIXES = (*CSV, *PARQUET, *ARFF)
 """Endings of the files that are read."""
-SUFFIX_NAMES = ".csv, .csv.gz, .parquet or .arff"
+_TABLES = (*_CSV, *PARQUET, *ARFF)
+"""Endings of the tables of a folder, in which .txt is more often a text to read."""
+SUFFIX_NAMES = ".csv, .tsv or .txt (also .gz, .bz2, .xz, .zip and .zst), .parquet or .arff"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +39,21 @@ class Location:
         url: What the user calls it.
         filesystem: The file system that it is on.
         path: Where it is there.
+        gaps: Texts that count as missing in its tables.
     """
 
     url: str
     filesystem: Any
     path: str
+    gaps: tuple[str, ...] = GAPS
 
     @classmethod
-    def at(cls, url: str) -> Self:
+    def at(cls, url: str, gaps: tuple[str, ...] = GAPS) -> Self:
         """Locate a URL, whether or not anything is there.
+
+        Args:
+            url: The file or folder.
+            gaps: Texts that count as missing in its tables.
 
         Raises:
             BadInput: If there is no such file system, for want of a package or of an answer.
@@ -44,7 +62,7 @@ class Location:
             filesystem, path = fsspec.core.url_to_fs(url)
         except Exception as error:  # of any kind: each file system is another library's
             raise BadInput(f"{url} cannot be read: {error}") from error
-        return cls(url, filesystem, path)
+        return cls(url, filesystem, path, gaps)
 
     def exists(self) -> bool:
         """Return whether anything is there.
@@ -103,7 +121,7 @@ class Location:
         found: dict[str, Self] = {}
         for child in self.children():
             name = child.table_name
-            if name not in names or not (child.is_table() or child.is_folder()):
+            if name not in names or not (child.has_suffix(_TABLES) or child.is_folder()):
                 continue
             if name in found:
                 raise BadInput(
@@ -112,20 +130,55 @@ class Location:
             found[name] = child
         return found
 
+    def unread_tables(self, read: Collection[str], used: Sequence["Location"]) -> list[str]:
+        """Return the names of the tables in this folder that are not read, sorted.
+
+        Args:
+            read: Names of the tables that are read, in lower case.
+            used: Files and folders that are read for another reason, such as labels.
+        """
+        paths = [location.path.rstrip("/") for location in used]
+        return sorted(
+            child.table_name
+            for child in self.children()
+            if child.table_name not in read
+            and not any(path == child.path or path.startswith(f"{child.path}/") for path in paths)
+            and (child.has_suffix(_TABLES) or _has_parquet(child))
+        )
+
     def parquet_files(self) -> list[Self]:
         """Return all Parquet files below this folder, in order of names."""
         files = (self._child(path) for path in sorted(self.filesystem.find(self.path)))
         return [file for file in files if file.is_parquet()]
 
+    @contextmanager
+    def opened(self) -> Iterator[IO[bytes]]:
+        """Open it for reading; its first bytes tell whether and how it is compressed."""
+        with (
+            self.filesystem.open(self.path, "rb") as file,
+            io.BufferedReader(file) as buffered,  # some streams cannot seek
+            _unpacked(buffered) as unpacked,
+        ):
+            yield unpacked
+
+    def head(self, n_bytes: int) -> bytes:
+        """Return its first lines, unpacked: about so many bytes, and one line at least."""
+        read = b""
+        with self.opened() as file:
+            while part := file.read(n_bytes):
+                read += part
+                if len(read) >= n_bytes and b"\n" in read:
+                    return read[: read.rindex(b"\n") + 1]
+        return read
+
     def content(self) -> bytes:
         """Return all its bytes, unpacked."""
-        with self.filesystem.open(self.path, "rb") as file:
-            data: bytes = file.read()
-        return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+        with self.opened() as file:
+            return file.read()
 
     def _child(self, path: str) -> Self:
         url = f"{self.url.rstrip('/')}{path.removeprefix(self.path.rstrip('/'))}"
-        return type(self)(url, self.filesystem, path)
+        return replace(self, url=url, path=path)
 
     def has_suffix(self, suffixes: Sequence[str]) -> bool:
         """Return whether its name ends with one of these, in any case."""
@@ -147,3 +200,31 @@ def shards(location: Location) -> list[Location]:
     if not files:
         raise BadInput(f"there is no Parquet file below {location.url}")
     return files
+
+
+def _has_parquet(location: Location) -> bool:
+    """Return whether it is a folder with Parquet files directly in it."""
+    return location.is_folder() and any(child.is_parquet() for child in location.children())
+
+
+def _unpacked(file: "io.BufferedReader[Any]") -> Any:
+    """Return a stream of the decompressed bytes of an open file.
+
+    Raises:
+        ValueError: If it is an archive of several files.
+    """
+    start = file.peek(10)[:10]
+    if start.startswith(b"\x1f\x8b"):
+        return gzip.GzipFile(fileobj=file)
+    if start.startswith(b"BZh") and start[4:] == b"1AY&SY":
+        return bz2.BZ2File(file)
+    if start.startswith(b"\xfd7zXZ\0"):
+        return lzma.LZMAFile(file)
+    if start.startswith(b"\x28\xb5\x2f\xfd"):
+        return pa.CompressedInputStream(file, "zstd")
+    if start.startswith(b"PK\x03\x04"):
+        archive = zipfile.ZipFile(file)
+        if len(names := archive.namelist()) != 1:
+            raise ValueError(f"the archive holds {len(names)} files, and a table is one")
+        return archive.open(names[0])
+    return nullcontext(file)

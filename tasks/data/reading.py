@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn import datasets
 
 from prefect_tune.optimizers.space.wording import UnknownName
-from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.bad_input import BadInput, shown_columns
 from prefect_tune.tasks.data.cohort import cohort_named, generate
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.event_tables import (
@@ -27,8 +27,9 @@ from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.formats.format import Format, Given
 from prefect_tune.tasks.data.formats.registry import FORMATS, recognise
 from prefect_tune.tasks.data.location import Location
-from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.data.source import GAPS, Source
 from prefect_tune.tasks.data.table import need_targets, target_of
+from prefect_tune.tasks.data.table_files import NOTES, joined
 from prefect_tune.tasks.data.table_source import (
     FRAME,
     check_apart,
@@ -53,18 +54,29 @@ def read_events_source(source: Source, found: Format, location: Location) -> Dat
             "name it with --labels FILE or FOLDER (columns patient, prediction time and class)"
         )
     refuse_columns(source)
-    rows, target = _labels(source, source.labels)
+    rows, target, reading_notes = _labels(source, source.labels)
     is_test = None
     if source.test is not None:
-        test_rows, test_target = _labels(source, source.test)
+        test_rows, test_target, more_notes = _labels(source, source.test)
+        reading_notes += more_notes
         is_test = np.repeat([False, True], [len(rows), len(test_rows)])
         rows = pd.concat([rows, test_rows], ignore_index=True)
         target = pd.concat([target, test_target], ignore_index=True).rename(str(target.name))
-    events, notes = events_table(found.frames(location), found.root(location).url)
+    events, notes = events_table(found.frames(location), found.root(location).url, location.gaps)
     table, ignored = found.code_table(location, events["code"].unique().tolist())
     name = location.stem or "data"
     dataset = events_dataset(source, name, events, rows, target, is_test, table)
-    return replace(dataset, format=found.name, notes=(*dataset.notes, *notes, *ignored))
+    notes = [*dataset.notes, *reading_notes, *_unread(source, found, location), *notes, *ignored]
+    return replace(dataset, format=found.name, notes=tuple(dict.fromkeys(notes)))
+
+
+def _unread(source: Source, found: Format, location: Location) -> list[str]:
+    """Return a note on the tables of a folder that are not read, if there are any."""
+    labels = [_labels_location(source, one) for one in (source.labels, source.test) if one]
+    unread = location.unread_tables(found.tables, labels) if found.tables else []
+    if not unread:
+        return []
+    return [f"tables of {location.url} that are not read as {found.name}: {shown_columns(unread)}"]
 
 
 def read_event_rows(
@@ -83,12 +95,13 @@ def read_event_rows(
     Raises:
         BadInput: If they cannot be read.
     """
-    named = _labels_location(data, labels)
+    named = _labels_location(Source(data, na_values=location.gaps), labels)
     tables = (table.assign(label=0) for table in read_event_tables(named, LABEL_TEXTS))
     rows, _ = labels_table(tables, named.url, "label")
     events, notes = events_table(
         found.frames(location),
         found.root(location).url,
+        location.gaps,
         are_midnights_dates=has_dates_alone(training.events["time"]),
     )
     table, ignored = found.code_table(location, events["code"].unique().tolist())
@@ -170,24 +183,26 @@ def events_dataset(  # noqa: PLR0917
     )
 
 
-def _labels(source: Source, labels: str) -> tuple[pd.DataFrame, pd.Series]:
-    """Read rows and classes from a table of labels."""
-    location = _labels_location(source.data, labels)
-    tables = read_event_tables(location, LABEL_TEXTS - {(source.target or "").lower()})
+def _labels(source: Source, labels: str) -> tuple[pd.DataFrame, pd.Series, list[str]]:
+    """Read rows and classes from a table of labels, with notes for the user."""
+    location = _labels_location(source, labels)
+    texts = LABEL_TEXTS - {(source.target or "").lower()}
+    tables = [*read_event_tables(location, texts)]
+    notes = [note for table in tables for note in table.attrs.get(NOTES, ())]
     rows, target = labels_table(tables, location.url, source.target)
     if not source.drop_missing_target:
         need_targets(target, location.url)
     else:
         rows, target = rows[target.notna().to_numpy()], target.dropna()
-    return rows.reset_index(drop=True), target.reset_index(drop=True)
+    return rows.reset_index(drop=True), target.reset_index(drop=True), notes
 
 
-def _labels_location(data: str, labels: str) -> Location:
+def _labels_location(source: Source, labels: str) -> Location:
     """Find the labels as named, else below the data's folder."""
-    named = Location.at(labels)
+    named = Location.at(labels, source.gaps)
     if named.exists():
         return named
-    below = Location.at(data).below(labels)
+    below = Location.at(source.data, source.gaps).below(labels)
     if below.exists():
         return below
     raise BadInput(f"there are no labels at {labels}, nor at {below.url}")
@@ -238,16 +253,20 @@ def read_source(source: Source) -> Dataset:
         name = source.data.removeprefix(_BUNDLED)
         frame = bundled_table(name)
         return table_dataset(replace(source, target=source.target or TARGET), name, frame)
-    location = Location.at(source.data)
+    location = Location.at(source.data, source.gaps)
     found = recognise(Given(location, source.target, source.labels), source.format)
     if found.kind == "events":
         return read_events_source(source, found, location)
-    frame = pd.concat(found.frames(location, source.categorical), ignore_index=True)
+    frame = joined(found.frames(location, source.categorical))
     return replace(table_dataset(source, location.stem or "data", frame), format=found.name)
 
 
 def read_features(
-    data: str, labels: str | None, training: Dataset, chosen: str | None = None
+    data: str,
+    labels: str | None,
+    training: Dataset,
+    chosen: str | None = None,
+    gaps: tuple[str, ...] = GAPS,
 ) -> pd.DataFrame | EventRows:
     """Read rows to predict: a table as it is in its file, or events with the rows of labels.
 
@@ -256,6 +275,7 @@ def read_features(
         labels: For events: patients and prediction times; classes are not needed.
         training: The training data.
         chosen: The format, if it is not to be found out.
+        gaps: Texts that count as missing.
 
     Raises:
         BadInput: If the data cannot be read.
@@ -265,12 +285,12 @@ def read_features(
             return bundled_table(data.removeprefix(_BUNDLED))
         reader = training.row_reader
         assert reader is not None  # noqa: S101 - the data is a table
-        return read_frame(data, reader.texts, chosen)
+        return read_frame(data, reader.texts, chosen, gaps)
     if data.startswith(_COHORT):
         dataset = _read_cohort(Source(data))
         if isinstance(dataset.X, EventRows):
             return dataset.X
-    location = Location.at(data)
+    location = Location.at(data, gaps)
     if not location.exists():
         raise BadInput(f"there is no file or folder {data}")
     if labels is None:

@@ -20,12 +20,10 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.feature_extraction.text import HashingVectorizer
 
 from prefect_tune.storage.matrices import canonical
+from prefect_tune.tasks.data.source import GAPS
 
 Kind = Literal["number", "category", "date", "duration", "text"]
 Values = NDArray[np.float64]
-
-GAPS = ("NA", "N/A", "NaN", "nan", "null", "NULL", "?")
-"""Texts that are gaps unless the study names others; an empty text always is one."""
 
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _TRUTHS = {"True": 1.0, "true": 1.0, "TRUE": 1.0, "False": 0.0, "false": 0.0, "FALSE": 0.0}
@@ -127,7 +125,7 @@ class RowReader(TransformerMixin, BaseEstimator):
 
     Args:
         columns: The columns, in the order of the features.
-        missing: Texts that are gaps, besides the empty one.
+        missing: Texts that are gaps; an empty text always is one.
     """
 
     def __init__(

@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
+GAPS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "?")
+"""Texts that count as missing by default, in any kind of file."""
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -18,9 +21,9 @@ class Source:
         drop: Columns to leave out.
         categorical: Columns to take as categories.
         drop_missing_target: Whether to leave out rows without a class.
+        na_values: Texts that count as missing; None for the default list.
         aside: Of the columns to leave out, those that a constraint takes its groups from.
         predicts: What the target is, classes or numbers; None finds out.
-        na_values: Texts that count as missing, besides empty cells; None for the usual ones.
     """
 
     data: str
@@ -32,6 +35,11 @@ class Source:
     drop: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
     drop_missing_target: bool = False
+    na_values: tuple[str, ...] | None = None
     aside: tuple[str, ...] = ()
     predicts: Literal["classes", "numbers"] | None = None
-    na_values: tuple[str, ...] | None = None
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """Texts that count as missing; empty cells always do."""
+        return GAPS if self.na_values is None else tuple(dict.fromkeys(("", *self.na_values)))

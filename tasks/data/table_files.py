@@ -1,9 +1,12 @@
 """Tables in CSV, Parquet and ARFF files."""
 
+import ast
 import csv
 import io
+import json
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from math import isnan
 from typing import Any
 
 import arff
@@ -14,10 +17,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.location import CSV, SUFFIX_NAMES, Location
+from prefect_tune.tasks.data.csv_dialect import HEAD_BYTES, Dialect, as_utf8, has_padded_codes
+from prefect_tune.tasks.data.location import CSV, SUFFIX_NAMES, TSV, Location
 
-GAPS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "?")
-"""Texts that are gaps, in any kind of file."""
+NOTES = "notes"
+"""Key of `DataFrame.attrs`: notes for the user on how a table was read, a list of texts."""
 
 _PIECE_ROWS = 1_000_000
 _NULLABLE: Mapping[pa.DataType, Any] = {
@@ -35,14 +39,24 @@ _NULLABLE: Mapping[pa.DataType, Any] = {
 
 
 def read_table(
-    location: Location, texts: Collection[str] = (), only: Collection[str] | None = None
+    location: Location,
+    texts: Collection[str] = (),
+    only: Collection[str] | None = None,
+    *,
+    of_rows: bool = False,
 ) -> pd.DataFrame:
-    """Return the table in a file. Gaps turn no whole number into a float; texts in `GAPS` are gaps.
+    """Return the table in a file. Gaps turn no whole number into a float.
+
+    A column of a CSV file holds texts if all its values are digits and one is padded with zeros, as
+    in `007`. Names of two levels are joined: `('B', 'y')` becomes `B_y`. Notes for the user are in
+    `attrs`, under `NOTES`.
 
     Args:
-        location: The file.
+        location: The file, and the texts that are gaps in it.
         texts: Columns to read as texts where the file does not say what they are.
         only: Columns to read, in lower case; all by default. Missing ones are passed over.
+        of_rows: Whether the table has a row per case. Dates of a Parquet file then become times at
+            midnight, and columns that were the index of a DataFrame are left out.
 
     Raises:
         BadInput: If it cannot be read, or two columns have the same name.
@@ -51,7 +65,7 @@ def read_table(
         raise BadInput(f"{location.url} is not a type of file that is read; use {SUFFIX_NAMES}")
     try:
         if location.is_parquet():
-            frame = _read_parquet(location, only)
+            frame = _read_parquet(location, only, of_rows=of_rows)
         elif location.has_suffix(CSV):
             frame = _read_csv(location, texts, only)
         else:
@@ -63,11 +77,80 @@ def read_table(
         ) from error
     except Exception as error:
         raise BadInput(f"{location.url} cannot be read: {error}") from error
-    frame.columns = frame.columns.astype(str)
-    doubled = frame.columns[frame.columns.duplicated()]
-    if len(doubled):
-        raise BadInput(f"{location.url} has two columns called {doubled[0]!r}; rename one")
+    return _without_numbers(with_flat_names(frame, location.url), location.gaps)
+
+
+def with_flat_names(frame: pd.DataFrame, where: str) -> pd.DataFrame:
+    """Give the columns of a new frame texts as names, and note names of two levels.
+
+    Raises:
+        BadInput: If two columns have the same name.
+    """
+    given = list(frame.columns)
+    names = [flat_name(name) for name in given]
+    seen: dict[str, Any] = {}
+    for name, former in zip(names, given, strict=True):
+        if name in seen:
+            both = f" ({seen[name]} and {former})" if str(former) != str(seen[name]) else ""
+            raise BadInput(f"{where} has two columns called {name!r}{both}; rename one")
+        seen[name] = former
+    changed = [name for name in names if name != str(seen[name])]
+    frame.columns = pd.Index(names).astype(str)
+    if changed:
+        note = f"{where} has column names of two levels, joined by _: {seen[changed[0]]}"
+        frame.attrs[NOTES] = [*frame.attrs.get(NOTES, ()), f"{note} is {changed[0]}"]
     return frame
+
+
+def flat_name(name: object) -> str:
+    """Return the name of a column as a text, its levels joined.
+
+    >>> flat_name(("B", "y")), flat_name("('B', 'y')"), flat_name("f(x)"), flat_name(3)
+    ('B_y', 'B_y', 'f(x)', '3')
+    """
+    levels = name
+    if isinstance(name, str) and name.startswith("(") and name.endswith(")"):
+        try:
+            levels = ast.literal_eval(name)
+        except (ValueError, SyntaxError):
+            return name
+    if not isinstance(levels, tuple) or len(levels) < 2:
+        return str(name)
+    return "_".join(text for text in map(str, levels) if text)
+
+
+def joined(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    """Return the rows of all parts of a table, and their notes.
+
+    A part with only gaps in a column has no say in the type of the column.
+    """
+    parts = [*frames]
+    notes = [note for part in parts for note in part.attrs.get(NOTES, ())]
+    names = list(dict.fromkeys(name for part in parts for name in part))
+    if len(parts) > 1:
+        empty = [set(part.columns[part.isna().all()]) for part in parts]
+        filled = {n for part, gone in zip(parts, empty, strict=True) for n in part if n not in gone}
+        parts = [
+            part.drop(columns=list(gone & filled)) for part, gone in zip(parts, empty, strict=True)
+        ]
+    frame = pd.concat(parts, ignore_index=True)[names]
+    frame.attrs[NOTES] = list(dict.fromkeys(notes))
+    return frame
+
+
+def need_scalars(column: pd.Series, where: str) -> None:
+    """Check that a column to predict holds single values.
+
+    Raises:
+        BadInput: If it holds lists, structs or bytes.
+    """
+    values = column.dropna()
+    if len(values) and isinstance(values.iloc[0], list | tuple | dict | set | np.ndarray | bytes):
+        kind = type(values.iloc[0]).__name__
+        raise BadInput(
+            f"target {column.name!r} of {where} holds values of type {kind}, which cannot be "
+            "predicted; make each a number or a text"
+        )
 
 
 def parquet_schema(location: Location) -> pa.Schema:
@@ -88,12 +171,12 @@ def read_pieces(
 ) -> Iterator[pd.DataFrame]:
     """Yield the table in a CSV or Parquet file piece by piece, for tables larger than the memory.
 
-    A first line with a tab means that tabs separate the columns, as in vocabularies of OMOP.
+    Where tabs separate the columns, as in vocabularies of OMOP, quotes have no meaning.
 
     Args:
         location: The file.
         names: Columns to read, in any case; missing ones are passed over.
-        category: A column of texts of a Parquet file to read as categories, without `GAPS`.
+        category: A column of texts of a Parquet file to read as categories, without gaps.
 
     Raises:
         BadInput: If it cannot be read.
@@ -103,13 +186,12 @@ def read_pieces(
         if location.is_parquet():
             yield from _parquet_pieces(location, names, category)
             return
-        with location.filesystem.open(location.path, "rb", compression="infer") as file:
-            first = file.readline()
-        with location.filesystem.open(location.path, "rb", compression="infer") as file:
+        dialect = Dialect.of(as_utf8(location.head(HEAD_BYTES))[0])
+        with location.opened() as file:
             yield from pd.read_csv(
                 file,
-                sep="\t" if b"\t" in first else ",",
-                quoting=csv.QUOTE_NONE if b"\t" in first else csv.QUOTE_MINIMAL,
+                sep=dialect.separator,
+                quoting=csv.QUOTE_NONE if dialect.separator == "\t" else csv.QUOTE_MINIMAL,
                 chunksize=_PIECE_ROWS,
                 usecols=lambda name: name.lower() in names,
                 dtype_backend="numpy_nullable",
@@ -130,20 +212,25 @@ def _parquet_pieces(
             frame = batch.to_pandas(types_mapper=_NULLABLE.get)
             if category is not None:
                 column = frame[category].astype("category")
-                gaps = column.cat.categories.intersection(list(GAPS))
+                gaps = column.cat.categories.intersection(list(location.gaps))
                 frame[category] = column.cat.remove_categories(gaps)
-            yield frame
+            yield _without_numbers(frame, location.gaps)
 
 
 def column_names(location: Location) -> list[str]:
-    """Return names of the columns of a file, without reading its rows where that is possible."""
+    """Return the names of the columns of a file, without reading its rows where that is possible.
+
+    Raises:
+        BadInput: If it cannot be read.
+    """
     try:
         if location.is_parquet():
-            with location.filesystem.open(location.path, "rb") as file:
-                return [str(name) for name in pq.read_schema(file).names]
+            schema = parquet_schema(location)
+            unnamed = set(filter(_is_unnamed, _index_levels(schema)))
+            return [flat_name(name) for name in schema.names if name not in unnamed]
         if location.has_suffix(CSV):
-            with location.filesystem.open(location.path, "rb", compression="infer") as file:
-                return list(pd.read_csv(file, nrows=0).columns.astype(str))
+            head, _ = as_utf8(location.head(HEAD_BYTES))
+            return [flat_name(name) for name in _csv_names(head, Dialect.of(head))]
     except Exception as error:
         raise BadInput(f"{location.url} cannot be read: {error}") from error
     return []
@@ -154,59 +241,170 @@ def columns_called(location: Location, names: Collection[str]) -> list[str]:
     return [name for name in column_names(location) if name.lower() in names]
 
 
-def _read_parquet(location: Location, only: Collection[str] | None) -> pd.DataFrame:
+def _index_levels(schema: pa.Schema) -> list[str]:
+    """Return the columns that hold the index of the DataFrame a table was made from."""
+    about = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
+    return [level for level in about.get("index_columns", ()) if isinstance(level, str)]
+
+
+def _is_unnamed(level: str) -> bool:
+    return level.startswith("__index_level_")
+
+
+def _read_parquet(
+    location: Location, only: Collection[str] | None, *, of_rows: bool
+) -> pd.DataFrame:
     with location.filesystem.open(location.path, "rb") as file:
         source = pq.ParquetFile(file)
         names = source.schema_arrow.names
         columns = None if only is None else [n for n in names if n.lower() in only]
-        table = _with_gaps(source.read(columns=columns))
-    frame: pd.DataFrame = table.to_pandas(types_mapper=_NULLABLE.get)
-    for field in table.schema:
-        if pa.types.is_decimal(field.type):
-            frame[field.name] = frame[field.name].astype(np.float64)
+        table = source.read(columns=columns)
+    levels = [name for name in _index_levels(table.schema) if name in table.schema.names]
+    gone = [name for name in levels if of_rows or _is_unnamed(name)]
+    frame = _as_pandas(table.drop_columns(gone), location.gaps, as_times=of_rows)
+    if left_out := [name for name in gone if not _is_unnamed(name)]:
+        what = f"the index of the DataFrame that {location.url} was made from"
+        frame.attrs[NOTES] = [f"{', '.join(left_out)}: {what} is left out"]
     return frame
 
 
-def _with_gaps(table: pa.Table) -> pa.Table:
-    """Return the table with gaps for the texts that are gaps."""
+def _as_pandas(table: pa.Table, gaps: Sequence[str], *, as_times: bool) -> pd.DataFrame:
+    """Return a table of a Parquet file without gaps among its texts."""
+    nested: dict[int, list[Any]] = {}
+    decimals: list[int] = []
     for position, field in enumerate(table.schema):
         column = table.column(position)
-        if pa.types.is_dictionary(field.type) and is_text(field.type.value_type):
-            column = column.cast(field.type.value_type)
-        elif not is_text(field.type):
-            continue
-        is_gap = pc.is_in(column, pa.array(GAPS, column.type))
-        if pc.any(is_gap).as_py():
-            kept = pc.if_else(is_gap, pa.scalar(None, column.type), column)
-            table = table.set_column(position, field.name, kept)
-    return table
+        if pa.types.is_nested(field.type):  # pyarrow converts some of them, but not all
+            nested[position] = column.to_pylist()
+            column = pa.nulls(table.num_rows)
+        elif pa.types.is_decimal(field.type):
+            decimals.append(position)
+        elif pa.types.is_time(field.type):
+            whole = column.cast(pa.int32() if field.type.bit_width == 32 else pa.int64())
+            column = whole.cast(pa.int64()).cast(pa.duration(field.type.unit))
+        else:
+            column = _with_gaps(column, gaps)
+        if column is not table.column(position):
+            table = table.set_column(position, field.name, column)
+    frame: pd.DataFrame = table.to_pandas(
+        types_mapper=_NULLABLE.get, ignore_metadata=True, date_as_object=not as_times
+    )
+    for position in decimals:  # pyarrow's own conversion is not exact
+        frame.isetitem(position, frame.iloc[:, position].astype(np.float64).array)
+    for position, values in nested.items():
+        frame.isetitem(position, pd.Series(values, dtype=object).array)
+    return frame
+
+
+def _with_gaps(column: pa.ChunkedArray, gaps: Sequence[str]) -> pa.ChunkedArray:
+    """Return a column with gaps for the texts that are gaps."""
+    kind = column.type
+    if pa.types.is_dictionary(kind) and is_text(kind.value_type):
+        texts = column.cast(kind.value_type)
+    elif pa.types.is_string_view(kind):  # pyarrow has few functions for it
+        column = texts = column.cast(pa.large_string())
+    elif is_text(kind):
+        texts = column
+    else:
+        return column
+    is_gap = pc.is_in(texts, pa.array(gaps, texts.type))
+    if not pc.any(is_gap).as_py():
+        return column
+    return pc.if_else(is_gap, pa.scalar(None, texts.type), texts)
 
 
 def is_text(kind: pa.DataType) -> bool:
     """Return whether columns of a type hold texts."""
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return any(test(kind) for test in tests)
+
+
+def _without_numbers(frame: pd.DataFrame, gaps: Sequence[str]) -> pd.DataFrame:
+    """Return a table with gaps for the numbers that are gaps, such as -999."""
+    numbers = [number for gap in gaps if (number := _number(gap)) is not None]
+    if numbers:
+        for name in frame.select_dtypes("number", exclude="timedelta"):
+            is_gap = frame[name].isin(numbers).to_numpy()
+            if is_gap.any():
+                frame[name] = frame[name].mask(is_gap)
+    return frame
+
+
+def _number(text: str) -> int | float | None:
+    """Return the number that a text stands for; None if it stands for none."""
+    for kind in (int, float):
+        try:
+            number = kind(text)
+        except ValueError:
+            continue
+        return None if isnan(number) else number
+    return None
+
+
+def _csv_names(content: bytes, dialect: Dialect) -> list[str]:
+    """Return the names in the first line, also equal ones, which pandas would rename."""
+    row = pd.read_csv(
+        io.BytesIO(content),
+        sep=dialect.separator,
+        header=None,
+        nrows=1,
+        dtype=str,
+        keep_default_na=False,
+    )
+    return [name or f"Unnamed: {i}" for i, name in enumerate(row.iloc[0].astype(str))]
 
 
 def _read_csv(
     location: Location, texts: Collection[str], only: Collection[str] | None
 ) -> pd.DataFrame:
-    content = location.content()
+    content, encoding = as_utf8(location.content())
+    dialect = Dialect.of(content)
+    names = _csv_names(content, dialect)
+    as_texts = set(map(flat_name, texts))
+    arguments: dict[str, Any] = dict(  # noqa: C408 - of a call
+        sep=dialect.separator,
+        decimal=dialect.decimal,
+        low_memory=False,
+        index_col=False,
+        dtype_backend="numpy_nullable",
+        keep_default_na=False,
+        na_values=list(location.gaps),
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)
-        frame = pd.read_csv(
+        frame: pd.DataFrame = pd.read_csv(
             io.BytesIO(content),
-            index_col=False,
-            low_memory=False,
-            dtype=dict.fromkeys(texts, str),
-            dtype_backend="numpy_nullable",
-            keep_default_na=False,
-            na_values=list(GAPS),
+            **arguments,
+            dtype={name: str for name in names if flat_name(name) in as_texts},
             usecols=None if only is None else lambda name: name.lower() in only,
         )
-    if only is None:  # pandas renames columns of equal names; their own names tell
-        names = pd.read_csv(io.BytesIO(content), header=None, nrows=1, dtype=str).iloc[0]
-        frame.columns = names.fillna(pd.Series(frame.columns))
+    if only is None:
+        frame.columns = pd.Index(names)
+    expected = "\t" if location.has_suffix(TSV) else ","
+    found = dialect.note(encoding, expected=expected)
+    notes = [f"{location.url} is {found}"] if found else []
+    if has_padded_codes(content, dialect.separator):
+        whole = [names.index(str(n)) for n in frame.select_dtypes("number") if _is_whole(frame[n])]
+        codes = pd.read_csv(io.BytesIO(content), **arguments, dtype=str, usecols=whole)
+        for name in codes:
+            if example := _padded_code(codes[name].dropna()):
+                frame[name] = codes[name]
+                what = f"codes with leading zeros, such as {example}, and is read as text"
+                notes.append(f"column {name} of {location.url} holds {what}")
+    frame.attrs[NOTES] = notes
     return frame
+
+
+def _is_whole(numbers: pd.Series) -> bool:
+    """Return whether numbers may all have been written as digits alone."""
+    is_whole = pd.api.types.is_integer_dtype(numbers) or bool((numbers.dropna() % 1 == 0).all())
+    return is_whole and not bool((numbers < 0).any())
+
+
+def _padded_code(texts: pd.Series) -> str:
+    """Return the first code that is padded with zeros; nothing if a text is no code, or none is."""
+    padded = texts[texts.str.match(r"0\d")]
+    return str(padded.iloc[0]) if len(padded) and texts.str.fullmatch(r"\d+").all() else ""
 
 
 def _read_arff(location: Location) -> pd.DataFrame:
@@ -222,7 +420,7 @@ def _read_arff(location: Location) -> pd.DataFrame:
         values = [row[position] for row in rows]
         if isinstance(kind, list) or kind == "STRING":
             texts = pd.Series(values, dtype=object)
-            columns[name] = texts.where(~texts.isin(GAPS), None)
+            columns[name] = texts.where(~texts.isin(location.gaps), None)
         else:
             columns[name] = pd.Series(values, dtype=np.float64)
     return pd.DataFrame(columns)

@@ -4,7 +4,6 @@ A column may name groups: rows of one group share a fold, and a side of the test
 are checked for what files cannot hold, and named by their content.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,9 +20,16 @@ from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.formats.format import Given
 from prefect_tune.tasks.data.formats.registry import FORMATS, recognise
 from prefect_tune.tasks.data.location import Location
-from prefect_tune.tasks.data.row_reader import GAPS, RowReader, is_texts
-from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.data.row_reader import RowReader, is_texts
+from prefect_tune.tasks.data.source import GAPS, Source
 from prefect_tune.tasks.data.table import need_targets, target_of
+from prefect_tune.tasks.data.table_files import (
+    NOTES,
+    flat_name,
+    joined,
+    need_scalars,
+    with_flat_names,
+)
 
 
 def groups_of(column: pd.Series, where: str) -> NDArray[np.int64]:
@@ -55,22 +61,25 @@ def check_apart(groups: NDArray[np.int64], is_test: NDArray[np.bool_], what: str
         raise BadInput(f"{len(both)} {what} have both training rows and test rows")
 
 
-def read_frame(url: str, texts: Sequence[str], chosen: str | None = None) -> pd.DataFrame:
+def read_frame(
+    url: str, texts: Sequence[str], chosen: str | None = None, gaps: tuple[str, ...] = GAPS
+) -> pd.DataFrame:
     """Read the table at a URL, in any format of tables.
 
     Args:
         url: Where it is.
         texts: Columns to read as texts.
         chosen: The format, if it is not to be found out; one of events is passed over.
+        gaps: Texts that count as missing.
 
     Raises:
         BadInput: If it cannot be read.
     """
     if chosen is not None and FORMATS.named(chosen).kind != "table":
         chosen = None
-    location = Location.at(url)
+    location = Location.at(url, gaps)
     found = recognise(Given(location), chosen, "table")
-    return pd.concat(found.frames(location, texts), ignore_index=True)
+    return joined(found.frames(location, texts))
 
 
 def table_dataset(
@@ -87,7 +96,7 @@ def table_dataset(
     Raises:
         BadInput: If it cannot be used.
     """
-    where = source.data
+    where, source = source.data, _with_flat_names(source)
     if source.target is None:
         raise BadInput(
             f"{where} is a table, so say which column to predict with --target COLUMN. "
@@ -101,11 +110,11 @@ def table_dataset(
     group = _taken(features, source.group, where)
     features = features.drop(columns=[] if group is None else [group.name])
     dropped = [column for column in source.drop if column not in source.aside]
-    missing = GAPS if source.na_values is None else tuple(filter(None, source.na_values))
+    missing = source.gaps
     X, reader, feature_notes = features_of(
         features, dropped, source.categorical, where, missing, source.aside
     )
-    notes += [*frame.attrs.get("notes", ()), *_gap_notes(features, source, missing)]
+    notes += [*frame.attrs.get(NOTES, ()), *_gap_notes(features, source, missing)]
     target, is_test = frame[source.target], None
     if source.test is not None:
         test, X, more_notes = _with_test_rows(X, reader, source, test_frame)
@@ -151,17 +160,34 @@ def _texts_in(column: pd.Series) -> set[str]:
     return {cell for cell in column if isinstance(cell, str)}
 
 
+def _with_flat_names(source: Source) -> Source:
+    """Return a source that names columns of two levels as they are called once joined."""
+
+    def flat(columns: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(map(flat_name, columns))
+
+    return replace(
+        source,
+        target=source.target and flat_name(source.target),
+        group=source.group and flat_name(source.group),
+        drop=flat(source.drop),
+        categorical=flat(source.categorical),
+        aside=flat(source.aside),
+    )
+
+
 def _with_test_rows(
     X: pd.DataFrame, reader: RowReader, source: Source, frame: pd.DataFrame | None
 ) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
     """Return the table of the test, the features with those of its rows, and notes."""
     assert source.target is not None and source.test is not None  # noqa: S101, PT018 - so called
-    frame = read_frame(source.test, reader.texts, source.format) if frame is None else frame
+    if frame is None:
+        frame = read_frame(source.test, reader.texts, source.format, source.gaps)
     frame, notes = _with_target(frame, source.target, source.test, source)
     parts = (X, like_training(frame, reader, source.test))
     categories = [str(name) for name in X.select_dtypes("category")]
-    joined = [part.astype(dict.fromkeys(categories, object)) for part in parts]
-    return frame, canonical(pd.concat(joined, ignore_index=True)), notes
+    both = [part.astype(dict.fromkeys(categories, object)) for part in parts]
+    return frame, canonical(pd.concat(both, ignore_index=True)), notes
 
 
 def _with_target(
@@ -169,6 +195,7 @@ def _with_target(
 ) -> tuple[pd.DataFrame, list[str]]:
     """Leave out rows without a class if asked to, else raise if there are any."""
     need_column(target, frame.columns, where)
+    need_scalars(frame[target], where)
     if not len(frame):
         raise BadInput(f"{where} has no rows")
     missing = int(frame[target].isna().sum())
@@ -230,16 +257,14 @@ def checked_frame(frame: pd.DataFrame, where: str = _WHERE) -> pd.DataFrame:
     Raises:
         BadInput: If two columns have one name, or one is sparse; names the column.
     """
-    names = [str(name) for name in frame.columns]
-    doubled = next((name for name, n in Counter(names).items() if n > 1), None)
-    if doubled is not None:
-        raise BadInput(f"{where} has two columns called {doubled!r}; rename one")
-    for name, kind in zip(names, frame.dtypes, strict=True):
+    given = frame.copy(deep=False)
+    given.attrs = {}
+    for name, kind in zip(frame.columns, frame.dtypes, strict=True):
         if isinstance(kind, pd.SparseDtype):
             raise BadInput(
-                f"column {name!r} of {where} is sparse; make it dense with .sparse.to_dense()"
+                f"column {str(name)!r} of {where} is sparse; make it dense with .sparse.to_dense()"
             )
-    return frame.set_axis(names, axis=1).reset_index(drop=True)
+    return with_flat_names(given, where).reset_index(drop=True)
 
 
 def checked_column(column: pd.Series, what: str) -> pd.Series:
@@ -280,6 +305,8 @@ def with_target(frame: pd.DataFrame, target: Any) -> tuple[pd.DataFrame, str | N
     Raises:
         BadInput: If there is not a value for each row.
     """
+    if isinstance(target, tuple) and flat_name(target) in frame:
+        target = flat_name(target)
     if target is None or isinstance(target, str):
         return frame, target
     if np.ndim(target) != 1:

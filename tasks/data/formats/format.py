@@ -61,6 +61,8 @@ class Format:
         subfolder: Where in the folder its files are; empty for the folder itself.
         folder_holds: What marks a folder of this format; empty where files have it too.
         check: Raises `BadInput` for a folder that cannot be in it, although the user names it.
+        tables: Names of the tables of a folder that are read, in lower case; a note lists the
+            others. Empty if that is every table.
         read_codes: Descriptions and ancestors of codes in a folder, as `code_table` returns them;
             None if the format has no such tables.
     """
@@ -73,6 +75,7 @@ class Format:
     subfolder: str = ""
     folder_holds: str = ""
     check: Callable[[Location], None] | None = None
+    tables: frozenset[str] = frozenset()
     read_codes: Callable[[Location, Sequence[str]], CodeTable] | None = None
 
     def root(self, location: Location) -> Location:

@@ -58,6 +58,7 @@ _CLINICAL = (
 )
 _STATIC = ("gender", "race", "ethnicity")
 _TABLES = {clinical.table for clinical in _CLINICAL} | {"person", "death"}
+_CODE_TABLES = ("concept", "concept_ancestor")
 _AS_TEXTS = ("person_id", "_source_value", "_date", "_datetime")
 """How the names end of columns that CSV files hold as they are meant only when read as texts."""
 _CODE = re.compile(r"([A-Z]+)//([1-9]\d*)(?://([1-9]\d*))?")
@@ -231,7 +232,7 @@ def _read_codes(folder: Location, codes: Sequence[str]) -> CodeTable:
     Raises:
         BadInput: If a table lacks a column, or ancestors form a loop.
     """
-    found = folder.tables(("concept", "concept_ancestor"))
+    found = folder.tables(_CODE_TABLES)
     parts = {code: match.groups() for code in codes if (match := _CODE.fullmatch(code))}
     concepts = {int(number) for _, *given in parts.values() for number in given if number}
     ancestors = pd.DataFrame({"ancestor_concept_id": [], "descendant_concept_id": []}, dtype=int)
@@ -327,5 +328,6 @@ OMOP = Format(
     recognises=lambda given: given.is_folder and _is_omop(given.location),
     read=lambda folder, _: _read(folder),
     folder_holds="tables of OMOP such as condition_occurrence",
+    tables=frozenset({*_TABLES, *_CODE_TABLES}),
     read_codes=_read_codes,
 )

@@ -1,8 +1,9 @@
 """CSV exports of Synthea as events.
 
 A row of a table is an event of its code: `CONDITION//444814009`. Observations have their value, and
-one that is a text is part of the code; medications have their number of dispenses. Patients give
-static events of gender, race and ethnicity, `MEDS_BIRTH` and `MEDS_DEATH`. What is known only
+one that is a text is part of the code; medications have their number of dispenses, supplies their
+quantity. Imaging studies are events of modality and body site: `IMAGING//CT//51185008`. Patients
+give static events of gender, race and ethnicity, `MEDS_BIRTH` and `MEDS_DEATH`. What is known only
 later, such as the end of an encounter, is not read.
 """
 
@@ -22,10 +23,17 @@ from prefect_tune.tasks.data.timestamps import utc_times
 
 @dataclass(frozen=True, slots=True)
 class _Clinical:
-    """A table: the prefix of its codes, and its column of values if it has one."""
+    """A table.
+
+    Attributes:
+        prefix: The prefix of its codes.
+        value: Column of values; empty if there is none.
+        codes: Columns whose values make up the code.
+    """
 
     prefix: str
     value: str = ""
+    codes: tuple[str, ...] = ("code",)
 
 
 _CLINICAL: Mapping[str, _Clinical] = {
@@ -38,8 +46,11 @@ _CLINICAL: Mapping[str, _Clinical] = {
     "allergies": _Clinical("ALLERGY"),
     "careplans": _Clinical("CAREPLAN"),
     "devices": _Clinical("DEVICE"),
+    "supplies": _Clinical("SUPPLY", "quantity"),
+    "imaging_studies": _Clinical("IMAGING", codes=("modality_code", "bodysite_code")),
 }
 _TABLES = {"patients", *_CLINICAL}
+_AS_TEXTS = {"patient", "id"}.union(*(clinical.codes for clinical in _CLINICAL.values()))
 _STATIC = ("gender", "race", "ethnicity")
 _STARTS = ("start", "date")
 """Names of the column of the time; versions of Synthea differ."""
@@ -88,14 +99,16 @@ def _patients(location: Location) -> Iterator[pd.DataFrame]:
 
 
 def _events(location: Location, clinical: _Clinical) -> Iterator[pd.DataFrame]:
-    for table in _tables(location, ("patient", "code", clinical.value, *_STARTS)):
+    for table in _tables(location, ("patient", *clinical.codes, clinical.value, *_STARTS)):
         start = next((name for name in _STARTS if name in table), _STARTS[0])
-        for needed in ("patient", "code", start):
+        for needed in ("patient", *clinical.codes, start):
             need_column(needed, table.columns, location.url)
         times = utc_times(table[start], location.url, at_end_of_day=True)
         if times.isna().any():
             raise BadInput(f"{location.url} has {int(times.isna().sum())} rows without {start}")
-        codes = f"{clinical.prefix}//" + table["code"].astype("string")
+        codes = pd.Series(clinical.prefix, index=table.index, dtype="string")
+        for column in clinical.codes:
+            codes += "//" + table[column].astype("string")
         value = pd.Series(np.nan, index=table.index)
         if clinical.value in table:
             given = table[clinical.value]
@@ -108,7 +121,7 @@ def _events(location: Location, clinical: _Clinical) -> Iterator[pd.DataFrame]:
 
 def _tables(location: Location, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
     for shard in shards(location):
-        texts = columns_called(shard, ("code", "patient", "id"))
+        texts = columns_called(shard, _AS_TEXTS)
         table = read_table(shard, texts, only=set(columns) - {""})
         table.columns = table.columns.str.lower()
         yield table
@@ -121,4 +134,5 @@ SYNTHEA = Format(
     recognises=lambda given: given.is_folder and _is_synthea(given.location),
     read=lambda folder, _: _read(folder),
     folder_holds="patients.csv and others of Synthea",
+    tables=frozenset(_TABLES),
 )

@@ -54,7 +54,7 @@ MEDS = Format(
 
 def _read(location: Location, texts: Sequence[str]) -> Iterator[pd.DataFrame]:
     for shard in shards(location):
-        yield read_table(shard, texts)
+        yield read_table(shard, texts, of_rows=True)
 
 
 TABLE = Format(

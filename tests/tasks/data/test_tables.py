@@ -23,8 +23,8 @@ from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.location import Location
 from prefect_tune.tasks.data.reading import read_features, read_source
-from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.data.table_files import GAPS, column_names, read_table
+from prefect_tune.tasks.data.source import GAPS, Source
+from prefect_tune.tasks.data.table_files import column_names, read_table
 from prefect_tune.tasks.data.table_source import (
     checked_frame,
     frame_dataset,

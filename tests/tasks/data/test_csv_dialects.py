@@ -1,0 +1,173 @@
+"""CSV files as programs write them: separators, encodings, compression, gaps and padded codes."""
+
+import bz2
+import gzip
+import io
+import lzma
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from inputs import events, table, written
+
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.location import Location
+from prefect_tune.tasks.data.reading import read_features, read_source
+from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.data.table_files import NOTES, column_names, read_table
+
+
+def read(folder: Path, content: str | bytes, name: str = "t.csv", **options) -> pd.DataFrame:
+    path = folder / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    location = Location.at(str(path))
+    frame = read_table(location, **options)
+    assert column_names(location) == list(frame)
+    return frame
+
+
+def notes(frame: pd.DataFrame) -> str:
+    return "; ".join(frame.attrs.get(NOTES, ()))
+
+
+MIXED = pd.DataFrame({"größe": [1.5, 2.25], "text": ["a;b", 'say "ü"'], "n": [1, 2]})
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+def test_separators_and_encodings_are_recognised(tmp_path, separator, encoding) -> None:
+    text = MIXED.to_csv(index=False, sep=separator)
+    frame = read(tmp_path, text.encode(encoding))
+    assert frame.to_dict("list") == MIXED.to_dict("list")
+    named = {"semicolons": ";", "tabs": "\t", "pipes": "|"}
+    assert [word for word in named if word in notes(frame)] == [
+        word for word, mark in named.items() if mark == separator
+    ]
+    assert (encoding in notes(frame)) == (encoding in ("utf-16", "cp1252"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a,b,note\n1,2,x;y\n3,4,z;w;q\n",
+        "a,note (u|v)\n1,x|y\n2,z|w\n",
+        'a,"b;c;d"\n1,x;y;z\n2,u;v;w\n',
+        "a,b\n1,2;3\n",
+    ],
+)
+def test_other_marks_in_fields_do_not_break_commas(tmp_path, text) -> None:
+    expected = pd.read_csv(io.StringIO(text))
+    assert list(read(tmp_path, text)) == list(expected)
+
+
+def test_decimal_commas_give_the_exact_numbers(tmp_path) -> None:
+    values = np.random.default_rng(0).normal(size=1000) * 1e-5
+    rows = "".join(f"{value!r};x\n".replace(".", ",") for value in values.tolist())
+    frame = read(tmp_path, "a;b\n1;x\n" + rows)
+    assert frame["a"].tolist()[1:] == values.tolist()
+    assert "decimal commas" in notes(frame)
+    mixed = read(tmp_path, "a;b\n1,5;2.5\n")
+    assert mixed.iloc[0].tolist() == ["1,5", 2.5]
+
+
+@pytest.mark.parametrize("name", ["t.tsv", "t.txt"])
+def test_tables_may_be_called_otherwise(tmp_path, name) -> None:
+    frame = read(tmp_path, "a\tb\n1\t2\n", name)
+    assert frame.to_dict("list") == {"a": [1], "b": [2]}
+    assert bool(notes(frame)) == (name == "t.txt")
+
+
+def zipped(content: bytes) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("t.csv", content)
+    return packed.getvalue()
+
+
+def zstandard(content: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(content)
+    return sink.getvalue().to_pybytes()
+
+
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zip": zipped, "zst": zstandard,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("suffix", PACKERS)
+def test_compressed_tables_are_unpacked(tmp_path, suffix) -> None:
+    frame = read(tmp_path, PACKERS[suffix](b"a,b\n1,2\n"), f"t.csv.{suffix}")
+    assert frame.to_dict("list") == {"a": [1], "b": [2]}
+
+
+def test_long_tables_have_the_names_of_their_first_line(tmp_path) -> None:
+    names = [f"column number {i}" for i in range(100_000)]
+    text = ";".join(names) + "\n" + ";".join("1" for _ in names) + "\n"
+    (tmp_path / "t.csv").write_text(text)
+    assert column_names(Location.at(str(tmp_path / "t.csv"))) == names
+    assert len(read(tmp_path, "a,b\n" + "é,1\n" * 400_000)) == 400_000
+
+
+def test_codes_with_leading_zeros_stay_texts_and_numbers_numbers(tmp_path) -> None:
+    frame = read(
+        tmp_path,
+        'zip,half,zero,signed,quoted,gap,mixed\n02139,0.5,0,-05,"007",012,01.5\n'
+        "10115,0,1,05,12,,02\n",
+    )
+    texts = [name for name in frame if not pd.api.types.is_numeric_dtype(frame[name])]
+    assert texts == ["zip", "quoted", "gap"]
+    assert frame["zip"].tolist() == ["02139", "10115"]
+    assert frame["gap"].isna().tolist() == [False, True]
+    assert all(f"column {name} " in notes(frame) for name in texts)
+
+
+def test_classes_and_groups_keep_their_leading_zeros(tmp_path) -> None:
+    frame = table().assign(target=["007", "12"] * 75, site=["01", "1", "2"] * 50)
+    dataset = read_source(Source(written(frame, tmp_path / "t.csv"), "target", group="site"))
+    assert dataset.classes == ("007", "12")
+    assert len(np.unique(dataset.groups)) == 3
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+@pytest.mark.parametrize(
+    ("given", "gaps"), [(None, 3), (("",), 1), (("unknown",), 2), (("NA", "unknown"), 3)]
+)
+def test_na_values_replace_the_texts_that_count_as_missing(tmp_path, suffix, given, gaps) -> None:
+    texts = ["NA", "?", "unknown", None, "x", "y"]
+    path = written(pd.DataFrame({"a": texts, "target": [0, 1] * 3}), tmp_path / f"t.{suffix}")
+    source = Source(path, "target", na_values=given)
+    assert read_source(source).X["a"].isna().sum() == gaps
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_number_may_stand_for_a_gap(tmp_path, suffix) -> None:
+    frame = table().assign(count=[-999, 1, 2] * 50, a=[-999.0, 0.5, 2.0] * 50)
+    path = written(frame, tmp_path / f"t.{suffix}")
+    source = Source(path, "target", test=path, na_values=("-999",))
+    X = read_source(source).X
+    assert X["count"].isna().sum() == X["a"].isna().sum() == 100
+    new = read_features(path, None, read_source(source), gaps=source.gaps)
+    assert new["count"].isna().sum() == 50
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_events_called_na_need_a_list_of_their_own(tmp_path, suffix) -> None:
+    log, labels = events()
+    log["code"] = log["code"].replace("B", "NA")
+    log["time"] = log["time"].astype(object).where(log["time"].notna(), pd.Timestamp(2019, 1, 1))
+    paths = [written(f, tmp_path / f"{n}.{suffix}") for n, f in (("e", log), ("l", labels))]
+    with pytest.raises(BadInput, match=r"160 events without code .*NA.*--na-values"):
+        read_source(Source(paths[0], labels=paths[1]))
+    dataset = read_source(Source(paths[0], labels=paths[1], na_values=("?",)))
+    assert "NA" in dataset.X.codes
+    with pytest.raises(BadInput, match="NA"):
+        read_features(paths[0], paths[1], dataset)
+    assert read_features(paths[0], paths[1], dataset, gaps=("", "?")).events.equals(
+        dataset.X.events
+    )
