@@ -78,7 +78,7 @@ class StudyOptions:
     """Options of a study, parsed. An option that was left out has its field's default."""
 
     # fmt: off
-    data: str = declare("Data to learn from: a table or a table of events as CSV(.gz), Parquet or ARFF, a folder of MEDS, OMOP or Synthea, sklearn:NAME, or cohort:NAME; any URL that fsspec reads.", group="Data", metavar="DATA", examples=("patients.csv", "/data/meds", "sklearn:wine", "cohort:demo"), written=LOCATION, is_argument=True, default="cohort:demo")
+    data: str = declare("Data to learn from: a table or a table of events as CSV, Parquet or ARFF, a folder of MEDS, OMOP or Synthea, sklearn:NAME, or cohort:NAME; any URL that fsspec reads.", group="Data", metavar="DATA", examples=("patients.csv", "/data/meds", "sklearn:wine", "cohort:demo"), written=LOCATION, is_argument=True, default="cohort:demo")
     target: str | None = declare("Column of a table to predict, or column of the class in a table of labels.", group="Data", metavar="COLUMN")
     labels: str | None = declare("For events: table of labels (patient, prediction time, class), a file or a folder of Parquet files; looked for as named, then below DATA.", group="Data", metavar="PATH", written=LOCATION)
     format: str | None = declare(_format_help, group="Data", metavar="FORMAT", choices=lambda: FORMATS)

@@ -343,6 +343,7 @@ FULL = changed(
     PLAIN,
     data="table.csv", target="it's", format="table", test="later.csv", group="patient",
     drop=("a b", "c"), categorical=("d",), drop_missing_target=True,
+    na_values=("", "-999"),
     problem=Problem("data", "split", "small", "digest", "neg_log_loss", seed=7),
     folds=None,
     holdout=0.25,
@@ -371,7 +372,7 @@ def parsed(words: list[str]) -> StudyOptions:
     given = dict(run.make_context("run", words[2:], main.make_context("", ["run"])).params)
     parameters: dict[str, Any] = {name: given[name] for name in OPTIONS}
     parameters["option"] = dict(map(parse_assignment, parameters["option"]))
-    for name in ("drop", "categorical", "constraint"):
+    for name in ("drop", "categorical", "na_values", "constraint"):
         parameters[name] = list(parameters[name]) or None
     return StudyOptions.parse(parameters)
 

@@ -221,6 +221,26 @@ def test_synthea_tables_become_events_of_codes(tmp_path) -> None:
     ]
 
 
+def test_supplies_and_imaging_of_synthea_are_events(tmp_path) -> None:
+    folder = write_synthea(tmp_path / "synthea")
+    (folder / "supplies.csv").write_text("DATE,PATIENT,CODE,QUANTITY\n2020-03-01,a-1,0337,2\n")
+    (folder / "imaging_studies.csv").write_text(
+        "Id,DATE,PATIENT,BODYSITE_CODE,MODALITY_CODE\nx,2020-03-02T01:00:00Z,a-1,51185008,CT\n"
+    )
+    assert events_of(read(folder), 0)[-2:] == [
+        ("2020-03-01T23:59:59.999999", "SUPPLY//0337", 2.0),
+        ("2020-03-02T01:00:00", "IMAGING//CT//51185008", None),
+    ]
+
+
+@pytest.mark.parametrize(("write", "unread"), [(write_synthea, "payers"), (write_omop, "drug_era")])
+def test_tables_of_a_folder_that_are_not_read_are_listed(tmp_path, write, unread) -> None:
+    folder = write(tmp_path / "data")
+    (folder / "notes.txt").write_text("no table")
+    notes = [note for note in read(folder).notes if "not read" in note]
+    assert [note.rpartition(": ")[2] for note in notes] == [unread]
+
+
 def test_what_a_file_is_taken_for_follows_from_the_options(tmp_path) -> None:
     log, table_ = (Location.at(written(frame, tmp_path / name)) for frame, name in (
         (events()[0], "log.csv"), (table(), "table.csv")))  # fmt: skip

@@ -2,7 +2,7 @@
 
 import gzip
 from collections.abc import Callable
-from datetime import date
+from datetime import date, time
 from pathlib import Path
 
 import fsspec
@@ -24,7 +24,7 @@ from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.location import Location
 from prefect_tune.tasks.data.reading import read_features, read_source
 from prefect_tune.tasks.data.source import GAPS, Source
-from prefect_tune.tasks.data.table_files import column_names, read_table
+from prefect_tune.tasks.data.table_files import NOTES, column_names, read_table
 from prefect_tune.tasks.data.table_source import (
     checked_frame,
     frame_dataset,
@@ -583,3 +583,112 @@ def test_a_name_stands_for_the_content() -> None:
     }
     names = {frame_name(other) for other in changed.values()}
     assert len(names | {frame_name(frame)}) == len(changed) + 1
+
+
+def with_column(*parts: pa.Array) -> Callable[[Path], str]:
+    """Writer of `table` as a folder of Parquet files whose column `added` has these parts."""
+
+    def write(folder: Path) -> str:
+        folder.mkdir()
+        for number, part in enumerate(parts):
+            columns = pa.Table.from_pandas(table(len(part), seed=number), preserve_index=False)
+            pq.write_table(columns.append_column("added", part), folder / f"{number}.parquet")
+        return str(folder)
+
+    return write
+
+
+WHOLE = pa.array(range(60), pa.int64())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pa.nulls(60),
+        WHOLE.cast(pa.float64()),
+        WHOLE.cast(pa.decimal128(25, 2)),
+        WHOLE.cast(pa.uint8()),
+        WHOLE.dictionary_encode(),
+    ],
+    ids=str,
+)
+def test_a_part_with_gaps_or_other_numbers_does_not_change_the_type(tmp_path, other) -> None:
+    for name, parts in (("first", (other, WHOLE)), ("last", (WHOLE, other))):
+        X = read(with_column(*parts)(tmp_path / name)).X
+        assert X["added"].dtype == np.float64
+        assert X["added"].notna().sum() == 120 - other.null_count
+        assert list(X) == [*table().drop(columns="target"), "added"]
+
+
+@pytest.mark.parametrize("kind", [pa.string_view(), pa.large_string(), pa.string()], ids=str)
+def test_gaps_are_gaps_in_every_kind_of_text(tmp_path, kind) -> None:
+    texts = pa.array(["NA", "u", None, "v"] * 15).cast(kind)
+    X = read(with_column(texts)(tmp_path / "t")).X
+    assert X["added"].isna().sum() == 30
+    log, labels = events()
+    columns = pa.Table.from_pandas(log.assign(numeric_value=1.0), preserve_index=False)
+    place = columns.column_names.index("code")
+    codes = columns.column("code").cast(kind)
+    pq.write_table(columns.set_column(place, "code", codes), tmp_path / "e.parquet")
+    path = written(labels, tmp_path / "l.parquet")
+    dataset = read(tmp_path / "e.parquet", target=None, labels=path)
+    assert {"A", "B"} <= set(dataset.X.codes)
+
+
+def test_nested_values_times_and_dates_of_parquet_are_read(tmp_path) -> None:
+    columns = {
+        "list": pa.array([["a"], None], pa.list_(pa.string_view())),
+        "struct": pa.array([{"q": 1}, None]),
+        "map": pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int64())),
+        "bytes": pa.array([b"a", None]),
+        "time": pa.array([time(1), None], pa.time64("us")),
+        "date": pa.array([date(2020, 1, 1), None]),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    frame = read_table(Location.at(str(tmp_path / "t.parquet")), of_rows=True)
+    assert [frame[name].dtype.kind for name in columns] == list("OOOOmM")
+    assert frame["time"][0] == pd.Timedelta(hours=1)
+    assert frame["struct"][0] == {"q": 1}
+
+
+@pytest.mark.parametrize("values", [[[0], [1]], [{"q": 0}, {"q": 1}]])
+def test_a_list_or_struct_is_no_target(tmp_path, values) -> None:
+    folder = with_column(pa.array(values * 30))(tmp_path / "t")
+    with pytest.raises(BadInput, match=r"'added'.*cannot be predicted"):
+        read(folder, target="added")
+
+
+def in_two_levels() -> pd.DataFrame:
+    frame = table()
+    return frame.set_axis(
+        pd.MultiIndex.from_tuples([("B" if c == "target" else "A", c) for c in frame]), axis=1
+    )
+
+
+@pytest.mark.parametrize("target", ["('B', 'target')", "B_target"])
+def test_names_of_two_levels_are_joined(tmp_path, target) -> None:
+    in_two_levels().to_parquet(tmp_path / "t.parquet")
+    of_file = read(tmp_path / "t.parquet", target=target, drop=("('A', 'count')",))
+    assert list(of_file.X) == ["A_a", "A_b", "A_c", "A_colour"]
+    frame = checked_frame(in_two_levels())
+    assert "A_a" in frame.attrs[NOTES][0]
+    assert dataset(frame, target, drop=("A_count",)).digest() == of_file.digest()
+    assert with_target(frame, ("B", "target"))[1] == "B_target"
+
+
+def test_names_that_are_equal_once_joined_are_refused() -> None:
+    columns = pd.MultiIndex.from_tuples([("a", "b_c"), ("a_b", "c")])
+    with pytest.raises(BadInput, match=r"'a_b_c'.*'b_c'.*'a_b'"):
+        checked_frame(pd.DataFrame([[1, 2]], columns=columns))
+
+
+def test_the_index_of_a_dataframe_is_no_feature(tmp_path) -> None:
+    table().rename_axis("patient").to_parquet(tmp_path / "t.parquet")
+    table().set_axis(range(5, 155)).to_parquet(tmp_path / "unnamed.parquet")
+    digest = read(written(table(), tmp_path / "t.csv")).digest()
+    assert read(tmp_path / "t.parquet").digest() == digest
+    assert read(tmp_path / "unnamed.parquet").digest() == digest
+    table().set_index("count").to_parquet(tmp_path / "named.parquet")
+    frame = read_table(Location.at(str(tmp_path / "named.parquet")), of_rows=True)
+    assert "count" not in frame
+    assert "count" in frame.attrs[NOTES][0]
