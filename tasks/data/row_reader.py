@@ -269,18 +269,33 @@ def is_texts(column: pd.Series) -> bool:
 
 
 def is_gap(column: pd.Series, missing: Sequence[str] | frozenset[str]) -> NDArray[np.bool_]:
-    """Return whether each cell is a gap: nothing, an empty text, or one of `missing`."""
+    """Return whether each cell is a gap: nothing, an empty text, or one of `missing`.
+
+    A text in `missing` that is a number stands for the number too, however it is written.
+    """
     empty = column.isna().to_numpy(dtype=bool, copy=True)
-    if is_texts(column):
-        texts = {"", *missing}
+    texts = {"", *missing}
+    numbers = {float(text) for text in texts if _NUMBER.fullmatch(text)}
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        if numbers:
+            values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+            empty |= np.isin(values, list(numbers))
+    elif is_texts(column) or numbers:
         cells = column.astype(object).to_numpy()
-        empty |= np.fromiter((type(c) is str and c in texts for c in cells), bool, len(cells))
+        empty |= np.fromiter((_is_gap(cell, texts, numbers) for cell in cells), bool, len(cells))
     return empty
+
+
+def _is_gap(cell: Any, texts: set[str], numbers: set[float]) -> bool:
+    if type(cell) is str:
+        return cell in texts or bool(numbers and _NUMBER.fullmatch(cell) and float(cell) in numbers)
+    return bool(numbers) and isinstance(cell, int | float) and cell in numbers
 
 
 def _numbers(column: pd.Series, learned: LearnedColumn, missing: frozenset[str]) -> Read:
     if pd.api.types.is_numeric_dtype(column.dtype):
-        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        values = column.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
+        values[is_gap(column, missing)] = np.nan
         return {learned.name: values}, np.isinf(values)
     return _each(column, learned, missing, read_number)
 

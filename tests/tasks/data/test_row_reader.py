@@ -149,6 +149,12 @@ def test_the_user_says_which_texts_are_missing() -> None:
         assert data.row_reader is not None
         new = like_training(frame, data.row_reader)
         assert list(new["region"].cat.categories) == expected
+    numbers = table().assign(dose=[-999, 1, 2] * 50, code=pd.Categorical([-999, 1, 2] * 50))
+    data = frame_dataset(Source("", target="target", na_values=("-999",)), numbers)
+    assert data.X[["dose", "code"]].isna().sum().tolist() == [50, 50]
+    for kind in (float, str, object):
+        new = like_training(numbers.astype({"dose": kind, "code": kind}), data.row_reader)
+        pd.testing.assert_frame_equal(new, data.X)
     [note] = [n for n in frame_dataset(Source("", target="target"), frame).notes if "'NA'" in n]
     assert "region" in note
 

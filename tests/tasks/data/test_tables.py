@@ -654,7 +654,7 @@ def test_nested_values_times_and_dates_of_parquet_are_read(tmp_path) -> None:
 @pytest.mark.parametrize("values", [[[0], [1]], [{"q": 0}, {"q": 1}]])
 def test_a_list_or_struct_is_no_target(tmp_path, values) -> None:
     folder = with_column(pa.array(values * 30))(tmp_path / "t")
-    with pytest.raises(BadInput, match=r"'added'.*cannot be predicted"):
+    with pytest.raises(BadInput, match="'added'"):
         read(folder, target="added")
 
 
