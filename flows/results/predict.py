@@ -95,7 +95,7 @@ def predict(
     model, about = final_model(store, study)
     dataset = load_dataset(store, about["dataset"])
     plan = StudyPlan.from_stored(find_study(store, study))
-    X = read_features(data, labels, dataset, plan.source.format)
+    X = read_features(data, labels, dataset, plan.source.format, plan.source.gaps)
     frame, bad = pd.DataFrame(index=pd.RangeIndex(len(X))), np.empty(0, np.intp)
     reader = dataset.row_reader
     if isinstance(X, EventRows):
