@@ -189,10 +189,9 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
     parameters = dict(locals())
     prepared = HANDOVER.take(parameters)
     if prepared is None:
-        default_name = str(flow_run.id) if deployment.id else None
-        request = StudyRequest.parse(parameters)
-        opened = request.open_store()
-        prepared = prepare(request, opened, default_name, flow_run_id=str(flow_run.id))
+        request, run_id = StudyRequest.parse(parameters), str(flow_run.id)
+        default_name = run_id if deployment.id else None
+        prepared = prepare(request, request.open_store(), default_name, flow_run_id=run_id)
     for note in prepared.notes:
         current_observer().note(for_caller(str(note)))
     return run_study(prepared)

@@ -1,7 +1,7 @@
 """Using what a study found: its final model, and predictions with it."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -96,18 +96,15 @@ def predict(
     dataset = load_dataset(store, about["dataset"])
     plan = StudyPlan.from_stored(find_study(store, study))
     X = read_features(data, labels, dataset, plan.source.format, plan.source.gaps)
-    frame, bad = pd.DataFrame(index=pd.RangeIndex(len(X))), np.empty(0, np.intp)
-    reader = dataset.row_reader
+    frame, reader = pd.DataFrame(index=pd.RangeIndex(len(X))), dataset.row_reader
+    cells: list[UnreadableCell] = []
     if isinstance(X, EventRows):
         frame = X.rows.copy()
     elif reader is not None:
         X, cells = read_rows(X, reader, data)
-        if cells and not skip_bad_rows:
-            remedy = "predict the others with --skip-bad-rows"
-            raise BadInput(unreadable_text(cells, data), remedy=remedy)
-        bad = np.unique(np.array([cell.row for cell in cells], dtype=np.intp))
-        for note in _skipped(cells):
-            _LOGGER.warning(note)
+    if cells and not skip_bad_rows:
+        remedy = "predict the others with --skip-bad-rows"
+        raise BadInput(unreadable_text(cells, data), remedy=remedy)
     classes = dataset.learned_classes
     found = predictions_of(model, X, classes, methods=("predict_proba",))
     if isinstance(X, EventRows) and (is_empty := X.start == X.stop).any():
@@ -122,21 +119,21 @@ def predict(
             for label, probability in zip(dataset.classes, found.score.T, strict=True)
         }
         frame = pd.concat([frame, pd.DataFrame(columns)], axis=1)
-    if len(bad):
-        frame = frame.convert_dtypes(convert_string=False, convert_floating=False)
-        frame.loc[bad] = None
-    return frame
+    return _without(cells, frame) if cells else frame
 
 
-def _skipped(cells: Sequence[UnreadableCell]) -> Iterator[str]:
-    """Yield a note on each of the first cells that cannot be read, and the number of others."""
+def _without(cells: Sequence[UnreadableCell], frame: pd.DataFrame) -> pd.DataFrame:
+    """Return predictions without those of rows with unreadable cells, and name these rows."""
     for cell in cells[:_SHOWN_CELLS]:
-        yield (
+        _LOGGER.warning(
             f"row {cell.row + 1} has no prediction: column {cell.column} holds {cell.value!r}, "
             f"not {cell.expected}"
         )
     if (more := len(cells) - _SHOWN_CELLS) > 0:
-        yield f"{more} more cells cannot be read; their rows have no prediction"
+        _LOGGER.warning(f"{more} more cells cannot be read; their rows have no prediction")
+    nullable = frame.convert_dtypes(convert_string=False, convert_floating=False)
+    nullable.loc[np.unique([cell.row for cell in cells])] = None
+    return nullable
 
 
 def is_balanced(document: Mapping[str, Any], space: Space) -> bool:
