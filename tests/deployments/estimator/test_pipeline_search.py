@@ -70,7 +70,7 @@ def test_all_rows_train_and_none_is_a_test_row(fitted, home) -> None:
 def test_a_study_of_other_rows_is_extended_on_its_stored_copy_alone(worker) -> None:  # noqa: ARG001
     search(study="own", trials=1).fit(*rows())
     X, y = rows(seed=1)
-    with pytest.raises(BadInput, match="--input stored"):
+    with pytest.raises(BadInput, match="stored"):
         search(study="own", trials=2).fit(X, y)
     extended = search(study="own", trials=2, input="stored").fit(X, y)
     assert extended.cv_results_["trial"].tolist() == [0, 1]
