@@ -2,15 +2,15 @@
 
 Patients order medications; each order is an event of the medication and of its drug class, with a
 value. Cases order a little more of everything, but what tells them apart is planted in a few main
-codes: whether a patient has them, how often, with what total or with what average. Which of these
-four it is decides which feature construction can see it. More can be planted: rare codes that tell
-the class, rare codes that tell nothing, a pair of codes that only together tell it, and a code that
-every case has after the prediction time: whoever uses it reads the future.
+codes: whether a patient has them, how often, with what total or with what average. These four
+families need different feature constructions. More can be planted: rare codes that tell the class,
+rare codes that tell nothing, a pair of codes that tell the class only together, and a code that
+every case has after the prediction time, so that a model with this code reads the future.
 
 The shape of the data follows Table 3 of FLASH (Zhang et al., KDD 2016). A cohort is named by
 `cohort:NAME?option=value`, and can be written as a folder in the Medical Event Data Standard
-(MEDS 0.4): the events in `data/`, where a stratified fifth of the patients is held out; when to
-predict for whom, and whether they are cases, in `labels/case`; what was planted in `truth.json`.
+(MEDS 0.4): events in `data/`, where a stratified fifth of the patients is held out; patients,
+prediction times and classes in `labels/case`; the planted truth in `truth.json`.
 """
 
 import json
@@ -49,7 +49,7 @@ class CohortSpec:
     Attributes:
         n_patients: Rows, half of them cases.
         seed: Source of all randomness.
-        family: Which aggregation of the main codes tells cases apart.
+        family: Aggregation of the main codes tells cases apart.
         strength: How clearly it does; 0 is not at all, None the family's own at which no other
             aggregation comes near.
         main_codes: Codes that carry the signal.
@@ -58,8 +58,8 @@ class CohortSpec:
         rare_frequency: Patients that have such a code.
         rare_purity: Probability that one who has such a code is of its class.
         noise_codes: Codes of 1 to 4 orders that mean nothing.
-        xor: How often a pair of codes, of which cases have just one, tells the class: 0 is as
-            often as chance, 1 is always.
+        xor: Share of patients whose class follows from a pair of codes: cases have exactly one of
+            the two. 0 is chance, 1 all patients.
         leak: Whether every case has a code after its prediction time.
 
     Raises:
@@ -170,7 +170,7 @@ class Cohort:
     Attributes:
         events: Columns patient_id, timestamp, event_id (categorical), value; by patient and time.
         labels: Columns patient_id, prediction_time, label (`case` or `control`).
-        truth: What was planted, and which construction sees it best, as JSON values.
+        truth: The planted signal and the construction that sees it best, as JSON values.
     """
 
     events: pd.DataFrame
@@ -250,7 +250,8 @@ def _drug_classes(
     """Draw an event of the drug class of each order, for some orders one of a second class.
 
     Returns:
-        All codes, those of orders first and the leak's last; class of each event, and its order.
+        All codes, with the codes of orders first and the leak last; the class of each event, and
+        its order.
     """
     first = rng.integers(0, _N_CLASSES, len(orders.names))
     second = (first + rng.integers(1, _N_CLASSES, len(first))) % _N_CLASSES
@@ -327,8 +328,8 @@ def write_meds(cohort: Cohort, name: str, folder: Path) -> None:
     """Write a cohort to a folder, which is made if it is not there.
 
     Args:
-        cohort: What to write.
-        name: What to call the data set.
+        cohort: The cohort to write.
+        name: Name of the data set.
         folder: Where to.
     """
     is_case = (cohort.labels["label"] == "case").to_numpy()

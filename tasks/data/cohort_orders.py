@@ -32,7 +32,7 @@ class Orders:
     Attributes:
         names: The codes that are ordered.
         code: Position in `names` of each order, shape (orders,).
-        patient: Who ordered, shape (orders,).
+        patient: Patient of each order, shape (orders,).
         value: How much, shape (orders,).
     """
 
@@ -75,10 +75,10 @@ def common(mean: Array, uneven: Array, rng: Generator) -> Orders:
 def family_code(
     family: Family, name: str, is_case: Cases, strength: float, rng: Generator
 ) -> Orders:
-    """Draw orders of one code of which one aggregation alone carries the class.
+    """Draw orders of one code so that only one aggregation of them carries the class.
 
     Args:
-        family: The aggregation that does.
+        family: This aggregation.
         name: The code.
         is_case: Class of each patient, shape (patients,).
         strength: How much it carries; 0 is nothing.

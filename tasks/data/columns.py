@@ -49,7 +49,7 @@ _DATE_FORMATS = tuple(
     for day in ("%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y")
     for clock in ("", " %H:%M", " %H:%M:%S")
 )
-"""Formats of dates in texts besides ISO 8601."""
+"""Formats of dates in texts, apart from ISO 8601."""
 
 
 def features_of(  # noqa: PLR0917 - what options say of columns
@@ -66,7 +66,7 @@ def features_of(  # noqa: PLR0917 - what options say of columns
         frame: The table without its target.
         drop: Columns to leave out.
         categorical: Columns to take as categories whatever they hold.
-        where: What to call the table in a message.
+        where: Name of the table in messages.
         missing: Texts that are gaps.
         whole: Columns that must stay one column, because a constraint takes its groups from them.
 
@@ -225,7 +225,7 @@ _NESTED = (list, tuple, dict, set, frozenset, np.ndarray, bytes)
 
 
 def _refuse_strays(name: str, values: pd.Series) -> None:
-    """Refuse texts of which almost all are numbers: the others are slips, or spell a gap.
+    """Refuse texts that are numbers but for a few slips or spellings of a gap.
 
     Raises:
         BadInput: If they are; names one of the others.

@@ -32,20 +32,20 @@ class Dataset:
     """Rows with labels.
 
     Attributes:
-        name: What the user calls it; not part of what it is.
+        name: The user's name for it; not part of its content.
         kind: `table` or `events`.
         X: The rows: a frame of n rows, or the events of n patients.
         y: Positions in `classes`, or the numbers to predict, shape (n,).
         classes: The classes in order; empty when numbers are to be predicted.
         groups: Numbers of the groups whose rows stay together, shape (n,); None when each row
             stands alone.
-        is_test: Which rows were given as test rows, shape (n,); None when some are to be chosen.
+        is_test: Whether each row was given as a test row, shape (n,); None if the split draws them.
         aside: Columns of a table that are no features, and that a constraint takes its groups
             from; None when there are none.
         reader: Reads rows of a table as these were read; None for events, and where all columns
             are numbers and categories as files have them.
         notes: Notes for the user on what was done to the input.
-        format: What it was read as, one of `formats.FORMATS`; empty when it comes from a store.
+        format: Name of the format it was read in, see `formats.FORMATS`; empty from a store.
     """
 
     name: str

@@ -116,7 +116,7 @@ def events_table(
 
     Args:
         tables: The tables.
-        where: What to call them in a message.
+        where: Name of the tables in messages.
         gaps: Texts that count as missing, to be named in a message.
         are_midnights_dates: Whether a time at midnight is a date; None learns it: they are, if all
             times of all tables are at midnight.
@@ -293,7 +293,7 @@ def labels_table(
 
     Args:
         tables: The label tables; empty ones are passed over.
-        where: What to call them in a message.
+        where: Name of the tables in messages.
         target: Column of the class; None takes the first of the usual names that is not empty.
 
     Raises:

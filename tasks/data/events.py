@@ -41,7 +41,7 @@ class EventRows:
             ancestors that it learned.
         positions: Their positions among all rows of the data set, shape (n,), where `shared` is.
         shared: Blocks of the data set that trials share; None outside of a trial.
-        of_events: What was computed of the events, for all parts of the rows.
+        of_events: Values computed from the events, shared by all parts of the rows.
     """
 
     events: pd.DataFrame

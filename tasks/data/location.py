@@ -36,7 +36,7 @@ class Location:
     """A file or folder.
 
     Attributes:
-        url: What the user calls it.
+        url: The location as the user named it.
         filesystem: The file system that it is on.
         path: Where it is there.
         gaps: Texts that count as missing in its tables.

@@ -80,7 +80,7 @@ class LearnedColumn:
     Attributes:
         name: Its name.
         kind: Kind of its values.
-        format: Of dates written as texts, their format for `strptime`; empty for ISO 8601.
+        format: Format of dates in texts, for `strptime`; empty for ISO 8601.
         has_clock: Whether dates have a time of day.
         n_words: Columns that the words of a text are hashed into.
         known: Values of a category, as texts.
@@ -415,7 +415,7 @@ def utc_of(
 
     Args:
         column: Dates, or texts.
-        written: Format of texts for `strptime`, besides ISO 8601; empty for none.
+        written: Another format of texts than ISO 8601, for `strptime`; empty for none.
         missing: Texts that are gaps.
     """
     if isinstance(column.dtype, pd.PeriodDtype):

@@ -9,7 +9,7 @@ GAPS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "?")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Options that say where data comes from; the names are those of the command line.
+    """Options that say where data comes from; they have the names of the command line.
 
     Attributes:
         data: A file or folder, `cohort:NAME?option=value` or `sklearn:NAME`.
@@ -22,8 +22,8 @@ class Source:
         categorical: Columns to take as categories.
         drop_missing_target: Whether to leave out rows without a class.
         na_values: Texts that count as missing; None for the default list.
-        aside: Of the columns to leave out, those that a constraint takes its groups from.
-        predicts: What the target is, classes or numbers; None finds out.
+        aside: Dropped columns that a constraint takes its groups from.
+        predicts: Kind of the target, classes or numbers; None finds out.
     """
 
     data: str

@@ -43,11 +43,10 @@ Folds = NDArray[np.int16]
 def nested_subset(strata: Strata, groups: Groups, share: float, rng: Generator) -> Rows:
     """Return the positions of a subset, in order.
 
-    Groups stand in one order, drawn at random. Of each class so many are taken from its beginning,
-    among those that have rows of the class, that the class has its share of rows. So for equal
-    draws the subset of a smaller share lies within that of a larger one, and of a class whose
-    groups have rows of no other, at most one group is taken beyond its share. Where groups have
-    rows of several classes, there may be more.
+    Groups are put in a random order. For each class, groups with rows of the class are taken from
+    the beginning until the class has its share of rows. With equal draws, a smaller share gives a
+    part of the subset of a larger share. If each group has rows of one class only, a class exceeds
+    its share by at most one group; with mixed groups, it may exceed it by more.
 
     Args:
         strata: Class or stratum of each row, shape (n,).
@@ -80,9 +79,9 @@ _HELD_OUT_ROWS, _HELD_OUT_RAREST, _HELD_OUT_GROUPS = 10_000, 200, 500
 """What a part needs that is held out only once: rows, rows of the rarest class, and groups."""
 _MOST_HELD_OUT = 0.2
 _MOST_PARTS = 20
-"""Into how many parts groups are dealt, of which some are the test part."""
+"""Parts that groups are dealt into; the test part is some of them."""
 _DRAWS = 20
-"""Ways to deal groups anew, of which the one is taken that spreads the classes most evenly."""
+"""Random assignments of groups to parts; the one with the most even classes is used."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +138,7 @@ class Split:
             fold: Number of the fold.
             y: Class or stratum of every row of the data set, shape (n,).
             subset: Share of the rows to take, in (0, 1].
-            draw: Which of the independent families of subsets.
+            draw: Number of the family of subsets; families are independent.
             groups: Group of every row of the data set, shape (n,), if rows of one stay together.
         """
         rows = np.flatnonzero((self.fold != TEST) & (self.fold != fold))
@@ -461,7 +460,7 @@ def _scarce_classes(dataset: Dataset, needed: int) -> Strata:
 
 
 def _without_classes(dataset: Dataset, rows: Rows, classes: Strata) -> Rows:
-    """Return those of some rows whose unit has no training row of some classes."""
+    """Return the rows whose unit has no training row of the given classes."""
     if not len(classes):
         return rows
     units, _ = _units(dataset)

@@ -20,7 +20,7 @@ def target_of(
 
     Args:
         target: The values.
-        where: What to call the table in a message.
+        where: Name of the table in messages.
         predicts: `classes` or `numbers`. Found out when left out: more different numbers than there
             are likely to be classes are predicted as numbers.
 

@@ -51,7 +51,7 @@ def check_apart(groups: NDArray[np.int64], is_test: NDArray[np.bool_], what: str
     Args:
         groups: Number of each row's group, shape (n,).
         is_test: Whether it is a row of the test, shape (n,).
-        what: What to call groups in the message.
+        what: Name of the groups in the message.
 
     Raises:
         BadInput: If a group has rows of both.
@@ -89,7 +89,7 @@ def table_dataset(
 
     Args:
         source: How it is to be taken.
-        name: Of the data set.
+        name: Name of the data set.
         frame: The rows, with the target.
         test_frame: The test rows; None to read those that the source names, if any.
 
@@ -179,7 +179,7 @@ def _with_flat_names(source: Source) -> Source:
 def _with_test_rows(
     X: pd.DataFrame, reader: RowReader, source: Source, frame: pd.DataFrame | None
 ) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
-    """Return the table of the test, the features with those of its rows, and notes."""
+    """Return the test table, the features with its rows appended, and notes."""
     assert source.target is not None and source.test is not None  # noqa: S101, PT018 - so called
     if frame is None:
         frame = read_frame(source.test, reader.texts, source.format, source.gaps)
@@ -251,8 +251,8 @@ def checked_frame(frame: pd.DataFrame, where: str = _WHERE) -> pd.DataFrame:
     """Return a DataFrame with texts as names and rows that are counted; it is not changed.
 
     Args:
-        frame: What the user gave.
-        where: What to call it in a message.
+        frame: The user's DataFrame.
+        where: Name of the DataFrame in messages.
 
     Raises:
         BadInput: If two columns have one name, or one is sparse; names the column.
@@ -271,8 +271,8 @@ def checked_column(column: pd.Series, what: str) -> pd.Series:
     """Return a target or groups with counted rows; objects that are numbers or truths as such.
 
     Args:
-        column: What the user gave.
-        what: What to call it in a message.
+        column: The user's column.
+        what: Name of the column in messages.
 
     Raises:
         BadInput: If it holds values of several types.

@@ -19,8 +19,8 @@ class Times:
 
     Attributes:
         utc: The times in UTC; gaps stay.
-        is_date: Which are dates without a time.
-        is_midnight: Which are at midnight where they were noted, dates included.
+        is_date: Whether each is a date without a time.
+        is_midnight: Whether each is at midnight where it was recorded; dates are.
     """
 
     utc: pd.Series
@@ -33,7 +33,7 @@ class Times:
 
         Args:
             column: Times, or texts as ISO 8601 writes them.
-            where: What to call the table in a message.
+            where: Name of the table in messages.
 
         Raises:
             BadInput: If one does not parse.
@@ -64,7 +64,7 @@ def utc_times(column: pd.Series, where: str, *, at_end_of_day: bool) -> pd.Serie
 
     Args:
         column: Times, or texts as ISO 8601 writes them; gaps stay.
-        where: What to call the table in a message.
+        where: Name of the table in messages.
         at_end_of_day: Whether a date without a time is the end of its day, as events need it so
             that they do not leak into predictions of that day; else it is its start.
 

@@ -34,8 +34,8 @@ class _Clinical:
 
     Attributes:
         table: Its name.
-        of: What its columns begin with, `<of>_concept_id` for instance, and in capitals its codes.
-        date: Column of the date, of which the one of the time has the ending `time`.
+        of: Prefix of its columns, as in `<of>_concept_id`, and in capitals of its codes.
+        date: Column of the date; the column of the time is called the same, and ends with `time`.
         numbers: Columns that may hold the value. `value_as_number` is it whatever it holds; of
             amounts, the first with any number but zero in the whole table, for zero in all rows
             is how an amount that is not known is written.
