@@ -223,7 +223,7 @@ def retry(  # noqa: PLR0917 - flat parameters make the form of a deployment
     if prepared is None:
         prepared = prepare_retry(parameters.pop("study"), parameters.pop("trial"), **parameters)
         for note in prepared.notes:
-            current_observer().note(str(note))
+            current_observer().note(for_caller(str(note)))
     numbers = frozenset(failed_trials(prepared.store, study) if trial is None else trial)
     if not numbers:
         current_observer().note(f"no trial of study {study} has failed")

@@ -18,12 +18,18 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.metadata import Distribution, distribution, packages_distributions
 from pathlib import Path
 from types import FunctionType
+from typing import TypeGuard
 from uuid import uuid4
 
 MAIN = "__main__"
 _OURS = "prefect_tune"
-_DYNAMIC = frozenset({"import_module", "__import__"})
-"""Functions that import a module whose name need not be in the text."""
+_DYNAMIC = frozenset(
+    {
+        "import_module", "__import__", "spec_from_file_location", "SourceFileLoader",
+        "module_from_spec", "run_path", "run_module", "exec", "eval",
+    }
+)  # fmt: skip
+"""Names of functions that run code which need not be in the text, called or handed on."""
 _INSTALLED_INTO = frozenset({"site-packages", "dist-packages"})
 
 
@@ -198,11 +204,16 @@ class _Trail:
             tree = parsed(text)
         except (SyntaxError, ValueError):  # reported when the text is run
             return
+        constant = {id(node.func) for node in ast.walk(tree) if self._is_harmless(node)}
         for node in ast.walk(tree):
             for name in _imports(node, package):
                 self.visit(name)
-            if _is_dynamic(node) and not self._is_installed(_constant(node)):
-                self.unfollowed.setdefault(top, "it imports modules by a function")
+            if _is_dynamic(node) and id(node) not in constant:
+                self.unfollowed.setdefault(top, "it runs code that its text does not name")
+
+    def _is_harmless(self, node: ast.AST) -> TypeGuard[ast.Call]:
+        """Return whether a call imports a module that its text names, and that is installed."""
+        return isinstance(node, ast.Call) and self._is_installed(_constant(node))
 
     def visit(self, name: str) -> None:
         """Note a module with its packages, and follow their imports."""
@@ -289,16 +300,13 @@ def _imports(node: ast.AST, package: str) -> Iterator[str]:
 
 
 def _is_dynamic(node: ast.AST) -> bool:
-    if not isinstance(node, ast.Call):
-        return False
-    called = node.func
-    name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
-    return name in _DYNAMIC
+    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+    return isinstance(node, ast.Attribute | ast.Name) and name in _DYNAMIC
 
 
-def _constant(node: ast.AST) -> str:
+def _constant(node: ast.Call) -> str:
     """Return the name that a call imports, if the text has it; else a name of no module."""
-    first = node.args[0] if isinstance(node, ast.Call) and node.args else None
+    first = node.args[0] if node.args else None
     value = first.value if isinstance(first, ast.Constant) else None
     return value if isinstance(value, str) else ""
 

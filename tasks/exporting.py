@@ -71,17 +71,19 @@ def plain(model: Value) -> Value:
     return _replaced(model, _as_parent, {})
 
 
-def with_reader(model: Any, dataset: Dataset) -> Pipeline:
-    """Return a model of a table that takes rows as users have them.
+def with_reader(model: Any, dataset: Dataset, *, of_matrix: bool = False) -> Any:
+    """Return a model that takes rows of a table as users have them, and names their classes.
 
     Args:
         model: The fitted model, whose rows are as the data set has them.
-        dataset: What it learned from.
+        dataset: The data set that it learned from.
+        of_matrix: Whether it keeps its rows, for instance because they are events.
     """
     steps = model.steps if isinstance(model, Pipeline) else [("model", model)]
     if not np.array_equal(dataset.learned_classes, np.array(dataset.classes)):
         steps = [("model", NamedClasses(model, dataset.classes))]
-    return Pipeline([("read rows", dataset.row_reader), *steps])
+        model = Pipeline(steps)
+    return model if of_matrix else Pipeline([("read rows", dataset.row_reader), *steps])
 
 
 class NamedClasses(ClassifierMixin, BaseEstimator):
@@ -111,6 +113,10 @@ class NamedClasses(ClassifierMixin, BaseEstimator):
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of each row, shape (n,)."""
         return self.classes_[np.asarray(self.model.predict(X), dtype=np.intp)]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy, which scikit-learn does not give for numbers that are not whole."""
+        return float(np.average(self.predict(X) == np.asarray(y), weights=sample_weight))
 
     @available_if(lambda self: hasattr(self.model, "predict_proba"))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
@@ -359,6 +365,10 @@ def _parts(model: Any, trials: Sequence[int]) -> Iterator[tuple[str, Any]]:
     if isinstance(model, Pipeline) and isinstance(model[0], RowReader):
         yield "step 'read rows'", model[0]
         model = model[-1] if len(model) == 2 else model[1:]
+    if isinstance(model, Pipeline) and isinstance(model[-1], NamedClasses):
+        model = model[-1]
+    if isinstance(model, NamedClasses):
+        model = model.model
     pipelines = model.members_ if len(trials) > 1 else [model]
     for number, pipeline in zip(trials, pipelines, strict=True):
         of = f" of trial {number}" if len(pipelines) > 1 else ""

@@ -71,10 +71,12 @@ def predict(
 
             frame = predict_rows(opened, study, data, labels, skip_bad_rows=skip_bad_rows)
         write_table(frame, out)
+        n_predicted = int(frame["prediction"].notna().sum())
         if as_json:
-            print_json({"rows": len(frame), "columns": list(frame.columns), "out": out})
+            counts = {"rows": len(frame), "predicted": n_predicted}
+            print_json({**counts, "columns": list(frame.columns), "out": out})
         else:
-            echo(f"{int(frame['prediction'].notna().sum())} predictions in {out}")
+            echo(f"{n_predicted} predictions in {out}")
 
 
 @click.command()

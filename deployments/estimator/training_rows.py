@@ -11,6 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.table import CLASSES_WITH_DECIMALS
 from prefect_tune.tasks.data.table_source import checked_column, checked_frame, unused_name
 
 
@@ -81,7 +82,8 @@ def target_of(estimator: BaseEstimator, y: Any, X: pd.DataFrame, predicts: str |
     if is_number and np.isinf(target.to_numpy(dtype=np.float64)).any():
         raise BadInput("y has infinite values; leave these rows out of X and of y")
     if predicts == "classes":
-        check_classification_targets(target)
+        if not (is_number and target.nunique() <= CLASSES_WITH_DECIMALS):
+            check_classification_targets(target)
         if target.nunique() < 2:
             raise BadInput(f"y has one class, {target.iloc[0]}; there is nothing to learn")
     if predicts == "numbers" and not is_number:

@@ -178,8 +178,8 @@ def _rare_notes(dataset: Dataset, split: Split) -> Iterator[Note]:
         return
     rare = split.rare_classes(dataset.strata)
     if len(rare):
-        text = f"{_named_classes(dataset, rare, split.fold == LEARN)} are too rare to be held out"
-        yield Note(f"{text}: every fold trains on them, and the loss is that of the other classes")
+        text = f"{_named_classes(dataset, rare, split.fold == LEARN)} cannot be held out"
+        yield Note(f"{text}: every fold trains on these rows, and the loss is of other classes")
     is_test = split.fold == TEST
     unknown = np.setdiff1d(dataset.y[is_test], dataset.y[~is_test])
     if len(unknown):

@@ -259,7 +259,8 @@ def check_same_data(
         RecordDamaged: If the split is damaged and cannot be made again.
     """
     former, options = plan.source, request.options
-    given = replace(options.source, predicts=former.predicts, aside=former.aside)
+    named = {name: getattr(options, name) for name in _OF_SOURCE if options.is_given(name)}
+    given = replace(former, **named)  # options that are left out keep the values of the study
     is_whole = store.records.is_whole(plan.problem.records[0])
     states, notes = plan.source_states, list[Note]()
     if options.input == "stored":

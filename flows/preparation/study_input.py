@@ -107,12 +107,13 @@ class StudyInput:
     def notes(self) -> list[Note]:
         """Return what the data was taken for, and what reading it had to decide."""
         dataset = self.dataset
-        what = "columns" if dataset.kind == "table" else "event codes"
+        reader, what = dataset.row_reader, "event codes" if dataset.kind == "events" else "columns"
+        n_columns = dataset.n_features if reader is None else len(reader.columns)
         is_given = self.source.format or self.source.data.startswith(FRAME)
         found_out = "" if is_given else " (override with --format)"
         described = (
             f"reading {dataset.name} as {FORMATS[dataset.format].description}{found_out}: "
-            f"{len(dataset)} rows, {dataset.n_features} {what}; {_describe_target(dataset)}"
+            f"{len(dataset)} rows, {n_columns} {what}; {_describe_target(dataset)}"
         )
         of_data = [Note(described, "format", dataset.format), *map(Note, dataset.notes)]
         return of_data + [_left_out(self.space, library) for library in self.missing]

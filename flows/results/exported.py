@@ -114,8 +114,7 @@ def exported_model(store: ArtifactStore, study: str) -> tuple[Any, dict[str, Any
     """
     model, about = final_model(store, study)
     dataset = load_dataset(store, about["dataset"])
-    model = plain(model)
-    return model if dataset.kind == "events" else with_reader(model, dataset), about
+    return with_reader(plain(model), dataset, of_matrix=dataset.kind == "events"), about
 
 
 def export(
@@ -145,7 +144,7 @@ def export(
     rows = test if is_testable else split.held_out(0)
     checked = dataset.rows(rows[:_MOST_ROWS])
     reads_rows = dataset.kind == "table" and not of_matrix
-    finish = partial(with_reader, dataset=dataset) if reads_rows else _unchanged
+    finish = partial(with_reader, dataset=dataset, of_matrix=not reads_rows)
     expected = list(_predicted(finish(model), checked))
     for candidate in map(finish, (plain(model), model)):
         exported = FORMATS[file_format](study, problem.metric, about, candidate)
@@ -159,10 +158,6 @@ def export(
                 reads_rows=reads_rows,
             )
     raise RuntimeError(f"the model of study {study!r} predicts otherwise once it is read back")
-
-
-def _unchanged(model: Any) -> Any:
-    return model
 
 
 def _as_pickle(study: str, metric: str, about: Mapping[str, Any], model: Any) -> Exported:

@@ -1,21 +1,18 @@
 """Descriptions and ancestors of codes, from tables that come with the events.
 
-MEDS has them in `metadata/codes.parquet`, OMOP in `concept` and `concept_ancestor`. What concerns
-neither a code of the data nor one of its ancestors is not kept.
+MEDS has them in `metadata/codes.parquet`, OMOP in `concept` and `concept_ancestor`; their formats
+read them. Entries about neither a code of the data nor one of its ancestors are dropped. Estimators
+of events import this module, so it reads no files: their keys follow its text.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 from scipy import sparse
 from scipy.sparse import csgraph
 
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.location import Location
-from prefect_tune.tasks.data.table_files import is_text
 
 DESCRIPTIONS, PARENTS = "codes", "code_parents"
 """Names of the stored frames."""
@@ -125,71 +122,3 @@ def from_frames(parts: Mapping[str, pd.DataFrame]) -> pd.DataFrame | None:
     lists = np.split(pairs["parent"].to_numpy(dtype=object), ends[:-1])
     table["parents"] = pd.Series([part.tolist() for part in lists], dtype=object)
     return table
-
-
-def read_meds_codes(
-    location: Location, codes: Iterable[str]
-) -> tuple[pd.DataFrame | None, list[str]]:
-    """Read `metadata/codes.parquet` of a MEDS data set.
-
-    Args:
-        location: The folder of the data set.
-        codes: The codes of the data.
-
-    Returns:
-        The `code_table`, and notes for the user: what cannot be read is ignored.
-
-    Raises:
-        BadInput: If parents form a loop.
-    """
-    file = location.below("metadata/codes.parquet")
-    if not file.exists():
-        return None, []
-    try:
-        with file.filesystem.open(file.path, "rb") as opened:
-            table = pq.read_table(opened)
-    except Exception as error:  # of any kind: each file system is another library's
-        return None, [f"{file.url} cannot be read, so codes have no descriptions: {error}"]
-    texts = _texts(table, "code")
-    if texts is None:
-        return None, [f"{file.url} has no column code of texts and is ignored"]
-    descriptions: dict[str, str] = {}
-    for code, text in zip(texts, _texts(table, "description") or (), strict=False):
-        if code is not None and text:
-            descriptions.setdefault(code, text)
-    parents, notes = _meds_parents(table, texts, file.url)
-    return code_table(codes, descriptions, parents, file.url), notes
-
-
-def _meds_parents(
-    table: pa.Table, codes: Sequence[str | None], where: str
-) -> tuple[dict[str, set[str]], list[str]]:
-    """Return the parents of codes, and notes for the user."""
-    parents: dict[str, set[str]] = {}
-    if table.column_names.count("parent_codes") != 1:
-        return parents, []
-    column = table.column("parent_codes")
-    if pa.types.is_null(column.type):
-        return parents, []
-    if not _is_list_of_texts(column.type):
-        kind = f"of type {column.type}, not lists of texts"
-        return parents, [f"parent_codes of {where} is {kind}, and is ignored"]
-    for code, given in zip(codes, column.to_pylist(), strict=True):
-        if code is not None and given:
-            parents.setdefault(code, set()).update(filter(None, given))
-    return parents, []
-
-
-def _texts(table: pa.Table, name: str) -> list[str | None] | None:
-    """Return a column of texts; None without one."""
-    if table.column_names.count(name) != 1:
-        return None
-    column = table.column(name)
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    return column.to_pylist() if is_text(column.type) else None
-
-
-def _is_list_of_texts(kind: pa.DataType) -> bool:
-    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_list_view(kind)
-    return bool(is_list and is_text(kind.value_type))

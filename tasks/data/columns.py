@@ -8,11 +8,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from shlex import quote
 
 import numpy as np
 import pandas as pd
 
 from prefect_tune.tasks.bad_input import BadInput, need_column, shown_columns
+from prefect_tune.tasks.data.csv_dialect import number_with_comma
 from prefect_tune.tasks.data.ids import are_whole, without_point_zero
 from prefect_tune.tasks.data.row_reader import (
     LearnedColumn,
@@ -23,8 +25,10 @@ from prefect_tune.tasks.data.row_reader import (
     seconds_of,
     unreadable_text,
     utc_of,
+    with_exact_floats,
 )
 from prefect_tune.tasks.data.source import GAPS
+from prefect_tune.tasks.data.table_files import DECIMAL
 
 TEXT_VALUES = 100
 """A column of texts with more values than this, most of them different, is no category."""
@@ -43,11 +47,23 @@ _STRAY_SHARE = 0.9
 """Share of numbers among texts from which on the others are taken for slips."""
 _PROBED = 1_000
 """Values that are looked at to tell texts from names, and lists from values."""
-_DATE_LIKE = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}(?:[T ].*)?")
+_DATE_LIKE = re.compile(r"\d{1,4}[-./ ](?:\d{1,2}|[A-Za-z]{3})[-./ ]\d{1,4}(?:[T ].*)?")
 _DATE_FORMATS = tuple(
     f"{day}{clock}"
-    for day in ("%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y")
-    for clock in ("", " %H:%M", " %H:%M:%S")
+    for day in (
+        "%Y/%m/%d",
+        "%d.%m.%Y",
+        "%d/%m/%Y",
+        "%m/%d/%Y",
+        "%d-%m-%Y",
+        "%m-%d-%Y",
+        "%d.%m.%y",
+        "%m/%d/%y",
+        "%d/%m/%y",
+        "%d-%b-%Y",
+        "%d %b %Y",
+    )
+    for clock in ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
 )
 """Formats of dates in texts, apart from ISO 8601."""
 
@@ -97,7 +113,8 @@ def features_of(  # noqa: PLR0917 - what options say of columns
     if not columns:
         why = "".join(f"; {', '.join(names)}: {reason}" for reason, names in left_out.items())
         raise BadInput(f"{where} has no column left to learn from{why}")
-    reader = RowReader(_with_hashed(columns, len(frame)), tuple(missing))
+    decimal = frame.attrs.get(DECIMAL, ".")
+    reader = RowReader(_with_hashed(columns, len(frame)), tuple(missing), decimal)
     _check_names(reader, where)
     X, cells = reader.read(frame)
     if cells:
@@ -126,9 +143,17 @@ def _notes(frame: pd.DataFrame, reader: RowReader) -> Iterator[str]:
         if _is_identifier(frame[name]):
             yield (
                 f"column {name} holds a different whole number in each row; if it only identifies "
-                f"the row, drop it with --drop {name}"
+                f"the row, drop it with --drop {quote(name)}"
             )
-    for name in (column.name for column in reader.columns if column.kind == "category"):
+    for column in reader.columns:
+        name = column.name
+        if column.kind != "category":
+            continue
+        if len(_date_formats(pd.Series(column.known))) > 1:
+            yield (
+                f"column {name} may hold dates, but day and month may be in either order, so it "
+                "is taken as texts; write them as 2024-12-31"
+            )
         if frame[name].dtype == np.dtype(object):
             gap = is_gap(frame[name], reader.missing)
             types = sorted({type(value).__name__ for value in frame[name][~gap]})
@@ -200,12 +225,10 @@ def _learned_of_objects(name: str, column: pd.Series) -> LearnedColumn | str:
         return LearnedColumn(name, "duration")
     if found != "string":
         return _category(name, column)
-    written = _date_format(values.reset_index(drop=True))
-    return (
-        _learned_of_texts(name, column, values)
-        if written is None
-        else (_date(name, column, written))
-    )
+    formats = _date_formats(values.reset_index(drop=True))
+    if len(formats) == 1:
+        return _date(name, column, formats[0])
+    return _learned_of_texts(name, column, values)
 
 
 def _learned_of_texts(name: str, column: pd.Series, values: pd.Series) -> LearnedColumn | str:
@@ -225,31 +248,36 @@ _NESTED = (list, tuple, dict, set, frozenset, np.ndarray, bytes)
 
 
 def _refuse_strays(name: str, values: pd.Series) -> None:
-    """Refuse texts that are numbers but for a few slips or spellings of a gap.
+    """Refuse texts that are numbers or dates but for a few slips or spellings of a gap.
 
     Raises:
         BadInput: If they are; names one of the others.
     """
-    is_number = np.isfinite([read_number(value) for value in values])
-    strays = values[~is_number]
-    if len(strays) and is_number.mean() >= _STRAY_SHARE:
-        first = strays.iloc[0]
-        raise BadInput(
-            f"column {name!r} holds numbers and {len(strays)} other values, such as {first!r} in "
-            f"row {strays.index[0] + 1}",
-            remedy=f"say that it is a gap with --na-values {first}, or take all values as "
-            f"categories with --categorical {name}",
-        )
+    is_number = np.array(
+        [
+            np.isfinite(read_number(value)) or number_with_comma(value) is not None
+            for value in values
+        ]
+    )
+    is_date = ~utc_of(values.reset_index(drop=True), "", ())[1]
+    for what, is_right in (("numbers", is_number), ("dates", is_date)):
+        strays = values[~is_right]
+        if len(strays) and is_right.mean() >= _STRAY_SHARE:
+            first = strays.iloc[0]
+            raise BadInput(
+                f"column {name!r} holds {what} and {len(strays)} other values, such as {first!r} "
+                f"in row {strays.index[0] + 1}",
+                remedy=f"say that it is a gap with --na-values {quote(first)}, or take all values "
+                f"as categories with --categorical {quote(name)}",
+            )
 
 
 def _holds_numbers(column: pd.Series) -> bool:
     """Return whether a column without its gaps holds numbers or truth values."""
-    if pd.api.types.is_numeric_dtype(column.dtype):
+    kind = column.dtype
+    if pd.api.types.is_numeric_dtype(kind) or pd.api.types.is_bool_dtype(kind):
         return True
-    return (
-        column.dtype == np.dtype(object)
-        and pd.api.types.infer_dtype(column, skipna=True) in _NUMBERS
-    )
+    return kind == np.dtype(object) and pd.api.types.infer_dtype(column, skipna=True) in _NUMBERS
 
 
 _NUMBERS = {"integer", "floating", "mixed-integer-float", "decimal", "boolean"}
@@ -267,22 +295,21 @@ def _date(name: str, column: pd.Series, written: str) -> LearnedColumn:
     return LearnedColumn(name, "date", format=written, has_clock=has_clock)
 
 
-def _date_format(texts: pd.Series) -> str | None:
-    """Return the format in which all texts are dates: empty for ISO 8601, None for no single one.
+def _date_formats(texts: pd.Series) -> list[str]:
+    """Return the formats in which all texts are dates; an empty one is ISO 8601.
 
-    Dates that may be of either order of day and month are none.
+    There are several if day and month may be in either order.
     """
     if not _DATE_LIKE.fullmatch(str(texts.iloc[0]).strip()):
-        return None
+        return []
     if not utc_of(texts, "", ())[1].any():
-        return ""
+        return [""]
     stripped = texts.astype("string").str.strip()
-    found = [
+    return [
         written
         for written in _DATE_FORMATS
         if pd.to_datetime(stripped, format=written, errors="coerce").notna().all()
     ]
-    return found[0] if len(found) == 1 else None
 
 
 def like_training(
@@ -335,6 +362,6 @@ def category_texts(column: pd.Series) -> pd.Series:
         return column.astype(str).astype(object).where(column.notna(), None)
     if pd.api.types.is_float_dtype(column) and are_whole(column):
         column = column.astype("Int64")
-    values = column.astype(object)
+    values = with_exact_floats(column).astype(object)
     texts = values.where(values.notna(), None).map(str, na_action="ignore")
     return without_point_zero(texts)

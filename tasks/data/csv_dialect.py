@@ -25,7 +25,11 @@ _BOMS = (
     (BOM_UTF16_BE, "utf-16"),
 )
 _ROWS = 100
-_NUMBER = rb"[-+]?\d*%s\d+(?:[eE][-+]?\d+)?"
+_NUMBER = rb"[-+]?[\d.]*%s\d+(?:[eE][-+]?\d+)?"
+THOUSANDS = r"[-+]?[1-9]\d{0,2}(?:\.\d{3})+"
+"""Numbers of a file with decimal commas, in which dots separate thousands."""
+_WITH_COMMA = re.compile(rf"(?:{THOUSANDS}|[-+]?\d*)(?:,\d+)?(?:[eE][-+]?\d+)?")
+_WITH_POINT = re.compile(r"[-+]?\d*\.\d+(?:[eE][-+]?\d+)?")
 _SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "pipes"}
 """In the order of preference: names of columns hold no tabs, and rather commas than the others."""
 
@@ -74,12 +78,18 @@ class Dialect:
     decimal: str = "."
 
     @classmethod
-    def of(cls, content: bytes) -> "Dialect":
-        """Find out the dialect of a table in UTF-8, or of its beginning."""
+    def of(cls, content: bytes, decimal: str = "") -> "Dialect":
+        """Find out the dialect of a table in UTF-8, or of its beginning.
+
+        Args:
+            content: The table.
+            decimal: Decimal mark of files with semicolons, if it is known.
+        """
         separator = _separator(content[:HEAD_BYTES], is_whole=len(content) <= HEAD_BYTES)
-        if separator != ";" or not _is_field(content, separator, _NUMBER % b","):
+        if separator != ";" or decimal == ".":
             return cls(separator)
-        return cls(separator, "." if _is_field(content, separator, _NUMBER % rb"\.") else ",")
+        has_commas = decimal == "," or _is_field(content, separator, _NUMBER % b",")
+        return cls(separator, "," if has_commas else ".")
 
     def note(self, encoding: str, *, expected: str) -> str:
         """Return what was found out, for the user; empty for UTF-8 and the expected separator."""
@@ -91,6 +101,20 @@ class Dialect:
         if encoding != "utf-8":
             found.append(f"text encoded as {encoding}")
         return f"read with {' and '.join(found)}" if found else ""
+
+
+def number_with_comma(text: str) -> float | None:
+    """Return a number of a file with decimal commas; None for another text.
+
+    >>> [number_with_comma(text) for text in ("1.234,5", "4.253", "998", "172.5", "k.A.")]
+    [1234.5, 4253.0, 998.0, 172.5, None]
+    """
+    text = text.strip()
+    if not any(map(str.isdigit, text)):
+        return None
+    if _WITH_COMMA.fullmatch(text):
+        return float(text.replace(".", "").replace(",", "."))
+    return float(text) if _WITH_POINT.fullmatch(text) else None
 
 
 def has_padded_codes(content: bytes, separator: str) -> bool:

@@ -40,20 +40,23 @@ class Location:
         filesystem: The file system that it is on.
         path: Where it is there.
         gaps: Texts that count as missing in its tables.
+        decimal: Decimal mark that the study learned; empty if it is to be found out.
     """
 
     url: str
     filesystem: Any
     path: str
     gaps: tuple[str, ...] = GAPS
+    decimal: str = ""
 
     @classmethod
-    def at(cls, url: str, gaps: tuple[str, ...] = GAPS) -> Self:
+    def at(cls, url: str, gaps: tuple[str, ...] = GAPS, decimal: str = "") -> Self:
         """Locate a URL, whether or not anything is there.
 
         Args:
             url: The file or folder.
             gaps: Texts that count as missing in its tables.
+            decimal: Decimal mark that the study learned; empty if it is to be found out.
 
         Raises:
             BadInput: If there is no such file system, for want of a package or of an answer.
@@ -62,7 +65,7 @@ class Location:
             filesystem, path = fsspec.core.url_to_fs(url)
         except Exception as error:  # of any kind: each file system is another library's
             raise BadInput(f"{url} cannot be read: {error}") from error
-        return cls(url, filesystem, path, gaps)
+        return cls(url, filesystem, path, gaps, decimal)
 
     def exists(self) -> bool:
         """Return whether anything is there.

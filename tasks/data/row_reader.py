@@ -6,10 +6,12 @@ pandas and scikit-learn alone.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import date, time, timedelta
 from decimal import Decimal
+from functools import cached_property
 from numbers import Number
 from typing import Any, Literal, Self
 
@@ -27,11 +29,12 @@ Values = NDArray[np.float64]
 
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _TRUTHS = {"True": 1.0, "true": 1.0, "TRUE": 1.0, "False": 0.0, "false": 0.0, "FALSE": 0.0}
-_ISO = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?: ?(?:Z|[+-]\d{2}:?\d{2}))?)?"
+_ISO = (
+    r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?: ?(?:Z|[+-]\d{2}(?::?\d{2})?))?)?"
+)
 _DURATION = (
     r"[+-]?(?:\d+ days?(?:,? [+-]?\d{1,2}:\d{2}:\d{2}(?:\.\d+)?)?|\d+:\d{2}:\d{2}(?:\.\d+)?)"
 )
-_MIDNIGHT = " 00:00:00"
 _DAY_SECONDS = 86_400
 _DATE_PARTS: Mapping[str, Callable[[Any], Any]] = {
     "year": lambda days: days.year,
@@ -66,10 +69,10 @@ class UnreadableCell:
 def unreadable_text(cells: Sequence[UnreadableCell], where: str) -> str:
     """Return the message about cells that cannot be read; rows count from 1."""
     first, n_rows = min(cells, key=lambda cell: cell.row), len({cell.row for cell in cells})
-    more = f"; {n_rows - 1} more rows have such values" if n_rows > 1 else ""
+    more = f"; so do {n_rows - 1} more rows" if n_rows > 1 else ""
     return (
-        f"row {first.row + 1} of {where} holds {first.value!r} in column {first.column!r}, where "
-        f"the study learned {first.expected}{more}"
+        f"data row {first.row + 1} of {where} holds {first.value!r} in column {first.column!r}, "
+        f"where the study learned {first.expected}{more}"
     )
 
 
@@ -126,12 +129,16 @@ class RowReader(TransformerMixin, BaseEstimator):
     Args:
         columns: The columns, in the order of the features.
         missing: Texts that are gaps; an empty text always is one.
+        decimal: Decimal mark of files with semicolons.
     """
 
     def __init__(
-        self, columns: Sequence[LearnedColumn] = (), missing: Sequence[str] = GAPS
+        self,
+        columns: Sequence[LearnedColumn] = (),
+        missing: Sequence[str] = GAPS,
+        decimal: str = ".",
     ) -> None:
-        self.columns, self.missing = columns, missing
+        self.columns, self.missing, self.decimal = columns, missing, decimal
 
     @classmethod
     def of(cls, X: pd.DataFrame) -> Self:
@@ -159,6 +166,7 @@ class RowReader(TransformerMixin, BaseEstimator):
                 for c in columns
             ),
             tuple(document["missing"]),
+            document["decimal"],
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -166,7 +174,7 @@ class RowReader(TransformerMixin, BaseEstimator):
         columns = [asdict(column) for column in self.columns]
         for column in columns:
             del column["known"]
-        return {"columns": columns, "missing": list(self.missing)}
+        return {"columns": columns, "missing": list(self.missing), "decimal": self.decimal}
 
     @property
     def names(self) -> list[str]:
@@ -182,10 +190,11 @@ class RowReader(TransformerMixin, BaseEstimator):
     def is_plain(self) -> bool:
         """Whether it reads what `of` would read."""
         kinds = {column.kind for column in self.columns}
-        return kinds <= {"number", "category"} and set(self.missing) == set(GAPS)
+        is_usual = set(self.missing) == set(GAPS) and self.decimal == "."
+        return is_usual and kinds <= {"number", "category"}
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
-        """Do nothing: what it knows, it was made with."""
+        """Return self: the reader is complete when it is made."""
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -198,7 +207,7 @@ class RowReader(TransformerMixin, BaseEstimator):
 
     @property
     def n_features_in_(self) -> int:
-        """How many these are."""
+        """Number of these columns."""
         return len(self.columns)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:  # noqa: ARG002
@@ -236,6 +245,7 @@ class RowReader(TransformerMixin, BaseEstimator):
         Raises:
             ValueError: If a column is missing.
         """
+        frame = frame.set_axis([_flat(name) for name in frame.columns], axis=1)
         read: dict[str, Any] = {}
         cells: list[UnreadableCell] = []
         for column in self.columns:
@@ -254,6 +264,11 @@ class RowReader(TransformerMixin, BaseEstimator):
                     UnreadableCell(row, part.name, given.iloc[row], part.expected) for row in rows
                 ]
         return canonical(pd.DataFrame(read, index=pd.RangeIndex(len(frame)))), cells
+
+
+def _flat(name: Any) -> str:
+    """Return the name of a column as a text, its levels joined."""
+    return "_".join(filter(None, map(str, name))) if isinstance(name, tuple) else str(name)
 
 
 Read = tuple[dict[str, Any], NDArray[np.bool_]]
@@ -280,16 +295,25 @@ def is_gap(column: pd.Series, missing: Sequence[str] | frozenset[str]) -> NDArra
         if numbers:
             values = column.to_numpy(dtype=np.float64, na_value=np.nan)
             empty |= np.isin(values, list(numbers))
-    elif is_texts(column) or numbers:
+    elif column.dtype == np.dtype(object) or (numbers and not _is_time(column)):
         cells = column.astype(object).to_numpy()
         empty |= np.fromiter((_is_gap(cell, texts, numbers) for cell in cells), bool, len(cells))
+    elif is_texts(column):  # a column of one type, where pandas looks faster
+        empty |= column.isin(list(texts)).to_numpy(dtype=bool, na_value=False)
     return empty
 
 
+def _is_time(column: pd.Series) -> bool:
+    return isinstance(column.dtype, np.dtype) and column.dtype.kind in "mM"
+
+
 def _is_gap(cell: Any, texts: set[str], numbers: set[float]) -> bool:
-    if type(cell) is str:
-        return cell in texts or bool(numbers and _NUMBER.fullmatch(cell) and float(cell) in numbers)
-    return bool(numbers) and isinstance(cell, int | float) and cell in numbers
+    if isinstance(cell, str):
+        is_number = bool(numbers) and _NUMBER.fullmatch(cell) is not None
+        return cell in texts or (is_number and float(cell) in numbers)
+    if not numbers or isinstance(cell, bool | np.bool_):
+        return False
+    return isinstance(cell, Number | Decimal) and cell in numbers
 
 
 def _numbers(column: pd.Series, learned: LearnedColumn, missing: frozenset[str]) -> Read:
@@ -352,46 +376,64 @@ def _each(
 
 
 def _categories(column: pd.Series, learned: LearnedColumn, missing: frozenset[str]) -> Read:
-    known = frozenset(learned.known)
-    gap = is_gap(column, missing)
-    there = column.astype(object)[~gap]
+    gap, category = is_gap(column, missing), _Categories(learned.known)
+    there = with_exact_floats(column).astype(object)[~gap]
     if column.dtype == object:
-        texts = [_category(value, known) for value in there]
+        texts = [category.of(value) for value in there]
     else:  # of one type, so equal values are the same value
         numbers, values = pd.factorize(there)
-        named = np.array([_category(value, known) for value in values], dtype=object)
+        named = np.array([category.of(value) for value in values], dtype=object)
         texts = named[numbers].tolist() if len(named) else []
     made = np.full(len(column), None, dtype=object)
     made[~gap] = texts
     return {learned.name: pd.Series(made, dtype=object)}, np.zeros(len(column), dtype=bool)
 
 
-def _category(value: Any, known: frozenset[str]) -> str:
-    """Return a value as the text that it was in training, else as it is written."""
-    first = ""
-    for text in _spellings(value):
-        if text in known:
-            return text
-        first = first or text
-    return first
+def with_exact_floats(column: pd.Series) -> pd.Series:
+    """Return a column with floats of 16 or 32 bits as the floats that they are written as."""
+    kind = str(column.dtype).lower()
+    if kind.startswith(("float32", "float16", "float[", "halffloat")):
+        return column.map(lambda value: float(str(np.float32(value))), na_action="ignore")
+    return column
 
 
-def _spellings(value: Any) -> Iterator[str]:
-    """Yield the texts that a value may have been in training, the likeliest first.
+class _Categories:
+    """The categories of a column, found for values that are written differently.
 
-    A file with a gap writes 1 as 1.0, and a date without its midnight.
+    A file with a gap writes 1 as 1.0, pandas reads 00501 as 501, and other programs write true for
+    True, or a date with its midnight. Such a value is the only known category with its meaning.
     """
-    if isinstance(value, date | np.datetime64):
-        value = pd.Timestamp(value)
+
+    def __init__(self, known: Sequence[str]) -> None:
+        self._known = frozenset(known)
+
+    def of(self, value: Any) -> str:
+        """Return the category of a value; as it is written if it is not known."""
         text = str(value)
-        yield text if value != value.normalize() else text.replace(_MIDNIGHT, "")
-        yield text
-        yield text.partition(".")[0]
-        return
-    text = str(value)
-    yield text
-    yield text.removesuffix(".0") if text.endswith(".0") else f"{text}.0"
-    yield text.removesuffix(_MIDNIGHT) if text.endswith(_MIDNIGHT) else text + _MIDNIGHT
+        if text in self._known:
+            return text
+        same = self._by_meaning.get(_meaning(value), ())
+        return same[0] if len(same) == 1 else text
+
+    @cached_property
+    def _by_meaning(self) -> Mapping[Any, list[str]]:
+        found: dict[Any, list[str]] = {}
+        for text in self._known:
+            found.setdefault(_meaning(text), []).append(text)
+        return found
+
+
+def _meaning(value: Any) -> Any:
+    """Return a value that all ways to write the same number, truth value or date share."""
+    number = read_number(value)
+    if np.isfinite(number):
+        return number
+    is_date = isinstance(value, date | np.datetime64)
+    if is_date or (isinstance(value, str) and re.fullmatch(_ISO, value.strip())):
+        with suppress(ValueError):
+            moment = pd.Timestamp(value.strip() if isinstance(value, str) else value)
+            return moment if moment.tzinfo is None else moment.tz_convert("UTC").tz_localize(None)
+    return str(value)
 
 
 def _dates(column: pd.Series, learned: LearnedColumn, missing: frozenset[str]) -> Read:
@@ -411,7 +453,7 @@ def _dates(column: pd.Series, learned: LearnedColumn, missing: frozenset[str]) -
 def utc_of(
     column: pd.Series, written: str, missing: Sequence[str] | frozenset[str]
 ) -> tuple["pd.Series[Any]", NDArray[np.bool_]]:
-    """Return dates in UTC to the microsecond, and which cells are none.
+    """Return dates in UTC to the microsecond, and whether each cell is unreadable.
 
     Args:
         column: Dates, or texts.
@@ -448,7 +490,9 @@ def _words(column: pd.Series, learned: LearnedColumn, missing: frozenset[str]) -
     texts = ["" if empty else str(cell) for cell, empty in zip(column, gap, strict=True)]
     n_words = np.array([len(text.split()) for text in texts], dtype=np.float64)
     n_words[gap] = np.nan
-    hashed = HashingVectorizer(n_features=learned.n_words).transform(texts).toarray()
+    hashed = np.zeros((0, learned.n_words))
+    if texts:
+        hashed = HashingVectorizer(n_features=learned.n_words).transform(texts).toarray()
     features = dict(zip(learned.features[1:], hashed.T, strict=True))
     return {learned.features[0]: n_words, **features}, np.zeros(len(column), dtype=bool)
 

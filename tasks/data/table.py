@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from prefect_tune.tasks.bad_input import BadInput
 
 _CLASSES = 50
-_CLASSES_WITH_DECIMALS = 10
+CLASSES_WITH_DECIMALS = 10
 """A target of more different numbers than this is no class."""
 
 
@@ -54,7 +54,7 @@ def target_of(
 
 
 def _are_numbers(target: pd.Series) -> bool:
-    most = _CLASSES if (target % 1 == 0).all() else _CLASSES_WITH_DECIMALS
+    most = _CLASSES if (target % 1 == 0).all() else CLASSES_WITH_DECIMALS
     return target.nunique() > most
 
 

@@ -17,11 +17,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.csv_dialect import HEAD_BYTES, Dialect, as_utf8, has_padded_codes
+from prefect_tune.tasks.data.csv_dialect import (
+    HEAD_BYTES,
+    THOUSANDS,
+    Dialect,
+    as_utf8,
+    has_padded_codes,
+    number_with_comma,
+)
 from prefect_tune.tasks.data.location import CSV, SUFFIX_NAMES, TSV, Location
 
-NOTES = "notes"
-"""Key of `DataFrame.attrs`: notes for the user on how a table was read, a list of texts."""
+NOTES, DECIMAL = "notes", "decimal"
+"""Keys of `DataFrame.attrs`: notes for the user on how a table was read, and its decimal mark."""
 
 _PIECE_ROWS = 1_000_000
 _NULLABLE: Mapping[pa.DataType, Any] = {
@@ -134,7 +141,9 @@ def joined(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
             part.drop(columns=list(gone & filled)) for part, gone in zip(parts, empty, strict=True)
         ]
     frame = pd.concat(parts, ignore_index=True)[names]
+    decimals = {part.attrs[DECIMAL] for part in parts if DECIMAL in part.attrs}
     frame.attrs[NOTES] = list(dict.fromkeys(notes))
+    frame.attrs[DECIMAL] = decimals.pop() if len(decimals) == 1 else "."
     return frame
 
 
@@ -358,7 +367,7 @@ def _read_csv(
     location: Location, texts: Collection[str], only: Collection[str] | None
 ) -> pd.DataFrame:
     content, encoding = as_utf8(location.content())
-    dialect = Dialect.of(content)
+    dialect = Dialect.of(content, location.decimal)
     names = _csv_names(content, dialect)
     as_texts = set(map(flat_name, texts))
     arguments: dict[str, Any] = dict(  # noqa: C408 - of a call
@@ -391,8 +400,34 @@ def _read_csv(
                 frame[name] = codes[name]
                 what = f"codes with leading zeros, such as {example}, and is read as text"
                 notes.append(f"column {name} of {location.url} holds {what}")
-    frame.attrs[NOTES] = notes
+    if dialect.decimal == ",":
+        for name in frame.select_dtypes(["object", "string"]):
+            if flat_name(name) in as_texts:
+                continue
+            read = frame[name]
+            frame[name] = _numbers_with_comma(read, is_each=bool(location.decimal))
+            is_numeric = pd.api.types.is_numeric_dtype(frame[name])
+            if is_numeric and read.str.fullmatch(THOUSANDS).any():
+                example = read[read.str.fullmatch(THOUSANDS).fillna(value=False)].iloc[0]
+                where = f"column {name} of {location.url}"
+                notes.append(f"dots in {where}, such as {example}, separate thousands")
+    frame.attrs[NOTES], frame.attrs[DECIMAL] = notes, dialect.decimal
     return frame
+
+
+def _numbers_with_comma(column: pd.Series, *, is_each: bool) -> pd.Series:
+    """Return a column of a file with decimal commas, with numbers for its texts.
+
+    Args:
+        column: Its texts; pandas has not read them as numbers.
+        is_each: Whether to convert each text that is a number; else only if all texts are.
+    """
+    column = column.astype(object)
+    numbers = column.map(number_with_comma, na_action="ignore").astype(object)
+    is_number = numbers.notna()
+    if is_number.equals(column.notna()):
+        return numbers.astype("Float64")
+    return numbers.where(is_number, column) if is_each else column
 
 
 def _is_whole(numbers: pd.Series) -> bool:

@@ -20,10 +20,11 @@ from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.formats.format import Given
 from prefect_tune.tasks.data.formats.registry import FORMATS, recognise
 from prefect_tune.tasks.data.location import Location
-from prefect_tune.tasks.data.row_reader import RowReader, is_texts
+from prefect_tune.tasks.data.row_reader import RowReader, is_gap, is_texts
 from prefect_tune.tasks.data.source import GAPS, Source
 from prefect_tune.tasks.data.table import need_targets, target_of
 from prefect_tune.tasks.data.table_files import (
+    DECIMAL,
     NOTES,
     flat_name,
     joined,
@@ -62,7 +63,11 @@ def check_apart(groups: NDArray[np.int64], is_test: NDArray[np.bool_], what: str
 
 
 def read_frame(
-    url: str, texts: Sequence[str], chosen: str | None = None, gaps: tuple[str, ...] = GAPS
+    url: str,
+    texts: Sequence[str],
+    chosen: str | None = None,
+    gaps: tuple[str, ...] = GAPS,
+    decimal: str = "",
 ) -> pd.DataFrame:
     """Read the table at a URL, in any format of tables.
 
@@ -71,13 +76,14 @@ def read_frame(
         texts: Columns to read as texts.
         chosen: The format, if it is not to be found out; one of events is passed over.
         gaps: Texts that count as missing.
+        decimal: Decimal mark that the study learned; empty if it is to be found out.
 
     Raises:
         BadInput: If it cannot be read.
     """
     if chosen is not None and FORMATS.named(chosen).kind != "table":
         chosen = None
-    location = Location.at(url, gaps)
+    location = Location.at(url, gaps, decimal)
     found = recognise(Given(location), chosen, "table")
     return joined(found.frames(location, texts))
 
@@ -107,7 +113,7 @@ def table_dataset(
     _check_roles(source)
     frame, notes = _with_target(frame, source.target, where, source)
     features = frame.drop(columns=[source.target])
-    group = _taken(features, source.group, where)
+    group = _taken(features, source.group, where, source)
     features = features.drop(columns=[] if group is None else [group.name])
     dropped = [column for column in source.drop if column not in source.aside]
     missing = source.gaps
@@ -122,7 +128,7 @@ def table_dataset(
         is_test = np.repeat([False, True], [len(frame), len(test)])
         target = pd.concat([target, test[source.target]], ignore_index=True)
         if group is not None:
-            of_test = _taken(test, source.group, source.test)
+            of_test = _taken(test, source.group, source.test, source)
             group = pd.concat([group, of_test], ignore_index=True)
     y, classes, more_notes = target_of(target, where, source.predicts)
     notes += more_notes
@@ -133,7 +139,7 @@ def table_dataset(
     if X.shape[1] == 0:
         raise BadInput(f"{where} has no column left to learn from")
     learned = tuple(column for column in reader.columns if column.name not in source.aside)
-    reader = RowReader(learned, missing)
+    reader = RowReader(learned, missing, frame.attrs.get(DECIMAL, "."))
     return Dataset(
         name, "table", X, y, classes, groups, is_test, aside if source.aside else None,
         None if reader.is_plain else reader, (*notes, *feature_notes), "table",
@@ -182,7 +188,8 @@ def _with_test_rows(
     """Return the test table, the features with its rows appended, and notes."""
     assert source.target is not None and source.test is not None  # noqa: S101, PT018 - so called
     if frame is None:
-        frame = read_frame(source.test, reader.texts, source.format, source.gaps)
+        decimal = reader.decimal
+        frame = read_frame(source.test, reader.texts, source.format, source.gaps, decimal)
     frame, notes = _with_target(frame, source.target, source.test, source)
     parts = (X, like_training(frame, reader, source.test))
     categories = [str(name) for name in X.select_dtypes("category")]
@@ -193,9 +200,12 @@ def _with_test_rows(
 def _with_target(
     frame: pd.DataFrame, target: str, where: str, source: Source
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Leave out rows without a class if asked to, else raise if there are any."""
+    """Drop rows without a target, or raise if there are any and the user did not ask for it."""
     need_column(target, frame.columns, where)
     need_scalars(frame[target], where)
+    if where in {_WHERE, TEST_FRAME}:  # files have been read by the same rules
+        values = checked_column(_without_gaps(frame[target], source), f"the target {target!r}")
+        frame = frame.assign(**{target: values})
     if not len(frame):
         raise BadInput(f"{where} has no rows")
     missing = int(frame[target].isna().sum())
@@ -229,11 +239,16 @@ def _check_roles(source: Source) -> None:
                 )
 
 
-def _taken(frame: pd.DataFrame, column: str | None, where: str) -> pd.Series | None:
+def _taken(frame: pd.DataFrame, column: str | None, where: str, source: Source) -> pd.Series | None:
     if column is None:
         return None
     need_column(column, frame.columns, where)
-    return frame[column]
+    return _without_gaps(frame[column], source)
+
+
+def _without_gaps(column: pd.Series, source: Source) -> pd.Series:
+    gap = is_gap(column, source.gaps)
+    return column.mask(gap) if gap.any() else column
 
 
 FRAME = "dataframe:"

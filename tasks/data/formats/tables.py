@@ -4,16 +4,18 @@ A table is a file, or a folder of Parquet files with the same columns. A log of 
 one table or a MEDS data set.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.code_table import read_meds_codes
+from prefect_tune.tasks.data.code_table import code_table
 from prefect_tune.tasks.data.event_tables import has_event_columns, read_events
 from prefect_tune.tasks.data.formats.format import Format, Given
 from prefect_tune.tasks.data.location import Location, shards
-from prefect_tune.tasks.data.table_files import read_table
+from prefect_tune.tasks.data.table_files import is_text, read_table
 
 
 def _is_log(given: Given) -> bool:
@@ -39,6 +41,74 @@ def _need_data(folder: Location) -> None:
         )
 
 
+def _read_meds_codes(
+    location: Location, codes: Iterable[str]
+) -> tuple[pd.DataFrame | None, list[str]]:
+    """Read `metadata/codes.parquet` of a MEDS data set.
+
+    Args:
+        location: The folder of the data set.
+        codes: The codes of the data.
+
+    Returns:
+        The `code_table`, and notes for the user: what cannot be read is ignored.
+
+    Raises:
+        BadInput: If parents form a loop.
+    """
+    file = location.below("metadata/codes.parquet")
+    if not file.exists():
+        return None, []
+    try:
+        with file.filesystem.open(file.path, "rb") as opened:
+            table = pq.read_table(opened)
+    except Exception as error:  # of any kind: each file system is another library's
+        return None, [f"{file.url} cannot be read, so codes have no descriptions: {error}"]
+    texts = _texts(table, "code")
+    if texts is None:
+        return None, [f"{file.url} has no column code of texts and is ignored"]
+    descriptions: dict[str, str] = {}
+    for code, text in zip(texts, _texts(table, "description") or (), strict=False):
+        if code is not None and text:
+            descriptions.setdefault(code, text)
+    parents, notes = _meds_parents(table, texts, file.url)
+    return code_table(codes, descriptions, parents, file.url), notes
+
+
+def _meds_parents(
+    table: pa.Table, codes: Sequence[str | None], where: str
+) -> tuple[dict[str, set[str]], list[str]]:
+    """Return the parents of codes, and notes for the user."""
+    parents: dict[str, set[str]] = {}
+    if table.column_names.count("parent_codes") != 1:
+        return parents, []
+    column = table.column("parent_codes")
+    if pa.types.is_null(column.type):
+        return parents, []
+    if not _is_list_of_texts(column.type):
+        kind = f"of type {column.type}, not lists of texts"
+        return parents, [f"parent_codes of {where} is {kind}, and is ignored"]
+    for code, given in zip(codes, column.to_pylist(), strict=True):
+        if code is not None and given:
+            parents.setdefault(code, set()).update(filter(None, given))
+    return parents, []
+
+
+def _texts(table: pa.Table, name: str) -> list[str | None] | None:
+    """Return a column of texts; None without one."""
+    if table.column_names.count(name) != 1:
+        return None
+    column = table.column(name)
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    return column.to_pylist() if is_text(column.type) else None
+
+
+def _is_list_of_texts(kind: pa.DataType) -> bool:
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_list_view(kind)
+    return bool(is_list and is_text(kind.value_type))
+
+
 MEDS = Format(
     name="meds",
     description="a MEDS data set",
@@ -48,7 +118,7 @@ MEDS = Format(
     subfolder="data",
     folder_holds="data/*.parquet (MEDS)",
     check=_need_data,
-    read_codes=read_meds_codes,
+    read_codes=_read_meds_codes,
 )
 
 

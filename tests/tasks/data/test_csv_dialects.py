@@ -71,7 +71,7 @@ def test_decimal_commas_give_the_exact_numbers(tmp_path) -> None:
     assert frame["a"].tolist()[1:] == values.tolist()
     assert "decimal commas" in notes(frame)
     mixed = read(tmp_path, "a;b\n1,5;2.5\n")
-    assert mixed.iloc[0].tolist() == ["1,5", 2.5]
+    assert mixed.iloc[0].tolist() == [1.5, 2.5]
 
 
 @pytest.mark.parametrize("name", ["t.tsv", "t.txt"])

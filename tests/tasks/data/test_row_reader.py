@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ from prefect_tune.storage.store import ArtifactStore, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.columns import features_of, like_training
 from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
-from prefect_tune.tasks.data.row_reader import LearnedColumn, RowReader, UnreadableRows
+from prefect_tune.tasks.data.row_reader import LearnedColumn, RowReader, UnreadableRows, is_gap
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.table_source import checked_frame, frame_dataset, read_frame
 
@@ -106,6 +107,10 @@ def test_a_dataframe_of_any_types_is_read_as_the_file(change) -> None:
         (["31/01/2024", "01/02/2024"], "date"),
         (["1/31/2024 8:30", "2/1/2024 9:30"], "date"),
         (["01/02/2024", "03/04/2024"], "category"),
+        (["2024-01-15 03:00:00+00", "2024-01-16 03:00:00+00"], "date"),
+        (["13-Jan-2020", "14-Feb-2020"], "date"),
+        (["1/13/2020 3:04 PM", "1/14/2020 11:04 AM"], "date"),
+        (["31.12.20", "1.2.21"], "date"),
         (["2024-01-31", "soon"], "category"),
         ([time(8, 30), time(0, 0, 1)], "duration"),
         (["08:30:00", "0:00:01"], "duration"),
@@ -138,6 +143,110 @@ def test_what_cannot_be_read_is_named_with_its_row() -> None:
     assert np.isnan(X["number"][17])
     with pytest.raises(BadInput, match="no column 'wait'"):
         like_training(frame.drop(columns="wait"), reader)
+
+
+@pytest.mark.parametrize(
+    ("known", "written"),
+    [
+        (["00501", "02139", "90210"], [501, 2139, 90210]),
+        (["00501", "02139", "90210"], ["501", 2139.0, "90210.0"]),
+        (["1.50", "2.25"], [1.5, 2.25]),
+        (["True", "False"], ["true", "FALSE"]),
+        (["True", "False"], [1, 0.0]),
+        (["true", "false"], [True, np.bool_(False)]),
+        (["2020-01-01", "2020-01-02"], ["2020-01-01T00:00:00.000000", "2020-01-02 00:00:00"]),
+        (["2020-01-01 00:00:00+01:00"], ["2019-12-31T23:00:00Z"]),
+        (["2020-01-01 01:00:00"], [pd.Timestamp("2020-01-01T01:00", tz="UTC")]),
+        (["0.1", "0.2"], [np.float32(0.1), np.float32(0.2)]),
+    ],
+)
+def test_a_category_is_found_however_its_number_truth_or_date_is_written(known, written) -> None:
+    reader = RowReader([LearnedColumn("a", "category", known=tuple(known))])
+    new = like_training(pd.DataFrame({"a": pd.Series(written, dtype=object)}), reader)
+    assert new["a"].tolist() == known
+    ambiguous = RowReader([LearnedColumn("a", "category", known=("1", "1.0", "x"))])
+    assert like_training(pd.DataFrame({"a": ["1.00"]}), ambiguous)["a"].tolist() == ["1.00"]
+
+
+def test_categories_of_short_floats_and_truths_of_arrow_are_what_files_write() -> None:
+    frame = pd.DataFrame({"a": np.array([0.1, 0.2] * 5, dtype=np.float32), "b": range(10)})
+    frame["c"] = pd.Series([True, None] * 5, dtype=pd.ArrowDtype(pa.bool_()))
+    X, reader, _ = features_of(frame, (), ("a",), "the table")
+    assert list(X["a"].cat.categories) == ["0.1", "0.2"]
+    assert reader.columns[2].kind == "number"
+    gaps = {"na_values": ("-999", "NA")}
+    cells = [np.int64(-999), np.float32(-999), Decimal(-999), "-999.0", np.str_("NA"), 1, True]
+    column = pd.Series(cells, dtype=object)
+    assert is_gap(column, gaps["na_values"]).tolist() == [True] * 5 + [False] * 2
+
+
+def test_a_file_without_rows_has_no_features_and_no_error() -> None:
+    _, reader = learned()
+    assert like_training(FRAME.head(0), reader).shape == (0, 148)
+
+
+COMMAS = "name;size;sales\n" + "".join(
+    f"a;{170 + i},{i % 10};{1 + i // 30}.{i:03}\n" for i in range(200)
+)
+
+
+def test_decimal_commas_are_read_cell_by_cell_as_the_study_learned_them(tmp_path) -> None:
+    """Neither a slip nor a row without a comma changes how others are read."""
+    (tmp_path / "t.csv").write_text(COMMAS)
+    frame = read_frame(str(tmp_path / "t.csv"), ())
+    X, reader, _ = features_of(frame, (), (), "t.csv")
+    assert X["size"][[0, 11]].tolist() == [170.0, 181.1]
+    assert X["sales"][[0, 31]].tolist() == [1000.0, 2031.0]
+    assert (reader.decimal, [n for n in frame.attrs["notes"] if "1.000" in n] != []) == (",", True)
+    lines = COMMAS.splitlines()
+    rows = {"slip.csv": [1, 2, 40], "one.csv": [40], "points.csv": [40, 41]}
+    for name, chosen in rows.items():
+        new = [lines[row] for row in chosen]
+        if name == "slip.csv":
+            new[0] = "a;k.A.;1.000"
+        if name == "points.csv":
+            new[1] = "a;211.5;2.040"
+        (tmp_path / name).write_text("\n".join([lines[0], *new]))
+        found = read_frame(str(tmp_path / name), reader.texts, decimal=reader.decimal)
+        read, cells = reader.read(found)
+        assert [cell.value for cell in cells] == (["k.A."] if name == "slip.csv" else [])
+        row = chosen.index(40)
+        assert read.iloc[row].tolist() == X.iloc[39].tolist()
+
+
+def test_columns_of_two_levels_or_numbers_as_names_are_read_as_they_were_called() -> None:
+    two = pd.concat({"A": FRAME[["number"]], "B": FRAME[["whole"]]}, axis=1)
+    X, reader, _ = features_of(checked_frame(two), (), (), "the table")
+    pd.testing.assert_frame_equal(reader.transform(two), X)
+    numbered = pd.DataFrame({0: range(10), 1: range(10)})
+    X, reader, _ = features_of(checked_frame(numbered), (), (), "the table")
+    pd.testing.assert_frame_equal(reader.transform(numbered), X)
+
+
+@pytest.mark.parametrize("column", ["1.5 2.5 x", "2024-01-01 2024-01-02 soon"])
+def test_a_slip_among_numbers_or_dates_is_named(column) -> None:
+    *right, slip = column.split()
+    if right[0].startswith("2024"):
+        right = [str(day.date()) for day in pd.date_range("2024-01-01", periods=300)]
+    else:
+        right = [f"{i}.5" for i in range(300)]
+    frame = pd.DataFrame({"a": [*right, slip], "b": range(301)})
+    with pytest.raises(BadInput, match=rf"{slip}.*301.*--na-values"):
+        features_of(frame, (), (), "the table")
+
+
+def test_a_target_in_a_dataframe_has_its_type_and_its_gaps() -> None:
+    frame = table().drop(columns="target")
+    targets: list[tuple[tuple, list]] = [
+        ((False, True), [True, False, None]),
+        ((0, 1), [0, 1, "NA"]),
+        (("a", "b"), ["a", "b", "NA"]),
+        ((0.5, 1.5), [0.5, 1.5, None]),
+    ]
+    for classes, values in targets:
+        given = frame.assign(y=pd.Series(values * 50, dtype=object))
+        source = Source("the DataFrame", target="y", drop_missing_target=True)
+        assert frame_dataset(source, given).classes == classes
 
 
 def test_the_user_says_which_texts_are_missing() -> None:
