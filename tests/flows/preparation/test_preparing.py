@@ -340,7 +340,7 @@ def test_rare_classes_are_noted_and_leave_methods_what_they_knew(prepared, tmp_p
     y = ["a"] * 100 + ["b"] * 60 + ["c"] * 2 + ["d"]
     pd.DataFrame({"x": range(163), "y": y}).to_csv(tmp_path / "t.csv", index=False)
     study = prepared(str(tmp_path / "t.csv"), target="y", space="small")
-    (note,) = (str(n) for n in study.notes if "rare" in str(n))
+    (note,) = (str(n) for n in study.notes if "held out:" in str(n))
     assert "2 classes with 3 rows (c: 2, d: 1)" in note
     objective = Study(study.store, study.name).optimizer.objective
     assert objective.n_rarest == 32  # of b: four fifths are no test rows, and a fold trains on 2/3
