@@ -282,7 +282,7 @@ class OptimizerContract(VariantContract):
             first = optimizer.history[0].query.configuration
             assert optimizer.incumbent.query.configuration == first
 
-    def test_each_configuration_goes_on_upwards_and_the_answer_has_a_loss(self, case: Case) -> None:
+    def test_each_configuration_climbs_rungs_and_the_answer_has_a_loss(self, case: Case) -> None:
         """With no more than the trials begun, and some evaluated in full."""
         optimizer = case.make(mixed_space())
         simulation(case, optimizer, trials=12).run()
@@ -318,7 +318,7 @@ class OptimizerContract(VariantContract):
         replay(optimizer, [replace(e, memo=None) if is_bare(e) else e for e in events])  # type: ignore[type-var]
         return optimizer
 
-    def test_when_none_may_be_begun_it_goes_on_or_waits_and_waiting_changes_nothing(
+    def test_when_none_may_begin_it_promotes_or_waits_and_waiting_changes_nothing(
         self, case: Case
     ) -> None:
         asked, twin = case.make(mixed_space()), case.make(mixed_space())

@@ -88,7 +88,7 @@ def where_it_is(home: Path, process: subprocess.Popen[str]) -> str:
 
 @pytest.mark.slow
 @pytest.mark.full
-def test_a_study_goes_on_and_no_other_process_takes_it(tmp_path, set_clock) -> None:
+def test_a_study_continues_and_no_other_process_takes_it(tmp_path, set_clock) -> None:
     home = tmp_path / "home"
     table(3_000).to_parquet(tmp_path / "slow.parquet", index=False)
     options = (*QUICK_OPTIONS, "--target", "target", "--study", "s", "--trials", 2_000)

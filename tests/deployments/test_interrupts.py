@@ -156,7 +156,7 @@ def test_a_terminal_ends_it(scene, how) -> None:
 
 
 @pytest.mark.full
-def test_a_second_signal_ends_it_at_once_and_the_next_command_goes_on(scene) -> None:
+def test_a_second_signal_ends_it_at_once_and_the_next_command_resumes(scene) -> None:
     with started(*scene.command(), home=scene.home) as process:
         wait_for(lambda: scene.n_told() >= 1)
         family = scene.family(process.pid)
@@ -267,7 +267,7 @@ with interrupts_taken(lambda: None):
     assert run_python(program) == "goes on\n"
 
 
-def test_a_killed_flow_goes_on_as_if_it_had_never_stopped(scene, server, tmp_path) -> None:
+def test_a_killed_flow_resumes_as_if_it_had_never_stopped(scene, server, tmp_path) -> None:
     command = (*scene.command(), "--workers", 1, "--trials", 5)
     with started(*command, home=scene.home, server=server) as process:
         wait_for(lambda: scene.n_told() >= 2)

@@ -308,7 +308,7 @@ def test_no_page_of_another_origin_may_read_it(server) -> None:
 
 
 @pytest.mark.full
-def test_its_owner_uses_it_from_another_shell_as_the_command_said(tmp_path) -> None:
+def test_its_owner_uses_it_from_another_shell_as_printed(tmp_path) -> None:
     home, data = tmp_path / "home", write_table(tmp_path)
     command = ("run", data, *QUICK_OPTIONS, "--target", "target", "--trials", 1, "--workers", 1)
     done = run(*command, "--study", "s", "--keep-server", home=home)

@@ -64,7 +64,7 @@ def test_the_plain_matrix_counts_events_in_windows_before_each_label(events, tmp
     assert later[6::4].tolist() == [0, 4, 4]
 
 
-def test_a_difference_is_the_mean_over_splits_and_its_error_that_of_patients() -> None:
+def test_a_difference_is_the_mean_over_splits_with_its_error_over_patients() -> None:
     rng = np.random.default_rng(3)
     rows = []
     for split in (0, 1):

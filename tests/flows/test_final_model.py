@@ -197,7 +197,7 @@ def test_pins_are_released_where_a_member_cannot_be_fitted(ending, choose, monke
     assert ending.pinned() == set()
 
 
-def test_without_a_cache_one_task_fits_all_members_and_it_is_said(ending, choose) -> None:
+def test_without_a_cache_one_task_fits_all_members_with_a_note(ending, choose) -> None:
     choose("greedy", t2=0.5, t0=0.5)
     cached = ending.end(EnsembleRule("greedy", 2))
     ending.study.set_result(members=None)

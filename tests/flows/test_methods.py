@@ -164,7 +164,7 @@ def epochs_of(model: Any) -> int:
 
 
 @pytest.mark.full
-def test_trainings_are_stopped_and_gone_on_with_from_their_checkpoints(run) -> None:
+def test_trainings_are_stopped_and_resumed_from_their_checkpoints(run) -> None:
     ran = run("bapi")
     reached: dict[Any, int] = {}
     gone_on = 0
@@ -220,7 +220,7 @@ def raced(folder: Path, **changed: Any) -> tuple[dict[str, Any], Study]:
     return summary, Study(ArtifactStore(StoreAddress(parameters["store"])), "race")
 
 
-def test_in_a_race_what_goes_on_is_served_its_first_fold(tmp_path) -> None:
+def test_in_a_race_a_promoted_configuration_is_served_its_first_fold(tmp_path) -> None:
     summary, study = raced(tmp_path)
     history, race = study.optimizer.history, summary["decisions"]["race"]
     assert race["begun"] == N_BEGUN == len(history.complete) + race["stopped"]

@@ -16,7 +16,7 @@ from prefect_tune.flows.text import Whole
         ({"n_trials": 3, "n_failed": 1, "n_stopped": 1}, "none meets the constraints yet"),
     ],
 )
-def test_why_no_trial_leads_is_said(counts, said) -> None:
+def test_the_reason_for_no_leading_trial_is_shown(counts, said) -> None:
     progress = Progress(
         study="s", metric="error", n_running=0, trials_total=None, seconds=1.0,
         seconds_total=None, incumbent=None, cache_hits=0, seconds_saved=0.0,
@@ -93,7 +93,7 @@ def test_the_rate_falls_while_nothing_ends() -> None:
     assert left(ended_at(1, 2), 60.0, **standing) == 60.0
 
 
-def test_nothing_can_be_said_without_a_bound_or_before_a_trial_has_ended() -> None:
+def test_no_estimate_without_a_bound_or_before_a_trial_has_ended() -> None:
     assert left(ended_at(1, 2), 2.0, n_ended=2, n_begun=2) is None
     assert left(ended_at(), 5.0, trials_total=4) is None
 

@@ -303,7 +303,7 @@ def test_trials_have_less_time_once_it_is_known_what_others_took() -> None:
     assert pilots[2:] == [None] * 13
 
 
-def test_where_no_trial_ends_in_time_the_cheapest_runs_on_and_it_is_said() -> None:
+def test_if_no_trial_ends_in_time_the_cheapest_keeps_running_with_a_note() -> None:
     fates = {(n, 1): "times out" for n in range(30)}
     study = WrittenStudy(trial_seconds=1.0)
     done = Searched(fates, study=study, trials=14)
@@ -452,7 +452,7 @@ def test_a_trial_that_fails_is_told_at_once_and_ends_nothing(fate: str, kind: st
 @pytest.mark.parametrize(
     ("fate", "error"), [("store lost", StoreLost), ("interrupt", KeyboardInterrupt)]
 )
-def test_a_search_that_cannot_go_on_leaves_a_study_that_can(
+def test_a_search_that_must_stop_leaves_a_resumable_study(
     fate: str, error: type[BaseException]
 ) -> None:
     fates = {(2, 1): fate, (3, 1): fate}
@@ -467,7 +467,7 @@ def test_a_search_that_cannot_go_on_leaves_a_study_that_can(
     assert again.study.trials[2].attempts == n_starts + 1
 
 
-def test_a_worker_that_cannot_go_on_is_benched_and_its_trial_waits_for_another() -> None:
+def test_a_worker_that_must_stop_is_benched_and_its_trial_is_requeued() -> None:
     done = Searched({(1, 1): "store lost"}, trials=4)
     assert done.pool.benched == ["w1"]
     assert done.study.numbers("complete") == [0, 1, 2, 3]
@@ -520,7 +520,7 @@ def test_a_method_that_waits_is_asked_again_after_the_next_tell_and_not_before()
     assert study.n_asks == 2 + 1  # for a free worker, once after trial 1 was told
 
 
-def test_going_on_with_a_configuration_is_not_counted() -> None:
+def test_resuming_a_configuration_is_not_counted() -> None:
     done = Searched(study=Promoting(optimizer=_method(can_go_on=True)), trials=2)
     assert done.reason == "all trials are done"
     assert [t.query.folds for t in done.study.told] == [1, 1, None]
@@ -551,7 +551,7 @@ class Noting(WrittenStudy):
         return trial
 
 
-def test_each_note_of_a_method_is_said_once_when_it_has_it() -> None:
+def test_each_note_of_a_method_is_reported_once() -> None:
     study = Noting()
     heard = Searched(study=study, trials=6).heard
     assert heard.notes == ["dear", "small"]

@@ -187,7 +187,7 @@ def test_of_several_that_run_at_once_one_over_a_limit_fails_alone(looked) -> Non
     assert looked.chosen == 3
 
 
-def test_predictions_are_restored_side_by_side_without_those_of_a_trial_that_fails(looked) -> None:
+def test_predictions_are_restored_in_parallel_without_a_trial_that_fails(looked) -> None:
     workers: Any = Workers({2: 10.0, 3: TimeoutError("took long"), 5: 15.0})
     restore_predictions(looked.study, workers, looked.context, looked.heard, looked.trials)
     assert [asked["number"] for asked in workers.asked] == [2, 3, 2, 3, 5]
@@ -355,7 +355,7 @@ def test_a_trial_that_breaks_a_constraint_set_since_is_not_chosen(looked, monkey
 
 
 @pytest.mark.parametrize("rule", [None, EnsembleRule("single")])
-def test_the_model_is_that_of_the_trial_which_was_chosen(looked, rule) -> None:
+def test_the_model_comes_from_the_chosen_trial(looked, rule) -> None:
     looked.plan(ensemble=rule)
     with looked.study.timed(), looked.study.searching():
         looked.again(15.0, 11.0, 20.0, 20.0, 20.0)

@@ -111,7 +111,7 @@ def test_the_final_model_is_a_scikit_learn_pipeline_that_predicts_the_users_clas
     assert (predicted == fresh["target"]).mean() > 0.7
 
 
-def test_a_finished_study_goes_on_only_where_more_is_asked_for_from_what_it_imported(
+def test_a_finished_study_resumes_only_for_a_larger_total_on_its_imported_data(
     finished,
 ) -> None:
     Path(finished.parameters["data"]).unlink()
@@ -268,9 +268,7 @@ def test_it_is_continued_with_the_same_rows_and_no_others(summary, call) -> None
 
 
 @pytest.mark.full
-def test_its_test_rows_may_be_a_dataframe_too_and_the_search_is_that_of_a_file(
-    call, folder
-) -> None:
+def test_its_test_rows_may_be_a_dataframe_and_the_search_equals_a_files(call, folder) -> None:
     test = table(60, seed=3)
     test.to_csv(folder / "test.csv", index=False)
     given = call(table(), study="tested", test=test.set_axis(range(100, 160)))

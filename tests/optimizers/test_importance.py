@@ -30,7 +30,7 @@ def by_name(found: list[Effect]) -> dict[str, Effect]:
     return {e.input.hyperparameter or e.input.step: e for e in found}
 
 
-def test_indices_of_the_ishigami_function_are_those_of_its_closed_form() -> None:
+def test_indices_of_the_ishigami_function_equal_its_closed_form() -> None:
     """Ishigami and Homma 1990, with a = 7 and b = 0.1."""
     space = CandidateSpace(Space("one", (Step("model", (made("m", "x1", "x2", "x3"),)),)))
 
@@ -80,7 +80,7 @@ def test_a_choice_that_the_model_ignores_has_its_effect_elsewhere() -> None:
         assert found[name].total == pytest.approx(2 / 3, abs=0.02)
 
 
-def test_the_deviation_is_that_of_the_models() -> None:
+def test_the_deviation_comes_from_the_models() -> None:
     space = CandidateSpace(Space("pair", (Step("model", (made("m", "a", "b"),)),)))
 
     def models(features):

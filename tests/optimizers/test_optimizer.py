@@ -289,7 +289,7 @@ def made(method: str) -> Optimizer:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", WHOLE)
-def test_they_are_asked_for_first_and_the_method_goes_on_from_them(method) -> None:
+def test_known_configurations_are_proposed_first_and_the_method_continues_from_them(method) -> None:
     optimizer = made(method)
     optimizer.begin_with([*known(), known()[0]])
     events = run(optimizer, 12)

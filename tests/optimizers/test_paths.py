@@ -127,7 +127,7 @@ def test_the_worked_graphs_give_their_picks() -> None:
 @pytest.mark.parametrize(
     ("counts", "n", "first"), [(TOY, 4, 5), (BENCHMARK, 12, 0), ((3, 3), 5, 2)]
 )
-def test_the_picks_are_those_of_the_eigenvalues(counts, n, first) -> None:
+def test_the_picks_equal_picks_by_eigenvalues(counts, n, first) -> None:
     paths = one_hot_paths(counts)
     assert design_order(paths, n, "d_optimal", start=[first]) == eigenvalue_picks(paths, n, first)
 

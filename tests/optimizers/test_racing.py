@@ -83,7 +83,7 @@ def with_incumbent(method: str = "random", objective: Objective = FOLDS, **about
     return optimizer
 
 
-def test_the_first_configuration_runs_whole_and_others_one_fold_before_they_go_on() -> None:
+def test_the_first_configuration_runs_whole_and_others_one_fold_at_first() -> None:
     """There is nothing that it could be behind of."""
     optimizer = raced()
     assert optimizer.ask(Budget()).is_full
@@ -129,7 +129,7 @@ def test_of_who_keeps_up_the_method_is_told_once_with_the_cost_of_both_stretches
     assert optimizer.incumbent.number == 2
 
 
-def test_who_began_before_there_was_an_incumbent_goes_on_however_bad_it_is() -> None:
+def test_a_configuration_begun_before_any_incumbent_is_promoted_however_bad() -> None:
     optimizer = raced()
     optimizer.ask(Budget())  # the first one, still under way
     begin(optimizer, 100.0)

@@ -74,7 +74,7 @@ def with_incumbent(*others: float, seconds: float = 1.0) -> Racing:
     return optimizer
 
 
-def test_the_best_of_the_first_looks_goes_on_to_one_fold_and_then_to_all() -> None:
+def test_the_best_of_the_first_looks_is_promoted_to_one_fold_and_then_to_all() -> None:
     optimizer = gathered(raced(), 30.0, 20.0, 25.0, 40.0, 50.0, 60.0, 70.0, 80.0)
     best = optimizer.history[1].query.configuration
     assert ask(optimizer) == Query(best, folds=1)
@@ -182,7 +182,7 @@ def test_while_no_trial_is_full_a_smaller_look_leads_if_it_is_far_better(smaller
     assert optimizer.incumbent == (look if leads else first)
 
 
-def test_what_leads_keeps_its_lead_while_it_goes_on() -> None:
+def test_the_leader_keeps_its_lead_while_it_is_promoted() -> None:
     optimizer = gathered(raced(), 20.0, 25.0, *[90.0] * (GATHERED - 2))
     first = optimizer.history[0]
     assert optimizer.incumbent == first
@@ -215,7 +215,7 @@ def test_of_looks_of_different_rows_the_least_loss_leads() -> None:
     assert tell(optimizer, 3.0) == optimizer.incumbent
 
 
-def test_what_was_not_started_may_be_run_again_beside_its_smaller_look() -> None:
+def test_a_look_that_was_not_started_may_be_rerun_with_its_smaller_look_kept() -> None:
     optimizer = raced()
     ask(optimizer)
     unstarted(optimizer, limit_seconds=20.0)
@@ -256,7 +256,7 @@ def test_a_look_at_fewer_rows_leads_only_if_it_is_far_better() -> None:
     assert ask(optimizer).subset == LOOK  # where there is time, the usual look follows
 
 
-def test_where_the_best_would_not_end_the_next_one_that_does_goes_on() -> None:
+def test_if_the_best_would_not_end_the_next_one_that_does_is_promoted() -> None:
     """The slow ones look better and take 9 s on an eighth of the rows, the others half a second."""
     optimizer, models = raced(), []
     for _ in range(GATHERED):
@@ -307,7 +307,7 @@ def test_what_is_ahead_of_the_best_full_trial_leads_before_it_ran_in_full() -> N
     assert (optimizer.incumbent, ahead.query) == (ahead, query)
 
 
-def test_where_no_more_may_be_begun_the_best_goes_on_at_once() -> None:
+def test_if_no_more_may_begin_the_best_is_promoted_at_once() -> None:
     optimizer = gathered(raced(), 30.0, 20.0)
     best = optimizer.history[1].query.configuration
     assert optimizer.ask(Budget(trials_left=0)) == Query(best, folds=1)
@@ -372,7 +372,7 @@ def test_a_failure_after_the_look_costs_it_and_keeps_none_of_its_steps() -> None
     assert (told.cost_seconds, told.steps) == (9.5, ())
 
 
-def test_of_a_hold_out_part_three_go_on_before_any_is_behind() -> None:
+def test_with_one_hold_out_part_three_are_promoted_before_any_is_behind() -> None:
     """Looks are 80 worse and wholes 40: then 80 is behind."""
     optimizer = raced(objective=replace(MANY, n_folds=1))
     for n in range(GATHERED):
@@ -386,7 +386,7 @@ def test_of_a_hold_out_part_three_go_on_before_any_is_behind() -> None:
     assert not [t for t in optimizer.inner.history.pending if t.number < GATHERED]
 
 
-def test_with_workers_to_spare_the_next_best_goes_on_meanwhile() -> None:
+def test_with_workers_to_spare_the_next_best_is_promoted_meanwhile() -> None:
     optimizer = gathered(raced(), 30.0, 20.0, 25.0, 40.0, 50.0, 60.0, 70.0, 80.0)
     configurations = [ask(optimizer).configuration for _ in range(3)]
     assert configurations == [optimizer.history[n].query.configuration for n in (1, 2, 0)]
@@ -447,7 +447,7 @@ def test_half_of_the_seconds_are_for_first_looks_however_many_keep_up() -> None:
     assert [ask(without_time).subset for _ in range(3)] == [SECOND] * 3
 
 
-def test_a_study_of_one_look_goes_on_from_it_to_all_rows() -> None:
+def test_a_study_of_one_look_is_promoted_to_all_rows() -> None:
     optimizer = looked_at(20.0, *[90.0] * (GATHERED - 1))
     best = optimizer.history[0].query.configuration
     optimizer.restore(GATHERED, Query(best), None)

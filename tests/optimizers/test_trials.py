@@ -270,7 +270,7 @@ def test_what_ends_first_counts_once_trials_are_warm(budget, seconds, expected) 
         (Budget(seconds_spent=10.0, seconds_left=-2.0), 0.0),
     ],
 )
-def test_the_share_that_is_left_is_that_of_what_ends_it_first(budget, share) -> None:
+def test_the_share_left_follows_the_limit_that_ends_it_first(budget, share) -> None:
     assert budget.share_left == pytest.approx(share)
 
 

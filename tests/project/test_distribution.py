@@ -80,7 +80,7 @@ def test_the_wheel_has_every_file_of_the_rooms(wheel) -> None:
     assert found == expected
 
 
-def test_the_wheel_of_the_sdist_is_that_of_the_tree(wheel, tree, tmp_path) -> None:
+def test_the_wheel_of_the_sdist_equals_the_wheel_of_the_tree(wheel, tree, tmp_path) -> None:
     call(UV, "build", "--quiet", "--wheel", "--out-dir", tmp_path, folder=tree)
     assert contents(next(tmp_path.glob("*.whl"))) == contents(wheel)
 

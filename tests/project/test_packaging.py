@@ -89,7 +89,7 @@ def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
         prefect_tune.tnue  # noqa: B018
 
 
-def test_the_version_is_that_of_the_distribution() -> None:
+def test_the_version_equals_the_distributions() -> None:
     import prefect_tune
 
     assert re.fullmatch(r"\d+\.\d+\.\d+(\.dev\d+)?", prefect_tune.__version__)

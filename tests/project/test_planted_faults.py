@@ -44,7 +44,7 @@ def test_tests_that_do_not_exist_are_refused() -> None:
         _ = fault.test_paths
 
 
-def test_the_test_that_notices_a_fault_is_written_beside_it_and_read_back() -> None:
+def test_the_test_that_notices_a_fault_is_written_next_to_it_and_read_back() -> None:
     table = (
         '["named"]\nfaults = [\n    ["r", "if \\"a\\" > 0:", "if 1:"],\n'
         '    ["s", "b", "c", "x"],\n]\n'

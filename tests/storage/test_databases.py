@@ -229,7 +229,7 @@ KEYS = [f"{number:064x}" for number in range(MANY)]
 
 
 @pytest.mark.full
-def test_records_of_a_large_study_go_and_those_of_others_stay(either_store) -> None:
+def test_records_of_a_large_study_go_and_other_records_stay(either_store) -> None:
     shared = KEYS[:10]
     part = {"digest": "", "size_bytes": 1, "codec": "json", "signature": ""}
     rows = [

@@ -146,7 +146,7 @@ def test_code_that_python_cannot_parse_counts_as_it_is_written() -> None:
     assert code_digest("t", ["def ("]) != code_digest("t", ["def (  # comment"])
 
 
-def test_ids_are_those_of_stores_on_disk():
+def test_ids_match_stores_on_disk():
     key, digest = "ab" * 32, "0123456789abcdef" * 4
     assert dataset_record(digest) == f"data/{digest}"
     assert split_record(digest) == f"splits/{digest}"

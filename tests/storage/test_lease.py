@@ -45,7 +45,7 @@ def test_a_lease_is_held_by_one_at_a_time(book) -> None:
     assert book.acquire("a")
 
 
-def test_whoever_waits_gets_its_turn(book) -> None:
+def test_each_waiting_process_gets_its_turn(book) -> None:
     order = []
     book.acquire("a")
 

@@ -45,7 +45,7 @@ PARTS = ["://", "Ab", *":@/?#a1_.+-\u017f '\""]
 @example("1a://b:c@d").via("no scheme")
 @example("a.1://b:c@d a://b:1/c://d:e@@f@g")
 @settings(max_examples=300)
-def test_users_passwords_are_those_of_one_pattern(text: str) -> None:
+def test_users_passwords_match_one_pattern(text: str) -> None:
     assert masked(text) == FORMER_USER.sub(r"\g<before>***", text)
     assert has_password(f"{text} ") >= (FORMER_USER.search(text) is not None)
 

@@ -150,7 +150,7 @@ def test_the_time_of_a_session_is_noted_again_after_an_outage(
     assert len(warnings(caplog, "the study's time is not noted")) == 1
 
 
-def test_each_outage_is_said_once(caplog) -> None:
+def test_each_outage_is_reported_once(caplog) -> None:
     outcomes = [ValueError("one"), ValueError("two"), None, ValueError("three"), ValueError("four")]
     ended = Event()
 

@@ -296,7 +296,7 @@ def test_verify_tells_damaged_from_missing_from_orphaned(store) -> None:
     assert not found.is_sound
 
 
-def test_provenance_stands_beside_the_data(store) -> None:
+def test_provenance_is_stored_with_the_data(store) -> None:
     kept = store.write(entry("a"), made(), {"dataset": "d", "steps": []})
     document = describe(store, store.index.entries([kept.key])[kept.key]).to_json()
     assert document["lineage"] == {"dataset": "d", "steps": []}

@@ -232,7 +232,7 @@ def test_models_predict_the_same_where_prefect_tune_cannot_be_imported(
 
 
 @pytest.mark.parametrize("name", ["bounded", "combinations", "lightgbm", "xgboost", "catboost"])
-def test_columns_in_another_order_or_besides_are_refused_not_mistaken(fitted, name) -> None:
+def test_reordered_or_extra_columns_are_refused_not_mistaken(fitted, name) -> None:
     model = fitted[name]
     assert list(model.feature_names_in_) == list(X)
     for other in (X[X.columns[::-1]], X.assign(more=1.0)):

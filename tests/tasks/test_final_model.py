@@ -168,9 +168,7 @@ def test_members_that_disagree_on_classes_are_named_by_their_trials(
         keep_model(context, members, plainly)
 
 
-def test_pins_of_all_members_are_released_at_once_and_those_of_others_stay(
-    context, members
-) -> None:
+def test_pins_of_all_members_are_released_at_once_and_other_pins_stay(context, members) -> None:
     for number, member in enumerate(members):
         fit_member(context, member, plainly, member_pins("mine", number))
     other = fit_member(context, members[0], plainly, member_pins("yours", 0))

@@ -134,7 +134,7 @@ def test_a_built_in_name_cannot_be_taken(installed) -> None:
     assert METHODS.plugin("random") is None
 
 
-def test_an_unknown_name_is_told_with_those_of_plugins(installed) -> None:
+def test_an_unknown_name_is_reported_with_names_of_plugins(installed) -> None:
     installed()
     with pytest.raises(UnknownName, match="stroll"):
         METHODS.named("strol")

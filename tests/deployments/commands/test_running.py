@@ -139,7 +139,7 @@ def test_a_failure_while_running_is_told_with_exit_code_1(run, tmp_path) -> None
 
 @pytest.mark.full
 @pytest.mark.usefixtures("server")
-def test_a_removed_study_takes_its_records_and_leaves_those_of_others(run, tmp_path) -> None:
+def test_a_removed_study_takes_its_records_and_leaves_other_records(run, tmp_path) -> None:
     data = write_meds(tmp_path / "meds")
     command = ("run", data, "--labels", "labels/task", "--method", "random", "--trials", 2)
     for study in ("one", "two"):

@@ -256,7 +256,7 @@ def test_parameters_that_cannot_be_used_are_named(changes, message) -> None:
         search(**changes).fit(X, Y)
 
 
-def test_new_rows_must_be_as_those_of_the_fit(fitted) -> None:
+def test_new_rows_must_match_the_rows_of_the_fit(fitted) -> None:
     X, y = rows(30)
     with pytest.raises(ValueError, match="feature names"):
         fitted.predict(X.rename(columns={"a": "A"}))

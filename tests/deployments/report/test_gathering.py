@@ -140,7 +140,7 @@ def test_steps_are_added_up_in_the_order_in_which_they_run(index) -> None:
     assert (model.served, model.saved_seconds, model.load_seconds) == (1, 3.75, 0.5)
 
 
-def test_what_the_cache_saved_is_the_same_wherever_it_is_said(tmp_path) -> None:
+def test_cache_savings_are_the_same_wherever_they_are_shown(tmp_path) -> None:
     served = step("impute", 3.0, hit=True)
     trials = [
         ended(0, 1.0, steps=(step("impute"), step("fit model"))),
@@ -273,7 +273,7 @@ def test_losses_of_few_rows_or_epochs_do_not_count(monkeypatch) -> None:
     assert losses_of(monkeypatch, few, young, ended(2, 5.0)) == [5.0]
 
 
-def test_of_a_space_that_is_not_to_be_had_the_reason_is_said() -> None:
+def test_an_unavailable_space_is_reported_with_the_reason() -> None:
     for changed, said in (
         ({"space_digest": "other"}, "knows the space otherwise"),
         ({"space": "gone.py:space", "space_code": "import nothing_such"}, "nothing_such"),

@@ -53,7 +53,7 @@ def test_the_report_of_a_study_answers_on_its_first_screen(reported) -> None:
     assert reported.asked_for == [page.url]
 
 
-def test_light_and_dark_are_those_of_the_system_until_the_reader_chooses(reported) -> None:
+def test_light_and_dark_follow_the_system_until_the_reader_chooses(reported) -> None:
     page = reported.page
 
     def shown() -> tuple[str, str]:

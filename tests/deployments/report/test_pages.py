@@ -116,7 +116,7 @@ def test_the_five_questions_are_answered_whatever_the_study(name) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["full", "failed"])
 @pytest.mark.parametrize("state", ["complete", "interrupted"])
-def test_all_commands_that_go_on_name_a_store_that_is_not_the_default_one(name, state) -> None:
+def test_all_next_commands_name_a_store_other_than_the_default(name, state) -> None:
     report = getattr(made_up_reports, name)()
     summary = replace(report.summary, store_options=("--store", "s3://b/my store"), state=state)
     page = study_page(replace(report, summary=summary))
@@ -164,7 +164,7 @@ def test_the_answers_say_what_the_study_found() -> None:
 
 
 @pytest.mark.slow
-def test_what_is_wrong_with_a_study_is_said_above_all() -> None:
+def test_problems_of_a_study_come_first() -> None:
     assert study_page(full()).alert == ""
     assert "guessing" in study_page(replace(full(), summary=replace(SUMMARY, test_loss=50.0))).alert
     page = study_page(replace(full(), summary=replace(SUMMARY, state="interrupted")))

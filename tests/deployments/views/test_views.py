@@ -132,7 +132,7 @@ def test_without_an_incumbent_the_nearest_trial_is_named(shown) -> None:
     assert "export" not in said
 
 
-def test_an_ensemble_is_shown_with_its_losses_and_members_beside_the_best_trial(shown) -> None:
+def test_an_ensemble_is_shown_with_losses_members_and_the_best_trial(shown) -> None:
     members = [{"trial": n, "weight": w} for n, w in ((7, 0.125), (1, 0.5), (2, 0.375))]
     nested = {"single": 12.9, "greedy": 12.0, "agnostic": 12.1}
     ensemble = {"kind": "greedy", "members": members, "losses": [12.5, 11.0], "nested": nested}
@@ -158,7 +158,7 @@ def test_studies_are_a_line_each(capsys) -> None:
     assert capsys.readouterr().out == "no studies\n"
 
 
-def test_notes_of_the_method_are_shown_where_no_run_has_said_them(shown) -> None:
+def test_notes_of_the_method_are_shown_if_no_run_has_reported_them(shown) -> None:
     decisions = {"notes": ["subsets cannot help [here]"]}
     assert "random: subsets cannot help [here]" in shown(notes=True, decisions=decisions)
     assert "subsets" not in shown(decisions=decisions)
@@ -208,7 +208,7 @@ def explained(capsys):
     return show
 
 
-def test_losses_stand_beside_those_of_the_best_trial(explained) -> None:
+def test_losses_are_compared_with_the_best_trial(explained) -> None:
     lines = explained(reason={"phase": "tuning", "text": "best [EI]"})
     assert holds(lines[0], "trial 4 of s", "12.5 %", "trial 2", "11 %")
     assert any(holds(line, "1.2s", "3.5s", "6.2s") for line in lines)
@@ -222,7 +222,7 @@ def test_losses_stand_beside_those_of_the_best_trial(explained) -> None:
     assert holds(explained(incumbent=same, in_model=True)[0], "best one", "final model")
 
 
-def test_values_stand_beside_defaults_and_ranges_and_others_are_marked(explained) -> None:
+def test_values_come_with_defaults_and_ranges_and_others_are_marked(explained) -> None:
     lines = explained()
     assert "rescale none instead of minmax" in lines
     assert "C * 0.25 1 a number from 0.03125 to 32768 (log)" in lines
@@ -320,7 +320,7 @@ def test_a_trial_that_is_not_the_whole_evaluation_says_of_what_it_is(capsys) -> 
     assert holds(line, "in part", "subset 1/27", "draw 1", "folds 1 of 3", "10 of 50", "12.5")
 
 
-def test_a_trial_that_goes_on_with_a_configuration_says_with_which(capsys) -> None:
+def test_a_trial_that_resumes_a_configuration_names_its_predecessor(capsys) -> None:
     other = {"rescale": {"algorithm": "none", "hyperparameters": {}}}
     rows = [
         WAITING,
@@ -366,13 +366,13 @@ def said(capsys, shown: ComparisonOutcome) -> tuple[list[list[str]], str]:
     return [line.split() for line in lines[1:3]], lines[3]
 
 
-def test_of_one_data_set_the_probability_is_that_of_its_repeats(capsys) -> None:
+def test_the_probability_for_one_data_set_comes_from_its_repeats(capsys) -> None:
     lines, meaning = said(capsys, outcome([0.875]))
     assert lines == [["a", "1.25"], ["b", "1.75", "0.75", "0.312", "0.875"]]
     assert holds(meaning, "4 repeats", "this data set")
 
 
-def test_of_several_data_sets_it_is_that_of_the_poisson_binomial_test(capsys) -> None:
+def test_the_probability_for_several_data_sets_is_poisson_binomial(capsys) -> None:
     data_sets = [DataSetStandings(name, [row("a", 1.0)]) for name in ("one", "two")]
     lines, meaning = said(capsys, outcome([0.875, 0.5], data_sets))
     assert lines == [["a", "1.25"], ["b", "1.75", "0.75", "0.312", "0.625"]]

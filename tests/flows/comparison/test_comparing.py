@@ -119,7 +119,7 @@ def test_no_run_is_served_what_another_one_made(compared) -> None:
             assert not any(step["hit"] for step in first["evaluation"]["steps"])
 
 
-def test_an_interrupted_comparison_goes_on_where_it_was(compared) -> None:
+def test_an_interrupted_comparison_resumes_where_it_stopped(compared) -> None:
     assert "complete" in compared.states_before.values()
     assert "interrupted" in compared.states_before.values()
     for name, events in compared.before.items():

@@ -151,7 +151,7 @@ def test_a_replicate_that_another_process_runs_is_named_with_the_ways_out(compar
     assert "--name" in busy.value.remedy
 
 
-def test_a_race_is_one_of_all_methods_and_goes_on_as_one(compared) -> None:
+def test_a_race_covers_all_methods_and_resumes_as_one(compared) -> None:
     given = {"methods": "random,tpe", "repeats": 1, "trials": 3, "name": "c"}
     for comparison in (compared(**given, race=True), compared(**given)):
         assert [replicate.plan.options.race for replicate in comparison.replicates] == [True, True]
@@ -254,7 +254,7 @@ def score(study: Study, workers: Any) -> dict[str, Any]:
     return {name: study.result.get(name) for name in ("test_losses", "members", "test_loss")}
 
 
-def test_the_model_is_that_of_the_end_though_it_led_before(study: Study) -> None:
+def test_the_model_comes_from_the_end_although_its_trial_led_before(study: Study) -> None:
     workers = WrittenWorkers()
     found = score(study, workers)
     assert workers.fitted == [1, 0]

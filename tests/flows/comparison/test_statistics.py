@@ -146,7 +146,7 @@ def test_several_repeats_are_judged_by_their_mean_difference_where_it_can_be_tol
     assert better_on_data_set(without, without, rows) == pytest.approx(0.5)
 
 
-def test_expected_ranks_are_those_of_the_papers_tables() -> None:
+def test_expected_ranks_equal_the_papers_tables() -> None:
     # Table 1, support vector regressor: ESMBO, ERS, SMBO, RS.
     frequencies = np.array(
         [[0.50, 0.66, 0.82, 0.86], [0.34, 0.50, 0.50, 0.77], [0.18, 0.50, 0.50, 0.64],
@@ -328,7 +328,7 @@ def test_p_values_equal_counting_all_orders() -> None:
 
 
 @pytest.mark.parametrize(("n_blocks", "n_methods"), [(1, 2), (3, 2), (2, 4)])
-def test_the_least_p_is_that_of_one_order_in_all_blocks(n_blocks, n_methods) -> None:
+def test_the_least_p_comes_from_one_order_in_all_blocks(n_blocks, n_methods) -> None:
     losses = np.tile(np.arange(float(n_methods)), (n_blocks, 1))
     _, p_values = rank_p_values(losses, np.random.default_rng(0), 50_000)
     assert p_values[-1] == pytest.approx(least_p_value(n_blocks, n_methods), abs=0.008)
@@ -349,7 +349,7 @@ def test_of_methods_that_are_alike_one_is_behind_in_one_case_of_twenty(n_blocks)
     arrays.arrays(np.float64, st.tuples(st.integers(1, 6), st.integers(2, 4)),
                   elements=st.integers(0, 5).map(float))
 )  # fmt: skip
-def test_average_ranks_are_those_of_scipy_and_the_leader_is_tied_with_itself(losses) -> None:
+def test_average_ranks_equal_scipy_and_the_leader_is_tied_with_itself(losses) -> None:
     average, p_values = rank_p_values(losses, np.random.default_rng(0), 200)
     np.testing.assert_allclose(average, rankdata(losses, axis=1).mean(axis=0))
     assert p_values[np.argmin(average)] == 1.0
@@ -412,7 +412,7 @@ def test_each_pair_is_compared_in_both_orders() -> None:
     assert [s.pairs[1].n_won for s in found.fractions] == [6] * 5
 
 
-def test_pairs_of_each_fraction_are_those_of_its_losses() -> None:
+def test_pairs_of_each_fraction_follow_its_losses() -> None:
     table = curves({"a": [1.0], "b": [2.0]})
     early = (table["method"] == "b") & (table["trials"] <= 2)
     table.loc[early, "test_loss"] = 0.0

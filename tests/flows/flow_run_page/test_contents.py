@@ -45,7 +45,7 @@ def picture_of(page: str) -> ET.Element:
     return ET.fromstring(b64decode(data))  # noqa: S314 - our own
 
 
-def test_what_leads_how_it_stands_and_how_to_go_on_are_said_while_it_runs() -> None:
+def test_leader_progress_and_next_steps_are_shown_while_it_runs() -> None:
     page = summary(ACCOUNT)
     assert page.startswith("## Best error: 8.667 %\ntrial 19 · guessing: 50 %\n\n![best error")
     assert "| model | svm | C \\= 1" not in page  # "=" needs no escape

@@ -91,7 +91,7 @@ def test_a_server_that_never_answers_holds_up_nothing(heard, silent_server) -> N
 
 
 @pytest.mark.slow
-def test_that_the_server_is_away_is_said_once(heard, silent_server) -> None:
+def test_an_absent_server_is_reported_once(heard, silent_server) -> None:
     gone = silent_server.replace("127.0.0.1", "127.0.0.2")  # where nobody listens
     with temporary_settings({PREFECT_API_URL: gone}):
         page = page_of(heard)
@@ -250,7 +250,7 @@ def test_an_artifact_is_made_once_and_then_updated(flow_run_id) -> None:
     assert second["responders-progress"].updated == first["responders-progress"].updated
 
 
-def test_a_flow_run_that_is_retried_goes_on_with_its_artifacts(flow_run_id) -> None:
+def test_a_retried_flow_run_keeps_its_artifacts(flow_run_id) -> None:
     for data in ("# first", "# second"):
         publisher = Publisher(flow_run_id)
         publisher.publish(replace(PAGE, data=data))

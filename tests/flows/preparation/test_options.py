@@ -377,7 +377,7 @@ def parsed(words: list[str]) -> StudyOptions:
     return StudyOptions.parse(parameters)
 
 
-def test_of_a_study_with_defaults_only_what_it_learns_from_is_said() -> None:
+def test_a_study_with_defaults_is_described_by_its_data_alone() -> None:
     words = ["prefect-tune", "run", "my table.csv", "--target", "target", "--study", "s"]
     assert run_command(PLAIN, "s") == words
 
@@ -392,7 +392,7 @@ def test_every_option_comes_back() -> None:
     assert found.study == "s"
 
 
-def test_going_on_names_the_data_and_totals_and_nothing_that_could_not_change() -> None:
+def test_the_resume_command_names_data_and_totals_and_no_fixed_option() -> None:
     words = ["prefect-tune", "run", "my table.csv", "--target", "target", "--study", "s"]
     assert continue_command(PLAIN, "s") == words
     found = parsed(continue_command(FULL, "s"))

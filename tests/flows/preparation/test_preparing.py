@@ -68,7 +68,7 @@ def test_many_rows_are_held_out_once_unless_the_user_says_how(
         (write_synthea_log, "labels.csv", "Synthea"),
     ],
 )
-def test_what_the_data_is_taken_for_is_said_unless_the_user_did(
+def test_the_inferred_kind_of_data_is_noted_unless_given(
     prepared, tmp_path, write, labels, said
 ) -> None:
     found = str(prepared(str(write(tmp_path / "data")), labels=labels).notes[0])
@@ -167,7 +167,7 @@ def test_a_study_that_is_there_is_prepared_again_without_reading_its_input(prepa
     ("options", "said"),
     [({"race": True}, "first fold"), ({"method": "halving", "trials": 99}, "trained again")],
 )
-def test_what_runs_twice_without_a_cache_is_said(prepared, options, said) -> None:
+def test_repeated_work_without_a_cache_is_noted(prepared, options, said) -> None:
     given = {"target": "target", "drop": ["patient"], **options}
     assert said in " ".join(map(str, prepared("train.csv", **given, no_cache=True).notes))
     assert said not in " ".join(map(str, prepared("train.csv", **given).notes))
@@ -184,7 +184,7 @@ def test_hold_out_rows_race_where_there_are_many_rows(prepared, monkeypatch) -> 
     assert not prepared("train.csv", **given, race=False).plan.options.race
 
 
-def test_a_model_whose_values_leave_it_without_epochs_is_said_with_the_reason(
+def test_a_model_left_without_epochs_by_its_values_is_noted_with_the_reason(
     prepared, tmp_path
 ) -> None:
     (tmp_path / "space.py").write_text(ITERATIVE_SPACES)
@@ -216,9 +216,7 @@ space = replace(MODERN, name="own")
 
 
 @pytest.mark.slow
-def test_an_extra_that_is_not_installed_is_said_where_the_space_is_a_users(
-    prepared, tmp_path, monkeypatch
-) -> None:
+def test_a_missing_extra_is_noted_for_a_users_space(prepared, tmp_path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "catboost", None)
     (tmp_path / "own.py").write_text(OWN)
     for options, is_said in (({}, False), ({"space": f"{tmp_path / 'own.py'}:space"}, True)):
@@ -228,7 +226,7 @@ def test_an_extra_that_is_not_installed_is_said_where_the_space_is_a_users(
 
 
 @pytest.mark.parametrize("method", ["halving", "hyperband", "bohb"])
-def test_fewer_trials_than_a_bracket_are_said_before_the_start(prepared, method) -> None:
+def test_fewer_trials_than_a_bracket_are_noted_before_the_start(prepared, method) -> None:
     given = {"target": "target", "drop": ["patient"], "method": method}
     given["option"] = {"fidelity": "folds"}
     for trials, is_said in ((2, True), (3, False)):
@@ -390,7 +388,7 @@ def test_a_method_that_takes_none_says_so(prepared, given) -> None:
         prepared("train.csv", **given(KNOWN, method="hyperband", option={"fidelity": "folds"}))
 
 
-def test_a_study_goes_on_with_what_it_began_with_and_takes_no_other(prepared, given) -> None:
+def test_a_study_keeps_its_first_options_when_resumed_and_refuses_others(prepared, given) -> None:
     first = given(KNOWN, study="one")
     plan = prepared("train.csv", **first).plan
     Path(first["start"]).unlink()

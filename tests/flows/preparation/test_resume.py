@@ -31,7 +31,7 @@ def test_a_study_is_not_continued_with_another_split(prepared, options) -> None:
         prepared("train.csv", **given, **options)
 
 
-def test_a_study_that_is_there_is_said_to_be_continued_with_its_constraints(prepared) -> None:
+def test_resuming_a_study_notes_its_constraints(prepared) -> None:
     given = {"target": "target", "drop": ["patient"], "study": "one"}
     prepared("train.csv", **given)
     (note,) = prepared("train.csv", **given).notes

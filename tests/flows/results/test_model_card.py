@@ -128,7 +128,7 @@ def test_a_card_of_events_has_codes_and_patients() -> None:
     assert "pipeline_tag" not in header_of(text)
 
 
-def test_of_an_ensemble_its_losses_stand_beside_those_of_the_best_trial() -> None:
+def test_losses_of_an_ensemble_are_compared_with_the_best_trial() -> None:
     members = (replace(MEMBER, weight=0.25), replace(MEMBER, trial=5, weight=0.75))
     exported = {"about": ABOUT | {"test_loss": 0.21}}
     text = card(exported=exported, members=members, held_out_loss=0.15)

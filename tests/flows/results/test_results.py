@@ -46,7 +46,7 @@ from prefect_tune.tasks.problem import Problem
 pytestmark = pytest.mark.slow
 
 
-def test_a_trial_stands_beside_the_best_one(ended) -> None:
+def test_a_trial_is_compared_with_the_best_one(ended) -> None:
     best = ended.load().best_trial
     losses = {
         t["number"]: t["evaluation"] for t in [t.document for t in list_trials(ended.store, "s")]
@@ -62,7 +62,7 @@ def test_a_trial_stands_beside_the_best_one(ended) -> None:
     assert json.loads(json.dumps(found)) == found
 
 
-def test_values_stand_beside_defaults_and_ranges(ended) -> None:
+def test_values_come_with_defaults_and_ranges(ended) -> None:
     trials = [t.document for t in list_trials(ended.store, "s")]
     nearest = next(
         t for t in trials if t["query"]["configuration"]["fit model"]["algorithm"] == "k_nearest"
@@ -175,7 +175,7 @@ def test_the_table_has_the_columns_of_optuna_and_a_row_for_each_trial(table) -> 
     )
 
 
-def test_values_parameters_and_attributes_are_those_of_the_trials(ended, table) -> None:
+def test_values_parameters_and_attributes_match_the_trials(ended, table) -> None:
     for trial, (_, row) in zip(
         [t.document for t in list_trials(ended.store, "s")], table.iterrows(), strict=True
     ):
@@ -194,7 +194,7 @@ def test_values_parameters_and_attributes_are_those_of_the_trials(ended, table) 
             assert row["system_attrs_constraints"][0] <= 0
 
 
-def test_times_are_those_of_the_ledger_in_utc(ended, table) -> None:
+def test_times_match_the_ledger_in_utc(ended, table) -> None:
     ends = {e.body["number"]: e.at for e in Ledger(ended.store.database).events("s", "tell")}
     seconds = table["datetime_complete"].astype("int64").to_numpy() / 1e6
     assert np.allclose(seconds, list(ends.values()), atol=1e-5)
@@ -303,7 +303,7 @@ def test_a_study_without_a_model_is_refused(ended) -> None:
         export(ended.store, "gone", "pickle")
 
 
-def test_facts_are_those_of_study_data_and_test_rows(ended) -> None:
+def test_facts_match_study_data_and_test_rows(ended) -> None:
     facts = card_facts(ended.store, export(ended.store, "s", "pickle"))
     summary = ended.load().summary()
     assert facts.exported.test_loss == summary["test_loss"]

@@ -97,7 +97,7 @@ def test_an_agnostic_ensemble_weighs_all_trials_by_how_often_they_are_best(study
     assert losses[next(iter(weights))] <= np.median(list(losses.values()))
 
 
-def test_bootstraps_are_as_large_as_those_of_the_search(study, monkeypatch) -> None:
+def test_bootstraps_are_as_large_as_in_the_search(study, monkeypatch) -> None:
     monkeypatch.setattr(type(study.optimizer), "bootstraps", Bootstraps(1, 0.0))
     weights = weights_of(choose_ensemble(study, "agnostic"))
     tied = [t.number for t in study.optimizer.history.complete if t.loss == best(study).loss]
@@ -245,7 +245,7 @@ def test_what_is_shared_goes_with_the_last_that_keeps_it(store) -> None:
     assert store.records.exists(predictions_record(f"{98:064x}"))  # another study uses it
 
 
-def test_what_a_method_may_go_on_with_stays_until_it_is_complete(store) -> None:
+def test_resumable_trials_stay_until_they_are_complete(store) -> None:
     kept = kept_by(store, can_go_on=True)
     keep(kept, store, [ended(0, 99.0, is_whole=False), ended(1, 98.0, is_whole=False)])
     keep(kept, store, [ended(number, float(number % 7)) for number in range(2, 100)])

@@ -201,7 +201,7 @@ def test_a_step_that_cannot_be_pickled_is_fitted_whenever_it_is_needed(place) ->
     assert place.summary["n_failed"] == 0
 
 
-def test_an_undefined_test_loss_leaves_the_model_and_is_said(place) -> None:
+def test_an_undefined_test_loss_leaves_the_model_and_is_reported(place) -> None:
     test = place.folder / "test.csv"
     table(40, seed=1).assign(a=1000.0).to_csv(test, index=False)
     summary = place.search("blind", trials=1, test=str(test))

@@ -241,7 +241,7 @@ def trial_in(number: int, state: str) -> Trial:
 
 
 @given(st.lists(st.tuples(st.integers(0, 8), st.sampled_from(STATES)), max_size=30))
-def test_sums_are_those_of_adding_up_whatever_happened_before(happened) -> None:
+def test_running_sums_equal_adding_up_whatever_happened_before(happened) -> None:
     trials, expected = StudyTrials(), dict[int, Trial]()
     for number, state in happened:
         trials.keep(trial_in(number, state))
@@ -318,7 +318,7 @@ def test_the_nearest_trial_is_named_with_all_that_it_exceeds() -> None:
     assert all(part in text for part in ("latency_us 12", "10 is allowed", "size not measured"))
 
 
-def test_nothing_is_said_where_a_trial_meets_all_or_none_is_complete() -> None:
+def test_no_note_if_a_trial_meets_all_constraints_or_none_is_complete() -> None:
     bound = Constraint("size", 5.0)
     assert nearest_miss(study([complete(0, size=4.0)], bound)) == ""
     assert nearest_miss(study([failed(0, "no")], bound)) == ""

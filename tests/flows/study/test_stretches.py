@@ -173,7 +173,7 @@ def tell_model(study: Study, query: Query, model: str, loss: float = 1.0) -> Non
     tell_came(study, replace(evaluation(loss), steps=steps), query)
 
 
-def test_what_may_be_gone_on_from_survives_pressure_until_the_session_ends(
+def test_resumable_checkpoints_survive_pressure_until_the_session_ends(
     halving, pinned_context
 ) -> None:
     size = put(halving.store, "a", seconds=0.5).size_bytes
@@ -220,7 +220,7 @@ def test_of_many_configurations_the_newest_are_kept(halving, pinned_context, mon
     assert kept == {"c", "d"}
 
 
-def test_models_of_subsets_are_not_kept_for_nothing_goes_on_from_them(
+def test_models_of_subsets_are_not_kept_as_nothing_resumes_from_them(
     halving, pinned_context
 ) -> None:
     first, second, other = (draw(pinned_context, seed) for seed in (1, 7, 4))

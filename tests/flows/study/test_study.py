@@ -168,9 +168,7 @@ def test_why_a_trial_is_asked_for_and_which_task_run_it_had_are_in_the_ledger(st
     assert [m.task_run_id for m in moments_of(store, name).values()] == ["run 0", ""]
 
 
-def test_its_incumbents_so_far_and_task_runs_are_known_to_whoever_opens_it_next(
-    store, enter
-) -> None:
+def test_its_incumbents_and_task_runs_are_known_to_its_next_reader(store, enter) -> None:
     name = enter()
     with Study.opened(store, name) as study, study.timed(), study.searching():
         for number, loss in enumerate((4.0, 5.0, 3.0)):

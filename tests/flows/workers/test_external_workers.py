@@ -93,7 +93,7 @@ def test_a_worker_that_cannot_work_for_us_is_named(tmp_path, options, variables,
 
 
 @pytest.mark.usefixtures("server")
-def test_a_study_goes_on_with_who_joins_when_its_worker_leaves(tmp_path, server) -> None:
+def test_a_study_continues_with_new_workers_when_its_worker_leaves(tmp_path, server) -> None:
     gate, home = tmp_path / "gate", tmp_path / "home"
     gate.mkdir()
     (tmp_path / "space.py").write_text(GATED.format(gate=str(gate)))
@@ -213,7 +213,7 @@ def test_who_joins_is_checked_and_used_and_who_cannot_work_is_named_once(externa
 
 @pytest.mark.slow
 @pytest.mark.full
-def test_who_did_not_pass_is_checked_again_and_its_reason_said_once(
+def test_a_refused_worker_is_checked_again_and_its_reason_reported_once(
     external, joined, monkeypatch
 ) -> None:
     monkeypatch.setattr(module, "_AGAIN_SECONDS", 0.0)

@@ -172,9 +172,7 @@ def test_a_start_that_hangs_after_others_that_failed_ends_within_a_minute_of_the
     assert starts.is_hopeless(ONE)
 
 
-def test_a_worker_has_time_to_start_again_where_others_have_gone_on_without_it(
-    starts, clock
-) -> None:
+def test_a_worker_has_time_to_restart_while_others_continue(starts, clock) -> None:
     starts.note_up(OTHER)
     usual = starts.start_seconds(ONE)
     fail(starts, clock, seconds=100)
@@ -356,7 +354,7 @@ def test_a_pool_looks_often_again_once_its_workers_are_back(pool_starts, clock) 
     assert pool.look_seconds == at_first
 
 
-def test_a_pool_goes_on_with_the_workers_that_are_up(pool_starts, clock) -> None:
+def test_a_pool_continues_with_the_workers_that_are_up(pool_starts, clock) -> None:
     pool = pool_of(pool_starts, NANNY)
     pool_starts.note_up(NANNY)
     pool_starts.note_failure(OTHER_NANNY, "exited with code 3", clock.now)
@@ -507,7 +505,7 @@ def test_kills_of_the_machine_and_of_the_control_group_are_counted_once(system, 
         ("4:memory:/hidden\n", "cgroup/memory/memory.oom_control"),
     ],
 )
-def test_those_of_the_control_group_count_in_both_versions(system, own, file) -> None:
+def test_kills_in_the_control_group_count_in_both_versions(system, own, file) -> None:
     write(system / "own", own)
     write(system / file, "oom 9\noom_kill_disable 0\noom_kill 2\n")
     assert count_oom_kills() == 2

@@ -102,7 +102,7 @@ def test_trials_come_back_with_their_outcomes_and_are_counted(quick) -> None:
 
 
 @pytest.mark.full
-def test_the_worker_that_ran_a_configuration_goes_on_with_it(quick) -> None:
+def test_the_worker_that_ran_a_configuration_resumes_it(quick) -> None:
     def body(trials: DaskTrials) -> None:
         queries = {n: replace(draw(quick, n), folds=1) for n in (10, 11)}
 

@@ -145,7 +145,7 @@ def test_each_acquisition_is_looked_at() -> None:
 
 
 @pytest.mark.parametrize("name", ACQUISITIONS)
-def test_each_candidate_has_a_value_of_its_own_whatever_stands_beside_it(name: str) -> None:
+def test_each_candidate_has_a_value_independent_of_its_batch(name: str) -> None:
     acquisition, rows = ACQUISITIONS[name], np.arange(len(MEAN))
     values = acquisition.of(rows)
     assert values.shape == (len(MEAN),)
@@ -272,7 +272,7 @@ def best_for(search: GaussianSearch, at: list[float], *seen: dict[str, object]) 
     return ranked[:1]
 
 
-def test_numbers_are_polished_to_the_peak_and_integers_a_step_beside_the_best_tried() -> None:
+def test_numbers_are_polished_to_the_peak_and_neighbouring_integers_tried() -> None:
     search = search_of(*(Float(f"x{i}", (0.0, 1.0)) for i in range(6)))
     at = [0.11, 0.93, 0.57, 0.71, 0.33, 0.05]
     best = best_for(search, at, {f"x{i}": 0.5 for i in range(6)})

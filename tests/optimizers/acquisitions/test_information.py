@@ -64,7 +64,7 @@ def test_improvement_by_less_than_xi_does_not_count() -> None:
 
 
 @pytest.mark.parametrize("u", [-3e4, -2e3, -30.0, -5.0, -1.0, -0.5, 0.0, 2.0, 9.0])
-def test_the_slope_is_that_of_the_logarithm(u: float) -> None:
+def test_the_slope_equals_the_logarithms(u: float) -> None:
     step = 1e-4 * max(1.0, abs(u))
     rise = log_standard_improvement(u + step) - log_standard_improvement(u - step)
     assert log_standard_improvement_slope(u) == pytest.approx(float(rise) / (2 * step), rel=1e-5)
@@ -211,7 +211,7 @@ def test_whitened_normals_have_exact_moments(n: int, more: int, seed: int) -> No
     assert normals @ normals.T / (n + more) == pytest.approx(np.eye(n), abs=1e-9)
 
 
-def test_of_two_the_probability_is_that_of_their_difference() -> None:
+def test_the_probability_of_two_follows_their_difference() -> None:
     mean = np.array([0.1400832002, -0.9503926815])
     V = np.array([[0.1273484837, -0.0576397510], [-0.0576397510, 0.4381023173]])
     worked = np.array([0.0931362481, 0.9068637519])
@@ -224,7 +224,7 @@ def test_of_two_the_probability_is_that_of_their_difference() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
-def test_probabilities_are_those_of_plain_draws(seed: int) -> None:
+def test_probabilities_equal_plain_draws(seed: int) -> None:
     n, draws = 12, 20_000
     mean, V = posterior(n, seed)
     plain = np.random.default_rng(99).multivariate_normal(mean, V, 400_000).argmin(axis=1)
@@ -240,7 +240,7 @@ def test_the_unit_of_the_loss_does_not_count(scale: float) -> None:
     assert (one.winners == other.winners).all()
 
 
-def test_points_of_which_all_is_known_leave_no_doubt() -> None:
+def test_fully_known_points_leave_no_doubt() -> None:
     found = minimiser(np.array([0.3, 0.1, 0.2]), np.zeros((3, 3)), 100)
     assert found.probabilities.tolist() == [0, 1, 0]
     assert found.entropy == 0

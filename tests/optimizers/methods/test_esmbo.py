@@ -169,7 +169,7 @@ def test_it_asks_for_bootstraps_and_no_other_method_does() -> None:
     assert make_optimizer("ers", mixed_space(), 0).bootstraps == Bootstraps(30, 0.5)
 
 
-def test_few_examples_and_few_trials_are_said() -> None:
+def test_few_examples_and_few_trials_are_noted() -> None:
     few = esmbo(objective=Objective(n_held_out=9, n_folds=3), n_histories=12)
     few.ask(Budget(trials_left=12))
     held_out, trials = few.notes
@@ -182,7 +182,7 @@ def test_few_examples_and_few_trials_are_said() -> None:
     assert many.notes == ()
 
 
-def test_random_configurations_are_those_of_random_search_and_end_in_an_ensemble() -> None:
+def test_random_configurations_equal_random_search_and_end_in_an_ensemble() -> None:
     ers = make_optimizer("ers", mixed_space(), 3, None, {"n_histories": N})
     plain: Optimizer = make_optimizer("random", mixed_space(), 3)
     for number in range(12):

@@ -114,7 +114,7 @@ CONFIGURATION = sample_configuration(mixed_space(), np.random.default_rng(0))
     ("total", "levels"),
     [(81, (1, 3, 9, 27, 81)), (50, (2, 6, 17, 50)), (3, (1, 3)), (2, (1, 2)), (10, (1, 3, 10))],
 )
-def test_levels_are_those_of_the_table(total: int, levels: tuple[int, ...]) -> None:
+def test_levels_equal_the_table(total: int, levels: tuple[int, ...]) -> None:
     assert counted_levels(total, 3, highest_s(total, 3)) == levels
 
 
@@ -271,7 +271,7 @@ def test_a_round_of_hyperband_is_the_table() -> None:
 
 
 @pytest.mark.parametrize(("n", "kept"), [(1, 1), (2, 1), (5, 1), (6, 2), (8, 2), (9, 3), (11, 3)])
-def test_one_in_eta_goes_on_rounded_down_and_at_least_one(n: int, kept: int) -> None:
+def test_one_in_eta_is_promoted_rounded_down_and_at_least_one(n: int, kept: int) -> None:
     study = Study(n)
     study.begin([float(i) for i in range(n)])
     assert study.gone_on() == list(range(kept))
@@ -301,7 +301,7 @@ def test_a_bracket_that_is_not_full_is_decided_only_when_no_more_may_be_begun() 
     assert first is not second
 
 
-def test_survivors_go_on_to_the_last_rung_and_no_further() -> None:
+def test_survivors_are_promoted_to_the_last_rung_and_no_further() -> None:
     study = Study(9)
     study.begin([float(i) for i in range(9)])
     assert study.gone_on() == [0, 1, 2]
@@ -322,7 +322,7 @@ def test_a_run_that_is_tried_again_is_waited_for_and_counts() -> None:
     assert study.gone_on() == [0]
 
 
-def test_the_next_bracket_begins_where_its_plan_says_and_the_oldest_goes_on_first() -> None:
+def test_the_next_bracket_begins_at_its_planned_rung_and_the_oldest_runs_first() -> None:
     history = History()
     plans = [Plan(2, 0), Plan(1, 1), Plan(1, 2)]
     brackets = Brackets(3, 3, lambda i: plans[i])

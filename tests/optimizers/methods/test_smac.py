@@ -193,7 +193,7 @@ def fitted(X, y, n_trees=10, **given) -> RandomForest:
     return RandomForest.fit(X, y, n_trees=n_trees, **{**usual, **given})  # type: ignore[arg-type]
 
 
-def test_the_mean_is_that_of_the_trees_and_the_variance_that_of_their_leaves() -> None:
+def test_mean_comes_from_the_trees_and_variance_from_their_leaves() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.random((80, 5)), rng.random(80)
     forest = RandomForestRegressor(10, min_samples_split=20, random_state=3).fit(X, y)

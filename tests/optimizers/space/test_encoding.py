@@ -163,7 +163,7 @@ def conditional_space() -> Space:
 
 
 @pytest.mark.parametrize("space", [conditional_space(), mixed_space()], ids=lambda s: s.name)
-def test_the_active_ones_are_those_of_each_configuration(space: Space) -> None:
+def test_the_active_columns_match_each_configuration(space: Space) -> None:
     table = CandidateSpace(space)
     drawn = table.sample(300, np.random.default_rng(0))
     active = table.columns.active(drawn)

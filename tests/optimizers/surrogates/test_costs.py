@@ -221,7 +221,7 @@ def test_a_line_is_learned_through_noise() -> None:
     assert costs(*fits).seconds(query("plain")) == pytest.approx(8.0, rel=0.25)
 
 
-def test_seconds_of_earlier_studies_are_those_of_a_later_one_with_other_columns() -> None:
+def test_seconds_of_earlier_studies_are_scaled_to_other_columns() -> None:
     """Twice the columns take twice as long, and three classes three times of a model for each."""
     grows = algorithm("grows", growth={"fixed": 0.0, "classes": 1.0})
     space = Space("timed", (Step("scale", (algorithm("unit"),)), Step("model", (grows,))))

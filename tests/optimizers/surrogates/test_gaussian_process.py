@@ -223,7 +223,7 @@ def test_appended_rows_bring_the_noise_of_their_own_size(n: int, m: int, seed: i
 
 
 @pytest.mark.parametrize("mean", [None, 0.0])
-def test_joint_moments_are_those_predicted_and_those_of_samples(mean: float | None) -> None:
+def test_joint_moments_equal_the_predicted_and_sampled_ones(mean: float | None) -> None:
     X, y = data(8, 2)
     theta = np.log([1.0, 0.3, 0.5, 0.01])
     process = GaussianProcess.given(scaled_matern(2), theta, X, y, mean=mean)

@@ -255,7 +255,7 @@ def test_slopes_agree_with_central_differences(seed: int) -> None:
     assert OF_TIME.slope_slope(theta, t, u) == pytest.approx(second, abs=1e-8 * max(size, 1) * 10)
 
 
-def test_slopes_of_curves_are_those_of_t_times_the_covariance_within() -> None:
+def test_slopes_of_curves_equal_t_times_the_covariance_within() -> None:
     of_curves, a, b = curve_kernel(), rows_of_curves(4, 0), rows_of_curves(5, 1)
     theta, step = drawn_theta(of_curves, 3), np.array([0.0, 1e-5, 0.0])
 
@@ -309,7 +309,7 @@ NOISES = (ConstantNoise(), FallingNoise(1))
         (FallingNoise(1), np.array([-80.0, -80.0]), [1e-9] * 3),  # and never 0
     ],
 )
-def test_noise_is_that_of_the_row(noise: Noise, theta: np.ndarray, variance: list[float]) -> None:
+def test_noise_follows_the_row(noise: Noise, theta: np.ndarray, variance: list[float]) -> None:
     assert noise.variance(theta, THREE_ROWS) == pytest.approx(variance, rel=1e-6)
 
 

@@ -118,7 +118,7 @@ def test_the_mean_falls_nowhere_where_the_plain_one_does(only_falling: bool) -> 
     assert told == 0
 
 
-def test_slopes_are_those_of_the_mean() -> None:
+def test_slopes_follow_the_mean() -> None:
     process, unfinished = toy(3)
     on_sites = monotone(process, unfinished)
     step = np.array([0.0, 0.0, 1e-5])
@@ -302,7 +302,7 @@ def test_a_start_that_fits_badly_is_dropped() -> None:
 
 @settings(max_examples=25)
 @given(seed=st.integers(0, 10_000), s=st.integers(1, 8))
-def test_the_pull_on_means_is_that_of_the_truncated_vector(seed: int, s: int) -> None:
+def test_the_pull_on_means_equals_the_truncated_vectors(seed: int, s: int) -> None:
     mean, covariance = drawn(s, seed)
     sites = propagate(mean, covariance)
     pull = sites.pull(mean, covariance, sites.factor(covariance))

@@ -116,7 +116,7 @@ def test_zeros_and_gaps_of_matrices_are_missing_to_xgboost_and_only_gaps_of_tabl
     assert np.array_equal(found(with_gaps, with_gaps), found(gaps, gaps))
 
 
-def test_what_is_missing_may_be_said_otherwise() -> None:
+def test_the_missing_value_can_be_overridden() -> None:
     X, y = averages(60)
     model = xg_boost.classifier(n_estimators=2, missing=-1.0).fit(X, y)
     assert model.estimator_.missing == -1.0

@@ -192,7 +192,7 @@ CASES: list[dict[str, Any]] = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arguments", CASES, ids=lambda a: " ".join(map(str, a.values())))
-def test_columns_are_those_of_the_oracle(arguments) -> None:
+def test_columns_equal_the_oracle(arguments) -> None:
     X = random_rows()
     train, held_out = X.take(np.arange(12)), X.take(np.arange(12, 20))
     made = EventWindows(**arguments).fit(train)

@@ -223,7 +223,7 @@ def test_targets_are_encoded_by_parts_that_the_seed_draws_and_nothing_warns() ->
     assert not (made[0] == made[2]).all()
 
 
-def test_where_gaps_were_is_said_beside_a_column_of_that_name() -> None:
+def test_gap_indicators_coexist_with_a_column_of_the_same_name() -> None:
     gaps = pd.DataFrame(
         {"a": [1.0, np.nan, 3.0], "missingindicator_a": pd.Categorical(list("xyx"))}
     )
@@ -330,7 +330,7 @@ LABELS = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 6)), min_size=1, m
 @pytest.mark.slow
 @settings(max_examples=40)
 @given(EVENTS, LABELS, st.integers(1, 3), st.sampled_from(AGGREGATIONS))
-def test_matrices_are_those_of_plain_python(events, labels, min_frequency, aggregation) -> None:
+def test_matrices_equal_plain_python(events, labels, min_frequency, aggregation) -> None:
     rows = [(i, pd.Timestamp(2019, 12, 31) + pd.Timedelta(days=day)) for i, day in labels]
     try:
         X = event_rows(events, rows)

@@ -87,7 +87,7 @@ def kinds(algorithm: Algorithm) -> tuple[int, int]:
     return categorical, len(hyperparameters) - categorical
 
 
-def test_every_row_of_flash_is_that_of_table_5() -> None:
+def test_every_row_of_flash_equals_table_5() -> None:
     rows = {s.name: {a.id: kinds(a) for a in s.algorithms} for s in SPACES["flash"].searched}
     assert rows == TABLE_5
     assert [list(step) for step in rows.values()] == [list(step) for step in TABLE_5.values()]
@@ -168,7 +168,7 @@ def test_every_entry_of_a_file_is_of_its_space(path) -> None:
 
 
 @pytest.mark.parametrize("ending", ["", "_without_boosting"])
-def test_that_of_events_begins_with_boosted_trees_on_few_columns(ending) -> None:
+def test_the_events_portfolio_begins_with_boosted_trees_on_few_columns(ending) -> None:
     portfolio = json.loads((PORTFOLIOS / f"events{ending}.json").read_text())
     assert portfolio[0]["fit model"]["algorithm"] == "lightgbm"
     chosen = portfolio[0]["construct features"]["hyperparameters"]

@@ -126,7 +126,7 @@ def test_a_loop_of_parents_is_refused_by_its_codes(tmp_path) -> None:
         meds(tmp_path / "meds", loop)
 
 
-def test_a_loop_beside_the_codes_of_the_data_is_none_of_theirs(tmp_path) -> None:
+def test_a_loop_among_codes_outside_the_data_is_ignored(tmp_path) -> None:
     assert meds(tmp_path / "meds", {"X": ("", ["Y"]), "Y": ("", ["X"])}).X.code_table is None
 
 
@@ -169,7 +169,7 @@ def test_ancestors_are_part_of_the_digest_and_descriptions_are_not(tmp_path) -> 
     assert len({plain, *above}) == 3
 
 
-def test_descriptions_that_are_new_or_corrected_replace_those_of_the_store(tmp_path) -> None:
+def test_new_or_corrected_descriptions_replace_stored_ones(tmp_path) -> None:
     store = ArtifactStore(StoreAddress(str(tmp_path / "store")))
     plain = meds(tmp_path / "meds")
     digest = import_dataset(plain, store)

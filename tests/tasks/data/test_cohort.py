@@ -97,7 +97,7 @@ def test_a_rare_signal_is_seen_at_the_lowest_threshold_in_a_dense_matrix() -> No
 
 
 @pytest.mark.full
-def test_no_error_is_below_that_of_the_best_possible_model() -> None:
+def test_no_error_is_below_the_best_possible_model() -> None:
     """Only the number of orders, and of how many there is a second class event, tell the class.
 
     The floor is half of the overlap of their distributions, which no model that sees nothing after
@@ -143,7 +143,7 @@ def test_the_code_after_the_prediction_time_changes_no_feature() -> None:
     "family",
     ["count", *(pytest.param(f, marks=pytest.mark.full) for f in FAMILIES if f != "count")],
 )
-def test_rates_are_those_of_the_paper_whatever_is_planted(family) -> None:
+def test_rates_equal_the_paper_whatever_is_planted(family) -> None:
     """FLASH, Table 3, train rows; within 5 %."""
     spec = CohortSpec(n_patients=10_000, family=family, rare_cover=0.2, noise_codes=9000, xor=0.5)
     cohort = generate(spec)
@@ -181,7 +181,7 @@ def test_a_cohort_is_the_same_for_the_same_seed_only() -> None:
     assert not cohorts[0].equals(cohorts[2])
 
 
-def test_every_option_can_be_said_in_the_name() -> None:
+def test_the_name_can_carry_every_option() -> None:
     spec = CohortSpec(
         n_patients=500, seed=4, family="sum", strength=1.5, main_codes=3, decoys=2, rare_cover=0.5,
         rare_frequency=7, rare_purity=0.8, noise_codes=9, xor=0.25, leak=False,

@@ -65,9 +65,7 @@ def arrangements() -> dict[str, pd.DataFrame]:
 
 @pytest.mark.parametrize("name", arrangements())
 @pytest.mark.parametrize("piece", [7, 10_000])
-def test_events_by_pieces_are_those_of_the_whole_in_order(
-    tmp_path, monkeypatch, name, piece
-) -> None:
+def test_events_read_in_pieces_equal_the_whole_in_order(tmp_path, monkeypatch, name, piece) -> None:
     for module, size in ((table_files, "_PIECE_ROWS"), (event_tables, "_PIECE")):
         monkeypatch.setattr(module, size, piece)
     frame = arrangements()[name]
@@ -106,7 +104,7 @@ def test_codes_that_no_event_has_are_no_codes(tmp_path) -> None:
     assert events["code"].tolist() == ["a", "b", "a"]
 
 
-def test_the_digest_of_events_is_that_of_earlier_versions(tmp_path) -> None:
+def test_the_digest_of_events_equals_earlier_versions(tmp_path) -> None:
     meds = Source(str(write_meds(tmp_path / "meds")), labels="labels/task")
     write_omop_log(tmp_path / "cdm")
     omop = Source(str(tmp_path / "cdm"), labels="labels.csv")

@@ -386,7 +386,7 @@ def test_a_measured_zero_is_a_value_and_no_answer(tmp_path) -> None:
     assert set(dataset.X.events["value"]) == {0.0, 1.0}
 
 
-def test_midnight_in_omop_is_that_of_where_it_was_noted(tmp_path) -> None:
+def test_midnight_in_omop_is_local_to_the_place_of_the_record(tmp_path) -> None:
     times = pd.to_datetime(["2020-01-01T00:00", "2020-01-01T01:00"]).tz_localize("Europe/Berlin")
     dataset = omop_parts(tmp_path / "cdm", "measurement", {"measurement_datetime": tuple(times)})
     ends = dataset.X.events["time"].astype(str)
@@ -641,7 +641,7 @@ def test_shards_of_meds_are_all_dates_or_none(tmp_path, has_times) -> None:
     assert seen == [["SEX", "before"] + ["on the day"] * has_times] * 2
 
 
-def test_midnight_is_that_of_where_it_was_noted() -> None:
+def test_midnight_is_local_to_the_place_of_the_record() -> None:
     local = pd.to_datetime(["2024-05-01T00:00", "2024-05-01T02:00"]).tz_localize("Europe/Berlin")
     assert Times.of(pd.Series(local, name="time"), "log").is_midnight.tolist() == [True, False]
     texts = column("2024-05-01T00:00:00+02:00", "2024-05-01T02:00:00+02:00")

@@ -143,7 +143,7 @@ def test_a_category_is_the_same_with_and_without_gaps_in_its_file(tmp_path) -> N
         assert known.dropna().tolist() == expected
 
 
-def test_a_category_of_which_nothing_is_known_is_warned_of(tmp_path, caplog) -> None:
+def test_an_unknown_category_is_warned_of(tmp_path, caplog) -> None:
     training = read(written(table(), tmp_path / "t.csv"))
     like_training(table(5).assign(colour="mauve"), training.row_reader)
     assert "no value of column colour" in caplog.text

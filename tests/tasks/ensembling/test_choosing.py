@@ -40,7 +40,7 @@ def voters(n: int = 20, skill: float = 0.7) -> HeldOut:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_weights_and_losses_are_those_of_what_it_predicts(kind) -> None:
+def test_weights_and_losses_match_its_predictions(kind) -> None:
     held_out = voters()
     choice = chosen(kind, held_out)
     assert choice.kind == kind
@@ -132,7 +132,7 @@ def enumerated(
     ("share", "expected"),
     [(1.0, [0.191406, 0.617188, 0.191406]), (0.5, [0.229167, 0.541667, 0.229167])],
 )
-def test_weights_are_those_of_all_resamples(share: float, expected: list[float]) -> None:
+def test_weights_count_all_resamples(share: float, expected: list[float]) -> None:
     """The sheet, 5.2; 20,000 bootstraps lie within 0.005, four standard errors or more."""
     draws = list(product(range(4), repeat=round(4 * share)))
     exact = enumerated(lambda m, drawn: sum(WRONG[m, i] for i in drawn), 3, draws)

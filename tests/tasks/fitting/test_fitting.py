@@ -245,7 +245,7 @@ def test_a_matrix_that_is_larger_than_the_memory_is_refused() -> None:
         check_memory("Ridge", None, {}, fits, limit_bytes=10**9)
 
 
-def test_the_least_memory_is_that_of_the_model_that_needs_least() -> None:
+def test_the_least_memory_comes_from_the_smallest_model() -> None:
     kernel = Algorithm(id="kernel", estimator="x.Kernel", memory="kernel_matrix")
     plain = Algorithm(id="plain", estimator="x.Plain")
     least = least_memory([kernel, plain], 100_000, 50)

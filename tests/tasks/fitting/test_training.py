@@ -117,7 +117,7 @@ def held_out(training: EpochTraining) -> bytes:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("path", "arguments"), CASES)
-def test_training_that_is_gone_on_with_ends_as_if_never_interrupted(path, arguments) -> None:
+def test_resumed_training_ends_as_if_never_interrupted(path, arguments) -> None:
     how = recipe_of(path, arguments)
     whole, parts = trained(how, 10), trained(how, 4, 10)
     assert len(whole.curve) == EPOCHS
@@ -157,7 +157,7 @@ def test_a_full_training_has_exactly_the_rounds_that_are_configured(path) -> Non
         assert not model.warm_start
 
 
-def test_a_checkpoint_is_not_changed_by_going_on_from_it() -> None:
+def test_a_checkpoint_is_not_changed_by_resuming_from_it() -> None:
     how = recipe_of("sklearn.neural_network.MLPClassifier", {})
     kept = trained(how, 4).checkpoint()
     before = pickle.dumps(kept)

@@ -27,7 +27,7 @@ from prefect_tune.tasks.trial.measuring import study_resampling
 RNG = np.random.default_rng(0)
 
 
-def test_error_of_chance_is_that_of_the_largest_class() -> None:
+def test_error_of_chance_comes_from_the_largest_class() -> None:
     objective = metric_named("error").objective(np.array([0, 0, 0, 1]), 2)
     assert (objective.chance, objective.lower, objective.upper, objective.unit) == (
         25,
@@ -265,7 +265,7 @@ def test_a_mean_is_drawn_from_all_rows_and_any_other_metric_within_each_class() 
     assert (by_area[:, 2:].sum(axis=1) == 29).all()
 
 
-def test_where_a_bootstrap_has_no_value_that_of_the_fold_stands_for_it() -> None:
+def test_a_bootstrap_without_a_value_takes_the_value_of_the_fold() -> None:
     y = np.array([1.0, 5.0])
     predicted = Predictions(np.array([1.5, 4.0]))
     metric = metric_named("r2")
@@ -309,7 +309,7 @@ def test_bootstraps_come_from_the_seed_of_the_study(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_stretch_has_no_risks_and_the_full_training_those_of_its_best_epoch(
+def test_a_rung_has_no_risks_and_the_full_training_has_its_best_epochs_risks(
     tmp_path: Path,
 ) -> None:
     context = epoch_context(tmp_path, bootstraps=Bootstraps(1, 0.0))

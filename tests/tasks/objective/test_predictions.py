@@ -65,7 +65,7 @@ SAME = ("Column", "ListOfLabels", "SeriesOfLabels", "FrameOfLabels", "ObjectLabe
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", SAME)
-def test_labels_and_scores_are_those_of_the_plain_model(name, kind) -> None:
+def test_labels_and_scores_equal_the_plain_model(name, kind) -> None:
     classes = KINDS[kind]
     y = target(classes)
     plain, found = (
@@ -188,7 +188,7 @@ def test_text_is_no_whole_number_and_a_fraction_no_class() -> None:
 
 
 @pytest.mark.parametrize("name", ["NumberColumn", "NumberList", "NumberSeries"])
-def test_numbers_are_those_of_the_plain_model(name) -> None:
+def test_numbers_equal_the_plain_model(name) -> None:
     model = getattr(models, name)().fit(X, X[:, 0])
     found = predictions_of(model, X, np.empty(0))
     np.testing.assert_array_equal(found.label, model.inner_.predict(X))

@@ -32,7 +32,7 @@ def looped(y, score, group, n_draws: int, seed: int) -> list[float]:
 
 
 @pytest.mark.parametrize("weights_at_a_time", [10**9, 10_000])
-def test_the_interval_is_that_of_a_plain_loop_over_groups(monkeypatch, weights_at_a_time) -> None:
+def test_the_interval_equals_a_plain_loop_over_groups(monkeypatch, weights_at_a_time) -> None:
     monkeypatch.setattr(two_classes, "_MOST_WEIGHTS", weights_at_a_time)
     monkeypatch.setattr(two_classes, "_DRAWS", 8_000)
     y, score, group = clustered(120, 4)
@@ -67,7 +67,7 @@ def test_a_class_of_one_patient_has_an_area_without_interval(group) -> None:
     assert auroc_with_interval(y, score, None, 0).low is not None
 
 
-def test_calibration_is_that_of_scikit_learn() -> None:
+def test_calibration_equals_scikit_learn() -> None:
     rng = np.random.default_rng(0)
     probability = np.concatenate([rng.beta(1, 6, size=900), np.full(100, 0.1)])
     y = rng.random(1_000) < probability**0.8

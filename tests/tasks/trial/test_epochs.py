@@ -89,7 +89,7 @@ def lose_predictions(context: StudyContext, evaluation: Evaluation) -> None:
 
 
 @pytest.mark.parametrize("model", ITERATIVE)
-def test_a_trial_goes_on_from_the_checkpoints_of_another(tmp_path, context, model) -> None:
+def test_a_trial_resumes_from_checkpoints_of_another(tmp_path, context, model) -> None:
     begun = evaluate(context, query_of(context, model, 4))
     assert len(begun.curve) == 4
     other = replace(context, study="another")
@@ -132,7 +132,7 @@ def test_without_a_cache_each_stretch_trains_from_the_start(tmp_path) -> None:
     assert checkpoints(context) == []
 
 
-def test_a_stretch_says_its_own_seconds_and_those_of_earlier_ones_apart(context) -> None:
+def test_a_rung_reports_its_own_and_earlier_seconds_apart(context) -> None:
     begun = evaluate(context, query_of(context, "boosting", 5))
     ended = evaluate(context, query_of(context, "boosting"))
     kept = {e.key: e.cost_seconds for e in checkpoints(context)}
@@ -259,7 +259,7 @@ def train_until_killed(context: StudyContext, model: str) -> None:
     evaluate(context, query_of(context, model))
 
 
-def test_after_a_worker_was_killed_the_next_one_goes_on_from_its_last_checkpoint(tmp_path) -> None:
+def test_after_a_worker_is_killed_the_next_one_resumes_from_the_last_checkpoint(tmp_path) -> None:
     context, model = epoch_context(tmp_path), "mlp"
     process = multiprocessing.get_context("spawn").Process(
         target=train_until_killed, args=(context, model)

@@ -251,7 +251,7 @@ def test_a_store_that_refuses_for_good_is_not_waited_for(tmp_path) -> None:
     open_store.cache_clear()
 
 
-def test_records_leave_the_last_gigabyte_and_the_study_can_go_on_later(
+def test_records_leave_the_last_gigabyte_and_the_study_can_resume_later(
     context, monkeypatch
 ) -> None:
     with monkeypatch.context() as patched:

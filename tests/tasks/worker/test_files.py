@@ -315,7 +315,7 @@ def test_there_is_no_text_without_a_log(tmp_path) -> None:
     assert (log_size(tmp_path), log_text(tmp_path, 0)) == (0, "")
 
 
-def test_the_text_of_a_start_does_not_contain_that_of_earlier_ones(tmp_path) -> None:
+def test_the_output_of_a_start_excludes_earlier_starts(tmp_path) -> None:
     log_path(tmp_path).write_text("an earlier start\n")
     since = log_size(tmp_path)
     assert log_text(tmp_path, since) == ""

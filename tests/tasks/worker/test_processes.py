@@ -98,7 +98,7 @@ with trial_captured(worker, "t", ["my secret"]) as taken:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_killed_keeper_is_replaced_and_the_trial_goes_on(tmp_path) -> None:
+def test_a_killed_keeper_is_replaced_and_the_trial_continues(tmp_path) -> None:
     code = """
 import psutil
 with trial_captured(worker, "t") as taken:
@@ -306,7 +306,7 @@ def test_below_a_process_all_but_some_is_ended(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(("own", "low", "high"), [("shared", 150, 300), ("own", 350, 500)])
-def test_memory_that_forks_share_counts_once_and_their_own_besides(
+def test_memory_that_forks_share_counts_once_and_private_memory_in_full(
     tmp_path, own, low, high
 ) -> None:
     with running(SHARES, tmp_path, own) as pid:
@@ -332,7 +332,7 @@ def test_nothing_is_collected_while_importing_and_nothing_imported_is_looked_thr
     assert not any(one is made[0] for one in gc.get_objects())
 
 
-def test_who_collects_nothing_goes_on_so() -> None:
+def test_a_process_without_garbage_collection_stays_without_it() -> None:
     gc.disable()
     with quick_imports():
         pass

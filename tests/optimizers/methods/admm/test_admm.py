@@ -120,7 +120,7 @@ def test_every_second_iteration_tunes_a_path_that_never_was() -> None:
 
 
 @pytest.mark.slow
-def test_a_path_goes_on_from_the_values_with_which_it_was_found() -> None:
+def test_a_path_resumes_from_the_values_with_which_it_was_found() -> None:
     """Of integers too, whose default is far from where z-min found them good."""
     optimizer = Admm(counted_space((2, 3)), 0, UNIT, effort=3, effort_step=0)
     chosen = set()

@@ -220,7 +220,7 @@ def test_models_that_are_fitted_at_once_are_asked_for_in_full() -> None:
 
 
 @pytest.mark.slow
-def test_what_diverges_ends_with_its_best_epoch_and_is_not_gone_on_with() -> None:
+def test_a_diverging_training_ends_with_its_best_epoch_and_is_not_resumed() -> None:
     optimizer = bapi(n_first=4)
     queries = study(optimizer, power, 12)
     query = optimizer.ask(Budget())
@@ -257,7 +257,7 @@ def test_a_lost_stretch_falls_back_to_the_epochs_told_and_can_be_run_again() -> 
     assert not curve.has_failed
 
 
-def test_a_space_smaller_than_the_start_is_gone_on_with_to_the_end() -> None:
+def test_a_space_smaller_than_the_start_is_trained_to_the_end() -> None:
     models = Algorithm(id="net", estimator="x.Net"), Algorithm(id="knn", estimator="x.Knn")
     optimizer = bapi(Space("two", (Step("model", models),)))
 
@@ -283,7 +283,7 @@ def test_the_best_is_trained_to_its_end_where_only_configurations_are_counted() 
     assert len(done.stretches) < 8 * T_MAX / 2
 
 
-def test_what_is_gone_on_with_after_others_is_counted_as_thawed() -> None:
+def test_a_training_resumed_after_others_is_counted_as_thawed() -> None:
     optimizer = bapi(n_first=4)
     study(optimizer, power, 5)
     assert optimizer.decisions["thawed"] == 0
@@ -303,7 +303,7 @@ class HalfFeasible(PowerLaws):
 
 
 @pytest.mark.slow
-def test_what_violates_is_neither_gone_on_with_nor_planned_again() -> None:
+def test_a_violating_configuration_is_neither_resumed_nor_planned_again() -> None:
     limited = replace(CURVES, constraints=(Constraint("quantity", 1.0),))
     optimizer = Bapi(nets(), 0, limited, n_first=9)
     Simulation(optimizer, HalfFeasible(optimizer), trials=40).run()

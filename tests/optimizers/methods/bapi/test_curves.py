@@ -114,7 +114,7 @@ def test_what_diverged_violates_or_failed_is_closed_and_keeps_its_epochs() -> No
     assert [closed[configuration].is_closed for configuration in (A, B)] == [True, False]
 
 
-def test_seconds_of_an_epoch_are_those_of_the_model_for_new_epochs() -> None:
+def test_seconds_of_an_epoch_count_the_model_and_new_epochs_alone() -> None:
     steps = scaling(100.0), model(6.0)
     assert curve(stretch(0, A, [9.0] * 3, steps=steps, cost_seconds=106.0)).rate == 2.0
     first = stretch(0, A, [9.0] * 2, steps=(model(2.0),))
@@ -259,7 +259,7 @@ def test_of_many_curves_the_best_and_the_newest_are_learned_from() -> None:
     assert sorted(points)[:100] == sorted(t.loss for t in trials if t.loss is not None)[:100]
 
 
-def test_the_most_points_are_those_of_the_best_curves() -> None:
+def test_the_best_curves_keep_the_most_points() -> None:
     trials = [
         stretch(i, net(i / 100, scale="none"), [60.0, 50.0, 40.0 + i]) for i in range(80)
     ]  # 240 points
@@ -362,7 +362,7 @@ def site_rows(of: CurveBelief) -> np.ndarray:
     return np.unique(rows.round(9), axis=0)
 
 
-def test_sites_stand_at_curves_that_may_go_on_and_nowhere_else() -> None:
+def test_sites_stand_at_resumable_curves_and_nowhere_else() -> None:
     full, diverged = falling(7, 0.95, T_MAX), stretch(
         8, net(0.9, scale="unit"), [60.0, 59.0], 4, trouble="no epoch 3"
     )  # fmt: skip

@@ -223,7 +223,7 @@ def test_how_much_is_enough_is_not_sought_of_what_cannot_be_begun() -> None:
     assert numbers(planned(horizon([1.0, 0.5, 99.0]), 12.0)) == [0]
 
 
-def test_what_comes_besides_epochs_and_a_workers_part_count_when_they_are_clipped() -> None:
+def test_overheads_and_a_workers_part_count_when_epochs_are_clipped() -> None:
     assert planned(horizon([1.0] * 3, overheads=[2.0, 0.0, 0.0]), 5.5)[0].epochs == 3
     assert planned(horizon([1.0] * 3, overheads=[2.0, 0.0, 0.0]), 100.0)[0].seconds == 12.0
     entries = planned(horizon([1.0] * 6, longest=4.0), 100.0)
@@ -231,7 +231,7 @@ def test_what_comes_besides_epochs_and_a_workers_part_count_when_they_are_clippe
     assert {(e.epochs, e.seconds) for e in entries} == {(4, 4.0)}
 
 
-def test_going_on_is_charged_for_new_epochs_alone_and_so_preferred_to_beginning() -> None:
+def test_resuming_is_charged_for_new_epochs_alone_and_so_preferred_to_starting() -> None:
     same = np.array([0.90, 0.90])
     entries = horizon([1.0, 1.0], done=[0, 7]).plan(
         improvement(same, np.array([0.02, 0.02]), np.eye(2)), np.ones(2), 100.0

@@ -90,7 +90,7 @@ def test_random_ones_are_followed_by_the_best_in_full() -> None:
     assert asked == [*((pytest.approx(level), 4) for level in levels), (pytest.approx(0.2), T_MAX)]
 
 
-def test_the_best_third_goes_on_and_of_that_the_best_third() -> None:
+def test_the_best_third_is_promoted_and_then_its_best_third() -> None:
     levels = [((7 * i) % 27) / 27 for i in range(27)]
     asked = run(Design((2, 6, 18), (27, 9, 3)), levels)
     assert [epochs for _, epochs in asked] == [2] * 27 + [6] * 9 + [18] * 3
@@ -128,7 +128,7 @@ def test_a_rung_ranks_those_that_train_once_all_are_told() -> None:
     )
 
 
-def test_what_failed_does_not_go_on_and_nothing_waits_for_it() -> None:
+def test_failed_configurations_are_not_promoted_and_nothing_waits_for_them() -> None:
     failed = crashed(1, net(0.2, scale="none"), 2)
     step = steps_after(trained(0, 0.1, 9.0, 8.0), failed, trained(2, 0.3, 9.0, 9.0))
     assert step == GoOn(net(0.1, scale="none"), 6)
@@ -136,7 +136,7 @@ def test_what_failed_does_not_go_on_and_nothing_waits_for_it() -> None:
     assert steps_after(*done) == Done()
 
 
-def test_where_none_may_begin_the_start_goes_on_with_those_that_were_begun() -> None:
+def test_if_none_may_begin_the_start_resumes_begun_configurations() -> None:
     assert steps_after(trained(0, 0.1, 9.0)) == Begin(2)
     assert steps_after(trained(0, 0.1, 9.0), may_begin=False) == GoOn(net(0.1, scale="none"), 2)
     begun = trained(0, 0.1, 9.0, 8.0), trained(1, 0.2, 9.0, 7.0)

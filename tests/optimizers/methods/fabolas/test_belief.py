@@ -114,7 +114,7 @@ MIXTURE = SubsetBelief(
 ROWS = np.random.default_rng(5).random((3, 3))
 
 
-def test_predictions_are_those_of_a_mixture_and_outcomes_scatter_by_the_noise() -> None:
+def test_predictions_form_a_mixture_and_outcomes_scatter_by_the_noise() -> None:
     means, variances = np.array([sample.predict(ROWS) for sample in SAMPLES]).transpose(1, 0, 2)
     mean, deviation = MIXTURE.predict(ROWS)
     assert mean == pytest.approx(means.mean(axis=0))
@@ -352,7 +352,7 @@ def minimiser_of(posterior: Posterior, representers: np.ndarray) -> Minimiser:
     return Minimiser.of(mean, covariance, normals)
 
 
-def test_gains_are_those_of_joint_predictions() -> None:
+def test_gains_equal_joint_predictions() -> None:
     """From covariances of all rows together, and size by size."""
     representers = np.vstack([rows(4, 0, 7, 1.0), rows(4, 1, 8, 1.0)])[[0, 4, 1, 5, 2, 6, 3, 7]]
     minimiser = minimiser_of(PARTED, representers)

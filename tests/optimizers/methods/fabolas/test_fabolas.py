@@ -227,7 +227,7 @@ def test_with_hardly_a_result_it_asks_on(n_told: int) -> None:
 
 
 # The published method.
-def test_the_paper_s_method_is_that_of_the_paper() -> None:
+def test_the_papers_variant_follows_the_paper() -> None:
     recipe = fabolas(variant="paper").recipe
     assert recipe.acquisition == "divergence_per_cost"
     s = np.array([0.0, 0.25, 1.0])

@@ -96,7 +96,7 @@ class World:
         return dict(Counter(t.query.subset for t in self.history))
 
 
-def test_the_best_half_of_each_rung_goes_on_and_the_winner_to_all_rows() -> None:
+def test_the_best_half_of_each_rung_is_promoted_and_the_winner_gets_all_rows() -> None:
     world = World(FirstDesign.of(LARGE), lambda n, _: float(-n)).run()
     assert world.asked() == [
         *((n, 1 / 64) for n in range(10)),
@@ -107,7 +107,7 @@ def test_the_best_half_of_each_rung_goes_on_and_the_winner_to_all_rows() -> None
     ]
 
 
-def test_the_ranks_are_those_of_the_rung_that_was_reached() -> None:
+def test_the_ranks_follow_the_rung_that_was_reached() -> None:
     def loss(n: int, share: float) -> float:
         return float(n if share < 1 / 8 else -n)
 
@@ -166,14 +166,14 @@ def test_without_trials_left_the_rungs_are_decided_with_those_that_there_are() -
     assert world.per_share() == {1 / 64: 4, 1 / 32: 2, 1 / 16: 1, 1 / 8: 1, 1.0: 1}
 
 
-def test_failed_ones_go_on_after_all_others() -> None:
+def test_failed_configurations_are_promoted_after_all_others() -> None:
     world = World(FirstDesign.of(LARGE), lambda n, s: float(n) if n in (4, 6) or s > 0.02 else None)
     world.run()
     assert [n for n, share in world.asked() if share == 1 / 32] == [4, 6, 0, 1, 2]
     assert world.asked()[-2:] == [(1, 1 / 8), (4, 1.0)]  # 0 and 1 have failed before
 
 
-def test_what_took_too_long_does_not_go_on() -> None:
+def test_a_configuration_over_the_time_limit_is_not_promoted() -> None:
     world = World(FirstDesign.of(LARGE), lambda n, _: float(n) if n in (4, 6) else None)
     world.begin(10)
     for trial in world.history.pending:
@@ -199,7 +199,7 @@ def test_when_a_rung_fails_the_best_below_is_seen_on_all_rows_and_at_last_it_is_
 @pytest.mark.parametrize(
     ("latencies", "promoted"), [([60.0] * 6 + [40.0] * 4, [6, 7]), ([60.0] * 10, [0, 1, 2, 3, 4])]
 )
-def test_those_that_violate_a_constraint_go_on_only_where_all_do(latencies, promoted) -> None:
+def test_violating_configurations_are_promoted_only_if_all_violate(latencies, promoted) -> None:
     world = World(FirstDesign.of(LARGE), history=History([Constraint("latency_us", 50.0)]))
     world.begin(10)
     for trial, latency in zip(world.history.pending, latencies, strict=True):
@@ -209,7 +209,7 @@ def test_those_that_violate_a_constraint_go_on_only_where_all_do(latencies, prom
     assert [n for n, share in world.asked() if share == 1 / 32] == promoted
 
 
-def test_what_is_as_bad_as_chance_does_not_go_on() -> None:
+def test_a_configuration_as_bad_as_chance_is_not_promoted() -> None:
     world = World(FirstDesign.of(LARGE), lambda n, _: float(8 + n) if n < 3 else 90.0).run()
     assert [n for n, share in world.asked() if share == 1 / 32] == [0, 1, 2]
 
@@ -232,7 +232,7 @@ LOSSES = (1.0, 2.0, 5.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 100.0)
     [(LOSSES, 3), (tuple(x - 2 for x in LOSSES), 5)],
     ids=["above 0", "not above 0"],
 )
-def test_what_is_nearer_to_the_worst_does_not_go_on_by_logarithms_where_there_are_any(
+def test_a_loss_nearer_to_the_worst_in_logarithms_is_not_promoted(
     losses: tuple[float, ...], promoted: int
 ) -> None:
     world = World(FirstDesign.of(LARGE), lambda n, _: losses[n]).run()

@@ -69,7 +69,7 @@ def test_draws_are_walkers_within_the_bounds_around_what_is_likely() -> None:
     assert np.median(noise) < 0.1
 
 
-def test_walkers_go_on_from_where_they_were() -> None:
+def test_walkers_resume_where_they_were() -> None:
     """Close together, eight sweeps leave them close together; scattered anew they are not."""
     start = np.array(STARTS)
     near = start + 1e-4 * np.random.default_rng(1).random((18, len(start)))
@@ -98,7 +98,7 @@ def test_with_few_observations_each_ask_fits_from_the_last_one() -> None:
     assert learned(MAP, flat(5))["thetas"][0] == pytest.approx(STARTS, abs=1e-6)
 
 
-def test_parted_processes_begin_with_the_one_of_all_and_go_on_from_their_own() -> None:
+def test_parted_processes_start_from_the_joint_one_and_resume_from_their_own() -> None:
     kept = {KEY: {"walkers": [OTHER], "thetas": [OTHER], "n": 300}}
     rng = np.random.default_rng(0)
     parted = MAP.learned({0: flat(5), 2: flat(6)}, kept, rng)

@@ -218,7 +218,7 @@ def test_the_smallest_subset_holds_enough_rows_and_each_class(objective, smalles
     assert not sizes.is_single
 
 
-def test_a_rare_class_raises_the_smallest_subset_and_this_is_said() -> None:
+def test_a_rare_class_raises_the_smallest_subset_with_a_note() -> None:
     sizes = Sizes.of(Objective(n_rows=9_000, n_classes=2, n_rarest=33))
     assert sizes.shares == (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
     assert "1/16" in sizes.note

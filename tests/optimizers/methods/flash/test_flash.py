@@ -297,7 +297,7 @@ def test_memos_stay_as_they_are(document: dict[str, Any]) -> None:
         assert through_json({**stored, "shared": settled}) == document
 
 
-def test_a_study_goes_on_from_the_memo_of_a_version_that_settled_shared_values() -> None:
+def test_a_study_resumes_from_the_memo_of_a_version_that_settled_shared_values() -> None:
     """It had settled on counts; averages are nevertheless best for trees by the losses told."""
     space = events_space()
     optimizer = Flash(space, 0, Objective())

@@ -45,7 +45,7 @@ def scores_of(**options: Any) -> PathScores:
     return PathModels(counted_space(TOY, 0), 0, Objective(), given).scores
 
 
-def test_the_papers_models_are_those_of_equation_one_without_an_intercept() -> None:
+def test_the_papers_models_follow_equation_one_without_an_intercept() -> None:
     paths, losses = one_hot_paths(TOY), np.array(LOSSES)
     seen, inverse = paths[SEEN], np.linalg.inv(paths[SEEN].T @ paths[SEEN] + np.eye(5))
     beta = inverse @ seen.T @ losses
@@ -136,7 +136,7 @@ def test_many_runs_are_divided_by_the_logarithm_of_their_seconds_with_nothing_ca
     assert many[0] - many[1] == pytest.approx(expected)
 
 
-def test_the_ridge_is_that_of_the_option() -> None:
+def test_the_ridge_comes_from_the_option() -> None:
     paths = one_hot_paths(TOY)
     model = PathLinear.fit(paths[SEEN], np.array(LOSSES), 4.0)
     assert scores_of(ridge=4.0, cost="none", xi=0.0).log_eips(toy_history()) == pytest.approx(
@@ -202,7 +202,7 @@ def test_the_algorithms_of_the_paths_are_kept_in_the_order_of_the_space() -> Non
     assert kept == {"step0": ["a0", "a3"], "step1": ["a1"]}
 
 
-def test_a_share_is_kept_besides_by_the_least_loss_seen_with_each_algorithm() -> None:
+def test_a_share_is_also_kept_by_the_least_loss_seen_with_each_algorithm() -> None:
     history = history_of_losses({
         ("a3", "a3"): 30.0, ("a2", "a0"): 20.0, ("a1", "a2"): 10.0, ("a0", "a2"): None,
     })  # fmt: skip
@@ -274,7 +274,7 @@ def test_of_equal_improvement_the_cheap_one_is_asked_for_first() -> None:
     assert sum(whatever) < sum(cheap) - 4
 
 
-def test_the_papers_forest_is_that_of_its_time() -> None:
+def test_the_papers_forest_has_the_settings_of_its_time() -> None:
     search = tuning(variant="paper")._inside
     assert isinstance(search, ForestSearch)
     assert search.options == SmacOptions(
