@@ -151,7 +151,7 @@ def test_runs_that_are_there_are_not_run_again(tables, tmp_path) -> None:
 @pytest.mark.parametrize("page", ["README.md", "deployments/docs/pages/using/comparing.md"])
 def test_the_figures_of_a_page_match_the_recorded_runs(page) -> None:
     frame = pd.read_parquet(RECORDED)
-    text = (Path(__file__).parents[2] / page).read_text().split("## Beside other tools")[1]
+    text = (Path(__file__).parents[2] / page).read_text().split("## Comparison with other tools")[1]
     shown = [line.strip("|").split("|") for line in text.split("\n\n")[2].splitlines()[2:]]
     ranks = [mean_ranks(losses) for losses in at_stages(frame, "test_loss").values()]
     final = frame[(frame["model"] == "answer") & (frame["stage"] == frame["budget"])]
