@@ -1,14 +1,15 @@
-"""A final model as others read it, with as little of prefect-tune as can be.
+"""Export of a final model with as little dependence on prefect-tune as possible.
 
-`plain` puts scikit-learn's classes in place of ours. Some of ours differ from their parents only
-where these would fail or leave nothing. Where that did not happen, the parent with the same
-parameters and fitted values predicts the same to the last bit, and a clone of it learns the same.
+`plain` replaces our estimator classes by their scikit-learn parents. Some of ours differ from their
+parents only where the parent would fail or select nothing. If that did not happen, the parent with
+the same parameters and fitted values predicts the same to the last bit, and its clone learns the
+same.
 
-`portable` pickles a model with what is left of our code and of users', by value as bytecode of this
-version of Python; all other classes and functions are found by name where the pickle is read.
+`portable` pickles a model with our remaining code and the user's by value, as bytecode for this
+version of Python. All other classes and functions are imported where the pickle is read.
 
-A `skops_file` runs nothing when it is read. It names the types that it holds. Those that skops does
-not know are read only by who says that they are trusted, and must be installed where it is read.
+Reading a `skops_file` runs no code. The file lists its types. Types skops does not know must be
+installed where the file is read, and the reader must trust them explicitly.
 """
 
 import copyreg
@@ -57,13 +58,13 @@ _PARENTS: Mapping[type[Any], type[Any]] = {
     SelectByScore: GenericUnivariateSelect,
 }
 FALLBACK = "only_column_"
-"""Attribute of a selection that would have left no column, and keeps one."""
+"""Attribute of a fitted selection that keeps one column because it would have selected none."""
 
 
 def plain(model: Value) -> Value:
-    """Return a model, fitted or not, with scikit-learn's classes in place of ours.
+    """Return a copy of a model, fitted or not, with scikit-learn's classes in place of ours.
 
-    What has no counterpart stays. The model is not changed; what stays is shared with it.
+    Estimators without a counterpart stay and are shared with the original.
 
     >>> plain(Pipeline([("products", Polynomial(degree=3))]))[0]
     PolynomialFeatures(degree=3)
@@ -72,12 +73,12 @@ def plain(model: Value) -> Value:
 
 
 def with_reader(model: Any, dataset: Dataset, *, of_matrix: bool = False) -> Any:
-    """Return a model that takes rows of a table as users have them, and names their classes.
+    """Return a model that reads rows as users have them and predicts the user's classes.
 
     Args:
-        model: The fitted model, whose rows are as the data set has them.
-        dataset: The data set that it learned from.
-        of_matrix: Whether it keeps its rows, for instance because they are events.
+        model: The fitted model, trained on rows of `dataset`.
+        dataset: The data set, with its reader and classes.
+        of_matrix: Whether to leave out the reader.
     """
     steps = model.steps if isinstance(model, Pipeline) else [("model", model)]
     if not np.array_equal(dataset.learned_classes, np.array(dataset.classes)):
@@ -87,12 +88,7 @@ def with_reader(model: Any, dataset: Dataset, *, of_matrix: bool = False) -> Any
 
 
 class NamedClasses(ClassifierMixin, BaseEstimator):
-    """A fitted classifier of positions, which answers with the classes at these positions.
-
-    Args:
-        model: The classifier.
-        classes: The classes, in order.
-    """
+    """A fitted classifier of class positions that returns the classes themselves."""
 
     def __init__(self, model: Any, classes: Sequence[Any]) -> None:
         self.model, self.classes = model, classes
@@ -130,16 +126,16 @@ class NamedClasses(ClassifierMixin, BaseEstimator):
 
 
 def without_idle_bounds(model: Value) -> Value:
-    """Return a fitted model without bounds on the number of categories that held nothing back.
+    """Return a fitted model without category bounds that had no effect.
 
-    It predicts the same. A clone of it learns only from columns that pandas knows as categories,
-    and refuses more of them than its last step has room for.
+    The model predicts the same. Its clone learns only from columns of pandas' category type, and
+    rejects columns with more categories than its last step can handle.
     """
     return _replaced(model, _without_bound, {})
 
 
 def estimator_classes(model: Any) -> tuple[type[Any], ...]:
-    """Return the classes of all estimators that a model is made of, by name.
+    """Return the classes of all estimators in a model, by name.
 
     >>> [kind.__name__ for kind in estimator_classes(Pipeline([("products", Polynomial())]))]
     ['Pipeline', 'Polynomial']
@@ -178,12 +174,9 @@ def _without_bound(estimator: BaseEstimator) -> BaseEstimator:
 
 
 def _replaced(value: Any, replace: Replace, done: dict[int, Any]) -> Any:
-    """Return a value with its estimators replaced, the innermost first; itself if none is.
+    """Return a value with its estimators replaced, innermost first; the value itself if none is.
 
-    Args:
-        value: An estimator, or what one holds.
-        replace: Returns what takes the place of an estimator; itself if it stays.
-        done: By the id of what was looked at, the outcome: what is shared stays shared.
+    `done` maps ids to outcomes, so that shared objects stay shared.
     """
     if id(value) not in done:
         done[id(value)] = _looked_at(value, replace, done)
@@ -221,8 +214,8 @@ class Pickled:
 
     Attributes:
         data: The pickle.
-        model: The model as it is read from it.
-        packages: Packages that reading imports, sorted; none of the standard library.
+        model: The model read back from the pickle.
+        packages: Packages that reading imports, sorted, without the standard library.
     """
 
     data: bytes
@@ -231,12 +224,12 @@ class Pickled:
 
     @property
     def carries_code(self) -> bool:
-        """Whether it has code by value, which only this version of Python reads."""
+        """Whether the pickle carries code by value, which only this version of Python reads."""
         return _READ_BY in self.packages
 
 
 def portable(model: Any) -> Pickled:
-    """Pickle a model with our classes and users' by value, and read it back."""
+    """Pickle a model with our code and the user's by value, and read it back."""
     data = pickle_by_value(model, lambda name: is_ours(name) or is_user_code(name))
     reader = _Reader(data)
     read = reader.load()
@@ -244,30 +237,29 @@ def portable(model: Any) -> Pickled:
 
 
 def _cached(function: Callable[[Any], Any], name: str) -> cached_property[Any]:
-    """Return the cached property that a class has under a name."""
     made = cached_property(function)
     made.attrname = name
     return made
 
 
-# Until Python 3.12 they hold a lock, so classes that have any would not go by value.
+# Before Python 3.12 a cached property holds a lock, which cannot be pickled by value.
 copyreg.pickle(cached_property, lambda it: (_cached, (it.func, it.attrname)))
 
 
 def is_ours(module: str) -> bool:
-    """Return whether a module of that name is prefect-tune's."""
+    """Return whether a module belongs to prefect-tune."""
     return module.partition(".")[0] == OURS
 
 
 class _Reader(pickle.Unpickler):
-    """Reads a pickle and notes the packages of all that it imports."""
+    """Reads a pickle and records the packages it imports."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(io.BytesIO(data))
         self.packages: set[str] = set()
 
     def find_class(self, module: str, name: str) -> Any:
-        """Import a class or function, as reading a pickle does."""
+        """Import a class or function, and record its package."""
         self._note(module)
         found = super().find_class(module, name)
         return self._noted(found) if (module, name) == _IMPORT else found
@@ -284,7 +276,7 @@ class _Reader(pickle.Unpickler):
 
 
 _IMPORT = ("cloudpickle.cloudpickle", "subimport")
-"""By which code that goes by value imports the modules that it uses."""
+"""Function with which code pickled by value imports the modules it uses."""
 
 
 _ALWAYS = ("numpy", "scipy", "sklearn", "skops")
@@ -297,8 +289,8 @@ class SkopsFile:
 
     Attributes:
         data: The file.
-        model: The model as it is read from it.
-        trusted: Types that who reads it must trust, sorted.
+        model: The model read back from the file.
+        trusted: Types the reader must trust to load the file, sorted.
     """
 
     data: bytes
@@ -316,14 +308,14 @@ def skops_file(model: Any, trials: Sequence[int]) -> SkopsFile:
     """Write a model in skops' format, and read it back.
 
     Args:
-        model: A fitted pipeline, or an ensemble of them.
-        trials: Number of the trial that each pipeline comes from.
+        model: A fitted pipeline, or an ensemble of pipelines.
+        trials: Trial number of each pipeline.
 
     Raises:
-        BadInput: If skops is not installed or cannot hold one of its steps; names the step.
+        BadInput: If skops is not installed or cannot store a step, which the message names.
     """
     try:
-        import skops.io  # noqa: F401, PLC0415 - of an extra
+        import skops.io  # noqa: F401, PLC0415 - optional dependency
     except ImportError as error:
         raise BadInput(
             "skops' format needs skops, which is not installed",
@@ -332,19 +324,19 @@ def skops_file(model: Any, trials: Sequence[int]) -> SkopsFile:
     model = without_idle_bounds(model)
     try:
         found = _written(model)
-    except Exception as error:  # of whatever it holds
+    except Exception as error:  # any kind, depending on the model's objects
         raise _refusal(model, trials) or BadInput(
-            f"skops' format cannot hold the model: {_in_short(error)}", remedy=_REMEDY
+            f"skops' format cannot store the model: {_in_short(error)}", remedy=_REMEDY
         ) from error
     if any(map(is_user_code, found.trusted)):
         refusal = _refusal(model, trials)
-        assert refusal is not None  # noqa: S101 - one of its steps has it
+        assert refusal is not None  # noqa: S101 - the code belongs to one of the steps
         raise refusal
     return found
 
 
 def _written(model: Any) -> SkopsFile:
-    import skops.io  # noqa: PLC0415 - of an extra
+    import skops.io  # noqa: PLC0415 - optional dependency
 
     data: bytes = skops.io.dumps(model)
     trusted = skops.io.get_untrusted_types(data=data)
@@ -352,16 +344,17 @@ def _written(model: Any) -> SkopsFile:
 
 
 def _refusal(model: Any, trials: Sequence[int]) -> BadInput | None:
-    """Return the error that names the first step that cannot be held; None if each can."""
+    """Return the error for the first step that skops cannot store; None if it can store all."""
     for where, part in _parts(model, trials):
         if reason := _why_not(part):
             name = type(part).__name__
-            return BadInput(f"skops' format cannot hold {where} ({name}): {reason}", remedy=_REMEDY)
+            text = f"skops' format cannot store {where} ({name}): {reason}"
+            return BadInput(text, remedy=_REMEDY)
     return None
 
 
 def _parts(model: Any, trials: Sequence[int]) -> Iterator[tuple[str, Any]]:
-    """Yield what may be refused, and where it stands: each step of each pipeline."""
+    """Yield each step of each pipeline with a description of its place."""
     if isinstance(model, Pipeline) and isinstance(model[0], RowReader):
         yield "step 'read rows'", model[0]
         model = model[-1] if len(model) == 2 else model[1:]
@@ -378,13 +371,13 @@ def _parts(model: Any, trials: Sequence[int]) -> Iterator[tuple[str, Any]]:
 
 
 def _why_not(step: Any) -> str:
-    """Return why skops cannot hold a step; empty if it can."""
+    """Return why skops cannot store a step; empty if it can."""
     try:
         found = _written(step)
-    except Exception as error:  # of whatever it holds
+    except Exception as error:  # any kind, depending on the step's objects
         return _in_short(error)
     if any(map(is_user_code, found.trusted)):
-        return "its class is of a file of yours, which cannot be imported where it is read"
+        return "its class is defined in your own file, which cannot be imported elsewhere"
     return ""
 
 

@@ -1,9 +1,8 @@
-"""The final model of a study: its members fitted on all training rows, and combined.
+"""The final model of a study: members fitted on all training rows, then combined.
 
-Prefect tasks fit each member, combine them, and score the result. Test rows are neither transformed
-nor predicted before the model is stored. Where no time is left to fit a member on all training
-rows, it is fitted on a part of them, or is the mean of the models that the trial fitted on the
-folds, which the cache holds.
+Prefect tasks fit each member, combine the members and score the model. Test rows are not read until
+the model is stored. If time is too short to refit a member on all training rows, the member is
+fitted on a subset, or is the mean of the trial's fold models in the cache.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,19 +39,19 @@ from prefect_tune.tasks.worker.readiness import load
 from prefect_tune.tasks.worker.trial_note import trial_noted
 
 _PIN_SECONDS = 86_400.0
-"""Longest time that what members are made of stays pinned after a session was killed."""
+"""Pins on a member's artifacts expire after this time if the session is killed."""
 _FEW_ROWS = 20
-"""Training rows that the model predicts once it is read back."""
+"""Training rows that are predicted to check the stored model."""
 _ROUNDING = 1e-3
-"""Largest difference of two predictions that are taken for the same."""
+"""Largest difference at which two predictions count as equal."""
 
 
 class RefitFailed(RuntimeError):  # noqa: N818 - it says what happened
-    """A trial's configuration cannot be the final model; the message names the trial.
+    """A trial's configuration cannot become the final model; the message names the trial.
 
     Attributes:
-        step: Step at fault; empty if not known.
-        is_over_limit: Whether the refit took too much time.
+        step: Step that failed; empty if unknown.
+        is_over_limit: Whether the refit exceeded its time limit.
     """
 
     step: str = ""
@@ -60,7 +59,7 @@ class RefitFailed(RuntimeError):  # noqa: N818 - it says what happened
 
     @classmethod
     def at(cls, step: str, message: str) -> "RefitFailed":
-        """Return a failure at a step."""
+        """Return a failure of a step."""
         failed = cls(message)
         failed.step = step
         return failed
@@ -72,9 +71,9 @@ class Member:
 
     Attributes:
         number: Number of the trial.
-        query: `Optimizer.refit` of the trial as JSON values; of a mean of folds, the trial's own.
-        weight: Its weight in the model.
-        of_folds: Whether it is the mean of the models of the trial's folds, which are in the cache.
+        query: `Optimizer.refit` of the trial as JSON values; the trial's own query if `of_folds`.
+        weight: Weight of the member in the model.
+        of_folds: Whether the member is the mean of the trial's fold models, read from the cache.
     """
 
     number: int
@@ -86,17 +85,17 @@ class Member:
 def fit_member(
     context: StudyContext, member: Member, run_step: RunStep, pinned_by: str = ""
 ) -> PathRun:
-    """Fit a member on all training rows.
+    """Fit a member on all training rows; `run_step` runs a step, directly or as a Prefect task.
 
     Args:
         context: The study.
         member: The member.
-        run_step: Does one step; either plainly or as a Prefect task.
-        pinned_by: Who pins what it is made of, and instead of what else; empty for nobody.
+        run_step: Runner of one step.
+        pinned_by: Owner of the pins on the member's artifacts; empty to pin none.
 
     Raises:
-        RefitFailed: If one of its steps cannot be done; names the trial.
-        StoreLost: If the store cannot go on.
+        RefitFailed: If a step fails; the message names the trial.
+        StoreLost: If the store is lost.
     """
     with _named(member), one_thread():
         query = Query.from_json(member.query, context.problem.find_space())
@@ -112,19 +111,14 @@ def fit_member(
 
 
 def keep_model(context: StudyContext, members: Sequence[Member], run_step: RunStep) -> None:
-    """Put the final model together from its members, and keep it.
+    """Combine the members, fitted or read from the cache, into the final model and store it.
 
-    The record is published only if the model can be read back and then predicts training rows as
-    before.
-
-    Args:
-        context: The study.
-        members: Its members, each fitted or served, one after the other.
-        run_step: Does one step of one of them.
+    The record is published only if the stored model can be read back and predicts training rows as
+    before. `run_step` runs one step of a member.
 
     Raises:
-        RefitFailed: If a member cannot be fitted or kept; names the trial.
-        StoreLost: If the store cannot go on.
+        RefitFailed: If a member cannot be fitted or stored; the message names the trial.
+        StoreLost: If the store is lost.
     """
     store = open_store(context.store)
     dataset = load_dataset(store, context.problem.dataset)
@@ -133,7 +127,7 @@ def keep_model(context: StudyContext, members: Sequence[Member], run_step: RunSt
         model = _put_together(fitted, dataset.learned_classes)
     except ValueError as error:
         numbers = ", ".join(str(f.member.number) for f in fitted)
-        raise RefitFailed(f"trials {numbers}, in this order, make no ensemble: {error}") from error
+        raise RefitFailed(f"trials {numbers}, in this order, form no ensemble: {error}") from error
     about = {
         "trial": members[0].number,
         "members": [{"trial": member.number, "weight": member.weight} for member in members],
@@ -155,22 +149,18 @@ def keep_model(context: StudyContext, members: Sequence[Member], run_step: RunSt
 
 @dataclass(frozen=True, slots=True)
 class _Fitted:
-    """A member, its pipelines, and the records that their last steps have made.
-
-    It has one pipeline, or of a mean of folds one for each.
-    """
+    """A member, its pipelines (one per fold if `of_folds`, else one) and their last records."""
 
     member: Member
     pipelines: tuple[Pipeline, ...]
     records: tuple[str, ...]
 
     def model(self, classes: NDArray[Any]) -> Any:
-        """Return the pipeline, or the mean of those of the folds."""
         return _mean(self.pipelines, None, classes)
 
 
 def _fitted(context: StudyContext, member: Member, run_step: RunStep) -> _Fitted:
-    """Return a member fitted; what the cache has lost since it was fitted is made again."""
+    """Return a fitted member; artifacts that the cache has lost are recomputed."""
     if member.of_folds:
         path_run = _served_folds(context, member, run_step)
     else:
@@ -185,30 +175,24 @@ def _fitted(context: StudyContext, member: Member, run_step: RunStep) -> _Fitted
 
 
 def _served_folds(context: StudyContext, member: Member, run_step: RunStep) -> PathRun:
-    """Return the run of a trial's folds, all of which the cache serves.
-
-    Raises:
-        RefitFailed: If it has lost one of their models.
-    """
+    """Return the run of a trial's folds if the cache has every model, else raise RefitFailed."""
     with _named(member), one_thread():
         path_run = PathRun(context, Query.from_json(member.query, context.problem.find_space()))
         with path_run.pinned():
             outcome: StepOutcome | None = None
             for position in range(len(path_run.steps)):
                 if not path_run.is_served(position):
-                    raise LookupError("the cache has lost the models of its folds")
+                    raise LookupError("models of its folds are no longer in the cache")
                 outcome = run_step(path_run, position, outcome)
     return path_run
 
 
 def _put_together(fitted: Sequence[_Fitted], classes: NDArray[Any]) -> Any:
-    """Return the model of some members."""
     weights = [f.member.weight for f in fitted]
     return _mean([f.model(classes) for f in fitted], weights, classes)
 
 
 def _mean(models: Sequence[Any], weights: Sequence[float] | None, classes: NDArray[Any]) -> Any:
-    """Return the weighted mean of fitted models; of one, the model itself."""
     if len(models) == 1:
         return models[0]
     ensemble = ClassEnsemble if len(classes) else NumberEnsemble
@@ -216,13 +200,9 @@ def _mean(models: Sequence[Any], weights: Sequence[float] | None, classes: NDArr
 
 
 def _check_read_back(context: StudyContext, model: Any, parts: Mapping[str, Any]) -> None:
-    """Check that a model predicts a few training rows as before, once it is read back.
+    """Raise ValueError if a model, once read back, predicts other values for a few training rows.
 
-    A model whose predictions are random only has to predict them.
-
-    Raises:
-        ValueError: If it predicts other values.
-        Exception: What the model raises.
+    A model whose predictions are random only has to predict.
     """
     store = open_store(context.store)
     dataset = load_dataset(store, context.problem.dataset)
@@ -233,11 +213,11 @@ def _check_read_back(context: StudyContext, model: Any, parts: Mapping[str, Any]
             predicted(one, dataset, rows) for one in (parts["model"], parts["model"], model, model)
         )
     if _is_same(before, again) and _is_same(read, read_again) and not _is_same(before, read):
-        raise ValueError("it predicts other values than before it was stored")
+        raise ValueError("the model predicts other values after it was stored than before")
 
 
 def _is_same(one: Predictions, other: Predictions) -> bool:
-    """Return whether predictions are equal, but for rounding."""
+    """Return whether predictions are equal up to rounding."""
     if one.score is None or other.score is None:
         return one.score is other.score and _is_close(one.label, other.label)
     return _is_close(one.label, other.label) and _is_close(one.score, other.score)
@@ -249,15 +229,15 @@ def _is_close(one: NDArray[Any], other: NDArray[Any]) -> bool:
 
 
 def _not_kept(fitted: Sequence[_Fitted], error: NotPicklable | ProgramExit) -> RefitFailed:
-    """Return why a model cannot be kept, with the trial and the step at fault as far as known."""
+    """Return the error of a model that cannot be stored, with the trial and step if known."""
     for member in fitted:
         for step, estimator in (one for pipeline in member.pipelines for one in pipeline.steps):
             if reason := _reason_not_kept(estimator):
-                message = f"trial {member.member.number} cannot be kept: {step}: {reason}"
+                message = f"trial {member.member.number} cannot be stored: {step}: {reason}"
                 return RefitFailed.at(step, message)
     numbers = ", ".join(str(f.member.number) for f in fitted)
     name = f"trial {numbers}" if len(fitted) == 1 else f"the ensemble of trials {numbers}"
-    return RefitFailed(f"{name} cannot be kept: {error}")
+    return RefitFailed(f"{name} cannot be stored: {error}")
 
 
 def _reason_not_kept(estimator: Any) -> str:
@@ -268,7 +248,7 @@ def _reason_not_kept(estimator: Any) -> str:
             decode(encoded.codec, encoded.data)
     except NotPicklable as error:
         return str(error)
-    except Exception as error:  # of any kind: objects make themselves
+    except Exception as error:  # any kind: unpickling runs the objects' own code
         reason = f"{type(error).__name__}: {error}".split("\n", 1)[0]
         return f"{type(estimator).__name__} cannot be read back: {reason}"
     return ""
@@ -276,12 +256,7 @@ def _reason_not_kept(estimator: Any) -> str:
 
 @contextmanager
 def _named(member: Member) -> Iterator[None]:
-    """Name the trial in what is raised in the body, but for what no member can help.
-
-    Raises:
-        RefitFailed: Instead of anything else.
-        StoreLost: As it is.
-    """
+    """Turn errors of the body into RefitFailed with the trial's number; losing the store stays."""
     try:
         with exits_as_errors():
             yield
@@ -289,7 +264,7 @@ def _named(member: Member) -> Iterator[None]:
         step = error if isinstance(error, StepFailed) else None
         cause = step.__cause__ if step and step.__cause__ else error
         if isinstance(cause, StoreLost | StoreRefused):
-            raise cause  # noqa: B904 - with the cause that it has
+            raise cause  # noqa: B904 - keeps its own cause
         where = f"{step.step}: " if step else ""
         reason = f"{where}{type(cause).__name__}: {cause}".split("\n", 1)[0]
         raise RefitFailed.at(
@@ -299,17 +274,12 @@ def _named(member: Member) -> Iterator[None]:
 
 
 REFIT_TIMES = 3.0
-"""How many times as long as a trial a fit on all training rows may take."""
+"""Time limit of a fit on all training rows, in multiples of a trial's limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberRefitted:
-    """Outcome of the refit of a member.
-
-    Attributes:
-        n_made: Steps that were made, not served.
-        n_task_runs: Task runs that were reported.
-    """
+    """Outcome of refitting a member: steps not served by the cache, and task runs reported."""
 
     n_made: int
     n_task_runs: int
@@ -317,12 +287,7 @@ class MemberRefitted:
 
 @dataclass(frozen=True, slots=True)
 class Refitted:
-    """Outcome of the refit.
-
-    Attributes:
-        seconds: Wall time it took.
-        n_task_runs: Task runs that were reported.
-    """
+    """Outcome of the refit: wall time in seconds, and task runs reported."""
 
     seconds: float
     n_task_runs: int
@@ -333,8 +298,8 @@ class FinalScores:
     """Outcome of scoring on the test rows.
 
     Attributes:
-        test: Loss of the model, or of the trial that was named.
-        n_task_runs: Task runs that were reported.
+        test: Loss of the model, or of the requested trial.
+        n_task_runs: Task runs reported.
     """
 
     test: LossOnTest
@@ -342,10 +307,7 @@ class FinalScores:
 
 
 def member_pins(study: str, number: int | None = None) -> str:
-    """Return who pins, in the cache, what the member from a trial is made of.
-
-    Without a number, what the names of all members of the study begin with.
-    """
+    """Return the owner of the pins on a member's artifacts; without a number, the common prefix."""
     return f"refit {study} " + ("" if number is None else str(number))
 
 
@@ -357,14 +319,14 @@ def refit_member(
     report: Report,
     times: float = REFIT_TIMES,
 ) -> State[MemberRefitted]:
-    """Fit a member on all training rows; what it is made of stays in the cache, pinned.
+    """Fit a member on all training rows; its artifacts stay pinned in the cache.
 
     Args:
-        number: Number of the trial that it comes from.
+        number: Number of the trial.
         query: `Optimizer.refit` of the trial as JSON values.
         context: The study.
-        report: Which of its steps are task runs of their own.
-        times: How many times as long as a trial it may take.
+        report: Steps that become task runs of their own.
+        times: Time limit, in multiples of a trial's limit.
     """
     reported, owner = ReportedSteps(report), member_pins(context.study, number)
     member = Member(number, query)
@@ -386,14 +348,14 @@ def refit(
     report: Report = "steps",
     times: float = REFIT_TIMES,
 ) -> State[Refitted]:
-    """Fit configurations on all training rows, and keep them as the study's model.
+    """Fit configurations on all training rows, and store them as the study's model.
 
     Args:
-        what: What is fitted, for the name of the task run.
-        members: Its members. What `refit_member` has made of them is served.
+        what: Subject in the name of the task run.
+        members: Members of the model; those fitted by `refit_member` come from the cache.
         context: The study.
-        report: Which of their steps are task runs of their own.
-        times: How many times as long as a trial each of them may take.
+        report: Steps that become task runs of their own.
+        times: Time limit per member, in multiples of a trial's limit.
     """
     started, reported = perf_counter(), ReportedSteps(report)
     with trial_noted(times * len(members)):
@@ -411,15 +373,15 @@ def score(
     report: Report = "trial",
     times: float = REFIT_TIMES,
 ) -> State[FinalScores]:
-    """Score the study's model on the test rows, or one trial alone.
+    """Score the study's model, or one trial, on the test rows.
 
     Args:
-        what: What is scored, for the name of the task run.
+        what: Subject in the name of the task run.
         context: The study.
-        alone: The trial. Its pipeline comes from the model if the trial is a member. If not, it is
-            fitted.
-        report: Which steps of that fit are task runs of their own.
-        times: How many times as long as a trial it may take.
+        alone: The trial. Its pipeline comes from the model if the trial is a member of it, and is
+            fitted if not.
+        report: Steps of that fit that become task runs of their own.
+        times: Time limit, in multiples of a trial's limit.
     """
     reported = ReportedSteps(report)
     with trial_noted(times):
@@ -433,7 +395,7 @@ def score(
 
 
 def _load(context: StudyContext, *members: Member) -> None:
-    """Load data and libraries here, which is no part of the time of a task."""
+    """Load data and libraries before the clock of the task starts."""
     space = context.problem.find_space()
     queries = (Query.from_json(member.query, space) for member in members)
     paths = (space.pipeline(query.configuration.path) for query in queries)
@@ -442,7 +404,7 @@ def _load(context: StudyContext, *members: Member) -> None:
 
 def _scored(context: StudyContext, alone: Member | None, reported: ReportedSteps) -> LossOnTest:
     store, problem = open_store(context.store), context.problem
-    problem.find_space()  # a user's classes are needed to read the model
+    problem.find_space()  # imports the user's classes, which the model needs to be read
     dataset, split = load_dataset(store, problem.dataset), load_split(store, problem.split)
     if not len(split.held_out(REFIT)):
         return LossOnTest(None)
@@ -456,7 +418,7 @@ def _stored(context: StudyContext) -> Mapping[str, Any]:
 
 
 def _pipeline_alone(context: StudyContext, alone: Member, reported: ReportedSteps) -> Any:
-    """Return the model of one trial, from the stored model if the trial is one of several."""
+    """Return the model of one trial, from the stored model if the trial is a member of it."""
     parts = _stored(context)
     numbers = [member["trial"] for member in parts["about"]["members"]]
     if alone.number in numbers and len(numbers) > 1:

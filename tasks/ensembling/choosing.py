@@ -5,12 +5,11 @@ selection from libraries of models" (ICML 2004), as in Ram et al. (2020), append
 
 Agnostic Bayes weighs each model by how often it is the best in bootstraps: Lacoste, Larochelle,
 Marchand and Laviolette, "Sequential model-based ensemble optimization" (UAI 2014), equations 4 and
-5. As in the authors' code a bootstrap is half of the examples. The bootstraps are drawn anew, more
-than the search uses, because their number is the step of the weights.
+5. As in the authors' code, a bootstrap is half of the examples. More bootstraps are drawn than
+the search uses, because their number sets the resolution of the weights.
 
-Whichever kind has the least loss on the rows that built it is flattered by them, most of all the
-kind that fits them best. So the nested estimate builds each on four parts of the held-out rows and
-judges it on the fifth.
+The kind with the least loss on the rows that built it looks better than it is. The nested estimate
+therefore builds each kind on four parts of the held-out rows and judges it on the fifth.
 """
 
 from collections import Counter
@@ -33,29 +32,29 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class FitLimit:
-    """Seconds that members may take together.
+    """Limit on the seconds that fitting the members may take together.
 
     Attributes:
-        seconds: That each of n candidates takes, shape (n,).
-        most: That members may take; the first one may always be a member.
+        seconds: Fitting time of each of n candidates, shape (n,).
+        most: Limit on the total; the first candidate is always allowed.
     """
 
     seconds: Array
     most: float
 
     def of(self, candidates: Sequence[int] | NDArray[np.intp]) -> "FitLimit":
-        """Return the same of some candidates only, in their order."""
+        """Return the limit for some candidates only, in their order."""
         return FitLimit(self.seconds[candidates], self.most)
 
     def may_join(self, members: Collection[int]) -> NDArray[np.bool_]:
-        """Return which candidates may be picked beside members, shape (n,); members always may."""
+        """Return a mask of candidates that may join the members, shape (n,); members always may."""
         chosen = sorted(set(members))
         within: NDArray[np.bool_] = self.seconds[chosen].sum() + self.seconds <= self.most
         within[chosen] = True
         return within
 
     def kept(self, order: Iterable[int]) -> list[int]:
-        """Return those of some candidates, in their order, that fit in beside those before them."""
+        """Return the candidates, in order, that still fit within the limit."""
         members: list[int] = []
         for candidate in order:
             if not members or self.may_join(members)[candidate]:
@@ -69,17 +68,17 @@ def greedy_picks(
     size: int,
     limit: FitLimit | None = None,
 ) -> tuple[list[int], list[float]]:
-    """Pick members with replacement, each the one that improves the ensemble so far most.
+    """Pick members with replacement; each pick improves the ensemble most.
 
     Args:
-        members: What each contributes, all of one shape; the first one is the best alone.
-        loss: Loss of the mean of some of them.
-        size: How many to pick at most.
-        limit: On what the picked ones take to fit.
+        members: Contributions of the candidates, all of one shape; the first is the best alone.
+        loss: Loss of the mean of some contributions.
+        size: Maximum number of picks.
+        limit: Limit on the fitting time of the picks.
 
     Returns:
-        The picks by position up to the size that is best, and the ensemble's loss after each. Of
-        equals, the first.
+        The picks by position, up to the best size, and the ensemble's loss after each. The first
+        candidate wins a tie.
     """
     picks, losses = [0], [loss(members[0])]
     total = members[0].copy()
@@ -100,34 +99,28 @@ def greedy_picks(
 
 
 def weights_of(picks: Sequence[int]) -> Mapping[int, float]:
-    """Return each picked member's share of the picks."""
+    """Return the share of the picks that each member has."""
     return {member: n / len(picks) for member, n in sorted(Counter(picks).items())}
 
 
 BOOTSTRAPS = Bootstraps(500, 0.5)
-"""More than these change no weight by what matters, and cost little beside a training."""
+"""More bootstraps would not change the weights noticeably; these cost little next to training."""
 MOST_MEMBERS = 32
-"""Each member is trained again on all rows and asked in each prediction. After a search there are a
-hundred models that are the best now and then, many of them alike; so many picked among them
-predict as well. Greedy selection picks no more either."""
+"""Most members of an agnostic ensemble; greedy selection picks no more either. Each member is
+refitted on all rows and called in each prediction. After a search, about a hundred models are best
+in some bootstrap, many of them alike, and this many predict as well."""
 
 _SLOW_BOOTSTRAPS = Bootstraps(50, 0.5)
-"""Where a metric is computed once per model, fold and bootstrap, a millisecond each."""
+"""Bootstraps for metrics that need a millisecond per model, fold and bootstrap."""
 
 
 def bootstraps_for(metric: Metric) -> Bootstraps:
-    """Return the bootstraps that an ensemble is built on: fewer where they cost much."""
+    """Return the bootstraps to build an ensemble on; fewer if the metric is slow."""
     return BOOTSTRAPS if is_quick(metric) else _SLOW_BOOTSTRAPS
 
 
 def agnostic_weights(held_out: HeldOut, bootstraps: Bootstraps, rng: Generator) -> Array:
-    """Return the weights of the candidates, shape (n,), together 1.
-
-    Args:
-        held_out: The candidates' predictions.
-        bootstraps: How many, and how large.
-        rng: Source of their draws.
-    """
+    """Return the agnostic weights of the candidates, shape (n,), which sum to 1."""
     resampling = Resampling.of(held_out.dataset, held_out.split, held_out.metric, bootstraps, rng)
     risks = np.array([resampling.risks(predicted) for predicted in held_out.predictions])
     return frequencies_of_few(risks, MOST_MEMBERS)
@@ -135,11 +128,11 @@ def agnostic_weights(held_out: HeldOut, bootstraps: Bootstraps, rng: Generator) 
 
 Kind = Literal["single", "greedy", "agnostic"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-"""The simplest first."""
+"""Simplest kind first."""
 MOST_PICKS = 32
-"""How many members greedy selection picks if nobody says."""
+"""Default number of members greedy selection picks."""
 CANDIDATES = 32
-"""How many of the best candidates it picks from (Ram et al. 2020, appendix 8)."""
+"""Number of best candidates to pick from (Ram et al. 2020, appendix 8)."""
 
 
 @dataclass(frozen=True)
@@ -147,10 +140,10 @@ class EnsembleChoice:
     """An ensemble of candidates.
 
     Attributes:
-        kind: Single if greedy selection found nothing better.
-        weights: By position of the candidate, together 1; the best one alone first, and of an
+        kind: Kind of the ensemble; single if greedy selection found nothing better.
+        weights: Weights by position of the candidate, summing to 1; the best candidate first, in an
             agnostic ensemble the heaviest.
-        losses: Mean over the folds of the loss; of greedy selection, at each size from 1.
+        losses: Mean loss over the folds; for greedy selection, at each size from 1.
     """
 
     kind: Kind
@@ -170,12 +163,12 @@ def choose(
     """Build an ensemble of one kind.
 
     Args:
-        kind: Which.
-        held_out: The candidates' predictions, their losses finite.
-        size: How many members greedy selection may pick.
-        bootstraps: Of the agnostic ensemble: how many, and how large.
-        rng: Source of their draws.
-        limit: On what the members take to fit.
+        kind: Kind to build.
+        held_out: The candidates' predictions, with finite losses.
+        size: Maximum number of members that greedy selection picks.
+        bootstraps: Number and size of the bootstraps of the agnostic ensemble.
+        rng: Source of the bootstraps.
+        limit: Limit on the fitting time of the members.
     """
     if kind == "greedy":
         return _greedy(held_out, size, limit)
@@ -185,9 +178,9 @@ def choose(
 
 
 def predict_held_out(choice: EnsembleChoice, held_out: HeldOut) -> tuple[Predictions, ...]:
-    """Return what the ensemble predicts of held-out rows, by fold.
+    """Return the ensemble's predictions of held-out rows, by fold.
 
-    A single model's are its own, which need not be probabilities to order rows.
+    Predictions of a single model are returned unchanged, so scores need not be probabilities.
     """
     if choice.kind == "single":
         return held_out.predictions[next(iter(choice.weights))]
@@ -241,20 +234,17 @@ def nested_losses(
     *,
     limit: FitLimit | None = None,
 ) -> Mapping[Kind, float]:
-    """Return the loss of each kind on rows that it was not built on.
+    """Return the loss of each kind on rows it was not built on; nothing is trained.
 
-    The mean over parts and folds; a part of a fold in which the metric is not defined, as it lacks
-    a class, counts for no kind. Nothing is trained.
+    The loss is the mean over parts and folds. A part of a fold that lacks a class the metric needs
+    is skipped for every kind. The result is empty if too few rows are held out to judge any part.
 
     Args:
         held_out: The candidates' predictions.
-        size: How many members greedy selection may pick.
-        bootstraps: Of the agnostic ensemble; each part gets its share of their number.
-        sequence: Source of how rows are dealt and bootstraps are drawn.
-        limit: On what the members take to fit.
-
-    Returns:
-        Empty if too few rows are held out for any part to be judged.
+        size: Maximum number of members that greedy selection picks.
+        bootstraps: Bootstraps of the agnostic ensemble, divided among the parts.
+        sequence: Source of the parts and the bootstraps.
+        limit: Limit on the fitting time of the members.
     """
     dealing, *streams = sequence.spawn(1 + N_PARTS)
     parts = deal(held_out, N_PARTS, np.random.default_rng(dealing))
@@ -277,7 +267,7 @@ def nested_losses(
 
 
 def best_kind(losses: Mapping[Kind, float]) -> Kind:
-    """Return the kind with the least loss, of equals the simplest.
+    """Return the kind with the least loss; the simplest wins a tie.
 
     >>> best_kind({"single": 0.2, "greedy": 0.1, "agnostic": 0.1})
     'greedy'
@@ -287,15 +277,10 @@ def best_kind(losses: Mapping[Kind, float]) -> Kind:
 
 
 def deal(held_out: HeldOut, n_parts: int, rng: Generator) -> NDArray[np.intp]:
-    """Deal the rows of each fold into parts, stratified, rows of one group together.
-
-    Args:
-        held_out: Whose rows.
-        n_parts: How many parts.
-        rng: Source of the order in which they are dealt.
+    """Deal the rows of each fold into parts, stratified, keeping groups together.
 
     Returns:
-        The part of each row of the data set, shape (n_rows,); -1 of those that no fold holds out.
+        The part of each row of the data set, shape (n_rows,); -1 for rows that no fold holds out.
     """
     dataset = held_out.dataset
     parts = np.full(len(dataset), -1)

@@ -1,8 +1,8 @@
-"""Declarations of metrics and quantities: all that is known of them without computing anything.
+"""Declarations of metrics and quantities: everything known about them without computing anything.
 
-`--metric` knows our own two metrics and scikit-learn's scorers. `quantities` measures quantities.
-The words for losses are here too, as a metric declares their name and unit.
-Cheap to import, because every command that shows a loss or a study reads it.
+`--metric` accepts our own two metrics and scikit-learn's scorers. `quantities` measures quantities.
+The wording of losses is here too, because a metric declares the name and unit of its loss.
+Cheap to import, because every command that shows a loss or a study needs it.
 """
 
 import re
@@ -22,36 +22,35 @@ Target = Literal["classes", "numbers"]
 class MetricDeclaration:
     """A metric, as `--metric` names it.
 
-    Its loss is computed by `loss`; without that, from scikit-learn's scorer named `score`; without
-    either, as the mean of `row_losses`. Functions are references `module:function`, imported when
-    they are first called. They get true classes (by position) or numbers, shape (n,), and
-    `Predictions` for the same rows.
+    The loss is computed by `loss`, else from scikit-learn's scorer `score`, else as the mean of
+    `row_losses`. Functions are references `module:function`, imported on first call. They receive
+    true classes (by position) or numbers, shape (n,), and `Predictions` of the same rows.
 
     Attributes:
         name: Word after `--metric`.
-        target: Kind of target that the metric judges.
+        target: Kind of target the metric judges.
         loss: Function of true values, predictions and the number of classes (0 for numbers) that
-            returns the loss; raises ValueError where it is not defined.
+            returns the loss; raises ValueError if the loss is undefined.
         row_losses: Function of true values and predictions that returns the loss of each row,
-            shape (n,), if the metric's loss is their mean. Bootstraps are quick with it.
+            shape (n,), if the metric's loss is their mean. It makes bootstraps fast.
         bootstrap_losses: Function of true values, predictions, the number of classes and weights
             (N, n) that returns the losses, shape (N,), of N bootstraps at once. Without it they
             are computed from `row_losses`, or one by one.
         unit: Unit of the loss, for instance "percent".
-        symbol: Unit as it is printed behind a loss, for instance " %".
-        loss_name: Name of the loss in texts; that of the metric if empty.
+        symbol: Unit as printed after a loss, for instance " %".
+        loss_name: Name of the loss in texts; the metric's name if empty.
         lower: Smallest loss possible.
         upper: Largest loss possible.
-        score: Score behind the loss, as scikit-learn calls it; empty if it has none.
-        best_score: Score of a loss of 0; 0 if the score is the loss with its sign changed.
+        score: Score behind the loss, as scikit-learn calls it; empty if none.
+        best_score: Score of a loss of 0; 0 if the score is the negated loss.
         losses_per_score: Loss that corresponds to a difference of 1 in the score.
-        guesses: Function of true values and the number of classes that returns the constant
-            predictions whose best loss is that of guessing. By default those are the mean and the
-            median, or the shares of the classes.
+        guesses: Function of true values and the number of classes that returns constant
+            predictions; the best of their losses is the loss of guessing. By default the mean and
+            the median, or the shares of the classes.
         all_wrong: Loss if every row is wrong, for a metric that counts wrong rows; None otherwise.
-        asks_positive: Whether the loss depends on which of two classes is the positive one.
-        weighs_classes: Whether the loss averages over classes by their rows, so that a class
-            without rows does not matter.
+        asks_positive: Whether the loss depends on which of two classes is positive.
+        weighs_classes: Whether the loss weighs classes by their rows, so that a class without rows
+            does not matter.
     """
 
     name: str
@@ -75,24 +74,24 @@ class MetricDeclaration:
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name):
             raise ValueError(
-                f"a metric's name is lower-case letters, digits and _; got {self.name!r}"
+                f"a metric's name consists of lower-case letters, digits and _; got {self.name!r}"
             )
         if self.target not in ("classes", "numbers"):
             raise ValueError(
-                f"metric {self.name!r} judges classes or numbers; got target {self.target!r}"
+                f"metric {self.name!r} must judge classes or numbers; got target {self.target!r}"
             )
         if not (self.loss or self.row_losses or self.score):
-            raise ValueError(f"metric {self.name!r} declares a loss, row_losses or a score")
+            raise ValueError(f"metric {self.name!r} must declare a loss, row_losses or a score")
         if self.score and not self.loss and self.losses_per_score != 1:
             raise ValueError(
-                f"metric {self.name!r} has its loss from its score, 1 for 1; to declare "
+                f"metric {self.name!r} derives its loss from its score, 1 for 1; to declare "
                 "losses_per_score, declare a loss"
             )
         for field in ("loss", "row_losses", "bootstrap_losses", "guesses"):
             reference = getattr(self, field)
             if reference and not REFERENCE.fullmatch(reference):
                 raise ValueError(
-                    f"metric {self.name!r} names its {field} as module:function; got {reference!r}"
+                    f"metric {self.name!r}: {field} must be module:function; got {reference!r}"
                 )
         if not self.lower < self.upper:
             raise ValueError(
@@ -107,11 +106,11 @@ class MetricDeclaration:
 
     @property
     def is_error(self) -> bool:
-        """Whether the loss itself is what others report, rather than the score behind it."""
+        """Whether the loss itself is what is usually reported, rather than a score behind it."""
         return self.best_score == 0
 
     def score_of(self, loss: float) -> float:
-        """Return the score of a loss as scikit-learn counts it, larger is better."""
+        """Return the score of a loss in scikit-learn's sense; larger is better."""
         return self.best_score - loss / self.losses_per_score
 
 
@@ -165,7 +164,7 @@ _CONFUSIONS = (
         for average in ("", "_macro", "_micro", "_weighted")
     ),
 )
-"""Scores that follow from counts of classes that are true and predicted."""
+"""Scores that follow from counts of true and predicted classes."""
 _OF_CLASSES = (
     *_CONFUSIONS,
     *("accuracy", "average_precision", "top_k_accuracy"),
@@ -191,13 +190,13 @@ _BOOTSTRAP_LOSSES: Mapping[str, str] = {
     "neg_root_mean_squared_error": "root_squared",
     "neg_root_mean_squared_log_error": "root_squared_log",
     "r2": "unexplained",
-    "roc_auc": "missed_areas",  # of two classes, as scikit-learn has it
+    "roc_auc": "missed_areas",  # two classes only, as in scikit-learn
     **{name: f"CONFUSIONS.{name}" for name in _CONFUSIONS},
 }
 
 
 def _scorers() -> Iterator[MetricDeclaration]:
-    """Yield scikit-learn's scorers; the loss is 1 - score, or what follows `neg_`."""
+    """Yield scikit-learn's scorers; the loss is 1 - score, or the error itself for `neg_`."""
     for name in sorted((*_OF_NUMBERS, *_OF_CLASSES)):
         is_negated = name.startswith("neg_")
         target: Target = "numbers" if name in _OF_NUMBERS else "classes"
@@ -225,13 +224,13 @@ METRICS: Registry[MetricDeclaration] = Registry(
     MetricDeclaration,
     {declared.name: declared for declared in (_ERROR, _AUROC, *_scorers())},
 )
-"""By name, in the order in which they are shown."""
+"""Declarations by name, in the order in which they are listed."""
 DEFAULT_METRICS: Mapping[Target, str] = {"classes": "error", "numbers": "r2"}
-"""By what is predicted."""
+"""Default metric by kind of target."""
 
 
 def number_text(value: float | None, *, is_signed: bool = False) -> str:
-    """Return a number with four digits; a dash for none.
+    """Return a number with four digits; a dash for None.
 
     >>> number_text(1 / 3), number_text(123456.0), number_text(None)
     ('0.3333', '123,456', '-')
@@ -244,13 +243,10 @@ def number_text(value: float | None, *, is_signed: bool = False) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LossWords:
-    """The words for the losses of a metric.
+    """Wording of the losses of a metric, given its name.
 
     >>> LossWords("error").named(1 / 3), LossWords("auroc").named(0.12)
     ('error 0.3333 %', '1 - auroc 0.12')
-
-    Args:
-        metric: Name of the metric.
     """
 
     metric: str
@@ -263,7 +259,7 @@ class LossWords:
 
     @property
     def unit(self) -> str:
-        """Unit with a space before it; empty without one."""
+        """Unit after a space; empty if there is none."""
         declared = METRICS.get(self.metric)
         return "" if declared is None else declared.symbol
 
@@ -273,25 +269,25 @@ class LossWords:
         return f"{self.name},{self.unit}" if self.unit else self.name
 
     def of(self, loss: float | None) -> str:
-        """Return a loss with its unit; a dash for none."""
+        """Return a loss with its unit; a dash for None."""
         return "-" if loss is None else f"{number_text(loss)}{self.unit}"
 
     def named(self, loss: float | None) -> str:
-        """Return the name of the loss, and a loss with its unit."""
+        """Return the name of the loss and a loss with its unit."""
         return f"{self.name} {self.of(loss)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A number that a fitted pipeline has on the held-out rows of a fold; smaller is better.
+    """A number measured on the held-out rows of a fold for a fitted pipeline; smaller is better.
 
     Attributes:
         name: One of `quantities.QUANTITIES`, or `FILE.py:FUNCTION`.
-        column: The column whose values or bins are the groups; empty where there are none.
-        bins: Edges of the bins, ascending; empty to take each value as a group.
-        metric: Name of the metric that compares groups; empty for the study's.
+        column: Column whose values or bins are the groups; empty if there are none.
+        bins: Edges of the bins, ascending; empty to make each value a group.
+        metric: Name of the metric that compares groups; empty for the study's metric.
         code: Text of the user's file.
-        behind: Modules that the file imports and no wheel installed.
+        behind: Modules the file imports that are not installed from a wheel.
     """
 
     name: str
@@ -311,7 +307,7 @@ class Quantity:
 
     @property
     def digest(self) -> str:
-        """The digest of what is measured, the user's code included."""
+        """Digest of the quantity, including the user's code."""
         from prefect_tune.storage.key import (  # noqa: PLC0415 - lists need no digest
             code_digest,
             content_digest,
@@ -323,12 +319,7 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True)
 class QuantityBound:
-    """A constraint of a study: a quantity and the largest value allowed.
-
-    Attributes:
-        quantity: What is measured.
-        bound: Largest value allowed, in the quantity's unit.
-    """
+    """A constraint of a study: a quantity and its largest allowed value, in the quantity's unit."""
 
     quantity: Quantity
     bound: float

@@ -1,7 +1,7 @@
 """Metrics at work: losses of predictions, and the loss of guessing.
 
-Their declarations are in `declaration`. Two are our own, the error in percent and the area under
-the curve; all others that are built in are scikit-learn's scorers of classes and of numbers.
+Metrics are declared in `declaration`: our own error (percent) and AUROC, and scikit-learn's scorers
+for classes and numbers.
 """
 
 import warnings
@@ -39,9 +39,9 @@ from prefect_tune.tasks.objective.predictions import Predictions, ScoreMethod
 __all__ = ["Metric", "Predictions", "metric_named"]
 
 Loss = Callable[[NDArray[Any], Predictions, int], float]
-"""From true classes or numbers, predictions and the number of classes to a loss."""
+"""Maps true classes or numbers, predictions and the number of classes to a loss."""
 _ScoreOfLabels = Callable[[NDArray[Any], "_Classifier", NDArray[Any]], float]
-"""From true classes, a model and all classes to a score."""
+"""Maps true classes, a model and all classes to a score."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ class Metric:
     """A measure of predictions, as a loss to minimise.
 
     Attributes:
-        declared: Its declaration.
-        positive: Position of the positive one of two classes (precision, recall, f1).
+        declared: Declaration of the metric.
+        positive: Position of the positive class of two (precision, recall, f1).
     """
 
     declared: MetricDeclaration
@@ -76,30 +76,25 @@ class Metric:
 
         Args:
             y: True classes or numbers, shape (n,).
-            predictions: For the same rows.
-            n_classes: How many classes there are, in these rows or not; 0 for numbers.
+            predictions: Predictions of the same rows.
+            n_classes: Number of classes, in these rows or not; 0 for numbers.
 
         Raises:
-            ValueError: If the metric is not defined for these rows, or the scores are not finite.
+            ValueError: If the metric is undefined for these rows, or the scores are not finite.
         """
         y, predictions = self.turned(y, predictions, n_classes)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that a class was never predicted is in the loss
+            warnings.simplefilter("ignore")  # the loss already reflects classes never predicted
             loss = _loss_of(self.declared)(y, predictions, n_classes)
         if not np.isfinite(loss):
             raise ValueError(f"{self.name} is {loss} on {len(y)} held-out rows")
         return loss
 
     def lacks_rows(self, y: NDArray[Any], predictions: Predictions, n_classes: int) -> bool:
-        """Return whether scikit-learn puts a 0 in the place of a class that has no rows.
+        """Return whether scikit-learn scores a class without rows as 0; arguments as in `loss`.
 
-        The recall of a positive class without rows is such a 0. Averages over several classes
-        leave out a class without rows.
-
-        Args:
-            y: True classes or numbers, shape (n,).
-            predictions: For the same rows.
-            n_classes: How many classes there are; 0 for numbers.
+        The recall of a positive class without rows is such a 0. Averages over several classes skip
+        a class without rows.
         """
         if self.declared.weighs_classes:
             return False
@@ -110,7 +105,7 @@ class Metric:
         return any(text in str(w.message) for w in caught for text in _MISSING_ROWS)
 
     def score(self, loss: float) -> float:
-        """Return the score of a loss as scikit-learn counts it, larger is better.
+        """Return the score of a loss in scikit-learn's sense; larger is better.
 
         >>> metric_named("error").score(5.0), metric_named("r2").score(0.25)
         (0.95, 0.75)
@@ -120,7 +115,7 @@ class Metric:
     def turned(
         self, y: NDArray[Any], predictions: Predictions, n_classes: int
     ) -> tuple[NDArray[Any], Predictions]:
-        """Return both as they are, or of two classes with the one to be found in position 1."""
+        """Return the true values and predictions, with the positive class of two in position 1."""
         if n_classes != 2 or self.positive == 1:
             return y, predictions
         score = predictions.score
@@ -128,14 +123,14 @@ class Metric:
         return 1 - y, Predictions(1 - predictions.label, turned)
 
     def objective(self, y: NDArray[Any], n_classes: int) -> Objective:
-        """Return what a method may know of it, the loss of the best blind guess included.
+        """Return the metric as optimizers see it, including the loss of the best blind guess.
 
         Args:
             y: True classes or numbers of the training rows, shape (n,).
-            n_classes: How many classes there are; 0 for numbers.
+            n_classes: Number of classes; 0 for numbers.
 
         Raises:
-            BadInput: If it is not defined for this target.
+            BadInput: If the metric is undefined for this target.
         """
         guesses = loaded(self.declared.guesses) if self.declared.guesses else guesses_of
         try:
@@ -150,21 +145,16 @@ class Metric:
 
 
 def metric_named(name: str, positive: int = 1) -> Metric:
-    """Return the metric of that name.
-
-    Args:
-        name: Its name.
-        positive: Position of the positive one of two classes.
+    """Return a metric by name; `positive` is the position of the positive class of two.
 
     Raises:
-        UnknownName: If there is none, or it cannot be used.
+        UnknownName: If the metric does not exist or cannot be used.
     """
     return Metric(METRICS.named(name), positive)
 
 
 @cache
 def _loss_of(declared: MetricDeclaration) -> Loss:
-    """Return what computes the loss of a metric."""
     if declared.loss:
         return loaded(declared.loss)
     if declared.score:
@@ -174,11 +164,11 @@ def _loss_of(declared: MetricDeclaration) -> Loss:
 
 
 _MISSING_ROWS = ("no true", "No positive class")
-"""Parts of scikit-learn's warnings of a class without rows."""
+"""Parts of scikit-learn's warnings about a class without rows."""
 
 
 def guesses_of(y: NDArray[Any], n_classes: int) -> list[Predictions]:
-    """Return constant predictions, from the target alone."""
+    """Return constant predictions derived from the target alone."""
     if not n_classes:
         return [Predictions(np.full(len(y), guess(y))) for guess in (np.mean, np.median)]
     shares = np.bincount(y, minlength=n_classes) / len(y)
@@ -187,13 +177,13 @@ def guesses_of(y: NDArray[Any], n_classes: int) -> list[Predictions]:
 
 
 def guesses_of_several(y: NDArray[Any], n_classes: int) -> list[Predictions]:
-    """Return the same for a metric that is not defined for two classes.
+    """Return constant predictions for a metric that is undefined for two classes.
 
     Raises:
-        ValueError: If there are two.
+        ValueError: If there are only two classes.
     """
     if n_classes == 2:
-        raise ValueError("the true class is always among the two with the best scores")
+        raise ValueError("with two classes, the true class is always among the two best scores")
     return guesses_of(y, n_classes)
 
 
@@ -203,7 +193,7 @@ def percent_wrong(y: NDArray[Any], predictions: Predictions, n_classes: int) -> 
 
 
 def missed_area(y: NDArray[Any], predictions: Predictions, n_classes: int) -> float:
-    """Return 1 - AUROC, of several classes one against the rest weighted by their shares."""
+    """Return 1 - AUROC; with several classes, one against the rest, weighted by class shares."""
     score = predictions.score
     if score is None:
         score = np.eye(n_classes)[predictions.label]
@@ -217,10 +207,10 @@ def missed_area(y: NDArray[Any], predictions: Predictions, n_classes: int) -> fl
 def _loss_of_scorer(
     name: str, best: float, y: NDArray[Any], predictions: Predictions, n_classes: int
 ) -> float:
-    """Return how far a scorer of scikit-learn stays below its best score."""
+    """Return the distance of a scikit-learn score from its best value."""
     is_short = bool(n_classes) and len(np.unique(y)) < n_classes
     model = _Classifier(predictions, n_classes) if n_classes else _Regressor(predictions)
-    if is_short and name.startswith("d2_") and len(np.unique(y)) == 1:  # it would divide by zero
+    if is_short and name.startswith("d2_") and len(np.unique(y)) == 1:  # avoids dividing by zero
         raise ValueError(f"{name} is not defined on {len(y)} rows of one class")
     try:
         if is_short and (score := _short_score(name, n_classes)):
@@ -229,24 +219,23 @@ def _loss_of_scorer(
     except AttributeError as error:
         why = predictions.why_no_probabilities
         raise ValueError(f"{name} needs probabilities, and {why}") from error
-    except ZeroDivisionError as error:  # no weight is left to average by
+    except ZeroDivisionError as error:  # every class weight is 0
         raise ValueError(f"{name} is not defined on these {len(y)} rows: {error}") from error
 
 
 def _probable(compute: Callable[..., Any], sign: float = 1.0, **arguments: Any) -> _ScoreOfLabels:
-    """Return a score of probabilities that is told all classes."""
+    """Return a score of probabilities that receives all classes."""
     return lambda y, model, labels: (
         sign * float(compute(y, model.predict_proba(None), labels=labels, **arguments))
     )
 
 
 def _among_best(y: NDArray[Any], model: "_Classifier", labels: NDArray[Any]) -> float:
-    """Return the share of rows whose class has one of the two best scores."""
+    """Return the share of rows whose true class has one of the two best scores."""
     return float(top_k_accuracy_score(y, model.decision_function(None), labels=labels))
 
 
 def _of_present(compute: Callable[..., Any]) -> _ScoreOfLabels:
-    """Return a macro average of labels over the classes that have rows."""
     return lambda y, model, labels: (  # noqa: ARG005
         float(compute(y, model.predict(None), labels=np.unique(y), average="macro"))
     )
@@ -258,7 +247,7 @@ def _one_against_rest(
     *,
     is_weighted: bool = False,
 ) -> _ScoreOfLabels:
-    """Return the average of a score of each class that has rows against the rest."""
+    """Return the average over classes with rows of a score of one class against the rest."""
 
     def score(y: NDArray[Any], model: "_Classifier", labels: NDArray[Any]) -> float:  # noqa: ARG001
         scores = getattr(model, scores_of)(None)
@@ -270,7 +259,7 @@ def _one_against_rest(
 
 
 def _one_against_one(*, is_weighted: bool = False) -> _ScoreOfLabels:
-    """Return the average area over all pairs of classes that have rows (Hand and Till 2001)."""
+    """Return the average area over all pairs of classes with rows (Hand and Till 2001)."""
 
     def score(y: NDArray[Any], model: "_Classifier", labels: NDArray[Any]) -> float:  # noqa: ARG001
         scores, areas, counts = model.predict_proba(None), [], []
@@ -295,7 +284,7 @@ class _Regressor(RegressorMixin, BaseEstimator):
 
 
 class _Classifier(ClassifierMixin, BaseEstimator):
-    """The same for classes, which are their positions."""
+    """A fitted classifier of class positions that repeats given predictions."""
 
     def __init__(self, predictions: Predictions, n_classes: int) -> None:
         self.predictions, self.n_classes = predictions, n_classes
@@ -321,7 +310,7 @@ _KNOWING_LABELS: Mapping[str, _ScoreOfLabels] = {
     "neg_log_loss": _probable(log_loss, -1.0),
     "top_k_accuracy": _among_best,
 }
-"""Scores of rows that lack some classes, told all classes as scikit-learn's scorers are not."""
+"""Scores for rows that lack some classes; unlike scikit-learn's scorers, they get all classes."""
 _OF_PRESENT: Mapping[str, _ScoreOfLabels] = {
     "average_precision": _one_against_rest(average_precision_score, "decision_function"),
     "f1_macro": _of_present(f1_score),
@@ -333,13 +322,11 @@ _OF_PRESENT: Mapping[str, _ScoreOfLabels] = {
     "roc_auc_ovo": _one_against_one(),
     "roc_auc_ovo_weighted": _one_against_one(is_weighted=True),
 }
-"""Averages over the classes that have rows, of three classes or more.
-
-scikit-learn's scorers are undefined, or count a class without rows as one without hits.
-"""
+"""Averages over the classes with rows, for three classes or more. scikit-learn's scorers are
+undefined here, or count a class without rows as a class without hits."""
 
 
 def _short_score(name: str, n_classes: int) -> _ScoreOfLabels | None:
-    """Return the score of a scorer for rows that lack some of the classes, if it needs another."""
+    """Return the score to use if rows lack some classes; None if the scorer itself works."""
     is_average = n_classes > 2 and name in _OF_PRESENT
     return _OF_PRESENT[name] if is_average else _KNOWING_LABELS.get(name)

@@ -1,8 +1,8 @@
-"""Checked predictions: whatever a fitted model returns, as labels and scores of known classes.
+"""Checked predictions: the output of a fitted model, as labels and scores of known classes.
 
-Models of other libraries and of users return columns, lists and frames, order their scores as
-`classes_` does, and may answer with a value that is no class. All of that is settled here. No other
-module uses what `predict`, `predict_proba` or `decision_function` return without this one.
+Models of other libraries and of users may return columns, lists or frames, may order scores by
+their own `classes_`, and may answer with a value that is no class. This module settles all of that.
+Other modules never use the output of `predict`, `predict_proba` or `decision_function` directly.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,21 +20,19 @@ Values = NDArray[Any]
 ScoreMethod = Literal["predict_proba", "decision_function"]
 
 _SCORE_METHODS: tuple[ScoreMethod, ...] = ("predict_proba", "decision_function")
-"""Methods that give scores, in order of preference."""
+"""Methods that return scores, in order of preference."""
 _NEVER = float(np.finfo(np.float64).min)
-"""Decision value of a class that the model has never seen, as in scikit-learn's cross-validation.
-
-Its probability is 0.
-"""
+"""Decision value of a class the model has never seen, as in scikit-learn's cross-validation; its
+probability is 0."""
 _ROUNDING = 1e-4
-"""Largest distance from 1 of the sum of a row of probabilities; some models compute in float32."""
+"""Tolerance for a row of probabilities to sum to 1; some models compute in float32."""
 _SHOWN_CLASSES = 8
 _NO_NUMBERS = (str, bytes, complex, np.complexfloating, np.datetime64, np.timedelta64)
-"""Types whose values are no numbers even if `float` takes them."""
+"""Types that are not numbers even though `float` may accept their values."""
 
 
 class InvalidPredictions(ValueError):  # noqa: N818 - reads as the reason of a failed trial
-    """A model returned something that is no prediction of the rows it was given."""
+    """A model returned something that cannot be its predictions for the given rows."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +49,9 @@ class Predictions:
     score: Array | None = None
 
     def belong_to(self, n_rows: int, n_classes: int) -> bool:
-        """Return whether each row has one label and its scores.
+        """Return whether shapes fit `n_rows` and `n_classes` (0 if numbers are predicted).
 
-        Predictions that were stored before this module checked them may not.
-
-        Args:
-            n_rows: Rows that were predicted.
-            n_classes: Number of classes; 0 if numbers are predicted.
+        Predictions stored by versions without these checks may not fit.
         """
         is_label = np.isfinite(self.label) & (self.label >= 0) & (self.label < n_classes)
         is_right = is_label if n_classes else np.isfinite(self.label)
@@ -68,7 +62,7 @@ class Predictions:
         return self.score.shape == (n_rows, n_classes) and bool(np.isfinite(self.score).all())
 
     def take(self, rows: Values) -> "Predictions":
-        """Return those of some rows: their positions, or which they are."""
+        """Return the predictions of some rows, given by position or as a mask."""
         return Predictions(self.label[rows], None if self.score is None else self.score[rows])
 
     @property
@@ -78,17 +72,17 @@ class Predictions:
 
     @property
     def why_no_probabilities(self) -> str:
-        """The reason why the scores are no probabilities; empty if they are."""
+        """The reason the scores are no probabilities; empty if they are."""
         if self.score is None:
-            return "this model gives none"
+            return "this model returns no scores"
         negative = np.flatnonzero((self.score < 0).any(axis=1))
         if len(negative):
             lowest = float(self.score[negative[0]].min())
-            return f"the scores of this model are none (row {negative[0]} has {lowest:.4g})"
+            return f"its scores are not probabilities (row {negative[0]} has {lowest:.4g})"
         off = np.flatnonzero(~np.isclose(self.score.sum(axis=1), 1, atol=_ROUNDING))
         if len(off):
             total = float(self.score[off[0]].sum())
-            return f"the scores of this model are none (row {off[0]} sums to {total:.4g}, not 1)"
+            return f"its scores are not probabilities (row {off[0]} sums to {total:.4g}, not 1)"
         return ""
 
 
@@ -102,19 +96,18 @@ def predictions_of(
 ) -> Predictions:
     """Return the checked predictions of a fitted model.
 
-    Labels come from `predict`, scores from the first of `methods` that the model has. Of a model
-    that says how its labels follow from its probabilities, rows are predicted once.
+    Labels come from `predict`, scores from the first of `methods` that the model has. If the model
+    declares how labels follow from probabilities, the rows are predicted only once.
 
     Args:
         model: The fitted model.
         X: n rows.
         classes: All classes, sorted; empty if numbers are predicted.
-        name: The model's name in messages; by default that of its class.
-        methods: Methods that may give the scores.
+        name: Name of the model in messages; by default its class name.
+        methods: Methods that may provide the scores.
 
     Raises:
-        InvalidPredictions: If the model returns anything else than one label, and one row of
-            scores, for each row.
+        InvalidPredictions: If the model does not return one label and one row of scores per row.
     """
     if not n_rows(X):
         return Predictions(np.empty(0, dtype=np.int32 if len(classes) else np.float64))
@@ -129,17 +122,17 @@ def predictions_of(
             continue
         try:
             returned = getattr(model, method)(X)
-        except NotImplementedError:  # so models say that they have none
+        except NotImplementedError:  # some models signal a missing method this way
             continue
         return Predictions(label, answer.scores(method, returned, lambda: label))
     return Predictions(label)
 
 
 def _labels_of(model: Any) -> Callable[[Array], Any] | None:
-    """Return how the labels of a model, or of a pipeline's last step, follow from probabilities.
+    """Return a function from probabilities to labels for a model or a pipeline's last step.
 
-    Forests of scikit-learn take the likeliest class; other models declare it by a method
-    `labels_of_probabilities`. None for all others, as a vector machine may contradict itself.
+    scikit-learn's forests take the likeliest class; other models declare `labels_of_probabilities`.
+    None for the rest, because the labels of a support vector machine may contradict its scores.
     """
     last = model.steps[-1][1] if isinstance(model, Pipeline) else model
     if type(last) in {RandomForestClassifier, ExtraTreesClassifier}:
@@ -150,7 +143,7 @@ def _labels_of(model: Any) -> Callable[[Array], Any] | None:
 def predicted_labels(model: Any, X: Any, classes: Values, *, name: str = "") -> Values:
     """Return positions of the predicted classes, or the predicted numbers, shape (n,).
 
-    Arguments and errors are those of `predictions_of`.
+    Arguments and errors are as in `predictions_of`.
     """
     return _Answer(model, X, classes, name).labels(model.predict(X))
 
@@ -158,35 +151,35 @@ def predicted_labels(model: Any, X: Any, classes: Values, *, name: str = "") -> 
 def predicted_scores(
     model: Any, X: Any, classes: Values, method: ScoreMethod, *, name: str = ""
 ) -> Array:
-    """Return the scores of one method, a column for each class, shape (n, c).
+    """Return the scores of one method, one column per class, shape (n, c).
 
-    Other arguments and errors are those of `predictions_of`.
+    Other arguments and errors are as in `predictions_of`.
 
     Raises:
-        InvalidPredictions: Also if the columns are those of pairs of classes.
+        InvalidPredictions: Also if the columns stand for pairs of classes.
     """
     answer = _Answer(model, X, classes, name)
     returned = getattr(model, method)(X)
     scores = answer.scores(method, returned, lambda: answer.labels(model.predict(X)))
     if scores is None:
-        raise answer.invalid(f"{method} compares pairs of classes and gives no score of each class")
+        raise answer.invalid(f"{method} compares pairs of classes and has no score per class")
     return scores
 
 
 def checked_predictions(
     model: Any, X: Any, classes: Values, label: Any, probabilities: Any = None, *, name: str = ""
 ) -> Predictions:
-    """Return what a model returned at a stage of its training, checked.
+    """Check the output of a model at a stage of its training.
 
-    Other arguments and errors are those of `predictions_of`.
+    Other arguments and errors are as in `predictions_of`.
 
     Args:
         model: The fitted model.
         X: The n rows that were predicted.
         classes: All classes, sorted; empty if numbers are predicted.
-        label: Labels as they came from the model.
-        probabilities: Probabilities as they came from the model; None if it gives none.
-        name: The model's name in messages.
+        label: Labels as the model returned them.
+        probabilities: Probabilities as the model returned them; None if the model has none.
+        name: Name of the model in messages.
     """
     answer = _Answer(model, X, classes, name)
     checked = answer.labels(label)
@@ -205,7 +198,6 @@ class _Answer:
         self.name = name or _class_name(model)
 
     def labels(self, returned: Any) -> Values:
-        """Return positions of classes, or numbers, shape (n,)."""
         values = self._rows("predict", returned)
         if values.ndim == 2 and values.shape[1] == 1:
             values = values[:, 0]
@@ -225,12 +217,9 @@ class _Answer:
     def scores(
         self, method: ScoreMethod, returned: Any, label: Callable[[], Values]
     ) -> Array | None:
-        """Return a column of scores for each class; None if there is one for each pair of them.
+        """Return one column of scores per class; None if there is one per pair of classes.
 
-        Args:
-            method: The method that gave the scores.
-            returned: What it returned.
-            label: Gives the checked labels of the same rows.
+        `label` returns the checked labels of the same rows.
         """
         values = self._finite(method, self._numbers(method, self._rows(method, returned)))
         known, shape = self._known_classes(_column_names(returned)), values.shape
@@ -244,7 +233,7 @@ class _Answer:
         elif method == "decision_function" and self._compares_pairs(values, n_known):
             return None
         if values.ndim != 2 or values.shape[1] != n_known:
-            expected = f"expected a column for each of {n_known} classes"
+            expected = f"expected one column for each of {n_known} classes"
             raise self.invalid(f"{method} returned shape {shape}; {expected}")
         if known is None:
             self._check_order(method, values, label())
@@ -256,7 +245,6 @@ class _Answer:
         return full
 
     def invalid(self, reason: str) -> InvalidPredictions:
-        """Return the error for a reason."""
         return InvalidPredictions(f"{self.name}: {reason}")
 
     def _rows(self, method: str, returned: Any) -> Values:
@@ -272,23 +260,23 @@ class _Answer:
             raise self.invalid(f"{method} returned one {kind} for {self.n} rows")
         if len(values) != self.n:
             shape = f" (shape {values.shape})" if values.ndim > 1 else ""
-            raise self.invalid(f"{method} returned {len(values)} of {self.n} rows{shape}")
+            raise self.invalid(f"{method} returned {len(values)} rows for {self.n}{shape}")
         self._check_index(method, returned)
         return values
 
     def _check_index(self, method: str, returned: Any) -> None:
         """Raise if pandas rows came back in another order than they were given."""
         index: Any = getattr(returned, "index", None)
-        if not hasattr(index, "equals"):  # a list has a method of that name
+        if not hasattr(index, "equals"):  # lists have an `index` method
             return
         order = index.tolist()
         if order != self.row_names and set(order) == set(self.row_names):
-            raise self.invalid(f"{method} returned the rows in another order than it was given")
+            raise self.invalid(f"{method} returned the rows in another order than they were given")
 
     def _numbers(self, method: str, values: Values) -> Array:
-        """Return values as floating-point numbers; text is none."""
+        """Return values as floating-point numbers; reject text."""
         if values.dtype.kind in "fiub":
-            with np.errstate(over="ignore"):  # an infinite number is an error of its own
+            with np.errstate(over="ignore"):  # an infinite number raises its own error
                 return values.astype(np.float64, copy=False)
         are_numbers = np.array([_is_number(value) for value in values.flat], dtype=np.bool_)
         self._check(are_numbers.reshape(values.shape), method, values, ", which is no number")
@@ -301,7 +289,7 @@ class _Answer:
     def _check(
         self, is_right: NDArray[np.bool_], method: str, values: Values, expected: str
     ) -> None:
-        """Raise if a value is wrong; name the first such value and count their rows."""
+        """Raise if a value is wrong; name the first such value and count the rows."""
         if is_right.all():
             return
         value = values[~is_right][:1].tolist()[0]
@@ -310,10 +298,10 @@ class _Answer:
         raise self.invalid(f"{method} returned {value!r} {where}{expected}")
 
     def _known_classes(self, column_names: list[Any]) -> NDArray[np.intp] | None:
-        """Return the position of each column's class; None if it is not known.
+        """Return the position of each column's class; None if unknown.
 
-        The model's `classes_` give the classes, and names of columns their order if they are the
-        same classes.
+        The model's `classes_` give the classes. Column names give their order if they are the same
+        classes.
         """
         named = self._places(column_names)
         known = self._places(getattr(self.model, "classes_", None))
@@ -321,7 +309,7 @@ class _Answer:
         return named if is_same else known
 
     def _places(self, values: Any) -> NDArray[np.intp] | None:
-        """Return the position of each class in a list; None if it is no list of classes."""
+        """Return the position of each class in a list; None if `values` is no list of classes."""
         values = None if values is None else _as_array(values)
         if values is None or values.ndim != 1 or not len(values):
             return None
@@ -337,26 +325,26 @@ class _Answer:
     def _check_order(self, method: str, values: Array, label: Values) -> None:
         """Raise unless labels confirm that the columns are the classes in sorted order.
 
-        Most rows of each class that is predicted must have their highest score in its column.
+        Most rows of each predicted class must have their highest score in the column of that class.
         """
         is_highest = values[np.arange(self.n), label] >= values.max(axis=1)
         if all(is_highest[label == c].mean() >= 0.5 for c in np.unique(label)):
             return
         known = getattr(self.model, "classes_", None)
-        has = "has no classes_" if known is None else "has classes_ that are not those of the data"
+        has = "has no classes_" if known is None else "has classes_ that differ from the data's"
         raise self.invalid(
-            f"it {has}, and the columns of {method} disagree with predict; set classes_ in fit, in "
-            "the order of the columns"
+            f"the model {has}, and the columns of {method} disagree with predict; set classes_ in "
+            "fit, in the order of the columns"
         )
 
 
 def n_rows(X: Any) -> int:
-    """Return how many rows a matrix, a frame, events or a list have."""
+    """Return the number of rows of a matrix, a frame, events or a list."""
     return int(X.shape[0]) if hasattr(X, "shape") else len(np.asarray(X))
 
 
 def _class_name(model: Any) -> str:
-    """Return the name of a model's class; of a pipeline, of its last step."""
+    """Return the class name of a model, or of a pipeline's last step."""
     steps = getattr(model, "steps", None)
     return _class_name(steps[-1][1]) if isinstance(steps, list) else type(model).__name__
 
@@ -364,9 +352,9 @@ def _class_name(model: Any) -> str:
 def _as_array(values: Any) -> Values:
     if sparse.issparse(values):
         return values.toarray()
-    if isinstance(values, list | tuple):  # numpy would make text of numbers beside text
+    if isinstance(values, list | tuple):  # numpy would turn numbers in mixed lists into text
         return np.array(values, dtype=object)
-    if isinstance(values, np.ma.MaskedArray):  # `filled` would make up a value
+    if isinstance(values, np.ma.MaskedArray):  # `filled` would invent a value
         visible: Values = np.array(values.data, dtype=object)
         visible[np.ma.getmaskarray(values)] = None
         return visible
@@ -374,16 +362,16 @@ def _as_array(values: Any) -> Values:
 
 
 def _column_names(returned: Any) -> list[Any]:
-    """Return the names of a frame's columns; none if they only number the columns."""
+    """Return the names of a frame's columns; none if they merely number the columns."""
     names = getattr(returned, "columns", None)
     named = [] if names is None else list(names)
     return [] if named == list(range(len(named))) else named
 
 
 def _positions(values: Values, classes: Values) -> NDArray[np.intp]:
-    """Return the position of each value in sorted classes, -1 for one that is none of them.
+    """Return the position of each value in sorted classes, -1 if it is not a class.
 
-    Values are compared as Python compares them: 1.0 and True equal 1, and '1' does not.
+    Values compare as in Python: 1.0 and True equal 1, and '1' does not.
     """
     if values.dtype.kind == classes.dtype.kind and values.dtype.kind in "iubU":
         found = np.minimum(np.searchsorted(classes, values), len(classes) - 1)
@@ -412,7 +400,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_one_vs_one(model: Any) -> bool:
-    """Return whether a model, or one inside it, is asked for decision values of pairs."""
+    """Return whether a model, or one inside it, returns decision values of pairs."""
     parameters = model.get_params(deep=True) if hasattr(model, "get_params") else {}
     return any(
         name.rsplit("__", 1)[-1] == "decision_function_shape" and value == "ovo"

@@ -1,12 +1,12 @@
 """Risks: the loss of a model in each bootstrap of the held-out examples.
 
-Bootstraps are drawn once, from the study's seed, and are the same for all of its trials. Under
-cross-validation each example is judged by the model that did not learn from it; bootstraps are
-drawn within each fold, so that folds count alike as they do in the loss.
+Bootstraps are drawn once, from the study's seed, and shared by all trials. Under cross-validation
+each example is judged by the model that did not learn from it. Bootstraps are drawn within each
+fold, so folds count equally, as they do in the loss.
 
-Many metrics need no loop over bootstraps. A bootstrap is a row of weights that sum to 1. The mean
-of losses over rows is a product of two matrices. Precision, recall and their relatives follow from
-weighted counts of classes, three such products. The area under the curve sorts the scores once
+Many metrics need no loop over bootstraps, because a bootstrap is a row of weights that sum to 1.
+The mean of losses over rows is one matrix product. Precision, recall and similar scores follow from
+weighted class counts, three such products. The area under the curve sorts the scores once
 (Lacoste et al. 2014).
 """
 
@@ -33,17 +33,14 @@ Counts = NDArray[np.uint16]
 """How often each example was drawn, shape (N, m)."""
 
 _ZERO = 1e-12
-"""Spreads below are those of a constant, but for rounding."""
+"""Smaller spreads count as constant."""
 
 
 @dataclass(frozen=True)
 class _Shares:
-    """Shares of the rows in each bootstrap, by class, each of shape (N, c).
+    """Shares of the rows in each bootstrap that belong to, are predicted as, or hit each class.
 
-    Attributes:
-        true: Of the class.
-        said: Predicted as the class.
-        hit: Both.
+    All arrays have shape (N, c).
     """
 
     true: Array
@@ -57,12 +54,12 @@ def _shares(y: Targets, predictions: Predictions, n_classes: int, weights: Array
 
 
 def _ratio(part: Array, whole: Array) -> Array:
-    """Return shares of something; 0 of nothing, as scikit-learn says."""
+    """Return shares of a whole; 0 if the whole is 0, as in scikit-learn."""
     return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
 
 
 Rate = Callable[[Array, Array, Array], Array]
-"""From hits, and what was predicted and was true, to a score of the same shape."""
+"""Maps hits, predicted shares and true shares to a score of the same shape."""
 
 _RATES: Mapping[str, Rate] = {
     "precision": lambda hit, said, true: _ratio(hit, said),  # noqa: ARG005
@@ -86,7 +83,7 @@ _AVERAGES: Mapping[str, Callable[[Rate, _Shares], Array]] = {
 
 
 def _matthews(of: _Shares) -> Array:
-    """Return the correlation of what was predicted with what was true (Gorodkin 2004)."""
+    """Return the correlation of predictions with the truth (Gorodkin 2004)."""
     spread = (1 - (of.said**2).sum(axis=1)) * (1 - (of.true**2).sum(axis=1))
     shared = of.hit.sum(axis=1) - (of.said * of.true).sum(axis=1)
     is_constant = spread <= _ZERO
@@ -113,25 +110,23 @@ def _loss_of(
 
 
 CONFUSIONS = SimpleNamespace(**{name: _loss_of(score) for name, score in _SCORES.items()})
-"""From true classes, predictions, their number and weights (N, m) to losses, shape (N,), by name.
-
-Where a metric is of one class of two, it is that in position 1.
-"""
+"""Functions from true classes, predictions, their number and weights (N, m) to losses, shape (N,),
+by metric. Two-class metrics treat the class in position 1 as positive."""
 
 
 RowLosses = Callable[[Targets, Predictions], Array]
-"""From true classes or numbers and predictions to the loss of each row, shape (m,)."""
+"""Maps true values and predictions to the loss of each row, shape (m,)."""
 Weighted = Callable[[Targets, Predictions, int, Array], Array]
-"""From true values, predictions, the number of classes and weights (N, m) to losses, shape (N,)."""
+"""Maps true values, predictions, the number of classes and weights (N, m) to losses, (N,)."""
 
 
 def one_if_wrong(y: Targets, predictions: Predictions) -> Array:
-    """Return 1 for each row that is wrong."""
+    """Return 1 for each wrong row."""
     return (predictions.label != y).astype(np.float64)
 
 
 def percent_if_wrong(y: Targets, predictions: Predictions) -> Array:
-    """Return 100 for each row that is wrong."""
+    """Return 100 for each wrong row."""
     return 100 * one_if_wrong(y, predictions)
 
 
@@ -151,19 +146,19 @@ def squared_log(y: Targets, predictions: Predictions) -> Array:
 
 
 def relative(y: Targets, predictions: Predictions) -> Array:
-    """Return absolute errors as shares of the true numbers."""
+    """Return absolute errors relative to the true numbers."""
     return np.abs(predictions.label - y) / np.maximum(np.abs(y), np.finfo(float).eps)
 
 
 def surprise(y: Targets, predictions: Predictions) -> Array:
-    """Return negative logarithms of the true classes' probabilities."""
+    """Return negative logarithms of the probabilities of the true classes."""
     score = _probabilities(predictions)
     eps = np.finfo(score.dtype).eps
     return -np.log(np.clip(score[np.arange(len(y)), y], eps, 1 - eps))
 
 
 def brier(y: Targets, predictions: Predictions) -> Array:
-    """Return squared distances from the class; of two classes, of one of them."""
+    """Return squared distances from the true class; for two classes, of one column."""
     score = _probabilities(predictions)
     distances: Array = ((score - np.eye(score.shape[1])[y]) ** 2).sum(axis=1)
     return distances / 2 if score.shape[1] == 2 else distances
@@ -197,7 +192,7 @@ def unexplained(
 
 
 def missed_areas(y: Targets, predictions: Predictions, n_classes: int, weights: Array) -> Array:
-    """Return 1 - AUROC, of several classes one against the rest weighted by their shares."""
+    """Return 1 - AUROC; with several classes, one against the rest, weighted by class shares."""
     score = predictions.score
     if score is None:
         score = np.eye(n_classes)[predictions.label]
@@ -210,15 +205,15 @@ def missed_areas(y: Targets, predictions: Predictions, n_classes: int, weights: 
 
 
 def weighted_areas(score: Array, is_positive: NDArray[np.bool_], weights: Array) -> Array:
-    """Return the area under the ROC curve in each bootstrap; nan where a side has no weight.
+    """Return the area under the ROC curve in each bootstrap; nan if a side has no weight.
 
-    Scores are sorted once; a pair of equal scores counts half. Bootstraps lie side by side in
-    memory, so that sums over rows run over whole lines of them.
+    Scores are sorted once; a pair of equal scores counts half. Bootstraps are contiguous in memory,
+    so sums over rows run over whole lines.
 
     Args:
-        score: Shape (m,).
-        is_positive: Shape (m,).
-        weights: Shape (N, m).
+        score: Scores, shape (m,).
+        is_positive: Mask of the positive rows, shape (m,).
+        weights: Weights of the rows, shape (N, m).
     """
     columns, order = weights.T, np.argsort(score, kind="stable")
     positive, negative = order[is_positive[order]], order[~is_positive[order]]
@@ -233,7 +228,7 @@ def weighted_areas(score: Array, is_positive: NDArray[np.bool_], weights: Array)
 
 
 def is_quick(metric: Metric) -> bool:
-    """Return whether a metric declares losses that are computed for all bootstraps at once."""
+    """Return whether the metric declares losses that cover all bootstraps at once."""
     return bool(metric.declared.bootstrap_losses or metric.declared.row_losses)
 
 
@@ -243,14 +238,14 @@ def weighted_losses(
     """Return the losses of a metric that `is_quick` in all bootstraps, shape (N,).
 
     Args:
-        metric: What is computed.
+        metric: The metric.
         y: True classes or numbers, shape (m,).
-        predictions: For the same rows.
-        n_classes: 0 for numbers.
-        weights: Rows that sum to 1, shape (N, m).
+        predictions: Predictions of the same rows.
+        n_classes: Number of classes; 0 for numbers.
+        weights: Rows of weights that sum to 1, shape (N, m).
 
     Raises:
-        ValueError: If the metric needs probabilities, and the predictions have none.
+        ValueError: If the metric needs probabilities and the predictions have none.
     """
     seen, predicted = metric.turned(y, predictions, n_classes)
     if metric.declared.bootstrap_losses:
@@ -259,7 +254,7 @@ def weighted_losses(
 
 
 _MOST_WEIGHTS = 4_000_000
-"""Weights that are made at a time, 32 MB."""
+"""Weights computed at a time (32 MB)."""
 
 
 @dataclass(frozen=True)
@@ -267,10 +262,10 @@ class Resampling:
     """N bootstraps of the held-out examples of each fold.
 
     Attributes:
-        metric: What is computed in each.
-        n_classes: 0 for numbers.
-        targets: By fold, the true classes or numbers, shape (m,).
-        counts: By fold, how often each example was drawn, shape (N, m).
+        metric: Metric to compute in each bootstrap.
+        n_classes: Number of classes; 0 for numbers.
+        targets: True classes or numbers by fold, shape (m,).
+        counts: Number of times each example was drawn, by fold, shape (N, m).
     """
 
     metric: Metric
@@ -284,15 +279,8 @@ class Resampling:
     ) -> Self:
         """Draw bootstraps of a split.
 
-        Where the metric is no mean over rows they are drawn within each class too, so that none of
-        them lacks one.
-
-        Args:
-            dataset: The rows.
-            split: Their folds.
-            metric: What is computed.
-            bootstraps: How many, and how large.
-            rng: Source of the draws.
+        Unless the metric is a mean over rows, bootstraps are drawn within each class, so that every
+        bootstrap has every class.
         """
         rows = [split.held_out(fold) for fold in range(split.n_folds)]
         n_classes = len(dataset.classes)
@@ -304,12 +292,10 @@ class Resampling:
         return cls(metric, n_classes, tuple(dataset.y[held_out] for held_out in rows), counts)
 
     def risks(self, predictions: Sequence[Predictions]) -> Array:
-        """Return the mean over the folds of the loss in each bootstrap, shape (N,).
+        """Return the loss in each bootstrap, averaged over the folds, shape (N,).
 
-        Where the metric is not defined in a bootstrap, the loss of the whole fold stands for it.
-
-        Args:
-            predictions: Of the held-out examples, by fold.
+        `predictions` are those for the held-out examples, by fold. If the metric is undefined in a
+        bootstrap, the loss of the whole fold is used.
         """
         by_fold = [
             self._of_fold(y, counts, predicted)
@@ -337,12 +323,12 @@ class Resampling:
         rows = np.repeat(np.arange(len(y)), drawn)
         try:
             return self.metric.loss(y[rows], predicted.take(rows), self.n_classes)
-        except ValueError:  # not defined, or not finite; the whole fold's stands for it
+        except ValueError:  # undefined or not finite: the loss of the whole fold is used
             return float("nan")
 
 
 def _counts(strata: Targets, bootstraps: Bootstraps, rng: Generator) -> Counts:
-    """Return how often each row is drawn, shape (N, m), with replacement within each stratum."""
+    """Return draws per row, shape (N, m), with replacement within each stratum."""
     counts = np.ones((bootstraps.n, len(strata)), dtype=np.uint16)
     if not bootstraps.share:
         return counts
