@@ -1,8 +1,8 @@
-"""The code behind a user's file: every module that it imports and that no wheel installed.
+"""The code behind a user's file: every module it imports that was not installed from a wheel.
 
-Such modules may change while a version stands still: neighbours of the file, modules on the path,
-and packages installed from a folder or a repository. They are followed through the imports in their
-texts, and travel with the study. A module without text, such as a compiled one, cannot be followed.
+Such modules may change while their version does not: neighbours of the file, modules on the path,
+and packages installed from a folder or a repository. They are found through the imports in their
+source, and travel with the study. A module without source, such as a compiled one, is not followed.
 """
 
 import ast
@@ -23,25 +23,29 @@ from uuid import uuid4
 
 MAIN = "__main__"
 _OURS = "prefect_tune"
-_DYNAMIC = frozenset(
+_IMPORTERS = frozenset({"import_module", "__import__"})
+"""Functions that import a module whose name may not be in the source."""
+_LOADERS = frozenset(
     {
-        "import_module", "__import__", "spec_from_file_location", "SourceFileLoader",
-        "module_from_spec", "run_path", "run_module", "exec", "eval",
+        "spec_from_file_location", "SourceFileLoader", "module_from_spec", "run_path",
+        "run_module", "execfile",
     }
 )  # fmt: skip
-"""Names of functions that run code which need not be in the text, called or handed on."""
+"""Functions that run code from elsewhere."""
+_BUILT_IN = frozenset({"exec", "eval"})
+"""The same, but as methods they mean something else, such as `model.eval()`."""
 _INSTALLED_INTO = frozenset({"site-packages", "dist-packages"})
 
 
 @dataclass(frozen=True, slots=True)
 class UserModule:
-    """A module as the study started with it.
+    """A module as it was when the study started.
 
     Attributes:
-        name: Dotted name by which users import the module.
+        name: Dotted import name.
         text: Python source; empty for a package without `__init__.py`.
-        file: Path of the module's file where the study started; empty if it has none.
-        is_package: Whether it has modules in it.
+        file: Path of the module's file when the study started; empty if it has none.
+        is_package: Whether the module contains modules.
     """
 
     name: str
@@ -67,10 +71,10 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class CodeBehind:
-    """Everything behind a user's file that no wheel installed, as the study started with it.
+    """Code behind a user's file that was not installed from a wheel, as the study started with it.
 
     Attributes:
-        modules: Modules that travel as text, sorted by name.
+        modules: Modules that travel as source, sorted by name.
         unfollowed: Top-level modules that cannot travel, with the reason in brackets, sorted.
         folder: Folder of the user's file, where workers look for unfollowed modules.
         nonce: Random text that keeps results of unfollowed code out of other studies.
@@ -98,7 +102,7 @@ class CodeBehind:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Names and texts that decide what the modules do."""
+        """Names and sources that determine the modules' behaviour."""
         return tuple(part for m in self.modules for part in (repr((m.name, m.is_package)), m.text))
 
 
@@ -106,14 +110,10 @@ NO_CODE_BEHIND = CodeBehind()
 
 
 def changed_files(file: str, code: str, behind: CodeBehind) -> Iterator[str]:
-    """Yield the files whose content is no longer what a study started with.
+    """Yield the files whose content has changed since the study started.
 
-    Files that are gone count as unchanged: a study needs no module's file.
-
-    Args:
-        file: The user's file.
-        code: Text of the user's file; empty if there is none.
-        behind: Code behind the file.
+    Deleted files count as unchanged, because a study does not need them. `code` is the text of the
+    user's `file`, or empty; `behind` is the code behind the file.
     """
     from prefect_tune.storage.key import code_digest  # noqa: PLC0415 - plans need no digest
 
@@ -127,7 +127,7 @@ def changed_files(file: str, code: str, behind: CodeBehind) -> Iterator[str]:
 
 
 def content_of(file: str) -> str:
-    """Return the digest of a data file as it is now; empty if it cannot be read."""
+    """Return the current digest of a data file; empty if it cannot be read."""
     try:
         status = Path(file).stat()
         return _content(file, status.st_mtime_ns, status.st_size, status.st_ino)
@@ -136,7 +136,7 @@ def content_of(file: str) -> str:
 
 
 @cache
-def _content(file: str, *status: int) -> str:  # noqa: ARG001 - a changed file is read again
+def _content(file: str, *status: int) -> str:  # noqa: ARG001 - a changed file is read anew
     from prefect_tune.storage.key import file_digest  # noqa: PLC0415 - plans need no digest
 
     with Path(file).open("rb", buffering=0) as opened:
@@ -144,14 +144,14 @@ def _content(file: str, *status: int) -> str:  # noqa: ARG001 - a changed file i
 
 
 def follow(text: str, file: Path | None, modules: Iterable[str] = ()) -> CodeBehind:
-    """Follow the imports of a user's file, those inside functions too.
+    """Follow the imports of a user's file, including imports inside functions.
 
     Args:
         text: Text of the file.
         file: Path of the file, whose neighbours it can import; None for code without a file.
         modules: Dotted names of other modules to follow.
     """
-    invalidate_caches()  # a neighbour may have been written a moment ago
+    invalidate_caches()  # a neighbour may have just been written
     folder = None if file is None else str(file.absolute().parent)
     trail = _Trail(folder)
     trail.read(text, "", "" if file is None else file.name)
@@ -169,7 +169,7 @@ def follow(text: str, file: Path | None, modules: Iterable[str] = ()) -> CodeBeh
 
 
 def _pickled_main(names: Iterable[str]) -> str:
-    """Pickle the classes and functions of the program by value, and what is imported from it."""
+    """Pickle the program's classes and functions by value, including those imported from it."""
     import cloudpickle  # noqa: PLC0415 - few studies need it
 
     main = vars(sys.modules[MAIN])
@@ -191,32 +191,31 @@ class _Trail:
         self._installed: dict[str, bool] = {}
 
     def read(self, text: str, package: str, top: str) -> None:
-        """Visit all that a text imports.
+        """Visit all imports of a source; relative ones start from `package`.
 
-        Args:
-            text: Python source.
-            package: Package that relative imports start from; empty outside packages.
-            top: Top-level name of the module, or the name of the user's file.
+        `top` is the top-level name of the module, or the name of the user's file.
         """
         from prefect_tune.storage.key import parsed  # noqa: PLC0415 - plans need no syntax tree
 
         try:
             tree = parsed(text)
-        except (SyntaxError, ValueError):  # reported when the text is run
+        except (SyntaxError, ValueError):  # reported when the code runs
             return
         constant = {id(node.func) for node in ast.walk(tree) if self._is_harmless(node)}
         for node in ast.walk(tree):
             for name in _imports(node, package):
                 self.visit(name)
             if _is_dynamic(node) and id(node) not in constant:
-                self.unfollowed.setdefault(top, "it runs code that its text does not name")
+                self.unfollowed.setdefault(top, "it runs code that its source does not name")
 
     def _is_harmless(self, node: ast.AST) -> TypeGuard[ast.Call]:
-        """Return whether a call imports a module that its text names, and that is installed."""
-        return isinstance(node, ast.Call) and self._is_installed(_constant(node))
+        """Return whether a call imports an installed module whose name is in the source."""
+        if not isinstance(node, ast.Call) or _name(node.func) not in _IMPORTERS:
+            return False
+        return self._is_installed(_constant(node))
 
     def visit(self, name: str) -> None:
-        """Note a module with its packages, and follow their imports."""
+        """Record a module with its packages, and follow their imports."""
         parts = name.split(".")
         if parts[0] == MAIN:
             self.unfollowed[MAIN] = "the program or notebook itself"
@@ -229,7 +228,7 @@ class _Trail:
                 return
 
     def _note(self, name: str, top: str) -> bool:
-        """Note one module; return whether the search for modules in it continues."""
+        """Record one module; return whether to search for modules inside it."""
         if name in self.found:
             return True
         if (spec := self._spec(name)) is None:
@@ -238,7 +237,7 @@ class _Trail:
         if is_package and spec.origin is None:
             self.found[name] = UserModule(name, "", "", is_package)
             if packages_of_distributions().get(name):
-                self.unfollowed[top] = "some of its modules are of a wheel and others are not"
+                self.unfollowed[top] = "only some of its modules come from a wheel"
             return True
         text = getattr(spec.loader, "get_source", lambda _: None)(name)
         if text is None:
@@ -250,7 +249,7 @@ class _Trail:
         return True
 
     def _is_installed(self, name: str) -> bool:
-        """Return whether a module is Python's, ours, or of a wheel."""
+        """Return whether a module is Python's, ours, or from a wheel."""
         top = name.partition(".")[0]
         if top in sys.stdlib_module_names or top == _OURS:
             return True
@@ -260,7 +259,7 @@ class _Trail:
         return self._installed[top]
 
     def _spec(self, name: str) -> ModuleSpec | None:
-        """Find a module as an import would, and import nothing."""
+        """Find a module as an import would, without importing anything."""
         if name not in self._specs:
             parent, _, _ = name.rpartition(".")
             within = self._spec(parent) if parent else None
@@ -273,7 +272,7 @@ class _Trail:
 
 
 def find_module(name: str, folder: str | None) -> ModuleSpec | None:
-    """Find a top-level module in a folder or else on the path, and import nothing."""
+    """Find a top-level module in a folder or else on the path, without importing anything."""
     near = PathFinder.find_spec(name, [folder]) if folder is not None else None
     if near is not None and near.origin is not None:
         return near
@@ -285,13 +284,13 @@ def find_module(name: str, folder: str | None) -> ModuleSpec | None:
 
 
 def _imports(node: ast.AST, package: str) -> Iterator[str]:
-    """Yield names that may be modules in an import statement."""
+    """Yield names in an import statement that may be modules."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
         base, parts = node.module or "", package.split(".") if package else []
         if node.level > len(parts) + (not package):
-            return  # beyond the top-level package: an error when it runs
+            return  # beyond the top-level package, which is an error at run time
         if node.level and (above := parts[: len(parts) - node.level + 1]):
             base = ".".join([*above, base] if base else above)
         if base:
@@ -300,12 +299,19 @@ def _imports(node: ast.AST, package: str) -> Iterator[str]:
 
 
 def _is_dynamic(node: ast.AST) -> bool:
-    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-    return isinstance(node, ast.Attribute | ast.Name) and name in _DYNAMIC
+    is_built_in = isinstance(node, ast.Name) and node.id in _BUILT_IN
+    return is_built_in or _name(node) in _IMPORTERS | _LOADERS
+
+
+def _name(node: ast.AST) -> str:
+    """Return the name of a variable or attribute; empty for other nodes."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _constant(node: ast.Call) -> str:
-    """Return the name that a call imports, if the text has it; else a name of no module."""
+    """Return the name in a call that imports, if literal; otherwise a name of no module."""
     first = node.args[0] if node.args else None
     value = first.value if isinstance(first, ast.Constant) else None
     return value if isinstance(value, str) else ""
@@ -313,7 +319,7 @@ def _constant(node: ast.Call) -> str:
 
 @cache
 def packages_of_distributions() -> dict[str, tuple[str, ...]]:
-    """Return the distributions that have each top-level name, sorted; read once per process."""
+    """Return the distributions of each top-level name, sorted; read once per process."""
     found = packages_distributions()
     return {package: tuple(sorted(set(names))) for package, names in found.items()}
 
@@ -321,8 +327,8 @@ def packages_of_distributions() -> dict[str, tuple[str, ...]]:
 def is_of_wheel(package: str, spec: ModuleSpec) -> bool:
     """Return whether a top-level module was installed from a wheel or by the system.
 
-    Installs from a folder or a repository do not count, editable or not: their version can stay
-    the same while their code changes.
+    Installs from a folder or a repository do not count, editable or not, because their code can
+    change while their version stays the same.
     """
     origin = spec.origin or next(iter(spec.submodule_search_locations or ()), "")
     names = packages_of_distributions().get(package, ())
@@ -339,7 +345,7 @@ def _has(installed: Distribution, file: Path) -> bool:
 
 def _is_wheel(installed: Distribution) -> bool:
     if (installed.read_text("INSTALLER") or "").strip() == "conda":
-        return True  # its packages name the folder in which they were built
+        return True  # its packages name their build folder
     source = json.loads(installed.read_text("direct_url.json") or "{}")
     if "dir_info" in source or "vcs_info" in source:
         return False

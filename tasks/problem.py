@@ -1,6 +1,6 @@
 """The problem of a study, which never changes, and the context that workers get with each trial.
 
-The space and the metric are imported when they are asked for: showing a study needs neither.
+Space and metric are imported on demand, because showing a study needs neither.
 """
 
 from collections.abc import Mapping
@@ -22,17 +22,16 @@ if TYPE_CHECKING:
 
 
 _SHARE_OF_MEMORY = 0.9
-"""The trials' share of a machine's memory; the rest is for the flow and the server."""
+"""The trials' share of a machine's memory; the flow and the server use the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrialLimits:
-    """The most that a trial may take.
+    """Limits of a trial.
 
     Attributes:
         seconds: Wall time from its start on a worker.
-        memory_bytes: Resident memory of its worker's process; None for what the worker was
-            started with.
+        memory_bytes: Resident memory of the worker process; None for the worker's own limit.
     """
 
     seconds: float
@@ -49,7 +48,7 @@ def share_of_memory(n_workers: int, memory_bytes: int | None = None) -> int:
 
 
 AlgorithmIds = tuple[tuple[str, tuple[str, ...]], ...]
-"""By step, the ids of its algorithms."""
+"""Algorithm ids by step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +58,15 @@ class Problem:
     Attributes:
         dataset: Digest of the data set.
         split: Digest of the split.
-        space: Name of the space, or `FILE.py:NAME` of a user's own.
+        space: Name of the space, or `FILE.py:NAME` for a user's space.
         space_digest: Digest of the space.
         metric: Name of the metric.
         seed: Source of all randomness.
         space_code: Text of the user's file; empty for a space of the catalogue.
-        positive: Of two classes, the position of the one to be found.
-        algorithms: Ids of the algorithms that each searched step had when the study started, by
-            step.
+        positive: Position of the positive class of two.
+        algorithms: Algorithm ids of each searched step when the study started, by step.
         plugins: Declarations of other distributions that the study uses.
-        behind: Modules and data files behind the space that no wheel installed.
+        behind: Modules and data files behind the space that were not installed from a wheel.
     """
 
     dataset: str
@@ -85,12 +83,12 @@ class Problem:
 
     @property
     def running_plugins(self) -> tuple[UsedPlugin, ...]:
-        """The plugins that its trials run with: a format has done its work once data is stored."""
+        """Plugins that trials need; formats are not needed once data is stored."""
         return tuple(plugin for plugin in self.plugins if plugin.kind != "format")
 
     @property
     def records(self) -> tuple[str, str]:
-        """Ids of the records of its data and of its split."""
+        """Record ids of the data and of the split."""
         return dataset_record(self.dataset), split_record(self.split)
 
     def to_json(self) -> dict[str, Any]:
@@ -99,14 +97,14 @@ class Problem:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Return the inverse of `to_json`."""
+        """Return the problem from the output of `to_json`."""
         algorithms = document["algorithms"].items()
         return from_document(cls, {**document, "algorithms": tuple(algorithms)})
 
     def find_space(self) -> "Space":
-        """Return the space as the study started with it, if it can still be had.
+        """Return the space as the study started with it, if possible.
 
-        What the user's own code defines is known to pickle from then on.
+        From then on, pickle finds classes and functions defined in the user's own code.
         """
         from prefect_tune.tasks.catalogue.spaces import space_named  # noqa: PLC0415 - heavy
         from prefect_tune.tasks.user_space import bound, load_user_space  # noqa: PLC0415 - heavy
@@ -117,21 +115,17 @@ class Problem:
         return self.as_started(bound(space_named(self.space), self.behind))
 
     def as_started(self, space: "Space") -> "Space":
-        """Return a space without the algorithms that it has got since the study started.
+        """Return a space without the algorithms added since the study started.
 
-        So a study goes on when its space grows. Whatever else has changed (an algorithm, their
-        order, a step) shows in the digest of what is returned.
+        A study can therefore resume after its space grew. Any other change, such as an algorithm,
+        their order or a step, shows in the digest of the space returned.
         """
         if not self.algorithms or space.digest == self.space_digest:
             return space
         return _part_of(space, self.algorithms)
 
     def _check_plugins(self) -> None:
-        """Check that the plugins of its trials are the same in this process.
-
-        Raises:
-            BadInput: If one is missing or differs; names it and the remedy.
-        """
+        """Raise BadInput with a remedy if a plugin of the trials is missing or differs here."""
         if running := self.running_plugins:
             check_plugins(running)
 
@@ -152,7 +146,7 @@ def _part_of(space: "Space", algorithms: AlgorithmIds) -> "Space":
 
 
 def algorithm_ids(space: "Space") -> AlgorithmIds:
-    """Return the ids of the algorithms of each searched step."""
+    """Return the algorithm ids of each searched step."""
     return tuple((step.name, tuple(a.id for a in step.algorithms)) for step in space.searched)
 
 
@@ -163,15 +157,16 @@ class StudyContext:
     Attributes:
         study: Name of the study.
         problem: Data, space, metric and seed.
-        store: Where artifacts and records are.
-        use_cache: Whether to look for artifacts, and to keep them.
-        memory_limit_bytes: Largest memory estimate that a step may start with; None for the
+        store: Address of artifacts and records.
+        use_cache: Whether to read and write artifacts in the cache.
+        memory_limit_bytes: Largest memory estimate at which a step may start; None for the
             machine's memory.
-        cache_area: Names artifacts that are shared within the area alone; empty for all others.
-        quantities: What to measure beside the loss.
+        cache_area: Name of an area outside which artifacts are not shared; empty for the common
+            one.
+        quantities: Quantities to measure in addition to the loss.
         epochs: Epochs of a full training of iterative models (t_max); None to fit them at once.
-        bootstraps: Those that evaluations have the risks of; None for no risks.
-        most_threads: Threads that a fit may use if they pay.
+        bootstraps: Bootstraps whose risks evaluations report; None for no risks.
+        most_threads: Most threads a fit may use if they pay off.
     """
 
     study: str
@@ -191,6 +186,6 @@ def open_store(address: StoreAddress) -> ArtifactStore:
     """Open the store at an address, once per process.
 
     Raises:
-        StoreRefused: If it cannot be used.
+        StoreRefused: If the store cannot be used.
     """
     return ArtifactStore(address)

@@ -1,8 +1,8 @@
 """Strength and direction of the columns that a fitted pipeline makes of events.
 
-The strength of columns is the rise of a loss when their values are permuted among rows. Columns of
-one code are permuted together first: alone, each could be replaced by the others. The direction is
-the rank correlation of a column with the scores of the pipeline.
+The strength of columns is the rise of the loss when their values are permuted among rows. Columns
+of one code are permuted together first, because alone each could be replaced by the others. The
+direction is the rank correlation of a column with the scores of the pipeline.
 """
 
 from collections.abc import Callable, Container, Sequence
@@ -20,27 +20,27 @@ from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 
 _MOST_CODES, _MOST_COLUMNS = 40, 8
-"""Codes that are permuted, and columns of each of them."""
+"""Limits on the codes permuted, and on the columns of each code."""
 _REPEATS = 3
-"""Permutations whose mean is the strength."""
+"""Permutations averaged for a strength."""
 _SHARE_OF_CODES = 0.6
-"""Share of the time that whole codes may take."""
+"""Share of the time budget for whole codes."""
 
 Array = NDArray[np.float64]
 LossOf = Callable[[Predictions], float]
-"""The loss of predictions of the sample."""
+"""Returns the loss of predictions of the sample."""
 ScoreOf = Callable[[Predictions], Array]
-"""Numbers that grow with what is predicted, by row."""
+"""Returns numbers that grow with the prediction, by row."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnEffect:
-    """A column of the matrix that a model gets.
+    """A column of the matrix that a model receives.
 
     Attributes:
-        column: Its name.
-        strength: Rise of the loss when it is permuted; None if that was not measured.
-        direction: Rank correlation with the scores, -1 to 1; None for a column of one value.
+        column: Name of the column.
+        strength: Rise of the loss when the column is permuted; None if not measured.
+        direction: Rank correlation with the scores, -1 to 1; None for a constant column.
     """
 
     column: str
@@ -54,9 +54,9 @@ class CodeEffect:
 
     Attributes:
         code: Code, prefix with a star, or name of the column.
-        strength: Rise of the loss when all of its columns are permuted together.
-        columns: The strongest of its columns, by strength.
-        n_columns: Number of its columns.
+        strength: Rise of the loss when all columns of the code are permuted together.
+        columns: The strongest columns, by strength.
+        n_columns: Number of columns of the code.
     """
 
     code: str
@@ -67,12 +67,12 @@ class CodeEffect:
 
 @dataclass(frozen=True, slots=True)
 class ColumnEffects:
-    """Effects of the columns of a pipeline on a sample of rows.
+    """Effects of the columns of a pipeline on a sample of `n_rows` rows.
 
     Attributes:
-        codes: Codes whose columns were permuted, the strongest first.
+        codes: Codes whose columns were permuted, strongest first.
         n_codes: Number of all codes with columns.
-        n_rows: Rows of the sample.
+        n_rows: Number of rows of the sample.
     """
 
     codes: tuple[CodeEffect, ...]
@@ -81,7 +81,7 @@ class ColumnEffects:
 
 
 def code_of_column(column: str, codes: Container[str]) -> str:
-    """Return the code that a column is made of; a column of no code stands for itself.
+    """Return the code of a column; the column itself if it belongs to no code.
 
     >>> code_of_column("RR//rate: mean, 30 days", {"RR//rate"}), code_of_column("a: b", {"a: b"})
     ('RR//rate', 'a: b')
@@ -102,20 +102,17 @@ def column_effects(  # noqa: PLR0917
 ) -> ColumnEffects:
     """Return the effects of the columns that matter most to a pipeline.
 
-    Candidates are the codes whose columns have the largest importance in the model, or correlate
-    most with its scores.
+    Candidates are the codes whose columns have the largest importance in the model or correlate
+    most with its scores. Errors of the pipeline are raised.
 
     Args:
         pipeline: A fitted pipeline whose first steps turn events into a matrix.
         X: A sample of n rows.
         classes: All classes, sorted; empty if numbers are predicted.
-        loss_of: Loss of the predictions of the sample.
-        score_of: Scores of the predictions of the sample.
+        loss_of: Function that returns the loss of predictions of the sample.
+        score_of: Function that returns the scores of predictions of the sample.
         seed: Source of the permutations.
-        seconds: CPU seconds after which no further columns are permuted; the first code always is.
-
-    Raises:
-        Exception: What the pipeline raises.
+        seconds: CPU seconds after which no more columns are permuted; the first code always is.
     """
     deadline = process_time() + seconds
     rng = np.random.default_rng(seed)
@@ -152,14 +149,14 @@ def column_effects(  # noqa: PLR0917
 
 @dataclass(frozen=True)
 class _Measured:
-    """A sample as the matrix that a pipeline makes of it, and its predictions.
+    """A sample as the matrix a pipeline makes of it, with the pipeline's predictions.
 
     Attributes:
         matrix: The matrix, shape (n, p).
         rest: Steps of the pipeline that take the matrix.
         classes: All classes, sorted; empty if numbers are predicted.
-        loss_of: Loss of predictions of the sample.
-        loss: Loss of the predictions as they are.
+        loss_of: Function that returns the loss of predictions of the sample.
+        loss: Loss of the unpermuted predictions.
         ranks: Ranks of the scores of the predictions, shape (n,).
         orders: Permutations of the rows.
     """
@@ -173,14 +170,14 @@ class _Measured:
     orders: Sequence[NDArray[np.intp]]
 
     def strength(self, columns: Sequence[int]) -> float:
-        """Return the mean rise of the loss if some columns are permuted together."""
+        """Return the mean rise of the loss when some columns are permuted together."""
         chosen = np.array(columns)
         permuted = (_permuted(self.matrix, chosen, order) for order in self.orders)
         losses = [self.loss_of(predictions_of(self.rest, M, self.classes)) for M in permuted]
         return float(np.mean(losses)) - self.loss
 
     def direction(self, column: int) -> float | None:
-        """Return the rank correlation of a column with the scores; None if one is constant."""
+        """Return the rank correlation of a column with the scores; None if either is constant."""
         values = self.matrix[:, [column]]
         dense = values.toarray() if sparse.issparse(values) else values
         of_column = rankdata(dense.ravel())
@@ -189,7 +186,7 @@ class _Measured:
         return float(np.corrcoef(of_column, self.ranks)[0, 1])
 
     def worth(self) -> list[Array]:
-        """Return measures by which columns may matter, each of shape (p,) and at most 1."""
+        """Return measures of how much columns may matter, each of shape (p,) and at most 1."""
         found = [np.abs(_correlations(self.matrix, self.ranks))]
         model = self.rest.steps[-1][1]
         while (inner := _inner(model)) is not None:
@@ -201,7 +198,7 @@ class _Measured:
             dense = importance.toarray() if sparse.issparse(importance) else importance
             size = np.abs(np.atleast_2d(np.asarray(dense, dtype=np.float64))).mean(axis=0)
             if size.shape == (self.matrix.shape[1],) and np.isfinite(size).all() and size.any():
-                if name == "coef_":  # of a column that varies little, a coefficient does little
+                if name == "coef_":  # the coefficient of a nearly constant column has little effect
                     size *= _deviations(self.matrix)
                 found.append(size / (size.max() or 1.0))
                 break
@@ -209,7 +206,7 @@ class _Measured:
 
 
 def _matrix_of(pipeline: Pipeline, X: EventRows) -> tuple[Any, list[str], Pipeline]:
-    """Return the first matrix that a pipeline makes, its columns' names, and the steps after."""
+    """Return the first matrix a pipeline makes, its column names, and the remaining steps."""
     made: Any = X
     for position, (_, step) in enumerate(pipeline.steps[:-1], 1):
         made = step.transform(made)
@@ -221,7 +218,7 @@ def _matrix_of(pipeline: Pipeline, X: EventRows) -> tuple[Any, list[str], Pipeli
 
 
 def _permuted(matrix: Any, columns: NDArray[np.intp], order: NDArray[np.intp]) -> Any:
-    """Return a matrix with the rows of some columns in another order."""
+    """Return a matrix in which some columns have their rows reordered."""
     if not sparse.issparse(matrix):
         permuted = matrix.copy()
         permuted[:, columns] = matrix[np.ix_(order, columns)]
@@ -233,14 +230,13 @@ def _permuted(matrix: Any, columns: NDArray[np.intp], order: NDArray[np.intp]) -
 
 
 def _entries(matrix: Any, kept: NDArray[np.bool_]) -> Any:
-    """Return some of the entries of a sparse matrix."""
     offsets = np.concatenate([[0], np.cumsum(kept)])[matrix.indptr].astype(matrix.indptr.dtype)
     parts = (matrix.data[kept], matrix.indices[kept], offsets)
     return type(matrix)(parts, shape=matrix.shape)
 
 
 def _inner(model: Any) -> Any:
-    """Return the estimator that a model wraps; None if it wraps none."""
+    """Return the estimator that a model wraps; None if there is none."""
     return model.steps[-1][1] if isinstance(model, Pipeline) else getattr(model, "estimator_", None)
 
 
@@ -259,7 +255,6 @@ def _correlations(matrix: Any, ranks: Array) -> Array:
 
 
 def _deviations(matrix: Any) -> Array:
-    """Return the standard deviation of each column, shape (p,)."""
     mean = np.asarray(matrix.mean(axis=0), dtype=np.float64).ravel()
     squares = matrix.multiply(matrix) if sparse.issparse(matrix) else matrix * matrix
     square = np.asarray(squares.mean(axis=0), dtype=np.float64).ravel()
@@ -267,9 +262,9 @@ def _deviations(matrix: Any) -> Array:
 
 
 def _candidates(members: dict[str, list[int]], worth: Sequence[Array]) -> list[str]:
-    """Return the codes to permute: the first by each measure in turn."""
+    """Return the codes to permute: the best code of each measure in turn."""
     orders = []
-    for measure in reversed(worth):  # importances of the model first
+    for measure in reversed(worth):  # the model's importances first
         sums = {code: float(measure[columns].sum()) for code, columns in members.items()}
         orders.append(sorted(sums, key=sums.__getitem__, reverse=True))
     turns = [code for same_place in zip(*orders, strict=True) for code in same_place]

@@ -1,10 +1,9 @@
-"""Fitting one step on one fold: plain functions, no cache and no Prefect.
+"""Fitting one step on one fold: plain functions without cache or Prefect.
 
-Weighted rows get their bins of scikit-learn's histogram boosting by one sort of each column.
-scikit-learn 1.9 computes the 254 weighted percentiles of a column one by one, and sorts the column
-for each: nine tenths of a weighted fit on 100,000 rows, by pull request 34248 of scikit-learn,
-which mends it in later versions. Their function also computes all percentiles in one call, with
-equal results.
+For weighted rows, scikit-learn's histogram boosting gets its bins from one sort per column.
+scikit-learn 1.9 computes the 254 weighted percentiles of a column one by one and sorts the column
+for each, nine tenths of a weighted fit on 100,000 rows (scikit-learn pull request 34248, fixed in
+later versions). The same function computes all percentiles in one call, with equal results.
 """
 
 import warnings
@@ -34,15 +33,11 @@ _ONE_AT_A_TIME = Lock()
 
 @contextmanager
 def quick_weighted_bins(estimator: Any) -> Iterator[None]:
-    """Let histogram boosting find the bins of weighted rows quickly in the body.
-
-    Args:
-        estimator: The estimator to fit; others than histogram boosting are left alone.
-    """
+    """Speed up the binning of weighted rows in histogram boosting; no effect on others."""
     if not type(estimator).__module__.startswith(_BOOSTING):
         yield
         return
-    from sklearn.ensemble._hist_gradient_boosting import binning  # noqa: PLC0415 - slow to import
+    from sklearn.ensemble._hist_gradient_boosting import binning  # noqa: PLC0415 - slow import
 
     if not hasattr(binning, _SLOW):
         yield
@@ -57,20 +52,19 @@ def quick_weighted_bins(estimator: Any) -> Iterator[None]:
 
 
 class _PercentilesOfColumns:
-    """Answers for the percentiles of a column, asked one by one, from one call for all of them.
+    """Serves the percentiles of a column, requested one by one, from one call for all of them.
 
-    Args:
-        percentiles: The function of scikit-learn, which takes one percentile or many.
+    `percentiles` is scikit-learn's function, which takes one percentile or many.
     """
 
     def __init__(self, percentiles: Callable[..., Any]) -> None:
         self._percentiles = percentiles
-        self._last = local()  # columns are binned in several threads
+        self._last = local()  # several threads bin columns
 
     def __call__(
         self, column: NDArray[Any], weights: NDArray[Any], asked: float, **options: Any
     ) -> Any:
-        """Return one percentile; callers ask for the lowest of a column first."""
+        """Return one percentile; callers request a column's lowest percentile first."""
         if np.ndim(asked):
             return self._percentiles(column, weights, asked, **options)
         if getattr(self._last, "column", None) is not column:
@@ -84,17 +78,17 @@ class _PercentilesOfColumns:
 
 @dataclass(frozen=True, slots=True)
 class FoldData:
-    """Data of one fold: what an algorithm learns from, and what it is judged on.
+    """Data of one fold: rows to learn from and rows to be judged on.
 
     Attributes:
         train: Training rows.
         held_out: Rows held out.
         y: Classes of the training rows as the user wrote them, or their numbers, shape (n,).
-        classes: All classes, sorted; empty when numbers are to be predicted.
-        memory_limit_bytes: Most memory that fitting may take; None for that of the machine.
-        n_rows_in_all: Training rows of which `train` may be a part, and which must fit in memory
-            too; None for those of `train`.
-        most_threads: Threads that a fit may use if they pay.
+        classes: All classes, sorted; empty if numbers are predicted.
+        memory_limit_bytes: Memory limit of a fit; None for the machine's memory.
+        n_rows_in_all: Number of rows that must fit in memory if `train` is a subset; None for the
+            number of rows in `train`.
+        most_threads: Most threads a fit may use if they pay off.
     """
 
     train: Any
@@ -106,30 +100,25 @@ class FoldData:
     most_threads: int = 1
 
     def threads_for(self, estimator: Any, how: Recipe) -> AbstractContextManager[None]:
-        """Give a fit on the training rows in the body the threads that pay.
-
-        Args:
-            estimator: What is fitted, without its repairs.
-            how: Its recipe.
-        """
+        """Give a fit of `estimator`, without its repairs, the threads that pay off."""
         rows, columns = self.train.shape
         n_cells = self.train.nnz if sparse.issparse(self.train) else rows * columns
         return several_threads(estimator, how.threads, fit_threads(n_cells, self.most_threads))
 
 
 def fit_transformer(how: Recipe, seed: int, data: FoldData) -> Made:
-    """Fit on the training rows and transform both parts.
+    """Fit on the training rows and transform training and held-out rows.
 
     Returns:
         Parts `estimator`, `train` and `held_out`, with the summary of `train`.
 
     Raises:
-        WillNotFit: If it would need more memory than there is.
-        ValueError: If no column is left, or a value is not finite; and what the estimator raises.
+        WillNotFit: If the step would need too much memory.
+        ValueError: If no column is left or a value is not finite, and any error of the estimator.
     """
     started = _started(how)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # advice on settings that the search will learn from losses
+        warnings.simplefilter("ignore")  # advice on settings; the search learns from losses
         estimator, fitted = _fit_to_transform(how, seed, data)
         train = canonical(fitted)
         begun = perf_counter()
@@ -150,15 +139,15 @@ def fit_transformer(how: Recipe, seed: int, data: FoldData) -> Made:
 
 
 def fit_model(how: Recipe, seed: int, data: FoldData) -> tuple[Made, Predictions]:
-    """Fit a classifier or regressor on the training rows and predict the held-out ones.
+    """Fit a classifier or regressor on the training rows and predict the held-out rows.
 
     Returns:
         Part `estimator`, and the predictions.
 
     Raises:
-        WillNotFit: If it would need more memory than there is.
+        WillNotFit: If the step would need too much memory.
         InvalidPredictions: If the estimator does not predict one label for each row.
-        Exception: What the estimator raises.
+        Exception: Any error of the estimator.
     """
     started = _started(how)
     with warnings.catch_warnings():
@@ -177,28 +166,21 @@ def fit_model(how: Recipe, seed: int, data: FoldData) -> tuple[Made, Predictions
 
 
 def transformed(estimator: Any, X: Any, train: Any) -> Any:
-    """Return rows transformed; of none, which estimators refuse, none of the training rows'.
+    """Return transformed rows; for no rows, which estimators reject, an empty part of `train`.
 
-    Args:
-        estimator: A fitted transformer.
-        X: The rows.
-        train: What the training rows were transformed to.
+    `train` is the result for the training rows.
     """
     return estimator.transform(X) if n_rows(X) else train[:0]
 
 
 def _started(how: Recipe) -> float:
-    """Return the time from which a step counts: importing an estimator is no cost."""
+    """Return the time at which a step's cost starts, after its estimator was imported."""
     imported(how.estimator)
     return perf_counter()
 
 
 def check_fits(how: Recipe, data: FoldData) -> None:
-    """Refuse a step that cannot fit in memory, on all training rows.
-
-    Raises:
-        WillNotFit: If it needs more than there is.
-    """
+    """Raise WillNotFit if a step on all training rows cannot fit in memory."""
     summary = MatrixSummary.of(data.train)
     if data.n_rows_in_all is not None:
         summary = replace(summary, rows=max(summary.rows, data.n_rows_in_all))
@@ -213,7 +195,7 @@ def check_fits(how: Recipe, data: FoldData) -> None:
 
 
 def _fit_to_transform(how: Recipe, seed: int, data: FoldData) -> tuple[Any, Any]:
-    """Return the fitted estimator and the training rows transformed."""
+    """Return the fitted estimator and the transformed training rows."""
     if how.out_of_fold:
         check_fits(how, data)
         estimator = build(how, seed)
@@ -224,7 +206,7 @@ def _fit_to_transform(how: Recipe, seed: int, data: FoldData) -> tuple[Any, Any]
 
 def _fit(how: Recipe, seed: int, data: FoldData) -> Any:
     check_fits(how, data)
-    if how.weights == "class_weight":  # in figures: `partial_fit` does not take the word
+    if how.weights == "class_weight":  # as numbers, because `partial_fit` rejects "balanced"
         how = replace(how, arguments={**how.arguments, "class_weight": class_weights(data.y)})
     estimator = build(how, seed)
     weights = {how.weight_argument: sample_weights(data.y)} if how.weight_argument else {}
@@ -235,12 +217,12 @@ def _fit(how: Recipe, seed: int, data: FoldData) -> Any:
 
 
 def sample_weights(y: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the weight of each row, by inverse frequency of its class, shape (n,)."""
+    """Return each row's weight, the inverse frequency of its class, shape (n,)."""
     return compute_sample_weight("balanced", y)
 
 
 def class_weights(y: NDArray[Any]) -> dict[Any, float]:
-    """Return the weight of each class, by inverse frequency."""
+    """Return each class's weight, its inverse frequency."""
     classes = np.unique(y)
     weights = compute_class_weight("balanced", classes=classes, y=y)
     return dict(zip(classes, weights.tolist(), strict=True))

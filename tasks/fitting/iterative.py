@@ -1,11 +1,11 @@
-"""Estimators that train in epochs, and the meaning of one epoch for each.
+"""Estimators that train in epochs, and the meaning of an epoch for each.
 
 An epoch is a pass over the rows (`partial_fit`), or a share of the configured trees or boosting
-rounds (`warm_start`). Listed are the estimators whose interrupted training ends the same to the
+rounds (`warm_start`). The table lists estimators whose interrupted training ends the same to the
 last bit. All others are fitted at once: logistic regression forgets its solver's state, a second
 pass adds nothing to naive Bayes, and AdaBoost, support vector machines, neighbours, discriminants,
-Gaussian processes and single trees have no epochs. The predictions of a boosted ensemble after some
-of its rounds are those of a shorter training.
+Gaussian processes and single trees have no epochs. A boosted ensemble after some of its rounds
+predicts the same as a shorter training.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,19 +32,19 @@ from prefect_tune.tasks.objective.predictions import (
 )
 
 _SAMPLES = 20
-"""Configurations that are built to see the kind of a model, and whether it trains in epochs."""
+"""Configurations built to determine the kind of a model, and whether it trains in epochs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Iterative:
-    """How an estimator trains in epochs.
+    """Way in which an estimator trains in epochs.
 
     Attributes:
-        rounds: Constructor argument that counts its trees or rounds, of which an epoch is a share;
-            empty where an epoch is a pass over the rows.
-        settings: Arguments that are set whatever was chosen. Stopping early is one of them: it
-            holds rows of its own back, and the best epoch of the curve takes its place.
-        traps: By argument and value with which there are no epochs after all, the reason.
+        rounds: Constructor argument that counts trees or rounds, if an epoch is a share of them;
+            empty if an epoch is a pass over the rows.
+        settings: Arguments set regardless of the configuration. Early stopping is among them: it
+            holds back rows of its own, and the best epoch of the curve replaces it.
+        traps: Reasons against epochs, by argument and value that rule them out.
     """
 
     rounds: str = ""
@@ -62,7 +62,7 @@ _PERCEPTRON = Iterative(settings=_ALONE)
 _BOOSTING = Iterative("n_estimators", {"n_iter_no_change": None})
 _HISTOGRAMS = Iterative("max_iter", _ALONE)
 _FOREST = Iterative("n_estimators")
-_BAGGING = Iterative("n_estimators", {"oob_score": False})  # it is refused with `warm_start`
+_BAGGING = Iterative("n_estimators", {"oob_score": False})  # incompatible with `warm_start`
 
 ITERATIVE: Mapping[str, Iterative] = {
     "sklearn.neural_network.MLPClassifier": _NETWORK,
@@ -81,7 +81,7 @@ ITERATIVE: Mapping[str, Iterative] = {
     "sklearn.ensemble.BaggingClassifier": _BAGGING,
     "sklearn.ensemble.BaggingRegressor": _BAGGING,
 }
-"""By import path. A subclass may do anything, so it is not meant."""
+"""Trainings in epochs by import path. Subclasses are excluded, because they may do anything."""
 
 _BY_NAME = {path.rsplit(".", 1)[1]: path for path in ITERATIVE}
 
@@ -89,7 +89,7 @@ _BY_NAME = {path.rsplit(".", 1)[1]: path for path in ITERATIVE}
 def training_of(how: Recipe) -> Iterative | None:
     """Return how the estimator of a recipe trains in epochs; None if it is fitted at once.
 
-    An estimator that cannot be made is not iterative: fitting it will say why.
+    An estimator that cannot be built is not iterative; fitting will report why.
     """
     try:
         made = build(how, seed=0)
@@ -99,7 +99,7 @@ def training_of(how: Recipe) -> Iterative | None:
 
 
 def why_at_once(estimator: Any) -> str:
-    """Return why an estimator, seeded as it will be, does not train in epochs; empty if it does."""
+    """Return why a seeded estimator does not train in epochs; empty if it does."""
     name, path = type(estimator).__name__, _path_of(estimator)
     if not path:
         return f"{name} does not train in epochs"
@@ -108,20 +108,15 @@ def why_at_once(estimator: Any) -> str:
         if parameters[argument] == value:
             return f"{name} with {argument}={value!r} {why}"
     if not isinstance(parameters["random_state"], int | np.integer):
-        return f"{name} has no seed, so training that is gone on with would end otherwise"
+        return f"{name} has no seed, so a resumed training would end differently"
     return ""
 
 
 def rounds_after(epoch: int, epochs: int, rounds: int) -> int:
-    """Return how many trees or rounds there are after an epoch.
+    """Return the number of trees or rounds after an epoch, counted from 1.
 
-    The nearest whole number to `rounds * epoch / epochs`, and at least 1: each epoch adds its share
-    of what is configured, and a full training has exactly that.
-
-    Args:
-        epoch: The epoch, from 1.
-        epochs: Epochs of a full training.
-        rounds: What is configured.
+    The result is `rounds * epoch / epochs`, rounded, and at least 1: each of the `epochs` of a full
+    training adds its share of the configured `rounds`, and a full training has exactly `rounds`.
     """
     return max(1, (2 * epoch * rounds + epochs) // (2 * epochs))
 
@@ -129,14 +124,14 @@ def rounds_after(epoch: int, epochs: int, rounds: int) -> int:
 def epoch_seed(seed: int, epoch: int) -> int:
     """Return the seed of one pass over the rows.
 
-    Each pass needs one of its own, or all see the rows in the same order. It depends on nothing
-    that an interruption could lose.
+    Each pass has its own seed, or all would visit rows in the same order. The seed depends on
+    nothing that an interruption could lose.
     """
     return int(np.random.SeedSequence(seed, spawn_key=(epoch,)).generate_state(1)[0])
 
 
 def iterative_algorithms(step: Step, n_classes: int) -> frozenset[str]:
-    """Return the ids of a step's algorithms that train in epochs, with some values at least."""
+    """Return ids of a step's algorithms that train in epochs, at least with some values."""
     return frozenset(
         algorithm.id
         for algorithm in step.algorithms
@@ -149,15 +144,15 @@ def reasons_at_once(step: Step, n_classes: int) -> dict[str, str]:
 
     Args:
         step: The step of models.
-        n_classes: Number of classes; 0 when numbers are predicted.
+        n_classes: Number of classes; 0 if numbers are predicted.
 
     Returns:
-        By id of the algorithm, the reason. Those whose kind has no epochs are left out.
+        Reasons by algorithm id, without algorithms whose kind has no epochs.
     """
     reasons: dict[str, str] = {}
     for algorithm in step.algorithms:
         for how in _recipes(algorithm, n_classes):
-            with suppress(Exception):  # one that cannot be made says why when it is fitted
+            with suppress(Exception):  # an estimator that cannot be built reports why when fitted
                 model = how.model_in(build(how, seed=0))
                 if _path_of(model) and (why := why_at_once(model)):
                     reasons.setdefault(algorithm.id, why)
@@ -165,7 +160,7 @@ def reasons_at_once(step: Step, n_classes: int) -> dict[str, str]:
 
 
 def _recipes(algorithm: Algorithm, n_classes: int) -> Iterator[Recipe]:
-    """Yield what an algorithm is with its default values and with some drawn ones."""
+    """Yield an algorithm's recipes with its default values and with some random ones."""
     if algorithm.is_passthrough:
         return
     summary = MatrixSummary(1000, 10, "dense", "float64", n_classes=n_classes)
@@ -174,26 +169,21 @@ def _recipes(algorithm: Algorithm, n_classes: int) -> Iterator[Recipe]:
 
 
 def drawn_choices(algorithm: Algorithm) -> Mapping[Choice, None]:
-    """Return the default values of an algorithm and some drawn ones, each once."""
+    """Return an algorithm's default values and some random ones, without duplicates."""
     rng = np.random.default_rng(0)
     drawn = (sample_choice(algorithm, rng) for _ in range(_SAMPLES))
     return dict.fromkeys([default_choice(algorithm), *drawn])
 
 
 def _path_of(estimator: Any) -> str:
-    """Return the import path under which an estimator stands in the table; empty if it does not."""
+    """Return the import path of an estimator in the table; empty if it is not listed."""
     path = _BY_NAME.get(type(estimator).__name__, "")
     return path if path and imported(path) is type(estimator) else ""
 
 
 @dataclass(slots=True)
 class MemberSum:
-    """The sum of what the first members of a forest or bag predict.
-
-    Attributes:
-        n: How many members.
-        total: The sum, of one shape with the predictions.
-    """
+    """Sum of the predictions of the first n members of a forest or bag; shaped like them."""
 
     n: int = 0
     total: Any = 0.0
@@ -206,17 +196,17 @@ def staged_predictions(
     rounds: Sequence[int],
     begun: MemberSum | None = None,
 ) -> Iterator[Predictions]:
-    """Yield the predictions after each of some numbers of rounds, in one go over the rounds.
+    """Yield the predictions after each of some numbers of rounds, in one pass over the rounds.
 
-    They are, to the last bit, those that `predict` gives of an ensemble of so many rounds.
+    The predictions equal, to the last bit, those of `predict` of an ensemble with so many rounds.
 
     Args:
-        ensemble: Boosted trees, a forest or a bag, fitted.
+        ensemble: Fitted boosted trees, forest or bag.
         X: Rows to predict.
-        classes: All classes, sorted; empty when numbers are predicted.
-        rounds: In rising order, equal ones allowed; at most as many as it has.
-        begun: Where an earlier call for the same rows ended, to go on from; it is moved on. Only
-            forests and bags make use of it.
+        classes: All classes, sorted; empty if numbers are predicted.
+        rounds: Numbers of rounds, ascending, repeats allowed; at most the ensemble's own.
+        begun: Sum to resume from, left by an earlier call for the same rows and updated in place.
+            Only forests and bags use it.
     """
     is_classifier, predictions, at = bool(len(classes)), Predictions(np.empty(0)), 0
     if not n_rows(X):
@@ -235,7 +225,7 @@ def staged_predictions(
 
 
 Stages = Iterator[tuple[int, NDArray[Any], NDArray[np.float64] | None]]
-"""The number of rounds, labels or numbers, and probabilities."""
+"""Number of rounds, labels or numbers, and probabilities."""
 
 
 def _boosted(ensemble: Any, X: Any, *, is_classifier: bool) -> Stages:
@@ -247,7 +237,7 @@ def _boosted(ensemble: Any, X: Any, *, is_classifier: bool) -> Stages:
 
 
 def _averaged(ensemble: Any, X: Any, begun: MemberSum, *, is_classifier: bool) -> Stages:
-    """Yield the mean of the members so far; they are added in their order, as `predict` does."""
+    """Yield the running mean of the members, added in order as `predict` does."""
     members = _members(ensemble, X, begun.n, is_classifier=is_classifier)
     while True:
         if begun.n:
@@ -263,7 +253,7 @@ def _averaged(ensemble: Any, X: Any, begun: MemberSum, *, is_classifier: bool) -
 def _members(
     ensemble: Any, X: Any, first: int, *, is_classifier: bool
 ) -> Iterator[NDArray[np.float64]]:
-    """Yield the probabilities, or numbers, that each member predicts."""
+    """Yield the probabilities, or numbers, of each member."""
     what = "predict_proba" if is_classifier else "predict"
     if isinstance(ensemble, BaggingClassifier | BaggingRegressor):
         alone = copy(ensemble).set_params(n_estimators=1)
@@ -273,7 +263,7 @@ def _members(
             yield getattr(alone, what)(X)
         return
     checked = _as_trees_take_it(X)
-    # Checked for each tree, it would cost more than the prediction.
+    # A check for each tree would cost more than the prediction.
     for tree in ensemble.estimators_[first:]:
         yield getattr(tree, what)(checked, check_input=False)
 

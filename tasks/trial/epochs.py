@@ -1,7 +1,7 @@
 """Training of a model in epochs, in all folds of a query side by side.
 
-The best epoch is that of the folds' mean loss, so no fold is trained to its end before the others.
-A fold whose checkpoint is further on waits for them.
+The best epoch minimises the mean loss of the folds, so all folds advance together. A fold whose
+checkpoint is further ahead waits for the others.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,29 +21,29 @@ from prefect_tune.tasks.trial.checkpoints import Checkpoints
 from prefect_tune.tasks.trial.node import FoldRows, Node
 
 _MOST_HISTORY_BYTES = 64_000_000
-"""Predictions of all epochs that would be larger are not kept; they are made again if needed."""
+"""Predictions of all epochs beyond this size are not stored, but recomputed if needed."""
 
 
 class IterativeNode(Node):
-    """A model of one fold that trains in epochs, led by `train_together`.
+    """A model of one fold that trains in epochs, driven by `train_together`.
 
     Args:
-        parent: The node that it is made from.
+        parent: Node with the input of the model.
         step: Name of the step.
-        how: The recipe of the model.
-        iterative: How it trains in epochs.
-        target: How many epochs to train.
+        how: Recipe of the model.
+        iterative: Way in which the model trains in epochs.
+        target: Number of epochs to train.
 
     Attributes:
-        seconds: Time that this stretch took; of one that was served, all its epochs.
+        seconds: Training time of this evaluation; of all epochs if the cache served the model.
         epochs: Epochs done.
-        curve: Loss on the held-out rows after each of them. Empty for the refit: its held-out rows
-            are the test rows, on which nothing may be chosen.
-        trouble: Why it cannot go on; None if it can.
-        resumed_from: Epochs that its checkpoint had.
-        best_epoch: The epoch whose predictions count.
-        is_alone: Whether folds that are trained later may find another epoch to be the best, so
-            that the predictions of all epochs are kept.
+        curve: Loss on the held-out rows after each epoch. Empty for a refit, whose held-out rows
+            are the test rows: no choice may depend on them.
+        trouble: Reason training cannot continue; None if it can.
+        resumed_from: Epochs of the checkpoint that training resumed from.
+        best_epoch: Epoch whose predictions count.
+        is_alone: Whether folds trained later may change the best epoch, so that predictions of all
+            epochs are stored.
         metric: Metric of the curve; set before training.
     """
 
@@ -56,7 +56,7 @@ class IterativeNode(Node):
         self.is_judged = parent.fold.number != REFIT
         self.of_epochs = context.epochs or target
         schedule: dict[str, Any] = {"iterative": iterative.rounds or "passes"}
-        if iterative.rounds:  # an epoch is a share of them; a pass is a pass
+        if iterative.rounds:  # an epoch is a share of the rounds, or else a pass over the rows
             schedule["of_epochs"] = self.of_epochs
         if self.is_judged:
             schedule["curve"] = [context.problem.metric, context.problem.positive]
@@ -72,7 +72,7 @@ class IterativeNode(Node):
         self.is_alone = False
         self._start: Checkpoint | None = None
         self._training: EpochTraining | None = None
-        self._before = 0.0  # seconds that training to where `_training` began once took
+        self._before = 0.0  # seconds it took to train up to where `_training` started
         self._estimator: Any = None
         self._held: tuple[int, Predictions | None] = (0, None)
         self._passing = 0
@@ -80,38 +80,38 @@ class IterativeNode(Node):
 
     @property
     def is_there(self) -> bool:
-        """Whether the cache has the checkpoint at its target."""
+        """Whether the cache has the checkpoint at the target."""
         return self.target in self._checkpoints.found
 
     @property
     def keys_there(self) -> list[str]:
-        """Key of the checkpoint that it will go on from, if there is one."""
+        """Key of the checkpoint to resume from; empty if there is none."""
         found = self._checkpoints.found
         return [self._checkpoints.key_after(max(found))] if found else []
 
     @property
     def predictions_key(self) -> str:
-        """Key of the held-out predictions after its best epoch."""
+        """Key of the held-out predictions after the best epoch."""
         return self._checkpoints.key_after(self.best_epoch)
 
     @property
     def stops_after(self) -> int:
-        """Epochs that are trained at once: one pass, or a fifth of all rounds."""
+        """Epochs trained at a time: one pass, or a fifth of all rounds."""
         return max(1, -(-self.of_epochs // 5)) if self._iterative.rounds else 1
 
     def look_up(self) -> None:
-        """Look up its checkpoints."""
+        """Look up the checkpoints."""
         if self.fold.context.use_cache:
             self._checkpoints.look_up(self.target)
 
     def serve(self) -> None:
-        """Leave it to `train_together`: the best epoch is that of all folds together."""
+        """Do nothing; `train_together` decides, because the best epoch depends on all folds."""
 
     def obtain(self) -> None:
-        """Leave it to `train_together`."""
+        """Do nothing; `train_together` trains the model."""
 
     def resume(self) -> None:
-        """Stand at the largest checkpoint at or below the target."""
+        """Resume from the latest checkpoint that does not exceed the target."""
         self._start = self._checkpoints.largest(self.target, unless=self.target)
         if self._start is not None:
             self.epochs = self.resumed_from = self._start.epochs
@@ -120,7 +120,7 @@ class IterativeNode(Node):
             self._checkpoints.count_hit(self.epochs)
 
     def advance(self, to: int) -> None:
-        """Train up to an epoch, or to the last one before the numbers are no longer finite."""
+        """Train up to an epoch, or to the last epoch before numbers are no longer finite."""
         if self._training is None:
             self._training, self._before = self._begun(self._start)
             self.seconds += self._training.seconds
@@ -129,17 +129,17 @@ class IterativeNode(Node):
         self.curve = tuple(self._training.curve)
 
     def mend(self) -> None:
-        """Stand at the last epoch before the trouble again."""
+        """Return to the last epoch before the trouble."""
         if self.trouble is not None:
             self._training, self._before = self._trained(self.epochs)
 
     def hold_best(self, epoch: int) -> None:
-        """Hold the predictions after an epoch if it is the last one and they would be lost."""
+        """Buffer the predictions of an epoch if it is the last one and they would be lost."""
         if self._training is not None and self.epochs == epoch and not self._iterative.rounds:
             self._held = (epoch, self._training.predictions(epoch))
 
     def keep_best(self, epoch: int) -> None:
-        """Keep the predictions after the best epoch, as a record."""
+        """Store the predictions of the best epoch as a record."""
         self.best_epoch = epoch
         if self.is_linked:
             return
@@ -152,15 +152,11 @@ class IterativeNode(Node):
         self._held = (0, None)
 
     def keep(self, *, in_passing: bool = False) -> None:
-        """Keep a checkpoint of where it stands.
-
-        Args:
-            in_passing: Whether training goes on at once, so that it is for accidents alone.
-        """
+        """Store a checkpoint; `in_passing` if training continues at once and may crash."""
         former, self._passing = self._passing, self.epochs if in_passing else 0
         if self._training is None or not self.fold.context.use_cache:
             return
-        assert self.parent.summary is not None  # noqa: S101 - it was made
+        assert self.parent.summary is not None  # noqa: S101 - the parent is finished
         if self.epochs not in self._checkpoints.found:
             seconds = self._before + self._training.seconds
             summary = self.parent.summary.to_json()
@@ -169,13 +165,13 @@ class IterativeNode(Node):
             self._checkpoints.forget(former)
 
     def keep_in_passing(self, best: int) -> None:
-        """Keep where it stands, and its predictions after the best epoch, in case of accidents."""
-        if self.is_judged:  # of a refit, nobody reads the predictions before the last
+        """Store a checkpoint and the predictions of the best epoch, to recover from a crash."""
+        if self.is_judged:  # a refit's earlier predictions are never read
             self.keep_best(best)
         self.keep(in_passing=True)
 
     def finish(self) -> None:
-        """Let go of the matrices; say what it took."""
+        """Release the matrices and record the cost."""
         self.key = self._checkpoints.key_after(self.epochs)
         self.load_seconds = self._checkpoints.load_seconds
         self.hit = self._is_served
@@ -189,14 +185,14 @@ class IterativeNode(Node):
 
     def part(self, name: str) -> Any:
         """Return the model after the last epoch."""
-        assert name == "estimator"  # noqa: S101 - it has no other
+        assert name == "estimator"  # noqa: S101 - the only part
         if self._estimator is None:
             self._estimator = self._read_or_trained()
             self.load_seconds = self._checkpoints.load_seconds
         return self._estimator
 
     def _read_or_trained(self) -> Any:
-        """Return the model; trained and kept again if it was evicted after it was looked up."""
+        """Return the model, retrained if it was evicted since it was looked up."""
         found = self._checkpoints.largest(self.epochs)
         if found is not None and found.epochs == self.epochs:
             return found.estimator
@@ -211,7 +207,7 @@ class IterativeNode(Node):
         return estimator
 
     def _predicted(self, epoch: int) -> Predictions:
-        """Return the predictions after an epoch, by training up to it again if need be."""
+        """Return the predictions of an epoch, retraining up to it if necessary."""
         if self._training is not None:
             found = self._training.predictions(epoch)
         else:
@@ -219,11 +215,11 @@ class IterativeNode(Node):
         if found is None:
             again, _ = self._trained(self.epochs if self._iterative.rounds else epoch)
             found = again.predictions(epoch)
-        assert found is not None  # noqa: S101 - it stands at that epoch
+        assert found is not None  # noqa: S101 - training has reached that epoch
         return found
 
     def _has_record(self) -> bool:
-        """Return whether the predictions can be read; they decide nothing, so nobody else looks."""
+        """Return whether the predictions can be read; no decision has read them before."""
         try:
             self._read_predictions()
         except RecordDamaged:
@@ -234,10 +230,9 @@ class IterativeNode(Node):
         self._record(self._predicted(self.best_epoch))
 
     def _trained(self, epochs: int) -> tuple[EpochTraining, float]:
-        """Return the training at an epoch, from the largest checkpoint at or below it.
+        """Return the training at an epoch, from the latest checkpoint up to it.
 
-        Returns:
-            The training, and the seconds that training to its checkpoint once took.
+        The seconds returned are those that training to the checkpoint took.
         """
         start = self._checkpoints.largest(epochs)
         training, before = self._begun(start)
@@ -248,7 +243,7 @@ class IterativeNode(Node):
         return training, before
 
     def _begun(self, start: Checkpoint | None) -> tuple[EpochTraining, float]:
-        """Return a training from a checkpoint, and the seconds that training to it once took."""
+        """Return a training resumed from a checkpoint, and the seconds training up to it took."""
         fold = self.fold
         y, n_classes = fold.dataset.y[fold.held_out], len(fold.dataset.classes)
         training = EpochTraining(
@@ -271,47 +266,44 @@ class IterativeNode(Node):
 
 
 CHECKPOINT_SECONDS = 30.0
-"""After so long a checkpoint is written in passing: all that an accident can cost."""
+"""Interval between checkpoints during training: the most that a crash can cost."""
 
 
 @dataclass(frozen=True, slots=True)
 class LearningCurves:
-    """How a model learned.
+    """Learning curves of a model.
 
     Attributes:
-        folds: Per fold, the loss on its held-out rows after each epoch; equally many. Empty for a
-            refit.
+        folds: Held-out loss after each epoch, by fold, all of one length. Empty for a refit.
     """
 
     folds: tuple[tuple[float, ...], ...]
 
     @property
     def mean(self) -> tuple[float, ...]:
-        """Mean of the folds' losses after each epoch."""
+        """Mean loss of the folds after each epoch."""
         return tuple(sum(losses) / len(losses) for losses in zip(*self.folds, strict=True))
 
     @property
     def best_epoch(self) -> int:
-        """The epoch of the least mean loss, from 1; the first of equals."""
+        """Epoch with the least mean loss, counted from 1; the first wins a tie."""
         return int(np.argmin(self.mean)) + 1
 
 
 def train_together(nodes: Sequence[IterativeNode], begin: Callable[[int], None]) -> LearningCurves:
-    """Train models of one recipe to their target, from their checkpoints.
+    """Train models of one recipe to their target, resuming from their checkpoints.
 
-    Where numbers are no longer finite in one fold, all end at the epoch before it.
-
-    Args:
-        nodes: One per fold.
-        begin: Is told the number of the fold that is worked on.
+    If numbers are no longer finite in one fold, all folds end at the epoch before. `begin` is
+    called with the number of each fold before work on it starts.
 
     Raises:
-        Exception: What the estimator or metric raises; if a fold diverges in its first epoch too.
+        Exception: Any error of the estimator or metric, or of a fold that diverges in its first
+            epoch.
     """
     first = nodes[0]
     if not first.fold.context.use_cache or all(node.is_there for node in nodes):
         return _trained(nodes, begin)
-    # Whoever wants the same model, to whichever epoch, waits and then finds the checkpoints.
+    # Other trials that need the same model, at any epoch, wait and then find the checkpoints.
     with first.fold.store.leases.turn(f"training {first.training_key}", lambda _: None):
         for node in nodes:
             node.look_up()
@@ -356,7 +348,7 @@ def _curves(nodes: Sequence[IterativeNode]) -> LearningCurves:
 
 
 def _best_epoch(nodes: Sequence[IterativeNode]) -> int:
-    """Return the best epoch so far; of a refit, the last."""
+    """Return the best epoch so far; for a refit, the last."""
     if not nodes[0].is_judged:
         return min(node.epochs for node in nodes)
     return _curves(nodes).best_epoch

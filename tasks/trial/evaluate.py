@@ -1,8 +1,8 @@
-"""Evaluation of a query: the steps in order, all folds in each, then the loss on held-out rows.
+"""Evaluation of a query: each step in all folds, then the loss on the held-out rows.
 
-Trials and steps are Prefect tasks, a thin layer that shows them in the UI. Results live in our
-store alone, so Prefect's caching and persistence are off. A step that was served in every fold ends
-in the state that Prefect shows as Cached.
+Trials and steps are thin Prefect tasks, so that the UI shows them. Results live only in our store,
+so Prefect's caching and persistence are off. A step served by the cache in every fold ends as
+Cached.
 """
 
 import traceback
@@ -49,9 +49,9 @@ from prefect_tune.tasks.worker.trial_note import note_waits, this_worker, trial_
 SHOWN: Mapping[str, Any] = {
     "cache_policy": NO_CACHE,
     "persist_result": False,
-    "log_prints": False,  # whatever Prefect's setting: prints belong to the trial
+    "log_prints": False,  # regardless of Prefect's setting: prints belong to the trial
 }
-"""Options of tasks that Prefect shows and does nothing else with."""
+"""Options of tasks that Prefect only shows."""
 
 
 def run_step(
@@ -60,13 +60,10 @@ def run_step(
     algorithm: str,  # noqa: ARG001 - names the task run
     before: StepOutcome | None,  # noqa: ARG001 - Prefect draws the edge from it
 ) -> State[StepOutcome]:
-    """Run one step of a trial in all its folds.
+    """Run one step of a trial in all folds.
 
-    Args:
-        path_run: The trial on its way.
-        position: Which step.
-        algorithm: Id of its algorithm, for the name of the task run.
-        before: What the step before handed on; Prefect draws the edge from it.
+    `algorithm` names the task run. Prefect draws an edge from `before`, the previous step's
+    outcome.
     """
     outcome = path_run.run(position)
     if outcome.is_cached:
@@ -77,14 +74,14 @@ def run_step(
 
 @cache
 def step_task(step: str) -> Callable[..., State[Any]]:
-    """Return the Prefect task of a step, which bears its name."""
+    """Return the Prefect task of a step, named after the step."""
     return task(name=step, task_run_name=f"{step}: {{algorithm}}", **SHOWN)(run_step)
 
 
 Result = TypeVar("Result")
 
 Report = Literal["steps", "misses", "trial"]
-"""Which task runs a trial reports: all its steps, those not served from the cache, or none."""
+"""Task runs that a trial reports: all steps, steps not served by the cache, or none."""
 
 RunStep = Callable[[PathRun, int, StepOutcome | None], StepOutcome]
 
@@ -94,13 +91,13 @@ class TrialOutcome:
     """A worker's answer.
 
     Attributes:
-        evaluation: The outcome, or None.
-        failure: The reason why there is none, or None.
-        n_task_runs: Task runs that were reported, that of the trial included.
-        lost: Why the study cannot go on, whatever the trial; empty otherwise.
-        worker: Address of the Dask worker; empty where there is none.
+        evaluation: The evaluation; None if the trial failed.
+        failure: The failure; None if the trial succeeded.
+        n_task_runs: Task runs reported, the trial's own included.
+        lost: Reason the study cannot continue, independent of the trial; empty otherwise.
+        worker: Address of the Dask worker; empty without one.
         is_lost_to_all: Whether `lost` holds on every worker, as when the store is full.
-        printed: Output of the trial, of Python, C libraries and child processes.
+        printed: Output of the trial from Python, C libraries and child processes.
     """
 
     evaluation: Evaluation | None
@@ -119,40 +116,37 @@ def evaluate_query(
     space: Space | None = None,
     pilot_seconds: float | None = None,
 ) -> Evaluation | Failure:
-    """Evaluate a query on the folds that it asks for.
+    """Evaluate a query on its folds; a failure of the trial is a result, not an exception.
 
     Args:
         context: The study.
-        query: What to evaluate.
-        run_step: Does one step; either plainly or as a Prefect task.
-        space: The problem's space if the caller has it.
-        pilot_seconds: Most that a pilot may predict for the trial to start; None for no pilot.
-
-    Returns:
-        The evaluation, or why there is none: whatever goes wrong in a trial is a result.
+        query: Query to evaluate.
+        run_step: Runner of one step, directly or as a Prefect task.
+        space: Space of the problem, if the caller has it.
+        pilot_seconds: Longest trial a pilot may predict without a refusal; None for no pilot.
 
     Raises:
-        StoreLost: If the store cannot be reached from here in the time of an outage, or the study's
+        StoreLost: If the store stays unreachable beyond the time of an outage, or the study's
             records are gone or cannot be written.
     """
     return with_store(partial(_evaluated, context, query, run_step, space, pilot_seconds))
 
 
 def with_store(work: Callable[[], Result]) -> Result:
-    """Do work on a worker, again after an outage of the store that cut a transaction.
+    """Do work on a worker, and repeat it after a store outage that interrupted a transaction.
 
     Raises:
-        StoreLost: If the store cannot be reached from here in the time of an outage.
+        StoreLost: If the store stays unreachable beyond the time of an outage.
     """
     try:
         with waits_counted(note_waits):
             return through_outage(work, _is_outage)
-    except StoreRefused as error:  # the flow could open it
+    except StoreRefused as error:  # the flow was able to open it
         raise StoreLost(str(error)) from error
 
 
 def _is_outage(error: BaseException) -> bool:
-    """Return whether a transaction or the opening of the store failed, and may not a bit later."""
+    """Return whether an error of a transaction or of opening the store may be temporary."""
     return isinstance(error, StoreAway) or (isinstance(error, DatabaseLost) and is_outage(error))
 
 
@@ -186,7 +180,7 @@ def _evaluated(
         failed = error if isinstance(error, StepFailed) else None
         cause = failed.__cause__ if failed and failed.__cause__ else error
         if isinstance(cause, StoreLost | StoreRefused):
-            raise cause  # noqa: B904 - with the cause that it has
+            raise cause  # noqa: B904 - keeps its own cause
         return Failure(
             kind=_kind(cause),
             message=masked(f"{type(cause).__name__}: {cause}".split("\n", 1)[0]),
@@ -207,15 +201,11 @@ def _kind(cause: BaseException) -> FailureKind:
 
 
 def _pilot(path_run: PathRun, space: Space, limit_seconds: float) -> Pilot | None:
-    """Return what a pilot shows; None if it fails, which the trial may not.
-
-    Raises:
-        WillNotEnd: If the trial would take too long.
-    """
+    """Return the result of a pilot, or None if the pilot fails; raise WillNotEnd if too slow."""
     begun = begin()
     try:
         shown = pilot(path_run, space, limit_seconds)
-    except Exception:  # few rows may not be enough
+    except Exception:  # a pilot may fail for lack of rows
         return None
     shown = replace(shown, own_seconds=begun.own_seconds())
     if shown.is_over_limit:
@@ -268,7 +258,6 @@ def _evaluation(path_run: PathRun, begun: Begun) -> Evaluation:
 
 
 def _losses(path_run: PathRun, models: Sequence[Node]) -> tuple[float, ...]:
-    """Return the loss of each fold's model."""
     loss, y, n_classes = path_run.metric.loss, path_run.dataset.y, len(path_run.dataset.classes)
     return tuple(loss(y[m.fold.held_out], m.predictions(), n_classes) for m in models)
 
@@ -283,15 +272,15 @@ def evaluate(
     limit_seconds: float | None = None,
     pilot_seconds: float | None = None,
 ) -> State[TrialOutcome]:
-    """Evaluate a trial; a failed one ends Failed, with the reason as its message.
+    """Evaluate a trial; a failed trial ends Failed, with the reason as its message.
 
     Args:
         number: Number of the trial.
         query: The query as JSON values.
         context: The study.
-        report: Which of its steps are task runs of their own.
-        limit_seconds: How long it may take; None for what the nannies allow.
-        pilot_seconds: Most that a pilot may predict for it to start; None for no pilot.
+        report: Steps that become task runs of their own.
+        limit_seconds: Time limit; None for the nannies' limit.
+        pilot_seconds: Longest trial a pilot may predict without a refusal; None for no pilot.
     """
     reported, worker = ReportedSteps(report), this_worker()
     space = context.problem.find_space()
@@ -315,7 +304,7 @@ def evaluate(
 
 
 def _captured(worker: Any, context: StudyContext) -> AbstractContextManager[list[Printed]]:
-    """Take what the trial of this task run prints."""
+    """Capture the output of this task run's trial."""
     task_run, store = TaskRunContext.get(), context.store
     if task_run is None:
         return nullcontext([])
@@ -324,30 +313,20 @@ def _captured(worker: Any, context: StudyContext) -> AbstractContextManager[list
 
 
 def failure_message(failure: Failure, study: str, number: int) -> str:
-    """Return why a trial failed, and the command that tells more, for those who see it in Prefect.
-
-    Args:
-        failure: Why.
-        study: Name of the study.
-        number: Number of the trial.
-    """
+    """Return why a trial failed and the command that shows more, for readers in Prefect's UI."""
     where = f"{failure.step}, fold {failure.fold}: " if failure.step else ""
     return f"{where}{failure.message}; see prefect-tune show {study} --trial {number}"
 
 
 class ReportedSteps:
-    """Runner of steps, as Prefect tasks as far as they are reported."""
+    """Runner of steps; steps to report run as Prefect tasks."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
         self.n_task_runs = 1
 
     def run_step(self, path_run: PathRun, position: int, before: StepOutcome | None) -> StepOutcome:
-        """Run one step of a trial, as a task run or plainly.
-
-        Raises:
-            StepFailed: If it cannot be done.
-        """
+        """Run one step of a trial, as a task run or directly; raises StepFailed."""
         if self._report == "trial" or (self._report == "misses" and path_run.is_served(position)):
             return path_run.run(position)
         self.n_task_runs += 1

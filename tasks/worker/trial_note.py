@@ -1,11 +1,11 @@
 """A worker's note of its trial and its progress, for its nanny to read at any moment.
 
-The note is a file of fixed size beside the worker's folder, made when the worker starts and removed
-when it dies. Its blocks are allocated at once, so a disk that fills up later cannot keep the note
-from changing. Of two places with a checksum each, written in turn, a reader takes the newest whole
-one. Limits depend on the note, so a trial without one does not start.
+The note is a file of fixed size next to the worker's folder. It is created when the worker starts
+and removed when the worker ends. All blocks are allocated at once, so a full disk cannot block
+updates. Texts go to two slots in turn, each with a checksum; readers take the newest valid slot.
+Limits depend on the note, so a trial without a note does not start.
 
-While its trial runs, warnings of the worker are sent to the flow as events of Dask.
+While a trial runs, warnings of its worker reach the flow as Dask events.
 """
 
 import errno
@@ -34,19 +34,16 @@ from prefect_tune.tasks.worker.orphans import lead_group
 from prefect_tune.tasks.worker.output_keeper import sweep_tails
 
 PLACE_BYTES = 128 * 1024
-"""Room for a text with its header."""
+"""Size of a slot: a text and its header."""
 _HEADER = struct.Struct("<QLL")
-"""Number of the text, its length in bytes, and the checksum of number and text."""
+"""Number of the text, its length in bytes, and a checksum of number and text."""
 
 
 class NoteFile:
-    """The writer's side.
-
-    Args:
-        path: Where to make it, in place of what is there.
+    """The writer's side of a note; an existing file at `path` is replaced.
 
     Raises:
-        OSError: If it cannot be made, as on a full disk.
+        OSError: If the file cannot be created, as on a full disk.
     """
 
     def __init__(self, path: Path) -> None:
@@ -54,32 +51,32 @@ class NoteFile:
         self._number = 0
         path.unlink(missing_ok=True)
         self._file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._file, fcntl.LOCK_EX)  # as long as this process lives: see `sweep_tails`
+        fcntl.flock(self._file, fcntl.LOCK_EX)  # for the life of this process: see `sweep_tails`
         try:
             self._place(bytes(2 * PLACE_BYTES), 0)
-            os.fsync(self._file)  # or blocks may be found only later
+            os.fsync(self._file)  # allocates the blocks now
         except OSError:
             self.remove()
             raise
 
     def write(self, text: str) -> None:
-        """Write a text in place of the former one.
+        """Write a text in place of the previous one.
 
         Raises:
-            ValueError: If it is too long.
-            OSError: If it cannot be written; the former text stays then.
+            ValueError: If the text is too long.
+            OSError: If the text cannot be written; the previous text stays.
         """
         content = text.encode()
         if len(content) > PLACE_BYTES - _HEADER.size:
-            raise ValueError(f"{len(content)} bytes do not fit into {PLACE_BYTES}")
+            raise ValueError(f"a note of {len(content)} bytes exceeds {PLACE_BYTES} bytes")
         number = self._number + 1
         header = _HEADER.pack(number, len(content), _checksum(number, content))
         self._place(header + content, number % 2 * PLACE_BYTES)
         self._number = number
 
     def remove(self) -> None:
-        """Remove the file."""
-        with suppress(OSError):  # it was removed before
+        """Remove the file if it exists."""
+        with suppress(OSError):  # already removed
             os.close(self._file)
         self.path.unlink(missing_ok=True)
 
@@ -92,7 +89,7 @@ class NoteFile:
 
 
 def read_text(path: Path) -> str | None:
-    """Return the newest whole text of a file; None if there is no file, or none was written."""
+    """Return the newest valid text of a file; None if no file or text exists."""
     newest, text = 0, None
     with suppress(OSError), path.open("rb") as file:
         for place in range(2):
@@ -113,17 +110,15 @@ def _checksum(number: int, content: bytes) -> int:
 
 _COST_FIELDS = tuple(f.name for f in fields(StepCost))
 _MOST_STEPS = (PLACE_BYTES - 4_096) // 512
-"""Costs of steps that fit into a note, however long their names are."""
+"""Step costs that fit into a note, with room for long names."""
 
 
 class WorkerUnfit(StoreLost):
-    """A worker cannot keep a trial within its limits; no doing of the trial."""
+    """A worker cannot enforce the limits of a trial, for reasons unrelated to the trial."""
 
 
 @dataclass(slots=True)
 class _Note:
-    """The note of this process's trial."""
-
     file: NoteFile
     content: dict[str, Any] = field(default_factory=dict)
 
@@ -137,14 +132,14 @@ _NOTED: ContextVar[_Note | None] = ContextVar("trial_note", default=None)
 
 @contextmanager
 def trial_noted(times: float = 1.0, limit_seconds: float | None = None) -> Iterator[None]:
-    """Note the task run in the body as this worker's trial, whose limits are then kept.
+    """Note this task run as the worker's trial during the body, so that limits apply.
 
     Args:
-        times: How many times as long as a trial it may take.
-        limit_seconds: How long it may take where that is less; None for what the nannies allow.
+        times: Time limit, in multiples of a trial's limit.
+        limit_seconds: Time limit if that is less; None for the nannies' limit.
 
     Raises:
-        WorkerUnfit: If it cannot be noted, as when no file can be made on a full disk.
+        WorkerUnfit: If the trial cannot be noted, as when the disk is full.
     """
     context = TaskRunContext.get()
     worker = this_worker()
@@ -173,10 +168,10 @@ def trial_noted(times: float = 1.0, limit_seconds: float | None = None) -> Itera
 
 
 def prepare_note(worker: Any) -> NoteFile:
-    """Make the file for the notes of a worker, once in its process, and a group of the process.
+    """Create the note file of a worker and its process group, once per process.
 
     Raises:
-        WorkerUnfit: If it cannot be made.
+        WorkerUnfit: If the file cannot be created.
     """
     lead_group()
     try:
@@ -186,18 +181,18 @@ def prepare_note(worker: Any) -> NoteFile:
 
 
 def dask_setup(worker: Any) -> None:
-    """Prepare a worker of this machine as it starts; called by Dask."""
-    with suppress(WorkerUnfit):  # said when a trial comes
+    """Prepare a starting worker on this machine; called by Dask."""
+    with suppress(WorkerUnfit):  # reported when a trial starts
         prepare_note(worker)
 
 
 def note_path(worker_folder: str, pid: int) -> Path:
-    """Return the file that a worker's process notes its trial in."""
+    """Return the note file of a worker's process."""
     return Path(worker_folder).parent / f"trial-{pid}.note"
 
 
 def this_worker() -> Any:
-    """Return the Dask worker that runs this; None elsewhere."""
+    """Return the Dask worker that runs this code; None outside a worker."""
     try:
         return distributed.get_worker()
     except ValueError:
@@ -206,15 +201,15 @@ def this_worker() -> Any:
 
 @contextmanager
 def loading_noted() -> Iterator[None]:
-    """Note that the trial of this process loads data and libraries in the body.
+    """Note that this process's trial loads data and libraries during the body.
 
-    Loading has a time limit of its own. The clock of the trial starts when the body has ended.
+    Loading has its own time limit. The trial's clock starts when the body ends.
     """
     note = _NOTED.get()
     if note is None:
         yield
         return
-    with suppress(OSError, ValueError):  # the former note holds the trial to its limits
+    with suppress(OSError, ValueError):  # the previous note still enforces the limits
         note.write(is_loading=True)
     yield
     load_seconds, waited = own_seconds(note.content), note.content.get("waited", 0.0)
@@ -224,29 +219,26 @@ def loading_noted() -> Iterator[None]:
 
 
 def note_step(step: str, fold: int, costs: Callable[[], Iterable[StepCost]] = tuple) -> None:
-    """Note which step of which fold the trial of this process is at.
+    """Note the step and fold that this process's trial has reached.
 
-    Args:
-        step: Name of the step.
-        fold: Number of the fold.
-        costs: Says what each step and fold has taken that has ended.
+    `costs` returns the costs of all finished steps and folds.
     """
     if (note := _NOTED.get()) is not None:
-        # One note per step and fold, and `asdict` copies all values deeply.
+        # One note per step and fold; `asdict` would copy all values deeply.
         noted = [{name: getattr(cost, name) for name in _COST_FIELDS} for cost in costs()]
-        with suppress(OSError, ValueError):  # the former note holds the trial to its limits
+        with suppress(OSError, ValueError):  # the previous note still enforces the limits
             note.write(step=step, fold=fold, steps=noted[-_MOST_STEPS:])
 
 
 def note_waits(waits: Waits) -> None:
-    """Note how long the trial of this process has waited for others, and whether it waits now."""
+    """Note how long this process's trial has waited for others, and whether it waits now."""
     if (note := _NOTED.get()) is not None:
         with suppress(OSError, ValueError):  # as above
             note.write(waited=waits.seconds, waits_since=waits.since)
 
 
 def own_seconds(note: Mapping[str, Any]) -> float:
-    """Return the seconds since the clock of a note's trial started, without waits for others."""
+    """Return the seconds since the clock of a note's trial started, without waiting times."""
     until = note.get("waits_since") or monotonic()
     waited = note.get("waited", 0.0) - note.get("waited_before", 0.0)
     return float(until - note["started"] - waited)
@@ -255,8 +247,8 @@ def own_seconds(note: Mapping[str, Any]) -> float:
 def read_note(path: Path) -> Mapping[str, Any]:
     """Read a note: `trial`, `flow_run`, `worker`, `started`, perhaps `step`, `fold` and `steps`.
 
-    While a worker loads data and libraries, `is_loading` is true; `load_seconds` follows. Empty if
-    it runs no trial.
+    While a worker loads data and libraries, `is_loading` is true; `load_seconds` follows. A worker
+    without a trial has an empty note.
     """
     return json.loads(read_text(path) or "{}")
 
@@ -266,7 +258,7 @@ def _note_file(worker_folder: str, pid: int) -> NoteFile:
     path = note_path(worker_folder, pid)
     sweep_tails(path.parent, "trial-*.note")
     file = NoteFile(path)
-    Finalize(None, file.remove, exitpriority=0)  # unlike `atexit`, in forked workers too
+    Finalize(None, file.remove, exitpriority=0)  # unlike `atexit`, also runs in forked workers
     return file
 
 
@@ -274,7 +266,7 @@ def _take_back(file: NoteFile) -> None:
     """Note that no trial runs."""
     try:
         file.write("{}")
-    except OSError:  # or the next trial would be taken for this one
+    except OSError:  # otherwise the next trial would be mistaken for this one
         _note_file.cache_clear()
         file.remove()
 
@@ -284,24 +276,19 @@ def _unfit(worker: Any, error: OSError) -> WorkerUnfit:
 
 
 def notice_topic(flow_run: str) -> str:
-    """Return the topic of the warnings that belong to a flow run."""
+    """Return the Dask topic for warnings of a flow run."""
     return f"prefect-tune notices {flow_run}"
 
 
 @contextmanager
 def notices_sent(worker: Any, flow_run: str) -> Iterator[None]:
-    """Send the warnings of the body to the flow.
-
-    Args:
-        worker: The Dask worker that runs the body.
-        flow_run: Id of the flow run that it belongs to.
-    """
+    """Send warnings raised in the body to the flow of `flow_run`, through its Dask worker."""
     with noticed_by(_Sender(worker, flow_run)):
         yield
 
 
 class _Sender:
-    """Sends the first warning of each kind and subject, so that a thousand are one event."""
+    """Sends the first warning of each kind and subject, so a thousand warnings are one event."""
 
     def __init__(self, worker: Any, flow_run: str) -> None:
         self._worker, self._flow_run = worker, flow_run
@@ -317,5 +304,5 @@ class _Sender:
 
 @lru_cache(maxsize=8)
 def _sent_before(address: str, flow_run: str) -> set[tuple[str, str]]:  # noqa: ARG001 - the cache's key
-    """Return the set of kinds and subjects that a worker has sent to a flow run, to be added to."""
+    """Return the mutable set of kinds and subjects a worker has sent to a flow run."""
     return set()
