@@ -1,7 +1,7 @@
-"""The pipeline of a trial, unfitted, and the Python code that builds it.
+"""The unfitted pipeline of a trial, and the Python code that builds it.
 
-What a step does depends on the data that reaches it: `max_features` of a tree follows the columns
-that the steps before it leave. The pipeline is that of the trial's first fold.
+The effect of a step depends on the data that reaches it: `max_features` of a tree follows the
+columns left by earlier steps. The pipeline is built as for the trial's first fold.
 """
 
 import importlib
@@ -37,10 +37,9 @@ class TrialPipeline:
     """The pipeline of a trial.
 
     Attributes:
-        pipeline: The unfitted pipeline; a step's name is its name in the space.
-        weighted: Argument of `fit` that takes a weight for each row by the frequency of its class;
-            empty if rows are not weighted.
-        remarks: Sentences about what the pipeline does not show.
+        pipeline: The unfitted pipeline; steps have their names in the space.
+        weighted: Argument of `fit` for row weights by class frequency; empty if rows have none.
+        remarks: Sentences about aspects the pipeline does not show.
     """
 
     pipeline: Pipeline
@@ -55,17 +54,16 @@ def trial_pipeline(
     failed_step: str | None = None,
     best_epoch: int | None = None,
 ) -> TrialPipeline:
-    """Build the pipeline of a trial as it was built for the first fold.
+    """Build the pipeline of a trial as for its first fold.
 
-    If the store knows nothing of what reached the model, because the study cached nothing, the
-    steps before it run once more. A step that failed does not; the steps after it are built as if
-    it had returned its input.
+    If the store does not know the input of the model, because nothing was cached, earlier steps
+    are rerun. A failed step is not; later steps are built as if it had returned its input.
 
     Args:
         context: The study.
-        query: The query of the trial.
-        failed_step: Name of the step that failed, empty if it is not known; None if none failed.
-        best_epoch: Epoch that the model was trained to; None for the last one.
+        query: Query of the trial.
+        failed_step: Name of the failed step, empty if unknown; None if none failed.
+        best_epoch: Epoch the model was trained to; None for the last one.
 
     Raises:
         StoreLost: If the study's data is lost.
@@ -88,14 +86,15 @@ def trial_pipeline(
             weighted = f"{name}__{how.weight_argument}"
         steps.append((name, estimator))
     if failed_step:
-        remarks.append(f"The trial failed in {failed_step!r}; later steps are built for its input.")
+        text = f"The trial failed in {failed_step!r}; later steps are built for its input."
+        remarks.append(text)
     return TrialPipeline(Pipeline(steps), weighted, tuple(remarks))
 
 
 def _recipes(
     context: StudyContext, query: Query, failed_step: str | None
 ) -> Iterator[tuple[str, Recipe, int]]:
-    """Yield name, recipe and seed of each step that does something, in the first fold."""
+    """Yield name, recipe and seed of each active step, in the first fold."""
     path_run = PathRun(context, query, folds=[0])
     names = [step.name for step, _, _ in path_run.steps]
     last = len(names) - 1
@@ -123,15 +122,15 @@ def _recipes(
 
 
 def code_of(trial: TrialPipeline, heading: Sequence[str], user_file: str = "") -> str:
-    """Return Python code that builds the pipeline of a trial as `pipeline`, and fits it.
+    """Return Python code that builds a trial's pipeline as `pipeline`, and fits it.
 
     Args:
         trial: The pipeline.
-        heading: First lines of its docstring.
+        heading: First lines of the code's docstring.
         user_file: The user's file that defines estimators, if there is one.
 
     Raises:
-        BadInput: If an estimator holds a value that no code is known for.
+        BadInput: If an estimator has a value that cannot be written as code.
     """
     writer = _Writer(user_file)
     built = _laid_out(writer.text(trial.pipeline), before=len("pipeline = "))
@@ -147,7 +146,7 @@ def code_of(trial: TrialPipeline, heading: Sequence[str], user_file: str = "") -
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """A call, list, tuple or dict: items with their prefixes (`name=`, `key: `) in brackets."""
+    """A call, list, tuple or dict: items with prefixes (`name=`, `key: `) in brackets."""
 
     opening: str
     items: tuple[tuple[str, "str | _Group"], ...]
@@ -155,11 +154,7 @@ class _Group:
 
 
 class _Writer:
-    """Values as the code that makes them; notes what that imports.
-
-    Args:
-        user_file: The user's file that defines estimators; empty if there is none.
-    """
+    """Writes values as code and collects the imports; `user_file` may define estimators."""
 
     def __init__(self, user_file: str) -> None:
         self._user_file, self._is_used = user_file, False
@@ -167,14 +162,9 @@ class _Writer:
         self._whole: set[str] = set()
 
     def text(self, value: Any, form: str | None = None) -> str | _Group:
-        """Return the code of an estimator without what has its default, or of another value.
+        """Return the code of a value; estimators omit arguments that have their defaults.
 
-        Args:
-            value: The value.
-            form: Form of output that an estimator around it asks for.
-
-        Raises:
-            BadInput: If none is known for it or for something in it.
+        `form` is the output form an outer estimator requests. BadInput if there is no code.
         """
         if isinstance(value, np.generic):
             value = value.item()
@@ -207,10 +197,10 @@ class _Writer:
             return replace(made, closing=ending)
         if callable(value) and hasattr(value, "__name__"):
             return self._name(value)
-        raise BadInput(f"no code is known for {value!r}, which an estimator of the trial holds")
+        raise BadInput(f"{value!r}, a value of an estimator of the trial, has no code")
 
     def imported(self, module: str, name: str) -> str:
-        """Import a name, and return how the code calls it."""
+        """Import a name, and return the expression for it."""
         if is_user_code(module) and not (module := plain_module(module)):
             self._is_used = True
             return f"users[{_quoted(name)}]"
@@ -219,11 +209,10 @@ class _Writer:
             return f"{_ALIASES[module]}.{name}"
         if self._modules.setdefault(name, module) == module:
             return name
-        self._whole.add(module)  # another module has the name too
+        self._whole.add(module)  # another module has the same name
         return f"{module}.{name}"
 
     def imports(self) -> str:
-        """Return the lines that import all names so far."""
         by_module: dict[str, list[str]] = {}
         for name, module in sorted(self._modules.items()):
             by_module.setdefault(module, []).append(name)
@@ -241,7 +230,7 @@ class _Writer:
         return "\n".join(lines)
 
     def _call(self, value: Any, values: Mapping[str, Any], form: str | None) -> _Group:
-        """Return the call of a constructor, with the arguments that differ from their defaults."""
+        """Return a constructor call with the arguments that differ from their defaults."""
         accepted = signature(type(value)).parameters
         order = {name: position for position, name in enumerate(accepted)}
         items = []
@@ -255,11 +244,7 @@ class _Writer:
         return _Group(f"{self._name(type(value))}(", tuple(items), ")")
 
     def _name(self, value: Any) -> str:
-        """Import a class or function by the shortest name of its module that has it.
-
-        Raises:
-            BadInput: If it cannot be imported.
-        """
+        """Import a class or function from the shortest module name that has it, or BadInput."""
         module, name = getattr(value, "__module__", None) or "", getattr(value, "__name__", "")
         parts = ["numpy"] if isinstance(value, np.ufunc) else module.split(".")
         for n_parts in range(1, len(parts) + 1):
@@ -273,7 +258,7 @@ class _Writer:
 def _parameters(estimator: Any) -> Mapping[str, Any]:
     try:
         values: Mapping[str, Any] = estimator.get_params(deep=False)
-    except TypeError:  # the library's `get_params` takes no argument
+    except TypeError:  # this library's `get_params` takes no argument
         values = estimator.get_params()
     return values
 
@@ -289,7 +274,7 @@ def _is_same(value: Any, default: Any) -> bool:
 
 
 def _quoted(text: str) -> str:
-    """Return a text as Python writes it, in double quotes if it has none."""
+    """Return a Python string literal, in double quotes if the text has none."""
     written = repr(text)
     return f'"{written[1:-1]}"' if written[0] == "'" and '"' not in written else written
 
@@ -302,7 +287,7 @@ def _one_line(text: str | _Group) -> str:
 
 
 def _laid_out(text: str | _Group, indent: int = 0, before: int = 0) -> str:
-    """Return code in lines that fit; `before` counts the characters before it on its line."""
+    """Return code wrapped into lines; `before` counts characters before it on its line."""
     line = _one_line(text)
     if isinstance(text, str) or indent + before + len(line) < _WIDTH or not text.items:
         return line

@@ -1,13 +1,14 @@
-"""A user's code, which travels as text and is loaded under a name made of its digest.
+"""A user's code, which travels as text and is loaded under a name derived from its digest.
 
 Every worker runs the same text. The dotted path of an estimator identifies the code behind it, so
-keys never find artifacts of other code. Comments, docstrings and layout do not enter the digest.
+keys never match artifacts of other code. Comments, docstrings and layout do not enter the digest.
 
-Modules that the file imports and no wheel installed (see `code_behind`) are loaded below the file's
-name, `helper` as `prefect_tune_user_code_....helper`. Imports in these texts find them there, so
-studies with other texts of the same module run side by side in one process. An
-exception that would end the program, such as `sys.exit`, is an error of the algorithm; on a worker
-it would end the worker, or leave its task unreported.
+Modules that the file imports and that were not installed from a wheel (see `code_behind`) are
+loaded below the file's name, `helper` as `prefect_tune_user_code_....helper`. Imports in these
+texts find them there, so studies with different versions of a module can share a process.
+
+An exception that would end the program, such as `sys.exit`, becomes an error of the algorithm. On a
+worker it would end the worker, or leave its task unreported.
 """
 
 import builtins
@@ -39,11 +40,11 @@ def read_user_code(argument: str, option: str = "space") -> str:
     """Read the text of the file in `FILE.py:NAME`.
 
     Raises:
-        BadInput: If it cannot be read, or no name is given.
+        BadInput: If the file cannot be read, or no name is given.
     """
     file, _, name = argument.partition(":")
     if not name.isidentifier():
-        raise BadInput(f"--{option} {argument}: write {file}:NAME, with a name that is in it")
+        raise BadInput(f"--{option} {argument}: write {file}:NAME, with a name defined in the file")
     try:
         return Path(file).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -51,12 +52,12 @@ def read_user_code(argument: str, option: str = "space") -> str:
 
 
 def is_user_code(module: str) -> bool:
-    """Return whether a module of that name was loaded from a user's text."""
+    """Return whether a module was loaded from a user's text."""
     return module.startswith(_PREFIX)
 
 
 def plain_module(module: str) -> str:
-    """Return the name by which users import a travelling module; empty for a file itself."""
+    """Return the name under which users import a travelling module; empty for a file itself."""
     return module.partition(".")[2]
 
 
@@ -66,11 +67,11 @@ def load_user_code(text: str, file: str, behind: CodeBehind = NO_CODE_BEHIND) ->
 
     Args:
         text: Python source.
-        file: Name of the file it comes from, for tracebacks.
+        file: Name of its file, for tracebacks.
         behind: Modules that the text imports.
 
     Raises:
-        BadInput: If it cannot be run; says where and why.
+        BadInput: If the text does not run; the message has the line and the error.
     """
     salt = [behind.nonce] if behind.nonce else []
     name = _PREFIX + code_digest("user code", [text, *behind.texts, *salt])[:32]
@@ -84,11 +85,11 @@ def load_user_code(text: str, file: str, behind: CodeBehind = NO_CODE_BEHIND) ->
             sys.modules[f"{name}.{MAIN}"] = program = ModuleType(f"{name}.{MAIN}")
             vars(program).update(cloudpickle.loads(b64decode(behind.main)))
         if behind.folder and behind.folder not in sys.path:
-            sys.path.append(behind.folder)  # for the modules that cannot travel
-    sys.modules[name] = module  # classes are looked up here while they are made
+            sys.path.append(behind.folder)  # for modules that cannot travel
+    sys.modules[name] = module  # class definitions look their module up here
     try:
         _run(module, text, file)
-    except (Exception, SystemExit) as error:  # a script's sys.exit() ends the script, not us
+    except (Exception, SystemExit) as error:  # a script's sys.exit() must not end this process
         for loaded in [one for one in sys.modules if one == name or one.startswith(f"{name}.")]:
             del sys.modules[loaded]
         raise BadInput(f"{file}{_line(error, file)}: {type(error).__name__}: {error}") from error
@@ -96,29 +97,29 @@ def load_user_code(text: str, file: str, behind: CodeBehind = NO_CODE_BEHIND) ->
 
 
 def _run(module: ModuleType, text: str, file: str) -> None:
-    """Run a text in a module whose imports find the modules that travel with it."""
+    """Run a text in a module whose imports find the travelling modules."""
     root = module.__name__.partition(".")[0]
     module.__file__ = file
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     if root in _BEHIND:
         vars(module)["__builtins__"] = _builtins_of(root)
-    exec(compile(text, file, "exec"), vars(module))  # noqa: S102 - what the user asks for
+    exec(compile(text, file, "exec"), vars(module))  # noqa: S102 - the user's own code
 
 
 _BEHIND: dict[str, Mapping[str, UserModule]] = {}
-"""Modules that travel, by their dotted names, by the name of the file that imports them."""
+"""Travelling modules by dotted name, by the name of the file that imports them."""
 
 
 @cache
 def _builtins_of(root: str) -> dict[str, Any]:
-    """Return builtins whose `__import__` finds modules that travel with a file, there first."""
+    """Return builtins whose `__import__` looks for a file's travelling modules first."""
     packages = {name.partition(".")[0] for name in _BEHIND[root]}
     packages |= {MAIN} if f"{root}.{MAIN}" in sys.modules else set()
     usual: Callable[..., Any] = builtins.__import__
 
     def find_travelling(
         name: str,
-        globals: Mapping[str, Any] | None = None,  # noqa: A002 - as Python calls it
+        globals: Mapping[str, Any] | None = None,  # noqa: A002 - Python's name
         locals: Mapping[str, Any] | None = None,  # noqa: A002
         fromlist: Sequence[str] | None = (),
         level: int = 0,
@@ -152,7 +153,7 @@ class _TravellingModules(MetaPathFinder, Loader):
     def exec_module(self, module: ModuleType) -> None:
         """Run the text of a module."""
         found = self._module(module.__name__)
-        assert found is not None  # noqa: S101 - it was found
+        assert found is not None  # noqa: S101 - `find_spec` found it
         _run(module, found.text, found.file or f"<{found.name}>")
 
     def get_code(self, fullname: str) -> CodeType | None:
@@ -175,17 +176,12 @@ sys.meta_path.append(_TravellingModules())
 
 
 def portable_pickle(value: Any) -> bytes:
-    """Pickle with the classes of users' texts, so that it can be read without them."""
+    """Pickle a value with the classes of users' texts, so that it can be read without them."""
     return pickle_by_value(value, is_user_code)
 
 
 def pickle_by_value(value: Any, is_carried: Callable[[str], bool]) -> bytes:
-    """Pickle with the classes and functions of some modules by value.
-
-    Args:
-        value: What to pickle.
-        is_carried: Whether a module of that name is carried.
-    """
+    """Pickle a value with code of some modules by value, chosen by name with `is_carried`."""
     written = io.BytesIO()
     carried = [m for name, m in [*sys.modules.items()] if is_carried(name) and m.__name__ == name]
     with by_value(carried):
@@ -197,10 +193,10 @@ _OF_IMPORTS = frozenset({"__builtins__", "__spec__", "__loader__", "__cached__"}
 
 
 class _Pickler(cloudpickle.Pickler):
-    """Writes a travelling module by value even if modules import each other in a circle."""
+    """Pickles a travelling module by value even if modules import each other in a circle."""
 
     def reducer_override(self, obj: Any) -> Any:
-        """Return how a module of a user is made again; of all else as cloudpickle does."""
+        """Return how to rebuild a user's module; defer to cloudpickle for everything else."""
         if not isinstance(obj, ModuleType) or not is_user_code(obj.__name__):
             return super().reducer_override(obj)
         state = {name: value for name, value in vars(obj).items() if name not in _OF_IMPORTS}
@@ -209,7 +205,7 @@ class _Pickler(cloudpickle.Pickler):
 
 @contextmanager
 def by_value(modules: Iterable[ModuleType]) -> Iterator[None]:
-    """Pickle classes and functions of modules by value in the body."""
+    """Pickle classes and functions of modules by value during the body."""
     known = cloudpickle.list_registry_pickle_by_value()
     new = [module for module in modules if module.__name__ not in known]
     for module in new:
@@ -222,7 +218,7 @@ def by_value(modules: Iterable[ModuleType]) -> Iterator[None]:
 
 
 def _line(error: BaseException, file: str) -> str:
-    """Return where in the file it went wrong."""
+    """Return the line of the file at which an error occurred, as text."""
     if isinstance(error, SyntaxError):
         return f", line {error.lineno}"
     lines = []
@@ -234,18 +230,15 @@ def _line(error: BaseException, file: str) -> str:
     return f", line {lines[-1]}" if lines else ""
 
 
-class ProgramExit(RuntimeError):  # noqa: N818 - it says what happened
+class ProgramExit(RuntimeError):  # noqa: N818 - reads as an outcome
     """An algorithm raised an exception that ends programs; the message names it."""
 
 
 @contextmanager
 def exits_as_errors() -> Iterator[None]:
-    """Raise exceptions that are no `Exception` as errors.
+    """Turn exceptions that are no `Exception` into ProgramExit.
 
-    In the main thread, signals raise such exceptions, so only `SystemExit` is an error there.
-
-    Raises:
-        ProgramExit: Instead of such an exception.
+    In the main thread, signals raise such exceptions, so there only `SystemExit` is converted.
     """
     try:
         yield

@@ -28,9 +28,9 @@ from prefect_tune.tasks.user_code import is_user_code, load_user_code, read_user
 _KINDS = frozenset(
     {"classifier", "regressor", "clusterer", "outlier_detector", "density_estimator"}
 )
-"""Kinds of estimators that scikit-learn's tags tell apart."""
+"""Kinds of estimators distinguished by scikit-learn's tags."""
 _TYPICAL = MatrixSummary(1000, 20, "dense", "float64")
-"""Of data to build estimators for that nothing is known of yet."""
+"""Data assumed when estimators are built before any data is known."""
 
 
 def is_user_space(argument: str) -> bool:
@@ -43,7 +43,7 @@ class SpaceCode(NamedTuple):
 
     Attributes:
         text: Text of the user's file; empty for a space of the catalogue.
-        behind: Modules and data files behind the space that no wheel installed.
+        behind: Modules and data files behind the space that were not installed from a wheel.
     """
 
     text: str = ""
@@ -54,8 +54,8 @@ def find_space(argument: str) -> tuple[Space, SpaceCode]:
     """Find the space that `--space` names, and its code.
 
     Raises:
-        UnknownName, BadInput: If there is none, or it cannot be used, or one of its models does
-            not predict its target.
+        UnknownName: If the space does not exist.
+        BadInput: If it cannot be used, or one of its models does not predict its target.
     """
     if not is_user_space(argument):
         space, behind = space_named(argument), NO_CODE_BEHIND
@@ -79,7 +79,6 @@ def find_space(argument: str) -> tuple[Space, SpaceCode]:
 
 
 def _modules_of_estimators(space: Space) -> list[str]:
-    """Return the modules of estimators that the space names by dotted paths."""
     paths = {
         path
         for step in space.steps
@@ -90,11 +89,7 @@ def _modules_of_estimators(space: Space) -> list[str]:
 
 
 def _data_files(space: Space, folder: Path | None) -> tuple[DataFile, ...]:
-    """Find the data files that algorithms depend on, in the current folder or else in another.
-
-    Raises:
-        BadInput: If one is missing or cannot be read; names the file and the algorithm.
-    """
+    """Find data files of algorithms, in the current or the given folder; BadInput if missing."""
     found = {}
     for step in space.steps:
         for algorithm in step.algorithms:
@@ -115,16 +110,11 @@ def _data_files(space: Space, folder: Path | None) -> tuple[DataFile, ...]:
 
 @cache
 def load_user_space(code: str, argument: str, behind: CodeBehind = NO_CODE_BEHIND) -> Space:
-    """Load the space in a text.
-
-    Args:
-        code: The text.
-        argument: `FILE.py:NAME`, as given to `--space`.
-        behind: Modules and data files behind the text.
+    """Load the space `FILE.py:NAME` from the text of its file.
 
     Raises:
-        UnknownName: If nothing in it has that name.
-        BadInput: If the text does not run, or an algorithm cannot be used; says why.
+        UnknownName: If the text defines no such space.
+        BadInput: If the text does not run, or an algorithm cannot be used.
     """
     space = bound(_declared(code, argument, behind), behind, code, argument)
     _check_algorithms(space)
@@ -133,13 +123,9 @@ def load_user_space(code: str, argument: str, behind: CodeBehind = NO_CODE_BEHIN
 
 @cache
 def bound(space: Space, behind: CodeBehind, code: str = "", argument: str = "") -> Space:
-    """Return a space whose estimators come from the texts that travel with it.
+    """Return a space whose estimators come from the modules and texts that travel with it.
 
-    Args:
-        space: The space as declared.
-        behind: Modules and data files behind the space.
-        code: Text of the user's file; empty for another space.
-        argument: `FILE.py:NAME` of the user's file.
+    `code` is the text of the user's file `argument` (`FILE.py:NAME`), empty for another space.
     """
     if behind == NO_CODE_BEHIND:
         return space
@@ -162,17 +148,16 @@ def bound(space: Space, behind: CodeBehind, code: str = "", argument: str = "") 
 
 
 def _path_below(root: str, path: str, behind: CodeBehind) -> str:
-    """Return the dotted path of an estimator below a user's file if it comes from there."""
+    """Return an estimator's dotted path below a user's file if the estimator comes from there."""
     package, module = path.partition(".")[0], path.rpartition(".")[0]
     if package in behind.unfollowed_packages - behind.packages:
-        with suppress(Exception):  # one that cannot be imported is reported when it is made
+        with suppress(Exception):  # a failed import is reported when the estimator is built
             sys.modules[f"{root}.{module}"] = import_module(module)
             return f"{root}.{path}"
     return f"{root}.{path}" if package in behind.packages else path
 
 
 def _declared(code: str, argument: str, behind: CodeBehind) -> Space:
-    """Return the space that a text declares, with estimators as it names them."""
     file, _, name = argument.partition(":")
     module = load_user_code(code, Path(file).name, behind)
     found = getattr(module, name, None)
@@ -186,11 +171,7 @@ def _declared(code: str, argument: str, behind: CodeBehind) -> Space:
 
 @cache
 def _check_algorithms(space: Space) -> None:
-    """Check the algorithms of a space that are not the catalogue's.
-
-    Raises:
-        BadInput: If one cannot be used; says why.
-    """
+    """Raise BadInput if an algorithm outside the catalogue cannot be used."""
     for step in space.steps:
         for algorithm in step.algorithms:
             if algorithm not in _of_the_catalogue():
@@ -199,13 +180,9 @@ def _check_algorithms(space: Space) -> None:
 
 @cache
 def check_models(space: Space, argument: str) -> None:
-    """Check that the models of a space predict its target, by their tags of scikit-learn.
+    """Check that the models of a space predict its target, by their scikit-learn tags.
 
-    Each is built with its defaults and with some drawn values. A model without tags passes.
-
-    Args:
-        space: The space.
-        argument: The value of `--space`.
+    Each model is built with its defaults and with some random values. Models without tags pass.
 
     Raises:
         BadInput: If a model is a regressor in a space of classes, or the reverse, or neither.
@@ -231,38 +208,38 @@ def check_models(space: Space, argument: str) -> None:
 
 
 def _variants(algorithm: Algorithm) -> Iterator[Any]:
-    """Yield the model of an algorithm with its defaults and with drawn values, where it is made."""
+    """Yield an algorithm's model with its defaults and random values, if it can be built."""
     if algorithm.is_passthrough:
         return
     layouts = ["dense", *(["sparse"] if algorithm.sparse_estimator else [])]
     for choice in drawn_choices(algorithm):
         for layout in layouts:
-            with suppress(Exception):  # one that cannot be made fails its trial with the reason
+            with suppress(Exception):  # the trial will fail with the reason
                 how = recipe(algorithm, choice, replace(_TYPICAL, layout=layout), balanced=False)
                 yield build(how, 0)
 
 
 def _kind(model: Any) -> str:
-    """Return what scikit-learn takes a model for; empty if it cannot tell."""
+    """Return the kind scikit-learn assigns to a model; empty if unknown."""
     try:
         kind = get_tags(model).estimator_type
-    except Exception:  # it is no estimator of scikit-learn, or a wrapper of one that is none
+    except Exception:  # not a scikit-learn estimator, or a wrapper of something else
         kind = None
     return str(kind or getattr(model, "_estimator_type", None) or "")
 
 
 @cache
 def _of_the_catalogue() -> frozenset[Algorithm]:
-    """Return algorithms whose flags our own tests prove; users' spaces may hold them too."""
+    """Return algorithms whose flags our own tests prove; user spaces may contain them."""
     return frozenset(a for space in SPACES.built_in() for a in algorithms_of(space))
 
 
 def _check(algorithm: Algorithm, step: str, *, is_model: bool) -> None:
-    """Build the estimator with its defaults, and look for what a step needs of it."""
+    """Build the estimator with its defaults, and check the methods its step needs."""
     who = f"algorithm {algorithm.id!r} of step {step!r}"
     if algorithm.is_passthrough:
         if is_model:
-            raise BadInput(f"{who} has no estimator, and the last step has to predict")
+            raise BadInput(f"{who} has no estimator, but the last step must predict")
         return
     choice = default_choice(algorithm)
     try:
@@ -275,7 +252,7 @@ def _check(algorithm: Algorithm, step: str, *, is_model: bool) -> None:
         ) from error
     for method in ("fit", "predict" if is_model else "transform"):
         if not callable(getattr(built, method, None)):
-            where = "the last step has to predict" if is_model else "it is not the last step"
+            where = "the last step must predict" if is_model else "it is not the last step"
             raise BadInput(f"{who}: {algorithm.import_path} has no method {method}; {where}")
     _check_flags(algorithm, built, who)
 
@@ -284,10 +261,10 @@ def _check_flags(algorithm: Algorithm, built: Any, who: str) -> None:
     if algorithm.flags.weights == "sample_weight":
         accepted = signature(built.fit).parameters
         if "sample_weight" not in accepted and "kwargs" not in accepted:
-            raise BadInput(f"{who}: its flags say sample_weight, and its fit takes none")
+            raise BadInput(f"{who}: its flags declare sample_weight, but its fit takes none")
     unseeded = unseeded_arguments(built)
     if unseeded:
         raise BadInput(
-            f"{who} takes a random_state ({unseeded[0]}) and would differ from run to run; give it "
+            f"{who} takes a random_state ({unseeded[0]}) and would differ between runs; declare "
             "flags=Flags(stochastic=True) to have it seeded, or fix random_state"
         )

@@ -1,4 +1,4 @@
-"""Held-out predictions of an ensemble's candidates, and what each member contributes."""
+"""Held-out predictions of an ensemble's candidates, and the contribution of each member."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,14 +15,13 @@ from prefect_tune.tasks.objective.risk import is_quick, weighted_losses
 Array = NDArray[np.float64]
 
 _TIE = 1e-12
-"""Sums of weights that differ by less are equal: their last digits depend on the order."""
+"""Sums of weights that differ by less are equal, because their last digits depend on the order."""
 
 
 def shares(predictions: Predictions, n_classes: int) -> Array:
-    """Return what a model contributes to an ensemble.
+    """Return a model's contribution to an ensemble.
 
-    Its probabilities, shape (n, c); its votes where it gives none; its numbers, shape (n, 1), where
-    there are no classes.
+    Probabilities, shape (n, c); votes if it has none; numbers, shape (n, 1), without classes.
     """
     if not n_classes:
         return np.asarray(predictions.label, dtype=np.float64)[:, None]
@@ -32,14 +31,14 @@ def shares(predictions: Predictions, n_classes: int) -> Array:
 
 
 def blend(mean: Array, n_classes: int) -> Predictions:
-    """Predict from the weighted mean of what the members contribute."""
+    """Predict from the weighted mean of the members' contributions."""
     if not n_classes:
         return Predictions(mean[:, 0])
     return Predictions(heaviest_class(mean).astype(np.int32), mean)
 
 
 def heaviest_class(mean: Array) -> NDArray[np.intp]:
-    """Return the class with the most weight in each row of shape (n, c); of equals, the lowest.
+    """Return the class with the most weight in each row of shape (n, c); the lowest wins a tie.
 
     Lacoste et al. 2014, equation 4.
 
@@ -51,13 +50,9 @@ def heaviest_class(mean: Array) -> NDArray[np.intp]:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Predictions of n candidates of the m rows that the folds of a split hold out.
+    """Predictions of n candidates for the m rows held out by the folds of a split.
 
-    Attributes:
-        dataset: The rows.
-        split: Which fold holds them out.
-        metric: What judges predictions.
-        predictions: By candidate and fold.
+    `predictions` are by candidate and fold.
     """
 
     dataset: Dataset
@@ -74,45 +69,33 @@ class HeldOut:
         return tuple(self.split.held_out(fold) for fold in range(self.split.n_folds))
 
     def contributed(self, candidate: int) -> Array:
-        """Return what a candidate contributes on all rows, fold after fold, shape (m, c)."""
+        """Return a candidate's contribution on all rows, fold after fold, shape (m, c)."""
         n_classes = len(self.dataset.classes)
         return np.concatenate([shares(p, n_classes) for p in self.predictions[candidate]])
 
     @cached_property
     def losses(self) -> Array:
-        """Mean over the folds of each candidate's loss, shape (n,); nan if not defined."""
+        """Mean over the folds of each candidate's loss, shape (n,); nan if undefined."""
         return np.array([self.fold_losses(p).mean() for p in self.predictions])
 
     def fold_losses(self, predictions: Sequence[Predictions]) -> Array:
-        """Return the loss in each fold, shape (n_folds,); nan where it is not defined.
-
-        Args:
-            predictions: By fold.
-        """
+        """Return the loss of predictions in each fold, shape (n_folds,); nan if undefined."""
         found = zip(self.rows, predictions, strict=True)
         return np.array([self._loss(rows, predicted) for rows, predicted in found])
 
     def blended(self, weights: Array) -> tuple[Predictions, ...]:
-        """Return what the ensemble of candidates with those weights predicts, by fold.
-
-        Args:
-            weights: Of each candidate, together 1, shape (n,).
-        """
+        """Return the predictions of an ensemble, by fold, for weights (n,) that sum to 1."""
         members = np.flatnonzero(weights).tolist()
         mean: Array = np.sum([weights[i] * self.contributed(i) for i in members], axis=0)
         return self.by_fold(mean)
 
     def by_fold(self, mean: Array) -> tuple[Predictions, ...]:
-        """Return what a mean of contributions predicts, by fold; its shape is (m, c)."""
+        """Return the predictions for a mean of contributions, shape (m, c), by fold."""
         ends = np.cumsum([len(rows) for rows in self.rows])[:-1]
         return tuple(blend(part, len(self.dataset.classes)) for part in np.split(mean, ends))
 
     def within(self, is_kept: NDArray[np.bool_]) -> "HeldOut":
-        """Return the same of some rows only.
-
-        Args:
-            is_kept: Which rows of the data set are meant, shape (n_rows,).
-        """
+        """Return the held-out predictions of some rows only, by a mask of shape (n_rows,)."""
         kept = [is_kept[rows] for rows in self.rows]
         split = replace(self.split, fold=np.where(is_kept, self.split.fold, LEARN))
         predictions = tuple(
@@ -128,7 +111,7 @@ class HeldOut:
         try:
             if not is_quick(self.metric):
                 return self.metric.loss(y, predicted, n_classes)
-            alike = np.full((1, len(y)), 1 / len(y))  # some ten times as fast as a scorer
+            alike = np.full((1, len(y)), 1 / len(y))  # about ten times as fast as a scorer
             return float(weighted_losses(self.metric, y, predicted, n_classes, alike)[0])
         except ValueError:
             return float("nan")

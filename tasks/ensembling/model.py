@@ -1,4 +1,4 @@
-"""Ensembles as estimators of scikit-learn: the weighted mean of what their members predict."""
+"""Ensembles as scikit-learn estimators: the weighted mean of their members' predictions."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,8 +16,6 @@ from prefect_tune.tasks.objective.predictions import Predictions, predicted_labe
 
 
 class _Ensemble(BaseEstimator):
-    """Members and weights, and how fitted ones become an ensemble."""
-
     def __init__(self, members: Sequence[Any], weights: Sequence[float] | None = None) -> None:
         self.members = members
         self.weights = weights
@@ -29,30 +27,25 @@ class _Ensemble(BaseEstimator):
         weights: Sequence[float] | None = None,
         classes: Sequence[Any] | NDArray[Any] = (),
     ) -> Self:
-        """Make a fitted ensemble of fitted members, without training.
+        """Make an ensemble of fitted members, without training.
 
         Args:
-            members: Fitted classifiers, or regressors.
-            weights: One per member, not negative; equal if left out.
-            classes: All classes, sorted; by default those that the members know.
+            members: Fitted classifiers or regressors.
+            weights: Non-negative weights, one per member; equal by default.
+            classes: All classes, sorted; by default the classes the members know.
 
         Raises:
-            ValueError: If weights are no weights of these members, or the members disagree on
-                the classes.
+            ValueError: If the weights do not fit the members, or the members' classes differ.
         """
         ensemble = cls(members, weights)
         ensemble._take(list(members), classes)
         return ensemble
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Fit a clone of each member; the members that were given stay as they are.
-
-        Args:
-            X: Rows that the members can be fitted on.
-            y: Class or number of each, shape (n,).
+        """Fit a clone of each member to rows X and targets y, shape (n,).
 
         Raises:
-            ValueError: If weights are no weights of these members, or y is no target for them.
+            ValueError: If the weights do not fit the members, or y is no target for them.
         """
         _normalised(self.weights, len(self.members))
         if y is None:
@@ -65,12 +58,12 @@ class _Ensemble(BaseEstimator):
 
     @property
     def n_features_in_(self) -> int:
-        """Number of features, where the members know it."""
+        """Number of features, if the members know it."""
         return int(self._of_first("n_features_in_"))
 
     @property
     def feature_names_in_(self) -> NDArray[Any]:
-        """Names of the features, where the members know them."""
+        """Names of the features, if the members know them."""
         return self._of_first("feature_names_in_")
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -84,16 +77,15 @@ class _Ensemble(BaseEstimator):
         return tags
 
     def _take(self, fitted: list[Any], classes: Sequence[Any] | NDArray[Any]) -> None:  # noqa: ARG002
-        """Become the ensemble of fitted members."""
         self.weights_ = _normalised(self.weights, len(fitted))
         self.members_ = fitted
 
     def _check_target(self, y: NDArray[Any]) -> None:
-        """Raise unless it is a target for this kind of members."""
+        """Raise unless y is a target for this kind of members."""
 
     def _of_first(self, name: str) -> Any:
         if not hasattr(self, "members_"):
-            raise AttributeError(f"{type(self).__name__} has {name} once it is fitted")
+            raise AttributeError(f"{type(self).__name__} has no {name} before it is fitted")
         return getattr(self.members_[0], name)
 
 
@@ -102,14 +94,12 @@ class ClassEnsemble(ClassifierMixin, _Ensemble):
 
     Args:
         members: Classifiers.
-        weights: One per member, not negative; equal if left out.
+        weights: Non-negative weights, one per member; equal by default.
 
     Attributes:
-        members_: The fitted members.
-        weights_: Their weights, together 1, shape (k,).
-        classes_: The classes in order, the same for all members.
-        n_features_in_: Number of features, where the members know it.
-        feature_names_in_: Names of the features, where the members know them.
+        members_: Fitted members.
+        weights_: Weights of the members, summing to 1, shape (k,).
+        classes_: Classes in order, the same for all members.
     """
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
@@ -119,21 +109,20 @@ class ClassEnsemble(ClassifierMixin, _Ensemble):
         mean: NDArray[np.float64] = np.sum(
             [weight * self._contributed(member, X) for member, weight in weighted], axis=0
         )
-        # Rounding may make them a little more than 1.
+        # Rounding may push them slightly above 1.
         return mean / mean.sum(axis=1, keepdims=True)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the class with the largest share, shape (n,); of equals, the lowest."""
+        """Return the class with the largest share, shape (n,); the lowest class wins a tie."""
         return self.labels_of_probabilities(self.predict_proba(X))
 
     def labels_of_probabilities(self, probabilities: NDArray[np.float64]) -> NDArray[Any]:
-        """Return the classes of the largest shares, (n,), of (n, c); of equals, the lowest."""
+        """Return the classes of the largest shares, shape (n,); the lowest class wins a tie."""
         return self.classes_[heaviest_class(probabilities)]
 
     def _contributed(self, member: Any, X: Any) -> NDArray[np.float64]:
-        """Return the probabilities of a member; its votes if it gives none, shape (n, c)."""
         if callable(getattr(member, "predict_proba", None)):
-            with suppress(NotImplementedError):  # so models say that they give none
+            with suppress(NotImplementedError):  # some models signal missing probabilities so
                 score = predicted_scores(member, X, self.classes_, "predict_proba")
                 if Predictions(score.argmax(axis=1), score).are_probabilities:
                     return score
@@ -152,13 +141,11 @@ class NumberEnsemble(RegressorMixin, _Ensemble):
 
     Args:
         members: Regressors.
-        weights: One per member, not negative; equal if left out.
+        weights: Non-negative weights, one per member; equal by default.
 
     Attributes:
-        members_: The fitted members.
-        weights_: Their weights, together 1, shape (k,).
-        n_features_in_: Number of features, where the members know it.
-        feature_names_in_: Names of the features, where the members know them.
+        members_: Fitted members.
+        weights_: Weights of the members, summing to 1, shape (k,).
     """
 
     def predict(self, X: Any) -> NDArray[np.float64]:
@@ -169,37 +156,29 @@ class NumberEnsemble(RegressorMixin, _Ensemble):
 
 
 def _normalised(weights: Sequence[float] | None, n_members: int) -> NDArray[np.float64]:
-    """Return weights that sum to 1, shape (k,).
-
-    Raises:
-        ValueError: If there are no members, or the weights are not theirs.
-    """
+    """Return weights that sum to 1, shape (k,); ValueError if they do not fit the members."""
     if not n_members:
-        raise ValueError("an ensemble has members; got none")
+        raise ValueError("an ensemble needs at least one member; got none")
     given = np.ones(n_members) if weights is None else np.asarray(weights, dtype=np.float64)
     if given.shape != (n_members,):
-        raise ValueError(f"each of the {n_members} members has a weight; got {given.size} weights")
+        raise ValueError(f"expected {n_members} weights, one per member; got {given.size}")
     if not (np.isfinite(given).all() and (given >= 0).all() and given.sum() > 0):
-        raise ValueError(f"weights are not negative and not all 0; got {given.tolist()}")
+        raise ValueError(f"weights must be non-negative, not all 0; got {given.tolist()}")
     return given / given.sum()
 
 
 def _common_classes(fitted: Sequence[Any]) -> NDArray[Any]:
-    """Return the classes that all members predict, sorted.
-
-    Raises:
-        ValueError: If one is no fitted classifier, or predicts other classes than the first.
-    """
+    """Return the classes of all members, sorted; ValueError if they differ or one has none."""
     for position, member in enumerate(fitted):
         if not hasattr(member, "classes_"):
             kind = type(member).__name__
-            raise ValueError(f"member {position} ({kind}) has no classes_; it is no classifier")
+            raise ValueError(f"member {position} ({kind}) has no classes_; expected a classifier")
     classes = np.sort(np.asarray(fitted[0].classes_))
     for position, member in enumerate(fitted):
         if not np.array_equal(np.sort(member.classes_), classes):
             raise ValueError(
                 f"member {position} ({type(member).__name__}) predicts the classes "
                 f"{list(member.classes_)}, member 0 ({type(fitted[0]).__name__}) {list(classes)}; "
-                "members of an ensemble predict the same classes"
+                "members of an ensemble must predict the same classes"
             )
     return classes

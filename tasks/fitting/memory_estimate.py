@@ -1,10 +1,10 @@
-"""Summaries of matrices, and the memory that a step needs as estimated before it starts.
+"""Summaries of matrices, and estimates of the memory that a step needs before it starts.
 
-An estimate is a lower bound: the bytes of the largest arrays that the step cannot avoid, given its
-arguments and the size of the data. A step that might fit is therefore never refused. What depends
-on the values, such as the leaves of a tree, is left to the limit of the running trial.
+An estimate is a lower bound: the largest arrays the step cannot avoid, given its arguments and the
+size of the data. A step that might fit is therefore never refused. Memory that depends on values,
+such as the leaves of a tree, is left to the limit of the running trial.
 
-All training rows of a fold count, also where a part of them is looked at: the rest may follow.
+Estimates count all training rows of a fold, even if a subset is used: the rest may follow.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,19 +26,19 @@ from prefect_tune.tasks.catalogue.spaces import SPACES
 
 @dataclass(frozen=True, slots=True)
 class MatrixSummary:
-    """A matrix without its elements: enough for later steps to compute their keys.
+    """A matrix without its elements, enough for later steps to compute their keys.
+
+    The last two attributes describe the data set, so they are not stored with the matrix.
 
     Attributes:
-        rows: Rows to train on.
-        columns: Columns.
+        rows: Number of training rows.
+        columns: Number of columns.
         layout: dense, sparse, frame or pickle (anything else).
         dtype: Type of the elements; empty for frames.
-        density: Share of elements that are not zero.
+        density: Share of non-zero elements.
         minimum: Smallest element of the training rows; None for frames.
-        n_classes: Classes of the data set; 0 where numbers are predicted.
+        n_classes: Number of classes of the data set; 0 if numbers are predicted.
         has_parents: Whether the codes of events have parents.
-
-    The last two are not the matrix's own, so they are not kept with it.
     """
 
     rows: int
@@ -62,7 +62,7 @@ class MatrixSummary:
         return cls(rows, columns, kind, str(X.dtype), n_nonzero / max(rows * columns, 1), minimum)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what is kept with the matrix, as JSON values."""
+        """Return the attributes stored with the matrix, as JSON values."""
         kept = asdict(self)
         del kept["n_classes"], kept["has_parents"]
         return kept
@@ -71,52 +71,45 @@ class MatrixSummary:
 _FLOAT = 8
 _SINGLE = 4
 _SPARSE_ELEMENT = 12
-"""Bytes of a number and its column."""
+"""Bytes of a number and its column index."""
 _ORDERED_EVENT = 40
-"""Bytes of an event's position, code, time, age and cell while features are constructed."""
+"""Bytes per event for position, code, time, age and cell while features are constructed."""
 
 
 LIBRARIES_BYTES = 300_000_000
-"""Memory of a worker that has loaded its libraries, about."""
+"""Approximate memory of a worker that has loaded its libraries."""
 
 
-class WillNotFit(MemoryError):  # noqa: N818 - it says what is the matter
-    """A step needs more memory than there is, so it was not started."""
+class WillNotFit(MemoryError):  # noqa: N818 - reads as an outcome
+    """A step was not started because it needs more memory than is available."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryEstimate:
-    """The largest array that a step makes.
-
-    Attributes:
-        what: What it is, for a message.
-        size_bytes: What it takes at least.
-    """
+    """The largest array that a step makes: a description for messages, and its least size."""
 
     what: str
     size_bytes: float
 
 
 MemoryRule = Callable[[Mapping[str, Any], MatrixSummary], MemoryEstimate]
-"""An estimate from effective arguments and the training rows."""
+"""Estimates memory from effective arguments and the training rows."""
 
 
 def memory_rule(algorithm: Algorithm, estimator: str) -> MemoryRule | None:
-    """Return the rule for the memory of an algorithm, or None if nothing is known of it.
+    """Return the memory rule of an algorithm, or None if there is none.
 
-    Args:
-        algorithm: The algorithm.
-        estimator: Dotted path of the estimator that it uses: its own, or the one for sparse data.
+    `estimator` is the dotted path of the estimator in use, which may be the one for sparse data.
 
     Raises:
-        UnknownName: If it names a rule that does not exist.
+        UnknownName: If the algorithm names a rule that does not exist.
     """
     declared = algorithm.memory if estimator == algorithm.import_path else ""
     rule = declared or _rules_of_estimators().get(estimator)
     if not isinstance(rule, str):
         return rule
     if rule not in MEMORY_RULES:
-        raise UnknownName("rule that estimates memory", rule, MEMORY_RULES)
+        raise UnknownName("memory rule", rule, MEMORY_RULES)
     return MEMORY_RULES[rule]
 
 
@@ -132,15 +125,15 @@ def check_memory(
     """Refuse a step that cannot fit in memory.
 
     Args:
-        name: What to call the estimator in the message.
-        rule: The rule for its memory, if there is one.
+        name: Name of the estimator in the message.
+        rule: Memory rule of the estimator, if there is one.
         arguments: Effective constructor arguments.
-        summary: Of the training rows that reach it.
-        repairs: What is done to the data just before it.
-        limit_bytes: Most memory there is for it; None for all that the machine has.
+        summary: Summary of the training rows that reach the step.
+        repairs: Repairs applied to the input before the step.
+        limit_bytes: Memory available to the step; None for the machine's memory.
 
     Raises:
-        WillNotFit: If it needs more.
+        WillNotFit: If the estimate exceeds the limit.
     """
     limit = _machine_bytes() if limit_bytes is None else limit_bytes
     rules = [rule]
@@ -150,18 +143,12 @@ def check_memory(
     if largest.size_bytes > limit:
         raise WillNotFit(
             f"{name} was not started: {largest.what} takes at least "
-            f"{largest.size_bytes / 1e9:,.1f} GB, and there are {limit / 1e9:,.1f} GB"
+            f"{largest.size_bytes / 1e9:,.1f} GB, but only {limit / 1e9:,.1f} GB are available"
         )
 
 
 def least_memory(models: Iterable[Algorithm], rows: int, columns: int) -> MemoryEstimate:
-    """Return what the model takes at least that needs least memory of a table.
-
-    Args:
-        models: Algorithms of the last step, one or more.
-        rows: Training rows.
-        columns: Columns.
-    """
+    """Return the least memory that any of the models needs for a table of that size."""
     table = MatrixSummary(rows, columns, "dense", "float32")
     estimates = []
     for algorithm in models:
@@ -174,7 +161,7 @@ def least_memory(models: Iterable[Algorithm], rows: int, columns: int) -> Memory
 def _largest(
     rules: Iterable[MemoryRule | None], arguments: Mapping[str, Any], summary: MatrixSummary
 ) -> MemoryEstimate:
-    """Return the largest estimate by some rules, and of the matrix itself."""
+    """Return the largest estimate by some rules, the matrix itself included."""
     estimates = (rule(arguments, summary) for rule in (_matrix, *rules) if rule)
     return max(estimates, key=attrgetter("size_bytes"))
 
@@ -185,7 +172,7 @@ def _machine_bytes() -> int:
 
 
 def _matrix(_: Mapping[str, Any], summary: MatrixSummary) -> MemoryEstimate:
-    """Return what the training rows take as they are; nothing for frames, which may be mapped."""
+    """Return the size of the training rows; 0 for frames, which may be memory-mapped."""
     n, p = summary.rows, summary.columns
     made, size = f"a matrix of {n:,} rows and {p:,} columns", 0.0
     if summary.layout == "dense" and summary.dtype:
@@ -204,25 +191,25 @@ def _polynomial(arguments: Mapping[str, Any], summary: MatrixSummary) -> MemoryE
     degree, alone = int(arguments.get("degree", 2)), bool(arguments.get("interaction_only", False))
     columns = _n_monomials(summary.columns, degree, alone=alone)
     made = f"a polynomial of degree {degree} with {columns:,} columns for {summary.rows:,} rows"
-    if summary.layout == "sparse":  # rows that are fuller than the mean only add to it
+    if summary.layout == "sparse":  # rows fuller than the mean only add to the size
         elements = _n_monomials(int(summary.density * summary.columns), degree, alone=alone)
         return MemoryEstimate(made, summary.rows * elements * _SPARSE_ELEMENT)
     return MemoryEstimate(made, summary.rows * columns * _FLOAT)
 
 
 def _n_monomials(p: int, degree: int, *, alone: bool) -> int:
-    """Count products of up to `degree` of p factors, none twice if `alone`, nor the constant."""
+    """Count products of 1 to `degree` of p factors; each factor at most once if `alone`."""
     return sum(comb(p if alone else p + k - 1, k) for k in range(1, degree + 1))
 
 
 def _kernel_matrix(_: Mapping[str, Any], summary: MatrixSummary) -> MemoryEstimate:
-    n = summary.rows  # the matrix itself and its factorisation
+    n = summary.rows  # counts the matrix and its factorisation
     made = f"a kernel matrix of {n:,} x {n:,} rows and its factors"
     return MemoryEstimate(made, 2 * n * n * _FLOAT)
 
 
 def _event_windows(_: Mapping[str, Any], summary: MatrixSummary) -> MemoryEstimate:
-    n = summary.rows  # the number of events is not known here, but each row has one
+    n = summary.rows  # the number of events is unknown here, but each row has at least one
     return MemoryEstimate(f"the events of {n:,} rows in order of their codes", n * _ORDERED_EVENT)
 
 
@@ -254,9 +241,9 @@ def _column_distances(_: Mapping[str, Any], summary: MatrixSummary) -> MemoryEst
 
 def _binned_matrix(_: Mapping[str, Any], summary: MatrixSummary) -> MemoryEstimate:
     n, p = summary.rows, summary.columns
-    if summary.layout == "sparse":  # a byte for the bin of a number that is not zero
+    if summary.layout == "sparse":  # one byte for the bin of each non-zero number
         stored = round(summary.density * n * p)
-        made = f"the bins of {n:,} rows with {stored:,} numbers that are not zero, and their copy"
+        made = f"the bins of {n:,} rows with {stored:,} non-zero numbers, and their copy"
         return MemoryEstimate(made, stored * (1 + _SINGLE))
     coded = n * p * _FLOAT if summary.layout == "frame" else 0
     return MemoryEstimate(f"the bins of {n:,} rows and {p:,} columns", n * p + coded)
@@ -273,13 +260,13 @@ MEMORY_RULES: Mapping[str, MemoryRule] = {
     "polynomial": _polynomial,
     "random_features": _random_features,
 }
-"""By the names that algorithms declare in `memory`."""
+"""Memory rules by the names that algorithms declare in `memory`."""
 
 
 @cache
 def _rules_of_estimators() -> Mapping[str, str | MemoryRule]:
-    """Return the catalogue's rules by estimator, for users' algorithms that declare none."""
+    """Return the catalogue's rules by estimator, for user algorithms that declare none."""
     algorithms = (a for space in SPACES.built_in() for a in algorithms_of(space))
     declared = {a.import_path: a.memory for a in algorithms if a.memory}
-    # The catalogue has a subclass of its own.
+    # The catalogue has its own subclass.
     return {"sklearn.preprocessing.PolynomialFeatures": "polynomial", **declared}

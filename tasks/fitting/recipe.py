@@ -1,7 +1,7 @@
-"""Recipes: exactly what a step does to data of a given shape; keys are made of them.
+"""Recipes: the exact effect of a step on data of a given shape, and the basis of its key.
 
-A recipe has the effective values of hyperparameters, which an algorithm's `transforms` compute from
-the configured values and the data. Two values with the same effective value share their artifacts.
+A recipe has effective hyperparameter values, which an algorithm's `transforms` compute from the
+configured values and the data. Values with the same effective value share their artifacts.
 """
 
 import zlib
@@ -32,7 +32,7 @@ def _logp_max_features(value: Any, summary: MatrixSummary) -> int:
 
 
 TransformRule = Callable[[Any, MatrixSummary], Any]
-"""An effective value from a value and the training rows."""
+"""Computes an effective value from a configured value and the training rows."""
 
 _LITERALS = {"none": None, "false": False, "true": True}
 _WITHOUT_PARENTS = {"parents": "code", "all": "both"}
@@ -55,25 +55,21 @@ TRANSFORMS: Mapping[str, TransformRule] = {
         value if summary.has_parents else _WITHOUT_PARENTS.get(value, value)
     ),
 }
-"""By the names that algorithms use; n is the number of training rows, p that of columns.
+"""Rules by name; n is the number of training rows, p the number of columns.
 
-`word` reads none, true and false as Python does. `two_class_loss` is for a loss that is not defined
-for more than two classes. `levels_there` asks for no parents of codes where the data name none, so
-that the values share their artifacts. A hyperparameter that is `inert` stands in the
-paper's table and changes nothing; the estimator does not get it.
+`word` turns none, true and false into Python's values. `two_class_loss` is for a loss that is
+undefined for more than two classes. `levels_there` ignores parents of codes if the data has none,
+so that the values share artifacts. An `inert` hyperparameter is in the paper's table but has no
+effect, and the estimator never gets it.
 """
 
 
 def effective_value(rule: str | TransformRule, value: Any, summary: MatrixSummary) -> Any:
-    """Return what the estimator gets for a value.
-
-    Raises:
-        UnknownName: If there is no rule of that name.
-    """
+    """Return the value the estimator receives; UnknownName if the rule does not exist."""
     if not isinstance(rule, str):
         return rule(value, summary)
     if rule not in TRANSFORMS:
-        raise UnknownName("rule that fits a hyperparameter to the data", rule, TRANSFORMS)
+        raise UnknownName("hyperparameter transform", rule, TRANSFORMS)
     return TRANSFORMS[rule](value, summary)
 
 
@@ -83,20 +79,20 @@ _REPAIRED = "estimator"
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """All that an algorithm does to data of a given shape; keys are made of it.
+    """Everything an algorithm does to data of a given shape; keys are made of recipes.
 
     Attributes:
-        algorithm: Its id.
+        algorithm: Id of the algorithm.
         estimator: Dotted path of the class.
-        arguments: Constructor arguments, as the estimator gets them.
-        weights: How class weights reach it, or "none".
-        library: Packages and versions that its classes come from; digests of texts.
-        stochastic: Whether it takes a seed.
-        repairs: What is done to the data just before it (see `tasks.repairs`), in order.
-        out_of_fold: Whether training rows are what `fit_transform` makes of them.
-        files: Digests of the data files that it depends on; empty for a file that is missing.
-        memory: The rule that estimates the memory it needs, if there is one; in no key.
-        threads: Way to give a fit several threads, as the algorithm declares it; in no key.
+        arguments: Constructor arguments, as the estimator receives them.
+        weights: Way in which class weights reach the estimator, or "none".
+        library: Packages and versions of its classes; digests for texts.
+        stochastic: Whether the estimator takes a seed.
+        repairs: Repairs applied to the input before fitting (see `tasks.repairs`), in order.
+        out_of_fold: Whether training rows are transformed by `fit_transform`.
+        files: Digests of the data files it depends on; empty for a missing file.
+        memory: Rule that estimates its memory, if there is one; not in the key.
+        threads: Declared way to give a fit several threads; not in the key.
     """
 
     algorithm: str
@@ -113,17 +109,17 @@ class Recipe:
 
     @property
     def weight_argument(self) -> str:
-        """Argument of `fit` that takes the weights of rows; empty if none does."""
+        """Argument of `fit` for row weights; empty if there is none."""
         if self.weights != "sample_weight":
             return ""
         return f"{_REPAIRED}__sample_weight" if self.repairs else "sample_weight"
 
     def model_in(self, estimator: Any) -> Any:
-        """Return the estimator that stands behind its repairs."""
+        """Return the estimator behind its repairs."""
         return estimator[-1] if self.repairs else estimator
 
     def to_json(self, seed: int) -> dict[str, Any]:
-        """Return all that decides the result, as JSON values."""
+        """Return everything that determines the result, as JSON values."""
         document: dict[str, Any] = {
             "algorithm": self.algorithm,
             "estimator": self.estimator,
@@ -146,13 +142,9 @@ class Recipe:
 def recipe(
     algorithm: Algorithm, choice: Choice, summary: MatrixSummary, *, balanced: bool
 ) -> Recipe:
-    """Make the recipe of an algorithm for data with this summary.
+    """Make the recipe of an algorithm and its values for data with a summary.
 
-    Args:
-        algorithm: The algorithm.
-        choice: The values of its hyperparameters.
-        summary: Of the matrix that reaches it, with the number of classes.
-        balanced: Whether a step before asked for balanced class weights.
+    `balanced` tells whether an earlier step requested balanced class weights.
     """
     arguments = dict(algorithm.fixed)
     for name, value in sorted(choice.values, key=lambda item: "." in item[0]):
@@ -192,7 +184,7 @@ def recipe(
 
 
 def step_seed(study_seed: int, step: str, fold: int) -> int:
-    """Return the seed of a step's estimators in a fold; the trial does not enter."""
+    """Return the seed of a step's estimators in a fold, independent of the trial."""
     key = (zlib.crc32(step.encode()), fold)
     state = np.random.SeedSequence(study_seed, spawn_key=key).generate_state(1)
     return int(state[0])
@@ -201,8 +193,8 @@ def step_seed(study_seed: int, step: str, fold: int) -> int:
 def build(how: Recipe, seed: int) -> Any:
     """Build the unfitted estimator of a recipe, behind its repairs.
 
-    If it is stochastic, every `random_state` that it or an estimator inside it leaves open is set;
-    and so is every number of threads.
+    If the recipe is stochastic, every `random_state` left open in it or in inner estimators is set.
+    Every number of threads is set, too.
     """
     make, arguments = imported(how.estimator), dict(how.arguments)
     accepted = signature(make).parameters.values() if how.stochastic else ()
@@ -219,7 +211,7 @@ def build(how: Recipe, seed: int) -> Any:
 
 
 def unseeded_arguments(estimator: Any) -> list[str]:
-    """Return the arguments that leave randomness open, those of inner estimators too."""
+    """Return the arguments that leave randomness open, including inner estimators'."""
     parameters = estimator.get_params(deep=True) if hasattr(estimator, "get_params") else {}
     return sorted(
         name

@@ -1,6 +1,6 @@
-"""Training a model of one fold epoch by epoch, from its start or from a checkpoint.
+"""Training of a model of one fold epoch by epoch, from the start or from a checkpoint.
 
-However often a training is interrupted, pickled and gone on with, the model and its curve are the
+No matter how often a training is interrupted, pickled and resumed, the model and its curve are the
 same to the last bit.
 """
 
@@ -33,13 +33,10 @@ from prefect_tune.tasks.fitting.recipe import Recipe, build
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 
 Loss = Callable[[Predictions], float]
-"""Loss of the predictions of the held-out rows.
-
-Raises a ValueError where it is not finite.
-"""
+"""Returns the loss of the predictions of the held-out rows; ValueError if it is not finite."""
 
 _DIVERGED = (ArithmeticError, ValueError, np.linalg.LinAlgError)
-"""What estimators and metrics raise when numbers are no longer finite."""
+"""Exceptions of estimators and metrics when numbers are no longer finite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +44,10 @@ class Checkpoint:
     """A model after some epochs.
 
     Attributes:
-        epochs: How many.
+        epochs: Number of epochs.
         estimator: The model, behind its repairs.
-        curve: Loss on the held-out rows after each of them; empty if it was not looked at.
-        history: Predictions of the held-out rows after passes, as far as they are kept.
+        curve: Loss on the held-out rows after each epoch; empty if not measured.
+        history: Stored predictions of the held-out rows, by pass.
     """
 
     epochs: int
@@ -60,23 +57,23 @@ class Checkpoint:
 
 
 class EpochTraining:
-    """A model of one fold under way.
+    """Training of a model of one fold.
 
     Args:
-        how: What to train; its estimator must train in epochs.
-        iterative: How it does.
-        seed: Source of its randomness.
+        how: Recipe whose estimator trains in epochs.
+        iterative: Way in which it trains in epochs.
+        seed: Source of randomness.
         data: The fold.
-        epochs: Epochs of a full training.
-        loss: Judges it after each epoch; None to train without a curve.
-        start: What to go on from; None for the beginning. It is copied.
-        keeps_history: Whether the predictions after each pass are kept, if there is a loss.
+        epochs: Number of epochs of a full training.
+        loss: Loss to measure after each epoch; None to train without a curve.
+        start: Checkpoint to resume from, which is copied; None to start anew.
+        keeps_history: Whether to store the predictions after each pass, if there is a loss.
 
     Attributes:
-        epochs: Epochs done.
-        curve: Loss after each of them, as far as it is finite.
-        seconds: Time that training and judging took here.
-        trouble: Why it cannot go on beyond `curve`; None if it can.
+        epochs: Number of epochs done.
+        curve: Finite losses so far, one per epoch.
+        seconds: Time of training and judging here.
+        trouble: Reason training cannot continue beyond `curve`; None if it can.
     """
 
     def __init__(
@@ -99,7 +96,7 @@ class EpochTraining:
         self._seed: int = initial.random_state
         self._total = int(getattr(initial, rounds)) if rounds else 0
         self.epochs, self.curve = (start.epochs, list(start.curve)) if start else (0, [])
-        # A pickle's arrays may be read-only, and the copy that others hold must not be trained on.
+        # A pickle's arrays may be read-only, and a shared copy must not be trained.
         self.estimator = pickle.loads(pickle.dumps(start.estimator)) if start else self._initial
         self._model = how.model_in(self.estimator)
         self._train, self._held_out = self._repaired(how, is_new=start is None)
@@ -107,7 +104,7 @@ class EpochTraining:
             self._model.set_params(**iterative.settings)
             word = getattr(self._model, "class_weight", None)
             takes_no_word = not rounds and isinstance(word, str) and word == "balanced"
-            if how.weights == "class_weight" or takes_no_word:  # `partial_fit` refuses the word
+            if how.weights == "class_weight" or takes_no_word:  # `partial_fit` rejects "balanced"
                 self._model.set_params(class_weight=class_weights(data.y))
         self._weights = {"sample_weight": sample_weights(data.y)} if how.weight_argument else {}
         self._latest: Predictions | None = None
@@ -117,11 +114,9 @@ class EpochTraining:
         self.seconds = perf_counter() - started
 
     def advance(self, to: int) -> None:
-        """Train up to an epoch, or to the last one before the numbers are no longer finite.
+        """Train up to an epoch, or to the last epoch before numbers are no longer finite.
 
-        Raises:
-            Exception: What the estimator or the metric raises; of a model that diverges, only in
-                its first epoch.
+        Errors of the estimator or metric are raised; divergence only in the first epoch.
         """
         started = perf_counter()
         with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -136,16 +131,14 @@ class EpochTraining:
 
     @property
     def good_epochs(self) -> int:
-        """Epochs until the numbers were no longer finite."""
+        """Number of epochs before numbers were no longer finite."""
         return self.epochs if self._loss is None else len(self.curve)
 
     def predictions(self, epoch: int) -> Predictions | None:
-        """Return the predictions of the held-out rows after an epoch.
+        """Return the predictions of the held-out rows after an epoch; None if unknown.
 
-        Of passes, those after the last one are known, and those kept; None for others.
-
-        Raises:
-            InvalidPredictions: If they are not finite.
+        For passes, only the last predictions and stored ones are known. InvalidPredictions if the
+        predictions are not finite.
         """
         if self._iterative.rounds:
             return next(self._staged([epoch]))
@@ -156,12 +149,12 @@ class EpochTraining:
         return self._latest
 
     def checkpoint(self) -> Checkpoint:
-        """Return where it stands; what it holds is trained further."""
+        """Return the current state, which shares objects that further training changes."""
         history = dict(self._history) if self._keeps_history else {}
         return Checkpoint(self.epochs, self.estimator, tuple(self.curve), history)
 
     def _pass_over(self, to: int) -> None:
-        """Make passes over the rows, each with a seed of its own."""
+        """Make passes over the rows, each with its own seed."""
         classes = {"classes": self._data.classes} if len(self._data.classes) else {}
         for epoch in range(self.epochs + 1, to + 1):
             self._model.set_params(random_state=epoch_seed(self._seed, epoch))
@@ -178,7 +171,7 @@ class EpochTraining:
             self.epochs = epoch
 
     def _add_rounds(self, to: int) -> None:
-        """Add the rounds of some epochs in one fit, which is cheaper than one fit for each."""
+        """Add the rounds of some epochs in one fit, which is cheaper than a fit per epoch."""
         done = self._rounds(self.epochs) if self.epochs else 0
         if self._rounds(to) > done:  # with more epochs than rounds, some epochs add none
             counted = {self._iterative.rounds: self._rounds(to)}
@@ -187,7 +180,7 @@ class EpochTraining:
             bins = quick_weighted_bins(self._model) if self._weights else nullcontext()
             with threads, bins:
                 self._model.fit(self._train, self._data.y, **self._weights)
-            # Or the user's next `fit` would not begin anew.
+            # Otherwise the user's next `fit` would not start anew.
             self._model.set_params(warm_start=False)
         new = range(self.epochs + 1, to + 1)
         self.epochs = to
@@ -196,7 +189,6 @@ class EpochTraining:
                 self.curve.append(self._loss(predictions))
 
     def _predict(self) -> Predictions:
-        """Return the predictions of the held-out rows after the last pass."""
         classes, name = self._data.classes, self._how.algorithm
         return predictions_of(self._model, self._held_out, classes, name=name)
 
@@ -210,7 +202,7 @@ class EpochTraining:
         return rounds_after(epoch, self._of, self._total)
 
     def _repaired(self, how: Recipe, *, is_new: bool) -> tuple[Any, Any]:
-        """Return the training and held-out rows as they reach the model."""
+        """Return the training and held-out rows after the model's repairs."""
         if not how.repairs:
             return self._data.train, self._data.held_out
         repairs = self.estimator[:-1]

@@ -1,7 +1,6 @@
 """Versions of the code behind an estimator, which are part of its key.
 
-Packages count by their version; modules of `tasks` by the digest of their texts with those that
-they import, as users' do.
+Packages count by version; modules of `tasks` by a digest of their source and imports, as users' do.
 """
 
 import ast
@@ -23,12 +22,7 @@ from prefect_tune.tasks.user_code import is_user_code
 
 
 def modules_behind(modules: Iterable[str], within: tuple[str, ...]) -> list[str]:
-    """Return modules and all that they import of some packages, and so on, sorted.
-
-    Args:
-        modules: Dotted names.
-        within: How the names of modules begin that are followed.
-    """
+    """Return modules and all they import, directly or not, from packages `within`, sorted."""
     found: set[str] = set()
     waiting = set(modules)
     while waiting:
@@ -39,7 +33,7 @@ def modules_behind(modules: Iterable[str], within: tuple[str, ...]) -> list[str]
 
 @cache
 def module_text(module: str) -> str:
-    """Return the text of a module; empty where it came without."""
+    """Return the source of a module; empty if it was installed without."""
     spec = find_spec(module)
     loader = spec.loader if spec else None
     return getattr(loader, "get_source", lambda _: None)(module) or ""
@@ -47,7 +41,7 @@ def module_text(module: str) -> str:
 
 @cache
 def _imported(module: str, within: tuple[str, ...]) -> frozenset[str]:
-    """Return the modules that one imports anywhere in its text."""
+    """Return the modules that a module imports anywhere in its source."""
     return frozenset(
         name
         for node in ast.walk(parsed(module_text(module)))
@@ -57,7 +51,7 @@ def _imported(module: str, within: tuple[str, ...]) -> frozenset[str]:
 
 
 def _named(node: ast.AST, module: str) -> Iterator[str]:
-    """Yield what may be a module in an import."""
+    """Yield names in an import that may be modules."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
@@ -72,7 +66,7 @@ def _named(node: ast.AST, module: str) -> Iterator[str]:
 def _is_module(name: str) -> bool:
     try:
         return find_spec(name) is not None
-    except ModuleNotFoundError:  # its parent is a module, and it a name in that
+    except ModuleNotFoundError:  # its parent is a module that merely defines the name
         return False
 
 
@@ -81,12 +75,9 @@ _ROOM = "prefect_tune.tasks."
 
 @cache
 def digest_of_own(path: str) -> str:
-    """Return the digest of the modules behind a class or function of ours.
+    """Return the digest of the modules behind a class or function of ours, by dotted path.
 
-    That is the module which defines it and all that this one imports of `tasks`, and so on.
-
-    Args:
-        path: Its dotted path.
+    The modules are the defining one and everything it imports from `tasks`, directly or not.
     """
     module, _, name = path.rpartition(".")
     defined_in = getattr(getattr(import_module(module), name), "__module__", module)
@@ -97,7 +88,7 @@ def digest_of_own(path: str) -> str:
 _OURS = "prefect_tune"
 _SCIKIT_LEARN = "sklearn"
 _NUMERIC = ("numpy", "scipy")
-"""Their solvers decide results of all others."""
+"""Packages whose solvers affect the results of all others."""
 _OF_A_SESSION = (
     "prefect-tune",
     "scikit-learn",
@@ -108,7 +99,7 @@ _OF_A_SESSION = (
     "dask",
     "ConfigSpace",
 )
-"""Distributions that a study depends on, whatever it searches."""
+"""Distributions that every study depends on."""
 _CODE = frozenset({".py", ".pyc", ".so", ".pyd"})
 _REPAIRS = "prefect_tune.tasks.repairs.REPAIRS"
 
@@ -116,16 +107,16 @@ _REPAIRS = "prefect_tune.tasks.repairs.REPAIRS"
 def library_of(
     estimator: str, make: Callable[[], Any], *, repaired: bool = False, required: Iterable[str] = ()
 ) -> str:
-    """Return the packages behind an estimator with their versions; our and users' code by digests.
+    """Return the packages behind an estimator with versions; digests for our and users' code.
 
-    What is neither ours nor scikit-learn's may inherit or hold estimators of any other package, so
-    it is made, and all its classes are looked at.
+    Estimators from neither us nor scikit-learn may inherit from or contain classes of any package,
+    so the estimator is built and all its classes are inspected.
 
     Args:
-        estimator: Dotted path of the class, or of the function that makes it.
-        make: Makes the estimator as it will be fitted.
-        repaired: Whether repairs of ours stand in front of it.
-        required: Packages that the algorithm names besides.
+        estimator: Dotted path of the class, or of the function that builds it.
+        make: Function that builds the estimator as it will be fitted.
+        repaired: Whether our repairs precede it.
+        required: Additional packages that the algorithm names.
 
     Raises:
         ValueError: If one of the packages is not installed.
@@ -138,7 +129,7 @@ def library_of(
     else:
         of_its_own = _with_version(package)
     if package not in (_OURS, _SCIKIT_LEARN):
-        # One that cannot be made will not be made either when its step is run.
+        # An estimator that cannot be built here will not be built by its step either.
         with suppress(Exception, SystemExit):
             others |= set(_packages(make()))
     repairs = [_own(_REPAIRS)] if repaired else []
@@ -150,7 +141,7 @@ def _own(path: str) -> str:
 
 
 def _packages(estimator: Any) -> list[str]:
-    """Return the packages of an estimator's classes and of what it holds, sorted."""
+    """Return the packages of an estimator's classes and contents, sorted."""
     parameters = estimator.get_params(deep=True) if hasattr(estimator, "get_params") else {}
     found = {p for held in (estimator, *parameters.values()) for p in _packages_of(held)}
     return sorted({_SCIKIT_LEARN if p == _OURS else p for p in found})
@@ -171,7 +162,7 @@ def _package(path: str) -> str:
 
 @cache
 def _with_version(package: str) -> str:
-    """Return a package with its version if it is of a wheel, and with a digest of its files if not.
+    """Return a package with its version if installed from a wheel, else with a digest of its files.
 
     A version attribute proves nothing: it can stay the same while the code changes.
     """
@@ -182,7 +173,7 @@ def _with_version(package: str) -> str:
 
 
 def _digest_of_files(spec: ModuleSpec) -> str:
-    """Return the digest of all code of a package, whether it is imported or not."""
+    """Return the digest of all code of a package, imported or not."""
     found = [Path(place) for place in spec.submodule_search_locations or ()]
     files = [file for place in found for file in place.rglob("*") if file.suffix in _CODE]
     files += [Path(spec.origin)] if spec.origin and not found else []
@@ -191,11 +182,7 @@ def _digest_of_files(spec: ModuleSpec) -> str:
 
 
 def installed_version(package: str) -> str:
-    """Return the version of an installed package, which need not be imported for it.
-
-    Raises:
-        ValueError: If it is not installed.
-    """
+    """Return the version of an installed package without importing it, or raise ValueError."""
     names = packages_of_distributions().get(package)
     if not names:
         raise ValueError(f"{package} is not installed")
@@ -203,13 +190,9 @@ def installed_version(package: str) -> str:
 
 
 def session_versions(required: Iterable[str] = ()) -> dict[str, str]:
-    """Return the versions of Python and of the packages that a session of a study runs with.
+    """Return the versions of Python and of the packages that a study's session runs with.
 
-    Args:
-        required: Packages that its algorithms need besides.
-
-    Raises:
-        ValueError: If one of these is not installed.
+    `required` are additional packages of its algorithms. ValueError if one is not installed.
     """
     versions = {"python": python_version(), **{name: version(name) for name in _OF_A_SESSION}}
     return versions | {package: installed_version(package) for package in sorted(set(required))}

@@ -1,8 +1,7 @@
 """Quantities of a fitted pipeline, measured on the held-out rows of one fold.
 
-Among them are the latency per row and differences between groups of rows, which are the values of a
-column or intervals of them. The value of a trial is the mean over its folds (Ram et al. 2020,
-equation A44).
+Examples are latency per row, and differences between groups of rows, formed by the values of a
+column or by intervals. A trial's value is the mean over its folds (Ram et al. 2020, equation A44).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,26 +26,23 @@ from prefect_tune.tasks.threads import one_thread
 from prefect_tune.tasks.user_code import load_user_code, portable_pickle
 
 _BATCH = 1_000
-"""Rows that are predicted at once, or as many as there are."""
+"""Rows predicted at once, or all rows if there are fewer."""
 _LEAST_REPEATS = 5
 _MOST_REPEATS = 50
 _SECONDS = 0.2
-"""Repeats go on for this long; a slow pipeline is measured for longer."""
+"""Time over which the measurement repeats; a slow pipeline takes longer."""
 
 
 def latency_us(pipeline: Any, X: Any) -> float:
     """Return microseconds per row: the median over predictions of one batch, after a warm-up.
 
-    On one thread, so that pipelines are compared as they would serve side by side.
-
-    Args:
-        pipeline: What predicts.
-        X: The rows to take the batch from, a frame or events.
+    The batch is taken from `X`, a frame or events. One thread is used, so pipelines compare as they
+    would serve side by side.
     """
     n = min(_BATCH, len(X))
     rows = X.iloc[:n] if isinstance(X, pd.DataFrame) else X.take(np.arange(n))
     seconds: list[float] = []
-    with one_thread():  # only time counts: the same model's held-out predictions were checked
+    with one_thread():  # predictions need no check: those for the held-out rows were checked
         pipeline.predict(rows)
         while len(seconds) < _LEAST_REPEATS or (
             sum(seconds) < _SECONDS and len(seconds) < _MOST_REPEATS
@@ -63,8 +59,8 @@ def groups_of(
     """Return the group of each row, -1 for none, shape (n,), and the groups' names.
 
     Args:
-        column: Its values are the groups, in their order; missing ones are in none.
-        bins: Rising edges, between which lie the groups instead; the last edge is in the last one.
+        column: Values that form the groups, in order; missing values belong to no group.
+        bins: Ascending edges of intervals that form the groups instead; the last one is closed.
     """
     if not bins:
         numbers, found = pd.factorize(column, sort=True)
@@ -79,7 +75,7 @@ def groups_of(
 def absent_groups(
     column: "pd.Series[Any]", bins: Sequence[float], split: Split
 ) -> tuple[dict[str, list[int]], int]:
-    """Return the folds that hold out no row of a group, by group; and the fewest of a fold."""
+    """Return by group the folds that hold out none of it, and the fewest groups in a fold."""
     numbers, names = groups_of(column, bins)
     held = [set(numbers[split.held_out(fold)].tolist()) - {-1} for fold in range(split.n_folds)]
     absent = {
@@ -94,18 +90,18 @@ Needs = Literal["predictions", "pipeline"]
 
 @dataclass(frozen=True)
 class HeldOutRows:
-    """The held-out rows of a fold, and what a fitted pipeline makes of them.
+    """The held-out rows of a fold, with the predictions of a fitted pipeline.
 
     Attributes:
-        X: The rows as they were read.
-        columns: What groups are taken from, columns kept aside too; None for events.
-        y: Their classes by position, or their numbers, shape (n,).
-        classes: The classes; empty for numbers.
-        learned_classes: The classes as the pipeline learned them, shape (c,).
-        reader: Reads rows as the study learned them; None for events.
-        predictions: The model's.
-        metric: The study's.
-        pipeline: Puts the fitted steps together.
+        X: Rows as they were read.
+        columns: Columns to form groups from, including columns kept aside; None for events.
+        y: Classes of the rows by position, or their numbers, shape (n,).
+        classes: All classes; empty for numbers.
+        learned_classes: Classes as the pipeline learned them, shape (c,).
+        reader: Reader of rows in the study's schema; None for events.
+        predictions: Predictions of the model.
+        metric: Metric of the study.
+        pipeline: Function that assembles the fitted steps.
     """
 
     X: Any
@@ -121,13 +117,13 @@ class HeldOutRows:
 
 @dataclass(frozen=True, slots=True)
 class QuantityKind:
-    """A quantity that comes with the product.
+    """A built-in quantity.
 
     Attributes:
-        needs: What it is measured of.
-        measure: Returns its value in one fold; nan where it is undefined.
-        arguments: Names of the arguments that users may give it.
-        meaning: What it is, with its unit.
+        needs: Input of the measurement.
+        measure: Function that returns the value in one fold; nan if undefined.
+        arguments: Names of the arguments users may pass.
+        meaning: Description with the unit.
     """
 
     needs: Needs
@@ -137,12 +133,12 @@ class QuantityKind:
 
 
 def needs(quantity: Quantity) -> Needs:
-    """Return what a quantity is measured of."""
+    """Return the input that measuring a quantity needs."""
     return "pipeline" if quantity.code else QUANTITIES[quantity.name].needs
 
 
 def measure_quantity(quantity: Quantity, held_out: HeldOutRows) -> float:
-    """Return the value of a quantity in one fold; nan where it is undefined.
+    """Return the value of a quantity in one fold; nan if undefined.
 
     Raises:
         ValueError: If a user's function returns no finite number.
@@ -163,9 +159,9 @@ def measure_quantity(quantity: Quantity, held_out: HeldOutRows) -> float:
 
 
 class _CheckedPipeline(Pipeline):
-    """A fitted pipeline that a user's function measures: its predictions are checked.
+    """A fitted pipeline for a user's function, with checked predictions.
 
-    It reads rows as the study learned them, so a function may change them or make its own.
+    It reads rows in the study's schema, so the function may change rows or make its own.
     """
 
     def __init__(self, held_out: HeldOutRows) -> None:
@@ -175,7 +171,7 @@ class _CheckedPipeline(Pipeline):
 
     @property
     def classes_(self) -> NDArray[Any]:
-        """All classes, in the order of the columns of scores."""
+        """All classes, in the order of the score columns."""
         return np.array(self.classes)
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -190,7 +186,7 @@ class _CheckedPipeline(Pipeline):
 
     @available_if(lambda self: hasattr(Pipeline(self.steps), "decision_function"))  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return decision values: of two classes those of the second, else of each class."""
+        """Return decision values, of the second class if there are two, else of each class."""
         scores = predicted_scores(
             Pipeline(self.steps), X, self.learned_classes, "decision_function"
         )
@@ -203,16 +199,16 @@ class _CheckedPipeline(Pipeline):
             return np.log(self.predict_proba(X))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the accuracy of the predictions, or R² where they are numbers."""
+        """Return the accuracy of the predictions, or R² of numbers."""
         measure = accuracy_score if self.classes else r2_score
         return float(measure(y, self.predict(X), sample_weight=sample_weight))
 
 
-def _latency(quantity: Quantity, held_out: HeldOutRows) -> float:  # noqa: ARG001 - of a table
+def _latency(quantity: Quantity, held_out: HeldOutRows) -> float:  # noqa: ARG001 - shared signature
     return latency_us(held_out.pipeline(), held_out.X)
 
 
-def _size(quantity: Quantity, held_out: HeldOutRows) -> float:  # noqa: ARG001 - of a table
+def _size(quantity: Quantity, held_out: HeldOutRows) -> float:  # noqa: ARG001 - shared signature
     return float(len(portable_pickle(held_out.pipeline())))
 
 
@@ -225,12 +221,12 @@ def _false_positive_rate(quantity: Quantity, held_out: HeldOutRows) -> float:  #
 def _disparate_impact(quantity: Quantity, held_out: HeldOutRows) -> float:
     """Return the largest difference of a metric between two groups (equation A43).
 
-    A group on whose rows the metric is not defined is left out of that fold; it is nan when that
-    leaves fewer than two.
+    Groups for which the metric is undefined are skipped in that fold. With fewer than two groups
+    left, the difference is nan.
     """
     metric = metric_named(quantity.metric, held_out.metric.positive) if quantity.metric else None
     metric = metric or held_out.metric
-    assert held_out.columns is not None  # noqa: S101 - checked before the study
+    assert held_out.columns is not None  # noqa: S101 - checked before the study starts
     numbers, _ = groups_of(held_out.columns[quantity.column], quantity.bins)
     losses = []
     for group in np.unique(numbers[numbers >= 0]):
@@ -255,7 +251,7 @@ QUANTITIES: Mapping[str, QuantityKind] = {
         "largest difference of a metric between two groups of rows, in the metric's unit",
     ),
     "false_positive_rate": QuantityKind(
-        "predictions", _false_positive_rate, (), "share of negatives that are taken for positive"
+        "predictions", _false_positive_rate, (), "share of negatives predicted as positive"
     ),
 }
 """Quantities that a study may bound, by name."""

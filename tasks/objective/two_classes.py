@@ -1,4 +1,4 @@
-"""How well scores tell two classes apart: AUROC with its interval, and calibration.
+"""How well scores separate two classes: AUROC with its interval, and calibration.
 
 The interval comes from bootstraps over independent units, such as patients: all rows of a unit are
 drawn together.
@@ -19,25 +19,25 @@ LEVEL = 0.95
 """Confidence of all intervals."""
 _DRAWS, _FEWEST_DRAWS = 1_000, 200
 _MOST_DRAWN = 10**8
-"""Rows drawn in all bootstraps together; beyond, there are fewer bootstraps."""
+"""Rows drawn in all bootstraps together; larger data gets fewer bootstraps."""
 _MOST_WEIGHTS = 4_000_000
-"""Weights that are made at a time, 32 MB."""
+"""Weights computed at a time (32 MB)."""
 _FEWEST_UNITS = 2
-"""Units that must have rows of each class."""
+"""Least number of units with rows of each class."""
 _MOST_BINS, _FEWEST_BINS = 10, 2
 _ROWS_PER_BIN = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Auroc:
-    """Area under the ROC curve.
+    """Area under the ROC curve of all rows, with a 95 % percentile interval.
 
     Attributes:
         value: AUROC of all rows.
-        low: Lower end of the 95 % percentile interval; None if a class has rows of one unit only.
+        low: Lower end of the interval; None if a class has rows of one unit only.
         high: Upper end of the interval; None likewise.
-        n_draws: Bootstraps drawn; 0 without an interval.
-        n_units: Units they were drawn from.
+        n_draws: Number of bootstraps; 0 without an interval.
+        n_units: Number of units they were drawn from.
     """
 
     value: float
@@ -52,11 +52,11 @@ def auroc_with_interval(
 ) -> Auroc | None:
     """Return the AUROC of scores with its interval; None if a class has no rows.
 
-    Bootstraps that lack a class are left out.
+    Bootstraps that lack a class are skipped.
 
     Args:
-        is_positive: Shape (m,).
-        score: Larger for rows that are rather positive, shape (m,).
+        is_positive: Mask of the positive rows, shape (m,).
+        score: Scores, larger for rows more likely to be positive, shape (m,).
         groups: Unit of each row, shape (m,); None if each row is a unit.
         seed: Source of the draws.
     """
@@ -86,10 +86,10 @@ def auroc_with_interval(
 
 @dataclass(frozen=True, slots=True)
 class CalibrationBin:
-    """Rows whose predicted probabilities are alike.
+    """Rows with similar predicted probabilities.
 
     Attributes:
-        n: Rows.
+        n: Number of rows.
         predicted: Mean predicted probability.
         observed: Share of positive rows.
         low: Lower end of Wilson's 95 % interval of that share.
@@ -108,11 +108,10 @@ class Calibration:
     """Predicted probabilities against observed shares.
 
     Attributes:
-        bins: Bins of equally many rows, by predicted probability; rows of equal probabilities are
-            in one.
-        expected_error: Mean distance of predicted and observed over the rows of all bins (ECE).
+        bins: Bins of equal size, by predicted probability; equal probabilities share a bin.
+        expected_error: Mean distance of predicted and observed, weighted by rows (ECE).
         brier: Mean squared error of the probabilities.
-        brier_of_share: The same if each row had the share of positive rows as its probability.
+        brier_of_share: Mean squared error if every probability were the share of positive rows.
     """
 
     bins: tuple[CalibrationBin, ...]
@@ -122,14 +121,10 @@ class Calibration:
 
 
 def calibration(is_positive: NDArray[np.bool_], probability: Array) -> Calibration:
-    """Return how well probabilities are calibrated.
+    """Return how well probabilities of the positive class, shape (m,), are calibrated.
 
-    Bins have equally many rows, as in `sklearn.calibration.calibration_curve` with quantiles, which
-    returns neither sizes nor intervals.
-
-    Args:
-        is_positive: Shape (m,), m > 0.
-        probability: Probability of the positive class, shape (m,).
+    Bins have equal size, as in `sklearn.calibration.calibration_curve` with quantiles, which
+    returns neither sizes nor intervals. `is_positive` has shape (m,), m > 0.
     """
     n_bins = int(np.clip(len(probability) // _ROWS_PER_BIN, _FEWEST_BINS, _MOST_BINS))
     edges = np.quantile(probability, np.linspace(0, 1, n_bins + 1))

@@ -219,7 +219,7 @@ class IterativeNode(Node):
         return found
 
     def _has_record(self) -> bool:
-        """Return whether the predictions can be read; no decision has read them before."""
+        """Return whether the predictions can be read; no earlier decision has needed them."""
         try:
             self._read_predictions()
         except RecordDamaged:

@@ -1,8 +1,8 @@
-"""A fold's rows, and one step of the fold: its key, and how its parts are made, kept and served.
+"""A fold's rows, and one step of a fold: its key, and how its parts are made, stored and served.
 
-Matrices are read or made only when a later node needs them, so of a chain of cached nodes only the
-last is read, and one that was evicted is not made again when a later one is still there. What a
-node hands on is in canonical form whether it was made, read, or never kept.
+Matrices are read or made only when a later node needs them. Only the last of a chain of cached
+nodes is read, and an evicted node is not recomputed if a later one is cached. A node's output is in
+canonical form whether it was made, read, or never stored.
 """
 
 import warnings
@@ -35,7 +35,7 @@ from prefect_tune.tasks.trial.shared_blocks import SharedBlocks
 class Fold:
     """Data, study and store, shared by all nodes of a fold.
 
-    `training` may be a part of `n_rows_in_all` training rows, and memory must suffice for those.
+    `training` may be a subset of `n_rows_in_all` training rows, for which memory must suffice.
     """
 
     number: int
@@ -48,7 +48,7 @@ class Fold:
     n_rows_in_all: int | None = None
 
     def data(self, train: Any, held_out: Any) -> FoldData:
-        """Return what an algorithm learns from and is judged on."""
+        """Return the data an algorithm learns from and is judged on."""
         dataset = self.dataset
         return FoldData(
             train,
@@ -70,7 +70,7 @@ def summary_of_rows(dataset: Dataset, n_rows: int) -> MatrixSummary:
 
 
 class FoldRows:
-    """The rows of a fold before any step, where its chain begins."""
+    """The rows of a fold before any step, at the start of its chain."""
 
     key = ""
     hit = False
@@ -96,12 +96,12 @@ class FoldRows:
             self._blocks = None
 
     def _rows(self, positions: NDArray[np.intp]) -> Any:
-        """Return some rows; of events, with the blocks that trials share."""
+        """Return some rows; events come with the blocks that trials share."""
         rows, fold = self.fold.dataset.rows(positions), self.fold
         if not isinstance(rows, EventRows) or not fold.context.use_cache:
             return rows
         if self._blocks is None:
-            assert isinstance(fold.dataset.X, EventRows)  # noqa: S101 - as its rows are
+            assert isinstance(fold.dataset.X, EventRows)  # noqa: S101 - since its rows are
             n_training = fold.n_rows_in_all or len(fold.training)
             self._blocks = SharedBlocks(fold.store, fold.dataset.X, fold.context, n_training)
         return replace(rows, positions=positions, shared=self._blocks)
@@ -111,19 +111,19 @@ class Node:
     """One step of one fold.
 
     Args:
-        parent: The node that it is made from; its summary must be known.
+        parent: Node with the input, whose summary must be known.
         step: Name of the step.
-        how: The recipe of what it does.
-        is_model: Whether it predicts.
-        schedule: What else decides its result, as JSON values.
+        how: Recipe of the step.
+        is_model: Whether the step predicts.
+        schedule: Anything else that determines the result, as JSON values.
 
     Attributes:
         key: Prefix key.
-        hit: Whether it was served; None before it was looked for.
-        seconds: Time to make it, once.
-        held_out_seconds: Share of that which the held-out rows took; 0 if it was served.
+        hit: Whether the cache served the node; None before the lookup.
+        seconds: Time to make the node once.
+        held_out_seconds: Part of `seconds` spent on the held-out rows; 0 if served.
         load_seconds: Time spent reading it.
-        earlier_seconds: Time that earlier trials spent on what it was made from, beside its parent.
+        earlier_seconds: Time earlier trials spent on its input other than the parent.
     """
 
     def __init__(
@@ -156,14 +156,14 @@ class Node:
 
     @property
     def summary(self) -> MatrixSummary | None:
-        """Summary of the matrix that it hands on; None while it was never made."""
+        """Summary of the output matrix; None until the node has been made once."""
         if self._made is not None:
             return MatrixSummary(**self._made.summary)
         return MatrixSummary(**self._entry.summary) if self._entry else None
 
     @property
     def is_there(self) -> bool:
-        """Whether it can be served."""
+        """Whether the cache can serve the node."""
         return self._is_kept and self._has_record()
 
     @property
@@ -172,12 +172,12 @@ class Node:
 
     @property
     def predictions_key(self) -> str:
-        """Key of its held-out predictions."""
+        """Key of the held-out predictions."""
         return self.key
 
     @property
     def record(self) -> str:
-        """Id of the record of its held-out predictions."""
+        """Record id of the held-out predictions."""
         return predictions_record(self.predictions_key)
 
     @property
@@ -187,23 +187,23 @@ class Node:
 
     @property
     def keys_there(self) -> list[str]:
-        """Keys of what the cache has for it."""
+        """Keys of the node's cached artifacts."""
         return [self.key] if self.is_there else []
 
     def look_up(self) -> None:
-        """Look up what the cache has of it."""
+        """Look up the node in the cache."""
         if self.fold.context.use_cache:
             self._entry = self.fold.store.index.entries([self.key]).get(self.key)
 
     def serve(self) -> None:
-        """Count it as served, without reading it."""
-        assert self._entry is not None  # noqa: S101 - the caller's duty
+        """Mark the node as served, without reading it."""
+        assert self._entry is not None  # noqa: S101 - ensured by the caller
         self.hit, self.seconds = True, self._entry.cost_seconds
         if self._entry.is_present:
             self.fold.store.index.usage.count_hit(self._entry)
 
     def obtain(self) -> None:
-        """Take it from the cache, or make it; the first worker to need it makes it."""
+        """Read the node from the cache or make it; the first worker to need it makes it."""
         if self.fold.context.use_cache:
             if self._is_kept and not self._has_record() and self._predict_as_kept():
                 self.serve()
@@ -222,12 +222,12 @@ class Node:
         return self.part("train"), self.part("held_out")
 
     def part(self, name: str) -> Any:
-        """Return one part, read from the cache or made again."""
+        """Return one part, read from the cache or recomputed."""
         if self._made is None or name not in self._made.parts:
             read = self._read(name)
             if read is None:
                 self._made = self._make()
-                if self.hit:  # it was to be served, so it is a miss and kept again after all
+                if self.hit:  # expected to be served, so it is a miss and stored again
                     self.hit, self.seconds = False, self._made.seconds
                     self.fold.store.index.usage.count_miss(self.step)
                     self._entry = self.fold.store.write(self._new_entry(), self._made, self.lineage)
@@ -237,17 +237,17 @@ class Node:
         return self._made.parts[name]
 
     def predictions(self) -> Predictions:
-        """Return a model's predictions of the held-out rows, read at most once in a trial."""
+        """Return a model's predictions of the held-out rows, read at most once per trial."""
         if self._predictions is None or self._predictions[0] != self.record:
             try:
                 self._read_predictions()
             except RecordDamaged:
                 self._predict_again()
-        assert self._predictions is not None  # noqa: S101 - they were read or made
+        assert self._predictions is not None  # noqa: S101 - read or made above
         return self._predictions[1]
 
     def release(self) -> None:
-        """Let go of the matrices; the estimator stays."""
+        """Release the matrices; the estimator stays."""
         if self._made is not None and "estimator" in self._made.parts:
             self._made = replace(self._made, parts={"estimator": self._made.parts["estimator"]})
         elif self._entry is not None:
@@ -266,7 +266,7 @@ class Node:
         )
 
     def _new_entry(self) -> Entry:
-        """Return its entry in the index, before it is made."""
+        """Return the node's index entry before it is made."""
         return Entry(
             key=self.key,
             parent=self.parent.key or None,
@@ -301,18 +301,18 @@ class Node:
         return made
 
     def _predict_again(self) -> None:
-        """Make and keep again predictions that were lost."""
+        """Recompute and store predictions that were lost."""
         if not self._predict_as_kept():
             self._made = self._make()
 
     def _predict_as_kept(self) -> bool:
-        """Predict once more with the model that the cache has; return whether it has it."""
+        """Predict with the cached model; return whether the cache has it."""
         read = self._read("estimator")
         if read is None:
             return False
         classes, name = self.fold.dataset.learned_classes, self.recipe.algorithm
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # as when it was fitted
+            warnings.simplefilter("ignore")  # as in the fit
             held_out = self.parent.part("held_out")
             self._record(predictions_of(read["estimator"], held_out, classes, name=name))
         self.parent.release()
@@ -322,11 +322,11 @@ class Node:
         parts = self.fold.store.records.get(self.record)
         predictions = Predictions(parts["label"], parts.get("score"))
         if not predictions.belong_to(len(self.fold.held_out), len(self.fold.dataset.classes)):
-            raise RecordDamaged(f"record {self.record} holds no predictions of the held-out rows")
+            raise RecordDamaged(f"record {self.record} has no predictions of the held-out rows")
         self._predictions = self.record, predictions
 
     def _record(self, predictions: Predictions) -> None:
-        """Store a model's predictions of the held-out rows, and hold what a reader would get."""
+        """Store predictions of the held-out rows, and keep them as a reader would get them."""
         parts = {"label": canonical(predictions.label.copy())}  # a model may reuse its array
         if predictions.score is not None:
             parts["score"] = canonical(predictions.score.copy())

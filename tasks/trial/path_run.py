@@ -1,6 +1,6 @@
-"""A query on its way through the steps of its path, all folds side by side (FLASH, §5.1).
+"""A query on its way through the steps of its path, in all folds side by side (FLASH, §5.1).
 
-The steps of a fold are a chain of nodes. Those up to the deepest cached node are served.
+The steps of a fold are a chain of nodes. Nodes up to the deepest cached node are served.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,13 +29,7 @@ from prefect_tune.tasks.worker.trial_note import note_step
 
 
 class Chain:
-    """The nodes of one fold, one after the other.
-
-    Args:
-        fold: The fold.
-        steps: Per step, its declaration and the algorithm and values chosen.
-        epochs: How far to train an iterative model; None to fit it at once.
-    """
+    """The nodes of one fold in order; `epochs` limits an iterative model, None fits it at once."""
 
     def __init__(
         self, fold: Fold, steps: Sequence[tuple[Step, Algorithm, Choice]], epochs: int | None = None
@@ -49,7 +43,7 @@ class Chain:
         self._plan()
 
     def run(self, position: int) -> None:
-        """Run the step at a position, after those before it."""
+        """Run the step at a position, after the steps before it."""
         _, algorithm, _ = self._steps[position]
         self._is_balanced |= bool(algorithm.class_weights)
         if algorithm.is_passthrough:
@@ -63,14 +57,14 @@ class Chain:
         self.tip = node
 
     def is_served(self, position: int) -> bool:
-        """Return whether nothing has to be made at a position."""
+        """Return whether the cache serves the step at a position."""
         return position <= self._deepest or self._steps[position][1].is_passthrough
 
     def node_at(self, position: int) -> Node | None:
-        """Return the node of a position, whether it has run or not.
+        """Return the node at a position, whether it has run or not.
 
-        None where the step hands on what it was given, and where it is not known to what: what is
-        before it has neither run here nor ever been kept.
+        None if the step passes its input through, or if its input is unknown because earlier steps
+        have neither run here nor been cached.
         """
         if self._steps[position][1].is_passthrough:
             return None
@@ -85,11 +79,11 @@ class Chain:
         return self._node(self.tip, position, any(a.class_weights for a in before))
 
     def planned_keys(self) -> list[str]:
-        """Return the keys of what is cached and will be served or read."""
+        """Return the keys of cached artifacts that will be served or read."""
         return [key for node in self._planned.values() for key in node.keys_there]
 
     def _plan(self) -> None:
-        """Plan as far as summaries are known, and find the last node in the cache."""
+        """Plan as far as summaries are known, and find the last cached node."""
         tip, is_balanced = self.tip, False
         for position, (_, algorithm, _) in enumerate(self._steps):
             is_balanced |= bool(algorithm.class_weights)
@@ -103,7 +97,7 @@ class Chain:
 
     def _node(self, parent: FoldRows | Node, position: int, is_balanced: bool) -> Node:
         step, algorithm, choice = self._steps[position]
-        assert parent.summary is not None  # noqa: S101 - the caller's duty
+        assert parent.summary is not None  # noqa: S101 - ensured by the caller
         summary = replace(parent.summary, n_classes=len(parent.fold.dataset.classes))
         how = recipe(algorithm, choice, summary, balanced=is_balanced)
         is_model = position == len(self._steps) - 1
@@ -118,11 +112,11 @@ class Chain:
 
 
 _LONGEST_PIN_SECONDS = 3600.0
-"""After this the pins of a trial whose worker died hold nothing any more."""
+"""Pins of a trial expire after this time if its worker died."""
 
 
-class StepFailed(Exception):  # noqa: N818 - it says what happened
-    """A step could not be done; the reason is chained as its cause."""
+class StepFailed(Exception):  # noqa: N818 - reads as an outcome
+    """A step failed; the reason is chained as its cause."""
 
     def __init__(self, step: str, fold: int) -> None:
         super().__init__(f"step {step!r} failed in fold {fold}")
@@ -130,9 +124,9 @@ class StepFailed(Exception):  # noqa: N818 - it says what happened
 
 
 class StepOutcome:
-    """References to what a step made, for the next step's task.
+    """References to a step's artifacts, for the task of the next step.
 
-    A plain class, because Prefect then knows which task run it came from.
+    A plain class, so that Prefect knows which task run produced it.
     """
 
     __slots__ = ("__weakref__", "keys", "n_cached")
@@ -142,29 +136,26 @@ class StepOutcome:
 
     @property
     def is_cached(self) -> bool:
-        """Whether every fold was served."""
+        """Whether the cache served every fold."""
         return self.n_cached == len(self.keys)
 
 
 class PathRun:
-    """A query under way through the steps of its path, all folds side by side.
+    """A query under way through the steps of its path, in all folds side by side.
 
     Args:
-        context: The study it belongs to.
-        query: What to run.
-        folds: Numbers of the folds to run; None for those of cross-validation that the query asks
-            for.
-        holds_out: Whether the rows that a fold holds out are transformed and predicted.
-        space: The problem's space if the caller has it.
+        context: The study.
+        query: Query to run.
+        folds: Numbers of the folds to run; None for the query's cross-validation folds.
+        holds_out: Whether held-out rows are transformed and predicted.
+        space: Space of the problem, if the caller has it.
 
     Attributes:
-        folds: Numbers of the folds.
-        steps: Per step that runs, in order, its declaration and the algorithm and values chosen.
-        learning: How its model learned, once it has run; None if it was fitted at once.
+        steps: Declaration, algorithm and values of each step that runs, in order.
+        learning: Learning curves of the model, once it has run; None if it was fitted at once.
 
     Raises:
-        ValueError: If the query asks for all folds by their number, or for more epochs than a full
-            training has.
+        ValueError: If the query names all folds by number, or has more epochs than a full training.
     """
 
     def __init__(
@@ -183,7 +174,8 @@ class PathRun:
         self.split = load_split(self.store, problem.split)
         first, n_folds = query.folds, self.split.n_folds
         if folds is None and first is not None and first >= n_folds:
-            raise ValueError(f"a query of the first {first} of {n_folds} folds: all are folds=None")
+            text = f"a query of the first {first} of {n_folds} folds: use folds=None for all folds"
+            raise ValueError(text)
         self.folds = tuple(range(first or n_folds) if folds is None else folds)
         choices = dict(query.configuration.choices)
         pipeline = (space or problem.find_space()).pipeline(query.configuration.path)
@@ -198,11 +190,7 @@ class PathRun:
         return self.context.problem.find_metric()
 
     def run(self, position: int) -> StepOutcome:
-        """Run one step in every fold, after those before it.
-
-        Raises:
-            StepFailed: If it cannot be done in one of them.
-        """
+        """Run one step in every fold, after the steps before it; raises StepFailed."""
         for number, chain in zip(self.folds, self._chains, strict=True):
             note_step(self.steps[position][0].name, number, self.costs)
             try:
@@ -219,7 +207,7 @@ class PathRun:
 
     @contextmanager
     def pinned(self) -> Iterator[None]:
-        """Keep what this query will be served in the cache while the body runs."""
+        """Pin the cached artifacts of this query during the body."""
         keys, owner = self._planned_keys(), f"trial {uuid4().hex}"
         if keys:
             self.store.index.pins.set(keys, owner, _LONGEST_PIN_SECONDS)
@@ -230,12 +218,7 @@ class PathRun:
                 self.store.index.pins.release(owner)
 
     def pin(self, owner: str, seconds: float) -> None:
-        """Keep in the cache what this query was and will be served, and what it has made.
-
-        Args:
-            owner: Who pins it, instead of what they pinned before.
-            seconds: For how long, unless they release it.
-        """
+        """Pin artifacts that this query uses or has made, instead of the owner's previous pins."""
         made = [node.key for chain in self._chains for node in chain.nodes]
         self.store.index.pins.set([*self._planned_keys(), *made], owner, seconds)
 
@@ -243,24 +226,23 @@ class PathRun:
         return [key for chain in self._chains for key in chain.planned_keys()]
 
     def is_served(self, position: int) -> bool:
-        """Return whether every fold will be served, as far as is known before the step runs."""
+        """Return whether the cache serves every fold, as far as is known before the step runs."""
         return all(chain.is_served(position) for chain in self._chains)
 
     def nodes(self, fold: int) -> tuple[Node, ...]:
-        """Return what was made or served in a fold so far, in order."""
+        """Return the nodes of a fold that were made or served so far, in order."""
         return tuple(self._chains[self.folds.index(fold)].nodes)
 
     def node_at(self, fold: int, position: int) -> Node | None:
-        """Return what a step of a fold is, whether it has run or not; see `Chain.node_at`."""
+        """Return the node of a step, whether it has run or not; see `Chain.node_at`."""
         return self._chains[self.folds.index(fold)].node_at(position)
 
     def costs(self) -> tuple[StepCost, ...]:
-        """Return the cost of each step of each fold that has ended so far, step by step."""
+        """Return the costs of finished steps and folds, step by step."""
         by_step = zip_longest(*(chain.nodes for chain in self._chains))
         return tuple(n.cost() for nodes in by_step for n in nodes if n and n.hit is not None)
 
     def _train(self) -> None:
-        """Train the model if it does so in epochs."""
         nodes = [chain.tip for chain in self._chains if isinstance(chain.tip, IterativeNode)]
         if not nodes:
             return
@@ -279,11 +261,7 @@ class PathRun:
             raise StepFailed(step, worked_on[-1]) from error
 
     def _epochs(self) -> int | None:
-        """Return how far iterative models are to be trained; None to fit them at once.
-
-        Raises:
-            ValueError: If the query asks for epochs that a full training has not.
-        """
+        """Return the epochs to train, None to fit at once; ValueError beyond a full training."""
         full, asked = self.context.epochs, self.query.epochs
         if asked is not None and (full is None or asked > full):
             has = f"has {full}" if full else "has none, as models are fitted at once"

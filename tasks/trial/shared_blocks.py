@@ -1,8 +1,8 @@
-"""Blocks of patient events that all trials share: artifacts of their own, by partition of patients.
+"""Blocks of patient events that all trials share: artifacts by partition of the patients.
 
-A block depends on the events of its patients alone, and on no fold. So it is made once, of all rows
-of a partition, and every fold and configuration takes the rows and columns that it needs. Patients
-stand in partitions by their ids, so artifacts survive where patients of other partitions change.
+A block depends only on the events of its patients, not on a fold. It is therefore computed once for
+all rows of a partition, and every fold and configuration takes the rows and columns it needs.
+Patients are assigned to partitions by id, so artifacts survive changes in other partitions.
 """
 
 import json
@@ -36,22 +36,22 @@ from prefect_tune.tasks.fitting.versions import library_of
 from prefect_tune.tasks.problem import StudyContext
 
 EVENTS_PER_PARTITION = 1 << 21
-"""Events of the rows of a partition: on average between half as many and so many."""
+"""Events per partition; partitions have between half of this and this on average."""
 _MOST_PARTS = 4
-"""Partitions end after so many times these events, whatever the ids of their patients."""
+"""Partitions end after this multiple of `EVENTS_PER_PARTITION`, whatever the patient ids."""
 RECENT_BYTES = 1 << 26
-"""Blocks of the same rows that are kept, in bytes."""
+"""Size limit of recently used blocks in memory, in bytes."""
 _MAKER = f"{make_blocks.__module__}.{make_blocks.__qualname__}"
 STEP = "event blocks"
-"""Name of the step under which the cache lists blocks."""
+"""Step under which the cache lists blocks."""
 _PIN_SECONDS = 3600.0
-"""After this the pins of a worker that died hold nothing any more."""
+"""Pins expire after this time if a worker died."""
 _LEAST_SHARE = 12
-"""Fewer rows than one in so many of the training rows, as in a small look, share no blocks."""
+"""Fits on less than 1/12 of the training rows, as for small subsets, share no blocks."""
 _NO_FOLD = -3
-"""Fold of an artifact of all rows; folds have other numbers."""
+"""Fold number of an artifact of all rows; real folds have other numbers."""
 PART = "block"
-"""Name of the part of an artifact that holds a block."""
+"""Name of the part of an artifact that contains the block."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Partition:
     """Some patients with all of their rows.
 
     Attributes:
-        X: Their rows, in order of patient and time.
+        X: Rows in order of patient and time.
         positions: Positions of the rows in the data set, shape (n,).
     """
 
@@ -69,12 +69,12 @@ class Partition:
 
     @cached_property
     def codes(self) -> NDArray[np.intp]:
-        """Codes that occur, by their position in the vocabulary of the data set, sorted."""
+        """Codes that occur, as sorted positions in the data set's vocabulary."""
         return np.flatnonzero(np.bincount(self._code, minlength=len(self.X.codes)))
 
     @cached_property
     def digest(self) -> str:
-        """Digest of all that its blocks depend on, whatever other patients there are."""
+        """Digest of everything its blocks depend on, independent of other patients."""
         start, stop = self._patients
         ends = np.cumsum(stop - start)
         patient = np.searchsorted(start, self.X.start)
@@ -94,7 +94,7 @@ class Partition:
         return content_digest("events of a partition", parts)
 
     def columns(self, level: int) -> NDArray[np.int32]:
-        """Return the names of its codes at a level, by position in the vocabulary of the data."""
+        """Return the names of its codes at a level, as positions in the data set's vocabulary."""
         if level not in self._columns:
             found = Vocabulary.of(self.X).level(level)
             start, stop = found.offsets[self.codes], found.offsets[self.codes + 1]
@@ -103,14 +103,14 @@ class Partition:
 
     @cached_property
     def parents_digest(self) -> str:
-        """Digest of the parents of its codes that have columns, which depend on all codes."""
+        """Digest of the parents of its codes that have columns; they depend on all codes."""
         level = Vocabulary.of(self.X).level(PARENTS)
         parents = [level.names_of(i) for i in self.codes.tolist()]
         return content_digest("parents of codes", [json.dumps(parents).encode()])
 
     @property
     def _patients(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """First event of each patient, and one past the last that any of its rows may see."""
+        """First event of each patient, and one past the last event that any row may see."""
         start, patient = np.unique(self.X.start, return_inverse=True)
         stop = np.zeros_like(start)
         np.maximum.at(stop, patient, self.X.stop)
@@ -128,8 +128,8 @@ class Partition:
 def partitions_of(X: EventRows) -> Sequence[Partition]:
     """Split all rows of a data set by patient.
 
-    A patient whose hashed id is 0 modulo n ends a partition, so patients that come or go change
-    their own partition alone.
+    A patient whose hashed id is 0 modulo n ends a partition, so adding or removing patients changes
+    only their own partition.
     """
     made_of = X.start, X.events, X.code_table, X.rows
     known: tuple[tuple[Any, ...], Sequence[Partition]] | None = X.of_events.get("partitions")
@@ -142,7 +142,7 @@ def _split(X: EventRows) -> Iterator[Partition]:
     patients, patient = np.unique(X.start, return_inverse=True)
     ids = X.events["subject_id"].iloc[patients]
     hashes = pd.util.hash_pandas_object(ids.astype(str), index=False).to_numpy()
-    n_events = np.bincount(patient, X.stop - X.start)  # each row counts, as it is worked on
+    n_events = np.bincount(patient, X.stop - X.start)  # events count once per row that uses them
     n_patients = 2 ** max(0, int(np.log2(EVENTS_PER_PARTITION / max(1.0, n_events.mean()))))
     is_last = hashes % np.uint64(n_patients) == 0
     number = np.cumsum(is_last) - is_last
@@ -158,13 +158,13 @@ def _split(X: EventRows) -> Iterator[Partition]:
 
 
 class SharedBlocks:
-    """Blocks of a data set for the construction of one fold, from the cache or made for all.
+    """Blocks of a data set for the features of one fold, from the cache or computed for all.
 
     Args:
-        store: Store that has them.
+        store: Store of the blocks.
         X: All rows of the data set.
         context: The study.
-        n_training: Training rows of the fold.
+        n_training: Number of training rows of the fold.
     """
 
     def __init__(
@@ -177,16 +177,10 @@ class SharedBlocks:
         self._owner = f"blocks {uuid4().hex}"
 
     def blocks(self, X: EventRows, wanted: Sequence[Block]) -> Mapping[Block, Matrix] | None:
-        """Return blocks of some rows of the data set.
+        """Return a matrix with the n rows of X for each block, read on access.
 
-        Args:
-            X: The rows, n of them.
-            wanted: The blocks.
-
-        Returns:
-            Per block a matrix with n rows, read where it is taken. None if they are under half of
-            the training rows and a block is missing, under a twelfth in any case, or if they are
-            not rows of the data set.
+        None if a block is missing and X has less than half of the training rows, if X has less than
+        a twelfth of them, or if X does not come from the data set.
         """
         if _LEAST_SHARE * len(X) < self._n_training or not self._has(X):
             return None
@@ -207,14 +201,14 @@ class SharedBlocks:
         return _Rows(self, X.positions, wanted)
 
     def release(self) -> None:
-        """Let the cache evict the blocks again; until then none is made twice."""
+        """Release the pins; until then no block is computed twice."""
         self._store.index.pins.release(self._owner)
 
     def of_rows(self, block: Block, rows: NDArray[np.intp]) -> Matrix:
         """Return a block of some rows by their positions in the data set.
 
-        The transform of training rows asks for many that their fit has asked for, so the last ones
-        are kept, up to `RECENT_BYTES`.
+        The last blocks are kept, up to `RECENT_BYTES`, because transforming the training rows needs
+        many blocks that their fit has just used.
         """
         if self._recent[0] is not rows:
             self._recent = rows, {}
@@ -248,7 +242,7 @@ class SharedBlocks:
 
     @cached_property
     def _places(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Partition of each row of the data set, and its place there."""
+        """Partition of each row of the data set, and its place in the partition."""
         partition, place = np.empty((2, len(self._X)), dtype=np.intp)
         for number, one in enumerate(self._partitions):
             partition[one.positions] = number
@@ -256,7 +250,7 @@ class SharedBlocks:
         return partition, place
 
     def _has(self, X: EventRows) -> bool:
-        """Return whether the rows have the events that they have in the data set."""
+        """Return whether the rows have the same events as in the data set."""
         times = self._X.rows["prediction_time"].to_numpy()
         same = X.events is self._X.events and X.code_table is self._X.code_table
         return (
@@ -267,7 +261,6 @@ class SharedBlocks:
         )
 
     def _find(self, keys: Mapping["_Place", str]) -> None:
-        """Look up what the cache has."""
         known = self._store.index.entries(list(keys.values()))
         for place, key in keys.items():
             if key in known and known[key].is_present:
@@ -280,13 +273,13 @@ class SharedBlocks:
         keys: Mapping["_Place", str],
         lineages: Mapping["_Place", Mapping[str, Any]],
     ) -> None:
-        """Make blocks of a partition in one pass; the first worker to need them makes them."""
+        """Make blocks of a partition in one pass; the first worker to need them computes them."""
         partition, index, since = self._partitions[number], self._store.index, time()
 
         def is_over() -> bool | None:
             known = index.entries(list(keys.values()))
             found = [known[key] for key in keys.values() if key in known]
-            # What the cache has refused meanwhile is made by each worker for itself.
+            # Blocks that the cache has refused meanwhile are computed by each worker for itself.
             is_decided = all(e.is_present or e.created >= since for e in found)
             return True if is_decided and len(found) == len(keys) else None
 
@@ -314,13 +307,13 @@ class SharedBlocks:
                 started = perf_counter()
 
     def _of_partition(self, number: int, block: Block) -> Matrix:
-        """Return a block of a partition with the columns of the data set."""
+        """Return a block of a partition with the data set's columns."""
         partition, place = self._partitions[number], (number, block)
         if place in self._held:
             matrix = self._held[place]
         elif read := self._store.read(self._entries[place], [PART]):
             matrix = read[PART]
-        else:  # damaged, or evicted meanwhile
+        else:  # damaged, or evicted in the meantime
             *_, made = make_blocks(partition.X, [block], Vocabulary.of(partition.X))
             matrix = self._held[place] = _local_columns(made[block], partition, block)
         if block.is_dense:
@@ -354,12 +347,12 @@ class SharedBlocks:
 
 
 _Place = tuple[int, Block]
-"""Number of a partition, and a block of it."""
+"""Partition number and block."""
 
 
 @dataclass(frozen=True)
 class _Rows(Mapping[Block, Matrix]):
-    """Blocks of some rows, read where they are taken: all of them may be large."""
+    """Blocks of some rows, read on access because all of them may be large."""
 
     shared: SharedBlocks
     rows: NDArray[np.intp]
@@ -384,7 +377,7 @@ def _n_bytes(matrix: Matrix) -> int:
 
 
 def _local_columns(matrix: Matrix, partition: Partition, block: Block) -> Matrix:
-    """Return a block in canonical form with the columns of its partition alone."""
+    """Return a block in canonical form with the columns of its partition only."""
     if block.is_dense:
         return canonical(matrix)
     columns = partition.columns(block.level)

@@ -1,9 +1,10 @@
 """A Dask task runner for trials at a tenth of the cost of prefect-dask's.
 
-prefect-dask rebuilds the flow's context, settings and API client for every task, some 155 ms of
-CPU. This runner does so once per worker process. It also holds the first two states of a task run
-back for half a second, and drops them if the task ends by then: its last event has all that is
-shown. Both wrap names of Prefect that are not public; a version without them takes the stock way.
+prefect-dask rebuilds the flow's context, settings and API client for every task, which takes about
+155 ms of CPU. This runner rebuilds them once per worker process. It also delays the first two
+states of a task run by half a second and drops them if the task has ended by then, because the last
+event has all that is shown. Both wrap private names of Prefect; if a version lacks them, the stock
+runner is used.
 """
 
 import threading
@@ -51,7 +52,7 @@ class _Held:
 
 
 class _Holder:
-    """Sender of task runs' events, which holds those of states that are not final."""
+    """Sender of task run events that delays events of states that are not final."""
 
     def __init__(self, send: Callable[..., Any]) -> None:
         self._send = send
@@ -69,7 +70,7 @@ class _Holder:
             with self._lock:
                 self._held.pop(task_run.id, None)
             return send()
-        held = _Held(monotonic(), copy_context(), send)  # the context names the flow run
+        held = _Held(monotonic(), copy_context(), send)  # the context identifies the flow run
         with self._lock:
             self._held[task_run.id] = held
         return None
@@ -80,14 +81,14 @@ class _Holder:
             before = monotonic() - HOLD_SECONDS
             with self._lock:
                 due = [i for i, held in self._held.items() if held.since < before]
-                # Sent under the lock, so that a last event never overtakes them.
+                # Sent under the lock, so that a final event never overtakes them.
                 for task_run_id in due:
                     held = self._held.pop(task_run_id)
                     held.context.run(held.send)
 
 
 def hold_events_of_short_runs() -> bool:
-    """Hold events back in this process from now on; return whether that is possible."""
+    """Delay events in this process from now on; return whether this is possible."""
     send = getattr(task_engine, _SENDER, None)
     if send is None:
         return False
@@ -96,13 +97,8 @@ def hold_events_of_short_runs() -> bool:
     return True
 
 
-class WorkerFault(RuntimeError):  # noqa: N818 - it says what happened
-    """A worker could not begin or end a task, whatever the task.
-
-    Args:
-        worker: Its address.
-        reason: Why not.
-    """
+class WorkerFault(RuntimeError):  # noqa: N818 - reads as an outcome
+    """A worker, given by address, could not start or end a task, independent of the task."""
 
     def __init__(self, worker: str, reason: str) -> None:
         super().__init__(worker, reason)
@@ -112,7 +108,7 @@ class WorkerFault(RuntimeError):  # noqa: N818 - it says what happened
 class LeanDaskTaskRunner(DaskTaskRunner):
     """Runner on Dask that sends the flow run's context once, and rebuilds it once per worker.
 
-    Made inside a flow run, and used as a context manager there. Takes what `DaskTaskRunner` takes.
+    Create it inside a flow run and use it as a context manager. Arguments as for `DaskTaskRunner`.
     """
 
     def submit_lean(
@@ -123,13 +119,13 @@ class LeanDaskTaskRunner(DaskTaskRunner):
         *,
         allow_other_workers: bool = False,
     ) -> PrefectDaskFuture[Any]:
-        """Submit one run of a task; its parameters hold no futures.
+        """Submit one run of a task whose parameters contain no futures.
 
         Args:
             task: The task.
-            parameters: Its parameters.
-            workers: Addresses of those that may run it; None for all. The stock runner takes any.
-            allow_other_workers: Whether others may run it where none of these is left.
+            parameters: Parameters of the task.
+            workers: Addresses of eligible workers; None for all. The stock runner ignores them.
+            allow_other_workers: Whether other workers may run the task if none of these is left.
 
         Returns:
             A future whose wrapped future ends with the state of the task run.
@@ -151,13 +147,9 @@ class LeanDaskTaskRunner(DaskTaskRunner):
         return PrefectDaskFuture(wrapped_future=future, task_run_id=task_run_id)
 
     def prepare_workers(self, make_ready: Callable[[], None], workers: Sequence[str]) -> None:
-        """Do on workers now what their first task run would do, and something else.
+        """Prepare workers as their first task run would, and call `make_ready` on each.
 
         From then on, threads may submit from within other task runs of the flow run.
-
-        Args:
-            make_ready: The something else.
-            workers: Addresses of the workers.
         """
         futures = [
             self.client.submit(
@@ -165,36 +157,36 @@ class LeanDaskTaskRunner(DaskTaskRunner):
                 self._context,
                 make_ready,
                 workers=[worker],
-                allow_other_workers=True,  # a worker that dies is back under another address
+                allow_other_workers=True,  # a worker that dies returns under another address
                 pure=False,
             )
             for worker in workers
         ]
         for future in futures:
-            with suppress(KilledWorker):  # the new one prepares itself with its first task
+            with suppress(KilledWorker):  # its successor prepares itself with its first task
                 future.result()
 
     @cached_property
     def _context(self) -> bytes | None:
-        """Return the flow run's context as bytes; None where the lean way does not work."""
+        """Return the flow run's context as bytes; None if this runner is not supported."""
         if not is_supported():
             warn(
                 "unknown Prefect",
-                "this version of Prefect is not known to the lean Dask runner; each trial costs "
-                "some 0.1 s more",
+                "the lean Dask runner does not support this version of Prefect; each trial costs "
+                "about 0.1 s more",
             )
             return None
-        # Without an API address, Prefect has started a server for this process alone: workers
-        # must be told its address, or each of them starts one more.
+        # Without an API address, Prefect has started a server for this process. Workers need its
+        # address, or each would start another server.
         url = str(get_client(sync_client=True).api_url)
-        # A worker that starts while the API is away must not ask it for its version.
+        # A worker that starts during an API outage must not query the API's version.
         sent = {PREFECT_API_URL: url, PREFECT_CLIENT_SERVER_VERSION_CHECK_ENABLED: False}
         with temporary_settings(sent):
             return cast("bytes", cloudpickle.dumps(serialize_context()))
 
 
 def is_supported() -> bool:
-    """Return whether Prefect has the names that the lean way needs."""
+    """Return whether Prefect has the private names that this runner needs."""
     return all(
         hasattr(context, "__var__")
         for context in (FlowRunContext, SettingsContext, SyncClientContext)
@@ -202,7 +194,7 @@ def is_supported() -> bool:
 
 
 def drain_events(timeout_seconds: float = 60.0) -> None:
-    """Send the server all that this process has not yet told it."""
+    """Send all pending events of this process to the server."""
     for service in (EventsWorker, APILogWorker):
         service.drain_all(timeout=timeout_seconds, at_exit=False)
 
@@ -216,19 +208,15 @@ async def drain_worker(timeout_seconds: float = 60.0) -> None:
 
 
 async def end_worker(address: str, dask_worker: Any) -> None:
-    """End a worker whatever it is doing, with all that it has started.
+    """End a worker with all its child processes, even in the middle of a task; runs on its nanny.
 
-    Run by its nanny, which starts another one.
-
-    Args:
-        address: The worker. One that has taken its place meanwhile is left alone: a nanny whose
-            new worker is killed while it starts gives up.
-        dask_worker: The nanny.
+    The nanny `dask_worker` starts another worker. A successor that has already replaced the worker
+    at `address` is left alone, because a nanny gives up if its new worker is killed at the start.
     """
     process = dask_worker.process
-    if process is None:  # it has ended, and its nanny has not started another one yet
+    if process is None:  # it has ended, and its nanny has not started a successor yet
         return
-    if process.status == Status.starting:  # until it has started, it has the former's address
+    if process.status == Status.starting:  # until it has started, it has the old address
         await process.running.wait()
     is_meant = process.status == Status.running and process.worker_address == address
     if is_meant and process.is_alive():
@@ -238,7 +226,7 @@ async def end_worker(address: str, dask_worker: Any) -> None:
 def _run_in_worker(
     context: bytes, task: Task[Any, Any], parameters: dict[str, Any], task_run_id: UUID
 ) -> State[Any]:
-    """Run a task as a part of the flow run that submitted it."""
+    """Run a task as part of the flow run that submitted it."""
     try:
         with _process_context(context).entered():
             state = run_task_sync(
@@ -256,7 +244,7 @@ def _prepare(context: bytes | None, make_ready: Callable[[], None]) -> None:
 
 
 class _ProcessContext:
-    """Settings, API client and flow run, as this worker process knows them."""
+    """Settings, API client and flow run of this worker process."""
 
     def __init__(self, serialized: bytes) -> None:
         hold_events_of_short_runs()
@@ -275,7 +263,7 @@ class _ProcessContext:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Set everything up for one task run, and nothing beyond it."""
+        """Enter the contexts for one task run."""
         client_token = SyncClientContext.__var__.set(self.client)
         flow_run = self.flow_run.model_copy(update={"run_results": {}, "task_run_dynamic_keys": {}})
         try:

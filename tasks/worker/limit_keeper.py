@@ -1,13 +1,13 @@
-"""Limits of a trial, kept by the nanny of its worker, so that no native code can delay them.
+"""Limits of a trial, enforced by the nanny of its worker, so that native code cannot delay them.
 
 The worker notes its trial, and the nanny reads the note ten times a second. A trial over a limit is
-frozen with all processes it has started, the flow is told why, and they are killed; the nanny
-starts another worker. If a worker dies by itself, its processes are ended and the flow is told
-where it was.
+frozen with all its child processes, the flow is told why, and the processes are killed. The nanny
+starts another worker. If a worker dies by itself, its processes are ended and the flow is told at
+which step.
 
-The scheduler, which several flows may share, gives the plugin to every nanny. A flow that is killed
-cannot withdraw it, and a plugin misses its removal while its worker restarts, so each one checks
-the flow's mark on the scheduler and removes itself.
+The scheduler, which several flows may share, gives the plugin to every nanny. A killed flow cannot
+withdraw it, and a plugin misses its removal while its worker restarts, so each plugin checks the
+flow's mark on the scheduler and removes itself.
 """
 
 import asyncio
@@ -37,28 +37,23 @@ _PREFIX = "prefect-tune-limits-"
 
 
 def mark_of(flow_run: str, client: str) -> str:
-    """Return the name of what a flow run leaves on a scheduler.
-
-    Args:
-        flow_run: Id of the flow run.
-        client: Id of its Dask client.
-    """
+    """Return the name of the mark that a flow run, with its Dask client, sets on a scheduler."""
     return f"{_PREFIX}{flow_run} {client}"
 
 
 async def take_back(mark: str, dask_scheduler: Any) -> None:
-    """Take back a mark, and all those whose client is gone; runs on the scheduler."""
+    """Remove a mark, and all marks whose client is gone; runs on the scheduler."""
     for name in list(dask_scheduler.nanny_plugins):
         if name.startswith(_PREFIX) and (name == mark or not _has_client(name, dask_scheduler)):
             await dask_scheduler.unregister_nanny_plugin(None, name)
-    topics = dask_scheduler._broker._topics  # noqa: SLF001 - it forgets none by itself
+    topics = dask_scheduler._broker._topics  # noqa: SLF001 - the broker never drops topics
     for name in [n for n in topics if n.startswith(_PREFIX)]:
         if name not in dask_scheduler.nanny_plugins:
             del topics[name]
 
 
 async def is_wanted(mark: str, nanny: Any) -> bool:
-    """Ask the scheduler of a nanny whether a mark is to stay; also true when it cannot say."""
+    """Return whether the scheduler still has a mark; true if the scheduler cannot answer."""
     call = {"function": dumps(_is_wanted), "args": dumps((mark,)), "kwargs": dumps({})}
     try:
         answer = await nanny.scheduler.run_function(**call, wait=True)
@@ -76,34 +71,34 @@ def _has_client(mark: str, dask_scheduler: Any) -> bool:
 
 
 _LOAD_SECONDS = 600.0
-"""Longest time in which a worker may load data and libraries, before the clock of its trial starts;
-a slow disk is no fault of a trial."""
+"""Time limit for loading data and libraries, before the clock of the trial starts; a trial is not
+charged for a slow disk."""
 _LOOK_SECONDS = 0.1
 _GRACE_SECONDS = 0.1
-"""Between telling the flow and the kill, so that Dask does not start the trial elsewhere."""
+"""Delay between telling the flow and the kill, so that Dask does not start the trial elsewhere."""
 _FOLLOW_SECONDS = 5.0
 _MOST_MISSED = 2
-"""How often in a row the flow may not be there: its connection may come back."""
+"""Consecutive checks that may miss the flow, because its connection may return."""
 _LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class _Worker:
-    """A worker's process with all that it has started, and the file that it notes its trial in."""
+    """A worker's process with all its child processes, and the file that it notes its trial in."""
 
     tree: ProcessTree
     note: Path
     before: Collection[int] = ()
-    """Processes below it that are no trial's."""
+    """Processes below it that belong to no trial."""
 
     @classmethod
     def met(cls, nanny: Any, before: Collection[int] = ()) -> "_Worker | None":
-        """Return the worker that a nanny has now."""
+        """Return the current worker of a nanny."""
         pid, folder = nanny.pid, nanny.worker_dir
         if pid is None or folder is None:
             return None
         worker = cls(ProcessTree(pid), note_path(folder, pid), before)
-        if psutil.Process(pid).ppid() == os.getpid():  # else see `orphans`
+        if psutil.Process(pid).ppid() == os.getpid():  # if not, see `orphans`
             GUARD.watch(pid)
         return worker
 
@@ -113,19 +108,18 @@ class _Worker:
 
 
 class LimitKeeper(NannyPlugin):
-    """Nanny plugin that keeps the trials of one flow run within their limits.
+    """Nanny plugin that enforces the limits of one flow run's trials.
 
-    What it did is an event of the topic `topic`: a mapping with the `trial` (its task run's id),
-    addresses of the `worker` and its `nanny`, and the `failure` as the trial will have it. In place
-    of that, where it was at another step before, the event has the `step` and `fold` of a trial,
-    and its `seconds`.
+    Events go to `topic`. An event has the `trial` (its task run's id), addresses of the `worker`
+    and its `nanny`, and the `failure`. While a trial runs, each new step is an event with `step`,
+    `fold` and `seconds` in place of the failure.
 
     Args:
-        flow_run: Id of the flow run; trials of others are left alone.
-        limits: The limits.
-        client: Id of the flow's Dask client; once that is gone, the plugin goes, and with it a
-            trial under way.
-        tell_seconds: Least time between two events that say at which step a trial is.
+        flow_run: Id of the flow run; trials of other runs are left alone.
+        limits: Limits of a trial.
+        client: Id of the flow's Dask client. When the client is gone, the plugin ends itself and a
+            running trial.
+        tell_seconds: Least time between two events about the step of a trial.
     """
 
     restart = False
@@ -142,14 +136,14 @@ class LimitKeeper(NannyPlugin):
         self._loops: tuple[asyncio.Task[None], ...] = ()
 
     def setup(self, nanny: Any) -> None:
-        """Start looking."""
+        """Start watching."""
         GUARD.enter()
         with suppress(psutil.NoSuchProcess):
             self._worker = _Worker.met(nanny, descendants(nanny.pid) if nanny.pid else ())
         self._loops = tuple(map(asyncio.create_task, (self._keep(nanny), self._follow(nanny))))
 
     def teardown(self, nanny: Any) -> None:  # noqa: ARG002 - the interface's
-        """Stop looking, and end what trials have started and left."""
+        """Stop watching, and end processes that trials have left behind."""
         for loop in (*self._loops, *([self._telling] if self._telling else [])):
             loop.cancel()
         if self._worker is not None:
@@ -161,16 +155,16 @@ class LimitKeeper(NannyPlugin):
             await asyncio.sleep(_LOOK_SECONDS)
             try:
                 await self._look(nanny)
-            except (OSError, psutil.Error):  # its process ended under our eyes
+            except (OSError, psutil.Error):  # the process ended during the check
                 continue
             except Exception:
-                text = "the limits of a trial could not be kept for a moment"
+                text = "the limits of a trial could not be enforced for a moment"
                 _LOGGER.exception(text)
                 notice = Notice("limits", text, flow_run=self._flow_run)
                 await self._publish(nanny, asdict(notice), notice_topic(self._flow_run))
 
     async def _follow(self, nanny: Any) -> None:
-        """Go once the flow is gone."""
+        """Remove the plugin once the flow is gone."""
         n_missed = 0
         while n_missed < _MOST_MISSED:
             await asyncio.sleep(_FOLLOW_SECONDS)
@@ -188,7 +182,7 @@ class LimitKeeper(NannyPlugin):
             died = self._read(self._worker)
             self._end(self._worker)
             if died:
-                # Nannies of local workers know how.
+                # Nannies of local workers know the cause.
                 how = f": it {nanny.last_death}" if getattr(nanny, "last_death", "") else ""
                 await self._tell(nanny, died, FailureKind.CRASHED, f"the worker process died{how}")
         self._worker = self._worker or _Worker.met(nanny)
@@ -200,7 +194,7 @@ class LimitKeeper(NannyPlugin):
             1, nanny.memory_manager.memory_limit or MEMORY_LIMIT
         )
         limit_seconds, too_long = self._time_limit(note)
-        # Memory first: where a look comes late, it says more.
+        # Memory first: if a check comes late, memory is the better explanation.
         if memory_bytes := self._worker.tree.bytes_above(limit_bytes):
             message = (
                 f"took {memory_bytes / 1e9:.4g} GB of memory, more than "
@@ -213,7 +207,7 @@ class LimitKeeper(NannyPlugin):
             self._tell_step(nanny, note, seconds)
 
     def _time_limit(self, note: Mapping[str, Any]) -> tuple[float, str]:
-        """Return the seconds that a trial may take now, and the message if it takes longer."""
+        """Return the current time limit in seconds, and the message if the trial exceeds it."""
         if note.get("is_loading"):
             message = f"took more than {_LOAD_SECONDS:g} s to load the data and the libraries"
             return _LOAD_SECONDS, message
@@ -229,7 +223,7 @@ class LimitKeeper(NannyPlugin):
         return seconds, f"took more than {seconds:.4g} s ({why})"
 
     def _tell_step(self, nanny: Any, note: Mapping[str, Any], seconds: float) -> None:
-        """Tell the flow at which step a trial is, if it is another; limits do not wait for that."""
+        """Tell the flow a trial's step if it is new, without delaying limits."""
         step = note["trial"], note.get("step"), note.get("fold")
         is_new = step != self._told and monotonic() - self._told_at >= self._tell_seconds
         if not is_new or (self._telling is not None and not self._telling.done()):
@@ -240,7 +234,7 @@ class LimitKeeper(NannyPlugin):
         self._telling = asyncio.create_task(self._publish(nanny, word))
 
     async def _publish(self, nanny: Any, word: Mapping[str, Any], topic: str = "") -> None:
-        with suppress(OSError):  # the next one may arrive
+        with suppress(OSError):  # the next event may arrive
             await nanny.scheduler.log_event(topic=topic or self.topic, msg=word)
 
     async def _end_trial(
@@ -251,9 +245,9 @@ class LimitKeeper(NannyPlugin):
         kind: FailureKind,
         message: str,
     ) -> None:
-        """Freeze a worker with all that it has started, tell the flow why, and kill it."""
+        """Freeze a worker with all its child processes, tell the flow why, and kill it."""
         worker.tree.freeze()
-        if self._read(worker).get("trial") != note["trial"]:  # it has ended meanwhile
+        if self._read(worker).get("trial") != note["trial"]:  # the trial has ended in the meantime
             worker.tree.thaw()
             return
         try:
@@ -263,15 +257,15 @@ class LimitKeeper(NannyPlugin):
             self._end(worker)
 
     def _read(self, worker: "_Worker") -> Mapping[str, Any]:
-        """Return what the worker has noted, if it runs a trial of ours."""
+        """Return the worker's note if it runs a trial of this flow run."""
         note = read_note(worker.note)
         return note if note.get("flow_run") == self._flow_run else {}
 
     def _end(self, worker: "_Worker") -> None:
-        """Kill what there is of a worker, and forget it."""
+        """Kill the worker's processes, and forget the worker."""
         worker.end()
         if read_note(worker.note).get("flow_run", self._flow_run) == self._flow_run:
-            worker.note.unlink(missing_ok=True)  # or the keeper of another flow run will read it
+            worker.note.unlink(missing_ok=True)  # or the keeper of another flow run would read it
         self._worker = None
 
     async def _tell(
@@ -288,5 +282,5 @@ class LimitKeeper(NannyPlugin):
             "load_seconds": seconds if note.get("is_loading") else note.get("load_seconds", 0.0),
         }
         word = {"trial": note["trial"], "worker": note["worker"], "failure": failure}
-        word["nanny"] = nanny.address  # has what the trial printed
+        word["nanny"] = nanny.address  # where the trial's output can be fetched
         await nanny.scheduler.log_event(topic=self.topic, msg=word)

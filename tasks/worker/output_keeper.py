@@ -1,12 +1,12 @@
-"""A small process that writes what workers print to files, so that a worker may be killed.
+"""A small process that writes workers' output to files, so that a worker may be killed.
 
-File descriptors 1 and 2 of a worker are a pipe to it. The worker registers the pipe together with a
-socket, over which it names the file to write to: the keeper empties the pipe, changes the file, and
-answers. When the worker ends, the rest is written. A thread of the worker could not do this,
-because it stands still while C code holds the interpreter's lock.
+File descriptors 1 and 2 of a worker are a pipe to the keeper. The worker registers the pipe with a
+socket, over which it names the file to write. On each request the keeper empties the pipe, changes
+the file and answers. When the worker ends, the keeper writes the rest. A thread of the worker could
+not do this, because it stops while C code holds the interpreter's lock.
 
-Passwords are masked. A file keeps the end of the output in two segments of bounded size; a full
-segment replaces the one before it, so the end survives even if the writer is killed. Apart from
+Passwords are masked. A file keeps the end of the output in two segments of bounded size. A full
+segment replaces the previous one, so the end survives even if the writer is killed. Apart from
 masking, only the standard library is imported.
 """
 
@@ -26,21 +26,20 @@ from time import time
 from prefect_tune.storage.masking import MaskedStream
 
 KEPT_BYTES = 1_000_000
-"""Bytes at the end that are kept."""
+"""Bytes kept from the end of the output."""
 _LONGEST_LINE = 10_000
-"""Bytes that are dropped at most for the end to begin with a whole line."""
+"""Most bytes dropped to begin with a whole line."""
 _KEPT_SECONDS = 3_600
-"""Seconds for which the file of a writer that ended may still be read."""
+"""Time for which the file of a finished writer can still be read."""
 
 
 class TailFile:
-    """The writer's side. The file is locked until it is closed, for readers that wait for its end.
+    """The writer's side of a file, locked until closed so that readers can wait for the end.
 
-    Args:
-        path: Path of the file; text that another writer left there is continued.
+    Text already in the file at `path` is kept.
 
     Raises:
-        OSError: If it cannot be made.
+        OSError: If the file cannot be created.
     """
 
     def __init__(self, path: Path) -> None:
@@ -48,42 +47,38 @@ class TailFile:
         self._open()
 
     def write(self, data: bytes) -> None:
-        """Append bytes.
-
-        Raises:
-            OSError: If they cannot be written, as on a full disk.
-        """
+        """Append bytes; OSError if they cannot be written, as on a full disk."""
         data = data[-KEPT_BYTES:]
         if os.fstat(self._file).st_size + len(data) > KEPT_BYTES:
             self._path.replace(_former(self._path))
             former = self._file
             self._open()
-            os.close(former)  # only now, so that the lock is never missing
+            os.close(former)  # last, so that the lock is never missing
         while data:
             data = data[os.write(self._file, data) :]
 
     def close(self) -> None:
-        """Close the file, which stays."""
+        """Close the file without removing it."""
         os.close(self._file)
 
     def _open(self) -> None:
         flags = os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC
         self._file = os.open(self._path, flags, 0o600)
-        with suppress(OSError):  # the lock is another writer's
+        with suppress(OSError):  # another writer has the lock
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def read_tail(path: Path) -> tuple[bytes, bool]:
-    """Return the end of what was written to a file, and whether more was written before.
+    """Return the end of a file's output, and whether earlier output was dropped.
 
-    The end begins with a whole line where there is one. Without a file it is empty.
+    The end begins with a whole line if possible. Without a file it is empty.
     """
     segments = []
     for segment in (_former(path), path):
         with suppress(OSError):
             segments.append(segment.read_bytes())
     data = b"".join(segments)
-    # Bytes before the former segment may be gone.
+    # Bytes before the previous segment may be gone.
     is_cut = len(data) > KEPT_BYTES
     data = data[-KEPT_BYTES:]
     return (data[data.find(b"\n", 0, _LONGEST_LINE) + 1 :] if is_cut else data), is_cut
@@ -105,14 +100,14 @@ def is_being_written(path: Path) -> bool:
 
 
 def remove_tail(path: Path) -> None:
-    """Remove a file with its segments; its writer may go on, unread."""
+    """Remove a file with its segments; its writer may continue, unread."""
     for segment in (path, _former(path)):
         with suppress(OSError):
             segment.unlink()
 
 
 def sweep_tails(folder: Path, pattern: str) -> None:
-    """Remove the files that no writer has open, and none has written to for an hour."""
+    """Remove files that no writer has open and that are an hour old."""
     for path in folder.glob(pattern):
         with suppress(OSError):
             if time() - path.stat().st_mtime > _KEPT_SECONDS and not is_being_written(path):
@@ -133,14 +128,14 @@ _CHUNK_BYTES = 64 * 1024
 
 
 def boot_code(registrar: int, *, aside: bool) -> list[str]:
-    """Return the arguments of a Python that is a keeper.
+    """Return the Python arguments that start a keeper.
 
-    It makes our packages without running their `__init__`, which would load libraries that take
+    Our packages are created without running their `__init__`, which would load libraries that take
     half a second and fifty megabytes.
 
     Args:
         registrar: File descriptor of the socket on which workers register.
-        aside: Whether it is to be nobody's child, and so no part of what its worker has started.
+        aside: Whether to detach the keeper, so that it is no child process of its worker.
     """
     paths = {name: list(sys.modules[name].__path__) for name in _PACKAGES}
     code = [
@@ -157,12 +152,7 @@ def boot_code(registrar: int, *, aside: bool) -> list[str]:
 
 
 class _Client:
-    """A worker that prints.
-
-    Args:
-        pipe: The end of its pipe that is read.
-        control: Its socket.
-    """
+    """A worker: the reading end of its output pipe, and its control socket."""
 
     def __init__(self, pipe: int, control: socket.socket) -> None:
         self.pipe, self.control = pipe, control
@@ -173,7 +163,7 @@ class _Client:
         self._request = b""
 
     def copy(self, most: int = _CHUNK_BYTES) -> int | None:
-        """Write what the pipe holds and return its bytes, at most so many; None if it is empty."""
+        """Write the pipe's content, up to `most` bytes, and return the size; None if empty."""
         try:
             data = os.read(self.pipe, min(most, _CHUNK_BYTES))
         except BlockingIOError:
@@ -182,7 +172,7 @@ class _Client:
         return len(data)
 
     def answer(self) -> bool:
-        """Take what the worker sent on its socket; return whether it is still there."""
+        """Handle requests of the worker; return whether it is still there."""
         try:
             received = self.control.recv(_CHUNK_BYTES)
         except OSError:
@@ -196,7 +186,7 @@ class _Client:
         return bool(received)
 
     def finish(self) -> None:
-        """Write the rest of what a worker printed that is gone."""
+        """Write the remaining output of a worker that is gone."""
         self._drain()
         self._close()
         self.control.close()
@@ -207,17 +197,17 @@ class _Client:
         self._close()
         self._masks = MaskedStream(secrets)
         self._path = None if path is None else Path(path)
-        if is_new:  # it is there from now on, for readers that come when the worker is gone
+        if is_new:  # creates the file, for readers that come after the worker is gone
             self._write(b"")
 
     def _drain(self) -> None:
-        """Write what is in the pipe now; others may print more and more."""
+        """Write the pipe's current content; other processes may keep printing."""
         size = struct.unpack("i", fcntl.ioctl(self.pipe, termios.FIONREAD, bytes(4)))[0]
         while size > 0 and (n := self.copy(size)):
             size -= n
 
     def _write(self, data: bytes) -> None:
-        """Write to the file; what cannot be written is lost, as printing may never wait."""
+        """Write to the file; failed writes are dropped, because printing must never block."""
         if self._path is None:
             return
         try:
@@ -237,7 +227,7 @@ class _Client:
 
 
 def main(registrar: int) -> None:
-    """Keep what the workers print that register, until the last of them is gone."""
+    """Keep the output of registered workers until the last of them is gone."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     with socket.socket(fileno=registrar) as door, DefaultSelector() as selector:
@@ -247,18 +237,18 @@ def main(registrar: int) -> None:
             for key, _ in selector.select():
                 client: _Client | None = key.data
                 if selector.get_map().get(key.fd) is not key:
-                    continue  # its client was dismissed a moment ago
+                    continue  # its client was just dismissed
                 if client is None:
                     n_open += _admit(door, selector)
                 elif key.fileobj is client.control:
                     if not client.answer():
                         n_open -= _dismiss(client, selector)
-                elif client.copy() == 0:  # all that could print have ended
+                elif client.copy() == 0:  # all processes that could print have ended
                     selector.unregister(client.pipe)
 
 
 def _admit(door: socket.socket, selector: DefaultSelector) -> int:
-    """Take a worker in; return by how many there are more to wait for."""
+    """Register a worker; return the change in the number of open connections."""
     word, fds, _, _ = socket.recv_fds(door, 1, 2)
     if not word:
         selector.unregister(door)
@@ -271,9 +261,9 @@ def _admit(door: socket.socket, selector: DefaultSelector) -> int:
 
 
 def _dismiss(client: _Client, selector: DefaultSelector) -> int:
-    """Write the rest of a worker that is gone; return by how many there are fewer."""
+    """Write the rest of a worker that is gone; return the change in the number of connections."""
     selector.unregister(client.control)
-    with suppress(KeyError):  # its pipe ended before
+    with suppress(KeyError):  # its pipe closed earlier
         selector.unregister(client.pipe)
     client.finish()
     return 1

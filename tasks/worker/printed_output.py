@@ -1,10 +1,9 @@
-"""Output of workers goes to files: that of each trial to its own, all else to another.
+"""Output of workers goes to files: one per trial, and one for everything else.
 
-File descriptors 1 and 2 lead to an `output_keeper`, so that prints of Python, of C libraries and of
-child processes are taken alike, and nothing reaches the terminal or the result of a command. On
-this machine they lead there from the start of a worker to its end, and from the start of the
-process that workers are forked from, which starts the keeper of them all. Workers that others
-started print as ever, but during trials.
+File descriptors 1 and 2 lead to an `output_keeper`. Output of Python, C libraries and child
+processes is captured alike, and nothing reaches the terminal or a command's result. On this machine
+output is captured for the whole life of a worker and of the fork server, which starts the one
+keeper for all. Workers started by others are captured only during trials.
 """
 
 import asyncio
@@ -40,9 +39,9 @@ from prefect_tune.tasks.worker.standard_streams import (
 )
 
 _ANSWER_SECONDS = 10.0
-"""Longest wait for the keeper, on a machine that is very busy."""
+"""Longest wait for the keeper, even on a very busy machine."""
 _END_SECONDS = 2.0
-"""Longest wait until the output of a worker that was killed is written."""
+"""Longest wait for the output of a killed worker to be written."""
 _OUTSIDE = "outside-trials.output"
 
 
@@ -51,14 +50,14 @@ class Printed:
     """The output of a trial, with passwords masked.
 
     Attributes:
-        data: The bytes, which need not be UTF-8.
-        is_cut: Whether more was printed before.
+        data: Bytes of the output, not necessarily UTF-8.
+        is_cut: Whether earlier output was dropped.
     """
 
     data: bytes = b""
     is_cut: bool = False
 
-    def __repr__(self) -> str:  # it may be long
+    def __repr__(self) -> str:  # the data may be long
         return f"Printed({len(self.data)} bytes)"
 
 
@@ -66,7 +65,7 @@ NOTHING = Printed()
 
 
 def capture_fork_server() -> None:
-    """Take what this process prints, which workers are forked from, and share its keeper."""
+    """Capture the output of this process, the fork server, and share its keeper with workers."""
     global _SHARED  # noqa: PLW0603 - workers inherit it
     open_streams()
     with suppress(OSError):
@@ -75,7 +74,7 @@ def capture_fork_server() -> None:
 
 
 def dask_setup(worker: Any) -> None:
-    """Take all that a worker of this machine prints; called by Dask as it starts."""
+    """Capture all output of a worker on this machine; called by Dask when it starts."""
     global _CAPTURE  # noqa: PLW0603 - one per process
     open_streams()
     keep_streams_open()
@@ -83,7 +82,7 @@ def dask_setup(worker: Any) -> None:
     try:
         _CAPTURE = _Capture(_outside_trials())
         _close(_CAPTURE.redirect())
-    except OSError:  # the fork server's files are as good
+    except OSError:  # the fork server's files serve as well
         _CAPTURE = None
     sweep_tails(_folder(worker), "trial-*.output*")
 
@@ -92,12 +91,12 @@ def dask_setup(worker: Any) -> None:
 def trial_captured(
     worker: Any, task_run_id: str, secrets: Sequence[str] = ()
 ) -> Iterator[list[Printed]]:
-    """Take what the body prints; afterwards the list holds it.
+    """Capture the output of the body, which is in the list afterwards.
 
     Args:
-        worker: The Dask worker; outside one, nothing is taken.
-        task_run_id: Task run of the trial, by which its nanny finds the file.
-        secrets: Passwords that are masked wherever they occur.
+        worker: The Dask worker; without one, nothing is captured.
+        task_run_id: Task run of the trial, by which the nanny finds the file.
+        secrets: Passwords to mask.
     """
     printed: list[Printed] = []
     capture = _capture_of_trials() if worker is not None else None
@@ -116,15 +115,10 @@ def trial_captured(
 
 
 async def take_printed(task_run_id: str, dask_worker: Any) -> Printed:
-    """Return what a trial printed whose worker is gone, and remove it; run by a nanny.
-
-    Args:
-        task_run_id: Task run of the trial.
-        dask_worker: The nanny.
-    """
+    """Return and remove the output of a trial whose worker is gone; runs on the nanny."""
     path = _trial_file(Path(dask_worker.local_directory), task_run_id)
     until = monotonic() + _END_SECONDS
-    while is_being_written(path) and monotonic() < until:  # noqa: ASYNC110 - by another process
+    while is_being_written(path) and monotonic() < until:  # noqa: ASYNC110 - another process writes
         await asyncio.sleep(0.01)
     printed = Printed(*read_tail(path))
     remove_tail(path)
@@ -132,31 +126,27 @@ async def take_printed(task_run_id: str, dask_worker: Any) -> Printed:
 
 
 class _Capture:
-    """A pipe to the keeper, and the file that it leads to.
+    """A pipe to the keeper, and the file it leads to.
 
-    Args:
-        outside: File of what is printed outside trials; None if that is not taken.
-        forks: Whether this is the process that workers are forked from, which has no threads.
-
-    Raises:
-        OSError: If it cannot be made.
+    `outside` is the file for output outside trials, None to leave that output alone. `forks` is
+    true in the fork server, which has no threads. OSError if the pipe cannot be made.
     """
 
     def __init__(self, outside: Path | None, *, forks: bool = False) -> None:
         self.pid, self._outside, self._forks = os.getpid(), outside, forks
         self._lock, self._number = Lock(), 0
         read, write = os.pipe()
-        # Not 0, 1 or 2, which are free if somebody has closed them.
+        # Not 0, 1 or 2, which are free if another library has closed them.
         self._read, self._write = (fcntl.fcntl(f, fcntl.F_DUPFD_CLOEXEC, 3) for f in (read, write))
         os.close(read)
         os.close(write)
         self._request = self._change(outside)
         self._connect()
-        if forks:  # without a keeper, printing fails at once there
+        if forks:  # without a keeper, printing fails at once in the fork server
             os.close(self._read)
 
     def redirect(self) -> list[int]:
-        """Lead file descriptors 1 and 2 to the keeper; return copies of what they were."""
+        """Lead file descriptors 1 and 2 to the keeper; return copies of the previous ones."""
         copies = []
         for number in (1, 2):
             copies.append(fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 3))
@@ -164,17 +154,17 @@ class _Capture:
         return copies
 
     def begin(self, path: Path, secrets: Sequence[str]) -> list[int]:
-        """Lead what is printed from now on to the file of a trial."""
+        """Lead further output to the file of a trial."""
         flush_streams()
         self._ask(self._change(path, secrets, is_new=True))
-        former = self.redirect()  # again, as others may have led them elsewhere meanwhile
+        former = self.redirect()  # again, as other code may have redirected them
         if self._outside is None:
             return former
         _close(former)
         return []
 
     def end(self, restored: Sequence[int]) -> None:
-        """Wait until all that was printed is in the file, and lead what follows elsewhere."""
+        """Wait until all output is in the file, and restore file descriptors."""
         flush_streams()
         for number, copy in enumerate(restored, start=1):
             os.dup2(copy, number)
@@ -184,7 +174,7 @@ class _Capture:
     def _change(
         self, path: Path | None, secrets: Sequence[str] = (), *, is_new: bool = False
     ) -> bytes:
-        """Return the request for another file, under the next number."""
+        """Return the request for another file, with the next number."""
         self._number += 1
         request = {
             "number": self._number,
@@ -195,18 +185,18 @@ class _Capture:
         return json.dumps(request).encode() + b"\n"
 
     def _ask(self, request: bytes) -> None:
-        """Send the keeper a request and wait for its answer; if it was killed, start another."""
+        """Send a request to the keeper and await the answer; if it was killed, start another."""
         with self._lock:
             self._request = request
             if not self._send():
                 self._connect_again()
 
     def _send(self) -> bool:
-        """Return whether the keeper was there to take the request."""
+        """Return whether the keeper was there to receive the request."""
         answer, expected = b"", b"%d\n" % self._number
         try:
             self._control.sendall(self._request)
-            while not answer.endswith(expected):  # late ones of former requests come before
+            while not answer.endswith(expected):  # late answers to earlier requests come first
                 if not (received := self._control.recv(64)):
                     return False
                 answer += received
@@ -217,11 +207,7 @@ class _Capture:
         return True
 
     def _connect(self) -> None:
-        """Register with a keeper, which goes on with the file of the last request.
-
-        Raises:
-            OSError: If there is none, and none can be started.
-        """
+        """Register with a keeper, which continues the file of the last request, or OSError."""
         self._control, theirs = socket.socketpair()
         self._control.settimeout(_ANSWER_SECONDS)
         with theirs:
@@ -234,27 +220,27 @@ class _Capture:
             Thread(target=self._watch, args=(self._control,), daemon=True).start()
 
     def _watch(self, control: socket.socket) -> None:
-        """Start another keeper when this one is killed, or printing would wait for ever."""
+        """Start another keeper when this one is killed, or printing would block forever."""
         poll = select.poll()
-        poll.register(control, 0)  # its end is told in any case
+        poll.register(control, 0)  # reports hang-ups in any case
         poll.poll()
         with self._lock:
             if self._control is control:
                 self._connect_again()
 
     def _connect_again(self) -> None:
-        """Register with another keeper; without one, nothing is taken any more."""
+        """Register with another keeper; without one, output is dropped."""
         try:
             self._connect()
         except OSError:
             nothing = os.open(os.devnull, os.O_WRONLY)
             for number in (1, 2, self._write, self._read):
-                os.dup2(nothing, number)  # whoever has the pipe must not wait for a reader
+                os.dup2(nothing, number)  # processes that have the pipe must not block
             os.close(nothing)
 
 
 def _close(copies: Sequence[int]) -> None:
-    """Close file descriptors that would keep the reader of the flow's output waiting."""
+    """Close file descriptors that would keep readers of the flow's output waiting."""
     for copy in copies:
         os.close(copy)
 
@@ -269,7 +255,7 @@ def _registered(door: socket.socket, fds: list[int]) -> bool:
 
 
 def _capture_of_trials() -> _Capture | None:
-    """Return the capture of this process; make one for trials alone where none was begun."""
+    """Return the capture of this process; without one, make one for trials only."""
     global _CAPTURE  # noqa: PLW0603 - one per process
     if _CAPTURE is None or _CAPTURE.pid != os.getpid():
         open_streams()
@@ -282,7 +268,7 @@ def _capture_of_trials() -> _Capture | None:
 
 
 def _start_keeper(*, aside: bool) -> socket.socket:
-    """Start a keeper, and return the socket to register on."""
+    """Start a keeper, and return the socket for registration."""
     ours, theirs = socket.socketpair()
     with theirs:
         process = subprocess.Popen(  # noqa: S603 - our own code
@@ -314,6 +300,6 @@ def _trial_file(folder: Path, task_run_id: str) -> Path:
 
 _CHILDREN: list["subprocess.Popen[bytes]"] = []
 _SHARED: socket.socket | None = None
-"""Where workers of this machine register, which they inherit."""
+"""Socket on which workers of this machine register; inherited by workers."""
 _CAPTURE: _Capture | None = None
-"""That of this process; in a forked one, that of its parent until it has its own."""
+"""Capture of this process; a forked process has its parent's until it makes its own."""
