@@ -1,15 +1,15 @@
-"""The one room that knows data and estimators.
+"""The room that knows data and estimators.
 
-`data` reads what the user names into a data set and splits it; `catalogue` holds algorithms and
-spaces. A `user_space` is made by `user_code`, with the `code_behind` the user's file. `objective`
-says how a pipeline is judged; input that cannot be used is `bad_input`. `problem` is everything
-about a study that a trial needs, the `plugins` included.
+`data` reads the user's input into a data set and splits it. `catalogue` has algorithms and spaces.
+A `user_space` comes from `user_code`, with the `code_behind` the user's file. `objective` judges a
+pipeline. `bad_input` is the error for unusable input. `problem` is everything about a study that a
+trial needs, including its `plugins`.
 
-A `trial` runs a path of steps, which the cache serves or `fitting` makes, with `repairs` of data
+A `trial` runs a path of steps, served by the cache or made by `fitting`, with `repairs` for data
 that a step cannot take. `final_model` has the Prefect tasks that refit a choice on all training
-rows, and `ensembling` combines models. `worker` brings all this to Dask, with one of the `threads`
+rows, and `ensembling` combines models. `worker` runs all this on Dask, with one of the `threads`
 for each trial.
 
-Results leave by `exporting`, as a model that others read, and by `trial_code`, the pipeline of a
-trial and the code that builds it.
+`exporting` writes a model for use elsewhere. `trial_code` builds the pipeline of a trial, and the
+code that builds it.
 """

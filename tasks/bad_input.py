@@ -1,4 +1,4 @@
-"""The one exception for input that cannot be used."""
+"""The exception for input that cannot be used."""
 
 from collections.abc import Iterable
 from typing import Any, Self
@@ -7,20 +7,20 @@ from prefect_tune.optimizers.space.wording import nearest
 from prefect_tune.storage.masking import masked
 
 _SHOWN_COLUMNS = 10
-"""So many of the first and of the last are named."""
+"""Most columns named from the start, and from the end, of a long list."""
 
 
-class BadInput(ValueError):  # noqa: N818 - it says what is the matter
-    """Something the user gave cannot be used.
+class BadInput(ValueError):  # noqa: N818 - reads as a diagnosis
+    """The user's input cannot be used.
 
-    The message reads `--option value: reason; remedy`, as far as these are given. Passwords in URLs
-    are masked.
+    The message reads `--option value: reason; remedy`, without parts that are missing. Passwords in
+    URLs are masked.
 
     Args:
-        reason: What is wrong.
-        option: Name of the option, as users write it without dashes in front.
-        value: What was given for it.
-        remedy: What would be right.
+        reason: Description of the problem.
+        option: Name of the option, without leading dashes.
+        value: Value given for the option.
+        remedy: Suggested correction.
     """
 
     def __init__(
@@ -32,16 +32,12 @@ class BadInput(ValueError):  # noqa: N818 - it says what is the matter
         self.reason, self.option, self.value, self.remedy = reason, option, value, remedy
 
     def with_remedy(self, remedy: str) -> Self:
-        """Return the same error with another way out."""
+        """Return the same error with another remedy."""
         return type(self)(self.reason, option=self.option, value=self.value, remedy=remedy)
 
 
 def need_column(column: str, columns: Iterable[str], where: str) -> None:
-    """Check that a column exists.
-
-    Raises:
-        BadInput: If it does not; names the nearest one that does.
-    """
+    """Raise BadInput, with the nearest existing name, unless a column exists."""
     known = [str(c) for c in columns]
     if column not in known:
         guess = nearest(column, known)
@@ -51,10 +47,10 @@ def need_column(column: str, columns: Iterable[str], where: str) -> None:
 
 
 def shown_columns(columns: Iterable[object]) -> str:
-    """Return the names of columns as a message lists them: of many the first and the last."""
+    """Return the names of columns for a message; of many, only the first and the last."""
     names = [str(name) for name in columns]
     n_left_out = len(names) - 2 * _SHOWN_COLUMNS
-    if n_left_out <= 1:  # what says that one is left out is as long as its name
+    if n_left_out <= 1:  # the note about one missing name is as long as the name
         return ", ".join(names)
     first, last = ", ".join(names[:_SHOWN_COLUMNS]), ", ".join(names[-_SHOWN_COLUMNS:])
     return f"{first}, ... ({n_left_out} more) ..., {last}"

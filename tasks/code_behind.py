@@ -215,7 +215,6 @@ class _Trail:
         return self._is_installed(_constant(node))
 
     def visit(self, name: str) -> None:
-        """Record a module with its packages, and follow their imports."""
         parts = name.split(".")
         if parts[0] == MAIN:
             self.unfollowed[MAIN] = "the program or notebook itself"
@@ -284,7 +283,6 @@ def find_module(name: str, folder: str | None) -> ModuleSpec | None:
 
 
 def _imports(node: ast.AST, package: str) -> Iterator[str]:
-    """Yield names in an import statement that may be modules."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom):

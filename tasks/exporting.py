@@ -252,14 +252,11 @@ def is_ours(module: str) -> bool:
 
 
 class _Reader(pickle.Unpickler):
-    """Reads a pickle and records the packages it imports."""
-
     def __init__(self, data: bytes) -> None:
         super().__init__(io.BytesIO(data))
         self.packages: set[str] = set()
 
     def find_class(self, module: str, name: str) -> Any:
-        """Import a class or function, and record its package."""
         self._note(module)
         found = super().find_class(module, name)
         return self._noted(found) if (module, name) == _IMPORT else found
@@ -371,7 +368,6 @@ def _parts(model: Any, trials: Sequence[int]) -> Iterator[tuple[str, Any]]:
 
 
 def _why_not(step: Any) -> str:
-    """Return why skops cannot store a step; empty if it can."""
     try:
         found = _written(step)
     except Exception as error:  # any kind, depending on the step's objects

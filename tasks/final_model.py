@@ -217,7 +217,6 @@ def _check_read_back(context: StudyContext, model: Any, parts: Mapping[str, Any]
 
 
 def _is_same(one: Predictions, other: Predictions) -> bool:
-    """Return whether predictions are equal up to rounding."""
     if one.score is None or other.score is None:
         return one.score is other.score and _is_close(one.label, other.label)
     return _is_close(one.label, other.label) and _is_close(one.score, other.score)

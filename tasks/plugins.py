@@ -1,6 +1,6 @@
-"""The declarations of other distributions that a study uses, and proof that they are the same here.
+"""Declarations of other distributions that a study uses, and proof that they are the same here.
 
-A study records each with the version of its distribution and a digest of its code. A worker, and a
+A study records each plugin with its distribution's version and a digest of its code. Workers, and a
 flow that resumes the study, must have equal ones.
 """
 
@@ -23,7 +23,7 @@ from prefect_tune.tasks.objective.declaration import METRICS
 REGISTRIES: Mapping[str, Registry[Any]] = {
     registry.kind: registry for registry in (METHODS, METRICS, SPACES, FORMATS)
 }
-"""By the kind of their declarations."""
+"""Registries by the kind of their declarations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +46,14 @@ class UsedPlugin:
 
     @property
     def title(self) -> str:
-        """The declaration and its distribution, for people."""
+        """The declaration and its distribution, for messages."""
         return f"{self.kind} {self.name!r} of {self.distribution}"
 
 
 def used_plugins(names: Mapping[str, str]) -> tuple[UsedPlugin, ...]:
     """Return the plugins among the declarations that a study uses.
 
-    Args:
-        names: Name of the declaration of each kind; an empty one, or one that is built in or
-            unknown, counts as none.
+    `names` has the name of each kind's declaration; empty, built-in and unknown names are skipped.
 
     Raises:
         UnusablePlugin: If a plugin cannot be imported.
@@ -69,7 +67,7 @@ def check_plugins(used: tuple[UsedPlugin, ...]) -> None:
     """Check that this process has the plugins of a study, in the same version.
 
     Raises:
-        BadInput: If it does not; names the plugin, both versions, and the remedy.
+        BadInput: If a plugin is missing or differs; names both versions and the remedy.
     """
     for plugin in used:
         _check(plugin)
@@ -85,14 +83,14 @@ def _check(used: UsedPlugin) -> None:
         )
     if (found.distribution, found.version) != (used.distribution, used.version):
         raise BadInput(
-            f"the study uses {used.title} {used.version}, and {found.distribution} "
+            f"the study uses {used.title} {used.version}, but {found.distribution} "
             f"{found.version} is installed here",
             remedy=f"install {wanted}, or start a new study",
         )
     digest = _as_used(found).digest
     if digest != used.digest:
         raise BadInput(
-            f"the study uses {used.title} {used.version} with the code {used.digest[:12]}, and the "
+            f"the study uses {used.title} {used.version} with the code {used.digest[:12]}, but the "
             f"code installed here is {digest[:12]}",
             remedy=f"install the same {wanted} everywhere, or start a new study",
         )
@@ -101,20 +99,19 @@ def _check(used: UsedPlugin) -> None:
 def _as_used(plugin: Plugin) -> UsedPlugin:
     """Return a plugin with the digest of its code.
 
-    That is the code of the module that declares it, of those that the declaration refers to, and of
-    all modules of the same distribution that these import.
+    The code is the declaring module, modules that the declaration refers to, and all modules of the
+    same distribution that these import.
     """
     declared, package = REGISTRIES[plugin.kind].named(plugin.name), plugin.module.partition(".")[0]
     modules = {plugin.module, *_modules_of(declared, package)}
     roots = {module.partition(".")[0] for module in modules}
     within = _top_level_modules(plugin.distribution) | roots
-    behind = modules_behind(modules | roots, tuple(within))  # importing a module runs its root
+    behind = modules_behind(modules | roots, tuple(within))  # importing a module runs its package
     digest = code_digest("plugin", map(_module_code, behind))[:32]
     return UsedPlugin(plugin.kind, plugin.name, plugin.distribution, plugin.version, digest)
 
 
 def _top_level_modules(distribution: str) -> set[str]:
-    """Return the names of the packages and modules that a distribution installs."""
     from importlib.metadata import distribution as installed  # noqa: PLC0415 - plugins are rare
 
     found = installed(distribution)
@@ -126,7 +123,7 @@ def _top_level_modules(distribution: str) -> set[str]:
 
 
 def _module_code(module: str) -> str:
-    """Return the text of a module, or the digest of its file if it has none."""
+    """Return the source of a module, or the digest of its file if it has none."""
     if text := module_text(module):
         return text
     spec = find_spec(module)
@@ -135,12 +132,11 @@ def _module_code(module: str) -> str:
 
 
 def _modules_of(declared: Any, package: str) -> Iterator[str]:
-    """Yield the modules that a declaration refers to: by name, or by functions of its package."""
     for field in fields(declared):
         value = getattr(declared, field.name)
         if isinstance(value, str):
             module = value.partition(":")[0] if REFERENCE.fullmatch(value) else ""
-            if module and not module.startswith("prefect_tune."):  # whose version is compared
+            if module and not module.startswith("prefect_tune."):  # its version is compared
                 yield module
         elif _is_of(package, module := getattr(value, "__module__", None) or ""):
             yield module

@@ -1,4 +1,4 @@
-"""Repairs: changes to data just before a step that could not take it as it is.
+"""Repairs: changes to the input of a step that could not take it as it is.
 
 A repair is part of the fitted step, so new rows are repaired too.
 """
@@ -16,14 +16,14 @@ from prefect_tune.optimizers.space.algorithm import Flags
 from prefect_tune.tasks.catalogue.construction import ToDense
 
 _MOST_CATEGORIES = 255
-"""That histograms have room for."""
+"""Number of categories that histograms have room for."""
 
 
 class ClipNegatives(TransformerMixin, BaseEstimator):
     """Transformer that sets negative numbers to 0."""
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
-        """Learn nothing but whether the matrix is sparse."""
+        """Learn only whether the matrix is sparse."""
         self.is_sparse_ = sparse.issparse(X)
         return self
 
@@ -40,7 +40,7 @@ class ClipNegatives(TransformerMixin, BaseEstimator):
 
 
 class BoundCategories(TransformerMixin, BaseEstimator):
-    """Transformer of tables that makes gaps of the rarest categories of columns with many."""
+    """Transformer of tables that turns a column's rarest categories into gaps if it has many."""
 
     def fit(self, X: pd.DataFrame, y: Any = None) -> Self:  # noqa: ARG002
         """Learn the most frequent categories of each column."""
@@ -55,11 +55,11 @@ class BoundCategories(TransformerMixin, BaseEstimator):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no column had so many that some became gaps."""
+        """Whether every column had few enough categories to keep them all."""
         return all(len(kept) < _MOST_CATEGORIES for kept in self.kept_.values())
 
     def transform(self, X: pd.DataFrame) -> pd.DataFrame:
-        """Return the table with those categories alone, in the order that they had in training."""
+        """Return the table with the frequent categories only, in the order of training."""
         validate_data(self, X, reset=False, skip_check_array=True)
         return X.assign(
             **{
@@ -74,13 +74,13 @@ REPAIRS: Mapping[str, Callable[[], Any]] = {
     "clip": ClipNegatives,
     "bound_categories": BoundCategories,
 }
-"""By the names that stand in keys."""
+"""Repairs by their names in keys."""
 
 
 def repairs_of(flags: Flags, values: Mapping[str, Any], layout: str) -> tuple[str, ...]:
     """Return the repairs that an algorithm needs for data of a layout, in order.
 
-    Negative numbers are clipped also where the training rows have none: held-out rows may.
+    Negative numbers are clipped even if the training rows have none, because held-out rows may.
     """
     repairs = []
     if layout == "frame" and flags.few_categories:

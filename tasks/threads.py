@@ -1,7 +1,8 @@
-"""Threads of trials: one each, but for large fits whose results do not depend on their number.
+"""Threads of trials: one each, except for large fits whose results do not depend on the number.
 
-The cores belong to the trials: workers times threads is at most their number. Linear algebra keeps
-to one thread always, since the order in which threads add numbers up decides the last digits.
+The cores belong to the trials: workers times threads never exceeds the number of cores. Linear
+algebra always uses one thread, because the order in which threads add numbers changes the last
+digits.
 """
 
 import os
@@ -29,17 +30,17 @@ THREAD_VARIABLES: Mapping[str, str] = dict.fromkeys(
     ),
     "1",
 )
-"""What libraries read when they are loaded."""
+"""Environment variables that libraries read when they are loaded."""
 _ARGUMENTS = ("n_jobs", "nthread", "num_threads", "thread_count")
-"""How estimators call the number of their threads; left open, some take all cores."""
+"""Arguments for the number of threads; if left open, some estimators take all cores."""
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Keep libraries to one thread in the body, those too that are only loaded there.
+    """Limit libraries to one thread in the body, including libraries loaded there.
 
-    The order in which several threads add numbers up differs from run to run, and with it the last
-    digits; neighbours at equal distance then change places.
+    The order in which several threads add numbers varies from run to run. It changes the last
+    digits, and with them the order of neighbours at equal distance.
     """
     _VARIABLES.enter()
     try:
@@ -50,7 +51,7 @@ def one_thread() -> Iterator[None]:
 
 
 def with_one_thread(estimator: Any) -> Any:
-    """Set the number of threads to 1 wherever an estimator, or one inside it, leaves it open."""
+    """Set the number of threads to 1 where an estimator, or one inside it, leaves it open."""
     if not hasattr(estimator, "get_params"):
         return estimator
     parameters = estimator.get_params(deep=True)
@@ -59,7 +60,7 @@ def with_one_thread(estimator: Any) -> Any:
         for name, value in parameters.items()
         if value is None and name.rsplit("__", 1)[-1] in _ARGUMENTS
     }
-    # Some tell only what was set.
+    # Some return only parameters that were set.
     accepted = signature(type(estimator)).parameters
     left_open |= {
         name
@@ -70,29 +71,27 @@ def with_one_thread(estimator: Any) -> Any:
 
 
 OPENMP = "openmp"
-"""Way to give threads to a fit that takes as many as OpenMP allows; see `Algorithm.threads`."""
+"""Way to give threads to a fit that uses as many as OpenMP allows; see `Algorithm.threads`."""
 _CELLS_PER_THREAD = 500_000
-"""Rows times columns for each thread of a fit; tests/benchmarks/tasks/threads.py measures it."""
+"""Rows times columns per thread of a fit; measured by tests/benchmarks/tasks/threads.py."""
 
 
 def fit_threads(n_cells: float, most: int) -> int:
-    """Return how many threads a fit should have.
+    """Return the number of threads for a fit, at most `most`.
 
-    Args:
-        n_cells: Rows times columns of the training matrix, or its non-zeros if it is sparse.
-        most: Threads that there are for it.
+    `n_cells` is rows times columns of the training matrix, or its non-zeros if it is sparse.
     """
     return max(1, min(most, int(n_cells / _CELLS_PER_THREAD)))
 
 
 @contextmanager
 def several_threads(estimator: Any, way: str, n_threads: int) -> Iterator[None]:
-    """Give a fit in the body of `one_thread` several threads, and leave no trace of them.
+    """Give a fit in the body of `one_thread` several threads, and restore the estimator.
 
     Args:
-        estimator: The estimator to fit.
-        way: What its algorithm declares as `threads`; empty for one thread.
-        n_threads: The number of threads.
+        estimator: Estimator to fit.
+        way: The algorithm's `threads` declaration; empty for one thread.
+        n_threads: Number of threads.
     """
     if n_threads == 1 or not way:
         yield
@@ -100,7 +99,7 @@ def several_threads(estimator: Any, way: str, n_threads: int) -> Iterator[None]:
         with _controller(len(sys.modules)).limit(limits={"openmp": n_threads, "blas": 1}):
             yield
         for held in vars(estimator).values():
-            if hasattr(held, "n_threads"):  # as those who bin columns note it
+            if hasattr(held, "n_threads"):  # set by estimators that bin columns
                 held.n_threads = 1
     else:
         former = estimator.get_params()[way]
@@ -115,7 +114,7 @@ _SET = Parameter("set", Parameter.KEYWORD_ONLY, default=1)
 
 
 class _Variables:
-    """The environment's variables, set as long as somebody needs them, in whatever thread."""
+    """Environment variables, set while any thread needs them."""
 
     def __init__(self) -> None:
         self._lock = Lock()

@@ -200,7 +200,6 @@ class _Writer:
         raise BadInput(f"{value!r}, a value of an estimator of the trial, has no code")
 
     def imported(self, module: str, name: str) -> str:
-        """Import a name, and return the expression for it."""
         if is_user_code(module) and not (module := plain_module(module)):
             self._is_used = True
             return f"users[{_quoted(name)}]"

@@ -97,7 +97,6 @@ def load_user_code(text: str, file: str, behind: CodeBehind = NO_CODE_BEHIND) ->
 
 
 def _run(module: ModuleType, text: str, file: str) -> None:
-    """Run a text in a module whose imports find the travelling modules."""
     root = module.__name__.partition(".")[0]
     module.__file__ = file
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
@@ -141,7 +140,6 @@ class _TravellingModules(MetaPathFinder, Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find a module below the name of a user's file."""
         del path, target
         found = self._module(fullname)
         if found is None:
@@ -151,18 +149,15 @@ class _TravellingModules(MetaPathFinder, Loader):
         return spec
 
     def exec_module(self, module: ModuleType) -> None:
-        """Run the text of a module."""
         found = self._module(module.__name__)
         assert found is not None  # noqa: S101 - `find_spec` found it
         _run(module, found.text, found.file or f"<{found.name}>")
 
     def get_code(self, fullname: str) -> CodeType | None:
-        """Return the compiled text of a module."""
         found = self._module(fullname)
         return None if found is None else compile(found.text, found.file, "exec")
 
     def get_source(self, fullname: str) -> str | None:
-        """Return the text of a module."""
         found = self._module(fullname)
         return None if found is None else found.text
 
@@ -218,7 +213,6 @@ def by_value(modules: Iterable[ModuleType]) -> Iterator[None]:
 
 
 def _line(error: BaseException, file: str) -> str:
-    """Return the line of the file at which an error occurred, as text."""
     if isinstance(error, SyntaxError):
         return f", line {error.lineno}"
     lines = []

@@ -208,7 +208,6 @@ def check_models(space: Space, argument: str) -> None:
 
 
 def _variants(algorithm: Algorithm) -> Iterator[Any]:
-    """Yield an algorithm's model with its defaults and random values, if it can be built."""
     if algorithm.is_passthrough:
         return
     layouts = ["dense", *(["sparse"] if algorithm.sparse_estimator else [])]
@@ -220,7 +219,6 @@ def _variants(algorithm: Algorithm) -> Iterator[Any]:
 
 
 def _kind(model: Any) -> str:
-    """Return the kind scikit-learn assigns to a model; empty if unknown."""
     try:
         kind = get_tags(model).estimator_type
     except Exception:  # not a scikit-learn estimator, or a wrapper of something else

@@ -1,7 +1,7 @@
 """Boosted trees that take gaps and categories of tables as they are, and matrices too.
 
-Ranges of the histograms were tried in our own measurements; those of the other libraries span what
-AutoGluon's portfolios have (package autogluon.tabular 1.6, configs/zeroshot).
+Ranges for the histograms come from our own measurements; ranges for the other libraries span
+AutoGluon's portfolios (package autogluon.tabular 1.6, configs/zeroshot).
 """
 
 from dataclasses import replace
@@ -15,7 +15,7 @@ _BOOSTING = "prefect_tune.tasks.catalogue.boosting"
 _IGNORED = ("impute", "encode", "rescale", "preprocess")
 _FLAGS = Flags(accepts_sparse=False, weights="sample_weight", stochastic=True)
 _FIXED_ROWS = 10_000.0
-"""Rows that the fixed part of a fit is worth, histograms above all; 6,000 to 17,000 were measured
+"""Fixed cost of a fit in rows, mainly for histograms; between 6,000 and 17,000 rows were measured
 on 13 columns and three classes."""
 
 HIST_GRADIENT_BOOSTING = Algorithm(
@@ -95,7 +95,7 @@ CATBOOST = Algorithm(
 
 
 def _of_numbers(algorithm: Algorithm) -> Algorithm:
-    """Return the same boosted trees for numbers as targets, which have no weights."""
+    """Return the same boosted trees for numbers, which have no class weights."""
     estimator = algorithm.import_path
     if estimator.startswith("sklearn."):
         estimator = estimator.replace("Classifier", "Regressor")
@@ -110,8 +110,8 @@ BOOSTED_TREES_OF_NUMBERS = tuple(_of_numbers(algorithm) for algorithm in BOOSTED
 BOOSTED_TREES_OF_EVENTS = tuple(
     replace(a, flags=replace(a.flags, accepts_sparse=bool(a.requires))) for a in BOOSTED_TREES
 )
-"""The same for matrices of events: the libraries take them sparse, scikit-learn does not.
+"""The same for matrices of events: the libraries accept sparse matrices, scikit-learn does not.
 
-Those of tables never meet a sparse matrix. Their flags stay as they were, for the sake of studies
-that search the spaces of tables.
+The algorithms for tables never see a sparse matrix. Their flags stay unchanged for the sake of
+studies that search the spaces of tables.
 """

@@ -1,9 +1,8 @@
 """Classifiers (FLASH, Table 5, fourth block, and logistic regression).
 
-In the order of the table. Class weights reach every classifier that can take them, also where the
-paper's own code did not pass them on (AdaBoost, gradient boosting, naive Bayes). For nearest
-neighbours and for linear and quadratic discriminants, which take none, `weighting` is the same
-pipeline as no balancing.
+In the order of the table. Class weights reach every classifier that can take them, even if the
+paper's own code did not pass them on (AdaBoost, gradient boosting, naive Bayes). Nearest neighbours
+and linear and quadratic discriminants take none, so for them `weighting` equals no balancing.
 """
 
 from dataclasses import replace
@@ -210,4 +209,4 @@ CLASSIFY = Step(
         SGD,
     ),
 )
-"""FLASH's fourteen."""
+"""FLASH's fourteen choices."""

@@ -1,7 +1,8 @@
-"""Columns that are made of two others: arithmetic of numbers, interactions of categories.
+"""Columns made of two others: arithmetic of numbers, interactions of categories.
 
-Both choose on the training rows by what a pair says of the target beyond its two columns, so that
-of many possible columns few are made. Gaps stay gaps: they come before imputing.
+Both choose pairs on the training rows by how much a pair tells about the target beyond its two
+columns, so that few of many possible columns are made. Gaps stay gaps, because imputing comes
+later.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,14 +19,14 @@ from sklearn.metrics import mutual_info_score
 from sklearn.utils.validation import validate_data
 
 _MOST_ROWS = 10_000
-"""Training rows that pairs are judged on at most, evenly spaced."""
+"""Most training rows that pairs are judged on, evenly spaced."""
 _MOST_NUMBERS = 16
-"""Columns of numbers, those that say most by themselves, that pairs are made of."""
+"""Most columns of numbers to form pairs of, the most informative ones."""
 _MOST_CATEGORIES = 12
 _MOST_VALUES = 1_000
-"""A pair of categories with more values than this, or than a fifth of the rows, is none."""
+"""A pair of categories with more values than this, or than a fifth of the rows, is skipped."""
 _BINS = 10
-"""Of numbers to be predicted, for mutual information."""
+"""Bins of predicted numbers, for mutual information."""
 
 Array = NDArray[np.float64]
 
@@ -50,24 +51,18 @@ _OPERATIONS: Mapping[str, Callable[[Array, Array], Array]] = {
 
 
 def is_number(column: pd.Series) -> bool:
-    """Return whether a column of a canonical frame holds numbers; it holds categories if not."""
+    """Return whether a column of a canonical frame has numbers rather than categories."""
     return bool(pd.api.types.is_numeric_dtype(column))
 
 
 class _Combinations(TransformerMixin, BaseEstimator):
-    """Adds columns that are made of two others to a table.
-
-    Args:
-        n_combinations: Columns to add at most.
-        target: What is predicted: `classes` or `numbers`.
-    """
+    """Adds up to `n_combinations` columns made of two others; `target` is classes or numbers."""
 
     def __init__(self, n_combinations: int = 16, target: str = "classes") -> None:
         self.n_combinations = n_combinations
         self.target = target
 
     def fit(self, X: pd.DataFrame, y: Any) -> Self:
-        """Choose the pairs."""
         rows = np.unique(np.linspace(0, len(X) - 1, min(len(X), _MOST_ROWS)).astype(np.intp))
         scored = list(self._scored(X.iloc[rows], np.asarray(y)[rows]))
         best = sorted(scored, key=lambda found: -found[0])[: self.n_combinations]  # ties as listed
@@ -76,7 +71,6 @@ class _Combinations(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: pd.DataFrame) -> pd.DataFrame:
-        """Return the table with the columns added."""
         validate_data(self, X, reset=False, skip_check_array=True)
         made = {_new_name(pair, X): self._made(X, *pair) for pair in self.chosen_}
         return pd.concat([X, pd.DataFrame(made, index=X.index)], axis=1) if made else X
@@ -84,7 +78,7 @@ class _Combinations(TransformerMixin, BaseEstimator):
     def _scored(
         self, X: pd.DataFrame, y: NDArray[Any]
     ) -> Iterator[tuple[float, tuple[str, str, str]]]:
-        """Yield what each pair says beyond its columns, and the pair: first, sign, second."""
+        """Yield each pair's gain over its columns, and the pair: first, sign, second."""
         raise NotImplementedError
 
     def _made(self, X: pd.DataFrame, first: str, sign: str, second: str) -> Any:
@@ -94,8 +88,8 @@ class _Combinations(TransformerMixin, BaseEstimator):
 class ArithmeticCombinations(_Combinations):
     """Differences, products and ratios of two columns of numbers.
 
-    A column says as much as the analysis of variance (for numbers, correlation) of its ranks with
-    the target: trees, too, look at the order of values alone.
+    A column is scored by the analysis of variance (for numbers, correlation) of its ranks with the
+    target, because trees, too, use only the order of values.
     """
 
     def _scored(
@@ -116,9 +110,8 @@ class ArithmeticCombinations(_Combinations):
             yield float(score - max(alone[pair[0]], alone[pair[2]])), pair
 
     def _scores(self, columns: Sequence[Array], y: NDArray[Any]) -> Array:
-        """Return how much the ranks of each column say of the target, shape (columns,)."""
         ranks = np.column_stack([_ranks(column) for column in columns])
-        varied = np.ptp(ranks, axis=0) > 0  # scikit-learn warns of the others
+        varied = np.ptp(ranks, axis=0) > 0  # scikit-learn warns about constant columns
         scores = np.zeros(ranks.shape[1])
         if not varied.any():
             return scores
@@ -135,10 +128,10 @@ class ArithmeticCombinations(_Combinations):
 
 
 class CategoryInteractions(_Combinations):
-    """Pairs of categories as categories of their own; a gap where one of them has one.
+    """Pairs of categories as new categories; a gap if either one has a gap.
 
-    A pair says as much as its mutual information with the target, less what so many values would
-    have by chance ((rows - 1)(columns - 1) / 2n, Miller and Madow).
+    A pair is scored by its mutual information with the target, minus the value expected by chance
+    for so many values ((rows - 1)(columns - 1) / 2n, Miller and Madow).
     """
 
     def _scored(
@@ -161,20 +154,20 @@ class CategoryInteractions(_Combinations):
 
     def _made(self, X: pd.DataFrame, first: str, sign: str, second: str) -> "pd.Categorical[Any]":
         objects = (X[name].astype(object) for name in (first, second))
-        # Of rows that have gaps alone, what is mapped would be numbers.
+        # If all rows have gaps, mapping would return numbers.
         a, b = (values.map(str, na_action="ignore").astype("str") for values in objects)
         return pd.Categorical(a + f" {sign} " + b)
 
 
 def _combined(a: Array, sign: str, b: Array) -> Array:
-    """Return the result of an operation, a gap where it is no number."""
+    """Return the result of an operation, a gap if it is not a number."""
     with np.errstate(all="ignore"):
         made = _OPERATIONS[sign](a, b)
     return np.where(np.isfinite(made), made, np.nan)
 
 
 def _ranks(column: Array) -> Array:
-    """Return ranks, the middle one for gaps."""
+    """Return ranks; gaps get the middle rank."""
     ranks: Array = rankdata(column, nan_policy="omit")
     return np.where(np.isnan(ranks), (np.count_nonzero(~np.isnan(ranks)) + 1) / 2, ranks)
 
@@ -185,7 +178,7 @@ def _binned(y: NDArray[Any]) -> NDArray[np.intp]:
 
 
 def _information(codes: NDArray[Any], labels: NDArray[Any]) -> float:
-    """Return mutual information in nats, less what chance would have."""
+    """Return mutual information in nats, minus its value expected by chance."""
     n_values, n_labels = len(np.unique(codes)), len(np.unique(labels))
     chance = (n_values - 1) * (n_labels - 1) / (2 * len(labels))
     return float(mutual_info_score(codes, labels)) - chance

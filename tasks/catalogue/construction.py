@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 class EventAggregation(TransformerMixin, BaseEstimator):
     """One column per code that enough patients of the training rows have.
 
-    Events without a time are facts: their column is 1 where a patient has them, whatever the
+    Events without a time are facts: their column is 1 if a patient has them, regardless of the
     aggregation.
 
     Args:
-        min_frequency: Patients of the training rows that must have a code.
-        aggregation: `binary` is 1 where a row has the code; `count` counts its events; `sum` adds
-            their values, 1 for an event without one; `average` is the mean of the values there
-            are, 1 where there are none.
+        min_frequency: Number of patients of the training rows that must have a code.
+        aggregation: `binary` is 1 if a row has the code; `count` counts its events; `sum` adds
+            their values, 1 for an event without value; `average` is the mean of existing values,
+            1 without any.
     """
 
     def __init__(self, min_frequency: int = 3, aggregation: str = "count") -> None:
@@ -34,13 +34,9 @@ class EventAggregation(TransformerMixin, BaseEstimator):
         self.aggregation = aggregation
 
     def fit(self, X: "EventRows", y: Any = None) -> Self:  # noqa: ARG002
-        """Choose the codes.
-
-        Raises:
-            ValueError: If no code is frequent enough.
-        """
+        """Choose the codes; ValueError if no code is frequent enough."""
         vocabulary = X.codes
-        # All rows of a patient start at the same event, so the longest of them has all events.
+        # All rows of a patient start at the same event, so the longest row has all events.
         start, patient = np.unique(X.start, return_inverse=True)
         stop = np.zeros_like(start)
         np.maximum.at(stop, patient, X.stop)
@@ -60,7 +56,7 @@ class EventAggregation(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: "EventRows") -> sparse.csr_array:
-        """Shape (rows, codes kept)."""
+        """Return the matrix, shape (rows, codes kept)."""
         position = {code: i for i, code in enumerate(self.codes_)}
         column_of = np.array([position.get(code, -1) for code in X.codes], dtype=np.int32)
         event = positions(X.start, X.stop)
@@ -82,7 +78,6 @@ class EventAggregation(TransformerMixin, BaseEstimator):
     def _aggregate(
         self, cells: "Cells", value: NDArray[np.float64], is_static: NDArray[np.bool_]
     ) -> NDArray[np.float64]:
-        """Return the value of each cell, from those of its events."""
         made: NDArray[np.float64]
         match self.aggregation:
             case "binary":
@@ -106,15 +101,15 @@ class EventAggregation(TransformerMixin, BaseEstimator):
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """The cells of a sparse matrix that events fall into, row by row and by column in each row.
+    """The cells of a sparse matrix that events fall into, ordered by row and column.
 
     Attributes:
-        order: Where each event was before it was put in the order of its cell, shape (events,).
-        of_event: Cell of each event in that order, shape (events,).
-        first: First event of each cell in that order, shape (cells,).
+        order: Original position of each event, in cell order, shape (events,).
+        of_event: Cell of each event, in cell order, shape (events,).
+        first: First event of each cell, in cell order, shape (cells,).
         column: Column of each cell, shape (cells,).
         offsets: First cell of each row and, at the end, the number of cells, shape (rows + 1,).
-        width: Columns of the matrix.
+        width: Number of columns of the matrix.
     """
 
     order: NDArray[np.int32]
@@ -126,13 +121,13 @@ class Cells:
 
     @classmethod
     def of(cls, column: NDArray[np.int32], offsets: NDArray[np.int64], width: int) -> Self:
-        """Find the cells of events in contiguous rows: row i has those from offset i to i + 1."""
+        """Find the cells of events in contiguous rows: row i has events offset i to i + 1."""
         positions = np.arange(len(column), dtype=np.int32)
         matrix = sparse.csr_array(
             (positions, column, offsets.astype(np.int32)), shape=(len(offsets) - 1, width)
         )
-        # Two transpositions sort by counting: linear in the events, and events of a cell keep
-        # their order, so that sums of floats are the same for whatever rows stand beside.
+        # Two transpositions are counting sorts, linear in the events. Events of a cell keep their
+        # order, so sums of floats do not depend on neighbouring rows.
         matrix = matrix.tocsc().tocsr()
         is_first = np.diff(matrix.indices, prepend=-1) != 0
         is_first[matrix.indptr[:-1][np.diff(matrix.indptr) > 0]] = True
@@ -142,25 +137,25 @@ class Cells:
         return cls(matrix.data, of_event, first, matrix.indices[first], row_first, width)
 
     def total(self, values: NDArray[Any]) -> NDArray[np.float64]:
-        """Sum over the events of each cell, one after the other."""
+        """Sum over the events of each cell, in order."""
         return np.bincount(self.of_event, values).astype(np.float64, copy=False)
 
 
 def offsets_of(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return where each of contiguous pieces begins and, at the end, where the last one ends."""
+    """Return the start of each contiguous piece and, at the end, the end of the last one."""
     return np.append(0, np.cumsum(lengths))
 
 
 class ToDense(TransformerMixin, BaseEstimator):
-    """The same matrix with every zero written out."""
+    """The same matrix as a dense array."""
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
-        """Nothing to learn."""
+        """Do nothing, because nothing is learned."""
         self.n_features_in_ = X.shape[1]
         return self
 
     def transform(self, X: Any) -> NDArray[np.float64]:
-        """Shape as it was."""
+        """Return the dense matrix, of the same shape."""
         return X.toarray() if sparse.issparse(X) else np.asarray(X)
 
 

@@ -1,6 +1,6 @@
 """Estimators whose arguments the papers' tables name differently from scikit-learn.
 
-Each is a function from the table's hyperparameters to an unfitted estimator of scikit-learn, or a
+Each is a function from the table's hyperparameters to an unfitted scikit-learn estimator, or a
 class if the choice depends on the data.
 """
 
@@ -47,7 +47,7 @@ _SCORES = {
 }
 _POOLING = {"mean": np.mean, "median": np.median, "max": np.max}
 _MODES = ("fpr", "fdr", "fwe")
-"""By strictness."""
+"""Modes in order of strictness."""
 _IS_1_8 = tuple(map(int, sklearn.__version__.split(".")[:2])) >= (1, 8)
 
 
@@ -57,16 +57,16 @@ def robust_scaler(*, q_min: float, q_max: float, **arguments: Any) -> RobustScal
 
 
 def discretizer(**arguments: Any) -> KBinsDiscretizer:
-    """Return an encoder of the bins of each column, one column per bin."""
+    """Return an encoder of the bins of each column, one output column per bin."""
     if "quantile_method" in KBinsDiscretizer().get_params():  # since scikit-learn 1.7
         arguments["quantile_method"] = "averaged_inverted_cdf"
     return KBinsDiscretizer(encode="onehot-dense", **arguments)
 
 
 class Polynomial(PolynomialFeatures):
-    """Products of columns, also of sparse matrices that may not be written to.
+    """Products of columns, also of read-only sparse matrices.
 
-    scikit-learn's own asks for buffers that it could write to, and only reads them.
+    scikit-learn's own class requests writable buffers although it only reads them.
     """
 
     def transform(self, X: Any) -> Any:
@@ -85,13 +85,13 @@ def feature_agglomeration(
 
 
 class _KeepsOneColumn:
-    """A selection that keeps the column of highest univariate score if it would keep none.
+    """A selection that keeps the column with the highest univariate score if it would keep none.
 
-    No later step could work without any.
+    No later step could work without a column.
     """
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Fit the selection, and look whether it leaves anything."""
+        """Fit the selection, and check whether it keeps any column."""
         super().fit(X, y)  # type: ignore[misc]
         if not super()._get_support_mask().any():  # type: ignore[misc]
             scores = self._column_scores(X, y)
@@ -110,7 +110,7 @@ class _KeepsOneColumn:
 
 
 class SelectByModel(_KeepsOneColumn, SelectFromModel):
-    """Columns that matter to a model."""
+    """Selection of columns that matter to a model."""
 
     def _column_scores(self, X: Any, y: Any) -> NDArray[np.float64]:
         score = f_classif if is_classifier(self.estimator) else f_regression
@@ -118,20 +118,20 @@ class SelectByModel(_KeepsOneColumn, SelectFromModel):
 
 
 class SelectByPercentile(_KeepsOneColumn, SelectPercentile):
-    """A share of the columns."""
+    """Selection of a share of the columns."""
 
 
 class SelectByScore(_KeepsOneColumn, GenericUnivariateSelect):
-    """Columns whose score passes."""
+    """Selection of columns whose score passes."""
 
 
 def select_by_extra_trees(**arguments: Any) -> SelectByModel:
-    """Select columns of more than mean importance to a forest."""
+    """Select columns whose importance to a forest exceeds the mean."""
     return SelectByModel(ExtraTreesClassifier(**arguments), threshold="mean")
 
 
 def select_by_extra_trees_regressor(**arguments: Any) -> SelectByModel:
-    """Select columns of more than mean importance to a forest of regression trees."""
+    """Select columns whose importance to a forest of regression trees exceeds the mean."""
     return SelectByModel(ExtraTreesRegressor(**arguments), threshold="mean")
 
 
@@ -146,7 +146,7 @@ def select_by_lasso(**arguments: Any) -> SelectByModel:
 
 
 def select_percentile(*, percentile: int, score: str = "f_classif") -> SelectByPercentile:
-    """Select the columns of highest score."""
+    """Select the columns with the highest scores."""
     return SelectByPercentile(_SCORES[score], percentile=percentile)
 
 
@@ -156,14 +156,14 @@ def select_univariate(*, param: float, mode: int, score: str) -> SelectByScore:
 
 
 def select_by_p_value(*, alpha: float, mode: int) -> SelectByScore:
-    """Select by the analysis of variance, with arguments as ADMM's tables name them."""
+    """Select by the analysis of variance, with arguments named as in ADMM's tables."""
     return select_univariate(param=alpha, mode=mode, score="f_classif")
 
 
 def ada_boost_classifier(
     *, max_depth: int, splitter: str = "best", random_state: int | None = None, **arguments: Any
 ) -> AdaBoostClassifier:
-    """Return boosted trees of a given depth, which AdaBoost seeds itself."""
+    """Return boosted trees of a given depth, seeded by AdaBoost itself."""
     tree = DecisionTreeClassifier(max_depth=max_depth, splitter=splitter)
     return AdaBoostClassifier(tree, random_state=random_state, **arguments)
 
@@ -177,32 +177,32 @@ def ada_boost_regressor(
 
 
 def linear_discriminant(*, shrinkage: float | str | None, tol: float) -> LinearDiscriminantAnalysis:
-    """Return linear discriminants, by the solver that the shrinkage needs."""
+    """Return linear discriminants with the solver that the shrinkage needs."""
     if shrinkage is None:
         return LinearDiscriminantAnalysis(solver="svd", tol=tol)
     return LinearDiscriminantAnalysis(solver="lsqr", shrinkage=shrinkage, tol=tol)
 
 
 class QuadraticDiscriminant(QuadraticDiscriminantAnalysis):
-    """Quadratic discriminants also where a class has no more rows than there are columns.
+    """Quadratic discriminants, even if a class has no more rows than there are columns.
 
-    The usual solver refuses that since scikit-learn 1.9. There the covariances are shrunk instead,
-    by the same share.
+    The usual solver rejects that since scikit-learn 1.9. In this case the covariances are shrunk by
+    the same share instead.
     """
 
     def __init__(self, reg_param: float = 0.5) -> None:
         super().__init__(reg_param=reg_param)
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Fit by the solver that the smallest class allows."""
+        """Fit with the solver that the smallest class allows."""
         smallest = np.unique(y, return_counts=True)[1].min()
         is_flat = smallest <= X.shape[1] and hasattr(self, "solver")
         if is_flat:
             self.solver, self.shrinkage = "eigen", self.reg_param
         return super().fit(X, y)
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - as its parent's
-        """Return only what is searched."""
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - parent's signature
+        """Return only the searched parameters."""
         return {"reg_param": self.reg_param}
 
 
@@ -221,7 +221,7 @@ def passive_aggressive_classifier(
             tol=None,
             **arguments,
         )
-    from sklearn.linear_model import PassiveAggressiveClassifier  # noqa: PLC0415 - goes in 1.10
+    from sklearn.linear_model import PassiveAggressiveClassifier  # noqa: PLC0415 - removed in 1.10
 
     return PassiveAggressiveClassifier(loss=loss, C=C, max_iter=max_iter, tol=None, **arguments)
 
@@ -242,7 +242,7 @@ def passive_aggressive_regressor(
             tol=None,
             **arguments,
         )
-    from sklearn.linear_model import PassiveAggressiveRegressor  # noqa: PLC0415 - goes in 1.10
+    from sklearn.linear_model import PassiveAggressiveRegressor  # noqa: PLC0415 - removed in 1.10
 
     return PassiveAggressiveRegressor(
         loss=loss, C=C, epsilon=epsilon, max_iter=max_iter, tol=None, **arguments
@@ -268,7 +268,7 @@ def gaussian_process(*, kernel: str, **arguments: Any) -> GaussianProcessClassif
 
 
 def logistic_regression(*, penalty: str, **arguments: Any) -> LogisticRegression:
-    """Return logistic regression; since scikit-learn 1.8 `l1_ratio` says which penalty."""
+    """Return logistic regression; since scikit-learn 1.8, `l1_ratio` selects the penalty."""
     if _IS_1_8:
         arguments["l1_ratio"] = 1.0 if penalty == "l1" else 0.0
     else:
@@ -287,7 +287,7 @@ def mlp(*, hidden_layers: int, nodes_per_layer: int, **arguments: Any) -> MLPCla
 
 
 class LayerwiseMLP(MLPClassifier):
-    """A network with a penalty of its own on the weights of each layer.
+    """A network with a separate penalty on the weights of each layer.
 
     The gradient of layer l gets `alphas[l] W_l / n`, the loss half of `alphas[l] |W_l|^2 / n`
     (ensemble SMBO, seventh space).
@@ -295,8 +295,8 @@ class LayerwiseMLP(MLPClassifier):
     Args:
         hidden_layer_sizes: Widths of the hidden layers.
         alphas: L2 penalty of each layer of weights, one more than hidden layers.
-        max_iter: Passes over the rows.
-        random_state: Seed of the first weights.
+        max_iter: Number of passes over the rows.
+        random_state: Seed of the initial weights.
     """
 
     def __init__(
@@ -342,13 +342,13 @@ def mlp_classifier(*, hidden_layers: int, nodes_per_layer: int, **arguments: Any
 def mlp_regressor(
     *, hidden_layers: int, nodes_per_layer: int, **arguments: Any
 ) -> TransformedTargetRegressor:
-    """Return such a network for standardised numbers."""
+    """Return a network of equally wide hidden layers for standardised numbers."""
     layers = (nodes_per_layer,) * hidden_layers
     return _of_scaled(MLPRegressor(hidden_layer_sizes=layers, **arguments))
 
 
 def kernel_svm_regressor(**arguments: Any) -> TransformedTargetRegressor:
-    """Return a support vector machine for standardised numbers, whose epsilon is in deviations."""
+    """Return a support vector machine for standardised numbers; epsilon is in deviations."""
     return _of_scaled(SVR(**arguments))
 
 

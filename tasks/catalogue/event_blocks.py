@@ -1,7 +1,7 @@
 """Blocks of columns made of patient events: one aggregation in one window of one level of codes.
 
-The cells of a row depend on the events of its patient alone. So the blocks of some patients are the
-same in every fold and configuration, and whatever other patients there are.
+The cells of a row depend only on its patient's events. The blocks of some patients are therefore
+the same in every fold and configuration, independent of other patients.
 """
 
 import re
@@ -24,26 +24,26 @@ if TYPE_CHECKING:
     from prefect_tune.tasks.data.events import EventRows
 
 ALL = None
-"""The window that reaches back to the first event."""
+"""Window that reaches back to the first event."""
 CODE = 0
-"""The level of the codes; level 1 has their first prefixes, level 2 the next ones, ..."""
+"""Level of the codes; level 1 has their first prefixes, level 2 the next ones, ..."""
 PARENTS = -1
-"""The level of the parents that a table of codes names."""
+"""Level of the parents that a table of codes names."""
 OF_EVENTS = ("has", "count", "recency")
 """Aggregations that need no values."""
 OF_LAST = ("recency", "last")
-"""Aggregations of the last event, which is the same in each window that has it."""
+"""Aggregations of the last event, which is the same in every window that contains it."""
 
 _SEPARATORS, _SEPARATORS_OF_TEXT = re.compile(r"[/.]+"), re.compile(r"//+")
 _HOUR = 3_600_000_000
 DAY = 24 * _HOUR
-"""Microseconds."""
+"""One day in microseconds."""
 _YEAR = 365.25 * DAY
 _NO_TIME = np.iinfo(np.int64).min
 NAMES_OF_PIECE = 1 << 23
-"""Names of events that are put in order at once, in rows that follow each other."""
+"""Most names of events sorted at once, in consecutive rows."""
 _LARGEST = 1e18
-"""Sums of squares of values up to this fit into float32."""
+"""Values are clipped to this, so that sums of their squares fit into float32."""
 
 Matrix = Any
 """An array or a CSR array of float32."""
@@ -55,10 +55,10 @@ class Block:
 
     Attributes:
         aggregation: One of `has`, `count`, `recency`, `values` (events with a value), `sum`,
-            `mean`, `min`, `max`, `last` and `slope`, with a column for each code; or one of `is`
-            (facts), `person` (age in years, NaN without a birth, and days since the first event)
-            and `activity` (events, and days with events), which have no level.
-        window: Days that it looks back; None for the whole history.
+            `mean`, `min`, `max`, `last` and `slope`, with a column for each code. Or, without a
+            level, `is` (facts), `person` (age in years, NaN without a birth, and days since the
+            first event) or `activity` (numbers of events, and of days with events).
+        window: Days to look back; None for the whole history.
         level: Number of the prefixes of codes; 0 for the codes, -1 for their parents.
     """
 
@@ -68,7 +68,7 @@ class Block:
 
     @property
     def is_dense(self) -> bool:
-        """Whether its columns are numbers of the row, not of a code."""
+        """Whether its columns describe the row rather than a code."""
         return self.aggregation in ("person", "activity")
 
     def __str__(self) -> str:
@@ -80,7 +80,7 @@ class Block:
         return ", ".join(words)
 
     def lineage(self) -> dict[str, Any]:
-        """Return its part of the lineage of an artifact, as JSON values."""
+        """Return the block's part of an artifact's lineage, as JSON values."""
         return {"aggregation": self.aggregation, "window": self.window, "level": self.level}
 
 
@@ -92,8 +92,8 @@ class NameLevel:
     """The names of a level, and the codes that each stands for.
 
     Attributes:
-        names: Different names, sorted.
-        offsets: First name of each code in `columns` and, at the end, the number of all of them.
+        names: Distinct names, sorted.
+        offsets: First name of each code in `columns` and, at the end, the length of `columns`.
         columns: Positions of the names of all codes, code by code.
     """
 
@@ -103,7 +103,7 @@ class NameLevel:
 
     @classmethod
     def of(cls, names_of_codes: Sequence[Sequence[str]]) -> Self:
-        """Make a level of the names of each code."""
+        """Make a level from the names of each code."""
         names = sorted({name for of_code in names_of_codes for name in of_code})
         position = {name: i for i, name in enumerate(names)}
         columns = [position[name] for of_code in names_of_codes for name in of_code]
@@ -111,7 +111,7 @@ class NameLevel:
         return cls(names, offsets_of(lengths), np.array(columns, dtype=np.int32))
 
     def names_of(self, code: int) -> list[str]:
-        """Return the names of a code, by its position in the vocabulary."""
+        """Return the names of a code, given by its position in the vocabulary."""
         columns = self.columns[self.offsets[code] : self.offsets[code + 1]]
         return [self.names[i] for i in columns.tolist()]
 
@@ -123,13 +123,12 @@ class NameLevel:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Codes by all their names: themselves, their prefixes and their parents.
+    """Codes by all their names: the codes, their prefixes and their parents.
 
     Attributes:
         codes: The codes, sorted.
         parents: All ancestors of codes that have any.
-        kept: Parents that have columns; None for all that stand for different sets of two codes or
-            more.
+        kept: Parents that have columns; None for all parents of distinct sets of two or more codes.
     """
 
     codes: Sequence[str]
@@ -139,7 +138,7 @@ class Vocabulary:
 
     @classmethod
     def of(cls, X: "EventRows", learned: Mapping[str, Sequence[str]] | None = None) -> Self:
-        """Return the vocabulary of events; parents learned elsewhere come before its table."""
+        """Return the vocabulary of events; `learned` parents take precedence over its table."""
         if learned and X.shared is None:
             kept = frozenset(parent for parents in learned.values() for parent in parents)
             return cls(X.codes, {**X.parents(), **learned}, kept)
@@ -151,16 +150,16 @@ class Vocabulary:
 
     @cached_property
     def paths(self) -> list[list[str]]:
-        """Prefixes of each code, the shortest first, and the code."""
+        """Prefixes of each code, shortest first, and the code."""
         return [_path(code) for code in self.codes]
 
     @cached_property
     def depths(self) -> range:
-        """Numbers of the levels of prefixes; the last level has the longest codes alone."""
+        """Numbers of the levels of prefixes; the last level has only the longest codes."""
         return range(1, max(map(len, self.paths), default=0) + 1)
 
     def level(self, number: int) -> NameLevel:
-        """Return a level by its number, as a block has it."""
+        """Return a level by its number, as in a block."""
         if number not in self._levels:
             self._levels[number] = NameLevel.of(list(self._names(number)))
         return self._levels[number]
@@ -168,7 +167,7 @@ class Vocabulary:
     def _names(self, number: int) -> Iterator[Sequence[str]]:
         """Yield the names of each code at a level.
 
-        A code with one prefix less is there itself, since others may begin with it.
+        A code with one prefix less stands for itself, because other codes may begin with it.
         """
         if number == CODE:
             yield from ((code,) for code in self.codes)
@@ -178,7 +177,7 @@ class Vocabulary:
             yield from (path[number - 1 : number] for path in self.paths)
 
     def _parents(self) -> list[list[str]]:
-        """Return the parents of each code that have columns, and the code if it is one of them."""
+        """Return the parents with columns of each code, and the code if it is one of them."""
         every = {parent for parents in self.parents.values() for parent in parents}
         of_codes = [
             list(dict.fromkeys([*((code,) if code in every else ()), *self.parents.get(code, ())]))
@@ -197,10 +196,10 @@ class Vocabulary:
 def different_parents(
     children: Mapping[str, Sequence[int]], parents: Mapping[str, Sequence[str]]
 ) -> list[str]:
-    """Return the parents of two codes or more, sorted; one for each set of codes, the nearest.
+    """Return the parents of two or more codes, sorted; for each set of codes only the nearest.
 
     Args:
-        children: Codes below each parent, as numbers in order.
+        children: Codes below each parent, as ascending numbers.
         parents: All ancestors of codes and parents.
     """
     nearest = {
@@ -213,18 +212,18 @@ def different_parents(
 def blocks_of(
     X: "EventRows", wanted: Sequence[Block], vocabulary: Vocabulary, follow: Sequence[Block] = ()
 ) -> Mapping[Block, Matrix]:
-    """Return blocks of some rows: those that trials share, or made in one pass over the events.
+    """Return blocks of some rows, shared ones or blocks made in one pass over the events.
 
     Args:
-        X: The rows, n of them.
-        wanted: The blocks.
+        X: The n rows.
+        wanted: Blocks to return.
         vocabulary: Names of the codes.
-        follow: Blocks of the same rows that are needed next: where blocks are shared, the same pass
+        follow: Blocks of the same rows that are needed next; if blocks are shared, the same pass
             makes them.
 
     Returns:
-        Per block a matrix of float32 of shape (n, 2) or (n, names of the level). Shared ones are
-        read where they are taken.
+        A float32 matrix per block, shape (n, 2) or (n, names of the level); shared ones are read on
+        access.
     """
     if X.shared is not None:
         shared = X.shared.blocks(X, [*dict.fromkeys((*wanted, *follow))])
@@ -238,9 +237,9 @@ def blocks_of(
 def make_blocks(
     X: "EventRows", wanted: Sequence[Block], vocabulary: Vocabulary
 ) -> Iterator[dict[Block, Matrix]]:
-    """Yield blocks of all rows, level by level, made in one pass over their events.
+    """Yield blocks of all rows, level by level, from one pass over their events.
 
-    They are as `blocks_of` returns them.
+    The blocks are as `blocks_of` returns them.
     """
     if not wanted:
         return
@@ -270,7 +269,6 @@ def make_blocks(
 
 
 def _stacked(pieces: Sequence[sparse.csr_array]) -> sparse.csr_array:
-    """Return the rows of all pieces, one after the other."""
     if len(pieces) == 1:
         return pieces[0]
     made = sparse.csr_array(sparse.vstack(pieces, format="csr"))
@@ -281,9 +279,8 @@ def _stacked(pieces: Sequence[sparse.csr_array]) -> sparse.csr_array:
 def _of_level(
     history: "_History", level: NameLevel, wanted: Sequence[Block]
 ) -> dict[Block, Matrix]:
-    """Make blocks of one level: events are put in the order of their cells once for all of them."""
     events = history.events
-    if (np.diff(level.offsets) == 1).all():  # one name each
+    if (np.diff(level.offsets) == 1).all():  # each code has one name
         position, column = np.arange(len(events.code)), level.columns[events.code]
         offsets = events.offsets
     else:
@@ -313,7 +310,6 @@ def _of_level(
 
 
 def _sparse(cells: Cells, cell: NDArray[np.int64], values: NDArray[np.float64]) -> sparse.csr_array:
-    """Return the matrix of the values of some cells."""
     offsets = np.searchsorted(cell, cells.offsets).astype(np.int32)
     single = np.clip(values, -_LARGEST, _LARGEST).astype(np.float32)
     return _matrix(single, cells.column[cell], offsets, cells.width)
@@ -329,7 +325,7 @@ def _matrix(
 
 
 def _days_of_history(history: "_History") -> NDArray[np.float64]:
-    """Return the days since the first event of each row, 0 without one."""
+    """Return the days since the first event of each row, 0 without an event."""
     events = history.events
     first, has_any = events.offsets[:-1], np.diff(events.offsets) > 0
     days = np.zeros(len(has_any))
@@ -338,10 +334,10 @@ def _days_of_history(history: "_History") -> NDArray[np.float64]:
 
 
 def _activity(history: "_History", window: int | None) -> NDArray[np.int64]:
-    """Return the events of each row and its days with events, in a window."""
+    """Return the numbers of events, and of days with events, of each row in a window."""
     events = history.events
     day = events.time // DAY
-    # A window ends with the last event, so it has the last one of each of its days.
+    # A window ends with the last event, so it contains the last event of each of its days.
     is_last_of_day = np.ones(len(day), dtype=bool)
     np.not_equal(day[1:], day[:-1], out=is_last_of_day[:-1])
     has_any = np.diff(events.offsets) > 0
@@ -354,7 +350,7 @@ def _activity(history: "_History", window: int | None) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class _Events:
-    """Events of rows: row i has those from offset i to i + 1, in order of time.
+    """Events of rows, in order of time: row i has the events from offset i to i + 1.
 
     Attributes:
         position: Position in the table of events, shape (events,).
@@ -369,7 +365,6 @@ class _Events:
     offsets: NDArray[np.int64]
 
     def where(self, mask: NDArray[np.bool_]) -> Self:
-        """Return some of the events, of the same rows."""
         if mask.all():
             return self
         kept = np.flatnonzero(mask)
@@ -377,7 +372,6 @@ class _Events:
         return type(self)(self.position[kept], self.code[kept], self.time[kept], offsets)
 
     def of_rows(self, first: int, last: int) -> Self:
-        """Return the events of some rows that follow each other."""
         start, stop = self.offsets[first], self.offsets[last]
         offsets = self.offsets[first : last + 1] - start
         return type(self)(
@@ -385,12 +379,11 @@ class _Events:
         )
 
     def n_where(self, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Count some of the events, by row."""
         return np.diff(np.searchsorted(np.flatnonzero(mask), self.offsets))
 
 
 def _parts(X: "EventRows") -> tuple[_Events, _Events, _Events]:
-    """Return the events of rows that have a time, the facts, and the births."""
+    """Return the rows' events that have a time, the facts, and the births."""
     position = positions(X.start, X.stop)
     code = X.events["code"].cat.codes.to_numpy()[position]
     time = _microseconds(X.events["time"])[position]
@@ -409,7 +402,7 @@ def _microseconds(times: Any) -> NDArray[np.int64]:
 
 
 def _ages(births: _Events, X: "EventRows") -> NDArray[np.float64]:
-    """Return the years since the first birth of each row, NaN without one."""
+    """Return the years since the first birth of each row, NaN without a birth."""
     ages = np.full(len(X), np.nan)
     has_birth = np.diff(births.offsets) > 0
     born = births.time[births.offsets[:-1][has_birth]]
@@ -426,12 +419,12 @@ def _path(code: str) -> list[str]:
 
 @dataclass(frozen=True)
 class _History:
-    """Events of rows that have a time, with their ages and values.
+    """Events of rows that have a time, with the rows' prediction times.
 
     Attributes:
         events: The events.
         until: Prediction time of each row, shape (rows,).
-        values: Values of the table of events, NaN without one.
+        values: Values of the table of events, NaN without a value.
     """
 
     events: _Events
@@ -440,13 +433,12 @@ class _History:
 
     @cached_property
     def age(self) -> NDArray[np.int64]:
-        """Microseconds before the prediction time, shape (events,)."""
         return np.repeat(self.until, np.diff(self.events.offsets)) - self.events.time
 
     def pieces(self, level: NameLevel) -> Iterator[Self]:
-        """Yield the rows in pieces of a bounded number of names of a level; in one if they are few.
+        """Yield the rows in pieces of bounded numbers of names of a level, or all rows at once.
 
-        Parents repeat an event for each of them, and what is made of events is sorted by name.
+        Parents repeat each event, and events are sorted by name.
         """
         n_names = np.diff(level.offsets)[self.events.code]
         offsets = self.events.offsets
@@ -462,13 +454,7 @@ class _History:
 
 @dataclass(frozen=True)
 class _OrderedEvents:
-    """Events in the order of their cells.
-
-    Attributes:
-        cells: The cells.
-        position: Position in the history of each event, shape (events,).
-        history: The events of the rows.
-    """
+    """Events sorted by cell; `position` is each event's position in the history."""
 
     cells: Cells
     position: NDArray[np.int64]
@@ -476,18 +462,16 @@ class _OrderedEvents:
 
     @cached_property
     def age(self) -> NDArray[np.int64]:
-        """Microseconds before the prediction time, shape (events,)."""
         return self.history.age[self.position]
 
     @cached_property
     def value(self) -> NDArray[np.float64]:
-        """Values, NaN without one, shape (events,)."""
         return self.history.values[self.history.events.position[self.position]]
 
 
 @dataclass(frozen=True)
 class _Groups:
-    """Some events in the order of their cells; each cell that has any is a group.
+    """Some events sorted by cell; each non-empty cell is a group.
 
     Attributes:
         cell: Cell of each group, shape (groups,).
@@ -503,7 +487,6 @@ class _Groups:
 
     @classmethod
     def of(cls, ordered: _OrderedEvents, mask: NDArray[np.bool_] | None) -> Self:
-        """Group some of the events; None for all."""
         cells = ordered.cells
         if mask is None or mask.all():
             return cls(np.arange(len(cells.first)), cells.first, ordered, None)
@@ -514,23 +497,19 @@ class _Groups:
 
     @cached_property
     def age(self) -> NDArray[np.int64]:
-        """Microseconds before the prediction time, shape (events,)."""
         return self.ordered.age if self.events is None else self.ordered.age[self.events]
 
     @cached_property
     def value(self) -> NDArray[np.float64]:
-        """Values, NaN without one, shape (events,)."""
         return self.ordered.value if self.events is None else self.ordered.value[self.events]
 
     @cached_property
     def count(self) -> NDArray[np.int64]:
-        """Events of each group, shape (groups,)."""
         n_events = len(self.ordered.position if self.events is None else self.events)
         return np.diff(self.first, append=n_events)
 
     @cached_property
     def of_event(self) -> NDArray[np.int64]:
-        """Group of each event, shape (events,)."""
         return np.repeat(np.arange(len(self.first)), self.count)
 
     @cached_property
@@ -538,7 +517,6 @@ class _Groups:
         return self._total(self.value)
 
     def aggregate(self, aggregation: str) -> NDArray[np.float64]:
-        """Return the value of each group."""
         last = self.first + self.count - 1
         made: NDArray[np.float64]
         match aggregation:
@@ -563,8 +541,8 @@ class _Groups:
         return made
 
     def _slope(self) -> NDArray[np.float64]:
-        """Return the least-squares slope per day, 0 where all events are within an hour."""
-        # Days since the first event of the group are 0 for all of them at the same time, exactly.
+        """Return the least-squares slope per day, 0 if all events are within an hour."""
+        # For events at the same time, days since the first event of the group are exactly 0.
         day = (self.age[self.first][self.of_event] - self.age) / DAY
         day -= (self._total(day) / self.count)[self.of_event]
         above = self.value - (self._sum / self.count)[self.of_event]
@@ -574,6 +552,6 @@ class _Groups:
         return np.divide(self._total(day * above), spread, out=slope, where=is_long)
 
     def _total(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Sum over the events of each group one after the other, whatever other rows there are."""
+        """Sum over the events of each group in order, independent of other rows."""
         total = np.bincount(self.of_event, values, minlength=len(self.first))
         return total.astype(np.float64, copy=False)

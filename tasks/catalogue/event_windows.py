@@ -2,7 +2,7 @@
 
 A block of columns is one aggregation of the events of one level of codes in one window, which looks
 back from the prediction time of each row. Cells without such an event are 0, so each window has a
-column `has` or `count` for each code, which tells a value of 0 from none.
+column `has` or `count` per code, which distinguishes a value of 0 from no value.
 """
 
 from collections import defaultdict
@@ -40,7 +40,7 @@ WINDOWS: Mapping[str, tuple[int | None, ...]] = {
     "30_365": (30, 365, ALL),
     "7_30_90_365_1095": (7, 30, 90, 365, 1095, ALL),
 }
-"""Days that the windows of each set look back."""
+"""Lengths of the windows in days, by set."""
 AGGREGATIONS: Mapping[str, tuple[str, ...]] = {
     "count": ("count",),
     "count_recency": ("count", "recency"),
@@ -49,13 +49,13 @@ AGGREGATIONS: Mapping[str, tuple[str, ...]] = {
     "count_recency_mean_min_max_last": ("count", "recency", "mean", "min", "max", "last"),
     "every": ("has", "count", "recency", "sum", "mean", "min", "max", "last", "slope"),
 }
-"""Aggregations of each set."""
+"""Aggregations by set."""
 LEVELS = ("code", "prefixes", "both", "parents", "all")
 SCALINGS = ("none", "log1p", "binary", "tfidf")
 PARENT_ENDING = " and below"
-"""Ending of the names of parents in names of columns."""
+"""Ending of a parent's name in column names."""
 _ENDINGS = {CODE: "", PARENTS: PARENT_ENDING}
-"""Endings of the names of columns at each level; prefixes have an asterisk."""
+"""Endings of column names by level; prefixes have an asterisk."""
 
 _LEAST_PATIENTS = 2
 _EVENTS_OF_PIECE = 1 << 22
@@ -65,30 +65,30 @@ _EVENTS_OF_PIECE = 1 << 22
 class EventWindows(TransformerMixin, BaseEstimator):
     """Aggregations of each code in windows that look back from the prediction time.
 
-    Codes are those that enough patients of the training rows have. Besides their columns there are
-    always the age at the prediction time, the days since the first event, the numbers of events and
-    of days with events in each window, and a column for each fact: a code of events without a time
-    that two patients have.
-    Births count for the age only. Values have columns where they differ between events of the
-    training rows; events without a value are left out there. Of events at the same time, the last
-    is the one that comes last in the data.
+    Codes are those that enough patients of the training rows have. In addition to their columns
+    there are always the age at the prediction time, the days since the first event, the numbers of
+    events and of days with events in each window, and a column for each fact: a code of events
+    without a time that two patients have.
+
+    Births count for the age only. Values have columns if they differ between events of the training
+    rows; value columns ignore events without a value. Of simultaneous events, the last in the data
+    counts as the last.
 
     Args:
-        windows: Name of a set of windows, one of `WINDOWS`. An event that is exactly as many days
-            old as a window is long is in it.
+        windows: Name of a set of windows, one of `WINDOWS`. A window includes events exactly as old
+            as its length.
         aggregations: Name of a set of aggregations, one of `AGGREGATIONS`. `recency` is 1 / (1 +
-            days since the last event), so nearer is larger and never is 0. `slope` is the
-            least-squares slope of the values per day, 0 where they are less than an hour apart.
+            days since the last event), so nearer is larger and never 0. `slope` is the
+            least-squares slope of the values per day, 0 if they are less than an hour apart.
             `recency` and `last` look back over the whole history.
         levels: `code`; `prefixes`, which end before a `//`, `/` or `.` of the code (in codes with
-            blanks only before a `//`); `both`; `parents`, which are the codes and the ancestors
-            that the data's table of codes names; or `all` three.
-            A prefix stands for all codes that begin with it, also for those that are only in new
-            data, and a parent for all codes below it. Prefixes that stand for the same codes as a
-            longer one are skipped, and so are parents of one code only. With `prefixes`, codes that
-            have none stand for themselves.
-        scaling: Scaling of counts: `none`; `log1p`; `binary`, which is `has` in place of `count`;
-            or `tfidf`, the share of the row's events in the window times log((1 + patients) /
+            blanks only before a `//`); `both`; `parents`, the codes and the ancestors in the data's
+            table of codes; or `all` three. A prefix stands for all codes that begin with it, even
+            if they occur only in new data, and a parent for all codes below it. Prefixes that stand
+            for the same codes as a longer one are skipped, and so are parents of only one code.
+            With `prefixes`, codes without a prefix stand for themselves.
+        scaling: Scaling of counts: `none`; `log1p`; `binary`, which replaces `count` by `has`; or
+            `tfidf`, the share of the row's events in the window times log((1 + patients) /
             (1 + patients with the code)) + 1.
         min_share: Share of the training patients that must have a code of events with a time; at
             least 2 patients must.
@@ -98,8 +98,8 @@ class EventWindows(TransformerMixin, BaseEstimator):
         parents_: Parents kept of each code of the data, itself included if it is one.
         facts_: Codes of the facts kept.
         age_: Median age of the training rows in years, for rows without a birth; None if there are
-            no births, so no column either.
-        n_features_in_: Number of different codes.
+            no births, and then no age column.
+        n_features_in_: Number of distinct codes.
     """
 
     def __init__(
@@ -117,11 +117,7 @@ class EventWindows(TransformerMixin, BaseEstimator):
         self.min_share = min_share
 
     def fit(self, X: "EventRows", y: Any = None) -> Self:  # noqa: ARG002
-        """Choose the codes.
-
-        Raises:
-            ValueError: If an argument is none of its choices.
-        """
+        """Choose the codes; ValueError if an argument is none of its choices."""
         choices = {
             "windows": WINDOWS,
             "aggregations": AGGREGATIONS,
@@ -136,7 +132,7 @@ class EventWindows(TransformerMixin, BaseEstimator):
         vocabulary = Vocabulary.of(X)
         wanted, follow = self._learned_from(vocabulary), self._needed(self._numbers(vocabulary))
         blocks = blocks_of(X, [*wanted], vocabulary, [*follow])
-        # All rows of a patient start at the same event, so the longest of them has all events.
+        # All rows of a patient start at the same event, so the longest row has all events.
         by_length = np.lexsort((X.stop, X.start))
         patients = by_length[np.diff(X.start[by_length], append=-1) != 0]
         least = max(_LEAST_PATIENTS, ceil(self.min_share * len(patients)))
@@ -156,17 +152,17 @@ class EventWindows(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: "EventRows") -> sparse.csr_array:
-        """Shape (rows, columns), float32.
+        """Return the matrix, shape (rows, columns), float32.
 
         Raises:
-            TypeError: If the rows are not of patient events.
+            TypeError: If X does not consist of patient events.
         """
         if not hasattr(X, "events"):
             raise TypeError(
                 f"features of patient events are made of rows as prefect-tune reads them, not of a "
                 f"{type(X).__name__}; predict new files with `prefect-tune predict STUDY`"
             )
-        # Blocks of their own take much more memory than the columns chosen of them.
+        # Unshared blocks take much more memory than the columns chosen from them.
         if X.shared is None and (pieces := _pieces(X)):
             return sparse.csr_array(sparse.vstack(list(map(self._transform, pieces)), format="csr"))
         return self._transform(X)
@@ -207,7 +203,6 @@ class EventWindows(TransformerMixin, BaseEstimator):
         return np.array(names, dtype=object)
 
     def _chosen_aggregations(self, window: int | None) -> tuple[str, ...]:
-        """Return the aggregations that a window has."""
         chosen = AGGREGATIONS[self.aggregations]
         if self.scaling == "binary":
             chosen = ("has", *(name for name in chosen if name not in {"has", "count"}))
@@ -216,7 +211,7 @@ class EventWindows(TransformerMixin, BaseEstimator):
         return chosen
 
     def _plan(self, level: "_Level", window: int | None) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-        """Yield the aggregations of a window, and which codes of the level have columns of them."""
+        """Yield the aggregations of a window, with a mask of the codes that have such a column."""
         chosen = self._chosen_aggregations(window)
         every = np.ones(len(level.names), dtype=bool)
         of_values = [name for name in chosen if name not in OF_EVENTS]
@@ -226,7 +221,6 @@ class EventWindows(TransformerMixin, BaseEstimator):
         yield from ((name, level.has_values) for name in of_values)
 
     def _parents(self, vocabulary: Vocabulary) -> dict[str, list[str]]:
-        """Return the parents kept of each code that has any."""
         kept = {name for level in self.levels_ if level.number == PARENTS for name in level.names}
         if not kept:
             return {}
@@ -235,7 +229,6 @@ class EventWindows(TransformerMixin, BaseEstimator):
         return {code: [n for n in names if n in kept] for code, names in named.items()}
 
     def _numbers(self, vocabulary: Vocabulary) -> Iterator[int]:
-        """Yield the levels that may have names."""
         if self.levels != "prefixes":
             yield CODE
         if self.levels in ("prefixes", "both", "all"):
@@ -244,7 +237,6 @@ class EventWindows(TransformerMixin, BaseEstimator):
             yield PARENTS
 
     def _learned_from(self, vocabulary: Vocabulary) -> dict[Block, None]:
-        """Return the blocks that a fit needs."""
         wanted = dict.fromkeys((PERSON, FACTS, Block("count")))
         names = ["count"]
         if any(name not in OF_EVENTS for name in self._chosen_aggregations(ALL)):
@@ -254,19 +246,17 @@ class EventWindows(TransformerMixin, BaseEstimator):
         return wanted
 
     def _transformed_from(self) -> dict[Block, None]:
-        """Return the blocks that a transform needs."""
         of_rows = dict.fromkeys((PERSON, FACTS))
         return of_rows | self._needed(level.number for level in self.levels_)
 
     def _needed(self, numbers: Iterable[int]) -> dict[Block, None]:
-        """Return the blocks of each window at some levels."""
         every, needed = list(numbers), dict[Block, None]()
         for window in WINDOWS[self.windows]:
             needed[Block("activity", window)] = None
             chosen = self._chosen_aggregations(window)
             if any(name not in OF_EVENTS for name in chosen):
                 chosen = (*chosen, "values")
-            # A block of counts has the cells of `has` too.
+            # A block of counts has the same cells as `has`.
             names = dict.fromkeys("count" if name == "has" else name for name in chosen)
             needed |= {Block(name, window, number): None for number in every for name in names}
         return needed
@@ -274,7 +264,6 @@ class EventWindows(TransformerMixin, BaseEstimator):
     def _of_level(
         self, level: "_Level", vocabulary: Vocabulary, blocks: Mapping[Block, Matrix]
     ) -> Iterator[sparse.csr_array]:
-        """Yield the matrix of each window and aggregation, in the order of the names."""
         columns = _columns(vocabulary.level(level.number).position, level.names)
         for window in WINDOWS[self.windows]:
             for aggregation, members in self._plan(level, window):
@@ -297,10 +286,10 @@ class _Level:
     """Names of one level.
 
     Attributes:
-        number: Number of the level, as a block has it.
-        names: Those that enough patients of the training rows have, n of them, sorted.
+        number: Number of the level, as in a block.
+        names: Sorted names that enough patients of the training rows have, n of them.
         has_values: Whether values of the training rows differ, shape (n,).
-        is_mixed: Whether some events of those have a value and some have none, shape (n,).
+        is_mixed: Whether some events of a name have values and some do not, shape (n,).
         rarity: Inverse document frequency among the training patients, shape (n,).
     """
 
@@ -320,11 +309,11 @@ class _Level:
         patients: NDArray[np.intp],
         least: int,
     ) -> Self:
-        """Choose the columns of a level that so many patients have, by all of their events."""
+        """Choose the columns of a level that at least `least` patients have, over all events."""
 
         def of(aggregation: str) -> Any:
             block = blocks[Block(aggregation, ALL, number)]
-            is_one_each = len(patients) == block.shape[0]  # nothing below depends on their order
+            is_one_each = len(patients) == block.shape[0]  # the order does not matter below
             return _chosen(block if is_one_each else block[patients], columns)
 
         count = of("count")
@@ -348,7 +337,7 @@ class _Level:
 
 
 def _pieces(X: "EventRows") -> list["EventRows"]:
-    """Return the rows in pieces of so many events each; nothing if they are few."""
+    """Return the rows in pieces of a bounded number of events; empty if they are few."""
     n_events = np.cumsum(X.stop - X.start)
     if not len(n_events) or n_events[-1] <= _EVENTS_OF_PIECE:
         return []
@@ -363,12 +352,11 @@ def _ending(window: int | None) -> str:
 
 
 def _columns(position: Mapping[str, int], names: Sequence[str]) -> NDArray[np.int64]:
-    """Return the position of each name, -1 where it has none."""
     return np.array([position.get(name, -1) for name in names], dtype=np.int64)
 
 
 def _chosen(block: Any, columns: NDArray[np.int64]) -> sparse.csr_array:
-    """Return some columns of a block, whose arrays may be changed; of -1 an empty one."""
+    """Return some columns of a block, whose arrays may be changed; -1 gives an empty column."""
     column_of = np.full(block.shape[1], -1, dtype=np.int32)
     is_there = columns >= 0
     column_of[columns[is_there]] = np.flatnonzero(is_there)
@@ -380,7 +368,6 @@ def _chosen(block: Any, columns: NDArray[np.int64]) -> sparse.csr_array:
 
 
 def _n_cells(block: Any) -> NDArray[np.int64]:
-    """Return the rows that have a cell in each column."""
     return np.bincount(block.indices, minlength=block.shape[1])
 
 
@@ -390,12 +377,9 @@ def _sums(block: Any) -> NDArray[np.float64]:
 
 
 def _extremes(block: Any, n_cells: NDArray[np.int64], least: np.ufunc) -> NDArray[np.float32]:
-    """Return the smallest or largest value of each column, 0 without any.
+    """Return the smallest or largest non-zero value of each column, 0 without any.
 
-    Args:
-        block: The values; those that are 0 are left out.
-        n_cells: Values of each column, shape (columns,).
-        least: `np.minimum` or `np.maximum`.
+    `n_cells` counts the values of each column; `least` is `np.minimum` or `np.maximum`.
     """
     by_column = block.tocsc()
     n_found = np.diff(by_column.indptr)
@@ -409,7 +393,7 @@ def _extremes(block: Any, n_cells: NDArray[np.int64], least: np.ufunc) -> NDArra
 def _different_names(
     vocabulary: Vocabulary, seen: NDArray[np.intp], levels: str
 ) -> Iterator[tuple[int, NDArray[np.intp]]]:
-    """Yield the names of each level, by position, that stand for different sets of codes seen."""
+    """Yield the names of each level, by position, that stand for distinct sets of codes seen."""
     if levels != "prefixes":
         yield CODE, seen
     if levels in ("prefixes", "both", "all"):
@@ -421,8 +405,8 @@ def _different_names(
 def _different_prefixes(
     vocabulary: Vocabulary, seen: NDArray[np.intp], least: int
 ) -> Iterator[tuple[int, NDArray[np.intp]]]:
-    """Yield prefixes of so many codes; a prefix with the codes of a longer one is skipped."""
-    next_name = np.full(len(seen), -1)  # of each code, its name at the next level; -1 is none
+    """Yield prefixes of at least `least` codes; skip one with the same codes as a longer one."""
+    next_name = np.full(len(seen), -1)  # name of each code at the next level; -1 for none
     is_next_prefix = n_next_codes = np.zeros(1, dtype=np.int64)
     found: list[tuple[int, NDArray[np.intp]]] = []
     for number in reversed(vocabulary.depths):
@@ -432,7 +416,7 @@ def _different_prefixes(
         name[has_name] = level.columns[level.offsets[seen[has_name]]]
         n_codes = np.bincount(name[has_name], minlength=len(level.names))
         has_longer = next_name >= 0
-        # A code that has no prefix stands for itself.
+        # A code without a prefix stands for itself.
         is_prefix, is_repeated = np.zeros((2, len(level.names)), dtype=bool)
         is_prefix[name[has_name & (has_longer | (number == 1))]] = True
         shorter, longer = name[has_longer], next_name[has_longer]
@@ -445,7 +429,7 @@ def _different_prefixes(
 
 
 def _different_parents(vocabulary: Vocabulary, seen: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return the parents that stand for different sets of two codes or more of those seen."""
+    """Return the parents of distinct sets of two or more of the codes seen."""
     level = vocabulary.level(PARENTS)
     children: defaultdict[str, list[int]] = defaultdict(list)
     for code in seen.tolist():

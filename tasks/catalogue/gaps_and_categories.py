@@ -1,4 +1,4 @@
-"""Imputing with indicators, and encoders of categories other than the fixed one."""
+"""Imputation with indicators, and encoders of categories other than the fixed one."""
 
 from operator import methodcaller
 from typing import Any, Self
@@ -13,16 +13,16 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder, TargetEncoder
 
 _MAX_CATEGORIES = 100
-"""Categories of a column beyond this many, the rarest, become one."""
+"""Most categories per column; the rarest beyond share one category."""
 _PARTS = 5
 """Parts of the training rows, each encoded by the others."""
 
 
 def imputer_with_indicators() -> ColumnTransformer:
-    """Impute medians and say where; in categories, gaps become a category of their own.
+    """Impute medians and add indicators; in categories, gaps become their own category.
 
-    The new columns are called by what made them, `gaps__missingindicator_age` beside
-    `numbers__age`: a table may have a column of the one name already.
+    New columns are named after their transformer, `gaps__missingindicator_age` and `numbers__age`,
+    because the table may already have a column of the shorter name.
     """
     numbers = make_column_selector(dtype_include="number")
     medians = SimpleImputer(strategy="median", keep_empty_features=True)
@@ -41,7 +41,7 @@ def imputer_with_indicators() -> ColumnTransformer:
 
 
 def one_hot_encoder(*, min_frequency: int) -> ColumnTransformer:
-    """Encode categories one-hot; those of fewer rows, and unseen ones then, are one column."""
+    """Encode categories one-hot; rare ones, and then unseen ones, share a column."""
     encoder = OneHotEncoder(
         min_frequency=min_frequency,
         max_categories=_MAX_CATEGORIES + 1,
@@ -52,7 +52,7 @@ def one_hot_encoder(*, min_frequency: int) -> ColumnTransformer:
 
 
 def ordinal_encoder(*, min_frequency: int) -> ColumnTransformer:
-    """Encode categories by whole numbers; those of fewer rows share one, unseen ones are -1."""
+    """Encode categories as whole numbers; rare ones share one, unseen ones are -1."""
     encoder = OrdinalEncoder(
         min_frequency=min_frequency, handle_unknown="use_encoded_value", unknown_value=-1
     )
@@ -65,8 +65,8 @@ def target_encoder(
     """Encode categories by the mean target of their rows (for classes, the share of each class).
 
     Args:
-        smooth: Weight, in rows, of the mean over all of them.
-        target: What is predicted: `classes` or `numbers`.
+        smooth: Weight of the overall mean, in rows.
+        target: Kind of target, `classes` or `numbers`.
         random_state: Seed of the parts of the training rows.
     """
     kind = "continuous" if target == "numbers" else "auto"
@@ -78,22 +78,22 @@ def target_encoder(
 
 
 class OutOfFoldEncoder(TargetEncoder):
-    """scikit-learn's target encoder also for classes of any labels and for few rows.
+    """scikit-learn's target encoder, extended to classes of any labels and to few rows.
 
-    `fit_transform` encodes each part of the training rows by the others; with `transform` a model
-    would learn from encodings that know its targets.
+    `fit_transform` encodes each part of the training rows by the others. With `transform`, a model
+    would learn from encodings that leak its targets.
     """
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Learn the encodings of new rows."""
+        """Learn the encodings for new rows."""
         return super().fit(X, self._targets(y))
 
     def fit_transform(self, X: Any, y: Any) -> NDArray[np.float64]:
-        """Learn the same, and return training rows encoded without their own targets."""
+        """Learn the encodings, and return training rows encoded without their own targets."""
         return super().fit_transform(X, self._targets(y))
 
     def _targets(self, y: Any) -> NDArray[Any]:
-        """Return numbers as they are and classes as positions; have parts that the rows allow."""
+        """Return numbers unchanged and classes as positions; set the parts the rows allow."""
         numbers = np.asarray(y)
         largest = len(numbers)
         if self.target_type != "continuous":

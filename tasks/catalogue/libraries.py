@@ -1,7 +1,7 @@
-"""Libraries that algorithms require and a machine may lack, and the part of a space without them.
+"""Libraries that algorithms require and a machine may lack, and the usable part of a space.
 
-A space of the catalogue is the same everywhere. What of it is searched is decided once, by the flow
-that starts the study.
+A space of the catalogue is the same everywhere. The flow that starts a study decides once which
+part is searched.
 """
 
 import re
@@ -18,9 +18,9 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.threads import one_thread
 
 EXTRAS: Mapping[str, str] = {"catboost": "boosting", "xgboost": "boosting"}
-"""By package, the extra that brings it; the others come with prefect-tune or are a user's."""
+"""Extra that installs each package; other packages come with prefect-tune or are a user's."""
 _LINKED = frozenset({"lightgbm", "xgboost"})
-"""Packages that may take the runtime of OpenMP from the system; the others bring all they need."""
+"""Packages that may need OpenMP's runtime from the system; the others bring everything."""
 _OPENMP = re.compile(r"libg?omp\b[\w.-]*")
 _FROM_BREW = "brew install libomp"
 _FROM_PACKAGES = "apt-get install libgomp1, or dnf install libgomp on Fedora and its relatives"
@@ -31,10 +31,10 @@ class MissingLibrary:
     """A library that algorithms require and that cannot be used on this machine.
 
     Attributes:
-        package: Its import name.
-        reason: Why it cannot be used, such as `is not installed`.
-        remedy: How to get it.
-        is_optional: Whether it is an extra that was never installed.
+        package: Import name of the library.
+        reason: Reason it cannot be used, such as `is not installed`.
+        remedy: Way to install it.
+        is_optional: Whether it belongs to an extra that was never installed.
     """
 
     package: str
@@ -47,24 +47,24 @@ class MissingLibrary:
 
 
 def missing_library(package: str) -> MissingLibrary | None:
-    """Return why a package cannot be used and how to get it; None if it can be used."""
+    """Return why a package cannot be used and the remedy; None if it can be used."""
     if package in sys.modules and sys.modules[package] is not None:
         return None
     extra = EXTRAS.get(package)
     remedy = f"pip install '{f'prefect-tune[{extra}]' if extra else package}'"
     spec = None
-    with suppress(ModuleNotFoundError):  # of a dotted name, the package around it
+    with suppress(ModuleNotFoundError):  # the parent package of a dotted name
         spec = find_spec(package)
     if spec is None:
         return MissingLibrary(package, "is not installed", remedy, is_optional=extra is not None)
     if package not in _LINKED:
         return None
     try:
-        with one_thread():  # it reads the number of threads when it is loaded
+        with one_thread():  # the library reads the number of threads when it is loaded
             import_module(package)
-    except Exception as error:  # OSError, or an error of the library's own
+    except Exception as error:  # OSError, or the library's own error
         is_mac = sys.platform == "darwin"
-        named = sorted(_OPENMP.findall(str(error)), reverse=is_mac)  # XGBoost names all systems'
+        named = sorted(_OPENMP.findall(str(error)), reverse=is_mac)  # XGBoost names all systems
         if named:
             reason = f"cannot be loaded, as the system library {named[0]} is missing"
             return MissingLibrary(package, reason, _FROM_BREW if is_mac else _FROM_PACKAGES)
@@ -74,20 +74,16 @@ def missing_library(package: str) -> MissingLibrary | None:
 
 
 def missing_libraries(algorithms: Iterable[Algorithm]) -> tuple[MissingLibrary, ...]:
-    """Return the libraries that some of the algorithms require and that cannot be used here."""
+    """Return the libraries that the algorithms require and that cannot be used here."""
     required = dict.fromkeys(package for a in algorithms for package in a.requires)
     return tuple(missing for package in required if (missing := missing_library(package)))
 
 
 def check_libraries(what: str, algorithms: Iterable[Algorithm]) -> None:
-    """Check that the libraries which algorithms require can be used here.
-
-    Args:
-        what: What has the algorithms, for the message.
-        algorithms: The algorithms.
+    """Check that the libraries required by algorithms of `what` can be used here.
 
     Raises:
-        BadInput: If one cannot; names it, its algorithms, and how to get it.
+        BadInput: If a library cannot be used; names its algorithms and the remedy.
     """
     needing = [algorithm for algorithm in algorithms if algorithm.requires]
     for library in missing_libraries(needing):

@@ -1,12 +1,12 @@
 """The modern spaces: each model gets only the preparation that can help it.
 
-Boosted trees take the gaps and categories of a table as they are. All other models get them imputed
-and encoded, and all but trees get rescaled columns.
+Boosted trees take a table's gaps and categories as they are. All other models get them imputed and
+encoded, and all but trees get rescaled columns.
 
-The folder `portfolios` has configurations of the spaces that did well on other data, to begin a
-search with. They are made by `tests/benchmarks/run flows/portfolio`, which also says what they are
-worth on data that they were not made from. Like that of auto-sklearn 2 (Feurer et al. 2022, section
-4): greedy, and without features of the table.
+The folder `portfolios` has configurations of the spaces that did well on other data, to start a
+search with. `tests/benchmarks/run flows/portfolio` makes them and measures their value on data they
+were not made from. The construction follows auto-sklearn 2 (Feurer et al. 2022, section 4): greedy,
+and without features of the table.
 """
 
 import json
@@ -39,7 +39,7 @@ _FOREST = Flags(weights="class_weight", stochastic=True)
 
 
 def _forest(*more: Hyperparameter, exponent: float) -> ConfigurationSpace:  # type: ignore[type-arg]
-    """Return the hyperparameters of forests; of p columns, p^max_features are tried at a split."""
+    """Return the hyperparameters of forests; a split considers p^max_features of p columns."""
     return ranges(
         Integer("n_estimators", (50, 500), default=200, log=True),
         Float("max_features", (0.2, 1.0), default=exponent),
@@ -49,7 +49,7 @@ def _forest(*more: Hyperparameter, exponent: float) -> ConfigurationSpace:  # ty
 
 
 def _kernel_space(*more: Hyperparameter) -> ConfigurationSpace:  # type: ignore[type-arg]
-    """Return those of support vector machines; gamma counts in units of 1 / p."""
+    """Return hyperparameters of support vector machines; gamma is in units of 1 / p."""
     kernel = Categorical("kernel", ["rbf", "linear"], default="rbf")
     gamma = Float("rbf.gamma", (1e-2, 10.0), default=1.0, log=True)
     space = ranges(kernel, gamma, Float("C", (1e-2, 1e3), default=1.0, log=True), *more)
@@ -247,11 +247,11 @@ _ROTATED_FOR_TREES = frozenset(
     for made in (_PCA.id, _NYSTROEM.id)
     for model in TREES
 )
-"""They look at unscaled columns, and split along them."""
+"""Pairs to forbid: trees split along unscaled columns, and rotated columns do not help them."""
 
 
 def _of_events(models: Sequence[Algorithm]) -> Step:
-    """Return the models as they are for events, which have neither gaps nor categories."""
+    """Return the models for events, unchanged, because events have neither gaps nor categories."""
     of_tables = {"impute", "encode"}
     return Step(
         "fit model",
@@ -340,22 +340,22 @@ EVENTS = Space(
     forbidden=_ROTATED_FOR_TREES,
     data="events",
 )
-"""Boosted trees take the matrix as it is constructed; those that need a dense one are not in it."""
+"""Boosted trees get the matrix as constructed; models that need a dense one are excluded."""
 
 
 PORTFOLIOS = Path(__file__).parent / "portfolios"
-"""A JSON file for each space that has one, and another of what needs no extra."""
+"""Folder with a JSON file for each space that has a portfolio, and one that needs no extra."""
 _LISTS = "{}.json", "{}_without_boosting.json"
 _QUICK = frozenset({K_NEAREST.id, "ridge"})
 _MANY_CLASSES, _MANY_COLUMNS, _MOST_NEIGHBOURS = 100, 2_000, 100_000
 
 
 def portfolio_of(space: Space, objective: Objective | None = None) -> list[Configuration]:
-    """Return the configurations to begin with, in their order; none if the space has no portfolio.
+    """Return the configurations to start with, in order; none if the space has no portfolio.
 
-    Where the extra `boosting` is not installed, those of the list made without it. What is not of
-    the space is left out. With more than 100 classes or 2,000 columns, and at most 100,000 rows,
-    nearest neighbours and ridge regression come first: they end where other models take too long.
+    Without the extra `boosting`, they come from the list made without it. Configurations outside
+    the space are skipped. With more than 100 classes or 2,000 columns, and at most 100,000 rows,
+    nearest neighbours and ridge regression come first, because other models take too long.
     """
     found = [list(_of_space(PORTFOLIOS / name.format(space.name), space)) for name in _LISTS]
     portfolio, known = max(found, key=len), objective or Objective()
@@ -370,5 +370,5 @@ def _of_space(path: Path, space: Space) -> Iterator[Configuration]:
     for document in known:
         try:
             yield Configuration.from_json(document, space)
-        except (UnknownName, KeyError, ValueError):  # a user's space may have the name of ours
+        except (UnknownName, KeyError, ValueError):  # a user's space may share a name with ours
             continue

@@ -1,8 +1,8 @@
-"""The papers' spaces, those of a single model, and a small one.
+"""The papers' spaces, spaces of a single model, and a small one.
 
-Those of a single model are the seven of Levesque, Gagne and Sabourin (2016), each without steps
-before. Features are standardised first where the model looks at distances. Ratios of columns are
-rounded to whole columns, at least one.
+The spaces of a single model are the seven of Levesque, Gagne and Sabourin (2016), without earlier
+steps. Features are standardised first if the model uses distances. Ratios of columns are rounded to
+whole columns, at least one.
 """
 
 from ConfigSpace import Categorical, ConfigurationSpace, Float, Integer
@@ -39,7 +39,6 @@ _STANDARDIZE = Step("rescale", (rescaling.STANDARDIZE,), fixed=True)
 
 
 def _model_alone(algorithm: Algorithm, *before: Step, numbers: bool = False) -> Space:
-    """Return a space of one model, named like it."""
     model = Step("fit model", (algorithm,))
     return Space(
         algorithm.id, (*_TABLE, *before, model), target="numbers" if numbers else "classes"
@@ -143,7 +142,7 @@ GRADIENT_BOOSTING_REGRESSOR = _model_alone(
     ),
     numbers=True,
 )
-"""Huber's loss stands for the mixture of squared and absolute loss, as in the authors' code."""
+"""Huber's loss replaces the mixture of squared and absolute loss, as in the authors' code."""
 RANDOM_FOREST_REGRESSOR = _model_alone(
     Algorithm(
         id="random_forest_regressor",

@@ -12,11 +12,11 @@ from sklearn.preprocessing import OneHotEncoder
 from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
 
 MAX_CATEGORIES = 100
-"""Categories of a column beyond this many, the rarest, become one."""
+"""Most categories per column; the rarest beyond share one category."""
 
 
 def make_imputer(strategy: str = "median") -> ColumnTransformer:
-    """Impute medians by default, and in categories a category of its own."""
+    """Impute medians by default; in categories, gaps become their own category."""
     numbers = SimpleImputer(strategy=strategy, keep_empty_features=True)
     categories = SimpleImputer(
         strategy="constant", fill_value="(missing)", keep_empty_features=True
@@ -31,7 +31,7 @@ def make_imputer(strategy: str = "median") -> ColumnTransformer:
 
 
 def make_encoder() -> ColumnTransformer:
-    """Encode categories one-hot; those not seen in training become all zeros."""
+    """Encode categories one-hot; categories not seen in training become all zeros."""
     one_hot = OneHotEncoder(
         max_categories=MAX_CATEGORIES + 1, handle_unknown="ignore", sparse_output=False
     )
@@ -112,7 +112,7 @@ DISCRETIZE = Algorithm(
 )
 
 RESCALE = Step("rescale", (NONE, MINMAX, STANDARDIZE, NORMALIZE))
-"""FLASH's four."""
+"""FLASH's four choices."""
 
 
 BALANCE = Step(

@@ -1,7 +1,7 @@
 """Feature preprocessing: fewer or other columns (FLASH, Table 5, third block).
 
 In the order of the table. Polynomial's `interaction_only` and univariate selection's `mode` are
-whole numbers, so that the table's counts of categorical and continuous hyperparameters come out.
+whole numbers, to match the table's counts of categorical and continuous hyperparameters.
 """
 
 from collections.abc import Callable
@@ -28,11 +28,11 @@ def kernel_space(
     n_components: UniformIntegerHyperparameter,
     default_gamma: float,
 ) -> ConfigurationSpace:
-    """Return kernels, each with hyperparameters of its own, named `kernel.argument`.
+    """Return kernels, each with its own hyperparameters, named `kernel.argument`.
 
     Args:
-        kernels: By kernel, the arguments it takes of gamma, coef0 and degree.
-        n_components: How many components.
+        kernels: Arguments of each kernel, from gamma, coef0 and degree.
+        n_components: Number of components.
         default_gamma: Default of every gamma.
     """
     kernel = Categorical("kernel", list(kernels), default="rbf")
@@ -211,7 +211,7 @@ SELECT_UNIVARIATE = Algorithm(
 
 
 def percentile_of(score: str) -> Algorithm:
-    """Return the selection of a share of the columns by one score."""
+    """Return the selection of a share of the columns by a score."""
     return Algorithm(
         id="select_percentile",
         estimator=f"{_ESTIMATORS}.select_percentile",
@@ -238,4 +238,4 @@ PREPROCESS = Step(
         SELECT_UNIVARIATE,
     ),
 )
-"""FLASH's thirteen."""
+"""FLASH's thirteen choices."""

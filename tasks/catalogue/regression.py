@@ -1,8 +1,8 @@
 """Regressors and preprocessing for numbers, after the shape of FLASH's Table 5.
 
-Where a classifier or a score has no counterpart, one of the same kind takes its place: Bayesian
-ridge, ridge and the elastic net for naive Bayes and linear discriminants, kernel ridge for
-quadratic ones, the lasso for selection by a linear SVM.
+Classifiers and scores without a counterpart are replaced by one of the same kind: Bayesian ridge,
+ridge and the elastic net for naive Bayes and linear discriminants, kernel ridge for quadratic ones,
+the lasso for selection by a linear SVM.
 """
 
 from ConfigSpace import Categorical, ConfigurationSpace, Float, Integer
@@ -212,4 +212,4 @@ REGRESS = Step(
         ),
     ),
 )
-"""Fourteen, in the order of the classifiers that they match."""
+"""Fourteen regressors, in the order of the classifiers they match."""

@@ -15,7 +15,7 @@ from ConfigSpace.hyperparameters import Hyperparameter, UniformFloatHyperparamet
 C = (2.0**-5, 2.0**15)
 GAMMA = (2.0**-15, 8.0)
 KERNEL_GROWTH = {"rows": 2.0, "held_out": 1.0, "fixed": 0.0}
-"""Of algorithms whose training rows are compared with each other, and with each held-out row."""
+"""Cost growth of algorithms that compare training rows with each other and held-out rows."""
 
 
 def ranges(*hyperparameters: Hyperparameter) -> ConfigurationSpace:  # type: ignore[type-arg]
@@ -32,10 +32,10 @@ def forest_space(
     """Return the hyperparameters of forests.
 
     Args:
-        max_features: In the unit that the paper gives it.
-        more: What else is searched.
-        bootstrap: Default.
-        of_classes: Whether there is a criterion to choose.
+        max_features: Hyperparameter in the paper's unit.
+        more: Further hyperparameters.
+        bootstrap: Default of `bootstrap`.
+        of_classes: Whether a criterion is searched.
     """
     criterion = Categorical("criterion", ["gini", "entropy"], default="gini")
     return ranges(
@@ -49,11 +49,11 @@ def forest_space(
 
 
 def fast_ica_space(whitening: str, *more: Hyperparameter) -> ConfigurationSpace:  # type: ignore[type-arg]
-    """Return those of independent components, whose number is asked only if they are whitened.
+    """Return hyperparameters of independent components; their number is conditional on whitening.
 
     Args:
-        whitening: scikit-learn's word for whitening.
-        more: What else is searched.
+        whitening: scikit-learn's value for whitening.
+        more: Further hyperparameters.
     """
     n_components = Integer("n_components", (10, 2000), default=100)
     whiten = Categorical("whiten", [whitening, "false"], default="false")
@@ -72,7 +72,7 @@ def kernel_svm_space(*more: Hyperparameter, tol: float) -> ConfigurationSpace:  
     """Return the hyperparameters of support vector machines.
 
     Args:
-        more: What else is searched.
+        more: Further hyperparameters.
         tol: Default of the tolerance.
     """
     kernel = Categorical("kernel", ["rbf", "sigmoid", "poly"], default="rbf")
@@ -104,11 +104,11 @@ def sgd_space(
     """Return the hyperparameters of stochastic gradient descent.
 
     Args:
-        losses: To choose from; the first is the default.
-        epsilon: Their margin.
-        eta0: First step.
-        learning_rate: Default.
-        epsilon_of: The loss that alone has the margin; all if empty.
+        losses: Choices of the loss; the first is the default.
+        epsilon: Margin of the losses.
+        eta0: First step size.
+        learning_rate: Default of the learning rate schedule.
+        epsilon_of: The only loss with a margin; empty if all have one.
     """
     loss = Categorical("loss", losses, default=losses[0])
     penalty = Categorical("penalty", ["l1", "l2", "elasticnet"], default="l2")

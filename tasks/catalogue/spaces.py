@@ -1,6 +1,6 @@
 """The spaces that `--space` knows by name.
 
-Cheap to import, because help, completion and views list the names: a space is imported when it is
+Cheap to import, because help, completion and views list the names; a space is imported when it is
 looked up.
 """
 
@@ -29,19 +29,15 @@ SPACES: "Registry[Space]" = Registry(
         for name in names
     },
 )
-"""By name; the same whatever is installed (see `libraries`)."""
+"""Spaces by name, independent of installed libraries (see `libraries`)."""
 DEFAULT_SPACES: Mapping[tuple[str, str], str] = {
     ("table", "classes"): "modern",
     ("table", "numbers"): "modern_regression",
     ("events", "classes"): "events",
 }
-"""By the kind of the data and of what is to be predicted."""
+"""Default space by the kinds of data and target."""
 
 
 def space_named(name: str) -> "Space":
-    """Return the space of that name.
-
-    Raises:
-        UnknownName: If there is none, or it cannot be used.
-    """
+    """Return a space by name; UnknownName if it does not exist or cannot be used."""
     return SPACES.named(name)

@@ -170,7 +170,6 @@ class _Measured:
     orders: Sequence[NDArray[np.intp]]
 
     def strength(self, columns: Sequence[int]) -> float:
-        """Return the mean rise of the loss when some columns are permuted together."""
         chosen = np.array(columns)
         permuted = (_permuted(self.matrix, chosen, order) for order in self.orders)
         losses = [self.loss_of(predictions_of(self.rest, M, self.classes)) for M in permuted]
@@ -206,7 +205,6 @@ class _Measured:
 
 
 def _matrix_of(pipeline: Pipeline, X: EventRows) -> tuple[Any, list[str], Pipeline]:
-    """Return the first matrix a pipeline makes, its column names, and the remaining steps."""
     made: Any = X
     for position, (_, step) in enumerate(pipeline.steps[:-1], 1):
         made = step.transform(made)
@@ -218,7 +216,6 @@ def _matrix_of(pipeline: Pipeline, X: EventRows) -> tuple[Any, list[str], Pipeli
 
 
 def _permuted(matrix: Any, columns: NDArray[np.intp], order: NDArray[np.intp]) -> Any:
-    """Return a matrix in which some columns have their rows reordered."""
     if not sparse.issparse(matrix):
         permuted = matrix.copy()
         permuted[:, columns] = matrix[np.ix_(order, columns)]
@@ -236,7 +233,6 @@ def _entries(matrix: Any, kept: NDArray[np.bool_]) -> Any:
 
 
 def _inner(model: Any) -> Any:
-    """Return the estimator that a model wraps; None if there is none."""
     return model.steps[-1][1] if isinstance(model, Pipeline) else getattr(model, "estimator_", None)
 
 

@@ -1,6 +1,6 @@
-"""Scoring the final model on the test rows, once it is stored.
+"""Scoring of the final model on the test rows, once it is stored.
 
-Whatever goes wrong here is a result: the loss is undefined, and the model stays.
+A failure here is a result: the loss is undefined, and the model stays.
 """
 
 import warnings
@@ -18,7 +18,7 @@ from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 from prefect_tune.tasks.user_code import exits_as_errors
 
 _MOST_CLASSES = 5
-"""Missing classes that are named."""
+"""Most missing classes that a message names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +26,10 @@ class LossOnTest:
     """The loss of a model on the test rows.
 
     Attributes:
-        loss: The loss; None if it is undefined, or if no row was held back.
-        undefined: Reason why it is undefined; empty if it is not.
-        is_final: Whether scoring again would give the same; False if a worker died or a limit was
-            exceeded.
+        loss: The loss; None if it is undefined, or if there are no test rows.
+        undefined: Reason the loss is undefined; empty otherwise.
+        is_final: Whether scoring again would give the same result; False if a worker died or a
+            limit was exceeded.
     """
 
     loss: float | None
@@ -38,13 +38,9 @@ class LossOnTest:
 
 
 def predicted(model: Any, dataset: Dataset, rows: NDArray[np.intp]) -> Predictions:
-    """Return what a model predicts of some rows of a data set.
-
-    Raises:
-        Exception: What the model raises.
-    """
+    """Return a model's predictions of some rows of a data set; errors of the model are raised."""
     with exits_as_errors(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # as when it was fitted
+        warnings.simplefilter("ignore")  # as in the fit
         return predictions_of(model, dataset.rows(rows), dataset.learned_classes)
 
 
@@ -55,28 +51,28 @@ def loss_on_test(model: Any, dataset: Dataset, split: Split, metric: Metric) -> 
         return LossOnTest(None)
     try:
         predictions = predicted(model, dataset, rows)
-    except Exception as error:  # of any kind: the model may be a user's own
+    except Exception as error:  # any kind: the model may be a user's own
         return LossOnTest(None, f"the model cannot predict the test rows: {_line(error)}")
     y, n_classes = dataset.y[rows], len(dataset.classes)
     missing = _missing_classes(y, dataset.classes)
     try:
         loss = metric.loss(y, predictions, n_classes)
         lacks_rows = metric.lacks_rows(y, predictions, n_classes)
-    except Exception as error:  # likewise, and metrics meet what no fold had
+    except Exception as error:  # any kind: test rows may lack what every fold had
         return LossOnTest(None, f"{missing}{_line(error)}")
     if lacks_rows:
-        return LossOnTest(None, f"{missing}{metric.name} needs rows of each class that it measures")
+        return LossOnTest(None, f"{missing}{metric.name} needs rows of every class it measures")
     return LossOnTest(loss)
 
 
 def _line(error: Exception) -> str:
-    """Return the first line of an error, with its kind where a message alone may say little."""
+    """Return the first line of an error, with its type if the message alone says little."""
     text = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
     return masked(text.split("\n", 1)[0])
 
 
 def _missing_classes(y: NDArray[Any], classes: tuple[Any, ...]) -> str:
-    """Return which classes the test rows lack, as the beginning of a reason."""
+    """Return the classes missing from the test rows, as the start of a reason."""
     missing = [str(classes[i]) for i in np.setdiff1d(np.arange(len(classes)), y)]
     if not missing:
         return ""

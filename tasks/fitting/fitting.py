@@ -195,7 +195,6 @@ def check_fits(how: Recipe, data: FoldData) -> None:
 
 
 def _fit_to_transform(how: Recipe, seed: int, data: FoldData) -> tuple[Any, Any]:
-    """Return the fitted estimator and the transformed training rows."""
     if how.out_of_fold:
         check_fits(how, data)
         estimator = build(how, seed)

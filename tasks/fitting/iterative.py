@@ -176,7 +176,6 @@ def drawn_choices(algorithm: Algorithm) -> Mapping[Choice, None]:
 
 
 def _path_of(estimator: Any) -> str:
-    """Return the import path of an estimator in the table; empty if it is not listed."""
     path = _BY_NAME.get(type(estimator).__name__, "")
     return path if path and imported(path) is type(estimator) else ""
 
@@ -253,7 +252,6 @@ def _averaged(ensemble: Any, X: Any, begun: MemberSum, *, is_classifier: bool) -
 def _members(
     ensemble: Any, X: Any, first: int, *, is_classifier: bool
 ) -> Iterator[NDArray[np.float64]]:
-    """Yield the probabilities, or numbers, of each member."""
     what = "predict_proba" if is_classifier else "predict"
     if isinstance(ensemble, BaggingClassifier | BaggingRegressor):
         alone = copy(ensemble).set_params(n_estimators=1)

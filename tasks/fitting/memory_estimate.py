@@ -161,7 +161,6 @@ def least_memory(models: Iterable[Algorithm], rows: int, columns: int) -> Memory
 def _largest(
     rules: Iterable[MemoryRule | None], arguments: Mapping[str, Any], summary: MatrixSummary
 ) -> MemoryEstimate:
-    """Return the largest estimate by some rules, the matrix itself included."""
     estimates = (rule(arguments, summary) for rule in (_matrix, *rules) if rule)
     return max(estimates, key=attrgetter("size_bytes"))
 

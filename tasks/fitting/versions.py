@@ -41,7 +41,6 @@ def module_text(module: str) -> str:
 
 @cache
 def _imported(module: str, within: tuple[str, ...]) -> frozenset[str]:
-    """Return the modules that a module imports anywhere in its source."""
     return frozenset(
         name
         for node in ast.walk(parsed(module_text(module)))
@@ -51,7 +50,6 @@ def _imported(module: str, within: tuple[str, ...]) -> frozenset[str]:
 
 
 def _named(node: ast.AST, module: str) -> Iterator[str]:
-    """Yield names in an import that may be modules."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
@@ -141,7 +139,6 @@ def _own(path: str) -> str:
 
 
 def _packages(estimator: Any) -> list[str]:
-    """Return the packages of an estimator's classes and contents, sorted."""
     parameters = estimator.get_params(deep=True) if hasattr(estimator, "get_params") else {}
     found = {p for held in (estimator, *parameters.values()) for p in _packages_of(held)}
     return sorted({_SCIKIT_LEARN if p == _OURS else p for p in found})
@@ -173,7 +170,6 @@ def _with_version(package: str) -> str:
 
 
 def _digest_of_files(spec: ModuleSpec) -> str:
-    """Return the digest of all code of a package, imported or not."""
     found = [Path(place) for place in spec.submodule_search_locations or ()]
     files = [file for place in found for file in place.rglob("*") if file.suffix in _CODE]
     files += [Path(spec.origin)] if spec.origin and not found else []

@@ -1,8 +1,7 @@
-"""Judging a pipeline: the `metric`, and constraints on other quantities measured of it.
+"""Judging a pipeline: the `metric`, and constraints on other quantities measured on it.
 
-`predictions` checks what any model returns before a metric sees it. A `declaration` is all that is
-known of a metric, our own two and scikit-learn's scorers, or of a quantity without computing
-anything; `quantities` measures those that a `constraint` bounds. A `risk` is the loss in a
-bootstrap of the held-out examples, of many bootstraps at once. `two_classes` has the AUROC with its
-interval, and the calibration of probabilities.
+`predictions` checks the output of any model before a metric sees it. A `declaration` describes a
+metric or a quantity without computing anything. `quantities` measures quantities that a
+`constraint` bounds. A `risk` is the loss in a bootstrap of the held-out examples, computed for many
+bootstraps at once. `two_classes` has the AUROC with its interval, and the calibration.
 """

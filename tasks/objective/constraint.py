@@ -1,4 +1,4 @@
-"""Constraints as users write them, and whether they can be measured on a data set."""
+"""Constraints as users write them, and checks against a data set."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -21,15 +21,15 @@ from prefect_tune.tasks.user_code import load_user_code, read_user_code
 _OPTION = "constraint"
 _SHOWN_GROUPS = 5
 _MOST_NUMBERS = 20
-"""A column of numbers with more values than this has no group for each."""
+"""A column with more different numbers than this needs bins."""
 
 
 def parse_constraint(text: str) -> QuantityBound:
     """Parse `QUANTITY<=VALUE`.
 
     Raises:
-        BadInput: If it is written in another way, or the value is not a number >= 0.
-        UnknownName: If there is no such quantity or metric.
+        BadInput: If the syntax differs, or the value is not a number >= 0.
+        UnknownName: If the quantity or the metric does not exist.
     """
     match = re.fullmatch(r"\s*([^<>=(]+?)\s*(?:\((.*)\))?\s*<=\s*([^<>=]+?)\s*", text)
     if match is None:
@@ -46,22 +46,22 @@ def parse_constraint(text: str) -> QuantityBound:
     if not 0 <= bound < inf:
         raise _wrong(text, "the bound must be >= 0 and finite")
     if name == "false_positive_rate" and bound > 1:
-        raise _wrong(text, "it is a share, from 0 to 1; 5 percent are 0.05")
+        raise _wrong(text, "the bound is a share from 0 to 1; write 5 percent as 0.05")
     return QuantityBound(_parse_quantity(text, name, arguments), bound)
 
 
 def given_constraints(texts: Sequence[str]) -> tuple[QuantityBound, ...]:
-    """Parse `--constraint`: nothing for `none`.
+    """Parse the values of `--constraint`; `none` alone gives no constraints.
 
     Raises:
-        BadInput, UnknownName: If one cannot be parsed, or `none` is given with others.
+        BadInput, UnknownName: If a constraint cannot be parsed, or `none` is combined with others.
     """
     if "none" in texts and list(texts) != ["none"]:
         raise BadInput(
-            "it lifts all constraints",
+            "none removes all constraints",
             option=_OPTION,
             value="none",
-            remedy="leave it out, or the others",
+            remedy="drop none, or the other constraints",
         )
     return tuple(parse_constraint(text) for text in texts if text != "none")
 
@@ -78,81 +78,76 @@ def check_constraints(bounds: Sequence[QuantityBound], dataset: Dataset, split: 
         absent_groups_in(quantity, dataset, split)
         if any(quantity == other.quantity for other in bounds[:position]):
             raise BadInput(
-                "given twice", option=_OPTION, value=quantity.text, remedy="leave one out"
+                "given twice", option=_OPTION, value=quantity.text, remedy="drop one of them"
             )
 
 
 def absent_groups_in(quantity: Quantity, dataset: Dataset, split: Split) -> dict[str, list[int]]:
-    """Return the groups that some folds hold out no row of, each with those folds.
+    """Return the groups missing from the held-out rows of some folds, each with those folds.
 
     Raises:
-        BadInput: If a fold has no two groups to compare.
+        BadInput: If a fold does not have two groups to compare.
     """
     if not quantity.column or dataset.columns is None:
         return {}
     absent, fewest = absent_groups(dataset.columns[quantity.column], quantity.bins, split)
     if fewest < 2:
         raise BadInput(
-            "groups are compared, and some fold holds out rows of "
-            f"{fewest} group{'s' * (fewest != 1)} (in one or another there is none of "
+            f"cannot compare groups: at least one fold holds out rows of only {fewest} "
+            f"group{'s' * (fewest != 1)} (missing in one fold or another: "
             f"{shown_groups(absent)})",
             option=_OPTION,
             value=quantity.text,
-            remedy="take wider groups, fewer --folds or a larger --holdout",
+            remedy="use wider groups, fewer --folds or a larger --holdout",
         )
     return absent
 
 
 def shown_groups(names: Iterable[str]) -> str:
-    """Return the first names of groups as a message lists them."""
+    """Return the first names of groups, for a message."""
     first = list(names)
     return ", ".join(first[:_SHOWN_GROUPS]) + ", ..." * (len(first) > _SHOWN_GROUPS)
 
 
 def check_measurable(quantity: Quantity, dataset: Dataset) -> None:
-    """Check that a quantity can be measured on a data set.
-
-    Raises:
-        BadInput: If it cannot; says why.
-    """
+    """Raise BadInput if a quantity cannot be measured on a data set."""
     if quantity.name == "false_positive_rate" and len(dataset.classes) != 2:
         n_classes = len(dataset.classes) or "numbers"
-        raise _wrong(quantity.text, f"takes two classes, and the data has {n_classes}")
+        raise _wrong(quantity.text, f"needs two classes; the data has {n_classes}")
     if quantity.metric and metric_named(quantity.metric).target != dataset.target:
         raise _wrong(
-            quantity.text, f"{quantity.metric} is no metric of {dataset.target}, which the data has"
+            quantity.text, f"{quantity.metric} is no metric for {dataset.target}, the data's target"
         )
     if not quantity.column:
         return
     if dataset.columns is None:
-        raise _wrong(quantity.text, "groups are columns of a table, not of events")
+        raise _wrong(quantity.text, "groups need columns of a table; the data has events")
     where = f"the table (--{_OPTION} {quantity.text})"
     need_column(quantity.column, dataset.columns.columns, where)
     _check_groups(quantity, dataset.columns[quantity.column])
 
 
 def _check_groups(quantity: Quantity, column: pd.Series) -> None:
-    """Check that the values of a column make groups: two or more, and not one for each number."""
     text, name = quantity.text, quantity.column
     is_number = pd.api.types.is_numeric_dtype(column.dtype)
     if quantity.bins and not is_number:
         raise _wrong(
             text,
-            f"column {name!r} holds categories, and bins are of numbers",
-            "leave bins out to take each category as a group",
+            f"column {name!r} has categories; bins need numbers",
+            "drop bins to make each category a group",
         )
     n_groups = len(groups_of(column, quantity.bins)[1])
     if is_number and n_groups > _MOST_NUMBERS and not quantity.bins:
         raise _wrong(
             text,
-            f"column {name!r} has {n_groups} different numbers, too many to take each as a group",
+            f"column {name!r} has {n_groups} different numbers, too many to make each a group",
             f"write bins, for instance {quantity.name}({name}, bins=20:40:60)",
         )
     if n_groups < 2:
         raise _wrong(
             text,
-            f"column {name!r} has fewer than two groups ({n_groups}), and groups are compared",
-            "name other bins or another column",
+            f"column {name!r} has fewer than two groups ({n_groups}) to compare",
+            "use other bins or another column",
         )
 
 
@@ -184,7 +179,7 @@ def _parse_bins(text: str, value: str) -> tuple[float, ...]:
     except ValueError:
         edges = ()
     if len(edges) < 3 or list(edges) != sorted(set(edges)):
-        raise _wrong(text, "bins are three or more ascending edges, for instance bins=20:40:60")
+        raise _wrong(text, "bins must be three or more ascending edges, such as bins=20:40:60")
     return edges
 
 

@@ -189,8 +189,6 @@ def checked_predictions(
 
 
 class _Answer:
-    """Checks of what one model returned for some rows."""
-
     def __init__(self, model: Any, X: Any, classes: Values, name: str) -> None:
         self.model, self.classes, self.n = model, np.asarray(classes), n_rows(X)
         has_index = hasattr(getattr(X, "index", None), "equals")
@@ -248,7 +246,6 @@ class _Answer:
         return InvalidPredictions(f"{self.name}: {reason}")
 
     def _rows(self, method: str, returned: Any) -> Values:
-        """Return an array with one entry or row for each row predicted."""
         try:
             values = _as_array(returned)
         except ValueError as error:  # rows of different shapes
@@ -265,7 +262,6 @@ class _Answer:
         return values
 
     def _check_index(self, method: str, returned: Any) -> None:
-        """Raise if pandas rows came back in another order than they were given."""
         index: Any = getattr(returned, "index", None)
         if not hasattr(index, "equals"):  # lists have an `index` method
             return
@@ -274,7 +270,6 @@ class _Answer:
             raise self.invalid(f"{method} returned the rows in another order than they were given")
 
     def _numbers(self, method: str, values: Values) -> Array:
-        """Return values as floating-point numbers; reject text."""
         if values.dtype.kind in "fiub":
             with np.errstate(over="ignore"):  # an infinite number raises its own error
                 return values.astype(np.float64, copy=False)
@@ -289,7 +284,6 @@ class _Answer:
     def _check(
         self, is_right: NDArray[np.bool_], method: str, values: Values, expected: str
     ) -> None:
-        """Raise if a value is wrong; name the first such value and count the rows."""
         if is_right.all():
             return
         value = values[~is_right][:1].tolist()[0]
@@ -344,7 +338,6 @@ def n_rows(X: Any) -> int:
 
 
 def _class_name(model: Any) -> str:
-    """Return the class name of a model, or of a pipeline's last step."""
     steps = getattr(model, "steps", None)
     return _class_name(steps[-1][1]) if isinstance(steps, list) else type(model).__name__
 

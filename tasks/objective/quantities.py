@@ -171,17 +171,14 @@ class _CheckedPipeline(Pipeline):
 
     @property
     def classes_(self) -> NDArray[Any]:
-        """All classes, in the order of the score columns."""
         return np.array(self.classes)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return classes or numbers, shape (n,)."""
         found = predicted_labels(Pipeline(self.steps), X, self.learned_classes)
         return self.classes_[found] if self.classes else found
 
     @available_if(lambda self: hasattr(Pipeline(self.steps), "predict_proba"))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the probability of each class, shape (n, c)."""
         return predicted_scores(Pipeline(self.steps), X, self.learned_classes, "predict_proba")
 
     @available_if(lambda self: hasattr(Pipeline(self.steps), "decision_function"))  # type: ignore[untyped-decorator]
@@ -194,12 +191,10 @@ class _CheckedPipeline(Pipeline):
 
     @available_if(lambda self: hasattr(Pipeline(self.steps), "predict_proba"))  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the logarithms of the probabilities, shape (n, c)."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the accuracy of the predictions, or R² of numbers."""
         measure = accuracy_score if self.classes else r2_score
         return float(measure(y, self.predict(X), sample_weight=sample_weight))
 

@@ -1,10 +1,9 @@
 """Checkpoints of a training in the cache, by the number of epochs done.
 
-A checkpoint is an artifact like any other: the model, and its learning curve so far. Its key says
-how it was made, never how far it was to go on, in which trial or for which study, so whoever asks
-for more epochs finds it. Those that a longer one supersedes stay: another method or study that
-stops at the same epochs is served from them, and since the longer one was used later, they are
-evicted before it.
+A checkpoint is an ordinary artifact: the model and its learning curve so far. Its key says how the
+model was made, not the target epoch, trial or study, so any later request for more epochs finds it.
+Superseded checkpoints stay, because another method or study may stop at their epochs. They are
+evicted before the longer checkpoint, which was used later.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,12 +25,12 @@ class Checkpoints:
     """Checkpoints of one training.
 
     Args:
-        store: Where they are.
-        about: Entry of the training in the index, under its own key.
-        lineage: All that this key was computed from.
+        store: Store of the checkpoints.
+        about: Index entry of the training, under its own key.
+        lineage: Everything that key was computed from.
 
     Attributes:
-        found: Those that the cache has, by their epochs, as of the last look.
+        found: Cached checkpoints by their epochs, as of the last lookup.
         load_seconds: Time spent reading them.
     """
 
@@ -48,17 +47,15 @@ class Checkpoints:
         return self._keys[epochs]
 
     def look_up(self, most: int) -> None:
-        """Look, in one query, for all of up to some epochs."""
+        """Look up all checkpoints of up to `most` epochs in one query."""
         keys = {self.key_after(epochs): epochs for epochs in range(1, most + 1)}
         entries = self._store.index.entries(list(keys))
         self.found = {keys[key]: entry for key, entry in entries.items() if entry.is_present}
 
     def largest(self, most: int, unless: int = 0) -> Checkpoint | None:
-        """Return the largest that can be read of up to some epochs.
+        """Return the latest readable checkpoint of up to `most` epochs.
 
-        Args:
-            most: The epochs.
-            unless: The model of a checkpoint of exactly so many epochs is not read, and is None.
+        The model of a checkpoint of exactly `unless` epochs is not read, and is None.
         """
         for epochs in sorted(self.found, reverse=True):
             if epochs <= most:
@@ -78,20 +75,17 @@ class Checkpoints:
         return read["history"].get(epoch) if read is not None else None
 
     def seconds_until(self, epochs: int) -> float:
-        """Return the time that training until a checkpoint once took."""
+        """Return the time that training up to a checkpoint took."""
         return self.found[epochs].cost_seconds if epochs in self.found else 0.0
 
     def count_hit(self, epochs: int) -> None:
-        """Count a checkpoint as served."""
+        """Count a checkpoint as served by the cache."""
         self._store.index.usage.count_hit(self.found[epochs])
 
     def keep(self, checkpoint: Checkpoint, summary: Mapping[str, Any], seconds: float) -> None:
-        """Keep a checkpoint; this process holds it in memory too, for the next stretch.
+        """Store a checkpoint, also in this process's memory for the next rung.
 
-        Args:
-            checkpoint: The checkpoint.
-            summary: Summary of the training matrix.
-            seconds: Time that training from the start took.
+        `summary` describes the training matrix; `seconds` is the time of training from the start.
         """
         epochs = checkpoint.epochs
         curve = canonical(np.array(checkpoint.curve))
@@ -105,7 +99,7 @@ class Checkpoints:
             self.found[epochs] = kept
 
     def forget(self, epochs: int) -> None:
-        """Forget a checkpoint that nobody will ask for."""
+        """Forget a checkpoint that is no longer needed."""
         if (entry := self.found.pop(epochs, None)) is not None:
             self._store.forget(entry)
 

@@ -348,7 +348,6 @@ def _curves(nodes: Sequence[IterativeNode]) -> LearningCurves:
 
 
 def _best_epoch(nodes: Sequence[IterativeNode]) -> int:
-    """Return the best epoch so far; for a refit, the last."""
     if not nodes[0].is_judged:
         return min(node.epochs for node in nodes)
     return _curves(nodes).best_epoch

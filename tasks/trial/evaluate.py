@@ -304,7 +304,6 @@ def evaluate(
 
 
 def _captured(worker: Any, context: StudyContext) -> AbstractContextManager[list[Printed]]:
-    """Capture the output of this task run's trial."""
     task_run, store = TaskRunContext.get(), context.store
     if task_run is None:
         return nullcontext([])

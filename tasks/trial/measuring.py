@@ -1,6 +1,6 @@
-"""Measuring what a trial has besides its loss: quantities, and the risks in bootstraps.
+"""Measurements of a trial in addition to its loss: quantities, and risks in bootstraps.
 
-Quantities are measured once per model and fold, and kept with its predictions.
+Quantities are measured once per model and fold, and stored with its predictions.
 """
 
 from collections.abc import Sequence
@@ -27,26 +27,22 @@ from prefect_tune.tasks.trial.path_run import PathRun
 from prefect_tune.tasks.user_code import exits_as_errors
 
 _BOOTSTRAPS = 0x626F6F74
-"""Their stream of the study's seed, apart from all other draws."""
+"""Key of the bootstraps' random stream, separate from all other draws of the study's seed."""
 
 
-class QuantityFailed(Exception):  # noqa: N818 - it says what happened
+class QuantityFailed(Exception):  # noqa: N818 - reads as an outcome
     """A quantity could not be measured; the reason is chained as its cause."""
 
 
 def measure(path_run: PathRun, quantities: Sequence[Quantity]) -> dict[str, float]:
-    """Return the mean over the folds of each quantity, by its text (equation A44).
+    """Return each quantity's mean over the folds of a finished query, by its text (equation A44).
 
-    Folds in which a quantity is not defined are left out, and so is one that is defined in none.
+    Folds in which a quantity is undefined are skipped, and so is a quantity undefined in all folds.
 
-    A value measured of the pipeline is a record beside the model's predictions. No two measurements
-    of a latency are alike, so the first one holds for all trials that the same model serves. Of a
-    model that trains in epochs the pipeline is that of the last epoch, which is at hand; what is
-    measured of predictions is of the best one.
-
-    Args:
-        path_run: A query that has run to its end.
-        quantities: What to measure.
+    A value measured on the pipeline is a record stored with the model's predictions. Measured
+    latencies vary, so the first one holds for all trials with the same model. If a model trains in
+    epochs, its pipeline is taken at the last epoch, which is in memory, and its predictions at the
+    best epoch.
     """
     values: dict[str, list[float]] = {quantity.text: [] for quantity in quantities}
     for fold in path_run.folds if quantities else ():
@@ -59,11 +55,9 @@ def measure(path_run: PathRun, quantities: Sequence[Quantity]) -> dict[str, floa
 
 
 def measure_risks(path_run: PathRun, models: Sequence[Node]) -> tuple[float, ...]:
-    """Return the loss in each bootstrap that the method asks for; empty unless the query is full.
+    """Return the loss in each bootstrap the method needs; empty unless the query is full.
 
-    Args:
-        path_run: A query that has run to its end.
-        models: Its models, by fold.
+    `models` are those of the finished `path_run`, by fold.
     """
     context = path_run.context
     if context.bootstraps is None or not path_run.query.is_full:
@@ -79,7 +73,7 @@ def measure_risks(path_run: PathRun, models: Sequence[Node]) -> tuple[float, ...
 def study_resampling(
     problem: Problem, metric: Metric, store: ArtifactStore, bootstraps: Bootstraps
 ) -> Resampling:
-    """Return the bootstraps of a study, drawn once per process and the same in all of them."""
+    """Return the bootstraps of a study, drawn once per process and equal in all processes."""
     sequence = np.random.SeedSequence(problem.seed, spawn_key=(_BOOTSTRAPS,))
     return Resampling.of(
         load_dataset(store, problem.dataset),
@@ -108,7 +102,7 @@ def _value(path_run: PathRun, model: Node, quantity: Quantity, held_out: HeldOut
 def _kept(records: Records, record: str) -> float | None:
     try:
         kept: float = records.get(record)["measured"]["value"]
-    except RecordDamaged:  # or never measured
+    except RecordDamaged:  # or it was never measured
         return None
     return kept
 
@@ -118,7 +112,7 @@ def _measured(quantity: Quantity, held_out: HeldOutRows) -> float:
         with exits_as_errors():
             return measure_quantity(quantity, held_out)
     except (StoreLost, MemoryError):
-        raise  # of the study or of the trial's limits, whatever was being measured
+        raise  # about the study or the trial's limits, not about the quantity
     except Exception as error:
         what = f"--constraint {quantity.text}: {type(error).__name__}: {error}"
         raise QuantityFailed(what) from error

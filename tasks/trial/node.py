@@ -266,7 +266,6 @@ class Node:
         )
 
     def _new_entry(self) -> Entry:
-        """Return the node's index entry before it is made."""
         return Entry(
             key=self.key,
             parent=self.parent.key or None,
@@ -301,7 +300,6 @@ class Node:
         return made
 
     def _predict_again(self) -> None:
-        """Recompute and store predictions that were lost."""
         if not self._predict_as_kept():
             self._made = self._make()
 

@@ -1,7 +1,7 @@
-"""Pilots: a pipeline fitted on about a thousand rows, which shows what the whole trial will take.
+"""Pilots: a pipeline fitted on about a thousand rows, to predict the duration of the whole trial.
 
-A pilot runs in the trial, before it starts, and takes a fraction of a second. Nothing of it is
-cached, recorded or judged.
+A pilot runs within the trial, before it starts, and takes a fraction of a second. Its results are
+not cached, recorded or judged.
 """
 
 from collections.abc import Mapping
@@ -23,35 +23,26 @@ from prefect_tune.tasks.trial.node import summary_of_rows
 from prefect_tune.tasks.trial.path_run import PathRun
 
 _WARM_ROWS, _ROWS, _HELD_OUT_ROWS = 100, 1_000, 4_000
-"""Training rows of a pilot, those that are fitted before to load what libraries load when they are
-used, and held-out rows: so many that calls do not count."""
+"""Training rows to warm up libraries, training rows of the pilot, and held-out rows. The latter are
+enough for the overhead of calls not to matter."""
 
 
-class WillNotEnd(Exception):  # noqa: N818 - it says what is the matter
-    """A trial would take too long, so it was not started.
-
-    Args:
-        pilot: What showed that.
-    """
+class WillNotEnd(Exception):  # noqa: N818 - reads as an outcome
+    """A trial was not started because its `pilot` predicts too long a duration."""
 
     def __init__(self, pilot: Pilot) -> None:
         super().__init__(
-            f"the trial was not started: as a fit on {pilot.rows:,} rows shows, it would take "
-            f"{pilot.seconds:.3g} s, and it may take {pilot.limit_seconds:.3g} s"
+            f"the trial was not started: a fit on {pilot.rows:,} rows predicts "
+            f"{pilot.seconds:.3g} s, and the limit is {pilot.limit_seconds:.3g} s"
         )
         self.pilot = pilot
 
 
 def pilot(path_run: PathRun, space: Space, limit_seconds: float) -> Pilot:
-    """Fit a trial's pipeline on few rows of its first fold, and predict what the trial takes.
+    """Fit a trial's pipeline on few rows of its first fold, and predict the trial's duration.
 
-    Args:
-        path_run: The trial, which has not begun.
-        space: The space of the study.
-        limit_seconds: Seconds that the trial may take.
-
-    Raises:
-        Exception: What an estimator raises.
+    `path_run` is the trial before it starts, and `limit_seconds` its limit. Errors of estimators
+    are raised.
     """
     split, query, dataset = path_run.split, path_run.query, path_run.dataset
     fold = path_run.folds[0]
@@ -59,7 +50,7 @@ def pilot(path_run: PathRun, space: Space, limit_seconds: float) -> Pilot:
     held_out = split.held_out(fold)
     few_held_out = held_out[:: ceil(len(held_out) / _HELD_OUT_ROWS)]
     cheap = dict(cheap_configuration(space, query.configuration).choices)
-    for n_rows in (_WARM_ROWS, _ROWS):  # code that is run first takes longer
+    for n_rows in (_WARM_ROWS, _ROWS):  # the first run is slower
         share = min(n_rows / len(rows), 1.0)
         few = split.training(fold, dataset.strata, share, query.subset_draw, dataset.groups)
         steps = _fitted(path_run, cheap, few, few_held_out)
@@ -76,7 +67,6 @@ def _fitted(
     rows: NDArray[np.intp],
     held_out_rows: NDArray[np.intp],
 ) -> tuple[StepCost, ...]:
-    """Fit each step on some rows, with cheap values, and return what it took."""
     dataset, context, fold = path_run.dataset, path_run.context, path_run.folds[0]
     train, held_out = dataset.rows(rows), dataset.rows(held_out_rows)
     summary = summary_of_rows(dataset, len(rows))
@@ -89,8 +79,8 @@ def _fitted(
         summary = replace(summary, n_classes=len(classes))
         how = recipe(algorithm, cheap.get(step.name, choice), summary, balanced=is_balanced)
         seed = step_seed(context.problem.seed, step.name, fold)
-        # So few rows have one thread. Where a trial has several, its prediction is on the safe
-        # side, until the seconds of trials correct it; so they do after a change of the workers.
+        # So few rows use one thread. If the trial has several, the prediction is too high until
+        # measured trials correct it, also after a change of the workers.
         data = FoldData(
             train,
             held_out,

@@ -307,7 +307,6 @@ class SharedBlocks:
                 started = perf_counter()
 
     def _of_partition(self, number: int, block: Block) -> Matrix:
-        """Return a block of a partition with the data set's columns."""
         partition, place = self._partitions[number], (number, block)
         if place in self._held:
             matrix = self._held[place]

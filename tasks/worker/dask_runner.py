@@ -168,7 +168,6 @@ class LeanDaskTaskRunner(DaskTaskRunner):
 
     @cached_property
     def _context(self) -> bytes | None:
-        """Return the flow run's context as bytes; None if this runner is not supported."""
         if not is_supported():
             warn(
                 "unknown Prefect",
@@ -226,7 +225,6 @@ async def end_worker(address: str, dask_worker: Any) -> None:
 def _run_in_worker(
     context: bytes, task: Task[Any, Any], parameters: dict[str, Any], task_run_id: UUID
 ) -> State[Any]:
-    """Run a task as part of the flow run that submitted it."""
     try:
         with _process_context(context).entered():
             state = run_task_sync(
@@ -263,7 +261,6 @@ class _ProcessContext:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Enter the contexts for one task run."""
         client_token = SyncClientContext.__var__.set(self.client)
         flow_run = self.flow_run.model_copy(update={"run_results": {}, "task_run_dynamic_keys": {}})
         try:

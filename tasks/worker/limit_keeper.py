@@ -93,7 +93,6 @@ class _Worker:
 
     @classmethod
     def met(cls, nanny: Any, before: Collection[int] = ()) -> "_Worker | None":
-        """Return the current worker of a nanny."""
         pid, folder = nanny.pid, nanny.worker_dir
         if pid is None or folder is None:
             return None
@@ -164,7 +163,6 @@ class LimitKeeper(NannyPlugin):
                 await self._publish(nanny, asdict(notice), notice_topic(self._flow_run))
 
     async def _follow(self, nanny: Any) -> None:
-        """Remove the plugin once the flow is gone."""
         n_missed = 0
         while n_missed < _MOST_MISSED:
             await asyncio.sleep(_FOLLOW_SECONDS)
@@ -257,12 +255,10 @@ class LimitKeeper(NannyPlugin):
             self._end(worker)
 
     def _read(self, worker: "_Worker") -> Mapping[str, Any]:
-        """Return the worker's note if it runs a trial of this flow run."""
         note = read_note(worker.note)
         return note if note.get("flow_run") == self._flow_run else {}
 
     def _end(self, worker: "_Worker") -> None:
-        """Kill the worker's processes, and forget the worker."""
         worker.end()
         if read_note(worker.note).get("flow_run", self._flow_run) == self._flow_run:
             worker.note.unlink(missing_ok=True)  # or the keeper of another flow run would read it

@@ -1,13 +1,13 @@
-"""Workers end with the process that started them, whatever they are doing.
+"""Workers end with the process that started them, even in the middle of a task.
 
-Dask's workers watch their parent in a thread, which is blind while C code holds the interpreter's
-lock. Linux sends a signal instead, when the *thread* ends that started the process. Any thread may
-have started the process that workers are forked from, so that process checks for its parent itself,
-adopts what dead workers leave, and ends it.
+Dask's workers watch their parent in a thread, which stops while C code holds the interpreter's
+lock. Linux instead sends a signal when the *thread* that started a process ends. Any thread may
+have started the fork server, so the fork server checks for its parent itself, adopts processes that
+dead workers leave, and ends them.
 
-Where the system reports no parent's death (macOS), and for workers that others started, the parent
-is the nanny's process. A small guard process then ends those workers. Their pids arrive on its
-standard input; it acts when the input ends.
+On macOS, which reports no parent's death, and for workers started by others, the parent is the
+nanny's process. A small guard process then ends those workers. It reads their pids from standard
+input, and acts when the input ends.
 """
 
 import ctypes
@@ -28,14 +28,14 @@ import psutil
 from prefect_tune.tasks.worker.process_tree import ProcessTree, descendants
 
 _SET_DEATH_SIGNAL, _SET_CHILD_SUBREAPER = 1, 36
-"""Of prctl(2)."""
+"""Options of prctl(2)."""
 _SIGNAL = signal.SIGUSR2
-"""Tells the process that workers are forked from to look for its parent."""
+"""Makes the fork server check for its parent."""
 _END_SECONDS = 5.0
-"""How long its children may take to end."""
+"""Time limit for its children to end."""
 _OF_TERMINAL = (signal.SIGINT, signal.SIGHUP)
 _FORK_SERVER: set[int] = set()
-"""The process that this one was forked from, or is itself; empty if there is none."""
+"""The fork server that this process is or was forked from; empty if there is none."""
 
 
 def dask_setup(worker: Any) -> None:  # noqa: ARG001 - Dask calls it with its worker
@@ -44,35 +44,35 @@ def dask_setup(worker: Any) -> None:  # noqa: ARG001 - Dask calls it with its wo
     if not _FORK_SERVER:
         return
     _control_process(_SET_DEATH_SIGNAL, signal.SIGKILL)
-    if os.getppid() not in _FORK_SERVER:  # it has ended before
+    if os.getppid() not in _FORK_SERVER:  # the parent has already ended
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def lead_group() -> None:
     """Make this process the leader of a process group of its own."""
-    with suppress(PermissionError):  # it leads a session, and so a group
+    with suppress(PermissionError):  # it leads a session, and therefore a group
         os.setpgid(0, 0)
 
 
 def is_fork_server() -> bool:
     """Return whether this process was started by `multiprocessing` to fork workers, on Linux."""
     is_named = any("multiprocessing.forkserver" in word for word in sys.orig_argv)
-    # The words of a forked process are those of the one it was forked from.
+    # A forked process has the command line of its parent.
     return sys.platform == "linux" and is_named and parent_process() is None
 
 
 def tie_fork_server() -> None:
-    """Tie this process, which workers are forked from, to its parent; called as it begins."""
+    """Tie this process, the fork server, to its parent; called when it starts."""
     pid, parent = os.getpid(), os.getppid()
 
     def look(*_: object) -> None:
-        if os.getpid() == pid and os.getppid() != parent:  # and not a thread of it
+        if os.getpid() == pid and os.getppid() != parent:  # the parent itself ended, not a thread
             _end_children()
             os._exit(1)
 
-    for number in _OF_TERMINAL:  # the flow ends it; it may have been started from any thread
+    for number in _OF_TERMINAL:  # the flow ends it; any thread may have started it
         signal.signal(number, signal.SIG_IGN)
-    # Those whom it adopts end one day, too.
+    # Adopted processes end one day, too.
     warnings.filterwarnings("ignore", "forkserver: waitpid returned unexpected pid")
     signal.signal(_SIGNAL, look)
     _control_process(_SET_CHILD_SUBREAPER, 1)
@@ -82,7 +82,7 @@ def tie_fork_server() -> None:
 
 
 def _end_children() -> None:
-    """Kill all children of this process, and theirs, which become its own as their parents end."""
+    """Kill all children of this process, and theirs, which it adopts as their parents end."""
     until = monotonic() + _END_SECONDS
     while (children := descendants(os.getpid())) and monotonic() < until:
         for child in children:
@@ -95,11 +95,6 @@ def _end_children() -> None:
 
 
 def _control_process(what: int, value: int) -> None:
-    """Call prctl(2).
-
-    Raises:
-        OSError: If it fails.
-    """
     library = ctypes.CDLL(None, use_errno=True)
     if library.prctl(what, value, 0, 0, 0) != 0:
         error = ctypes.get_errno()
@@ -110,7 +105,7 @@ _LOOK_SECONDS = 0.1
 
 
 class Guard:
-    """The guard of this process's workers, which runs as long as somebody uses it."""
+    """The guard of this process's workers, which runs while anything uses it."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -119,12 +114,12 @@ class Guard:
         self._process: subprocess.Popen[str] | None = None
 
     def enter(self) -> None:
-        """Become a user."""
+        """Register a user."""
         with self._lock:
             self._n_users += 1
 
     def leave(self) -> None:
-        """Stop being a user; the last one stops the guard, and workers stay."""
+        """Unregister a user; the last one stops the guard, and workers stay."""
         with self._lock:
             self._n_users -= 1
             if self._n_users == 0:
@@ -134,13 +129,13 @@ class Guard:
                 self._process = None
 
     def watch(self, pid: int) -> None:
-        """End a process and all below it when this process is killed."""
+        """End a process and its descendants when this process is killed."""
         with self._lock:
             self._watched.add(pid)
             self._tell(f"+{pid}")
 
     def forget(self, pid: int) -> None:
-        """Leave a process alone from now on."""
+        """Stop watching a process."""
         with self._lock:
             if pid in self._watched:
                 self._watched.discard(pid)
@@ -151,7 +146,7 @@ class Guard:
             self._start()
             word = "\n".join(f"+{pid}" for pid in self._watched)
         assert self._process is not None and self._process.stdin is not None  # noqa: S101, PT018
-        with suppress(OSError):  # it was killed just now, and starts again with the next word
+        with suppress(OSError):  # it was just killed, and restarts with the next message
             self._process.stdin.write(f"{word}\n")
             self._process.stdin.flush()
 
@@ -167,11 +162,11 @@ class Guard:
 
 
 GUARD = Guard()
-"""That of this process."""
+"""Guard of this process."""
 
 
 def main() -> None:
-    """Guard the processes that standard input names until it ends or the parent does."""
+    """Guard the processes named on standard input until it ends or the parent does."""
     parent, trees, rest = os.getppid(), dict[int, ProcessTree](), b""
     with DefaultSelector() as selector:
         selector.register(sys.stdin, EVENT_READ)
@@ -189,7 +184,6 @@ def main() -> None:
 
 
 def _take(trees: dict[int, ProcessTree], word: str) -> None:
-    """Begin to watch a process, or stop it."""
     pid = int(word[1:])
     trees.pop(pid, None)
     if word[0] == "+":

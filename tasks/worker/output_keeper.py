@@ -186,7 +186,6 @@ class _Client:
         return bool(received)
 
     def finish(self) -> None:
-        """Write the remaining output of a worker that is gone."""
         self._drain()
         self._close()
         self.control.close()

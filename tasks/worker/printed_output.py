@@ -154,7 +154,6 @@ class _Capture:
         return copies
 
     def begin(self, path: Path, secrets: Sequence[str]) -> list[int]:
-        """Lead further output to the file of a trial."""
         flush_streams()
         self._ask(self._change(path, secrets, is_new=True))
         former = self.redirect()  # again, as other code may have redirected them
@@ -164,7 +163,6 @@ class _Capture:
         return []
 
     def end(self, restored: Sequence[int]) -> None:
-        """Wait until all output is in the file, and restore file descriptors."""
         flush_streams()
         for number, copy in enumerate(restored, start=1):
             os.dup2(copy, number)
@@ -192,7 +190,6 @@ class _Capture:
                 self._connect_again()
 
     def _send(self) -> bool:
-        """Return whether the keeper was there to receive the request."""
         answer, expected = b"", b"%d\n" % self._number
         try:
             self._control.sendall(self._request)
@@ -246,7 +243,6 @@ def _close(copies: Sequence[int]) -> None:
 
 
 def _registered(door: socket.socket, fds: list[int]) -> bool:
-    """Register a pipe and a socket; return whether a keeper was there."""
     try:
         socket.send_fds(door, [b"+"], fds)
     except OSError:
@@ -268,7 +264,6 @@ def _capture_of_trials() -> _Capture | None:
 
 
 def _start_keeper(*, aside: bool) -> socket.socket:
-    """Start a keeper, and return the socket for registration."""
     ours, theirs = socket.socketpair()
     with theirs:
         process = subprocess.Popen(  # noqa: S603 - our own code

@@ -1,4 +1,4 @@
-"""A process and all that it has started: counted together, and ended together."""
+"""A process and all its descendants, counted and ended together."""
 
 import os
 import signal
@@ -10,24 +10,21 @@ from time import monotonic
 import psutil
 
 _HAS_LISTS = Path(f"/proc/self/task/{os.getpid()}/children").exists()
-"""Whether each thread has the list of its children: then a look is cheap."""
+"""Whether Linux lists the children of each thread, so that lookups are cheap."""
 _LOOK_SECONDS = 1.0
-"""Between two looks where it is not: all processes of the machine are gone through."""
+"""Interval between lookups if they are expensive, because all processes are scanned."""
 _SHARE_SECONDS = 0.5
-"""Between two reckonings of shared memory: the system goes through all pages."""
+"""Interval between measurements of shared memory, which scan all pages."""
 
 
 class ProcessTree:
-    """A process, those below it, and those that have once been seen there.
+    """A process, its descendants, and processes once seen among them.
 
-    One whose parent has ended is nobody's child any more, but is still known here. Processes are
-    told apart though their numbers come again.
-
-    Args:
-        pid: The process at the root.
+    A process whose parent has ended belongs to no tree, but is remembered here. Reused process ids
+    are told apart.
 
     Raises:
-        psutil.NoSuchProcess: If there is none.
+        psutil.NoSuchProcess: If the root `pid` does not exist.
     """
 
     def __init__(self, pid: int) -> None:
@@ -39,14 +36,13 @@ class ProcessTree:
 
     @property
     def pid(self) -> int:
-        """The process at the root."""
+        """Id of the root process."""
         return self._root.pid
 
     def look(self, *, at_once: bool = False) -> None:
-        """Find the processes below the root, and forget those that have ended.
+        """Find the descendants of the root, and forget ended ones.
 
-        Args:
-            at_once: Whether to look even where that is dear and was done a moment ago.
+        `at_once` forces the lookup even if it is expensive and recent.
         """
         if not (_HAS_LISTS or at_once) and monotonic() - self._looked < _LOOK_SECONDS:
             return
@@ -58,9 +54,9 @@ class ProcessTree:
         self._below = {pid: p for pid, p in self._below.items() if p.is_running()}
 
     def bytes_above(self, limit_bytes: int) -> int | None:
-        """Return the memory that the tree takes, if that is more than a limit.
+        """Return the memory of the tree if it exceeds a limit.
 
-        A process alone takes what is resident. Of several, a page that they share counts once.
+        A single process counts its resident memory. With several, a shared page counts once.
         """
         resident = sum(_asked(p, lambda p: p.memory_info().rss) for p in self._all())
         if resident <= limit_bytes:
@@ -73,7 +69,7 @@ class ProcessTree:
         return self._share_bytes if self._share_bytes > limit_bytes else None
 
     def freeze(self) -> None:
-        """Stop all its processes, and those that they start meanwhile."""
+        """Stop all processes, including those started in the meantime."""
         stopped: set[int] = set()
         while True:
             self._signal_group(signal.SIGSTOP)
@@ -86,20 +82,20 @@ class ProcessTree:
                 stopped.add(process.pid)
 
     def thaw(self) -> None:
-        """Let all its processes go on."""
+        """Let all processes continue."""
         self._signal_group(signal.SIGCONT)
         for process in self._all():
             _asked(process, psutil.Process.resume)
 
     def end(self) -> None:
-        """Kill all its processes; where the root has ended, those that it has left."""
+        """Kill all processes; if the root has ended, those it has left behind."""
         self.freeze()
         self._signal_group(signal.SIGKILL)
         for process in self._all():
             _asked(process, psutil.Process.kill)
 
     def end_below(self, spared: Container[int]) -> None:
-        """Kill what is below the root, but for some processes, and leave the root."""
+        """Kill the descendants of the root except spared ones, but not the root."""
         for pid, process in self._below.items():
             if pid not in spared:
                 _asked(process, psutil.Process.kill)
@@ -109,20 +105,19 @@ class ProcessTree:
         yield from self._below.values()
 
     def _share(self, process: psutil.Process) -> int:
-        """Return the part of a process's memory that counts for it."""
         memory = process.memory_full_info()
         if hasattr(memory, "pss"):
             return int(memory.pss)
         return int(memory.rss if process is self._root else memory.uss)
 
     def _signal_group(self, which: signal.Signals) -> None:
-        """Signal the group that the root leads, if it leads one, also where it has ended."""
+        """Signal the root's process group if it leads one, even after the root has ended."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, which)
 
 
 def descendants(pid: int) -> list[int]:
-    """Return the processes below one."""
+    """Return the ids of all descendants of a process."""
     if not _HAS_LISTS:
         try:
             return [p.pid for p in psutil.Process(pid).children(recursive=True)]
@@ -137,9 +132,9 @@ def descendants(pid: int) -> list[int]:
 
 
 def _listed_children(pid: int) -> list[int]:
-    """Return the children that Linux lists for the threads of a process."""
+    """Return the children that Linux lists for a process's threads."""
     children: list[int] = []
-    with suppress(OSError):  # it has ended
+    with suppress(OSError):  # the process has ended
         for thread in Path(f"/proc/{pid}/task").iterdir():
             with suppress(OSError):
                 children += map(int, (thread / "children").read_text().split())
@@ -147,7 +142,6 @@ def _listed_children(pid: int) -> list[int]:
 
 
 def _asked(process: psutil.Process, ask: Callable[[psutil.Process], int | None]) -> int:
-    """Return the answer of a process, 0 if it has ended."""
     try:
         return ask(process) or 0
     except psutil.Error:

@@ -1,4 +1,4 @@
-"""Readiness of a worker: it reads the store, has the flow's versions, and has loaded the data."""
+"""Readiness of a worker: it can read the store, has the flow's versions, and has loaded data."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -23,24 +23,22 @@ from prefect_tune.tasks.threads import one_thread
 from prefect_tune.tasks.worker.trial_note import loading_noted, prepare_note
 
 _LIBRARIES = "the libraries of the space's algorithms:"
-"""Those that the space has algorithms of and that need not be installed, with their versions."""
+"""Optional libraries that algorithms of the space need, with their versions."""
 
 INDEX_MACHINE = "machine of the index"
-"""Where processes must run that share the index of the store; None for anywhere."""
+"""Machine on which processes that share the index must run; None for any."""
 
 
 def make_ready(context: StudyContext) -> None:
-    """Load what the first trials of a study would load: its data, and the code of its space."""
+    """Load the data and the code of the space, as the first trials of a study would."""
     load(context, algorithms_of(context.problem.find_space()))
 
 
 def load(context: StudyContext, algorithms: Iterable[Algorithm]) -> float:
-    """Load the data of a study and the libraries of some algorithms, before a trial's clock starts.
+    """Load a study's data and the libraries of some algorithms, before a trial's clock starts.
 
-    A library that cannot be imported fails the step that needs it, later.
-
-    Returns:
-        The seconds that it took, without waits for others.
+    Returns the seconds this took, without waits for others. A library that cannot be imported later
+    fails the step that needs it.
 
     Raises:
         StoreRefused, RecordDamaged, OSError: If the store or the data cannot be read.
@@ -59,21 +57,17 @@ def load(context: StudyContext, algorithms: Iterable[Algorithm]) -> float:
 
 
 def worker_environment(context: StudyContext, dask_worker: Any = None) -> dict[str, Any]:
-    """Return what must be the same in the flow and on each of its workers.
-
-    Args:
-        context: The study.
-        dask_worker: The worker, where this is one; Dask fills it in.
+    """Return facts that must be equal in the flow and on each worker; Dask passes `dask_worker`.
 
     Raises:
         StoreRefused, RecordDamaged, OSError: If store, database or data set cannot be read here.
-        BadInput: If a plugin of the study is another one here, or a library that the space needs
-            cannot be used; says how to get it.
-        WorkerUnfit: If trials could not be held to their limits here.
+        BadInput: If a plugin of the study differs here, or a library that the space needs cannot be
+            used; the message has the remedy.
+        WorkerUnfit: If limits of trials could not be enforced here.
     """
     check_plugins(context.problem.running_plugins)
     store = open_store(context.store)
-    with one_thread():  # or libraries that are loaded here would keep all theirs
+    with one_thread():  # otherwise libraries loaded here would keep all their threads
         load_dataset(store, context.problem.dataset)
         space = context.problem.find_space()
     algorithms = algorithms_of(space)

@@ -1,7 +1,6 @@
-"""Standard output and error of this process: open, by lines, and flushed, in Python and in C.
+"""Standard output and error of this process: open, line-buffered and flushed, in Python and in C.
 
-An algorithm may close or replace them. The trials that follow in the same worker print all the
-same.
+An algorithm may close or replace them. Later trials in the same worker can print all the same.
 """
 
 import ctypes
@@ -18,9 +17,9 @@ _LINE_BUFFERED = 1
 
 
 def open_streams() -> None:
-    """Open file descriptors 0, 1 and 2 and Python's streams, as far as they are closed.
+    """Open file descriptors 0, 1 and 2 and Python's streams if they are closed.
 
-    A file or socket opened later would take their place, and receive what libraries print.
+    Otherwise a file or socket opened later would take a free number, and receive prints.
     """
     for number in (0, 1, 2):
         try:
@@ -35,7 +34,7 @@ def open_streams() -> None:
 
 
 def keep_streams_open() -> None:
-    """Give this process streams that nobody can close; others may keep a reference to them."""
+    """Give this process streams that cannot be closed; other code may keep references to them."""
     flush_streams()
     sys.stdout = sys.__stdout__ = _Lasting(1)  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = _Lasting(2)  # type: ignore[misc]
@@ -54,9 +53,9 @@ def streams_restored() -> Iterator[None]:
 
 
 def buffer_lines() -> None:
-    """Hold back no whole line, which would be lost with a process that is killed."""
+    """Flush every whole line, so that none is lost when the process is killed."""
     for stream in (sys.stdout, sys.stderr):
-        with suppress(AttributeError, OSError, ValueError):  # it is closed, or somebody's own
+        with suppress(AttributeError, OSError, ValueError):  # closed, or replaced by other code
             stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     with suppress(ValueError):  # another C library
         stdout = ctypes.c_void_p.in_dll(_LIBRARY, "stdout")
@@ -64,7 +63,7 @@ def buffer_lines() -> None:
 
 
 def flush_streams() -> None:
-    """Write what Python and C still hold back."""
+    """Write everything that Python and C have buffered."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, OSError, ValueError):  # as above
             stream.flush()
@@ -72,17 +71,12 @@ def flush_streams() -> None:
 
 
 class _Lasting(TextIOWrapper):
-    """A stream to a file descriptor that stays open.
-
-    Args:
-        number: The file descriptor.
-    """
+    """A stream to a file descriptor that stays open when the stream is closed."""
 
     def __init__(self, number: int) -> None:
         super().__init__(open(number, "wb", closefd=False), errors="backslashreplace")  # noqa: SIM115
 
     def close(self) -> None:
-        """Write what is held back."""
         with suppress(OSError, ValueError):
             self.flush()
 

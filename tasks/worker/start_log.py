@@ -1,8 +1,8 @@
-"""The start of a worker: the log of its standard error until it is up, and quick imports.
+"""The start of a worker: a log of its standard error until it is up, and quick imports.
 
-If a worker cannot start, its standard error may be the only place that has the cause. The fork
-server and its workers write to a log in the flow's scratch folder. As soon as a worker is up, it
-writes to the standard error of the flow instead.
+If a worker cannot start, its standard error may be the only place with the cause. The fork server
+and its workers write to a log in the flow's scratch folder. Once a worker is up, it writes to the
+standard error of the flow.
 """
 
 import gc
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 LOG_VARIABLE = "PREFECT_TUNE_START_LOG"
-"""Environment variable that holds the path of the log."""
+"""Environment variable with the path of the log."""
 _STANDARD_ERROR = 2
 _MOST_BYTES = 2_000
 _MOST_LINES = 5
@@ -35,7 +35,7 @@ def begin_log() -> None:
 
 
 def dask_setup(worker: Any) -> None:  # noqa: ARG001 - Dask calls it with its worker
-    """Stop logging, as the worker has started; called by Dask."""
+    """Stop logging when the worker has started; called by Dask."""
     while _FORMER:
         former = _FORMER.pop()
         os.dup2(former, _STANDARD_ERROR)
@@ -56,7 +56,7 @@ def log_size(folder: Path) -> int:
 
 
 def log_text(folder: Path, since: int) -> str:
-    """Return the last lines of the log, without those before an earlier size of the log."""
+    """Return the last lines of the log, without the first `since` bytes."""
     try:
         with log_path(folder).open("rb") as log:
             end = log.seek(0, os.SEEK_END)
@@ -70,7 +70,7 @@ def log_text(folder: Path, since: int) -> str:
 
 @contextmanager
 def quick_imports() -> Iterator[None]:
-    """Collect no garbage in the body, and look through nothing that is there at its end again."""
+    """Collect no garbage during the body, and never scan the objects left at its end again."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

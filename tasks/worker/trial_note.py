@@ -263,7 +263,6 @@ def _note_file(worker_folder: str, pid: int) -> NoteFile:
 
 
 def _take_back(file: NoteFile) -> None:
-    """Note that no trial runs."""
     try:
         file.write("{}")
     except OSError:  # otherwise the next trial would be mistaken for this one
@@ -304,5 +303,4 @@ class _Sender:
 
 @lru_cache(maxsize=8)
 def _sent_before(address: str, flow_run: str) -> set[tuple[str, str]]:  # noqa: ARG001 - the cache's key
-    """Return the mutable set of kinds and subjects a worker has sent to a flow run."""
     return set()

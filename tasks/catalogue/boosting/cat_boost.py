@@ -31,14 +31,14 @@ class _CatBoost:
     ) -> None:
         columns = [int(i) for i in np.flatnonzero(is_category)]
         model.fit(self._seen(X), y, sample_weight=sample_weight, cat_features=columns)
-        # Fitted models refuse other parameters, and keep theirs in two places.
+        # Fitted models reject changed parameters, and store them in two places.
         model._init_params["thread_count"] = 1  # noqa: SLF001
         described = model.get_metadata()
         described["params"] = _THREADS.sub(r"\g<1>1", described["params"])
 
     def _seen(self, X: Any) -> Any:
-        """Return a frame of a table: CatBoost takes codes as whole numbers only, -1 is a gap."""
-        if sparse.issparse(X):  # CatBoost refuses arrays that are read-only, as those of steps are
+        """Return a frame of a table: CatBoost needs codes as whole numbers; -1 is a gap."""
+        if sparse.issparse(X):  # CatBoost rejects read-only arrays, as steps return
             places = (np.require(part, requirements="W") for part in (X.indices, X.indptr))
             return sparse.csr_matrix((X.data, *places), shape=X.shape)
         if not self.codes_.is_table_:

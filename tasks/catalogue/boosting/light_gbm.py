@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from prefect_tune.tasks.catalogue.boosting.native import NativeClassifier, NativeRegressor
 
 _SETTINGS: Mapping[str, Any] = {
-    "n_jobs": 0,  # as many as OpenMP allows: a model would keep any other number in its text
+    "n_jobs": 0,  # as many as OpenMP allows; the model's text would store any other number
     "verbose": -1,
     "deterministic": True,
     "importance_type": "gain",
@@ -20,8 +20,8 @@ _SETTINGS: Mapping[str, Any] = {
 class _LightGBM:
     """LightGBM with sums that do not depend on the number of threads.
 
-    Column by column, each sum is the work of one thread. Row by row and in sparse columns it is
-    not, so matrices, which are mostly zeros and then faster that way, are fitted on one thread.
+    Column by column, one thread computes each sum. Row by row and in sparse columns, several do.
+    Matrices, which are mostly zeros and faster row by row, are therefore fitted on one thread.
     """
 
     codes_: Any

@@ -1,6 +1,6 @@
 """Boosted trees of other libraries behind scikit-learn's interface.
 
-They take the categories of a table as codes, and gaps as they are. Matrices reach the library in
+The libraries take categories of a table as codes, and gaps as they are. Matrices are passed in
 single precision, sparse ones as CSR, so that a matrix gives the same trees sparse and dense.
 """
 
@@ -15,20 +15,20 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, Transfo
 from sklearn.utils.validation import validate_data
 
 _MOST_CATEGORIES = 254
-"""Of a column, the most frequent ones; codes must fit in a byte beside that of a gap."""
+"""Most frequent categories kept per column; codes and the code of gaps must fit in a byte."""
 
 
 class CategoryCodes(TransformerMixin, BaseEstimator):
-    """Makes codes of categories, the most frequent first; gaps, rare and unseen ones are NaN.
+    """Encodes categories, the most frequent first; gaps, rare and unseen categories become NaN.
 
     Numbers stay as they are; the elements of matrices become single precision.
     """
 
     is_table_ = True
-    """Whether it was fitted to a table; of models pickled before this was noted, always true."""
+    """Whether it was fitted to a table; true for models pickled before this attribute existed."""
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
-        """Learn the categories of each column; `is_category_`, shape (p,), says which have any."""
+        """Learn the categories of each column; `is_category_`, shape (p,), marks such columns."""
         self.categories_: dict[int, NDArray[np.object_]] = {}
         self.is_category_ = np.zeros(X.shape[1], dtype=np.bool_)
         self.is_table_ = isinstance(X, pd.DataFrame)
@@ -68,7 +68,7 @@ class CategoryCodes(TransformerMixin, BaseEstimator):
 
 
 def _single_precision(X: Any) -> sparse.csr_matrix:
-    """Return a sparse matrix as CSR of float32; its indices are shared where they are int32."""
+    """Return a sparse matrix as CSR of float32, sharing its indices if they are int32."""
     matrix = sparse.csr_array(X)
     if not matrix.has_canonical_format:
         matrix = matrix.copy()
@@ -78,18 +78,14 @@ def _single_precision(X: Any) -> sparse.csr_matrix:
         matrix.indices.astype(np.int32, copy=False),
         matrix.indptr.astype(np.int32, copy=False),
     )
-    return sparse.csr_matrix(parts, shape=matrix.shape)  # CatBoost takes no sparse arrays
+    return sparse.csr_matrix(parts, shape=matrix.shape)  # CatBoost rejects sparse arrays
 
 
 class _Native(BaseEstimator):
-    """Boosted trees that get categories as codes and gaps as they are.
-
-    Args:
-        estimator: Of the library.
-    """
+    """Boosted trees of a library's `estimator`, with categories as codes and gaps as they are."""
 
     prediction_settings: Mapping[str, Any] = {}
-    """Arguments of the library's predictions."""
+    """Arguments for the library's predictions."""
 
     def __init__(self, estimator: Any) -> None:
         self.estimator = estimator
@@ -102,11 +98,11 @@ class _Native(BaseEstimator):
         is_category: NDArray[np.bool_],
         sample_weight: NDArray[np.float64] | None,
     ) -> None:
-        """Fit a model of the library, which is told which columns hold codes."""
+        """Fit a model of the library; `is_category` marks the columns of codes."""
         raise NotImplementedError
 
     def _seen(self, X: Any) -> Any:
-        """Return codes and numbers as the library takes them."""
+        """Return codes and numbers in the form that the library takes."""
         return X
 
     def _fit(self, X: Any, y: NDArray[Any], sample_weight: NDArray[np.float64] | None) -> None:
@@ -120,7 +116,7 @@ class _Native(BaseEstimator):
         return getattr(self.estimator_, what)(self._coded(X), **self.prediction_settings)
 
     def _coded(self, X: Any) -> Any:
-        validate_data(self, X, reset=False, skip_check_array=True)  # codes go by position
+        validate_data(self, X, reset=False, skip_check_array=True)  # codes depend on position
         return self._seen(self.codes_.transform(X))
 
 

@@ -18,10 +18,10 @@ _SETTINGS: Mapping[str, Any] = {
 
 
 class _XGBoost:
-    """XGBoost takes entries that a sparse matrix does not store for missing, as it does gaps.
+    """XGBoost treats entries missing from a sparse matrix as missing values, as it does gaps.
 
-    So zeros of matrices are missing too, or dense matrices would give other trees. In tables zeros
-    are numbers and codes of categories, and only gaps are missing.
+    Zeros of matrices are therefore always missing, or dense matrices would give other trees. In
+    tables, zeros are numbers or codes of categories, and only gaps are missing.
     """
 
     codes_: Any
