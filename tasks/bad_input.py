@@ -11,16 +11,10 @@ _SHOWN_COLUMNS = 10
 
 
 class BadInput(ValueError):  # noqa: N818 - reads as a diagnosis
-    """The user's input cannot be used.
+    """The user's input cannot be used: `reason`, and `remedy` if there is one.
 
     The message reads `--option value: reason; remedy`, without parts that are missing. Passwords in
     URLs are masked.
-
-    Args:
-        reason: Description of the problem.
-        option: Name of the option, without leading dashes.
-        value: Value given for the option.
-        remedy: Suggested correction.
     """
 
     def __init__(

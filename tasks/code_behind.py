@@ -44,8 +44,7 @@ class UserModule:
     Attributes:
         name: Dotted import name.
         text: Python source; empty for a package without `__init__.py`.
-        file: Path of the module's file when the study started; empty if it has none.
-        is_package: Whether the module contains modules.
+        file: Path of the module's file; empty if it has none.
     """
 
     name: str
@@ -56,13 +55,7 @@ class UserModule:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A data file that an algorithm depends on.
-
-    Attributes:
-        path: Path as the algorithm declares it.
-        file: Absolute path.
-        digest: Digest of the content when the study started.
-    """
+    """A data file of an algorithm: declared path, absolute path, and digest at the start."""
 
     path: str
     file: str
@@ -110,11 +103,7 @@ NO_CODE_BEHIND = CodeBehind()
 
 
 def changed_files(file: str, code: str, behind: CodeBehind) -> Iterator[str]:
-    """Yield the files whose content has changed since the study started.
-
-    Deleted files count as unchanged, because a study does not need them. `code` is the text of the
-    user's `file`, or empty; `behind` is the code behind the file.
-    """
+    """Yield the files whose content has changed since the study started; deleted ones are fine."""
     from prefect_tune.storage.key import code_digest  # noqa: PLC0415 - plans need no digest
 
     texts = [(str(Path(file).expanduser()), code)] if code else []
@@ -144,12 +133,9 @@ def _content(file: str, *status: int) -> str:  # noqa: ARG001 - a changed file i
 
 
 def follow(text: str, file: Path | None, modules: Iterable[str] = ()) -> CodeBehind:
-    """Follow the imports of a user's file, including imports inside functions.
+    """Follow the imports of a user's text and of `modules`, including imports inside functions.
 
-    Args:
-        text: Text of the file.
-        file: Path of the file, whose neighbours it can import; None for code without a file.
-        modules: Dotted names of other modules to follow.
+    The text can import neighbours of its `file`, which is None for code without a file.
     """
     invalidate_caches()  # a neighbour may have just been written
     folder = None if file is None else str(file.absolute().parent)
@@ -191,10 +177,7 @@ class _Trail:
         self._installed: dict[str, bool] = {}
 
     def read(self, text: str, package: str, top: str) -> None:
-        """Visit all imports of a source; relative ones start from `package`.
-
-        `top` is the top-level name of the module, or the name of the user's file.
-        """
+        """Visit all imports of the source of a module below `top`; relative ones use `package`."""
         from prefect_tune.storage.key import parsed  # noqa: PLC0415 - plans need no syntax tree
 
         try:
@@ -325,8 +308,7 @@ def packages_of_distributions() -> dict[str, tuple[str, ...]]:
 def is_of_wheel(package: str, spec: ModuleSpec) -> bool:
     """Return whether a top-level module was installed from a wheel or by the system.
 
-    Installs from a folder or a repository do not count, editable or not, because their code can
-    change while their version stays the same.
+    Installs from a folder or repository do not count: their code can change within a version.
     """
     origin = spec.origin or next(iter(spec.submodule_search_locations or ()), "")
     names = packages_of_distributions().get(package, ())

@@ -126,11 +126,7 @@ class NamedClasses(ClassifierMixin, BaseEstimator):
 
 
 def without_idle_bounds(model: Value) -> Value:
-    """Return a fitted model without category bounds that had no effect.
-
-    The model predicts the same. Its clone learns only from columns of pandas' category type, and
-    rejects columns with more categories than its last step can handle.
-    """
+    """Return a fitted model without category bounds that had no effect, predicting the same."""
     return _replaced(model, _without_bound, {})
 
 
@@ -174,10 +170,7 @@ def _without_bound(estimator: BaseEstimator) -> BaseEstimator:
 
 
 def _replaced(value: Any, replace: Replace, done: dict[int, Any]) -> Any:
-    """Return a value with its estimators replaced, innermost first; the value itself if none is.
-
-    `done` maps ids to outcomes, so that shared objects stay shared.
-    """
+    """Return a value with its estimators replaced, innermost first; shared objects stay shared."""
     if id(value) not in done:
         done[id(value)] = _looked_at(value, replace, done)
     return done[id(value)]
@@ -210,13 +203,7 @@ _READ_BY = "cloudpickle"
 
 @dataclass(frozen=True, slots=True)
 class Pickled:
-    """A model as a pickle.
-
-    Attributes:
-        data: The pickle.
-        model: The model read back from the pickle.
-        packages: Packages that reading imports, sorted, without the standard library.
-    """
+    """A model as a pickle, the model read back, and the packages that reading imports, sorted."""
 
     data: bytes
     model: Any
@@ -282,12 +269,9 @@ _REMEDY = "export to a file that ends in .pkl"
 
 @dataclass(frozen=True, slots=True)
 class SkopsFile:
-    """A model in skops' format.
+    """A model in skops' format, and the model read back.
 
-    Attributes:
-        data: The file.
-        model: The model read back from the file.
-        trusted: Types the reader must trust to load the file, sorted.
+    `trusted` are the types the reader must trust to load the file, sorted.
     """
 
     data: bytes
@@ -302,11 +286,7 @@ class SkopsFile:
 
 
 def skops_file(model: Any, trials: Sequence[int]) -> SkopsFile:
-    """Write a model in skops' format, and read it back.
-
-    Args:
-        model: A fitted pipeline, or an ensemble of pipelines.
-        trials: Trial number of each pipeline.
+    """Write a fitted pipeline or an ensemble of the trials' pipelines in skops' format.
 
     Raises:
         BadInput: If skops is not installed or cannot store a step, which the message names.

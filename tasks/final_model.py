@@ -49,9 +49,7 @@ _ROUNDING = 1e-3
 class RefitFailed(RuntimeError):  # noqa: N818 - it says what happened
     """A trial's configuration cannot become the final model; the message names the trial.
 
-    Attributes:
-        step: Step that failed; empty if unknown.
-        is_over_limit: Whether the refit exceeded its time limit.
+    `step` is the step that failed, if known; `is_over_limit` tells a refit beyond its time limit.
     """
 
     step: str = ""
@@ -70,9 +68,7 @@ class Member:
     """A trial's part in the final model.
 
     Attributes:
-        number: Number of the trial.
         query: `Optimizer.refit` of the trial as JSON values; the trial's own query if `of_folds`.
-        weight: Weight of the member in the model.
         of_folds: Whether the member is the mean of the trial's fold models, read from the cache.
     """
 
@@ -87,11 +83,7 @@ def fit_member(
 ) -> PathRun:
     """Fit a member on all training rows; `run_step` runs a step, directly or as a Prefect task.
 
-    Args:
-        context: The study.
-        member: The member.
-        run_step: Runner of one step.
-        pinned_by: Owner of the pins on the member's artifacts; empty to pin none.
+    The member's artifacts are pinned for `pinned_by`, if given.
 
     Raises:
         RefitFailed: If a step fails; the message names the trial.
@@ -294,12 +286,7 @@ class Refitted:
 
 @dataclass(frozen=True, slots=True)
 class FinalScores:
-    """Outcome of scoring on the test rows.
-
-    Attributes:
-        test: Loss of the model, or of the requested trial.
-        n_task_runs: Task runs reported.
-    """
+    """Loss of the model, or of the requested trial, on the test rows; and task runs reported."""
 
     test: LossOnTest
     n_task_runs: int
@@ -318,14 +305,9 @@ def refit_member(
     report: Report,
     times: float = REFIT_TIMES,
 ) -> State[MemberRefitted]:
-    """Fit a member on all training rows; its artifacts stay pinned in the cache.
+    """Fit a trial's `Optimizer.refit` query on all training rows, and pin its artifacts.
 
-    Args:
-        number: Number of the trial.
-        query: `Optimizer.refit` of the trial as JSON values.
-        context: The study.
-        report: Steps that become task runs of their own.
-        times: Time limit, in multiples of a trial's limit.
+    `report` selects steps that become task runs. The limit is `times` a trial's time limit.
     """
     reported, owner = ReportedSteps(report), member_pins(context.study, number)
     member = Member(number, query)
@@ -347,14 +329,10 @@ def refit(
     report: Report = "steps",
     times: float = REFIT_TIMES,
 ) -> State[Refitted]:
-    """Fit configurations on all training rows, and store them as the study's model.
+    """Fit members on all training rows, or take them from the cache, and store the study's model.
 
-    Args:
-        what: Subject in the name of the task run.
-        members: Members of the model; those fitted by `refit_member` come from the cache.
-        context: The study.
-        report: Steps that become task runs of their own.
-        times: Time limit per member, in multiples of a trial's limit.
+    `what` names the task run and `report` selects steps that become task runs. The limit per member
+    is `times` a trial's time limit.
     """
     started, reported = perf_counter(), ReportedSteps(report)
     with trial_noted(times * len(members)):
@@ -372,15 +350,10 @@ def score(
     report: Report = "trial",
     times: float = REFIT_TIMES,
 ) -> State[FinalScores]:
-    """Score the study's model, or one trial, on the test rows.
+    """Score the study's model, or the trial `alone`, on the test rows.
 
-    Args:
-        what: Subject in the name of the task run.
-        context: The study.
-        alone: The trial. Its pipeline comes from the model if the trial is a member of it, and is
-            fitted if not.
-        report: Steps of that fit that become task runs of their own.
-        times: Time limit, in multiples of a trial's limit.
+    The trial's pipeline comes from the model if the trial is a member of it, and is fitted if not.
+    `what`, `report` and `times` are as in `refit`.
     """
     reported = ReportedSteps(report)
     with trial_noted(times):

@@ -28,15 +28,7 @@ REGISTRIES: Mapping[str, Registry[Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class UsedPlugin:
-    """A declaration of another distribution, as a study uses it.
-
-    Attributes:
-        kind: Kind of the declaration, for instance "method".
-        name: Name of the declaration.
-        distribution: Name of the distribution.
-        version: Version of the distribution.
-        digest: Digest of the code that declares and implements it.
-    """
+    """A declaration of another distribution, as a study uses it, and a digest of its code."""
 
     kind: str
     name: str
@@ -51,9 +43,7 @@ class UsedPlugin:
 
 
 def used_plugins(names: Mapping[str, str]) -> tuple[UsedPlugin, ...]:
-    """Return the plugins among the declarations that a study uses.
-
-    `names` has the name of each kind's declaration; empty, built-in and unknown names are skipped.
+    """Return the plugins among the declarations, by kind, that a study uses.
 
     Raises:
         UnusablePlugin: If a plugin cannot be imported.
@@ -64,11 +54,7 @@ def used_plugins(names: Mapping[str, str]) -> tuple[UsedPlugin, ...]:
 
 @cache
 def check_plugins(used: tuple[UsedPlugin, ...]) -> None:
-    """Check that this process has the plugins of a study, in the same version.
-
-    Raises:
-        BadInput: If a plugin is missing or differs; names both versions and the remedy.
-    """
+    """Raise BadInput, with the remedy, if this process lacks a plugin of a study, or differs."""
     for plugin in used:
         _check(plugin)
 
@@ -97,11 +83,7 @@ def _check(used: UsedPlugin) -> None:
 
 
 def _as_used(plugin: Plugin) -> UsedPlugin:
-    """Return a plugin with the digest of its code.
-
-    The code is the declaring module, modules that the declaration refers to, and all modules of the
-    same distribution that these import.
-    """
+    """Return a plugin with the digest of its code, in all modules of its distribution behind it."""
     declared, package = REGISTRIES[plugin.kind].named(plugin.name), plugin.module.partition(".")[0]
     modules = {plugin.module, *_modules_of(declared, package)}
     roots = {module.partition(".")[0] for module in modules}

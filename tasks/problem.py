@@ -27,12 +27,7 @@ _SHARE_OF_MEMORY = 0.9
 
 @dataclass(frozen=True, slots=True)
 class TrialLimits:
-    """Limits of a trial.
-
-    Attributes:
-        seconds: Wall time from its start on a worker.
-        memory_bytes: Resident memory of the worker process; None for the worker's own limit.
-    """
+    """Limits of a trial: wall time on its worker, and resident memory (None: the worker's own)."""
 
     seconds: float
     memory_bytes: int | None = None
@@ -59,9 +54,6 @@ class Problem:
         dataset: Digest of the data set.
         split: Digest of the split.
         space: Name of the space, or `FILE.py:NAME` for a user's space.
-        space_digest: Digest of the space.
-        metric: Name of the metric.
-        seed: Source of all randomness.
         space_code: Text of the user's file; empty for a space of the catalogue.
         positive: Position of the positive class of two.
         algorithms: Algorithm ids of each searched step when the study started, by step.
@@ -102,10 +94,7 @@ class Problem:
         return from_document(cls, {**document, "algorithms": tuple(algorithms)})
 
     def find_space(self) -> "Space":
-        """Return the space as the study started with it, if possible.
-
-        From then on, pickle finds classes and functions defined in the user's own code.
-        """
+        """Return the space as the study started with it, if possible, and prepare unpickling."""
         from prefect_tune.tasks.catalogue.spaces import space_named  # noqa: PLC0415 - heavy
         from prefect_tune.tasks.user_space import bound, load_user_space  # noqa: PLC0415 - heavy
 
@@ -117,8 +106,7 @@ class Problem:
     def as_started(self, space: "Space") -> "Space":
         """Return a space without the algorithms added since the study started.
 
-        A study can therefore resume after its space grew. Any other change, such as an algorithm,
-        their order or a step, shows in the digest of the space returned.
+        A study can therefore resume after its space grew; any other change shows in the digest.
         """
         if not self.algorithms or space.digest == self.space_digest:
             return space
@@ -155,14 +143,10 @@ class StudyContext:
     """Everything about a study that travels to a worker with a trial.
 
     Attributes:
-        study: Name of the study.
-        problem: Data, space, metric and seed.
-        store: Address of artifacts and records.
         use_cache: Whether to read and write artifacts in the cache.
-        memory_limit_bytes: Largest memory estimate at which a step may start; None for the
-            machine's memory.
-        cache_area: Name of an area outside which artifacts are not shared; empty for the common
-            one.
+        memory_limit_bytes: Largest memory estimate to start a step at; None for the machine's
+            memory.
+        cache_area: Area that does not share its artifacts; empty for the common one.
         quantities: Quantities to measure in addition to the loss.
         epochs: Epochs of a full training of iterative models (t_max); None to fit them at once.
         bootstraps: Bootstraps whose risks evaluations report; None for no risks.
@@ -183,9 +167,5 @@ class StudyContext:
 
 @lru_cache(maxsize=4)
 def open_store(address: StoreAddress) -> ArtifactStore:
-    """Open the store at an address, once per process.
-
-    Raises:
-        StoreRefused: If the store cannot be used.
-    """
+    """Open the store at an address, once per process; StoreRefused if it cannot be used."""
     return ArtifactStore(address)

@@ -77,10 +77,7 @@ _CELLS_PER_THREAD = 500_000
 
 
 def fit_threads(n_cells: float, most: int) -> int:
-    """Return the number of threads for a fit, at most `most`.
-
-    `n_cells` is rows times columns of the training matrix, or its non-zeros if it is sparse.
-    """
+    """Return the threads for a fit on so many cells, or non-zeros if sparse, at most `most`."""
     return max(1, min(most, int(n_cells / _CELLS_PER_THREAD)))
 
 
@@ -88,10 +85,7 @@ def fit_threads(n_cells: float, most: int) -> int:
 def several_threads(estimator: Any, way: str, n_threads: int) -> Iterator[None]:
     """Give a fit in the body of `one_thread` several threads, and restore the estimator.
 
-    Args:
-        estimator: Estimator to fit.
-        way: The algorithm's `threads` declaration; empty for one thread.
-        n_threads: Number of threads.
+    `way` is the algorithm's `threads` declaration; empty for one thread.
     """
     if n_threads == 1 or not way:
         yield

@@ -34,12 +34,10 @@ _PASSES = "max_iter"
 
 @dataclass(frozen=True, slots=True)
 class TrialPipeline:
-    """The pipeline of a trial.
+    """The unfitted pipeline of a trial, whose steps have their names in the space.
 
-    Attributes:
-        pipeline: The unfitted pipeline; steps have their names in the space.
-        weighted: Argument of `fit` for row weights by class frequency; empty if rows have none.
-        remarks: Sentences about aspects the pipeline does not show.
+    `weighted` is the argument of `fit` for row weights by class frequency, if any. `remarks` are
+    sentences about aspects the pipeline does not show.
     """
 
     pipeline: Pipeline
@@ -54,16 +52,11 @@ def trial_pipeline(
     failed_step: str | None = None,
     best_epoch: int | None = None,
 ) -> TrialPipeline:
-    """Build the pipeline of a trial as for its first fold.
+    """Build the pipeline of a trial as for its first fold, trained to `best_epoch` or the last.
 
     If the store does not know the input of the model, because nothing was cached, earlier steps
-    are rerun. A failed step is not; later steps are built as if it had returned its input.
-
-    Args:
-        context: The study.
-        query: Query of the trial.
-        failed_step: Name of the failed step, empty if unknown; None if none failed.
-        best_epoch: Epoch the model was trained to; None for the last one.
+    are rerun. A failed step, named or empty if unknown, is not; later steps are built as if it had
+    returned its input.
 
     Raises:
         StoreLost: If the study's data is lost.
@@ -124,13 +117,8 @@ def _recipes(
 def code_of(trial: TrialPipeline, heading: Sequence[str], user_file: str = "") -> str:
     """Return Python code that builds a trial's pipeline as `pipeline`, and fits it.
 
-    Args:
-        trial: The pipeline.
-        heading: First lines of the code's docstring.
-        user_file: The user's file that defines estimators, if there is one.
-
-    Raises:
-        BadInput: If an estimator has a value that cannot be written as code.
+    The docstring starts with `heading`; `user_file` may define estimators. BadInput if an estimator
+    has a value that cannot be written as code.
     """
     writer = _Writer(user_file)
     built = _laid_out(writer.text(trial.pipeline), before=len("pipeline = "))
@@ -162,10 +150,7 @@ class _Writer:
         self._whole: set[str] = set()
 
     def text(self, value: Any, form: str | None = None) -> str | _Group:
-        """Return the code of a value; estimators omit arguments that have their defaults.
-
-        `form` is the output form an outer estimator requests. BadInput if there is no code.
-        """
+        """Return the code of a value, without default arguments; BadInput if there is none."""
         if isinstance(value, np.generic):
             value = value.item()
         if isinstance(value, float) and not np.isfinite(value):

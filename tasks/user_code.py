@@ -37,11 +37,7 @@ _PREFIX = "prefect_tune_user_code_"
 
 
 def read_user_code(argument: str, option: str = "space") -> str:
-    """Read the text of the file in `FILE.py:NAME`.
-
-    Raises:
-        BadInput: If the file cannot be read, or no name is given.
-    """
+    """Read the text of the file in `FILE.py:NAME`; BadInput if unreadable or without a name."""
     file, _, name = argument.partition(":")
     if not name.isidentifier():
         raise BadInput(f"--{option} {argument}: write {file}:NAME, with a name defined in the file")
@@ -63,12 +59,7 @@ def plain_module(module: str) -> str:
 
 @cache
 def load_user_code(text: str, file: str, behind: CodeBehind = NO_CODE_BEHIND) -> ModuleType:
-    """Run a text as a module, once per process.
-
-    Args:
-        text: Python source.
-        file: Name of its file, for tracebacks.
-        behind: Modules that the text imports.
+    """Run a text as a module, once per process; `file` names it in tracebacks.
 
     Raises:
         BadInput: If the text does not run; the message has the line and the error.
@@ -230,10 +221,7 @@ class ProgramExit(RuntimeError):  # noqa: N818 - reads as an outcome
 
 @contextmanager
 def exits_as_errors() -> Iterator[None]:
-    """Turn exceptions that are no `Exception` into ProgramExit.
-
-    In the main thread, signals raise such exceptions, so there only `SystemExit` is converted.
-    """
+    """Turn exceptions that are no `Exception` into ProgramExit; in the main thread SystemExit."""
     try:
         yield
     except Exception:

@@ -39,12 +39,7 @@ def is_user_space(argument: str) -> bool:
 
 
 class SpaceCode(NamedTuple):
-    """The code of a space.
-
-    Attributes:
-        text: Text of the user's file; empty for a space of the catalogue.
-        behind: Modules and data files behind the space that were not installed from a wheel.
-    """
+    """Text of a user's file, empty for a space of the catalogue, and the code behind the space."""
 
     text: str = ""
     behind: CodeBehind = NO_CODE_BEHIND
@@ -110,12 +105,7 @@ def _data_files(space: Space, folder: Path | None) -> tuple[DataFile, ...]:
 
 @cache
 def load_user_space(code: str, argument: str, behind: CodeBehind = NO_CODE_BEHIND) -> Space:
-    """Load the space `FILE.py:NAME` from the text of its file.
-
-    Raises:
-        UnknownName: If the text defines no such space.
-        BadInput: If the text does not run, or an algorithm cannot be used.
-    """
+    """Load the space `FILE.py:NAME` from the text of its file; UnknownName or BadInput if wrong."""
     space = bound(_declared(code, argument, behind), behind, code, argument)
     _check_algorithms(space)
     return space
@@ -123,10 +113,7 @@ def load_user_space(code: str, argument: str, behind: CodeBehind = NO_CODE_BEHIN
 
 @cache
 def bound(space: Space, behind: CodeBehind, code: str = "", argument: str = "") -> Space:
-    """Return a space whose estimators come from the modules and texts that travel with it.
-
-    `code` is the text of the user's file `argument` (`FILE.py:NAME`), empty for another space.
-    """
+    """Return a space whose estimators come from the modules and texts that travel with it."""
     if behind == NO_CODE_BEHIND:
         return space
     root = load_user_code(code, Path(argument.partition(":")[0]).name, behind).__name__
@@ -180,12 +167,9 @@ def _check_algorithms(space: Space) -> None:
 
 @cache
 def check_models(space: Space, argument: str) -> None:
-    """Check that the models of a space predict its target, by their scikit-learn tags.
+    """Raise BadInput if a model of a space does not predict its target, by scikit-learn's tags.
 
     Each model is built with its defaults and with some random values. Models without tags pass.
-
-    Raises:
-        BadInput: If a model is a regressor in a space of classes, or the reverse, or neither.
     """
     right = "classifier" if space.target == "classes" else "regressor"
     other = "numbers" if space.target == "classes" else "classes"

@@ -17,16 +17,11 @@ if TYPE_CHECKING:
 
 
 class EventAggregation(TransformerMixin, BaseEstimator):
-    """One column per code that enough patients of the training rows have.
+    """One column per code that `min_frequency` patients of the training rows have.
 
-    Events without a time are facts: their column is 1 if a patient has them, regardless of the
-    aggregation.
-
-    Args:
-        min_frequency: Number of patients of the training rows that must have a code.
-        aggregation: `binary` is 1 if a row has the code; `count` counts its events; `sum` adds
-            their values, 1 for an event without value; `average` is the mean of existing values,
-            1 without any.
+    Events without a time are facts, always coded as 1 if a patient has them. The aggregation
+    `binary` is 1 if a row has the code, `count` counts its events, `sum` adds their values (1 for
+    an event without value), and `average` is the mean of existing values (1 without any).
     """
 
     def __init__(self, min_frequency: int = 3, aggregation: str = "count") -> None:
@@ -109,7 +104,6 @@ class Cells:
         first: First event of each cell, in cell order, shape (cells,).
         column: Column of each cell, shape (cells,).
         offsets: First cell of each row and, at the end, the number of cells, shape (rows + 1,).
-        width: Number of columns of the matrix.
     """
 
     order: NDArray[np.int32]

@@ -64,10 +64,7 @@ def discretizer(**arguments: Any) -> KBinsDiscretizer:
 
 
 class Polynomial(PolynomialFeatures):
-    """Products of columns, also of read-only sparse matrices.
-
-    scikit-learn's own class requests writable buffers although it only reads them.
-    """
+    """Products of columns; unlike scikit-learn's class, accepts read-only sparse matrices."""
 
     def transform(self, X: Any) -> Any:
         """Return the products, shape (n, columns of the polynomial)."""
@@ -85,10 +82,7 @@ def feature_agglomeration(
 
 
 class _KeepsOneColumn:
-    """A selection that keeps the column with the highest univariate score if it would keep none.
-
-    No later step could work without a column.
-    """
+    """A selection that keeps the column with the highest univariate score if it would keep none."""
 
     def fit(self, X: Any, y: Any) -> Self:
         """Fit the selection, and check whether it keeps any column."""
@@ -186,8 +180,7 @@ def linear_discriminant(*, shrinkage: float | str | None, tol: float) -> LinearD
 class QuadraticDiscriminant(QuadraticDiscriminantAnalysis):
     """Quadratic discriminants, even if a class has no more rows than there are columns.
 
-    The usual solver rejects that since scikit-learn 1.9. In this case the covariances are shrunk by
-    the same share instead.
+    In this case, which scikit-learn 1.9's usual solver rejects, the covariances are shrunk instead.
     """
 
     def __init__(self, reg_param: float = 0.5) -> None:
@@ -287,16 +280,10 @@ def mlp(*, hidden_layers: int, nodes_per_layer: int, **arguments: Any) -> MLPCla
 
 
 class LayerwiseMLP(MLPClassifier):
-    """A network with a separate penalty on the weights of each layer.
+    """A network with a separate L2 penalty `alphas[l]` on the weights of each layer.
 
     The gradient of layer l gets `alphas[l] W_l / n`, the loss half of `alphas[l] |W_l|^2 / n`
-    (ensemble SMBO, seventh space).
-
-    Args:
-        hidden_layer_sizes: Widths of the hidden layers.
-        alphas: L2 penalty of each layer of weights, one more than hidden layers.
-        max_iter: Number of passes over the rows.
-        random_state: Seed of the initial weights.
+    (ensemble SMBO, seventh space). There is one more penalty than hidden layers.
     """
 
     def __init__(

@@ -123,12 +123,10 @@ class NameLevel:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Codes by all their names: the codes, their prefixes and their parents.
+    """Codes by all their names: the sorted codes, their prefixes and their parents.
 
-    Attributes:
-        codes: The codes, sorted.
-        parents: All ancestors of codes that have any.
-        kept: Parents that have columns; None for all parents of distinct sets of two or more codes.
+    `parents` are all ancestors. `kept` are the parents that have columns; if it is None, all
+    parents of distinct sets of two or more codes.
     """
 
     codes: Sequence[str]
@@ -165,10 +163,7 @@ class Vocabulary:
         return self._levels[number]
 
     def _names(self, number: int) -> Iterator[Sequence[str]]:
-        """Yield the names of each code at a level.
-
-        A code with one prefix less stands for itself, because other codes may begin with it.
-        """
+        """Yield the names of each code at a level; one with one prefix less stands for itself."""
         if number == CODE:
             yield from ((code,) for code in self.codes)
         elif number == PARENTS:
@@ -196,12 +191,7 @@ class Vocabulary:
 def different_parents(
     children: Mapping[str, Sequence[int]], parents: Mapping[str, Sequence[str]]
 ) -> list[str]:
-    """Return the parents of two or more codes, sorted; for each set of codes only the nearest.
-
-    Args:
-        children: Codes below each parent, as ascending numbers.
-        parents: All ancestors of codes and parents.
-    """
+    """Return the parents of two or more codes, sorted; for each set of codes only the nearest."""
     nearest = {
         tuple(children[name]): name
         for name in sorted(children, key=lambda name: (len(parents.get(name, ())), name))
@@ -212,18 +202,10 @@ def different_parents(
 def blocks_of(
     X: "EventRows", wanted: Sequence[Block], vocabulary: Vocabulary, follow: Sequence[Block] = ()
 ) -> Mapping[Block, Matrix]:
-    """Return blocks of some rows, shared ones or blocks made in one pass over the events.
+    """Return float32 blocks of n rows, shared ones or blocks made in one pass over the events.
 
-    Args:
-        X: The n rows.
-        wanted: Blocks to return.
-        vocabulary: Names of the codes.
-        follow: Blocks of the same rows that are needed next; if blocks are shared, the same pass
-            makes them.
-
-    Returns:
-        A float32 matrix per block, shape (n, 2) or (n, names of the level); shared ones are read on
-        access.
+    Shapes are (n, 2) or (n, names of the level). Shared blocks are read on access; `follow` are
+    blocks of the same rows needed next, which the same pass then makes.
     """
     if X.shared is not None:
         shared = X.shared.blocks(X, [*dict.fromkeys((*wanted, *follow))])
@@ -237,10 +219,7 @@ def blocks_of(
 def make_blocks(
     X: "EventRows", wanted: Sequence[Block], vocabulary: Vocabulary
 ) -> Iterator[dict[Block, Matrix]]:
-    """Yield blocks of all rows, level by level, from one pass over their events.
-
-    The blocks are as `blocks_of` returns them.
-    """
+    """Yield blocks of all rows, level by level, from one pass over their events."""
     if not wanted:
         return
     events, facts, births = _parts(X)
@@ -352,11 +331,8 @@ def _activity(history: "_History", window: int | None) -> NDArray[np.int64]:
 class _Events:
     """Events of rows, in order of time: row i has the events from offset i to i + 1.
 
-    Attributes:
-        position: Position in the table of events, shape (events,).
-        code: Position in the vocabulary, shape (events,).
-        time: Microseconds since 1970, shape (events,).
-        offsets: First event of each row and, at the end, the number of events, shape (rows + 1,).
+    `position` is in the table of events, `code` in the vocabulary; `time` is in microseconds since
+    1970. All three have shape (events,), and `offsets` has shape (rows + 1,).
     """
 
     position: NDArray[np.int64]
@@ -419,13 +395,7 @@ def _path(code: str) -> list[str]:
 
 @dataclass(frozen=True)
 class _History:
-    """Events of rows that have a time, with the rows' prediction times.
-
-    Attributes:
-        events: The events.
-        until: Prediction time of each row, shape (rows,).
-        values: Values of the table of events, NaN without a value.
-    """
+    """Events of rows that have a time, the rows' prediction times, and values (NaN if none)."""
 
     events: _Events
     until: NDArray[np.int64]
@@ -436,10 +406,7 @@ class _History:
         return np.repeat(self.until, np.diff(self.events.offsets)) - self.events.time
 
     def pieces(self, level: NameLevel) -> Iterator[Self]:
-        """Yield the rows in pieces of bounded numbers of names of a level, or all rows at once.
-
-        Parents repeat each event, and events are sorted by name.
-        """
+        """Yield the rows in pieces of bounded numbers of names of a level, or all rows at once."""
         n_names = np.diff(level.offsets)[self.events.code]
         offsets = self.events.offsets
         before = np.append(0, np.cumsum(n_names))[offsets]
@@ -473,11 +440,8 @@ class _OrderedEvents:
 class _Groups:
     """Some events sorted by cell; each non-empty cell is a group.
 
-    Attributes:
-        cell: Cell of each group, shape (groups,).
-        first: First event of each group, shape (groups,).
-        ordered: All events of the cells.
-        events: Positions of the events among all, shape (events,); None for all.
+    `cell` and `first` (event) have shape (groups,). `events` are positions among all events, shape
+    (events,); None for all.
     """
 
     cell: NDArray[np.int64]

@@ -97,9 +97,8 @@ class EventWindows(TransformerMixin, BaseEstimator):
         levels_: Codes, prefixes and parents kept.
         parents_: Parents kept of each code of the data, itself included if it is one.
         facts_: Codes of the facts kept.
-        age_: Median age of the training rows in years, for rows without a birth; None if there are
-            no births, and then no age column.
-        n_features_in_: Number of distinct codes.
+        age_: Median age of the training rows in years; None, without an age column, if there are no
+            births.
     """
 
     def __init__(
@@ -152,11 +151,7 @@ class EventWindows(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: "EventRows") -> sparse.csr_array:
-        """Return the matrix, shape (rows, columns), float32.
-
-        Raises:
-            TypeError: If X does not consist of patient events.
-        """
+        """Return the matrix, shape (rows, columns), float32; TypeError unless X has events."""
         if not hasattr(X, "events"):
             raise TypeError(
                 f"features of patient events are made of rows as prefect-tune reads them, not of a "
@@ -283,14 +278,10 @@ class EventWindows(TransformerMixin, BaseEstimator):
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """Names of one level.
+    """Sorted names of one level that enough patients of the training rows have.
 
-    Attributes:
-        number: Number of the level, as in a block.
-        names: Sorted names that enough patients of the training rows have, n of them.
-        has_values: Whether values of the training rows differ, shape (n,).
-        is_mixed: Whether some events of a name have values and some do not, shape (n,).
-        rarity: Inverse document frequency among the training patients, shape (n,).
+    `has_values` marks names whose values differ, and `is_mixed` names for which some events have no
+    value. `rarity` is the inverse document frequency among the training patients.
     """
 
     number: int
@@ -377,10 +368,7 @@ def _sums(block: Any) -> NDArray[np.float64]:
 
 
 def _extremes(block: Any, n_cells: NDArray[np.int64], least: np.ufunc) -> NDArray[np.float32]:
-    """Return the smallest or largest non-zero value of each column, 0 without any.
-
-    `n_cells` counts the values of each column; `least` is `np.minimum` or `np.maximum`.
-    """
+    """Return the smallest or largest non-zero value of each column, 0 without any."""
     by_column = block.tocsc()
     n_found = np.diff(by_column.indptr)
     found = np.zeros(len(n_cells), dtype=np.float32)

@@ -64,10 +64,7 @@ def target_encoder(
 ) -> ColumnTransformer:
     """Encode categories by the mean target of their rows (for classes, the share of each class).
 
-    Args:
-        smooth: Weight of the overall mean, in rows.
-        target: Kind of target, `classes` or `numbers`.
-        random_state: Seed of the parts of the training rows.
+    `smooth` is the weight of the overall mean, in rows.
     """
     kind = "continuous" if target == "numbers" else "auto"
     parts = (KFold if target == "numbers" else StratifiedKFold)(

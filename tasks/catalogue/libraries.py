@@ -30,11 +30,7 @@ _FROM_PACKAGES = "apt-get install libgomp1, or dnf install libgomp on Fedora and
 class MissingLibrary:
     """A library that algorithms require and that cannot be used on this machine.
 
-    Attributes:
-        package: Import name of the library.
-        reason: Reason it cannot be used, such as `is not installed`.
-        remedy: Way to install it.
-        is_optional: Whether it belongs to an extra that was never installed.
+    `is_optional` is true if the library belongs to an extra that was never installed.
     """
 
     package: str
@@ -80,11 +76,7 @@ def missing_libraries(algorithms: Iterable[Algorithm]) -> tuple[MissingLibrary, 
 
 
 def check_libraries(what: str, algorithms: Iterable[Algorithm]) -> None:
-    """Check that the libraries required by algorithms of `what` can be used here.
-
-    Raises:
-        BadInput: If a library cannot be used; names its algorithms and the remedy.
-    """
+    """Raise BadInput, with the remedy, if a library that `what` needs cannot be used here."""
     needing = [algorithm for algorithm in algorithms if algorithm.requires]
     for library in missing_libraries(needing):
         ids = dict.fromkeys(a.id for a in needing if library.package in a.requires)
@@ -102,11 +94,7 @@ def algorithms_of(space: Space) -> tuple[Algorithm, ...]:
 
 
 def usable_part(space: Space) -> Space:
-    """Return the part of a space whose libraries can be used here.
-
-    Raises:
-        BadInput: If a step keeps no algorithm; names a library that it needs.
-    """
+    """Return the part of a space whose libraries can be used here; BadInput if a step is empty."""
     missing = {library.package for library in missing_libraries(algorithms_of(space))}
     if not missing:
         return space

@@ -28,13 +28,7 @@ def kernel_space(
     n_components: UniformIntegerHyperparameter,
     default_gamma: float,
 ) -> ConfigurationSpace:
-    """Return kernels, each with its own hyperparameters, named `kernel.argument`.
-
-    Args:
-        kernels: Arguments of each kernel, from gamma, coef0 and degree.
-        n_components: Number of components.
-        default_gamma: Default of every gamma.
-    """
+    """Return kernels, each with its own hyperparameters, named `kernel.argument`."""
     kernel = Categorical("kernel", list(kernels), default="rbf")
     space = ranges(n_components, kernel)
     make: dict[str, Callable[[str], Hyperparameter[Any, Any]]] = {

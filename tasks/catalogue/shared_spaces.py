@@ -29,14 +29,7 @@ def forest_space(
     bootstrap: bool,
     of_classes: bool = True,
 ) -> ConfigurationSpace:
-    """Return the hyperparameters of forests.
-
-    Args:
-        max_features: Hyperparameter in the paper's unit.
-        more: Further hyperparameters.
-        bootstrap: Default of `bootstrap`.
-        of_classes: Whether a criterion is searched.
-    """
+    """Return the hyperparameters of forests; `of_classes` adds the criterion."""
     criterion = Categorical("criterion", ["gini", "entropy"], default="gini")
     return ranges(
         max_features,
@@ -49,12 +42,7 @@ def forest_space(
 
 
 def fast_ica_space(whitening: str, *more: Hyperparameter) -> ConfigurationSpace:  # type: ignore[type-arg]
-    """Return hyperparameters of independent components; their number is conditional on whitening.
-
-    Args:
-        whitening: scikit-learn's value for whitening.
-        more: Further hyperparameters.
-    """
+    """Return hyperparameters of independent components; their number depends on whitening."""
     n_components = Integer("n_components", (10, 2000), default=100)
     whiten = Categorical("whiten", [whitening, "false"], default="false")
     space = ranges(
@@ -69,12 +57,7 @@ def fast_ica_space(whitening: str, *more: Hyperparameter) -> ConfigurationSpace:
 
 
 def kernel_svm_space(*more: Hyperparameter, tol: float) -> ConfigurationSpace:  # type: ignore[type-arg]
-    """Return the hyperparameters of support vector machines.
-
-    Args:
-        more: Further hyperparameters.
-        tol: Default of the tolerance.
-    """
+    """Return the hyperparameters of support vector machines, with the default of `tol`."""
     kernel = Categorical("kernel", ["rbf", "sigmoid", "poly"], default="rbf")
     degree = Integer("poly.degree", (1, 5), default=3)
     coef0 = Float("coef0", (-1.0, 1.0), default=0.0)
@@ -103,12 +86,7 @@ def sgd_space(
 ) -> ConfigurationSpace:
     """Return the hyperparameters of stochastic gradient descent.
 
-    Args:
-        losses: Choices of the loss; the first is the default.
-        epsilon: Margin of the losses.
-        eta0: First step size.
-        learning_rate: Default of the learning rate schedule.
-        epsilon_of: The only loss with a margin; empty if all have one.
+    The first loss is the default. `epsilon` is the margin of the loss `epsilon_of`, or of all.
     """
     loss = Categorical("loss", losses, default=losses[0])
     penalty = Categorical("penalty", ["l1", "l2", "elasticnet"], default="l2")

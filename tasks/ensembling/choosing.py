@@ -32,11 +32,9 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class FitLimit:
-    """Limit on the seconds that fitting the members may take together.
+    """Limit `most` on the fitting seconds of the members, given `seconds` per candidate, (n,).
 
-    Attributes:
-        seconds: Fitting time of each of n candidates, shape (n,).
-        most: Limit on the total; the first candidate is always allowed.
+    The first candidate is always allowed.
     """
 
     seconds: Array
@@ -68,17 +66,10 @@ def greedy_picks(
     size: int,
     limit: FitLimit | None = None,
 ) -> tuple[list[int], list[float]]:
-    """Pick members with replacement; each pick improves the ensemble most.
+    """Pick up to `size` members with replacement; each pick improves the ensemble most.
 
-    Args:
-        members: Contributions of the candidates, all of one shape; the first is the best alone.
-        loss: Loss of the mean of some contributions.
-        size: Maximum number of picks.
-        limit: Limit on the fitting time of the picks.
-
-    Returns:
-        The picks by position, up to the best size, and the ensemble's loss after each. The first
-        candidate wins a tie.
+    `members` are contributions of one shape, the best alone first. Returns the picks by position,
+    up to the best size, and the ensemble's loss after each. The first candidate wins a tie.
     """
     picks, losses = [0], [loss(members[0])]
     total = members[0].copy()
@@ -137,10 +128,9 @@ CANDIDATES = 32
 
 @dataclass(frozen=True)
 class EnsembleChoice:
-    """An ensemble of candidates.
+    """An ensemble of candidates; of kind single if greedy selection found nothing better.
 
     Attributes:
-        kind: Kind of the ensemble; single if greedy selection found nothing better.
         weights: Weights by position of the candidate, summing to 1; the best candidate first, in an
             agnostic ensemble the heaviest.
         losses: Mean loss over the folds; for greedy selection, at each size from 1.
@@ -160,15 +150,9 @@ def choose(
     *,
     limit: FitLimit | None = None,
 ) -> EnsembleChoice:
-    """Build an ensemble of one kind.
+    """Build an ensemble of one kind from candidates whose losses are finite.
 
-    Args:
-        kind: Kind to build.
-        held_out: The candidates' predictions, with finite losses.
-        size: Maximum number of members that greedy selection picks.
-        bootstraps: Number and size of the bootstraps of the agnostic ensemble.
-        rng: Source of the bootstraps.
-        limit: Limit on the fitting time of the members.
+    `size` limits greedy selection; `bootstraps` are for the agnostic ensemble, drawn with `rng`.
     """
     if kind == "greedy":
         return _greedy(held_out, size, limit)
@@ -178,10 +162,7 @@ def choose(
 
 
 def predict_held_out(choice: EnsembleChoice, held_out: HeldOut) -> tuple[Predictions, ...]:
-    """Return the ensemble's predictions of held-out rows, by fold.
-
-    Predictions of a single model are returned unchanged, so scores need not be probabilities.
-    """
+    """Return the ensemble's predictions of held-out rows, by fold; a single model's unchanged."""
     if choice.kind == "single":
         return held_out.predictions[next(iter(choice.weights))]
     weights = np.zeros(len(held_out))
@@ -238,13 +219,6 @@ def nested_losses(
 
     The loss is the mean over parts and folds. A part of a fold that lacks a class the metric needs
     is skipped for every kind. The result is empty if too few rows are held out to judge any part.
-
-    Args:
-        held_out: The candidates' predictions.
-        size: Maximum number of members that greedy selection picks.
-        bootstraps: Bootstraps of the agnostic ensemble, divided among the parts.
-        sequence: Source of the parts and the bootstraps.
-        limit: Limit on the fitting time of the members.
     """
     dealing, *streams = sequence.spawn(1 + N_PARTS)
     parts = deal(held_out, N_PARTS, np.random.default_rng(dealing))
@@ -277,11 +251,7 @@ def best_kind(losses: Mapping[Kind, float]) -> Kind:
 
 
 def deal(held_out: HeldOut, n_parts: int, rng: Generator) -> NDArray[np.intp]:
-    """Deal the rows of each fold into parts, stratified, keeping groups together.
-
-    Returns:
-        The part of each row of the data set, shape (n_rows,); -1 for rows that no fold holds out.
-    """
+    """Deal each fold's rows into parts, stratified, groups kept together; -1 if not held out."""
     dataset = held_out.dataset
     parts = np.full(len(dataset), -1)
     for rows in held_out.rows:

@@ -19,10 +19,7 @@ _TIE = 1e-12
 
 
 def shares(predictions: Predictions, n_classes: int) -> Array:
-    """Return a model's contribution to an ensemble.
-
-    Probabilities, shape (n, c); votes if it has none; numbers, shape (n, 1), without classes.
-    """
+    """Return a model's probabilities (n, c), or votes if it has none; or its numbers (n, 1)."""
     if not n_classes:
         return np.asarray(predictions.label, dtype=np.float64)[:, None]
     if predictions.score is not None and predictions.are_probabilities:
@@ -50,10 +47,7 @@ def heaviest_class(mean: Array) -> NDArray[np.intp]:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Predictions of n candidates for the m rows held out by the folds of a split.
-
-    `predictions` are by candidate and fold.
-    """
+    """Predictions, by candidate and fold, for the m rows held out by the folds of a split."""
 
     dataset: Dataset
     split: Split

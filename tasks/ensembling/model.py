@@ -29,24 +29,15 @@ class _Ensemble(BaseEstimator):
     ) -> Self:
         """Make an ensemble of fitted members, without training.
 
-        Args:
-            members: Fitted classifiers or regressors.
-            weights: Non-negative weights, one per member; equal by default.
-            classes: All classes, sorted; by default the classes the members know.
-
-        Raises:
-            ValueError: If the weights do not fit the members, or the members' classes differ.
+        Arguments as in the constructor; `classes` are by default the classes the members know.
+        ValueError if the weights do not fit the members, or the members' classes differ.
         """
         ensemble = cls(members, weights)
         ensemble._take(list(members), classes)
         return ensemble
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Fit a clone of each member to rows X and targets y, shape (n,).
-
-        Raises:
-            ValueError: If the weights do not fit the members, or y is no target for them.
-        """
+        """Fit a clone of each member; ValueError if weights or targets do not fit the members."""
         _normalised(self.weights, len(self.members))
         if y is None:
             raise ValueError("fit requires y to be passed, but the target y is None")
@@ -97,9 +88,8 @@ class ClassEnsemble(ClassifierMixin, _Ensemble):
         weights: Non-negative weights, one per member; equal by default.
 
     Attributes:
-        members_: Fitted members.
+        members_: Fitted members; `classes_` are the same for all.
         weights_: Weights of the members, summing to 1, shape (k,).
-        classes_: Classes in order, the same for all members.
     """
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:

@@ -38,7 +38,6 @@ class ColumnEffect:
     """A column of the matrix that a model receives.
 
     Attributes:
-        column: Name of the column.
         strength: Rise of the loss when the column is permuted; None if not measured.
         direction: Rank correlation with the scores, -1 to 1; None for a constant column.
     """
@@ -50,13 +49,11 @@ class ColumnEffect:
 
 @dataclass(frozen=True, slots=True)
 class CodeEffect:
-    """The columns of one code, or one column that belongs to no code.
+    """The columns of one code (or prefix with a star), or one column that belongs to no code.
 
     Attributes:
-        code: Code, prefix with a star, or name of the column.
         strength: Rise of the loss when all columns of the code are permuted together.
-        columns: The strongest columns, by strength.
-        n_columns: Number of columns of the code.
+        columns: The strongest of its `n_columns` columns, by strength.
     """
 
     code: str
@@ -67,13 +64,7 @@ class CodeEffect:
 
 @dataclass(frozen=True, slots=True)
 class ColumnEffects:
-    """Effects of the columns of a pipeline on a sample of `n_rows` rows.
-
-    Attributes:
-        codes: Codes whose columns were permuted, strongest first.
-        n_codes: Number of all codes with columns.
-        n_rows: Number of rows of the sample.
-    """
+    """Effects of permuted codes, strongest first, out of `n_codes`, on a sample of `n_rows`."""
 
     codes: tuple[CodeEffect, ...]
     n_codes: int
@@ -100,19 +91,11 @@ def column_effects(  # noqa: PLR0917
     seed: int,
     seconds: float = 5.0,
 ) -> ColumnEffects:
-    """Return the effects of the columns that matter most to a pipeline.
+    """Return the effects of the columns that matter most to a pipeline made of events.
 
     Candidates are the codes whose columns have the largest importance in the model or correlate
-    most with its scores. Errors of the pipeline are raised.
-
-    Args:
-        pipeline: A fitted pipeline whose first steps turn events into a matrix.
-        X: A sample of n rows.
-        classes: All classes, sorted; empty if numbers are predicted.
-        loss_of: Function that returns the loss of predictions of the sample.
-        score_of: Function that returns the scores of predictions of the sample.
-        seed: Source of the permutations.
-        seconds: CPU seconds after which no more columns are permuted; the first code always is.
+    most with its scores. `loss_of` and `score_of` judge predictions of the sample X. After
+    `seconds` of CPU time no more columns are permuted, but the first code always is.
     """
     deadline = process_time() + seconds
     rng = np.random.default_rng(seed)
@@ -149,16 +132,10 @@ def column_effects(  # noqa: PLR0917
 
 @dataclass(frozen=True)
 class _Measured:
-    """A sample as the matrix a pipeline makes of it, with the pipeline's predictions.
+    """A sample as the matrix (n, p) a pipeline makes of it, with the pipeline's predictions.
 
-    Attributes:
-        matrix: The matrix, shape (n, p).
-        rest: Steps of the pipeline that take the matrix.
-        classes: All classes, sorted; empty if numbers are predicted.
-        loss_of: Function that returns the loss of predictions of the sample.
-        loss: Loss of the unpermuted predictions.
-        ranks: Ranks of the scores of the predictions, shape (n,).
-        orders: Permutations of the rows.
+    `rest` are the steps that take the matrix, `ranks` those of the scores, and `orders` the
+    permutations of the rows.
     """
 
     matrix: Any

@@ -23,13 +23,10 @@ _MOST_CLASSES = 5
 
 @dataclass(frozen=True, slots=True)
 class LossOnTest:
-    """The loss of a model on the test rows.
+    """The loss of a model on the test rows; None if undefined, or if there are no test rows.
 
-    Attributes:
-        loss: The loss; None if it is undefined, or if there are no test rows.
-        undefined: Reason the loss is undefined; empty otherwise.
-        is_final: Whether scoring again would give the same result; False if a worker died or a
-            limit was exceeded.
+    `undefined` has the reason. `is_final` is false if scoring again may succeed, because a worker
+    died or a limit was exceeded.
     """
 
     loss: float | None

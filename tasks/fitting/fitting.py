@@ -52,10 +52,7 @@ def quick_weighted_bins(estimator: Any) -> Iterator[None]:
 
 
 class _PercentilesOfColumns:
-    """Serves the percentiles of a column, requested one by one, from one call for all of them.
-
-    `percentiles` is scikit-learn's function, which takes one percentile or many.
-    """
+    """Serves the percentiles of a column, requested one by one, from one call for all of them."""
 
     def __init__(self, percentiles: Callable[..., Any]) -> None:
         self._percentiles = percentiles
@@ -81,13 +78,10 @@ class FoldData:
     """Data of one fold: rows to learn from and rows to be judged on.
 
     Attributes:
-        train: Training rows.
-        held_out: Rows held out.
         y: Classes of the training rows as the user wrote them, or their numbers, shape (n,).
         classes: All classes, sorted; empty if numbers are predicted.
         memory_limit_bytes: Memory limit of a fit; None for the machine's memory.
-        n_rows_in_all: Number of rows that must fit in memory if `train` is a subset; None for the
-            number of rows in `train`.
+        n_rows_in_all: Number of rows that must fit in memory; None for the rows of `train`.
         most_threads: Most threads a fit may use if they pay off.
     """
 
@@ -107,10 +101,7 @@ class FoldData:
 
 
 def fit_transformer(how: Recipe, seed: int, data: FoldData) -> Made:
-    """Fit on the training rows and transform training and held-out rows.
-
-    Returns:
-        Parts `estimator`, `train` and `held_out`, with the summary of `train`.
+    """Fit on the training rows; return parts `estimator`, `train` and `held_out`, with a summary.
 
     Raises:
         WillNotFit: If the step would need too much memory.
@@ -139,10 +130,7 @@ def fit_transformer(how: Recipe, seed: int, data: FoldData) -> Made:
 
 
 def fit_model(how: Recipe, seed: int, data: FoldData) -> tuple[Made, Predictions]:
-    """Fit a classifier or regressor on the training rows and predict the held-out rows.
-
-    Returns:
-        Part `estimator`, and the predictions.
+    """Fit a model on the training rows; return part `estimator` and the held-out predictions.
 
     Raises:
         WillNotFit: If the step would need too much memory.
@@ -166,10 +154,7 @@ def fit_model(how: Recipe, seed: int, data: FoldData) -> tuple[Made, Predictions
 
 
 def transformed(estimator: Any, X: Any, train: Any) -> Any:
-    """Return transformed rows; for no rows, which estimators reject, an empty part of `train`.
-
-    `train` is the result for the training rows.
-    """
+    """Return transformed rows; for no rows, which estimators reject, an empty part of `train`."""
     return estimator.transform(X) if n_rows(X) else train[:0]
 
 

@@ -87,10 +87,7 @@ _BY_NAME = {path.rsplit(".", 1)[1]: path for path in ITERATIVE}
 
 
 def training_of(how: Recipe) -> Iterative | None:
-    """Return how the estimator of a recipe trains in epochs; None if it is fitted at once.
-
-    An estimator that cannot be built is not iterative; fitting will report why.
-    """
+    """Return how a recipe's estimator trains in epochs; None if at once or not to be built."""
     try:
         made = build(how, seed=0)
     except Exception:
@@ -122,11 +119,7 @@ def rounds_after(epoch: int, epochs: int, rounds: int) -> int:
 
 
 def epoch_seed(seed: int, epoch: int) -> int:
-    """Return the seed of one pass over the rows.
-
-    Each pass has its own seed, or all would visit rows in the same order. The seed depends on
-    nothing that an interruption could lose.
-    """
+    """Return the seed of one pass over the rows, so that every pass has its own order."""
     return int(np.random.SeedSequence(seed, spawn_key=(epoch,)).generate_state(1)[0])
 
 
@@ -142,12 +135,7 @@ def iterative_algorithms(step: Step, n_classes: int) -> frozenset[str]:
 def reasons_at_once(step: Step, n_classes: int) -> dict[str, str]:
     """Return why algorithms whose kind trains in epochs do not, with some values or always.
 
-    Args:
-        step: The step of models.
-        n_classes: Number of classes; 0 if numbers are predicted.
-
-    Returns:
-        Reasons by algorithm id, without algorithms whose kind has no epochs.
+    The reasons are by algorithm id, without algorithms whose kind has no epochs.
     """
     reasons: dict[str, str] = {}
     for algorithm in step.algorithms:
@@ -195,17 +183,11 @@ def staged_predictions(
     rounds: Sequence[int],
     begun: MemberSum | None = None,
 ) -> Iterator[Predictions]:
-    """Yield the predictions after each of some numbers of rounds, in one pass over the rounds.
+    """Yield the predictions after ascending numbers of rounds, in one pass over the rounds.
 
     The predictions equal, to the last bit, those of `predict` of an ensemble with so many rounds.
-
-    Args:
-        ensemble: Fitted boosted trees, forest or bag.
-        X: Rows to predict.
-        classes: All classes, sorted; empty if numbers are predicted.
-        rounds: Numbers of rounds, ascending, repeats allowed; at most the ensemble's own.
-        begun: Sum to resume from, left by an earlier call for the same rows and updated in place.
-            Only forests and bags use it.
+    Forests and bags resume from `begun`, which an earlier call for the same rows has left, and
+    update it in place.
     """
     is_classifier, predictions, at = bool(len(classes)), Predictions(np.empty(0)), 0
     if not n_rows(X):

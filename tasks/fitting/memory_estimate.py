@@ -31,8 +31,6 @@ class MatrixSummary:
     The last two attributes describe the data set, so they are not stored with the matrix.
 
     Attributes:
-        rows: Number of training rows.
-        columns: Number of columns.
         layout: dense, sparse, frame or pickle (anything else).
         dtype: Type of the elements; empty for frames.
         density: Share of non-zero elements.
@@ -97,13 +95,7 @@ MemoryRule = Callable[[Mapping[str, Any], MatrixSummary], MemoryEstimate]
 
 
 def memory_rule(algorithm: Algorithm, estimator: str) -> MemoryRule | None:
-    """Return the memory rule of an algorithm, or None if there is none.
-
-    `estimator` is the dotted path of the estimator in use, which may be the one for sparse data.
-
-    Raises:
-        UnknownName: If the algorithm names a rule that does not exist.
-    """
+    """Return the memory rule of an algorithm, or None; UnknownName if its rule does not exist."""
     declared = algorithm.memory if estimator == algorithm.import_path else ""
     rule = declared or _rules_of_estimators().get(estimator)
     if not isinstance(rule, str):
@@ -122,18 +114,10 @@ def check_memory(
     repairs: Sequence[str] = (),
     limit_bytes: int | None = None,
 ) -> None:
-    """Refuse a step that cannot fit in memory.
+    """Raise WillNotFit if the estimate for a step exceeds the memory available.
 
-    Args:
-        name: Name of the estimator in the message.
-        rule: Memory rule of the estimator, if there is one.
-        arguments: Effective constructor arguments.
-        summary: Summary of the training rows that reach the step.
-        repairs: Repairs applied to the input before the step.
-        limit_bytes: Memory available to the step; None for the machine's memory.
-
-    Raises:
-        WillNotFit: If the estimate exceeds the limit.
+    `arguments` are effective values. `summary` describes the training rows that reach the step, and
+    `limit_bytes` of None stands for the machine's memory.
     """
     limit = _machine_bytes() if limit_bytes is None else limit_bytes
     rules = [rule]

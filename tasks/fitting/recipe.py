@@ -82,8 +82,6 @@ class Recipe:
     """Everything an algorithm does to data of a given shape; keys are made of recipes.
 
     Attributes:
-        algorithm: Id of the algorithm.
-        estimator: Dotted path of the class.
         arguments: Constructor arguments, as the estimator receives them.
         weights: Way in which class weights reach the estimator, or "none".
         library: Packages and versions of its classes; digests for texts.
@@ -142,10 +140,7 @@ class Recipe:
 def recipe(
     algorithm: Algorithm, choice: Choice, summary: MatrixSummary, *, balanced: bool
 ) -> Recipe:
-    """Make the recipe of an algorithm and its values for data with a summary.
-
-    `balanced` tells whether an earlier step requested balanced class weights.
-    """
+    """Make an algorithm's recipe; `balanced` if an earlier step requested class weights."""
     arguments = dict(algorithm.fixed)
     for name, value in sorted(choice.values, key=lambda item: "." in item[0]):
         rule = algorithm.transforms.get(name)
@@ -191,11 +186,7 @@ def step_seed(study_seed: int, step: str, fold: int) -> int:
 
 
 def build(how: Recipe, seed: int) -> Any:
-    """Build the unfitted estimator of a recipe, behind its repairs.
-
-    If the recipe is stochastic, every `random_state` left open in it or in inner estimators is set.
-    Every number of threads is set, too.
-    """
+    """Build a recipe's unfitted estimator behind its repairs, with open seeds and threads set."""
     make, arguments = imported(how.estimator), dict(how.arguments)
     accepted = signature(make).parameters.values() if how.stochastic else ()
     if any(p.name == "random_state" or p.kind is p.VAR_KEYWORD for p in accepted):

@@ -41,11 +41,9 @@ _DIVERGED = (ArithmeticError, ValueError, np.linalg.LinAlgError)
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A model after some epochs.
+    """A model, behind its repairs, after some epochs.
 
     Attributes:
-        epochs: Number of epochs.
-        estimator: The model, behind its repairs.
         curve: Loss on the held-out rows after each epoch; empty if not measured.
         history: Stored predictions of the held-out rows, by pass.
     """
@@ -57,7 +55,7 @@ class Checkpoint:
 
 
 class EpochTraining:
-    """Training of a model of one fold.
+    """Training of a model of one fold, for up to `epochs` epochs.
 
     Args:
         how: Recipe whose estimator trains in epochs.
@@ -70,7 +68,6 @@ class EpochTraining:
         keeps_history: Whether to store the predictions after each pass, if there is a loss.
 
     Attributes:
-        epochs: Number of epochs done.
         curve: Finite losses so far, one per epoch.
         seconds: Time of training and judging here.
         trouble: Reason training cannot continue beyond `curve`; None if it can.
@@ -114,10 +111,7 @@ class EpochTraining:
         self.seconds = perf_counter() - started
 
     def advance(self, to: int) -> None:
-        """Train up to an epoch, or to the last epoch before numbers are no longer finite.
-
-        Errors of the estimator or metric are raised; divergence only in the first epoch.
-        """
+        """Train up to an epoch, or to the last one with finite numbers; raise if that is none."""
         started = perf_counter()
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
@@ -135,10 +129,10 @@ class EpochTraining:
         return self.epochs if self._loss is None else len(self.curve)
 
     def predictions(self, epoch: int) -> Predictions | None:
-        """Return the predictions of the held-out rows after an epoch; None if unknown.
+        """Return the held-out predictions after an epoch; None for a pass that was not stored.
 
-        For passes, only the last predictions and stored ones are known. InvalidPredictions if the
-        predictions are not finite.
+        Raises:
+            InvalidPredictions: If the predictions are not finite.
         """
         if self._iterative.rounds:
             return next(self._staged([epoch]))

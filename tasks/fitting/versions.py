@@ -73,10 +73,7 @@ _ROOM = "prefect_tune.tasks."
 
 @cache
 def digest_of_own(path: str) -> str:
-    """Return the digest of the modules behind a class or function of ours, by dotted path.
-
-    The modules are the defining one and everything it imports from `tasks`, directly or not.
-    """
+    """Return the digest of our class's or function's module and all it imports from `tasks`."""
     module, _, name = path.rpartition(".")
     defined_in = getattr(getattr(import_module(module), name), "__module__", module)
     behind = modules_behind({module, defined_in}, (_ROOM,))
@@ -108,16 +105,8 @@ def library_of(
     """Return the packages behind an estimator with versions; digests for our and users' code.
 
     Estimators from neither us nor scikit-learn may inherit from or contain classes of any package,
-    so the estimator is built and all its classes are inspected.
-
-    Args:
-        estimator: Dotted path of the class, or of the function that builds it.
-        make: Function that builds the estimator as it will be fitted.
-        repaired: Whether our repairs precede it.
-        required: Additional packages that the algorithm names.
-
-    Raises:
-        ValueError: If one of the packages is not installed.
+    so `make` builds the estimator and all its classes are inspected. ValueError if a package is not
+    installed.
     """
     package, others = _package(estimator), {_SCIKIT_LEARN, *_NUMERIC, *required}
     if package == _OURS:
@@ -186,9 +175,6 @@ def installed_version(package: str) -> str:
 
 
 def session_versions(required: Iterable[str] = ()) -> dict[str, str]:
-    """Return the versions of Python and of the packages that a study's session runs with.
-
-    `required` are additional packages of its algorithms. ValueError if one is not installed.
-    """
+    """Return the versions of Python and of a session's packages; ValueError if one is missing."""
     versions = {"python": python_version(), **{name: version(name) for name in _OF_A_SESSION}}
     return versions | {package: installed_version(package) for package in sorted(set(required))}

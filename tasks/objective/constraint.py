@@ -67,11 +67,7 @@ def given_constraints(texts: Sequence[str]) -> tuple[QuantityBound, ...]:
 
 
 def check_constraints(bounds: Sequence[QuantityBound], dataset: Dataset, split: Split) -> None:
-    """Check constraints against the data and its folds.
-
-    Raises:
-        BadInput, UnknownName: If a quantity cannot be measured, or is bounded twice.
-    """
+    """Raise BadInput or UnknownName if a quantity cannot be measured or is bounded twice."""
     for position, bounded in enumerate(bounds):
         quantity = bounded.quantity
         check_measurable(quantity, dataset)
@@ -83,11 +79,7 @@ def check_constraints(bounds: Sequence[QuantityBound], dataset: Dataset, split: 
 
 
 def absent_groups_in(quantity: Quantity, dataset: Dataset, split: Split) -> dict[str, list[int]]:
-    """Return the groups missing from the held-out rows of some folds, each with those folds.
-
-    Raises:
-        BadInput: If a fold does not have two groups to compare.
-    """
+    """Return by group the folds that hold out none of it; BadInput unless two can be compared."""
     if not quantity.column or dataset.columns is None:
         return {}
     absent, fewest = absent_groups(dataset.columns[quantity.column], quantity.bins, split)

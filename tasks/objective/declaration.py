@@ -286,8 +286,7 @@ class Quantity:
         column: Column whose values or bins are the groups; empty if there are none.
         bins: Edges of the bins, ascending; empty to make each value a group.
         metric: Name of the metric that compares groups; empty for the study's metric.
-        code: Text of the user's file.
-        behind: Modules the file imports that are not installed from a wheel.
+        code: Text of the user's file, with the modules `behind` it.
     """
 
     name: str

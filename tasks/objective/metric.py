@@ -46,12 +46,7 @@ _ScoreOfLabels = Callable[[NDArray[Any], "_Classifier", NDArray[Any]], float]
 
 @dataclass(frozen=True)
 class Metric:
-    """A measure of predictions, as a loss to minimise.
-
-    Attributes:
-        declared: Declaration of the metric.
-        positive: Position of the positive class of two (precision, recall, f1).
-    """
+    """A measure of predictions, as a loss to minimise; `positive` is the position of a class."""
 
     declared: MetricDeclaration
     positive: int = 1
@@ -72,12 +67,7 @@ class Metric:
         return self.declared.target
 
     def loss(self, y: NDArray[Any], predictions: Predictions, n_classes: int) -> float:
-        """Return the loss of predictions.
-
-        Args:
-            y: True classes or numbers, shape (n,).
-            predictions: Predictions of the same rows.
-            n_classes: Number of classes, in these rows or not; 0 for numbers.
+        """Return the loss of predictions of n rows; `n_classes` is 0 for numbers.
 
         Raises:
             ValueError: If the metric is undefined for these rows, or the scores are not finite.
@@ -93,8 +83,7 @@ class Metric:
     def lacks_rows(self, y: NDArray[Any], predictions: Predictions, n_classes: int) -> bool:
         """Return whether scikit-learn scores a class without rows as 0; arguments as in `loss`.
 
-        The recall of a positive class without rows is such a 0. Averages over several classes skip
-        a class without rows.
+        Averages over several classes skip such a class instead.
         """
         if self.declared.weighs_classes:
             return False
@@ -125,10 +114,6 @@ class Metric:
     def objective(self, y: NDArray[Any], n_classes: int) -> Objective:
         """Return the metric as optimizers see it, including the loss of the best blind guess.
 
-        Args:
-            y: True classes or numbers of the training rows, shape (n,).
-            n_classes: Number of classes; 0 for numbers.
-
         Raises:
             BadInput: If the metric is undefined for this target.
         """
@@ -145,11 +130,7 @@ class Metric:
 
 
 def metric_named(name: str, positive: int = 1) -> Metric:
-    """Return a metric by name; `positive` is the position of the positive class of two.
-
-    Raises:
-        UnknownName: If the metric does not exist or cannot be used.
-    """
+    """Return a metric by name, with the position of the positive class; may raise UnknownName."""
     return Metric(METRICS.named(name), positive)
 
 
@@ -177,11 +158,7 @@ def guesses_of(y: NDArray[Any], n_classes: int) -> list[Predictions]:
 
 
 def guesses_of_several(y: NDArray[Any], n_classes: int) -> list[Predictions]:
-    """Return constant predictions for a metric that is undefined for two classes.
-
-    Raises:
-        ValueError: If there are only two classes.
-    """
+    """Return constant predictions for a metric undefined for two classes, or raise ValueError."""
     if n_classes == 2:
         raise ValueError("with two classes, the true class is always among the two best scores")
     return guesses_of(y, n_classes)

@@ -49,10 +49,7 @@ class Predictions:
     score: Array | None = None
 
     def belong_to(self, n_rows: int, n_classes: int) -> bool:
-        """Return whether shapes fit `n_rows` and `n_classes` (0 if numbers are predicted).
-
-        Predictions stored by versions without these checks may not fit.
-        """
+        """Return whether shapes fit, which older versions did not check; 0 classes for numbers."""
         is_label = np.isfinite(self.label) & (self.label >= 0) & (self.label < n_classes)
         is_right = is_label if n_classes else np.isfinite(self.label)
         if self.label.shape != (n_rows,) or not is_right.all():
@@ -94,17 +91,11 @@ def predictions_of(
     name: str = "",
     methods: Sequence[ScoreMethod] = _SCORE_METHODS,
 ) -> Predictions:
-    """Return the checked predictions of a fitted model.
+    """Return the checked predictions of a fitted model for n rows X.
 
     Labels come from `predict`, scores from the first of `methods` that the model has. If the model
-    declares how labels follow from probabilities, the rows are predicted only once.
-
-    Args:
-        model: The fitted model.
-        X: n rows.
-        classes: All classes, sorted; empty if numbers are predicted.
-        name: Name of the model in messages; by default its class name.
-        methods: Methods that may provide the scores.
+    declares how labels follow from probabilities, the rows are predicted only once. `classes` are
+    all classes, sorted, or empty if numbers are predicted; `name` is the model's in messages.
 
     Raises:
         InvalidPredictions: If the model does not return one label and one row of scores per row.
@@ -131,8 +122,7 @@ def predictions_of(
 def _labels_of(model: Any) -> Callable[[Array], Any] | None:
     """Return a function from probabilities to labels for a model or a pipeline's last step.
 
-    scikit-learn's forests take the likeliest class; other models declare `labels_of_probabilities`.
-    None for the rest, because the labels of a support vector machine may contradict its scores.
+    None if unknown: the labels of a support vector machine, for instance, may contradict scores.
     """
     last = model.steps[-1][1] if isinstance(model, Pipeline) else model
     if type(last) in {RandomForestClassifier, ExtraTreesClassifier}:
@@ -141,19 +131,14 @@ def _labels_of(model: Any) -> Callable[[Array], Any] | None:
 
 
 def predicted_labels(model: Any, X: Any, classes: Values, *, name: str = "") -> Values:
-    """Return positions of the predicted classes, or the predicted numbers, shape (n,).
-
-    Arguments and errors are as in `predictions_of`.
-    """
+    """Return positions of the predicted classes, or numbers, (n,); see `predictions_of`."""
     return _Answer(model, X, classes, name).labels(model.predict(X))
 
 
 def predicted_scores(
     model: Any, X: Any, classes: Values, method: ScoreMethod, *, name: str = ""
 ) -> Array:
-    """Return the scores of one method, one column per class, shape (n, c).
-
-    Other arguments and errors are as in `predictions_of`.
+    """Return the scores of one method, one column per class, (n, c); see `predictions_of`.
 
     Raises:
         InvalidPredictions: Also if the columns stand for pairs of classes.
@@ -169,17 +154,9 @@ def predicted_scores(
 def checked_predictions(
     model: Any, X: Any, classes: Values, label: Any, probabilities: Any = None, *, name: str = ""
 ) -> Predictions:
-    """Check the output of a model at a stage of its training.
+    """Check labels and probabilities (or None) that a model returned at a stage of its training.
 
     Other arguments and errors are as in `predictions_of`.
-
-    Args:
-        model: The fitted model.
-        X: The n rows that were predicted.
-        classes: All classes, sorted; empty if numbers are predicted.
-        label: Labels as the model returned them.
-        probabilities: Probabilities as the model returned them; None if the model has none.
-        name: Name of the model in messages.
     """
     answer = _Answer(model, X, classes, name)
     checked = answer.labels(label)
@@ -215,10 +192,7 @@ class _Answer:
     def scores(
         self, method: ScoreMethod, returned: Any, label: Callable[[], Values]
     ) -> Array | None:
-        """Return one column of scores per class; None if there is one per pair of classes.
-
-        `label` returns the checked labels of the same rows.
-        """
+        """Return one column of scores per class; None if there is one per pair of classes."""
         values = self._finite(method, self._numbers(method, self._rows(method, returned)))
         known, shape = self._known_classes(_column_names(returned)), values.shape
         n_known = len(self.classes if known is None else known)
@@ -292,11 +266,7 @@ class _Answer:
         raise self.invalid(f"{method} returned {value!r} {where}{expected}")
 
     def _known_classes(self, column_names: list[Any]) -> NDArray[np.intp] | None:
-        """Return the position of each column's class; None if unknown.
-
-        The model's `classes_` give the classes. Column names give their order if they are the same
-        classes.
-        """
+        """Return the class of each column by `classes_` or column names; None if unknown."""
         named = self._places(column_names)
         known = self._places(getattr(self.model, "classes_", None))
         is_same = named is not None and (known is None or set(named) == set(known))
@@ -317,10 +287,7 @@ class _Answer:
         return values.shape[1] != n_known or _is_one_vs_one(self.model)  # 3 classes have 3 pairs
 
     def _check_order(self, method: str, values: Array, label: Values) -> None:
-        """Raise unless labels confirm that the columns are the classes in sorted order.
-
-        Most rows of each predicted class must have their highest score in the column of that class.
-        """
+        """Raise unless most rows of each predicted class have their highest score in its column."""
         is_highest = values[np.arange(self.n), label] >= values.max(axis=1)
         if all(is_highest[label == c].mean() >= 0.5 for c in np.unique(label)):
             return
@@ -362,10 +329,7 @@ def _column_names(returned: Any) -> list[Any]:
 
 
 def _positions(values: Values, classes: Values) -> NDArray[np.intp]:
-    """Return the position of each value in sorted classes, -1 if it is not a class.
-
-    Values compare as in Python: 1.0 and True equal 1, and '1' does not.
-    """
+    """Return the position of each value in sorted classes, -1 if none; 1.0 and True equal 1."""
     if values.dtype.kind == classes.dtype.kind and values.dtype.kind in "iubU":
         found = np.minimum(np.searchsorted(classes, values), len(classes) - 1)
         return np.where(classes[found] == values, found, -1)

@@ -34,11 +34,7 @@ _SECONDS = 0.2
 
 
 def latency_us(pipeline: Any, X: Any) -> float:
-    """Return microseconds per row: the median over predictions of one batch, after a warm-up.
-
-    The batch is taken from `X`, a frame or events. One thread is used, so pipelines compare as they
-    would serve side by side.
-    """
+    """Return microseconds per row: the median over predictions of one batch, on one thread."""
     n = min(_BATCH, len(X))
     rows = X.iloc[:n] if isinstance(X, pd.DataFrame) else X.take(np.arange(n))
     seconds: list[float] = []
@@ -56,11 +52,9 @@ def latency_us(pipeline: Any, X: Any) -> float:
 def groups_of(
     column: "pd.Series[Any]", bins: Sequence[float]
 ) -> tuple[NDArray[np.intp], list[str]]:
-    """Return the group of each row, -1 for none, shape (n,), and the groups' names.
+    """Return the group of each row, shape (n,), and the groups' names; -1 for no group.
 
-    Args:
-        column: Values that form the groups, in order; missing values belong to no group.
-        bins: Ascending edges of intervals that form the groups instead; the last one is closed.
+    Groups are the column's values, or intervals between ascending `bins`, the last one closed.
     """
     if not bins:
         numbers, found = pd.factorize(column, sort=True)
@@ -96,11 +90,8 @@ class HeldOutRows:
         X: Rows as they were read.
         columns: Columns to form groups from, including columns kept aside; None for events.
         y: Classes of the rows by position, or their numbers, shape (n,).
-        classes: All classes; empty for numbers.
         learned_classes: Classes as the pipeline learned them, shape (c,).
         reader: Reader of rows in the study's schema; None for events.
-        predictions: Predictions of the model.
-        metric: Metric of the study.
         pipeline: Function that assembles the fitted steps.
     """
 
@@ -117,14 +108,7 @@ class HeldOutRows:
 
 @dataclass(frozen=True, slots=True)
 class QuantityKind:
-    """A built-in quantity.
-
-    Attributes:
-        needs: Input of the measurement.
-        measure: Function that returns the value in one fold; nan if undefined.
-        arguments: Names of the arguments users may pass.
-        meaning: Description with the unit.
-    """
+    """A built-in quantity; `measure` returns its value in one fold, nan if undefined."""
 
     needs: Needs
     measure: Callable[[Quantity, HeldOutRows], float]
@@ -159,10 +143,7 @@ def measure_quantity(quantity: Quantity, held_out: HeldOutRows) -> float:
 
 
 class _CheckedPipeline(Pipeline):
-    """A fitted pipeline for a user's function, with checked predictions.
-
-    It reads rows in the study's schema, so the function may change rows or make its own.
-    """
+    """A fitted pipeline for a user's function, with checked predictions of rows it may change."""
 
     def __init__(self, held_out: HeldOutRows) -> None:
         reader = [] if held_out.reader is None else [("read rows", held_out.reader)]
@@ -216,8 +197,7 @@ def _false_positive_rate(quantity: Quantity, held_out: HeldOutRows) -> float:  #
 def _disparate_impact(quantity: Quantity, held_out: HeldOutRows) -> float:
     """Return the largest difference of a metric between two groups (equation A43).
 
-    Groups for which the metric is undefined are skipped in that fold. With fewer than two groups
-    left, the difference is nan.
+    Groups for which the metric is undefined are skipped; nan if fewer than two groups are left.
     """
     metric = metric_named(quantity.metric, held_out.metric.positive) if quantity.metric else None
     metric = metric or held_out.metric

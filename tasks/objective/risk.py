@@ -38,10 +38,7 @@ _ZERO = 1e-12
 
 @dataclass(frozen=True)
 class _Shares:
-    """Shares of the rows in each bootstrap that belong to, are predicted as, or hit each class.
-
-    All arrays have shape (N, c).
-    """
+    """Shares (N, c) of the rows that belong to, are predicted as, or hit each class."""
 
     true: Array
     said: Array
@@ -207,13 +204,8 @@ def missed_areas(y: Targets, predictions: Predictions, n_classes: int, weights: 
 def weighted_areas(score: Array, is_positive: NDArray[np.bool_], weights: Array) -> Array:
     """Return the area under the ROC curve in each bootstrap; nan if a side has no weight.
 
-    Scores are sorted once; a pair of equal scores counts half. Bootstraps are contiguous in memory,
-    so sums over rows run over whole lines.
-
-    Args:
-        score: Scores, shape (m,).
-        is_positive: Mask of the positive rows, shape (m,).
-        weights: Weights of the rows, shape (N, m).
+    Scores, shape (m,), are sorted once; a pair of equal scores counts half. Bootstraps, weights of
+    shape (N, m), are contiguous in memory, so sums over rows run over whole lines.
     """
     columns, order = weights.T, np.argsort(score, kind="stable")
     positive, negative = order[is_positive[order]], order[~is_positive[order]]
@@ -237,12 +229,7 @@ def weighted_losses(
 ) -> Array:
     """Return the losses of a metric that `is_quick` in all bootstraps, shape (N,).
 
-    Args:
-        metric: The metric.
-        y: True classes or numbers, shape (m,).
-        predictions: Predictions of the same rows.
-        n_classes: Number of classes; 0 for numbers.
-        weights: Rows of weights that sum to 1, shape (N, m).
+    `weights` of shape (N, m) have rows that sum to 1.
 
     Raises:
         ValueError: If the metric needs probabilities and the predictions have none.
@@ -262,8 +249,6 @@ class Resampling:
     """N bootstraps of the held-out examples of each fold.
 
     Attributes:
-        metric: Metric to compute in each bootstrap.
-        n_classes: Number of classes; 0 for numbers.
         targets: True classes or numbers by fold, shape (m,).
         counts: Number of times each example was drawn, by fold, shape (N, m).
     """
@@ -277,11 +262,7 @@ class Resampling:
     def of(
         cls, dataset: Dataset, split: Split, metric: Metric, bootstraps: Bootstraps, rng: Generator
     ) -> Self:
-        """Draw bootstraps of a split.
-
-        Unless the metric is a mean over rows, bootstraps are drawn within each class, so that every
-        bootstrap has every class.
-        """
+        """Draw bootstraps of a split, within each class unless the metric is a mean over rows."""
         rows = [split.held_out(fold) for fold in range(split.n_folds)]
         n_classes = len(dataset.classes)
         by_class = bool(n_classes) and not metric.declared.row_losses
@@ -292,10 +273,9 @@ class Resampling:
         return cls(metric, n_classes, tuple(dataset.y[held_out] for held_out in rows), counts)
 
     def risks(self, predictions: Sequence[Predictions]) -> Array:
-        """Return the loss in each bootstrap, averaged over the folds, shape (N,).
+        """Return the loss of predictions by fold, averaged over the folds, shape (N,).
 
-        `predictions` are those for the held-out examples, by fold. If the metric is undefined in a
-        bootstrap, the loss of the whole fold is used.
+        If the metric is undefined in a bootstrap, the loss of the whole fold is used.
         """
         by_fold = [
             self._of_fold(y, counts, predicted)

@@ -32,12 +32,7 @@ _ROWS_PER_BIN = 20
 class Auroc:
     """Area under the ROC curve of all rows, with a 95 % percentile interval.
 
-    Attributes:
-        value: AUROC of all rows.
-        low: Lower end of the interval; None if a class has rows of one unit only.
-        high: Upper end of the interval; None likewise.
-        n_draws: Number of bootstraps; 0 without an interval.
-        n_units: Number of units they were drawn from.
+    `low` and `high` are None if a class has rows of one unit only; `n_draws` is then 0.
     """
 
     value: float
@@ -52,13 +47,8 @@ def auroc_with_interval(
 ) -> Auroc | None:
     """Return the AUROC of scores with its interval; None if a class has no rows.
 
-    Bootstraps that lack a class are skipped.
-
-    Args:
-        is_positive: Mask of the positive rows, shape (m,).
-        score: Scores, larger for rows more likely to be positive, shape (m,).
-        groups: Unit of each row, shape (m,); None if each row is a unit.
-        seed: Source of the draws.
+    Bootstraps draw units, `groups` of shape (m,) or single rows; those that lack a class are
+    skipped.
     """
     m = len(score)
     if not 0 < np.count_nonzero(is_positive) < m:
@@ -86,15 +76,7 @@ def auroc_with_interval(
 
 @dataclass(frozen=True, slots=True)
 class CalibrationBin:
-    """Rows with similar predicted probabilities.
-
-    Attributes:
-        n: Number of rows.
-        predicted: Mean predicted probability.
-        observed: Share of positive rows.
-        low: Lower end of Wilson's 95 % interval of that share.
-        high: Upper end of the interval.
-    """
+    """Rows with similar predicted probabilities: means, and Wilson's 95 % interval of the share."""
 
     n: int
     predicted: float
@@ -121,10 +103,10 @@ class Calibration:
 
 
 def calibration(is_positive: NDArray[np.bool_], probability: Array) -> Calibration:
-    """Return how well probabilities of the positive class, shape (m,), are calibrated.
+    """Return how well probabilities of the positive class, shape (m,), m > 0, are calibrated.
 
     Bins have equal size, as in `sklearn.calibration.calibration_curve` with quantiles, which
-    returns neither sizes nor intervals. `is_positive` has shape (m,), m > 0.
+    returns neither sizes nor intervals.
     """
     n_bins = int(np.clip(len(probability) // _ROWS_PER_BIN, _FEWEST_BINS, _MOST_BINS))
     edges = np.quantile(probability, np.linspace(0, 1, n_bins + 1))

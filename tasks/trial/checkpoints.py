@@ -22,16 +22,9 @@ from prefect_tune.tasks.objective.metric import Predictions
 
 
 class Checkpoints:
-    """Checkpoints of one training.
+    """Checkpoints of one training, by epochs in `found` as of the last lookup.
 
-    Args:
-        store: Store of the checkpoints.
-        about: Index entry of the training, under its own key.
-        lineage: Everything that key was computed from.
-
-    Attributes:
-        found: Cached checkpoints by their epochs, as of the last lookup.
-        load_seconds: Time spent reading them.
+    `about` is the training's index entry under its own key, which `lineage` determines.
     """
 
     def __init__(self, store: ArtifactStore, about: Entry, lineage: Mapping[str, Any]) -> None:
@@ -53,10 +46,7 @@ class Checkpoints:
         self.found = {keys[key]: entry for key, entry in entries.items() if entry.is_present}
 
     def largest(self, most: int, unless: int = 0) -> Checkpoint | None:
-        """Return the latest readable checkpoint of up to `most` epochs.
-
-        The model of a checkpoint of exactly `unless` epochs is not read, and is None.
-        """
+        """Return the latest readable checkpoint of up to `most` epochs; no model if `unless`."""
         for epochs in sorted(self.found, reverse=True):
             if epochs <= most:
                 has_history = "history" in self.found[epochs].parts
@@ -83,10 +73,7 @@ class Checkpoints:
         self._store.index.usage.count_hit(self.found[epochs])
 
     def keep(self, checkpoint: Checkpoint, summary: Mapping[str, Any], seconds: float) -> None:
-        """Store a checkpoint, also in this process's memory for the next rung.
-
-        `summary` describes the training matrix; `seconds` is the time of training from the start.
-        """
+        """Store a checkpoint, with its seconds from the start, and keep it in memory, too."""
         epochs = checkpoint.epochs
         curve = canonical(np.array(checkpoint.curve))
         parts: dict[str, Any] = {"estimator": checkpoint.estimator, "curve": curve}

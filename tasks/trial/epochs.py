@@ -25,18 +25,10 @@ _MOST_HISTORY_BYTES = 64_000_000
 
 
 class IterativeNode(Node):
-    """A model of one fold that trains in epochs, driven by `train_together`.
-
-    Args:
-        parent: Node with the input of the model.
-        step: Name of the step.
-        how: Recipe of the model.
-        iterative: Way in which the model trains in epochs.
-        target: Number of epochs to train.
+    """A model of one fold that trains in epochs up to `target`, driven by `train_together`.
 
     Attributes:
         seconds: Training time of this evaluation; of all epochs if the cache served the model.
-        epochs: Epochs done.
         curve: Loss on the held-out rows after each epoch. Empty for a refit, whose held-out rows
             are the test rows: no choice may depend on them.
         trouble: Reason training cannot continue; None if it can.
@@ -230,10 +222,7 @@ class IterativeNode(Node):
         self._record(self._predicted(self.best_epoch))
 
     def _trained(self, epochs: int) -> tuple[EpochTraining, float]:
-        """Return the training at an epoch, from the latest checkpoint up to it.
-
-        The seconds returned are those that training to the checkpoint took.
-        """
+        """Return the training at an epoch, and the seconds up to the checkpoint it started from."""
         start = self._checkpoints.largest(epochs)
         training, before = self._begun(start)
         if (done := start.epochs if start else 0) < epochs:
@@ -271,11 +260,7 @@ CHECKPOINT_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class LearningCurves:
-    """Learning curves of a model.
-
-    Attributes:
-        folds: Held-out loss after each epoch, by fold, all of one length. Empty for a refit.
-    """
+    """Held-out loss after each epoch, by fold, all of one length; empty for a refit."""
 
     folds: tuple[tuple[float, ...], ...]
 
@@ -293,12 +278,9 @@ class LearningCurves:
 def train_together(nodes: Sequence[IterativeNode], begin: Callable[[int], None]) -> LearningCurves:
     """Train models of one recipe to their target, resuming from their checkpoints.
 
-    If numbers are no longer finite in one fold, all folds end at the epoch before. `begin` is
-    called with the number of each fold before work on it starts.
-
-    Raises:
-        Exception: Any error of the estimator or metric, or of a fold that diverges in its first
-            epoch.
+    If numbers are no longer finite in one fold, all folds end at the epoch before; divergence in
+    the first epoch is an error, like any error of the estimator or metric. `begin` is called with
+    the number of each fold before work on it starts.
     """
     first = nodes[0]
     if not first.fold.context.use_cache or all(node.is_there for node in nodes):

@@ -60,11 +60,7 @@ def run_step(
     algorithm: str,  # noqa: ARG001 - names the task run
     before: StepOutcome | None,  # noqa: ARG001 - Prefect draws the edge from it
 ) -> State[StepOutcome]:
-    """Run one step of a trial in all folds.
-
-    `algorithm` names the task run. Prefect draws an edge from `before`, the previous step's
-    outcome.
-    """
+    """Run one step of a trial in all folds; `before` gives Prefect an edge from the last step."""
     outcome = path_run.run(position)
     if outcome.is_cached:
         return Completed(name="Cached", message=f"prefix {outcome.keys[0][:12]}", data=outcome)
@@ -88,11 +84,9 @@ RunStep = Callable[[PathRun, int, StepOutcome | None], StepOutcome]
 
 @dataclass(frozen=True, slots=True)
 class TrialOutcome:
-    """A worker's answer.
+    """A worker's answer: an evaluation, a failure, or the reason the study cannot continue.
 
     Attributes:
-        evaluation: The evaluation; None if the trial failed.
-        failure: The failure; None if the trial succeeded.
         n_task_runs: Task runs reported, the trial's own included.
         lost: Reason the study cannot continue, independent of the trial; empty otherwise.
         worker: Address of the Dask worker; empty without one.
@@ -118,12 +112,8 @@ def evaluate_query(
 ) -> Evaluation | Failure:
     """Evaluate a query on its folds; a failure of the trial is a result, not an exception.
 
-    Args:
-        context: The study.
-        query: Query to evaluate.
-        run_step: Runner of one step, directly or as a Prefect task.
-        space: Space of the problem, if the caller has it.
-        pilot_seconds: Longest trial a pilot may predict without a refusal; None for no pilot.
+    `pilot_seconds` is the longest duration a pilot may predict for the trial to start; None skips
+    the pilot.
 
     Raises:
         StoreLost: If the store stays unreachable beyond the time of an outage, or the study's
@@ -274,13 +264,8 @@ def evaluate(
 ) -> State[TrialOutcome]:
     """Evaluate a trial; a failed trial ends Failed, with the reason as its message.
 
-    Args:
-        number: Number of the trial.
-        query: The query as JSON values.
-        context: The study.
-        report: Steps that become task runs of their own.
-        limit_seconds: Time limit; None for the nannies' limit.
-        pilot_seconds: Longest trial a pilot may predict without a refusal; None for no pilot.
+    `report` selects steps that become task runs. `limit_seconds` of None leaves the limit to the
+    nannies, and `pilot_seconds` is as in `evaluate_query`.
     """
     reported, worker = ReportedSteps(report), this_worker()
     space = context.problem.find_space()

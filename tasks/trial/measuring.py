@@ -38,11 +38,9 @@ def measure(path_run: PathRun, quantities: Sequence[Quantity]) -> dict[str, floa
     """Return each quantity's mean over the folds of a finished query, by its text (equation A44).
 
     Folds in which a quantity is undefined are skipped, and so is a quantity undefined in all folds.
-
-    A value measured on the pipeline is a record stored with the model's predictions. Measured
-    latencies vary, so the first one holds for all trials with the same model. If a model trains in
-    epochs, its pipeline is taken at the last epoch, which is in memory, and its predictions at the
-    best epoch.
+    Values measured on the pipeline are stored with the model's predictions: latencies vary, so the
+    first one holds for all trials with the model. For a model trained in epochs, they come from the
+    last epoch, which is in memory, and values measured on predictions from the best one.
     """
     values: dict[str, list[float]] = {quantity.text: [] for quantity in quantities}
     for fold in path_run.folds if quantities else ():
@@ -55,10 +53,7 @@ def measure(path_run: PathRun, quantities: Sequence[Quantity]) -> dict[str, floa
 
 
 def measure_risks(path_run: PathRun, models: Sequence[Node]) -> tuple[float, ...]:
-    """Return the loss in each bootstrap the method needs; empty unless the query is full.
-
-    `models` are those of the finished `path_run`, by fold.
-    """
+    """Return the loss in each bootstrap the method needs; empty unless the query is full."""
     context = path_run.context
     if context.bootstraps is None or not path_run.query.is_full:
         return ()

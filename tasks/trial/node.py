@@ -33,10 +33,7 @@ from prefect_tune.tasks.trial.shared_blocks import SharedBlocks
 
 @dataclass(frozen=True)
 class Fold:
-    """Data, study and store, shared by all nodes of a fold.
-
-    `training` may be a subset of `n_rows_in_all` training rows, for which memory must suffice.
-    """
+    """Data, study and store of a fold; memory must suffice for `n_rows_in_all` training rows."""
 
     number: int
     dataset: Dataset
@@ -108,14 +105,7 @@ class FoldRows:
 
 
 class Node:
-    """One step of one fold.
-
-    Args:
-        parent: Node with the input, whose summary must be known.
-        step: Name of the step.
-        how: Recipe of the step.
-        is_model: Whether the step predicts.
-        schedule: Anything else that determines the result, as JSON values.
+    """One step of one fold; `schedule` has all else that determines the result.
 
     Attributes:
         key: Prefix key.

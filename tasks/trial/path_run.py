@@ -61,10 +61,9 @@ class Chain:
         return position <= self._deepest or self._steps[position][1].is_passthrough
 
     def node_at(self, position: int) -> Node | None:
-        """Return the node at a position, whether it has run or not.
+        """Return the node at a position, run or not.
 
-        None if the step passes its input through, or if its input is unknown because earlier steps
-        have neither run here nor been cached.
+        None if the step passes its input through, or if the node's key is not known yet.
         """
         if self._steps[position][1].is_passthrough:
             return None
@@ -124,10 +123,7 @@ class StepFailed(Exception):  # noqa: N818 - reads as an outcome
 
 
 class StepOutcome:
-    """References to a step's artifacts, for the task of the next step.
-
-    A plain class, so that Prefect knows which task run produced it.
-    """
+    """References to a step's artifacts; a plain class, so that Prefect links its task run."""
 
     __slots__ = ("__weakref__", "keys", "n_cached")
 
@@ -143,12 +139,8 @@ class StepOutcome:
 class PathRun:
     """A query under way through the steps of its path, in all folds side by side.
 
-    Args:
-        context: The study.
-        query: Query to run.
-        folds: Numbers of the folds to run; None for the query's cross-validation folds.
-        holds_out: Whether held-out rows are transformed and predicted.
-        space: Space of the problem, if the caller has it.
+    `folds` of None stands for the query's cross-validation folds. With `holds_out`, held-out rows
+    are transformed and predicted.
 
     Attributes:
         steps: Declaration, algorithm and values of each step that runs, in order.

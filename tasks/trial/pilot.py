@@ -39,11 +39,7 @@ class WillNotEnd(Exception):  # noqa: N818 - reads as an outcome
 
 
 def pilot(path_run: PathRun, space: Space, limit_seconds: float) -> Pilot:
-    """Fit a trial's pipeline on few rows of its first fold, and predict the trial's duration.
-
-    `path_run` is the trial before it starts, and `limit_seconds` its limit. Errors of estimators
-    are raised.
-    """
+    """Fit a trial's pipeline on few rows of its first fold, and predict the trial's duration."""
     split, query, dataset = path_run.split, path_run.query, path_run.dataset
     fold = path_run.folds[0]
     rows = split.training(fold, dataset.strata, groups=dataset.groups)

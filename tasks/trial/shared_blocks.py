@@ -56,12 +56,7 @@ PART = "block"
 
 @dataclass(frozen=True)
 class Partition:
-    """Some patients with all of their rows.
-
-    Attributes:
-        X: Rows in order of patient and time.
-        positions: Positions of the rows in the data set, shape (n,).
-    """
+    """Some patients with all rows, in order of patient and time; positions are in the data set."""
 
     X: EventRows
     positions: NDArray[np.intp]
@@ -126,11 +121,7 @@ class Partition:
 
 
 def partitions_of(X: EventRows) -> Sequence[Partition]:
-    """Split all rows of a data set by patient.
-
-    A patient whose hashed id is 0 modulo n ends a partition, so adding or removing patients changes
-    only their own partition.
-    """
+    """Split all rows by patient, so that a patient added or removed changes only one partition."""
     made_of = X.start, X.events, X.code_table, X.rows
     known: tuple[tuple[Any, ...], Sequence[Partition]] | None = X.of_events.get("partitions")
     if known is None or any(a is not b for a, b in zip(known[0], made_of, strict=True)):
@@ -158,14 +149,7 @@ def _split(X: EventRows) -> Iterator[Partition]:
 
 
 class SharedBlocks:
-    """Blocks of a data set for the features of one fold, from the cache or computed for all.
-
-    Args:
-        store: Store of the blocks.
-        X: All rows of the data set.
-        context: The study.
-        n_training: Number of training rows of the fold.
-    """
+    """Blocks of a data set for the features of one fold, from the cache or computed for all."""
 
     def __init__(
         self, store: ArtifactStore, X: EventRows, context: StudyContext, n_training: int

@@ -121,14 +121,8 @@ class LeanDaskTaskRunner(DaskTaskRunner):
     ) -> PrefectDaskFuture[Any]:
         """Submit one run of a task whose parameters contain no futures.
 
-        Args:
-            task: The task.
-            parameters: Parameters of the task.
-            workers: Addresses of eligible workers; None for all. The stock runner ignores them.
-            allow_other_workers: Whether other workers may run the task if none of these is left.
-
-        Returns:
-            A future whose wrapped future ends with the state of the task run.
+        `workers` are the addresses of eligible workers, None for all; the stock runner ignores
+        them. The future returned wraps a future that ends with the state of the task run.
         """
         if self._context is None:
             return cast("PrefectDaskFuture[Any]", self.submit(task, dict(parameters)))

@@ -111,14 +111,8 @@ class LimitKeeper(NannyPlugin):
 
     Events go to `topic`. An event has the `trial` (its task run's id), addresses of the `worker`
     and its `nanny`, and the `failure`. While a trial runs, each new step is an event with `step`,
-    `fold` and `seconds` in place of the failure.
-
-    Args:
-        flow_run: Id of the flow run; trials of other runs are left alone.
-        limits: Limits of a trial.
-        client: Id of the flow's Dask client. When the client is gone, the plugin ends itself and a
-            running trial.
-        tell_seconds: Least time between two events about the step of a trial.
+    `fold` and `seconds` in place of the failure, at least `tell_seconds` apart. When the flow's
+    Dask `client` is gone, the plugin ends itself and a running trial.
     """
 
     restart = False

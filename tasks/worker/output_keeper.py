@@ -34,13 +34,7 @@ _KEPT_SECONDS = 3_600
 
 
 class TailFile:
-    """The writer's side of a file, locked until closed so that readers can wait for the end.
-
-    Text already in the file at `path` is kept.
-
-    Raises:
-        OSError: If the file cannot be created.
-    """
+    """The writer's side of a file, locked until closed; OSError if it cannot be created."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -69,10 +63,7 @@ class TailFile:
 
 
 def read_tail(path: Path) -> tuple[bytes, bool]:
-    """Return the end of a file's output, and whether earlier output was dropped.
-
-    The end begins with a whole line if possible. Without a file it is empty.
-    """
+    """Return the end of a file's output, from a whole line, and whether output was dropped."""
     segments = []
     for segment in (_former(path), path):
         with suppress(OSError):
@@ -128,14 +119,10 @@ _CHUNK_BYTES = 64 * 1024
 
 
 def boot_code(registrar: int, *, aside: bool) -> list[str]:
-    """Return the Python arguments that start a keeper.
+    """Return the Python arguments that start a keeper; `aside` detaches it from its worker.
 
     Our packages are created without running their `__init__`, which would load libraries that take
     half a second and fifty megabytes.
-
-    Args:
-        registrar: File descriptor of the socket on which workers register.
-        aside: Whether to detach the keeper, so that it is no child process of its worker.
     """
     paths = {name: list(sys.modules[name].__path__) for name in _PACKAGES}
     code = [

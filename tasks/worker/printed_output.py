@@ -47,12 +47,7 @@ _OUTSIDE = "outside-trials.output"
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """The output of a trial, with passwords masked.
-
-    Attributes:
-        data: Bytes of the output, not necessarily UTF-8.
-        is_cut: Whether earlier output was dropped.
-    """
+    """The end of a trial's output, not necessarily UTF-8, with passwords masked."""
 
     data: bytes = b""
     is_cut: bool = False
@@ -91,12 +86,9 @@ def dask_setup(worker: Any) -> None:
 def trial_captured(
     worker: Any, task_run_id: str, secrets: Sequence[str] = ()
 ) -> Iterator[list[Printed]]:
-    """Capture the output of the body, which is in the list afterwards.
+    """Capture the output of the body, which is in the list afterwards, with secrets masked.
 
-    Args:
-        worker: The Dask worker; without one, nothing is captured.
-        task_run_id: Task run of the trial, by which the nanny finds the file.
-        secrets: Passwords to mask.
+    The nanny finds the file by `task_run_id`. Outside a Dask worker, nothing is captured.
     """
     printed: list[Printed] = []
     capture = _capture_of_trials() if worker is not None else None
@@ -126,11 +118,7 @@ async def take_printed(task_run_id: str, dask_worker: Any) -> Printed:
 
 
 class _Capture:
-    """A pipe to the keeper, and the file it leads to.
-
-    `outside` is the file for output outside trials, None to leave that output alone. `forks` is
-    true in the fork server, which has no threads. OSError if the pipe cannot be made.
-    """
+    """A pipe to the keeper and the file it leads to, `outside` of trials if not None."""
 
     def __init__(self, outside: Path | None, *, forks: bool = False) -> None:
         self.pid, self._outside, self._forks = os.getpid(), outside, forks

@@ -18,10 +18,7 @@ _SHARE_SECONDS = 0.5
 
 
 class ProcessTree:
-    """A process, its descendants, and processes once seen among them.
-
-    A process whose parent has ended belongs to no tree, but is remembered here. Reused process ids
-    are told apart.
+    """A process, its descendants, and processes once seen among them, apart from reused ids.
 
     Raises:
         psutil.NoSuchProcess: If the root `pid` does not exist.
@@ -40,10 +37,7 @@ class ProcessTree:
         return self._root.pid
 
     def look(self, *, at_once: bool = False) -> None:
-        """Find the descendants of the root, and forget ended ones.
-
-        `at_once` forces the lookup even if it is expensive and recent.
-        """
+        """Find the descendants of the root; `at_once` even if that is expensive and recent."""
         if not (_HAS_LISTS or at_once) and monotonic() - self._looked < _LOOK_SECONDS:
             return
         self._looked = monotonic()
@@ -54,10 +48,7 @@ class ProcessTree:
         self._below = {pid: p for pid, p in self._below.items() if p.is_running()}
 
     def bytes_above(self, limit_bytes: int) -> int | None:
-        """Return the memory of the tree if it exceeds a limit.
-
-        A single process counts its resident memory. With several, a shared page counts once.
-        """
+        """Return the tree's memory if it exceeds a limit; pages shared by processes count once."""
         resident = sum(_asked(p, lambda p: p.memory_info().rss) for p in self._all())
         if resident <= limit_bytes:
             return None

@@ -35,10 +35,9 @@ def make_ready(context: StudyContext) -> None:
 
 
 def load(context: StudyContext, algorithms: Iterable[Algorithm]) -> float:
-    """Load a study's data and the libraries of some algorithms, before a trial's clock starts.
+    """Load a study's data and libraries before a trial's clock starts; return the seconds taken.
 
-    Returns the seconds this took, without waits for others. A library that cannot be imported later
-    fails the step that needs it.
+    A library that cannot be imported later fails the step that needs it.
 
     Raises:
         StoreRefused, RecordDamaged, OSError: If the store or the data cannot be read.

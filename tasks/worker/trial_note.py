@@ -40,11 +40,7 @@ _HEADER = struct.Struct("<QLL")
 
 
 class NoteFile:
-    """The writer's side of a note; an existing file at `path` is replaced.
-
-    Raises:
-        OSError: If the file cannot be created, as on a full disk.
-    """
+    """The writer's side of a note; OSError if the file cannot be created, as on a full disk."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -60,11 +56,10 @@ class NoteFile:
             raise
 
     def write(self, text: str) -> None:
-        """Write a text in place of the previous one.
+        """Write a text in place of the previous one, which stays if this fails.
 
         Raises:
-            ValueError: If the text is too long.
-            OSError: If the text cannot be written; the previous text stays.
+            ValueError, OSError: If the text is too long, or cannot be written.
         """
         content = text.encode()
         if len(content) > PLACE_BYTES - _HEADER.size:
@@ -134,12 +129,8 @@ _NOTED: ContextVar[_Note | None] = ContextVar("trial_note", default=None)
 def trial_noted(times: float = 1.0, limit_seconds: float | None = None) -> Iterator[None]:
     """Note this task run as the worker's trial during the body, so that limits apply.
 
-    Args:
-        times: Time limit, in multiples of a trial's limit.
-        limit_seconds: Time limit if that is less; None for the nannies' limit.
-
-    Raises:
-        WorkerUnfit: If the trial cannot be noted, as when the disk is full.
+    The time limit is `times` a trial's limit, or `limit_seconds` if that is less. WorkerUnfit if
+    the trial cannot be noted, as when the disk is full.
     """
     context = TaskRunContext.get()
     worker = this_worker()
@@ -168,11 +159,7 @@ def trial_noted(times: float = 1.0, limit_seconds: float | None = None) -> Itera
 
 
 def prepare_note(worker: Any) -> NoteFile:
-    """Create the note file of a worker and its process group, once per process.
-
-    Raises:
-        WorkerUnfit: If the file cannot be created.
-    """
+    """Create a worker's note file and process group, once per process, or raise WorkerUnfit."""
     lead_group()
     try:
         return _note_file(worker.local_directory, os.getpid())
@@ -219,10 +206,7 @@ def loading_noted() -> Iterator[None]:
 
 
 def note_step(step: str, fold: int, costs: Callable[[], Iterable[StepCost]] = tuple) -> None:
-    """Note the step and fold that this process's trial has reached.
-
-    `costs` returns the costs of all finished steps and folds.
-    """
+    """Note the step and fold that this process's trial has reached, with all costs so far."""
     if (note := _NOTED.get()) is not None:
         # One note per step and fold; `asdict` would copy all values deeply.
         noted = [{name: getattr(cost, name) for name in _COST_FIELDS} for cost in costs()]

@@ -19,10 +19,7 @@ _MOST_CATEGORIES = 254
 
 
 class CategoryCodes(TransformerMixin, BaseEstimator):
-    """Encodes categories, the most frequent first; gaps, rare and unseen categories become NaN.
-
-    Numbers stay as they are; the elements of matrices become single precision.
-    """
+    """Encodes categories, most frequent first; gaps, rare and unseen ones are NaN, numbers stay."""
 
     is_table_ = True
     """Whether it was fitted to a table; true for models pickled before this attribute existed."""
@@ -44,11 +41,7 @@ class CategoryCodes(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> Any:
-        """Return codes and numbers, shape (n, p).
-
-        A table becomes a matrix of float64. A dense matrix becomes float32, a sparse one CSR of
-        float32 with int32 indices.
-        """
+        """Return codes and numbers, shape (n, p): float64 of a table, float32 of a matrix."""
         if isinstance(X, pd.DataFrame):
             return self._coded(X)
         if sparse.issparse(X):
