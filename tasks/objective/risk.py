@@ -41,13 +41,13 @@ class _Shares:
     """Shares (N, c) of the rows that belong to, are predicted as, or hit each class."""
 
     true: Array
-    said: Array
+    predicted: Array
     hit: Array
 
 
 def _shares(y: Targets, predictions: Predictions, n_classes: int, weights: Array) -> _Shares:
-    true, said = (np.eye(n_classes)[labels] for labels in (y, predictions.label))
-    return _Shares(weights @ true, weights @ said, weights @ (true * said))
+    true, predicted = (np.eye(n_classes)[labels] for labels in (y, predictions.label))
+    return _Shares(weights @ true, weights @ predicted, weights @ (true * predicted))
 
 
 def _ratio(part: Array, whole: Array) -> Array:
@@ -59,30 +59,32 @@ Rate = Callable[[Array, Array, Array], Array]
 """Maps hits, predicted shares and true shares to a score of the same shape."""
 
 _RATES: Mapping[str, Rate] = {
-    "precision": lambda hit, said, true: _ratio(hit, said),  # noqa: ARG005
-    "recall": lambda hit, said, true: _ratio(hit, true),  # noqa: ARG005
-    "f1": lambda hit, said, true: _ratio(2 * hit, said + true),
-    "jaccard": lambda hit, said, true: _ratio(hit, said + true - hit),
+    "precision": lambda hit, predicted, true: _ratio(hit, predicted),  # noqa: ARG005
+    "recall": lambda hit, predicted, true: _ratio(hit, true),  # noqa: ARG005
+    "f1": lambda hit, predicted, true: _ratio(2 * hit, predicted + true),
+    "jaccard": lambda hit, predicted, true: _ratio(hit, predicted + true - hit),
 }
 
 
 def _macro(rate: Rate, of: _Shares) -> Array:
     is_there = of.true > 0
-    return (rate(of.hit, of.said, of.true) * is_there).sum(axis=1) / is_there.sum(axis=1)
+    return (rate(of.hit, of.predicted, of.true) * is_there).sum(axis=1) / is_there.sum(axis=1)
 
 
 _AVERAGES: Mapping[str, Callable[[Rate, _Shares], Array]] = {
-    "": lambda rate, of: rate(of.hit, of.said, of.true)[:, 1],
+    "": lambda rate, of: rate(of.hit, of.predicted, of.true)[:, 1],
     "_macro": _macro,
-    "_micro": lambda rate, of: rate(of.hit.sum(axis=1), of.said.sum(axis=1), of.true.sum(axis=1)),
-    "_weighted": lambda rate, of: (rate(of.hit, of.said, of.true) * of.true).sum(axis=1),
+    "_micro": lambda rate, of: rate(
+        of.hit.sum(axis=1), of.predicted.sum(axis=1), of.true.sum(axis=1)
+    ),
+    "_weighted": lambda rate, of: (rate(of.hit, of.predicted, of.true) * of.true).sum(axis=1),
 }
 
 
 def _matthews(of: _Shares) -> Array:
     """Return the correlation of predictions with the truth (Gorodkin 2004)."""
-    spread = (1 - (of.said**2).sum(axis=1)) * (1 - (of.true**2).sum(axis=1))
-    shared = of.hit.sum(axis=1) - (of.said * of.true).sum(axis=1)
+    spread = (1 - (of.predicted**2).sum(axis=1)) * (1 - (of.true**2).sum(axis=1))
+    shared = of.hit.sum(axis=1) - (of.predicted * of.true).sum(axis=1)
     is_constant = spread <= _ZERO
     return np.where(is_constant, 0.0, shared / np.sqrt(np.where(is_constant, 1, spread)))
 
