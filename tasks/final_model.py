@@ -32,7 +32,13 @@ from prefect_tune.tasks.objective.declaration import LossWords
 from prefect_tune.tasks.objective.predictions import Predictions
 from prefect_tune.tasks.problem import StudyContext, open_store
 from prefect_tune.tasks.threads import one_thread
-from prefect_tune.tasks.trial.evaluate import SHOWN, Report, ReportedSteps, RunStep, with_store
+from prefect_tune.tasks.trial.evaluate import (
+    SHOWN,
+    Report,
+    ReportedSteps,
+    RunStep,
+    retry_through_outages,
+)
 from prefect_tune.tasks.trial.path_run import PathRun, StepFailed, StepOutcome
 from prefect_tune.tasks.user_code import ProgramExit, exits_as_errors
 from prefect_tune.tasks.worker.readiness import load
@@ -313,7 +319,9 @@ def refit_member(
     member = Member(number, query)
     with trial_noted(times):
         _load(context, member)
-        path_run = with_store(lambda: fit_member(context, member, reported.run_step, owner))
+        path_run = retry_through_outages(
+            lambda: fit_member(context, member, reported.run_step, owner)
+        )
     path_run.store.index.flush()
     costs = path_run.costs()
     n_made = sum(not cost.hit for cost in costs)
@@ -337,7 +345,7 @@ def refit(
     started, reported = perf_counter(), ReportedSteps(report)
     with trial_noted(times * len(members)):
         _load(context, *members)
-        with_store(lambda: keep_model(context, members, reported.run_step))
+        retry_through_outages(lambda: keep_model(context, members, reported.run_step))
     refitted = Refitted(perf_counter() - started, reported.n_task_runs)
     return Completed(message=f"stored after {refitted.seconds:.1f} s", data=refitted)
 
@@ -358,7 +366,7 @@ def score(
     reported = ReportedSteps(report)
     with trial_noted(times):
         _load(context)
-        test = with_store(lambda: _scored(context, alone, reported))
+        test = retry_through_outages(lambda: _scored(context, alone, reported))
     if test.loss is not None:
         message = f"test {LossWords(context.problem.metric).named(test.loss)}"
     else:
@@ -371,7 +379,9 @@ def _load(context: StudyContext, *members: Member) -> None:
     space = context.problem.find_space()
     queries = (Query.from_json(member.query, space) for member in members)
     paths = (space.pipeline(query.configuration.path) for query in queries)
-    with_store(lambda: load(context, [algorithm for path in paths for _, algorithm in path]))
+    retry_through_outages(
+        lambda: load(context, [algorithm for path in paths for _, algorithm in path])
+    )
 
 
 def _scored(context: StudyContext, alone: Member | None, reported: ReportedSteps) -> LossOnTest:

@@ -119,10 +119,12 @@ def evaluate_query(
         StoreLost: If the store stays unreachable beyond the time of an outage, or the study's
             records are gone or cannot be written.
     """
-    return with_store(partial(_evaluated, context, query, run_step, space, pilot_seconds))
+    return retry_through_outages(
+        partial(_evaluated, context, query, run_step, space, pilot_seconds)
+    )
 
 
-def with_store(work: Callable[[], Result]) -> Result:
+def retry_through_outages(work: Callable[[], Result]) -> Result:
     """Do work on a worker, and repeat it after a store outage that interrupted a transaction.
 
     Raises:
