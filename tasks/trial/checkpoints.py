@@ -72,7 +72,7 @@ class Checkpoints:
         """Count a checkpoint as served by the cache."""
         self._store.index.usage.count_hit(self.found[epochs])
 
-    def keep(self, checkpoint: Checkpoint, summary: Mapping[str, Any], seconds: float) -> None:
+    def save(self, checkpoint: Checkpoint, summary: Mapping[str, Any], seconds: float) -> None:
         """Store a checkpoint, with its seconds from the start, and keep it in memory, too."""
         epochs = checkpoint.epochs
         curve = canonical(np.array(checkpoint.curve))

@@ -25,7 +25,7 @@ _MOST_HISTORY_BYTES = 64_000_000
 
 
 class IterativeNode(Node):
-    """A model of one fold that trains in epochs up to `target`, driven by `train_together`.
+    """A model of one fold that trains in epochs up to `target`, driven by `train_folds`.
 
     Attributes:
         seconds: Training time of this evaluation; of all epochs if the cache served the model.
@@ -97,10 +97,10 @@ class IterativeNode(Node):
             self._checkpoints.look_up(self.target)
 
     def serve(self) -> None:
-        """Do nothing; `train_together` decides, because the best epoch depends on all folds."""
+        """Do nothing; `train_folds` decides, because the best epoch depends on all folds."""
 
     def obtain(self) -> None:
-        """Do nothing; `train_together` trains the model."""
+        """Do nothing; `train_folds` trains the model."""
 
     def resume(self) -> None:
         """Resume from the latest checkpoint that does not exceed the target."""
@@ -120,17 +120,17 @@ class IterativeNode(Node):
         self.epochs, self.trouble = self._training.good_epochs, self._training.trouble
         self.curve = tuple(self._training.curve)
 
-    def mend(self) -> None:
+    def rewind(self) -> None:
         """Return to the last epoch before the trouble."""
         if self.trouble is not None:
             self._training, self._before = self._trained(self.epochs)
 
-    def hold_best(self, epoch: int) -> None:
+    def buffer_predictions(self, epoch: int) -> None:
         """Buffer the predictions of an epoch if it is the last one and they would be lost."""
         if self._training is not None and self.epochs == epoch and not self._iterative.rounds:
             self._held = (epoch, self._training.predictions(epoch))
 
-    def keep_best(self, epoch: int) -> None:
+    def save_predictions(self, epoch: int) -> None:
         """Store the predictions of the best epoch as a record."""
         self.best_epoch = epoch
         if self.is_linked:
@@ -143,7 +143,7 @@ class IterativeNode(Node):
         self._record(predictions)
         self._held = (0, None)
 
-    def keep(self, *, in_passing: bool = False) -> None:
+    def save_checkpoint(self, *, in_passing: bool = False) -> None:
         """Store a checkpoint; `in_passing` if training continues at once and may crash."""
         former, self._passing = self._passing, self.epochs if in_passing else 0
         if self._training is None or not self.fold.context.use_cache:
@@ -152,15 +152,15 @@ class IterativeNode(Node):
         if self.epochs not in self._checkpoints.found:
             seconds = self._before + self._training.seconds
             summary = self.parent.summary.to_json()
-            self._checkpoints.keep(self._training.checkpoint(), summary, seconds)
+            self._checkpoints.save(self._training.checkpoint(), summary, seconds)
         if former and former != self.epochs:
             self._checkpoints.forget(former)
 
-    def keep_in_passing(self, best: int) -> None:
+    def save_recovery_point(self, best: int) -> None:
         """Store a checkpoint and the predictions of the best epoch, to recover from a crash."""
         if self.is_judged:  # a refit's earlier predictions are never read
-            self.keep_best(best)
-        self.keep(in_passing=True)
+            self.save_predictions(best)
+        self.save_checkpoint(in_passing=True)
 
     def finish(self) -> None:
         """Release the matrices and record the cost."""
@@ -193,7 +193,7 @@ class IterativeNode(Node):
             self.fold.store.index.usage.count_miss(self.step)
         self._training, self._before = self._trained(self.epochs)
         self.earlier_seconds = self._before
-        self.keep()
+        self.save_checkpoint()
         estimator, self._training = self._training.estimator, None
         self.parent.release()
         return estimator
@@ -275,7 +275,7 @@ class LearningCurves:
         return int(np.argmin(self.mean)) + 1
 
 
-def train_together(nodes: Sequence[IterativeNode], begin: Callable[[int], None]) -> LearningCurves:
+def train_folds(nodes: Sequence[IterativeNode], begin: Callable[[int], None]) -> LearningCurves:
     """Train models of one recipe to their target, resuming from their checkpoints.
 
     If numbers are no longer finite in one fold, all folds end at the epoch before; divergence in
@@ -308,17 +308,17 @@ def _trained(nodes: Sequence[IterativeNode], begin: Callable[[int], None]) -> Le
             break
         best = _best_epoch(nodes)
         for node in nodes if nodes[0].is_judged else ():
-            node.hold_best(best)
+            node.buffer_predictions(best)
         if perf_counter() - kept > CHECKPOINT_SECONDS and to < nodes[0].target:
             for node in nodes:
-                node.keep_in_passing(best)
+                node.save_recovery_point(best)
             kept = perf_counter()
     best = _best_epoch(nodes)
     for node in nodes:
         begin(node.fold.number)
-        node.mend()
-        node.keep_best(best)
-        node.keep()
+        node.rewind()
+        node.save_predictions(best)
+        node.save_checkpoint()
         node.finish()
     return _curves(nodes)
 

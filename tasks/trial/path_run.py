@@ -22,7 +22,7 @@ from prefect_tune.tasks.fitting.iterative import training_of
 from prefect_tune.tasks.fitting.recipe import recipe
 from prefect_tune.tasks.objective.metric import Metric
 from prefect_tune.tasks.problem import StudyContext, open_store
-from prefect_tune.tasks.trial.epochs import IterativeNode, LearningCurves, train_together
+from prefect_tune.tasks.trial.epochs import IterativeNode, LearningCurves, train_folds
 from prefect_tune.tasks.trial.node import Fold, FoldRows, Node
 from prefect_tune.tasks.user_code import exits_as_errors
 from prefect_tune.tasks.worker.trial_note import note_step
@@ -248,7 +248,7 @@ class PathRun:
 
         try:
             with exits_as_errors():
-                self.learning = train_together(nodes, begin)
+                self.learning = train_folds(nodes, begin)
         except Exception as error:
             raise StepFailed(step, worked_on[-1]) from error
 
