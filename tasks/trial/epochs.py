@@ -71,12 +71,12 @@ class IterativeNode(Node):
         self._is_served = True
 
     @property
-    def is_there(self) -> bool:
+    def is_cached(self) -> bool:
         """Whether the cache has the checkpoint at the target."""
         return self.target in self._checkpoints.found
 
     @property
-    def keys_there(self) -> list[str]:
+    def cached_keys(self) -> list[str]:
         """Key of the checkpoint to resume from; empty if there is none."""
         found = self._checkpoints.found
         return [self._checkpoints.key_after(max(found))] if found else []
@@ -283,7 +283,7 @@ def train_folds(nodes: Sequence[IterativeNode], begin: Callable[[int], None]) ->
     the number of each fold before work on it starts.
     """
     first = nodes[0]
-    if not first.fold.context.use_cache or all(node.is_there for node in nodes):
+    if not first.fold.context.use_cache or all(node.is_cached for node in nodes):
         return _trained(nodes, begin)
     # Other trials that need the same model, at any epoch, wait and then find the checkpoints.
     with first.fold.store.leases.turn(f"training {first.training_key}", lambda _: None):

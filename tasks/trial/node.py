@@ -152,12 +152,12 @@ class Node:
         return MatrixSummary(**self._entry.summary) if self._entry else None
 
     @property
-    def is_there(self) -> bool:
+    def is_cached(self) -> bool:
         """Whether the cache can serve the node."""
-        return self._is_kept and self._has_record()
+        return self._has_entry and self._has_record()
 
     @property
-    def _is_kept(self) -> bool:
+    def _has_entry(self) -> bool:
         return self._entry is not None and self._entry.is_present
 
     @property
@@ -176,9 +176,9 @@ class Node:
         return self._linked == self.record
 
     @property
-    def keys_there(self) -> list[str]:
+    def cached_keys(self) -> list[str]:
         """Keys of the node's cached artifacts."""
-        return [self.key] if self.is_there else []
+        return [self.key] if self.is_cached else []
 
     def look_up(self) -> None:
         """Look up the node in the cache."""
@@ -195,7 +195,7 @@ class Node:
     def obtain(self) -> None:
         """Read the node from the cache or make it; the first worker to need it makes it."""
         if self.fold.context.use_cache:
-            if self._is_kept and not self._has_record() and self._predict_as_kept():
+            if self._has_entry and not self._has_record() and self._predict_as_kept():
                 self.serve()
                 return
             self._entry, self._made = self.fold.store.get_or_make(
@@ -268,7 +268,7 @@ class Node:
         )
 
     def _read(self, name: str) -> Mapping[str, Any] | None:
-        if self._entry is None or not self._is_kept or name not in self._entry.parts:
+        if self._entry is None or not self._has_entry or name not in self._entry.parts:
             return None
         started = perf_counter()
         read = self.fold.store.read(self._entry, [name])

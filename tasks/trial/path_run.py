@@ -79,7 +79,7 @@ class Chain:
 
     def planned_keys(self) -> list[str]:
         """Return the keys of cached artifacts that will be served or read."""
-        return [key for node in self._planned.values() for key in node.keys_there]
+        return [key for node in self._planned.values() for key in node.cached_keys]
 
     def _plan(self) -> None:
         """Plan as far as summaries are known, and find the last cached node."""
@@ -91,7 +91,7 @@ class Chain:
             if tip.summary is None:
                 return
             tip = self._planned[position] = self._node(tip, position, is_balanced)
-            if tip.is_there:
+            if tip.is_cached:
                 self._deepest = position
 
     def _node(self, parent: FoldRows | Node, position: int, is_balanced: bool) -> Node:
