@@ -28,18 +28,18 @@ from prefect_tune.tasks.user_code import exits_as_errors
 from prefect_tune.tasks.worker.trial_note import note_step
 
 
-class Chain:
+class FoldRun:
     """The nodes of one fold in order; `epochs` limits an iterative model, None fits it at once."""
 
     def __init__(
         self, fold: Fold, steps: Sequence[tuple[Step, Algorithm, Choice]], epochs: int | None = None
     ) -> None:
         self._steps, self._epochs = steps, epochs
-        self.tip: FoldRows | Node = FoldRows(fold)
+        self.last_node: FoldRows | Node = FoldRows(fold)
         self.nodes: list[Node] = []
         self._is_balanced = False
         self._planned: dict[int, Node] = {}
-        self._deepest = -1
+        self._last_cached = -1
         self._plan()
 
     def run(self, position: int) -> None:
@@ -48,17 +48,19 @@ class Chain:
         self._is_balanced |= bool(algorithm.class_weights)
         if algorithm.is_passthrough:
             return
-        node = self._planned.get(position) or self._node(self.tip, position, self._is_balanced)
-        if position <= self._deepest:
+        node = self._planned.get(position) or self._node(
+            self.last_node, position, self._is_balanced
+        )
+        if position <= self._last_cached:
             node.serve()
         else:
             node.obtain()
         self.nodes.append(node)
-        self.tip = node
+        self.last_node = node
 
     def is_served(self, position: int) -> bool:
         """Return whether the cache serves the step at a position."""
-        return position <= self._deepest or self._steps[position][1].is_passthrough
+        return position <= self._last_cached or self._steps[position][1].is_passthrough
 
     def node_at(self, position: int) -> Node | None:
         """Return the node at a position, run or not.
@@ -73,9 +75,9 @@ class Chain:
             return self.nodes[n_before]
         if position in self._planned:
             return self._planned[position]
-        if n_before > len(self.nodes) or self.tip.summary is None:
+        if n_before > len(self.nodes) or self.last_node.summary is None:
             return None
-        return self._node(self.tip, position, any(a.class_weights for a in before))
+        return self._node(self.last_node, position, any(a.class_weights for a in before))
 
     def planned_keys(self) -> list[str]:
         """Return the keys of cached artifacts that will be served or read."""
@@ -83,7 +85,7 @@ class Chain:
 
     def _plan(self) -> None:
         """Plan as far as summaries are known, and find the last cached node."""
-        tip, is_balanced = self.tip, False
+        tip, is_balanced = self.last_node, False
         for position, (_, algorithm, _) in enumerate(self._steps):
             is_balanced |= bool(algorithm.class_weights)
             if algorithm.is_passthrough:
@@ -92,7 +94,7 @@ class Chain:
                 return
             tip = self._planned[position] = self._node(tip, position, is_balanced)
             if tip.is_cached:
-                self._deepest = position
+                self._last_cached = position
 
     def _node(self, parent: FoldRows | Node, position: int, is_balanced: bool) -> Node:
         step, algorithm, choice = self._steps[position]
@@ -173,7 +175,7 @@ class PathRun:
         pipeline = (space or problem.find_space()).pipeline(query.configuration.path)
         self.steps = tuple((s, a, choices.get(s.name, Choice(a.id))) for s, a in pipeline)
         epochs = self._epochs()
-        self._chains = [Chain(self._fold(number), self.steps, epochs) for number in self.folds]
+        self._fold_runs = [FoldRun(self._fold(number), self.steps, epochs) for number in self.folds]
         self.learning: LearningCurves | None = None
 
     @cached_property
@@ -183,18 +185,18 @@ class PathRun:
 
     def run(self, position: int) -> StepOutcome:
         """Run one step in every fold, after the steps before it; raises StepFailed."""
-        for number, chain in zip(self.folds, self._chains, strict=True):
+        for number, fold_run in zip(self.folds, self._fold_runs, strict=True):
             note_step(self.steps[position][0].name, number, self.costs)
             try:
                 with exits_as_errors():
-                    chain.run(position)
+                    fold_run.run(position)
             except Exception as error:
                 raise StepFailed(self.steps[position][0].name, number) from error
         if position == len(self.steps) - 1:
             self._train()
         return StepOutcome(
-            tuple(chain.tip.key for chain in self._chains),
-            sum(bool(chain.tip.hit) for chain in self._chains),
+            tuple(fold_run.last_node.key for fold_run in self._fold_runs),
+            sum(bool(fold_run.last_node.hit) for fold_run in self._fold_runs),
         )
 
     @contextmanager
@@ -211,31 +213,35 @@ class PathRun:
 
     def pin(self, owner: str, seconds: float) -> None:
         """Pin artifacts that this query uses or has made, instead of the owner's previous pins."""
-        made = [node.key for chain in self._chains for node in chain.nodes]
+        made = [node.key for fold_run in self._fold_runs for node in fold_run.nodes]
         self.store.index.pins.set([*self._planned_keys(), *made], owner, seconds)
 
     def _planned_keys(self) -> list[str]:
-        return [key for chain in self._chains for key in chain.planned_keys()]
+        return [key for fold_run in self._fold_runs for key in fold_run.planned_keys()]
 
     def is_served(self, position: int) -> bool:
         """Return whether the cache serves every fold, as far as is known before the step runs."""
-        return all(chain.is_served(position) for chain in self._chains)
+        return all(fold_run.is_served(position) for fold_run in self._fold_runs)
 
     def nodes(self, fold: int) -> tuple[Node, ...]:
         """Return the nodes of a fold that were made or served so far, in order."""
-        return tuple(self._chains[self.folds.index(fold)].nodes)
+        return tuple(self._fold_runs[self.folds.index(fold)].nodes)
 
     def node_at(self, fold: int, position: int) -> Node | None:
-        """Return the node of a step, whether it has run or not; see `Chain.node_at`."""
-        return self._chains[self.folds.index(fold)].node_at(position)
+        """Return the node of a step, whether it has run or not; see `FoldRun.node_at`."""
+        return self._fold_runs[self.folds.index(fold)].node_at(position)
 
     def costs(self) -> tuple[StepCost, ...]:
         """Return the costs of finished steps and folds, step by step."""
-        by_step = zip_longest(*(chain.nodes for chain in self._chains))
+        by_step = zip_longest(*(fold_run.nodes for fold_run in self._fold_runs))
         return tuple(n.cost() for nodes in by_step for n in nodes if n and n.hit is not None)
 
     def _train(self) -> None:
-        nodes = [chain.tip for chain in self._chains if isinstance(chain.tip, IterativeNode)]
+        nodes = [
+            fold_run.last_node
+            for fold_run in self._fold_runs
+            if isinstance(fold_run.last_node, IterativeNode)
+        ]
         if not nodes:
             return
         for node in nodes:
