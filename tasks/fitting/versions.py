@@ -84,7 +84,7 @@ _OURS = "prefect_tune"
 _SCIKIT_LEARN = "sklearn"
 _NUMERIC = ("numpy", "scipy")
 """Packages whose solvers affect the results of all others."""
-_OF_A_SESSION = (
+_SESSION_DISTRIBUTIONS = (
     "prefect-tune",
     "scikit-learn",
     "numpy",
@@ -176,5 +176,8 @@ def installed_version(package: str) -> str:
 
 def session_versions(required: Iterable[str] = ()) -> dict[str, str]:
     """Return the versions of Python and of a session's packages; ValueError if one is missing."""
-    versions = {"python": python_version(), **{name: version(name) for name in _OF_A_SESSION}}
+    versions = {
+        "python": python_version(),
+        **{name: version(name) for name in _SESSION_DISTRIBUTIONS},
+    }
     return versions | {package: installed_version(package) for package in sorted(set(required))}

@@ -140,7 +140,7 @@ _AUROC = MetricDeclaration(
     best_score=1.0,
 )
 
-_OF_NUMBERS = (
+_NUMBER_SCORERS = (
     "d2_absolute_error_score",
     "explained_variance",
     "neg_max_error",
@@ -165,14 +165,14 @@ _CONFUSIONS = (
     ),
 )
 """Scores that follow from counts of true and predicted classes."""
-_OF_CLASSES = (
+_CLASS_SCORERS = (
     *_CONFUSIONS,
     *("accuracy", "average_precision", "top_k_accuracy"),
     *(f"roc_auc{way}" for way in ("", "_ovr", "_ovo", "_ovr_weighted", "_ovo_weighted")),
     *("neg_brier_score", "neg_log_loss", "d2_brier_score", "d2_log_loss_score"),
 )
 _UPPER: Mapping[str, float] = {
-    **dict.fromkeys((*_OF_NUMBERS, "neg_log_loss"), float("inf")),
+    **dict.fromkeys((*_NUMBER_SCORERS, "neg_log_loss"), float("inf")),
     **dict.fromkeys(("d2_brier_score", "d2_log_loss_score"), float("inf")),
     **dict.fromkeys(("matthews_corrcoef", "neg_brier_score"), 2.0),
 }
@@ -197,9 +197,9 @@ _BOOTSTRAP_LOSSES: Mapping[str, str] = {
 
 def _scorers() -> Iterator[MetricDeclaration]:
     """Yield scikit-learn's scorers; the loss is 1 - score, or the error itself for `neg_`."""
-    for name in sorted((*_OF_NUMBERS, *_OF_CLASSES)):
+    for name in sorted((*_NUMBER_SCORERS, *_CLASS_SCORERS)):
         is_negated = name.startswith("neg_")
-        target: Target = "numbers" if name in _OF_NUMBERS else "classes"
+        target: Target = "numbers" if name in _NUMBER_SCORERS else "classes"
         called = name.removeprefix("neg_") if is_negated else f"1 - {name}"
         rows, bootstraps = _ROW_LOSSES.get(name), _BOOTSTRAP_LOSSES.get(name)
         yield MetricDeclaration(

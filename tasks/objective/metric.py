@@ -212,7 +212,7 @@ def _among_best(y: NDArray[Any], model: "_Classifier", labels: NDArray[Any]) -> 
     return float(top_k_accuracy_score(y, model.decision_function(None), labels=labels))
 
 
-def _of_present(compute: Callable[..., Any]) -> _ScoreOfLabels:
+def _over_present_classes(compute: Callable[..., Any]) -> _ScoreOfLabels:
     return lambda y, model, labels: (  # noqa: ARG005
         float(compute(y, model.predict(None), labels=np.unique(y), average="macro"))
     )
@@ -280,7 +280,7 @@ class _Classifier(ClassifierMixin, BaseEstimator):
         return self.predictions.score
 
 
-_KNOWING_LABELS: Mapping[str, _ScoreOfLabels] = {
+_LABEL_AWARE_SCORES: Mapping[str, _ScoreOfLabels] = {
     "d2_brier_score": _probable(d2_brier_score),
     "d2_log_loss_score": _probable(d2_log_loss_score),
     "neg_brier_score": _probable(brier_score_loss, -1.0),
@@ -288,12 +288,12 @@ _KNOWING_LABELS: Mapping[str, _ScoreOfLabels] = {
     "top_k_accuracy": _among_best,
 }
 """Scores for rows that lack some classes; unlike scikit-learn's scorers, they get all classes."""
-_OF_PRESENT: Mapping[str, _ScoreOfLabels] = {
+_PRESENT_CLASS_AVERAGES: Mapping[str, _ScoreOfLabels] = {
     "average_precision": _one_against_rest(average_precision_score, "decision_function"),
-    "f1_macro": _of_present(f1_score),
-    "jaccard_macro": _of_present(jaccard_score),
-    "precision_macro": _of_present(precision_score),
-    "recall_macro": _of_present(recall_score),
+    "f1_macro": _over_present_classes(f1_score),
+    "jaccard_macro": _over_present_classes(jaccard_score),
+    "precision_macro": _over_present_classes(precision_score),
+    "recall_macro": _over_present_classes(recall_score),
     "roc_auc_ovr": _one_against_rest(roc_auc_score),
     "roc_auc_ovr_weighted": _one_against_rest(roc_auc_score, is_weighted=True),
     "roc_auc_ovo": _one_against_one(),
@@ -305,5 +305,5 @@ undefined here, or count a class without rows as a class without hits."""
 
 def _short_score(name: str, n_classes: int) -> _ScoreOfLabels | None:
     """Return the score to use if rows lack some classes; None if the scorer itself works."""
-    is_average = n_classes > 2 and name in _OF_PRESENT
-    return _OF_PRESENT[name] if is_average else _KNOWING_LABELS.get(name)
+    is_average = n_classes > 2 and name in _PRESENT_CLASS_AVERAGES
+    return _PRESENT_CLASS_AVERAGES[name] if is_average else _LABEL_AWARE_SCORES.get(name)
