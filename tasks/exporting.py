@@ -172,11 +172,11 @@ def _without_bound(estimator: BaseEstimator) -> BaseEstimator:
 def _replaced(value: Any, replace: Replace, done: dict[int, Any]) -> Any:
     """Return a value with its estimators replaced, innermost first; shared objects stay shared."""
     if id(value) not in done:
-        done[id(value)] = _looked_at(value, replace, done)
+        done[id(value)] = _rebuilt(value, replace, done)
     return done[id(value)]
 
 
-def _looked_at(value: Any, replace: Replace, done: dict[int, Any]) -> Any:
+def _rebuilt(value: Any, replace: Replace, done: dict[int, Any]) -> Any:
     if isinstance(value, BaseEstimator):
         held = vars(value)
         changed = {name: _replaced(item, replace, done) for name, item in held.items()}
@@ -300,10 +300,10 @@ def skops_file(model: Any, trials: Sequence[int]) -> SkopsFile:
         ) from error
     model = without_idle_bounds(model)
     try:
-        found = _written(model)
+        found = _dumped(model)
     except Exception as error:  # any kind, depending on the model's objects
         raise _refusal(model, trials) or BadInput(
-            f"skops' format cannot store the model: {_in_short(error)}", remedy=_REMEDY
+            f"skops' format cannot store the model: {_short_error(error)}", remedy=_REMEDY
         ) from error
     if any(map(is_user_code, found.trusted)):
         refusal = _refusal(model, trials)
@@ -312,7 +312,7 @@ def skops_file(model: Any, trials: Sequence[int]) -> SkopsFile:
     return found
 
 
-def _written(model: Any) -> SkopsFile:
+def _dumped(model: Any) -> SkopsFile:
     import skops.io  # noqa: PLC0415 - optional dependency
 
     data: bytes = skops.io.dumps(model)
@@ -323,7 +323,7 @@ def _written(model: Any) -> SkopsFile:
 def _refusal(model: Any, trials: Sequence[int]) -> BadInput | None:
     """Return the error for the first step that skops cannot store; None if it can store all."""
     for where, part in _parts(model, trials):
-        if reason := _why_not(part):
+        if reason := _skops_problem(part):
             name = type(part).__name__
             text = f"skops' format cannot store {where} ({name}): {reason}"
             return BadInput(text, remedy=_REMEDY)
@@ -347,15 +347,15 @@ def _parts(model: Any, trials: Sequence[int]) -> Iterator[tuple[str, Any]]:
             yield f"step {name!r}{of}", step
 
 
-def _why_not(step: Any) -> str:
+def _skops_problem(step: Any) -> str:
     try:
-        found = _written(step)
+        found = _dumped(step)
     except Exception as error:  # any kind, depending on the step's objects
-        return _in_short(error)
+        return _short_error(error)
     if any(map(is_user_code, found.trusted)):
         return "its class is defined in your own file, which cannot be imported elsewhere"
     return ""
 
 
-def _in_short(error: Exception) -> str:
+def _short_error(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".split("\n", 1)[0]

@@ -108,7 +108,7 @@ def fit_member(
     return path_run
 
 
-def keep_model(context: StudyContext, members: Sequence[Member], run_step: RunStep) -> None:
+def store_model(context: StudyContext, members: Sequence[Member], run_step: RunStep) -> None:
     """Combine the members, fitted or read from the cache, into the final model and store it.
 
     The record is published only if the stored model can be read back and predicts training rows as
@@ -122,7 +122,7 @@ def keep_model(context: StudyContext, members: Sequence[Member], run_step: RunSt
     dataset = load_dataset(store, context.problem.dataset)
     fitted = [_fitted(context, member, run_step) for member in members]
     try:
-        model = _put_together(fitted, dataset.learned_classes)
+        model = _combined(fitted, dataset.learned_classes)
     except ValueError as error:
         numbers = ", ".join(str(f.member.number) for f in fitted)
         raise RefitFailed(f"trials {numbers}, in this order, form no ensemble: {error}") from error
@@ -140,7 +140,7 @@ def keep_model(context: StudyContext, members: Sequence[Member], run_step: RunSt
         with exits_as_errors():
             store.records.put(record, {"model": model, "about": about}, check=check)
     except (NotPicklable, ProgramExit) as error:
-        raise _not_kept(fitted, error) from error
+        raise _store_failure(fitted, error) from error
     store.records.link([record, *(r for f in fitted for r in f.records)], context.study)
     store.index.flush()
 
@@ -185,7 +185,7 @@ def _served_folds(context: StudyContext, member: Member, run_step: RunStep) -> P
     return path_run
 
 
-def _put_together(fitted: Sequence[_Fitted], classes: NDArray[Any]) -> Any:
+def _combined(fitted: Sequence[_Fitted], classes: NDArray[Any]) -> Any:
     weights = [f.member.weight for f in fitted]
     return _mean([f.model(classes) for f in fitted], weights, classes)
 
@@ -225,11 +225,11 @@ def _is_close(one: NDArray[Any], other: NDArray[Any]) -> bool:
     return is_alike and np.allclose(one, other, rtol=_ROUNDING, atol=_ROUNDING)
 
 
-def _not_kept(fitted: Sequence[_Fitted], error: NotPicklable | ProgramExit) -> RefitFailed:
+def _store_failure(fitted: Sequence[_Fitted], error: NotPicklable | ProgramExit) -> RefitFailed:
     """Return the error of a model that cannot be stored, with the trial and step if known."""
     for member in fitted:
         for step, estimator in (one for pipeline in member.pipelines for one in pipeline.steps):
-            if reason := _reason_not_kept(estimator):
+            if reason := _store_problem(estimator):
                 message = f"trial {member.member.number} cannot be stored: {step}: {reason}"
                 return RefitFailed.at(step, message)
     numbers = ", ".join(str(f.member.number) for f in fitted)
@@ -237,7 +237,7 @@ def _not_kept(fitted: Sequence[_Fitted], error: NotPicklable | ProgramExit) -> R
     return RefitFailed(f"{name} cannot be stored: {error}")
 
 
-def _reason_not_kept(estimator: Any) -> str:
+def _store_problem(estimator: Any) -> str:
     """Return why an estimator cannot be written or read back; empty if it can."""
     try:
         with exits_as_errors():
@@ -345,7 +345,7 @@ def refit(
     started, reported = perf_counter(), ReportedSteps(report)
     with trial_noted(times * len(members)):
         _load(context, *members)
-        retry_through_outages(lambda: keep_model(context, members, reported.run_step))
+        retry_through_outages(lambda: store_model(context, members, reported.run_step))
     refitted = Refitted(perf_counter() - started, reported.n_task_runs)
     return Completed(message=f"stored after {refitted.seconds:.1f} s", data=refitted)
 

@@ -19,9 +19,9 @@ from prefect_tune.tasks.final_model import (
     Member,
     RefitFailed,
     fit_member,
-    keep_model,
     member_pins,
     score,
+    store_model,
 )
 from prefect_tune.tasks.fitting import fitting
 from prefect_tune.tasks.fitting.final_scoring import LossOnTest
@@ -79,12 +79,12 @@ def lost(context: StudyContext, alone: Member | None = None) -> float:
 
 
 def test_the_model_is_the_weighted_mean_of_its_members(context, members) -> None:
-    keep_model(context, members, plainly)
+    store_model(context, members, plainly)
     model, about = kept(context)
     each = []
     for member in members:
         alone = replace(context, study=f"alone {member.number}")
-        keep_model(alone, [replace(member, weight=1.0)], plainly)
+        store_model(alone, [replace(member, weight=1.0)], plainly)
         each.append(predictions(kept(alone)[0], context))
         assert lost(context, member) == lost(alone)
     expected = 0.5 * each[0] + 0.25 * each[1] + 0.25 * each[2]
@@ -99,9 +99,9 @@ def test_what_members_were_made_of_is_served_when_the_model_is_put_together(
     made = [fit_member(context, member, plainly).costs() for member in members]
     assert [sum(not cost.hit for cost in costs) for costs in made] == [4, 1, 1]
     uncached = replace(context, use_cache=False, study="uncached")
-    keep_model(uncached, members, plainly)
+    store_model(uncached, members, plainly)
     monkeypatch.setattr(fitting, "build", None)
-    keep_model(context, members, plainly)
+    store_model(context, members, plainly)
     np.testing.assert_array_equal(
         predictions(kept(context)[0], context), predictions(kept(uncached)[0], context)
     )
@@ -109,12 +109,12 @@ def test_what_members_were_made_of_is_served_when_the_model_is_put_together(
 
 def test_what_was_evicted_in_between_is_made_again(context, members) -> None:
     uncached = replace(context, use_cache=False, study="uncached")
-    keep_model(uncached, members, plainly)
+    store_model(uncached, members, plainly)
     for member in members:
         fit_member(context, member, plainly)
     store = store_of(context)
     assert store.prune(0) > 0
-    keep_model(context, members, plainly)
+    store_model(context, members, plainly)
     assert lost(context) == lost(uncached)
 
 
@@ -165,7 +165,7 @@ def test_members_that_disagree_on_classes_are_named_by_their_trials(
 
     monkeypatch.setattr("prefect_tune.tasks.final_model.ClassEnsemble.of_fitted", disagreeing)
     with pytest.raises(RefitFailed, match="trials 4, 5"):
-        keep_model(context, members, plainly)
+        store_model(context, members, plainly)
 
 
 def test_pins_of_all_members_are_released_at_once_and_other_pins_stay(context, members) -> None:
@@ -189,7 +189,7 @@ def check_refit(context: StudyContext, *queries: Query) -> None:
     rows = load_dataset(store, context.problem.dataset).rows(np.arange(50))
     predicted = []
     for _ in range(2):
-        keep_model(context, members, plainly)
+        store_model(context, members, plainly)
         assert score.fn("model", context).data.test == LossOnTest(None)  # type: ignore[union-attr]
         parts = store.records.get(model_record(context.study))
         predicted.append(parts["model"].predict(rows))

@@ -28,7 +28,7 @@ from prefect_tune.tasks.data.columns import like_training
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.final_model import Member, keep_model
+from prefect_tune.tasks.final_model import Member, store_model
 from prefect_tune.tasks.fitting.fitting import FoldData, fit_transformer
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import recipe
@@ -113,7 +113,7 @@ def new_rows(dataset) -> pd.DataFrame:
 def check_final_model(context: StudyContext, query: Query) -> None:
     """It pickles, and predicts rows with the original columns."""
     store = store_of(context)
-    keep_model(context, [Member(0, query.to_json())], plainly)
+    store_model(context, [Member(0, query.to_json())], plainly)
     model = store.records.get(model_record(context.study))["model"]
     dataset = load_dataset(store, context.problem.dataset)
     rows = new_rows(dataset)
@@ -155,7 +155,7 @@ def test_features_of_events_are_constructed_and_predicted_from(events_contexts, 
         SPACES["events"], construct_features=construct, fit_model="random_forest"
     )
     assert evaluate(context, query).loss < 20
-    keep_model(context, [Member(0, query.to_json())], plainly)
+    store_model(context, [Member(0, query.to_json())], plainly)
     store = store_of(context)
     model = store.records.get(model_record(context.study))["model"]
     rows = load_dataset(store, context.problem.dataset).X
