@@ -133,7 +133,7 @@ class LimitKeeper(NannyPlugin):
         GUARD.enter()
         with suppress(psutil.NoSuchProcess):
             self._worker = _Worker.met(nanny, descendants(nanny.pid) if nanny.pid else ())
-        self._loops = tuple(map(asyncio.create_task, (self._keep(nanny), self._follow(nanny))))
+        self._loops = tuple(map(asyncio.create_task, (self._watch(nanny), self._follow(nanny))))
 
     def teardown(self, nanny: Any) -> None:  # noqa: ARG002 - the interface's
         """Stop watching, and end processes that trials have left behind."""
@@ -143,11 +143,11 @@ class LimitKeeper(NannyPlugin):
             self._worker.tree.end_below(self._worker.before)
         GUARD.leave()
 
-    async def _keep(self, nanny: Any) -> None:
+    async def _watch(self, nanny: Any) -> None:
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             try:
-                await self._look(nanny)
+                await self._check_trial(nanny)
             except (OSError, psutil.Error):  # the process ended during the check
                 continue
             except Exception:
@@ -169,7 +169,7 @@ class LimitKeeper(NannyPlugin):
             )
         await nanny.plugin_remove(self.name)
 
-    async def _look(self, nanny: Any) -> None:
+    async def _check_trial(self, nanny: Any) -> None:
         if self._worker is not None and nanny.pid != self._worker.tree.pid:
             died = self._read(self._worker)
             self._end(self._worker)
@@ -180,14 +180,14 @@ class LimitKeeper(NannyPlugin):
         self._worker = self._worker or _Worker.met(nanny)
         if self._worker is None or not (note := self._read(self._worker)):
             return
-        self._worker.tree.look()
+        self._worker.tree.refresh()
         seconds = own_seconds(note)
         limit_bytes = self._limits.memory_bytes or share_of_memory(
             1, nanny.memory_manager.memory_limit or MEMORY_LIMIT
         )
         limit_seconds, too_long = self._time_limit(note)
         # Memory first: if a check comes late, memory is the better explanation.
-        if memory_bytes := self._worker.tree.bytes_above(limit_bytes):
+        if memory_bytes := self._worker.tree.memory_above(limit_bytes):
             message = (
                 f"took {memory_bytes / 1e9:.4g} GB of memory, more than "
                 f"{limit_bytes / 1e9:.3g} GB (raise the limit with --trial-memory)"
@@ -221,13 +221,13 @@ class LimitKeeper(NannyPlugin):
         if not is_new or (self._telling is not None and not self._telling.done()):
             return
         self._told, self._told_at = step, monotonic()
-        word = dict(zip(("trial", "step", "fold"), step, strict=True))
-        word |= {"worker": note["worker"], "seconds": seconds}
-        self._telling = asyncio.create_task(self._publish(nanny, word))
+        event = dict(zip(("trial", "step", "fold"), step, strict=True))
+        event |= {"worker": note["worker"], "seconds": seconds}
+        self._telling = asyncio.create_task(self._publish(nanny, event))
 
-    async def _publish(self, nanny: Any, word: Mapping[str, Any], topic: str = "") -> None:
+    async def _publish(self, nanny: Any, event: Mapping[str, Any], topic: str = "") -> None:
         with suppress(OSError):  # the next event may arrive
-            await nanny.scheduler.log_event(topic=topic or self.topic, msg=word)
+            await nanny.scheduler.log_event(topic=topic or self.topic, msg=event)
 
     async def _end_trial(
         self,
@@ -271,6 +271,6 @@ class LimitKeeper(NannyPlugin):
             "steps": note.get("steps", []),
             "load_seconds": seconds if note.get("is_loading") else note.get("load_seconds", 0.0),
         }
-        word = {"trial": note["trial"], "worker": note["worker"], "failure": failure}
-        word["nanny"] = nanny.address  # where the trial's output can be fetched
-        await nanny.scheduler.log_event(topic=self.topic, msg=word)
+        event = {"trial": note["trial"], "worker": note["worker"], "failure": failure}
+        event["nanny"] = nanny.address  # where the trial's output can be fetched
+        await nanny.scheduler.log_event(topic=self.topic, msg=event)

@@ -65,7 +65,7 @@ def tie_fork_server() -> None:
     """Tie this process, the fork server, to its parent; called when it starts."""
     pid, parent = os.getpid(), os.getppid()
 
-    def look(*_: object) -> None:
+    def check_parent(*_: object) -> None:
         if os.getpid() == pid and os.getppid() != parent:  # the parent itself ended, not a thread
             _end_children()
             os._exit(1)
@@ -74,10 +74,10 @@ def tie_fork_server() -> None:
         signal.signal(number, signal.SIG_IGN)
     # Adopted processes end one day, too.
     warnings.filterwarnings("ignore", "forkserver: waitpid returned unexpected pid")
-    signal.signal(_SIGNAL, look)
+    signal.signal(_SIGNAL, check_parent)
     _control_process(_SET_CHILD_SUBREAPER, 1)
     _control_process(_SET_DEATH_SIGNAL, _SIGNAL)
-    look()
+    check_parent()
     _FORK_SERVER.add(pid)
 
 
@@ -178,7 +178,7 @@ def main() -> None:
                 for word in words:
                     _take(trees, word.decode())
             for tree in trees.values():
-                tree.look()
+                tree.refresh()
     for tree in trees.values():
         tree.end()
 

@@ -29,14 +29,14 @@ class ProcessTree:
         self._below: dict[int, psutil.Process] = {}
         self._looked = self._shared = -float("inf")
         self._share_bytes = 0
-        self.look()
+        self.refresh()
 
     @property
     def pid(self) -> int:
         """Id of the root process."""
         return self._root.pid
 
-    def look(self, *, at_once: bool = False) -> None:
+    def refresh(self, *, at_once: bool = False) -> None:
         """Find the descendants of the root; `at_once` even if that is expensive and recent."""
         if not (_HAS_LISTS or at_once) and monotonic() - self._looked < _LOOK_SECONDS:
             return
@@ -47,7 +47,7 @@ class ProcessTree:
                     self._below[pid] = psutil.Process(pid)
         self._below = {pid: p for pid, p in self._below.items() if p.is_running()}
 
-    def bytes_above(self, limit_bytes: int) -> int | None:
+    def memory_above(self, limit_bytes: int) -> int | None:
         """Return the tree's memory if it exceeds a limit; pages shared by processes count once."""
         resident = sum(_asked(p, lambda p: p.memory_info().rss) for p in self._all())
         if resident <= limit_bytes:
@@ -64,7 +64,7 @@ class ProcessTree:
         stopped: set[int] = set()
         while True:
             self._signal_group(signal.SIGSTOP)
-            self.look(at_once=True)
+            self.refresh(at_once=True)
             running = [p for p in self._all() if p.pid not in stopped]
             if not running:
                 return

@@ -311,8 +311,8 @@ def test_memory_that_forks_share_counts_once_and_private_memory_in_full(
 ) -> None:
     with running(SHARES, tmp_path, own) as pid:
         tree = ProcessTree(pid)
-        assert tree.bytes_above(low * 10**6) is not None
-        assert tree.bytes_above(high * 10**6) is None
+        assert tree.memory_above(low * 10**6) is not None
+        assert tree.memory_above(high * 10**6) is None
 
 
 @pytest.fixture(autouse=True)
