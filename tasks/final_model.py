@@ -52,7 +52,7 @@ _ROUNDING = 1e-3
 """Largest difference at which two predictions count as equal."""
 
 
-class RefitFailed(RuntimeError):  # noqa: N818 - it says what happened
+class RefitFailed(RuntimeError):  # noqa: N818 - reads as an outcome
     """A trial's configuration cannot become the final model; the message names the trial.
 
     `step` is the step that failed, if known; `is_over_limit` tells a refit beyond its time limit.

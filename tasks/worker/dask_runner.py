@@ -45,18 +45,18 @@ _SENDER = "emit_task_run_state_change_event"
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _DelayedEvent:
     since: float
     context: Context
     send: Callable[[], Any]
 
 
-class _Holder:
+class _EventDelayer:
     """Sender of task run events that delays events of states that are not final."""
 
     def __init__(self, send: Callable[..., Any]) -> None:
         self._send = send
-        self._held: dict[Any, _Held] = {}
+        self._held: dict[Any, _DelayedEvent] = {}
         self._lock = threading.Lock()
         threading.Thread(target=self._release, daemon=True, name="held task run events").start()
 
@@ -70,7 +70,7 @@ class _Holder:
             with self._lock:
                 self._held.pop(task_run.id, None)
             return send()
-        held = _Held(monotonic(), copy_context(), send)  # the context identifies the flow run
+        held = _DelayedEvent(monotonic(), copy_context(), send)  # the context has the flow run
         with self._lock:
             self._held[task_run.id] = held
         return None
@@ -92,8 +92,8 @@ def hold_events_of_short_runs() -> bool:
     send = getattr(task_engine, _SENDER, None)
     if send is None:
         return False
-    if not isinstance(send, _Holder):
-        setattr(task_engine, _SENDER, _Holder(send))
+    if not isinstance(send, _EventDelayer):
+        setattr(task_engine, _SENDER, _EventDelayer(send))
     return True
 
 
