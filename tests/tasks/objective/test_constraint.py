@@ -212,11 +212,11 @@ def dataset(X: pd.DataFrame, n_classes: int = 2) -> Dataset:
         ("disparate_impact(agge)<=1", "'age'"),
         ("disparate_impact(one)<=1", "two groups (1)"),
         ("disparate_impact(age, bins=90:95:99)<=1", "two groups (0)"),
-        ("disparate_impact(sex, bins=1:2:3)<=1", "holds categories"),
+        ("disparate_impact(sex, bins=1:2:3)<=1", "categories"),
         ("false_positive_rate<=1", "has 3"),
         ("disparate_impact(many)<=1", "30 different numbers"),
-        ("disparate_impact(day, bins=1:2:3)<=1", "holds categories"),
-        ("disparate_impact(age, metric=r2)<=1", "metric of classes"),
+        ("disparate_impact(day, bins=1:2:3)<=1", "categories"),
+        ("disparate_impact(age, metric=r2)<=1", "classes"),
     ],
 )
 def test_what_cannot_be_measured_on_the_data_is_refused(text, message) -> None:

@@ -293,7 +293,7 @@ def test_scores_that_are_no_probabilities_say_why() -> None:
     label = np.zeros(2, dtype=np.int32)
     assert Predictions(label, np.array([[0.2, 0.8], [0.5, 0.5]])).are_probabilities
     for score, why in (
-        (None, "gives none"),
+        (None, "no scores"),
         (np.array([[0.2, 0.8], [0.5, 0.7]]), "row 1 sums to 1.2"),
         (np.array([[0.2, 0.8], [-0.5, 1.5]]), "row 1 has -0.5"),
     ):

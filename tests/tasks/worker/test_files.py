@@ -89,7 +89,7 @@ def test_of_a_half_written_text_the_one_before_is_read(tmp_path) -> None:
 def test_a_text_that_does_not_fit_is_refused_and_the_former_stays(tmp_path) -> None:
     note = NoteFile(tmp_path / "note")
     note.write("former")
-    with pytest.raises(ValueError, match="do not fit"):
+    with pytest.raises(ValueError, match="exceeds"):
         note.write(PLACE_BYTES * "x")
     assert read_text(note.path) == "former"
 
