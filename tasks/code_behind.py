@@ -103,7 +103,7 @@ NO_CODE_BEHIND = CodeBehind()
 
 
 def changed_files(file: str, code: str, behind: CodeBehind) -> Iterator[str]:
-    """Yield the files whose content has changed since the study started; deleted ones are fine."""
+    """Yield the files whose content has changed since the study started, but no deleted files."""
     from prefect_tune.storage.key import code_digest  # noqa: PLC0415 - plans need no digest
 
     texts = [(str(Path(file).expanduser()), code)] if code else []

@@ -221,7 +221,10 @@ class ProgramExit(RuntimeError):  # noqa: N818 - reads as an outcome
 
 @contextmanager
 def exits_as_errors() -> Iterator[None]:
-    """Turn exceptions that are no `Exception` into ProgramExit; in the main thread SystemExit."""
+    """Turn exceptions that are no `Exception` into ProgramExit.
+
+    In the main thread, signals raise such exceptions, so there only `SystemExit` is converted.
+    """
     try:
         yield
     except Exception:

@@ -134,7 +134,7 @@ def column_effects(  # noqa: PLR0917
 class _Measured:
     """A sample as the matrix (n, p) a pipeline makes of it, with the pipeline's predictions.
 
-    `rest` are the steps that take the matrix, `ranks` those of the scores, and `orders` the
+    `rest` are the steps that take the matrix, `ranks` the ranks of the scores, and `orders` the
     permutations of the rows.
     """
 

@@ -87,7 +87,10 @@ _BY_NAME = {path.rsplit(".", 1)[1]: path for path in ITERATIVE}
 
 
 def training_of(how: Recipe) -> Iterative | None:
-    """Return how a recipe's estimator trains in epochs; None if at once or not to be built."""
+    """Return how a recipe's estimator trains in epochs; None if it is fitted at once.
+
+    An estimator that cannot be built counts as fitted at once; fitting will report why.
+    """
     try:
         made = build(how, seed=0)
     except Exception:
@@ -185,7 +188,7 @@ def staged_predictions(
 ) -> Iterator[Predictions]:
     """Yield the predictions after ascending numbers of rounds, in one pass over the rounds.
 
-    The predictions equal, to the last bit, those of `predict` of an ensemble with so many rounds.
+    To the last bit, they equal the output of `predict` of an ensemble with so many rounds.
     Forests and bags resume from `begun`, which an earlier call for the same rows has left, and
     update it in place.
     """

@@ -46,7 +46,10 @@ _ScoreOfLabels = Callable[[NDArray[Any], "_Classifier", NDArray[Any]], float]
 
 @dataclass(frozen=True)
 class Metric:
-    """A measure of predictions, as a loss to minimise; `positive` is the position of a class."""
+    """A measure of predictions, as a loss to minimise.
+
+    `positive` is the position of the positive class of two (precision, recall, f1).
+    """
 
     declared: MetricDeclaration
     positive: int = 1

@@ -76,7 +76,7 @@ def auroc_with_interval(
 
 @dataclass(frozen=True, slots=True)
 class CalibrationBin:
-    """Rows with similar predicted probabilities: means, and Wilson's 95 % interval of the share."""
+    """Rows with similar predictions; `low` to `high` is Wilson's 95 % interval of `observed`."""
 
     n: int
     predicted: float

@@ -46,7 +46,10 @@ class Checkpoints:
         self.found = {keys[key]: entry for key, entry in entries.items() if entry.is_present}
 
     def largest(self, most: int, unless: int = 0) -> Checkpoint | None:
-        """Return the latest readable checkpoint of up to `most` epochs; no model if `unless`."""
+        """Return the latest readable checkpoint of up to `most` epochs.
+
+        The model of a checkpoint of exactly `unless` epochs is not read, and is None.
+        """
         for epochs in sorted(self.found, reverse=True):
             if epochs <= most:
                 has_history = "history" in self.found[epochs].parts
