@@ -280,6 +280,8 @@ def _imports(node: ast.AST, package: str) -> Iterator[str]:
 
 
 def _is_dynamic(node: ast.AST) -> bool:
+    if isinstance(node, ast.ImportFrom):  # under another name, uses of it cannot be told
+        return any(one.asname and one.name in _IMPORTERS | _LOADERS for one in node.names)
     is_built_in = isinstance(node, ast.Name) and node.id in _BUILT_IN
     return is_built_in or _name(node) in _IMPORTERS | _LOADERS
 

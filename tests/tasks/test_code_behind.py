@@ -327,3 +327,20 @@ def test_a_study_keeps_the_text_it_started_with(tmp_path) -> None:
     out = tmp_path / "p.csv"
     assert command("predict", "kept", table, "--out", out).exit_code == 0
     assert first["test_loss"] is not None
+
+
+@pytest.mark.parametrize(
+    ("line", "is_followed"),
+    [
+        ("import importlib; load = importlib.import_module; load('helper')", False),
+        ("import runpy; runpy.run_path('helper.py')", False),
+        ("from importlib.util import spec_from_file_location as s; s('numpy', 'helper.py')", False),
+        ("exec(open('helper.py').read())", False),
+        ("import importlib; importlib.import_module('json')", True),
+        ("import numpy; numpy.frombuffer(b'').eval()", True),
+    ],
+)
+def test_code_that_is_run_from_elsewhere_cannot_be_followed(tmp_path, line, is_followed) -> None:
+    """A method that is called like a function of Python, such as a model's `eval`, runs nothing."""
+    behind = follow(line, tmp_path / "space.py")
+    assert bool(behind.unfollowed) != is_followed
