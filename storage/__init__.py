@@ -1,15 +1,15 @@
-"""Keys, bytes and records: what steps made and what studies did; no estimators, no Prefect.
+"""Storage for artifacts, records and studies. Knows neither estimators nor, mostly, Prefect.
 
-`key` names things, `codec` turns values into bytes (`matrices` in one form, pickles signed,
-`arrow_files` for data that processes map), `files` publishes folders of them under a URL, and
-`mapped_files` reads what is mapped; `local_files` are what users name. `store` is the
-artifact store: `writer` fills its bounded `cache`, `journal` says what is being written,
-`inspection` looks into it, `opening` ties folder and database together. `records` must never go.
-`ledger` has the studies. `lease` says who is making what, and tells processes apart. `schema`
-declares all tables of the one `database`, which `migrations` bring up to date. `masking` hides
-passwords; `waiting` is for a store that is away; `notices` are warnings for the user. Prefect is
-known to `blocks` alone, and to a signing key of `codec` that is in a secret block.
-Everything here is loaded when first touched: SQLAlchemy would hold up each command.
+`key` names things. `codec` turns values into bytes: `matrices` have one canonical form, pickles are
+signed, and `arrow_files` can be memory-mapped. `files` publishes folders of bytes under a URL,
+`mapped_files` reads mapped ones, and `local_files` writes files that users name. `store` is the
+artifact store: `writer` fills its bounded `cache`, `journal` lists unfinished writes, `inspection`
+serves the commands, and `opening` ties folder and database together. `records` are never evicted.
+`ledger` stores the studies, and `lease` records which process makes or runs what. `schema` declares
+the tables of the one `database`, and `migrations` upgrade them. `masking` hides passwords,
+`waiting` waits for unreachable stores, and `notices` are warnings to the user. Only `blocks` and
+the signing key of `codec` use Prefect.
+Names are imported on first use, because SQLAlchemy would delay every command.
 """
 
 from importlib import import_module
@@ -45,10 +45,10 @@ _NAMES = {
     "waiting": ("StoreLost",),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
-"""By name, the module below this one."""
+"""Module of each name."""
 
 
-if not TYPE_CHECKING:  # a type checker knows all names from the imports above, and no others
+if not TYPE_CHECKING:  # a type checker reads the imports above and reports unknown names
 
     def __getattr__(name: str) -> Any:
         if name in _HOMES:

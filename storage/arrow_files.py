@@ -1,9 +1,8 @@
 """Frames and vectors as uncompressed Arrow files, which processes read in place from a memory map.
 
-Any Arrow reader reads the files. Columns of one type stand next to each other, so pandas gets them
-as one matrix and never joins them, which would copy them. A categorical column is its codes, -1 for
-a gap, beside each different text once. The schema's metadata holds shape, type and the order of the
-columns.
+Any Arrow reader can read the files. Columns of one type are adjacent, so that pandas gets them as
+one matrix without copying. A categorical column is stored as codes (-1 for a gap) and a list of its
+distinct texts. The schema's metadata holds shape, type and column order.
 """
 
 import json
@@ -24,9 +23,9 @@ def to_arrow(value: Any, layout: str, about: Mapping[str, Any]) -> memoryview:
     """Return a frame or vector as the bytes of an Arrow file.
 
     Args:
-        value: In canonical form.
+        value: Frame or vector in canonical form.
         layout: Its `matrix_layout`, frame or vector.
-        about: Its origin, as JSON values, for the file's metadata.
+        about: Origin, as JSON values, for the file's metadata.
     """
     description: dict[str, Any] = {"layout": layout, "shape": list(value.shape), **about}
     if layout == "frame":
@@ -95,7 +94,7 @@ def _column(column: pd.Series) -> pa.Array:
 
 
 def _plain(values: NDArray[Any], is_gap: NDArray[np.bool_] | None = None) -> pa.Array:
-    """Return an array whose bytes are those of the values, in gaps too."""
+    """Return an array with exactly the bytes of the values, gaps included."""
     has_gap = is_gap is not None and is_gap.any()
     validity = pa.array(~is_gap).buffers()[1] if is_gap is not None and has_gap else None
     raw = pa.py_buffer(np.ascontiguousarray(values).view(np.uint8))
@@ -103,12 +102,12 @@ def _plain(values: NDArray[Any], is_gap: NDArray[np.bool_] | None = None) -> pa.
 
 
 def _block_of(column: pa.Array, position: int) -> object:
-    """Return a value that is equal for columns of one block."""
+    """Return a grouping value: equal for columns that share a block."""
     return position if pa.types.is_dictionary(column.type) else column.type
 
 
 def _block(columns: Sequence[pa.Array], data: memoryview) -> Any:
-    """Return columns of one type as pandas holds them: shape (columns, n), or a categorical."""
+    """Return columns of one type as a pandas block: shape (columns, n), or a categorical."""
     first = columns[0]
     if pa.types.is_dictionary(first.type):
         (codes,) = _matrix([first.indices], data)
@@ -124,10 +123,7 @@ def _matrix(
 ) -> NDArray[Any]:
     """Return columns of one type as a read-only view of the file, shape (columns, n).
 
-    Args:
-        columns: As Arrow reads them from the file.
-        data: The bytes of the file.
-        dtype: Type of the elements; None for that of the columns.
+    `dtype` overrides the type of the columns.
     """
     if dtype is None:
         dtype = np.dtype(columns[0].type.to_pandas_dtype())
@@ -137,7 +133,7 @@ def _matrix(
     start = np.frombuffer(data, np.uint8).__array_interface__["data"][0]
     places = [column.buffers()[1].address - start for column in columns]
     steps = {after - before for before, after in pairwise(places)}
-    if len(steps) > 1:  # some have gaps, and say so between the values
+    if len(steps) > 1:  # validity bitmaps of columns with gaps lie between the values
         views = [_matrix([column], data, dtype) for column in columns]
         return np.concatenate(views)
     strides = (steps.pop() if steps else n * dtype.itemsize, dtype.itemsize)

@@ -1,7 +1,7 @@
 """The Prefect block of a store, which a deployment opens by name.
 
-Prefect finds it as a collection's (entry point `prefect.collections`), and imports it where a
-server starts; `prefect block register -m prefect_tune.storage.blocks` registers it by hand.
+A Prefect server finds the block through the entry point `prefect.collections`. To register it by
+hand, run `prefect block register -m prefect_tune.storage.blocks`.
 
     ArtifactStoreBlock(url="s3://bucket/store", database=SecretStr("postgresql+psycopg://...")).save("main")
     store = ArtifactStoreBlock.load("main").open()
@@ -21,7 +21,7 @@ _LOGO = (
     "https://raw.githubusercontent.com/PrefectHQ/prefect/420d0d6a78bb6df1fc18bcf188fdad43c1d22ea9/"
     "assets/block-logos/filesystem.png"
 )
-"""Prefect's own of a file system; its interface loads it, we do not."""
+"""Prefect's file system logo, loaded by its UI and never by us."""
 
 
 class ArtifactStoreBlock(Block):
@@ -35,15 +35,15 @@ class ArtifactStoreBlock(Block):
     _block_type_name = "ArtifactStore"
     _block_type_slug = "prefect-tune-artifact-store"
     _description = (
-        "Where prefect-tune keeps what the steps of pipelines made, and its records of studies. "
-        "Studies use it with store=block:NAME."
+        "Where prefect-tune stores the artifacts of pipelines and the records of studies. "
+        "Studies use the block with store=block:NAME."
     )
     _logo_url = HttpUrl(_LOGO)
     _documentation_url = HttpUrl("https://docs.prefect.io/latest/develop/blocks")
 
     url: str = Field(description="fsspec URL of the store's folder.")
     database: SecretStr = Field(
-        default=SecretStr(""), description="SQLAlchemy URL of its index, for a remote store."
+        default=SecretStr(""), description="SQLAlchemy URL of the index, for a remote store."
     )
 
     @field_validator("url")
@@ -51,20 +51,17 @@ class ArtifactStoreBlock(Block):
     def _without_password(cls, url: str) -> str:
         if has_password(url):
             raise ValueError(
-                "Prefect shows the URL of the store's folder; give its keys in the environment, as "
-                "AWS_SECRET_ACCESS_KEY for s3:// or as FSSPEC_PROTOCOL_OPTION for any filesystem"
+                "Prefect displays the URL of the store's folder; give its credentials in the "
+                "environment, as AWS_SECRET_ACCESS_KEY for s3:// or as FSSPEC_PROTOCOL_OPTION for "
+                "any filesystem"
             )
         return url
 
     def open(self) -> ArtifactStore:
-        """Open the store.
-
-        Raises:
-            StoreRefused: If it cannot be used.
-        """
+        """Open the store; raises StoreRefused if the store cannot be used."""
         return ArtifactStore(self.address)
 
     @property
     def address(self) -> StoreAddress:
-        """The store's address, as it travels to workers."""
+        """The store's address, as sent to workers."""
         return StoreAddress(self.url, self.database.get_secret_value())

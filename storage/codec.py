@@ -1,15 +1,15 @@
 """Values as bytes and back: matrices and frames as Parquet, documents as JSON, the rest as pickle.
 
-Frames and vectors that processes are to map become uncompressed Arrow files instead.
+Frames and vectors to be memory-mapped are uncompressed Arrow files instead of Parquet.
 
-A pickle is of protocol 5 with its large buffers beside it: a count, the length of each piece, then
-the pieces, so reading copies nothing. Values that pickle refuses, such as an estimator with a
+A pickle uses protocol 5 with out-of-band buffers: the number of pieces, their lengths, then the
+pieces, so that reading copies nothing. Values that pickle refuses, such as an estimator with a
 lambda in an attribute, are written by cloudpickle. Both kinds are read alike.
 
-Unpickling runs what the bytes say, and who can write to a store's files must not thereby run code
-on workers. The index holds the digest of every file, so changed files are never read; but who can
-write to the index too could enter what they like. With a signing key each pickle carries an
-HMAC-SHA256, and without the right one it is never loaded.
+Unpickling executes code, so write access to a store's files must not suffice to run code on
+workers. The index holds the digest of every file, and changed files are never read. Write access
+to the index, too, would defeat the digests. With a signing key, each pickle carries an HMAC-SHA256
+and is never loaded without a valid one.
 """
 
 import hmac
@@ -25,23 +25,17 @@ from types import MappingProxyType
 from typing import Any
 
 
-class NotPicklable(ValueError):  # noqa: N818 - it says what is the matter
+class NotPicklable(ValueError):  # noqa: N818 - the name states the fault
     """Neither pickle nor cloudpickle can write a value; the message has the reason."""
 
 
 _ARROW = "arrow-"
-"""Beginning of the names of codecs for Arrow files."""
+"""Prefix of the codecs for Arrow files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A value as bytes.
-
-    Attributes:
-        codec: Name of the rule that reads the bytes back.
-        suffix: Ending of the file's name.
-        data: The bytes.
-    """
+    """A value as bytes, with the name of the codec that decodes them and the file's suffix."""
 
     codec: str
     suffix: str
@@ -56,7 +50,7 @@ def layout(value: Any) -> str:
 
 
 def is_mapped(codec: str) -> bool:
-    """Return whether values of a codec are views of the bytes they are decoded from."""
+    """Return whether a codec decodes to views of its bytes."""
     return codec.startswith(_ARROW)
 
 
@@ -67,9 +61,8 @@ def encode(
 
     Args:
         value: The value; matrices and frames must be canonical.
-        about: What made it, as JSON values, for the metadata of a Parquet or Arrow file.
-        mappable: Whether frames and vectors are written so that their values can be views of a
-            mapped file.
+        about: Origin, as JSON values, for the metadata of a Parquet or Arrow file.
+        mappable: Write frames and vectors so that they can be views of a mapped file.
 
     Raises:
         NotPicklable: If no codec takes the value.
@@ -91,10 +84,10 @@ def encode(
 def decode(codec: str, data: bytes | memoryview) -> Any:
     """Return the value that `encode` was given, in canonical form.
 
-    Unpickles when the codec says so: check the digest of the bytes before.
+    Check the digest of the bytes first, because the codec may unpickle them.
 
     Raises:
-        ValueError: If no codec bears that name.
+        ValueError: If the codec is unknown.
     """
     if codec == "pickle":
         return _unpickled(memoryview(data))
@@ -110,7 +103,7 @@ def decode(codec: str, data: bytes | memoryview) -> Any:
 
 
 def _is_document(value: Any) -> bool:
-    """Return whether JSON gives the value back unchanged."""
+    """Return whether JSON reproduces the value exactly."""
     if isinstance(value, dict):
         return all(isinstance(k, str) and _is_document(v) for k, v in value.items())
     if isinstance(value, list):
@@ -126,7 +119,7 @@ def _pickled(value: Any) -> bytes:
     buffers: list[pickle.PickleBuffer] = []
     try:
         stem = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
-    except Exception:  # of any kind: objects reduce themselves
+    except Exception:  # any class: objects define their own reduction
         stem, buffers = _cloudpickled(value)
     pieces = [memoryview(stem), *(buffer.raw() for buffer in buffers)]
     lengths = [len(piece) for piece in pieces]
@@ -134,11 +127,7 @@ def _pickled(value: Any) -> bytes:
 
 
 def _cloudpickled(value: Any) -> tuple[bytes, list[pickle.PickleBuffer]]:
-    """Return a pickle and its buffers as cloudpickle writes them: with functions by value.
-
-    Raises:
-        NotPicklable: If it cannot.
-    """
+    """Return a pickle and its buffers, with functions by value; raises NotPicklable."""
     import cloudpickle
 
     buffers: list[pickle.PickleBuffer] = []
@@ -160,18 +149,18 @@ def _unpickled(data: memoryview) -> Any:
 
 
 KEY_VARIABLE = "PREFECT_TUNE_SIGNING_KEY"
-"""Environment variable of the key, for the flow and for every worker."""
+"""Environment variable with the signing key, for the flow and every worker."""
 KEY_BLOCK_VARIABLE = "PREFECT_TUNE_SIGNING_KEY_BLOCK"
-"""Environment variable that names a Prefect secret block with the signing key."""
+"""Environment variable with the name of a Prefect secret block for the signing key."""
 
 
 @cache
 def signing_key() -> bytes | None:
-    """Return the key of this process; None when pickles are not signed."""
+    """Return the signing key of this process; None if pickles are not signed."""
     if key := os.environ.get(KEY_VARIABLE):
         return key.encode()
     if name := os.environ.get(KEY_BLOCK_VARIABLE):
-        from prefect.blocks.system import Secret  # only for who keeps it there
+        from prefect.blocks.system import Secret  # imported only if a block holds the key
 
         block = Secret.load(name)
         assert isinstance(block, Secret)  # noqa: S101 - a coroutine only in async code
@@ -180,7 +169,7 @@ def signing_key() -> bytes | None:
 
 
 def key_fingerprint() -> str:
-    """Return a fingerprint that tells keys apart without revealing them; empty without a key."""
+    """Return a fingerprint that identifies the key without revealing it; empty without a key."""
     key = signing_key()
     return sign(key, "fingerprint", b"") if key else ""
 
@@ -188,10 +177,7 @@ def key_fingerprint() -> str:
 def sign(key: bytes, where: str, data: bytes | memoryview) -> str:
     """Return the HMAC-SHA256 of a file's bytes, 64 hexadecimal digits.
 
-    Args:
-        key: The signing key.
-        where: Folder and name of the file: a signature does not hold for another artifact.
-        data: The bytes.
+    `where` is folder and name of the file, so that a signature is invalid for other artifacts.
     """
     signature = hmac.new(key, f"prefect-tune pickle\n{where}\n".encode(), "sha256")
     signature.update(data)

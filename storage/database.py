@@ -1,8 +1,8 @@
 """One SQL database for index, ledger and leases: SQLite in WAL mode, or PostgreSQL.
 
-SQLite goes on using an open file that was moved away, and makes an empty database where no file is.
-So a connection is used only while its file is at the path, and the database of a known store is
-never made anew.
+SQLite continues to use an open file after it was moved, and creates an empty database if no file
+exists. Therefore each use checks that the connection's file is still at the path, and the database
+of a known store is never created.
 """
 
 import json
@@ -51,18 +51,14 @@ from prefect_tune.storage.waiting import (
 _PROBE_BYTES = 1 << 16
 
 
-class SqliteFileGone(RuntimeError):  # noqa: N818 - it says what happened
+class SqliteFileGone(RuntimeError):  # noqa: N818 - the name states the event
     """The file is not at its path, or belongs to another store."""
 
 
 class SqliteFile:
     """The file of a SQLite database.
 
-    Args:
-        path: Its path.
-
-    Attributes:
-        store_id: Id of the store that it is the index of; empty while that is not known.
+    `store_id` is the store whose index this is; empty while unknown.
     """
 
     def __init__(self, path: Path) -> None:
@@ -73,17 +69,13 @@ class SqliteFile:
     def connecting(
         self, _dialect: Any, _record: Any, arguments: list[Any], options: dict[str, Any]
     ) -> None:
-        """Let SQLAlchemy open the file of a known store, and make none."""
+        """Open the file of a known store without creating it, as an event of SQLAlchemy."""
         if self.store_id:
             arguments[0] = f"file:{quote(str(self.path.absolute()))}?mode=rw"
             options["uri"] = True
 
     def connected(self, connection: sqlite3.Connection, _record: Any = None) -> None:
-        """Remember the file of a new connection.
-
-        Raises:
-            SqliteFileGone: If it is another store's.
-        """
+        """Remember the file of a new connection; raises SqliteFileGone for another store's."""
         if self.store_id:
             try:
                 row = connection.execute("SELECT id FROM store").fetchone()
@@ -96,10 +88,10 @@ class SqliteFile:
         self._identity = self._found()
 
     def is_replaced(self) -> bool:
-        """Return whether another file is at the path than when this process connected.
+        """Return whether the file was replaced since this process connected.
 
         Raises:
-            SqliteFileGone: If no file is there.
+            SqliteFileGone: If the path has no file.
         """
         if self._identity is None:
             return False
@@ -109,12 +101,12 @@ class SqliteFile:
         return found != self._identity
 
     def cause_of(self, error: BaseException) -> Cause | None:
-        """Return whose trouble an error is; SQLite has one word for several causes."""
+        """Return the cause of an error; SQLite reports several causes by one code."""
         cause = cause_of(error)
         return self._probed() if cause == Cause.AWAY else cause
 
     def _probed(self) -> Cause:
-        """Return why a file beside it cannot be written: it is away if one can be."""
+        """Return the cause of failing to write a file in the same folder, or AWAY."""
         probe = self.path.with_name(f".{uuid4().hex}")
         try:
             try:
@@ -128,14 +120,14 @@ class SqliteFile:
 
     def _found(self) -> tuple[int, int] | None:
         try:
-            found = os.stat(self.path)  # noqa: PTH116 - for each transaction, and quicker
+            found = os.stat(self.path)  # noqa: PTH116 - runs in each transaction; pathlib is slower
         except OSError:
             return None
         return found.st_dev, found.st_ino
 
 
 BUSY_SECONDS = 60
-"""How long a process waits for another one's transaction on SQLite."""
+"""Longest wait for another process's transaction on SQLite."""
 _LOG_PAUSE_SECONDS = 0.02
 _LIBPQ = {
     "connect_timeout": 10,  # s
@@ -144,17 +136,14 @@ _LIBPQ = {
     "keepalives_interval": 5,  # s
     "keepalives_count": 3,
 }
-"""Where a host is gone without a word, its silence is an outage after these; a URL may set others.
-
-Without them, Linux waits for a quarter of an hour.
-"""
+"""Silence of a host for longer is an outage (Linux waits 900 s); a URL may override the values."""
 
 _KEYS_PER_QUERY = 1_000
 """Databases limit the number of values in one statement."""
 
 _CROWDED = ("too many clients", "too many connections", "remaining connection slots")
-"""Of which PostgreSQL says one when it has no connection left; psycopg gives no code then."""
-_CROWDED_WAY_OUT = "; each process of a study keeps one connection: raise max_connections"
+"""PostgreSQL's messages when no connection is left; psycopg gives no code for them."""
+_CROWDED_WAY_OUT = "; each process of a study uses one connection: raise max_connections"
 
 Result = TypeVar("Result")
 Value = TypeVar("Value")
@@ -182,7 +171,7 @@ class DatabaseLost(StoreLost):
 
 
 class DatabaseDamaged(StoreLost):
-    """A row is not what was written; waiting does not mend it."""
+    """A row differs from what was written; waiting does not help."""
 
     def __init__(self, what: str, error: Exception, remedy: str = "") -> None:
         why = f"{type(error).__name__}: {error}"
@@ -193,14 +182,11 @@ class DatabaseDamaged(StoreLost):
 
 @contextmanager
 def as_written(what: str, remedy: str = "") -> Iterator[None]:
-    """Make values of a row in the body, which fails only where they are not as they were written.
+    """Decode values of a row in the body; raises DatabaseDamaged if they are malformed.
 
     Args:
-        what: The row, for people.
-        remedy: Another way out than a backup.
-
-    Raises:
-        DatabaseDamaged: If it fails.
+        what: Name of the row in the message.
+        remedy: Alternative to restoring a backup.
     """
     try:
         yield
@@ -209,27 +195,27 @@ def as_written(what: str, remedy: str = "") -> Iterator[None]:
 
 
 def is_outage(error: BaseException) -> bool:
-    """Return whether an error says that a database does not answer now, and may later."""
+    """Return whether an error means that the database does not answer now, but may later."""
     cause = error.__cause__ if isinstance(error, DatabaseLost) else error
     is_of_operation = isinstance(
         cause, OperationalError | InterfaceError | InternalError | PoolTimeout | SqliteFileGone
     )
-    return is_of_operation and "no such " not in str(cause)  # SQLite's word for another schema
+    return is_of_operation and "no such " not in str(cause)  # SQLite's message for another schema
 
 
-class DatabaseRefused(ValueError):  # noqa: N818 - it says what happened
-    """The database cannot be used; the message says why and names the remedy."""
+class DatabaseRefused(ValueError):  # noqa: N818 - the name states the event
+    """The database cannot be used; the message gives the reason and the remedy."""
 
     def __init__(self, message: str) -> None:
         super().__init__(masked(message))
 
 
 class Database:
-    """Connections to one database; made once per process.
+    """Connections to one database; one instance per process.
 
     Args:
-        url: SQLAlchemy URL, for instance `sqlite:////data/store/index.sqlite`. `sqlite://` alone
-            is a database in the memory of this process.
+        url: SQLAlchemy URL, such as `sqlite:////data/store/index.sqlite`. `sqlite://` is a database
+            in the memory of this process.
     """
 
     def __init__(self, url: str) -> None:
@@ -238,9 +224,9 @@ class Database:
         self._turn: AbstractContextManager[Any] = nullcontext()
         try:
             parsed = make_url(url)
-        except (ArgumentError, ValueError) as error:  # a port that is no number
+        except (ArgumentError, ValueError) as error:  # the port is not a number
             raise DatabaseRefused(
-                f"the database {url!r} is not a SQLAlchemy URL; write for instance "
+                f"the database {url!r} is not a SQLAlchemy URL; write a URL such as "
                 "postgresql+psycopg://user@host/name"
             ) from error
         options: dict[str, Any] = {"json_serializer": _to_json, "json_deserializer": _from_json}
@@ -248,9 +234,9 @@ class Database:
             options["connect_args"] = {"timeout": BUSY_SECONDS, "check_same_thread": False}
             if not parsed.database:
                 options["poolclass"] = StaticPool
-                self._turn = RLock()  # all threads have the same connection
+                self._turn = RLock()  # all threads share the connection
         else:
-            # A server has some hundred connections for all processes, so threads share one.
+            # A server has about a hundred connections for all processes, so threads share one.
             options |= {"pool_size": 1, "max_overflow": 0, "pool_timeout": BUSY_SECONDS}
             options["pool_pre_ping"] = True
         if parsed.get_driver_name() in {"psycopg", "psycopg2"}:
@@ -259,7 +245,7 @@ class Database:
             self.engine: Engine = create_engine(parsed, **options)
         except (NoSuchModuleError, ModuleNotFoundError) as error:
             raise DatabaseRefused(
-                f"the database {parsed} needs a driver that is not installed: {error}; for "
+                f"the database {parsed} needs a missing driver: {error}; for "
                 "PostgreSQL, install psycopg[binary] and write postgresql+psycopg://..."
             ) from error
         self._file: SqliteFile | None = None
@@ -271,41 +257,36 @@ class Database:
             event.listen(self.engine, "connect", _prepare_sqlite)
             event.listen(self.engine, "begin", _begin_sqlite)
         self._reading = self.engine.execution_options(isolation_level="AUTOCOMMIT")
-        # From Python 3.13 on, a connection that is collected while it is open is warned of.
+        # Since Python 3.13, collecting an open connection warns.
         finalize(self, self.engine.dispose).atexit = False
 
     @property
     def is_of_one_machine(self) -> bool:
-        """Whether only processes of one machine may share it, as SQLite's locks are kept there."""
+        """Whether one machine's processes alone may share it, because of SQLite's locks."""
         return self.engine.dialect.name == "sqlite"
 
     def belong_to(self, store_id: str) -> None:
-        """Take a SQLite file for this database only if it is the index of that store."""
+        """From now on, use a SQLite file only if it is the index of this store."""
         if self._file is not None:
             self._file.store_id = store_id
 
     def keep_private(self) -> None:
-        """Keep the file of a SQLite database from other users; its log then has the same mode."""
+        """Make the file of a SQLite database private; SQLite gives its log the same mode."""
         file = self.engine.url.database
         if self.is_of_one_machine and file:
-            with suppress(OSError):  # SQLite says it
+            with suppress(OSError):  # SQLite reports it
                 make_private_file(Path(file))
 
     def is_missing_file(self) -> bool:
-        """Return whether this is a SQLite database in a file that is not there."""
+        """Return whether the file of a SQLite database is missing."""
         return self._file is not None and not self._file.path.exists()
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """Yield a transaction that may write; on SQLite it holds the write lock from its start.
 
-        No signal breaks it off.
-
-        Raises:
-            DatabaseLost: If the database does not answer.
-            DiskFull: If it has no room left.
-            StoreForbidden: If it may not be written.
-            ProcessExhausted: If this process has no file handles left.
+        Signals are deferred. Raises DatabaseLost (no answer), DiskFull, StoreForbidden (read-only)
+        or ProcessExhausted (no file handles left).
         """
         with (
             uninterrupted(),
@@ -317,14 +298,9 @@ class Database:
             yield connection
 
     def transact(self, change: Callable[[Connection], Result]) -> Result:
-        """Make a change in a transaction of its own, again if the database goes away meanwhile.
+        """Make an idempotent change in a transaction, and repeat the change after an outage.
 
-        Args:
-            change: The change; made twice it must be as good as once, as the first one may have
-                been committed.
-
-        Raises:
-            DatabaseLost: If the database does not answer in the time of an outage.
+        The first attempt may have been committed. Raises DatabaseLost if the outage lasts too long.
         """
 
         def once() -> Result:
@@ -361,7 +337,7 @@ class Database:
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Raise the driver's errors as errors of ours, which name the database."""
+        """Translate errors of the driver, naming the database."""
         try:
             yield
         except IntegrityError:
@@ -372,12 +348,12 @@ class Database:
             raise DatabaseLost(f"the database {self.engine.url}: {error}") from error
         except PoolTimeout as error:
             raise DatabaseLost(
-                f"the database {self.engine.url}: another thread of this process has used the "
+                f"the database {self.engine.url}: another thread of this process has held the "
                 f"connection for {BUSY_SECONDS} s"
             ) from error
 
     def _connected(self, engine: Engine) -> Connection:
-        """Return a connection; wait, once, for one to be free or a server that answered before."""
+        """Return a connection; wait for a free one, or for a server that answered before."""
 
         def is_waited_for(error: BaseException) -> bool:
             return is_outage(error) and (self._was_reached or _is_crowded(error))
@@ -403,7 +379,7 @@ class Database:
         if cause not in (None, Cause.AWAY):
             return lost_for(cause, where, error)
         if cause == Cause.AWAY and self._file:
-            self.engine.dispose()  # a file of a network mount that was away stays unreadable
+            self.engine.dispose()  # after an outage of a network mount, the file stays unreadable
         way_out = _CROWDED_WAY_OUT if _is_crowded(error) else ""
         return DatabaseLost(f"{where}: {error.orig}{way_out}")
 
@@ -413,37 +389,31 @@ class Database:
 
 
 def _is_crowded(error: BaseException) -> bool:
-    """Return whether a server refuses a connection because it has too many."""
+    """Return whether a server refuses more connections."""
     return any(text in str(error) for text in _CROWDED)
 
 
 def in_chunks(values: Sequence[Value]) -> Iterator[list[Value]]:
-    """Yield values in lists that are short enough for one statement."""
+    """Yield values in lists short enough for one statement."""
     for first in range(0, len(values), _KEYS_PER_QUERY):
         yield list(values[first : first + _KEYS_PER_QUERY])
 
 
 def without_password(url: str) -> str:
-    """Return the URL of a database without its password, as the driver would read that."""
+    """Return a database URL without its password, as the driver would parse it."""
     try:
         parsed = make_url(url)
-    except (ArgumentError, ValueError):  # a port that is no number
+    except (ArgumentError, ValueError):  # the port is not a number
         return masked(url)
     has_one = parsed.password or has_password(url)
     return masked(parsed.render_as_string(hide_password=True)) if has_one else url
 
 
 def insert_new(connection: Connection, table: Table, rows: Any, **computed: Any) -> bool:
-    """Insert rows, except those whose primary key exists.
+    """Insert one row or a list of rows, except rows whose primary key exists.
 
-    Args:
-        connection: The transaction.
-        table: Where.
-        rows: One row, or a list of them.
-        computed: Columns that the database computes.
-
-    Returns:
-        Whether one row is new; of several rows it says nothing.
+    `computed` are columns that the database computes. Returns whether a single row was inserted;
+    for several rows the result has no meaning.
     """
     statement = _insert_new(connection.dialect.name, table, **computed)
     counting = {"preserve_rowcount": True}
@@ -451,11 +421,11 @@ def insert_new(connection: Connection, table: Table, rows: Any, **computed: Any)
 
 
 def upsert(connection: Connection, table: Table, values: dict[str, Any]) -> None:
-    """Insert a row with all its columns, or replace the one of the same primary key."""
+    """Insert a row with all its columns, or replace the row with the same primary key."""
     connection.execute(_upsert(connection.dialect.name, table), values)
 
 
-# Statements are made once for each table: making one costs more than running it.
+# Statements are built once per table: building one costs more than running it.
 
 
 @cache
@@ -474,7 +444,7 @@ def _upsert(dialect: str, table: Table) -> Insert:
 
 
 def _dialect(name: str) -> Any:
-    """Return SQLAlchemy's module for SQLite or PostgreSQL; only the one in use is imported."""
+    """Import SQLAlchemy's module for the dialect in use only."""
     return import_module(f"sqlalchemy.dialects.{name}")
 
 
@@ -485,23 +455,23 @@ def _to_json(value: Any) -> str:
 def _from_json(text: str) -> Any:
     try:
         return orjson.loads(text)
-    except orjson.JSONDecodeError:  # it has a NaN or an infinity
+    except orjson.JSONDecodeError:  # NaN or infinity
         with as_written("a document"):
             return json.loads(text)
 
 
 def _prepare_sqlite(connection: Any, _: Any) -> None:
-    connection.isolation_level = None  # we begin transactions ourselves, below
+    connection.isolation_level = None  # transactions are begun below
     cursor = connection.cursor()
     _keep_log(cursor)
     cursor.execute("PRAGMA synchronous=NORMAL")
     cursor.execute("PRAGMA foreign_keys=ON")
-    cursor.execute("PRAGMA cache_size=-32768")  # 32 MB: an index of a million rows stays quick
+    cursor.execute("PRAGMA cache_size=-32768")  # 32 MB, enough for a million rows
     cursor.close()
 
 
 def _keep_log(cursor: Any) -> None:
-    """Set the mode of the log; of processes that do it at once, SQLite lets none of them wait."""
+    """Set the journal mode, with retries: SQLite does not wait here for other processes."""
     until = monotonic() + BUSY_SECONDS
     while True:
         try:

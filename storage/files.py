@@ -1,8 +1,7 @@
 """Folders of encoded parts under an fsspec URL, each published as a whole.
 
-Every publication is a new folder below that of its key, its place, so nothing is ever
-replaced: a reader sees all of one publication or nothing of it, and deleting one never touches
-the next.
+Every publication is a new folder (its place) below the folder of its key, and nothing is ever
+replaced. Readers see a complete publication or none, and deleting one never affects the next.
 """
 
 import errno
@@ -39,42 +38,42 @@ from prefect_tune.storage.waiting import (
 )
 
 FREE_BYTES_KEPT = 1000**3
-"""Neither cache nor records grow when the disk has no more than this left: the ledger needs it."""
+"""Disk space that cache and records leave free, because the ledger needs it."""
 
 CLAIM_FILE = "store.json"
-"""File at the root of a store that says which store it is."""
+"""File at the root of a store with the store's id."""
 
 RECORDS = "records"
-"""Area of what is never evicted; made with the store, and never again."""
+"""Area of records; created with the store and never recreated."""
 
 
 _OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "s3": {"config_kwargs": {"retries": {"mode": "standard", "total_max_attempts": 1}}}
 }
-"""Options of filesystems, by protocol: what is away is waited for by one policy, which is ours."""
+"""Filesystem options by protocol. Retries are off, because our own policy waits for outages."""
 _TEMPORARY = "tmp"
-"""Area of what is being written."""
+"""Area for unfinished publications."""
 _CLIENTS = {"botocore", "aiobotocore", "aiohttp", "azure", "gcsfs", "google", "httpx", "requests"}
-"""Libraries behind fsspec whose errors are not all translated to `OSError`."""
+"""Libraries behind fsspec with errors that are not always `OSError`."""
 
 
-class Damaged(Exception):  # noqa: N818 - it says what is the matter
-    """A part is missing, or its bytes are not those that were written."""
+class Damaged(Exception):  # noqa: N818 - the name states the fault
+    """A part is missing, or its bytes differ from what was written."""
 
     def __init__(self, message: str, *, is_missing: bool = False) -> None:
         super().__init__(message)
         self.is_missing = is_missing
 
 
-class StoreRefused(ValueError):  # noqa: N818 - it says what happened
-    """The store cannot be used as asked; the message says why and names the remedy."""
+class StoreRefused(ValueError):  # noqa: N818 - the name states the event
+    """The store cannot be used as requested; the message gives the reason and the remedy."""
 
     def __init__(self, message: str) -> None:
         super().__init__(masked(message))
 
 
 class StoreAway(StoreRefused):
-    """The store does not answer, and may later."""
+    """The store does not answer now, but may later."""
 
 
 class FilesLost(StoreLost):
@@ -82,21 +81,20 @@ class FilesLost(StoreLost):
 
 
 RAISED = (FilesLost, DiskFull, StoreForbidden, ProcessExhausted)
-"""Errors that no result of a trial can be had with, where others only keep it from being stored."""
+"""Errors that fail a trial. Other errors only keep its result out of the store."""
 
 Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One file of an artifact or record: where it is below the folder of its key, and what it is.
+    """One file of an artifact or record.
 
     Attributes:
-        file: Place and name.
-        digest: Digest of its bytes.
-        size_bytes: How many they are.
-        codec: Name of the rule that reads them.
-        signature: HMAC of a pickle; empty when there was no signing key.
+        file: Place and name, below the folder of the key.
+        digest, size_bytes: Digest and number of its bytes.
+        codec: Codec that decodes them.
+        signature: HMAC of a pickle; empty without a signing key.
     """
 
     file: str
@@ -107,12 +105,12 @@ class Part:
 
 
 def new_place() -> str:
-    """Return a name that no publication ever had."""
+    """Return a place that no publication ever had."""
     return uuid4().hex[:16]
 
 
 def place_of(parts: Mapping[str, Part]) -> str:
-    """Return the place at which parts were published."""
+    """Return the place where parts were published."""
     return next(iter(parts.values())).file.split("/", 1)[0]
 
 
@@ -124,7 +122,7 @@ class Files:
         try:
             options = _OPTIONS.get(get_protocol(url), {})
             self.filesystem, self.root = fsspec.core.url_to_fs(url, **options)
-        except Exception as error:  # of any kind: each file system is another library's
+        except Exception as error:  # any class: filesystems are libraries of others
             raise StoreRefused(f"the store {url} cannot be opened: {error}") from error
         self.is_local = isinstance(self.filesystem, LocalFileSystem)
         self._answered = True
@@ -132,7 +130,7 @@ class Files:
         self.copies: HostCopies | None = None
 
     def belong_to(self, store_id: str) -> None:
-        """Take a local folder for these files only while it has the claim of that store."""
+        """From now on, use a local folder only while it holds the claim of this store."""
         self._store_id = store_id
         if not self.is_local and get_protocol(self.url) != "memory":
             self.copies = HostCopies(store_id)
@@ -151,11 +149,8 @@ class Files:
     ) -> dict[str, tuple[Part, bytes | memoryview]]:
         """Return parts as bytes, with their descriptions.
 
-        Args:
-            folder: Where they are to be published.
-            parts: Values by name, in canonical form.
-            about: What made them, as JSON values.
-            mappable: See `codec.encode`.
+        `folder` is where they will be published, `parts` are canonical values by name, and `about`
+        is their origin as JSON values. For `mappable`, see `codec.encode`.
         """
         key = signing_key()
         encoded: dict[str, tuple[Part, bytes | memoryview]] = {}
@@ -176,24 +171,21 @@ class Files:
         *,
         private: bool = False,
     ) -> dict[str, Part]:
-        """Write all parts to a place below a folder, or none.
+        """Write all parts to a new place below a folder, or none.
 
         Args:
             folder: Folder of the key or record.
             place: A new place (`new_place`).
-            encoded: What `encode` gave.
-            besides: More files to stand beside them, by name.
+            encoded: Result of `encode`.
+            besides: Additional files by name.
             private: Whether only the owner of local files may read them.
-
-        Returns:
-            The parts as they must be read.
         """
         target = self.path(folder, place)
         files = {part.file: data for part, data in encoded.values()} | dict(besides)
         if self.is_local:
             mode = 0o600 if private else 0o666
             self._reach(partial(self._move_in, place, target, files, mode))
-        else:  # nobody knows the place before all is there
+        else:  # readers learn the place only after everything is there
             self._call("pipe", {posixpath.join(target, n): bytes(d) for n, d in files.items()})
         return {
             name: replace(part, file=f"{place}/{part.file}") for name, (part, _) in encoded.items()
@@ -202,12 +194,12 @@ class Files:
     def _move_in(
         self, place: str, target: str, files: Mapping[str, bytes | memoryview], mode: int
     ) -> None:
-        """Write files of a mode under a temporary name and move them to their place at once."""
+        """Write files with a mode under a temporary name, then move them to their place."""
         area = Path(self.path(Path(target).relative_to(self.root).parts[0]))
         if area.name == RECORDS and not area.is_dir():
-            raise FileNotFoundError(f"{area} is gone")  # and with it what was in it
+            raise FileNotFoundError(f"{area} is gone")  # and its contents with it
         temporary = Path(self.path(_TEMPORARY, place))
-        shutil.rmtree(temporary, ignore_errors=True)  # of an attempt that an outage has cut
+        shutil.rmtree(temporary, ignore_errors=True)  # from an attempt that an outage interrupted
         self._make_folder(temporary)
         try:
             for name, data in files.items():
@@ -219,7 +211,6 @@ class Files:
             raise
 
     def _move(self, temporary: Path, target: Path) -> None:
-        """Move a whole folder to its place."""
         while True:
             self._make_folder(target.parent)
             try:
@@ -228,16 +219,16 @@ class Files:
                 if not temporary.exists():
                     raise
             except OSError as error:
-                # Moved by an attempt whose answer did not arrive.
+                # An earlier attempt moved it, but its answer did not arrive.
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or not target.is_dir():
                     raise
                 shutil.rmtree(temporary, ignore_errors=True)
                 return
-            else:  # else somebody deleted an empty folder meanwhile
+            else:  # another process deleted an empty folder meanwhile
                 return
 
     def _make_folder(self, folder: Path) -> None:
-        """Make a folder below the root, but neither root nor area where the store is away."""
+        """Make a folder below the root; never root or area, which may be an unmounted store."""
         if folder.parent == Path(self.root):
             if not folder.is_dir():
                 self._check_there()
@@ -252,17 +243,10 @@ class Files:
     def read(
         self, folder: str, name: str, part: Part, *, from_copy: bool = False
     ) -> bytes | memoryview:
-        """Return the bytes of a part, checked; those of a local file are mapped, unless pickled.
+        """Return the checked bytes of a part; local files except pickles are mapped.
 
-        Args:
-            folder: Where it was published.
-            name: Its name among the parts.
-            part: Its description.
-            from_copy: Whether a copy on this host may serve a file of a remote store.
-
-        Raises:
-            Damaged: If they are missing or not those that were written, or if they are a pickle
-                that was not signed with the key of this process.
+        `from_copy` allows a copy on this host in place of a remote file. Raises Damaged if the
+        bytes are missing, differ from what was written, or are a pickle without a valid signature.
         """
         path = self.path(folder, part.file)
         try:
@@ -271,28 +255,28 @@ class Files:
         except FileNotFoundError as error:
             raise Damaged(f"{path} is missing", is_missing=True) from error
         if len(data) != part.size_bytes or its_digest != part.digest:
-            raise Damaged(f"{path} is not what was written: its digest differs")
+            raise Damaged(f"{path} is damaged: its digest differs from the index")
         key = signing_key()
         if key is not None and part.codec == "pickle":
             expected = sign(key, f"{folder}/{name}", data)
             if not hmac.compare_digest(expected, part.signature):
                 state = "not signed with the signing key" if part.signature else "not signed"
-                raise Damaged(f"{path} is {state}, and is not loaded")
+                raise Damaged(f"{path} is {state}, so it is not loaded")
         return data
 
     def _fetched(self, path: str, part: Part) -> Mapped:
         """Return the bytes of a file in the store, and their digest."""
-        # What is checked must be what is unpickled, so a pickle is read into memory first.
+        # The checked bytes must be the unpickled bytes, so pickles are read into memory.
         if self.is_local and part.codec != "pickle":
             return self._reach(partial(mapped, path))
         data = self._call("cat_file", path)
         return data, digest(data)
 
     def _copied(self, path: str, part: Part) -> Mapped | None:
-        """Return the bytes of a remote file from its copy on this host; None without a copy."""
+        """Return a remote file from its copy on this host; None without a copy."""
         if self.copies is None:
             return None
-        with suppress(DiskFull):  # the disk of the copy
+        with suppress(DiskFull):  # on the disk of the copies
             return self.copies.obtain(
                 part.digest,
                 FREE_BYTES_KEPT + part.size_bytes,
@@ -301,14 +285,14 @@ class Files:
         return None
 
     def clear(self, folder: str, place: str) -> None:
-        """Delete the files of a place, finished or not."""
+        """Delete the files of a place, complete or not."""
         if self.is_local:
-            # The folder around it stays, or it could go between two steps of whoever writes there.
+            # Keep the surrounding folder, which another writer may need between two steps.
             self._reach(partial(self._remove, self.path(_TEMPORARY, place)))
         self.delete(f"{folder}/{place}")
 
     def delete(self, folder: str) -> None:
-        """Delete a folder with its contents, and those above in its area that then are empty."""
+        """Delete a folder, then its parent folders in the area that became empty."""
         path = self.path(folder)
         if self.is_local:
             self._reach(partial(self._remove, path))
@@ -319,17 +303,16 @@ class Files:
             self._call("rm", path, recursive=True)
 
     def _remove(self, path: str) -> None:
-        """Delete a local folder, unless it is not there in a store that is."""
+        """Delete a local folder; a missing folder is fine if the store is there."""
         try:
             shutil.rmtree(path)
         except FileNotFoundError:
             self._check_there()
 
     def delete_parts(self, publications: Mapping[str, Mapping[str, Part]]) -> None:
-        """Delete publications whose files are known; of many, at once where requests take long.
+        """Delete publications with known files, on remote stores in one request.
 
-        Args:
-            publications: Parts of each, by the folder of its key or record.
+        `publications` has the parts of each, by the folder of its key or record.
         """
         if self.is_local:
             for folder, parts in publications.items():
@@ -347,21 +330,15 @@ class Files:
                 self._call("rm", list(paths))
 
     def _call(self, operation: str, *arguments: Any, **options: Any) -> Any:
-        """Call the filesystem; raises as `_reach`."""
         return self._reach(partial(getattr(self.filesystem, operation), *arguments, **options))
 
     def _reach(self, call: Callable[[], Answer]) -> Answer:
-        """Call, through outages of the store.
-
-        Args:
-            call: Reads or writes files; doing it twice must be as good as once.
+        """Make an idempotent call, waiting for the end of outages.
 
         Raises:
-            FilesLost: If the store does not answer in the time of an outage.
-            DiskFull: If it has no room left.
-            StoreForbidden: If a local folder may not be read or written.
-            ProcessExhausted: If this process has no file handles left.
-            FileNotFoundError: If a file is missing in a store that is there.
+            FilesLost: If the store does not answer for too long.
+            DiskFull, StoreForbidden, ProcessExhausted: See `storage.waiting`.
+            FileNotFoundError: If a file is missing in a reachable store.
         """
         try:
             answer = through_outage(
@@ -381,7 +358,7 @@ class Files:
         return answer
 
     def _attempt(self, call: Callable[[], Answer]) -> Answer:
-        """Call once; what is missing is looked for again in a store that is surely there."""
+        """Call; if a file is missing, check the store and call again."""
         try:
             return call()
         except (FileNotFoundError, NotADirectoryError):
@@ -391,26 +368,20 @@ class Files:
         return call()
 
     def _check_there(self) -> None:
-        """Raise unless the folder of a local store is there and still is that store's.
-
-        A mount point without its mount is an empty folder.
-
-        Raises:
-            OSError: As of a network mount whose server does not answer.
-        """
+        """Raise OSError unless the folder still holds this store: an empty mount point does not."""
         if not self.is_local or not self._store_id:
             return
         try:
             claim = json.loads(Path(self.path(CLAIM_FILE)).read_bytes())
         except (FileNotFoundError, NotADirectoryError):
             claim = {}
-        except ValueError:  # damaged, and so there
+        except ValueError:  # damaged, but present
             return
         if claim.get("index") != self._store_id:
-            raise OSError(errno.ENODEV, "the store is not there any more", self.root)
+            raise OSError(errno.ENODEV, "the store is no longer there", self.root)
 
     def _is_outage(self, error: BaseException) -> bool:
-        """Return whether an error says that the files cannot be reached now, and may be later."""
+        """Return whether an error means that the files cannot be reached now, but may be later."""
         cause = cause_of(error)
         if self.is_local or cause is not None:
             return cause == Cause.AWAY
@@ -419,9 +390,9 @@ class Files:
         return (isinstance(error, OSError) and not is_answer) or is_of_client
 
     def free_bytes(self) -> float:
-        """Return the free bytes of the disk; infinity where the filesystem has no such number."""
+        """Return the free bytes of the disk; infinity if the filesystem does not tell."""
         return self._reach(self._disk_free) if self.is_local else float("inf")
 
     def _disk_free(self) -> float:
-        self._check_there()  # else it is another disk's
+        self._check_there()  # or the number is another disk's
         return shutil.disk_usage(self.root).free

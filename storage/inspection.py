@@ -1,4 +1,4 @@
-"""Looking into a store: what is in it, and whether it is what was written."""
+"""Inspection of a store: list, describe, count, verify and repair its contents."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -16,7 +16,7 @@ _SHOWN = (
     "key", "study", "step", "algorithm", "size_bytes", "cost_seconds", "created", "last_used",
     "hits",
 )  # fmt: skip
-"""What is listed of an artifact."""
+"""Listed fields of an artifact."""
 _OF_CHILD = ("key", "step", "algorithm", "is_present")
 _COUNTED = ("budget_bytes", "count", "hits", "misses", "evicted", "refused")
 
@@ -24,13 +24,7 @@ _COUNTED = ("budget_bytes", "count", "hits", "misses", "evicted", "refused")
 def list_artifacts(
     store: ArtifactStore, selection: Selection, keys: Iterable[str] | None = None
 ) -> list[Entry]:
-    """List artifacts whose bytes are in the cache, the newest, largest, ... first.
-
-    Args:
-        store: The store.
-        selection: Which, and in what order.
-        keys: Only those of these that are selected; None for all.
-    """
+    """List selected artifacts in the cache, in descending order; `keys` restricts the list."""
     store.index.flush()
     if keys is None:
         return store.index.select(selection)
@@ -47,7 +41,7 @@ def list_artifacts(
 
 
 def find_artifacts(store: ArtifactStore, key: str) -> list[Entry]:
-    """Return the artifacts whose key is `key` or begins with it."""
+    """Return the artifacts with this key or key prefix."""
     return store.index.select(Selection(beginning=key, present_only=False))
 
 
@@ -57,10 +51,10 @@ class ArtifactDetail:
 
     Attributes:
         entry: The artifact.
-        urls: Where its files are, by name; none if it was evicted.
-        contents: A preview of each file, or under `unreadable` why it cannot be read.
-        children: Artifacts that were made from it.
-        lineage: How it was made; None if that is not known.
+        urls: Locations of its files, by name; empty if it was evicted.
+        contents: Preview of each file, or under `unreadable` the reason for having none.
+        children: Artifacts made from this one.
+        lineage: Lineage of its key; None if unknown.
     """
 
     entry: Entry
@@ -70,7 +64,7 @@ class ArtifactDetail:
     lineage: Mapping[str, Any] | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return all of it as JSON values."""
+        """Return all fields as JSON values."""
         entry = self.entry
         return {
             **listed(entry),
@@ -91,7 +85,7 @@ class ArtifactDetail:
 
 
 def describe(store: ArtifactStore, entry: Entry) -> ArtifactDetail:
-    """Describe an artifact: its entry, its contents, and what was made from it."""
+    """Return an artifact with its contents and children."""
     from prefect_tune.storage.cache.preview import preview
 
     folder = artifact_folder(entry.key)
@@ -101,24 +95,19 @@ def describe(store: ArtifactStore, entry: Entry) -> ArtifactDetail:
     for name, part in parts.items():
         try:
             contents[name] = preview(decode(part.codec, store.files.read(folder, name, part)))
-        except Exception as error:  # it is what `verify` is for
+        except Exception as error:  # `verify` reports damage
             contents[name] = {"unreadable": str(error)}
     urls = {name: store.files.path(folder, part.file) for name, part in parts.items()}
     return ArtifactDetail(entry, urls, contents, children, store.provenance(entry))
 
 
 def listed(entry: Entry) -> dict[str, Any]:
-    """Return what is listed of an artifact, as JSON values."""
+    """Return the listed fields of an artifact, as JSON values."""
     return {name: getattr(entry, name) for name in _SHOWN}
 
 
 def part_of(store: ArtifactStore, entry: Entry, name: str) -> bytes | memoryview:
-    """Return the bytes of a part, checked.
-
-    Raises:
-        Damaged: If they are not what was written, or not there.
-        KeyError: If there is no such part.
-    """
+    """Return the checked bytes of a part; raises Damaged, or KeyError for an unknown name."""
     return store.files.read(artifact_folder(entry.key), name, entry.parts[name])
 
 
@@ -135,21 +124,16 @@ class StepStats:
 
 @dataclass(frozen=True, slots=True)
 class StoreStats:
-    """Sizes of a store, and counts over its life.
+    """Sizes of a store in bytes, and counts over its life.
 
     Attributes:
-        size_bytes: Size of the cache.
-        records_bytes: Size of the records.
-        copies_bytes: Size of copies of records on this host.
-        budget_bytes: Largest size of the cache.
-        count: Artifacts in the cache.
-        hits: Steps of folds that were served.
-        misses: Steps of folds that were made.
-        evicted: Artifacts that were evicted.
-        refused: Artifacts that there was no room for.
-        refusals: How often artifacts were refused, by reason.
+        size_bytes, records_bytes: Cache and records.
+        copies_bytes: Copies of records on this host.
+        budget_bytes, count: Budget of the cache, and artifacts in it.
+        hits, misses: Steps of folds that were served or made.
+        evicted, refused, refusals: Artifacts evicted, and artifacts refused (also by reason).
         seconds_saved: Seconds that hits saved.
-        steps: The same by step.
+        steps: Counts by step.
     """
 
     size_bytes: int
@@ -189,9 +173,8 @@ class Verification:
     """Outcome of comparing index, files and digests.
 
     Attributes:
-        checked: Artifacts and records looked at.
-        damaged: Keys and records of which a part is not what was written.
-        missing: Keys and records of which a part is not there.
+        checked: Number of artifacts and records read.
+        damaged, missing: Keys and records with a damaged or missing part.
         orphans: Folders in the cache that the index does not know.
     """
 
@@ -202,14 +185,14 @@ class Verification:
 
     @property
     def is_sound(self) -> bool:
-        """Whether every part is there and as it was written."""
+        """Whether every part is present and undamaged."""
         return not (self.damaged or self.missing or self.orphans)
 
 
 def verify(store: ArtifactStore) -> Verification:
-    """Read every part of every artifact and record, and compare it with its digest.
+    """Compare every part of every artifact and record with its digest, while others use the store.
 
-    Others may use the store meanwhile: what is written or evicted while this looks is not wrong.
+    Writing and evicting meanwhile is not reported.
     """
     found = Verification()
     folders = [*_folders(store, "cache"), *_folders(store, "records")]
@@ -222,7 +205,7 @@ def verify(store: ArtifactStore) -> Verification:
     for record in store.records.ids():
         try:
             parts = store.records.parts(record)
-        except StoreLost:  # its study was removed meanwhile
+        except StoreLost:  # the study was removed meanwhile
             continue
         known.add(f"records/{record}/{place_of(parts)}")
         damage = _damage(store, f"records/{record}", parts)
@@ -232,9 +215,9 @@ def verify(store: ArtifactStore) -> Verification:
 
 
 def repair(store: ArtifactStore, found: Verification) -> None:
-    """Forget artifacts that are damaged or missing, and delete orphans.
+    """Forget damaged and missing artifacts, and delete orphans.
 
-    Records are left as they are: imported data is written again when the same input is read.
+    Records stay: imported data is rewritten when the same input is read again.
     """
     wrong = store.index.entries([*found.damaged, *found.missing])
     for entry in wrong.values():
@@ -245,7 +228,6 @@ def repair(store: ArtifactStore, found: Verification) -> None:
 
 
 def _damage(store: ArtifactStore, folder: str, parts: Mapping[str, Part]) -> Damaged | None:
-    """Return what is wrong with the files of an artifact or record, if anything."""
     for name, part in parts.items():
         try:
             store.files.read(folder, name, part)
@@ -263,7 +245,7 @@ def _note(found: Verification, what: str, damage: Damaged | None) -> None:
 
 
 def _folders(store: ArtifactStore, area: str) -> list[str]:
-    """List every publication in an area: folders that hold files, or none where files would be."""
+    """List every publication in an area, including empty ones."""
     filesystem, root = store.files.filesystem, store.files.path(area)
     if not filesystem.exists(root):
         return []

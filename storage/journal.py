@@ -1,8 +1,8 @@
-"""Publications being written or deleted, and by whom: what a dead process left can be swept.
+"""Journal of publications being written or deleted, used to sweep up after dead processes.
 
-A place is noted before its first byte is written, and what is evicted is noted in the transaction
-that forgets it. The note goes when the work is done; one that is left over is of a process that
-died.
+A place is entered before its first byte is written, and an evicted publication is entered in the
+transaction that evicts it. The entry is removed when the work is done, so a leftover entry belongs
+to a process that died.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from prefect_tune.storage.lease import Holder
 from prefect_tune.storage.schema import publication_table
 
 _LONGEST_SECONDS = 86_400.0
-"""After a day, what another machine has not finished counts as abandoned."""
+"""Unfinished work of another machine counts as abandoned after a day."""
 
 
 _NOTE = insert(publication_table).values(started=epoch())
@@ -24,11 +24,11 @@ _END = delete(publication_table).where(
 )
 
 Publication = tuple[str, str]
-"""Folder of a key or record, and the place of one publication below it."""
+"""Folder of a key or record, and the place of a publication below it."""
 
 
 def note_publications(connection: Connection, publications: Sequence[Publication]) -> None:
-    """Note, within a transaction, what is about to be written or deleted."""
+    """Enter publications about to be written or deleted, in the caller's transaction."""
     holder = Holder.this_process().to_text()
     rows = [{"folder": f, "place": p, "holder": holder} for f, p in publications]
     if rows:
@@ -36,38 +36,38 @@ def note_publications(connection: Connection, publications: Sequence[Publication
 
 
 def end_publications(connection: Connection, places: Sequence[str]) -> None:
-    """Note, within a transaction, that places are written or deleted."""
+    """Remove finished places, in the caller's transaction."""
     for some in in_chunks(places):
         connection.execute(_END, {"places": some})
 
 
 class Journal:
-    """Publications under way.
+    """Publications being written or deleted.
 
     Args:
-        database: Where they are noted.
+        database: Database with the table of publications.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def begin(self, folder: str, place: str) -> None:
-        """Note that a place is about to be written to."""
+        """Enter a place before writing to it."""
         with self._database.write() as connection:
             note_publications(connection, [(folder, place)])
 
     def finish(self, places: Sequence[str]) -> None:
-        """Note that places are written or deleted, or never will be."""
+        """Remove places that were written, deleted or given up."""
         if places:
             self._database.transact(lambda connection: end_publications(connection, places))
 
     def under_way(self) -> list[Publication]:
-        """Return all publications under way."""
+        """Return all unfinished publications."""
         query = select(publication_table.c.folder, publication_table.c.place)
         return [(folder, place) for folder, place in self._database.rows(query)]
 
     def abandoned(self) -> list[Publication]:
-        """Return what dead processes left: of this machine, or noted a day ago."""
+        """Return unfinished publications of dead processes on this machine, or older than a day."""
         table = publication_table.c
         is_old = (table.started < epoch() - _LONGEST_SECONDS).label("is_old")
         rows = self._database.rows(select(table.folder, table.place, table.holder, is_old))

@@ -1,8 +1,8 @@
-"""Keys say how a thing was made, digests what it contains, record ids where it lies.
+"""Keys describe how a thing was made, digests its content, and record ids its location.
 
-All hashing is here. Every hash begins with a tag, so hashes of different kinds are never equal by
-accident. Ids of records are paths below `records/`; keys stand below their first two digits there,
-so no folder holds all of them.
+All hashing happens here. Every hash begins with a tag, so hashes of different kinds never collide.
+Record ids are paths below `records/`; the first two digits of a key form a folder, so no folder
+grows too large.
 """
 
 import ast
@@ -17,33 +17,30 @@ from typing import Any
 from blake3 import blake3
 
 ARTIFACT_FORMAT = 1
-"""Number of the format of artifacts; part of every key.
+"""Number of the artifact format, part of every key.
 
-Raise it when the same lineage must no longer find what an earlier version wrote, as when a codec
-writes other bytes. Steps of ours enter lineages by `code_digest`.
+Raise it if the same lineage must no longer find artifacts of earlier versions, for example after a
+codec change. Our own steps enter lineages by `code_digest`.
 """
 
 _PIECE_BYTES = 1 << 16
 
 _READS_TEXT = re.compile("__doc__|getdoc|getsource")
-"""How code reads docstrings or sources, which then decide what it does."""
+"""Ways for code to read docstrings or sources, which then affect results."""
 
 
 def canonical_json(value: Any) -> str:
     """Return JSON with sorted keys and no spaces: equal values give equal text.
 
-    Raises:
-        ValueError: For numbers that are not finite, which JSON does not know.
-        TypeError: For values that are not JSON's.
+    Raises ValueError for numbers that are not finite, and TypeError for values that JSON lacks.
     """
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def prefix_key(lineage: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of all that made an artifact, 64 hexadecimal digits.
+    """Return the SHA-256 of an artifact's lineage, 64 hexadecimal digits.
 
-    Args:
-        lineage: Data set, split, fold, subset and the steps up to this one, as JSON values.
+    The lineage is data set, split, fold, subset and the steps so far, as JSON values.
     """
     tagged = f"prefect-tune prefix {ARTIFACT_FORMAT}\n{canonical_json(lineage)}"
     return hashlib.sha256(tagged.encode()).hexdigest()
@@ -60,7 +57,7 @@ def digest(data: bytes | memoryview) -> str:
 
 
 def file_digest(file: FileIO) -> str:
-    """Return the `digest` of the bytes of a file, read piece by piece."""
+    """Return the `digest` of a file, read in pieces."""
     hasher, piece = blake3(), memoryview(bytearray(_PIECE_BYTES))
     while n_read := file.readinto(piece):
         hasher.update(piece[:n_read])
@@ -77,17 +74,17 @@ def content_digest(tag: str, parts: Iterable[bytes | memoryview]) -> str:
 
 
 def code_digest(tag: str, texts: Iterable[str]) -> str:
-    """Return the digest of Python sources by their meaning: comments, docstrings and layout aside.
+    """Return the digest of Python sources without comments, docstrings and layout.
 
-    A text that Python cannot parse, or that reads docstrings or sources, counts as it is written.
+    A text that Python cannot parse, or that reads docstrings or sources, is hashed unchanged.
     """
     return content_digest(tag, (_meaning(text).encode() for text in texts))
 
 
 def parsed(text: str) -> ast.Module:
-    """Return the syntax tree of a Python source, whatever other threads parse meanwhile.
+    """Return the syntax tree of a Python source, one thread at a time.
 
-    Before 3.11.8, Python may raise SystemError if two threads parse at once (gh-106905).
+    Before 3.11.8, parsing in two threads at once may raise SystemError (gh-106905).
     """
     for _ in range(20):
         with suppress(SystemError):
@@ -107,8 +104,7 @@ def _meaning(text: str) -> str:
 def _tokens(tree: ast.AST) -> Iterator[str]:
     """Yield a syntax tree without positions, empty fields and statements that do nothing.
 
-    Versions of Python differ in the empty fields of a node, so `ast.dump` would differ as well. It
-    needs no recursion, which would fail for long chains where the caller's stack is deep.
+    Unlike `ast.dump`, the result is the same for all versions of Python, and needs no recursion.
     """
     waiting: list[object] = [tree]
     while waiting:
@@ -128,56 +124,51 @@ def _tokens(tree: ast.AST) -> Iterator[str]:
 
 
 class _Mark(str):
-    """A text between the parts of a tree; not one of its strings."""
+    """A separator between parts of a tree, distinct from the strings in the tree."""
 
     __slots__ = ()
 
 
 def _does_nothing(part: object) -> bool:
-    """Return whether a part is a docstring, another string as a statement, or `pass`."""
+    """Return whether a part is `pass` or a bare string, such as a docstring."""
     value = part.value if isinstance(part, ast.Expr) else None
     is_text = isinstance(value, ast.Constant) and isinstance(value.value, str)
     return is_text or isinstance(part, ast.Pass)
 
 
 PREDICTIONS = "predictions/"
-"""How the ids of held-out predictions begin."""
+"""Prefix of the ids of held-out predictions."""
 
 
 DATA = "data/"
-"""How the ids of data sets begin."""
+"""Prefix of the ids of data sets."""
 
 
 def dataset_record(digest: str) -> str:
-    """Return the id of the record that holds a data set."""
+    """Return the record id of a data set."""
     return f"{DATA}{digest}"
 
 
 def split_record(digest: str) -> str:
-    """Return the id of the record that holds a split."""
+    """Return the record id of a split."""
     return f"splits/{digest}"
 
 
 def predictions_record(key: str) -> str:
-    """Return the id of the record that holds the held-out predictions of a model."""
+    """Return the record id of a model's held-out predictions."""
     return f"{PREDICTIONS}{key[:2]}/{key}"
 
 
 def quantity_record(key: str, quantity: str) -> str:
-    """Return the id of the record that holds a quantity measured of a model.
-
-    Args:
-        key: Prefix key of the model.
-        quantity: Digest of the quantity.
-    """
+    """Return the record id of a measured quantity, given by its digest, of a model."""
     return f"quantities/{key[:2]}/{key}/{quantity[:16]}"
 
 
 def model_record(study: str) -> str:
-    """Return the id of the record that holds a study's final model."""
+    """Return the record id of a study's final model."""
     return f"models/{study}"
 
 
 def output_record(study: str, number: int) -> str:
-    """Return the id of the record that holds what a trial printed."""
+    """Return the record id of a trial's printed output."""
     return f"output/{study}/{number}"

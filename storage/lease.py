@@ -1,10 +1,9 @@
-"""Leases: who is making which artifact and who runs which study; and processes, told apart.
+"""Leases (which process makes which artifact or runs which study), and identities of processes.
 
-A holder renews its leases while it lives. Of one on this machine everybody here knows whether it
-lives, and no clock is asked, as clocks are set. One elsewhere has died when its lease has expired,
-by the database's clock. A process differs from any other that ever ran by its start, which is read
-from a clock that nobody sets: `psutil` computes it from the wall clock, so it moves with every
-correction.
+A holder renews its leases while it lives. For a holder on this machine, the process table shows
+whether it lives, whatever the clocks show. A holder elsewhere counts as dead when its lease has
+expired by the database's clock. A process is identified by its start, read from a monotonic clock:
+`psutil` derives start times from the wall clock, so they shift with every clock correction.
 """
 
 import json
@@ -32,16 +31,14 @@ from prefect_tune.storage.waiting import Heartbeat, waiting
 
 _PROC = Path("/proc")
 _STARTTIME = 19
-"""Place of `starttime` behind the name in parentheses; see proc(5)."""
+"""Index of `starttime` behind the name in parentheses; see proc(5)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine since its boot, whatever it is called in its containers.
+    """A machine since its boot; containers on it have the same `boot` and may differ in `name`.
 
-    Attributes:
-        boot: Id of the boot; the name where the system has none.
-        name: Its name, for people.
+    `boot` is the id of the boot, or the name if the system has no such id.
     """
 
     boot: str
@@ -49,19 +46,13 @@ class Machine:
 
     @classmethod
     def this_one(cls) -> "Machine":
-        """Return the machine that this process runs on."""
+        """Return the machine of this process."""
         return cls(_boot_id() or socket.gethostname(), socket.gethostname())
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A process, told apart from any other that ever ran.
-
-    Attributes:
-        host: The machine since its boot.
-        pid: Process id.
-        started: See `process_start`.
-    """
+    """Identity of a process, unique over time: its machine, process id and `process_start`."""
 
     host: str
     pid: int
@@ -69,19 +60,19 @@ class Holder:
 
     @classmethod
     def this_process(cls) -> "Holder":
-        """Return the holder that this process is."""
+        """Return the identity of this process."""
         return _holder(os.getpid())
 
     def is_dead(self) -> bool:
-        """Return whether it certainly no longer runs; False for processes of other machines."""
+        """Return whether the process certainly ended; False for other machines."""
         return self._is_here() and not self._runs()
 
     def is_alive(self) -> bool:
-        """Return whether it certainly runs; False for processes of other machines."""
+        """Return whether the process certainly runs; False for other machines."""
         return self._is_here() and self._runs()
 
     def _is_here(self) -> bool:
-        """Return whether it is of this machine, whatever that is called now."""
+        """Return whether this is its machine, whatever the host name is now."""
         return _since_boot(self.host) == _since_boot(_host())
 
     def _runs(self) -> bool:
@@ -111,7 +102,7 @@ def _holder(pid: int) -> Holder:
 
 @cache
 def _host() -> str:
-    """Return a name of the machine since its boot, and of its namespace of process ids."""
+    """Return a name of the machine since its boot, with its namespace of process ids."""
     namespace = Path("/proc/self/ns/pid")
     parts = [
         socket.gethostname(),
@@ -122,7 +113,7 @@ def _host() -> str:
 
 
 def _since_boot(host: str) -> str:
-    """Return what of a name of a machine stays when it gets another host name."""
+    """Return the part of a machine's name that does not depend on the host name."""
     _, _, rest = host.partition("/")
     return rest if rest.strip("/") else host
 
@@ -133,23 +124,17 @@ def _boot_id() -> str:
 
 
 def process_start(pid: int) -> float:
-    """Return a number that no other process of this id has had since the machine was started.
+    """Return a number that identifies a process among all with the same id since the boot.
 
-    On Linux, clock ticks since the boot; elsewhere, what the system noted when the process began.
-
-    Raises:
-        psutil.NoSuchProcess: If there is none.
+    On Linux, clock ticks since the boot; elsewhere the start time that the system recorded. Raises
+    psutil.NoSuchProcess.
     """
     ticks = _ticks(pid)
     return psutil.Process(pid).create_time() if ticks is None else float(ticks)
 
 
 def process_age(pid: int) -> float:
-    """Return the seconds since a process began.
-
-    Raises:
-        psutil.NoSuchProcess: If there is none.
-    """
+    """Return the seconds since a process began; raises psutil.NoSuchProcess."""
     ticks = _ticks(pid)
     if ticks is None:
         return time.time() - psutil.Process(pid).create_time()
@@ -157,7 +142,7 @@ def process_age(pid: int) -> float:
 
 
 def _ticks(pid: int) -> int | None:
-    """Return the ticks from the boot to a process's start; None where there is no `/proc`."""
+    """Return the ticks from boot to start of a process; None without `/proc`."""
     if not (_PROC / "self" / "stat").exists():
         return None
     try:
@@ -168,10 +153,10 @@ def _ticks(pid: int) -> int | None:
 
 
 LEASE_SECONDS = 30.0
-"""How long a lease lasts when its holder does not renew it."""
+"""Duration of a lease without renewal."""
 _RENEWALS_PER_LEASE = 3
 _POLL_SECONDS = (0.02, 0.5)
-"""First and longest pause between two looks at a lease that another one holds."""
+"""First and longest pause between two checks of a lease held by another process."""
 
 Found = TypeVar("Found")
 
@@ -180,7 +165,7 @@ _EXPIRES = epoch() + bindparam("lease_seconds", type_=Double)
 _MINE = (lease_table.c.name == bindparam("of_name"), lease_table.c.holder == bindparam("of_holder"))
 _RENEW = update(lease_table).where(*_MINE).values(expires=_EXPIRES)
 _GIVE_BACK = delete(lease_table).where(*_MINE)
-# Shared, so that threads of the holder need not wait for each other; whoever takes over does.
+# A shared lock, so that threads of the holder do not wait for each other. A takeover locks fully.
 _HOLDER = (
     select(lease_table.c.holder)
     .where(lease_table.c.name == bindparam("of_name"))
@@ -188,24 +173,24 @@ _HOLDER = (
 )
 _HAS_EXPIRED = (lease_table.c.expires < epoch()).label("has_expired")
 _STANDING = (_HAS_EXPIRED, (lease_table.c.expires > _EXPIRES).label("is_too_long"))
-"""Whether a lease has expired, and whether it was made before the clock was set back."""
+"""Whether a lease has expired, and whether it dates from before the clock was set back."""
 
 
 _BOOKS: "WeakSet[LeaseBook]" = WeakSet()
-"""All of this process."""
+"""All lease books of this process."""
 _BOOKS_LOCK = threading.Lock()
 
 
-class LeaseLost(RuntimeError):  # noqa: N818 - it says what happened
-    """This process slept through its lease, and another one has taken it."""
+class LeaseLost(RuntimeError):  # noqa: N818 - the name states the event
+    """The lease expired while this process was suspended, and another process acquired it."""
 
 
 class LeaseBook:
-    """The leases kept in one database.
+    """The leases in one database.
 
     Args:
-        database: Where they are kept.
-        lease_seconds: How long a lease lasts without renewal.
+        database: Database with the table of leases.
+        lease_seconds: Duration of a lease without renewal.
     """
 
     def __init__(self, database: Database, lease_seconds: float = LEASE_SECONDS) -> None:
@@ -219,7 +204,7 @@ class LeaseBook:
             _BOOKS.add(self)
 
     def acquire(self, name: str) -> bool:
-        """Take a lease if it is free, has expired, or is held by a process that died here."""
+        """Acquire a lease that is free, expired, or held by a dead process of this machine."""
         return self._taken(name, lambda _: None) is not None
 
     def _take(self, connection: Connection, name: str) -> bool:
@@ -236,7 +221,7 @@ class LeaseBook:
         if self._is_over(name, Holder.from_text(other.holder), has_expired=other.has_expired):
             connection.execute(mine.values(holder=holder, expires=_EXPIRES), seconds)
             return True
-        if other.is_too_long:  # who lives renews it, and the lease of who does not ends
+        if other.is_too_long:  # a living holder renews it; a dead one lets it expire
             connection.execute(mine.values(expires=_EXPIRES), seconds)
         return False
 
@@ -249,7 +234,7 @@ class LeaseBook:
         return holder.is_dead() or (has_expired and not holder.is_alive())
 
     def renews(self, database: Database, name: str) -> bool:
-        """Return whether it holds a lease of a database, and renews it."""
+        """Return whether this book renews a lease of a database."""
         return self._database.url == database.url and name in self._held and not self._is_closed
 
     def _renew_from_now(self, name: str) -> None:
@@ -261,7 +246,7 @@ class LeaseBook:
                 self._renewer.start()
 
     def release(self, name: str) -> None:
-        """Give a lease back; giving back one that was lost meanwhile does nothing."""
+        """Release a lease; if it was lost meanwhile, do nothing."""
         self._forget(name)
         self._database.transact(lambda connection: connection.execute(_GIVE_BACK, _mine(name)))
 
@@ -270,7 +255,7 @@ class LeaseBook:
             self._held.discard(name)
 
     def holder(self, name: str) -> Holder | None:
-        """Return who holds a lease, unless it may be taken."""
+        """Return the holder of a lease; None if the lease may be acquired."""
         query = select(lease_table.c.holder, _HAS_EXPIRED).where(lease_table.c.name == name)
         for row in self._database.rows(query):
             holder = Holder.from_text(row.holder)
@@ -285,13 +270,13 @@ class LeaseBook:
         look: Callable[[Connection], Found],
         instead: Callable[[], Found | None] = lambda: None,
     ) -> Iterator["Turn[Found]"]:
-        """Wait until a lease is free, hold it for the body, and give it back.
+        """Wait for a lease, hold it during the body, and release it.
 
         Args:
-            name: Of the lease.
-            look: What else to do in the transaction that takes it.
-            instead: Looks for what makes the lease needless, each time that it is held by another;
-                the turn is over then from its beginning.
+            name: Name of the lease.
+            look: Query in the transaction that acquires the lease.
+            instead: Returns a result that makes the lease unnecessary, or None. Called whenever
+                another process holds the lease; the turn is then over from the start.
         """
         turn = self._taken(name, look)
         if turn is None:
@@ -306,7 +291,7 @@ class LeaseBook:
     def _waited_for(
         self, name: str, look: Callable[[Connection], Found], instead: Callable[[], Found | None]
     ) -> "Turn[Found]":
-        """Wait for a turn, by looking; only what may take the lease writes."""
+        """Wait by reading; write only when the lease may be acquired."""
         pause, longest = _POLL_SECONDS
         while True:
             sleep(pause)
@@ -327,7 +312,7 @@ class LeaseBook:
         return turn
 
     def close(self) -> None:
-        """Stop renewing, and wait for a renewal under way; leases still held expire."""
+        """Stop renewing, after a renewal under way; leases still held expire."""
         with self._lock:
             self._is_closed, renewer = True, self._renewer
         if renewer is not None:
@@ -336,7 +321,7 @@ class LeaseBook:
     def _renew(self) -> None:
         with self._lock:
             names = list(self._held)
-        for name in names:  # one by one: who holds one row and waits for another may block others
+        for name in names:  # one at a time: holding a row while waiting for another could deadlock
             with self._database.write() as connection:
                 mine = {**_mine(name), "lease_seconds": self._lease_seconds}
                 connection.execute(_RENEW, mine)
@@ -344,14 +329,13 @@ class LeaseBook:
 
 @dataclass(slots=True)
 class Turn(Generic[Found]):
-    """The time for which a lease is held.
+    """A lease while it is held.
 
     Attributes:
-        name: Of the lease.
-        found: What was looked up in the transaction that took it.
-        forget: Ends its renewal.
-        is_over: Whether it was given back already, in a transaction that has been committed, or
-            was never needed.
+        name: Name of the lease.
+        found: Result of the query in the acquiring transaction.
+        forget: Stops the renewal.
+        is_over: Whether the lease was released by a committed transaction, or never needed.
     """
 
     name: str
@@ -360,9 +344,9 @@ class Turn(Generic[Found]):
     is_over: bool = False
 
     def end(self, connection: Connection) -> None:
-        """Give the lease back within a transaction; set `is_over` once that is committed.
+        """Release the lease within a transaction; set `is_over` once it is committed.
 
-        It is renewed no more: once it is given back, another thread of this process may hold it.
+        Renewal stops now, because another thread of this process may acquire the lease next.
         """
         self.forget(self.name)
         connection.execute(_GIVE_BACK, _mine(self.name))
@@ -373,16 +357,12 @@ def _mine(name: str) -> dict[str, str]:
 
 
 def check_held(connection: Connection, name: str) -> None:
-    """Raise, within a transaction that may write, unless this process still holds a lease.
+    """Raise LeaseLost unless this process holds a lease, within a transaction that may write.
 
-    Nobody can take it over before the transaction has ended. One that has expired and that nobody
-    has taken is still held.
-
-    Raises:
-        LeaseLost: If it does not.
+    The lease stays held until the transaction ends, also if it has expired unnoticed.
     """
     if connection.execute(_HOLDER, {"of_name": name}).scalar() != Holder.this_process().to_text():
         raise LeaseLost(
-            f"this process was held up for more than {LEASE_SECONDS:g} s, and another one has "
-            f"taken over {name}"
+            f"this process was suspended for more than {LEASE_SECONDS:g} s, and another process "
+            f"has taken over {name}"
         )

@@ -1,8 +1,7 @@
-"""The ledger: studies, their events in order, and where each trial stands. It comes first.
+"""The ledger: studies, their events in order, and the state of each trial. It is written first.
 
-Events are only ever appended; the table of trials is what they add up to, kept because a trial that
-was running when its process died is known. Documents are JSON values: the ledger does not know what
-they mean.
+Events are only appended. The table of trials is their sum, stored so that a trial that was running
+when its process died is known. Documents are JSON values that the ledger does not interpret.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -26,23 +25,20 @@ from prefect_tune.storage.schema import (
 
 _EVENTS = select(event_table.c.sequence, event_table.c.kind, event_table.c.body, event_table.c.at)
 _ROWS_AT_ONCE = 500
-"""Documents held at the same time where they are read one by one."""
+"""Documents in memory at a time when streaming."""
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
 class StoredStudy:
-    """A study as the ledger has it.
+    """A study as stored.
 
     Attributes:
-        name: Its name.
-        created: Seconds since 1970.
-        state: Where it stands.
-        problem: What may not change in its life.
-        settings: What it was last started with.
+        name, created, state: Name, creation time in seconds since 1970, and state.
+        problem, settings: Fixed part of the study, and the settings of its last start.
         result: Its outcome.
-        seconds: Seconds that its sessions have lasted.
+        seconds: Total duration of its sessions.
     """
 
     name: str
@@ -65,12 +61,12 @@ class LedgerEvent:
 
 
 class Ledger:
-    """Studies and what happened in them.
+    """Studies and their events.
 
     Args:
-        database: Where they are kept.
-        lease: Lease that this process must hold to change a study; checked with each change, and
-            kept until that is committed.
+        database: Database with the tables of studies.
+        lease: Lease needed to change a study, checked and held during each change. Changes raise
+            LeaseLost if another process has acquired it.
     """
 
     def __init__(self, database: Database, lease: str | None = None) -> None:
@@ -80,7 +76,7 @@ class Ledger:
     def create_study(
         self, name: str, problem: Mapping[str, Any], settings: Mapping[str, Any]
     ) -> bool:
-        """Enter a new study; return False and change nothing if the name is taken."""
+        """Insert a new study; return False and change nothing if the name is taken."""
         documents = {"problem": dict(problem), "settings": dict(settings), "result": {}}
         new = insert(study_table).values(name=name, created=time(), state="new", **documents)
         try:
@@ -91,7 +87,7 @@ class Ledger:
         return True
 
     def study(self, name: str) -> StoredStudy | None:
-        """Return the study of that name, if there is one."""
+        """Return the study with this name; None if it does not exist."""
         lasted = select(func.sum(session_table.c.seconds)).where(session_table.c.study == name)
         for row in self._database.rows(select(study_table).where(study_table.c.name == name)):
             seconds = float(self._database.scalar(lasted) or 0.0)
@@ -105,20 +101,12 @@ class Ledger:
         )
 
     def update_study(self, name: str, **values: Any) -> None:
-        """Set columns of a study: state, settings or result.
-
-        Raises:
-            LeaseLost: If another process has taken over the study.
-        """
+        """Set columns of a study: state, settings or result."""
         statement = update(study_table).where(study_table.c.name == name).values(**values)
         self._change(lambda connection: connection.execute(statement))
 
     def delete_study(self, name: str) -> None:
-        """Remove a study with its events, memo, trials and sessions.
-
-        Raises:
-            LeaseLost: If another process has taken over the study.
-        """
+        """Delete a study with its events, memo, trials and sessions."""
 
         def change(connection: Connection) -> None:
             for table in (event_table, memo_table, trial_table, session_table):
@@ -137,23 +125,20 @@ class Ledger:
         memo: Mapping[str, Any] | None = None,
         result: Mapping[str, Any] | None = None,
     ) -> None:
-        """Append an event, and set the state of its trial with all else, in one transaction.
+        """Append an event and set the state of its trial in one transaction.
 
         Args:
             study: Name of the study.
             kind: Kind of the event.
-            body: The event.
-            trial: Its trial from now on.
-            memo: Replaces the memo of the study, unless None.
-            result: Replaces the result of the study, unless None.
-
-        Raises:
-            LeaseLost: If another process has taken over the study.
+            body: Event document.
+            trial: New document of the trial.
+            memo: New memo of the study; None leaves the memo as it is.
+            result: New result of the study; None leaves the result as it is.
         """
         event: dict[str, Any] = {"study": study, "kind": kind, "body": dict(body)}
 
         def change(connection: Connection) -> None:
-            if "sequence" in event:  # it may have been committed before the database went away
+            if "sequence" in event:  # an attempt before an outage may have been committed
                 insert_new(connection, event_table, event, at=epoch())
             else:
                 event["sequence"] = self._next_sequence(connection, study)
@@ -169,7 +154,7 @@ class Ledger:
         self._last_sequence[study] = event["sequence"]
 
     def _next_sequence(self, connection: Connection, study: str) -> int:
-        """Return the place of the next event; who holds the lease is the only one to append."""
+        """Return the place of the next event; only the holder of the lease appends."""
         last = self._last_sequence.get(study) if self._lease else None
         if last is None:
             query = select(func.max(event_table.c.sequence)).where(event_table.c.study == study)
@@ -177,26 +162,22 @@ class Ledger:
         return 0 if last is None else last + 1
 
     def memo(self, study: str) -> Mapping[str, Any] | None:
-        """Return the last memo of a study, if there is one."""
+        """Return the latest memo of a study; None if it has none."""
         return self._database.scalar(select(memo_table.c.body).where(memo_table.c.study == study))
 
     def set_trial(self, study: str, trial: Mapping[str, Any]) -> None:
-        """Set where a trial stands, when no event of the optimizer says so.
-
-        Raises:
-            LeaseLost: If another process has taken over the study.
-        """
+        """Set the document of a trial without an event of the optimizer."""
         self._change(lambda connection: self._set_trial(connection, study, trial))
 
     def events(self, study: str, kind: str | None = None) -> list[LedgerEvent]:
-        """Return all events of a study, or those of one kind, in order."""
+        """Return the events of a study in order, optionally of one kind."""
         query = _EVENTS.where(event_table.c.study == study).order_by(event_table.c.sequence)
         if kind is not None:
             query = query.where(event_table.c.kind == kind)
         return [LedgerEvent(*row) for row in self._database.rows(query)]
 
     def asking_seconds(self, study: str) -> float:
-        """Return the seconds that all asks of a study took."""
+        """Return the total duration of all asks of a study in seconds."""
         seconds = func.sum(event_table.c.body["seconds"].as_float())
         query = select(seconds).where(event_table.c.study == study, event_table.c.kind == "ask")
         return float(self._database.scalar(query) or 0.0)
@@ -206,14 +187,8 @@ class Ledger:
     ) -> list[tuple[Any, ...]]:
         """Return values from the bodies of all events of one kind, in order.
 
-        Args:
-            study: Name of the study.
-            kind: Kind of the events.
-            places: Where each value is: its name, after those of the objects that it is in.
-
-        Returns:
-            For each event its values in the order of `places`, numbers to 15 digits; None for what
-            is not there.
+        Each of the `places` is a path of names from the body to a value. Returns one tuple per
+        event with numbers to 15 digits, and None for missing values.
         """
         table = event_table.c
         query = select(*(table.body[place] for place in places))
@@ -221,20 +196,20 @@ class Ledger:
         return [tuple(row) for row in self._database.rows(query)]
 
     def each_event(self, study: str) -> Iterator[LedgerEvent]:
-        """Yield all events of a study in order, without holding them all."""
+        """Yield all events of a study in order, in bounded memory."""
         query = _EVENTS.where(event_table.c.study == study)
         for row in self._each(query, event_table.c.sequence):
             yield LedgerEvent(*row)
 
     def each_trial(self, study: str) -> Iterator[Mapping[str, Any]]:
-        """Yield all trials of a study, by number, without holding them all."""
+        """Yield all trials of a study by number, in bounded memory."""
         table = trial_table.c
         query = select(table.number, table.body).where(table.study == study)
         for row in self._each(query, table.number):
             yield row.body
 
     def _each(self, query: Select[Any], number: ColumnElement[int]) -> Iterator[Row[Any]]:
-        """Yield rows by their number, some at a time; no connection is held between."""
+        """Yield rows by number in batches; no connection is held between batches."""
         last = -1
         while True:
             page = query.where(number > last).order_by(number).limit(_ROWS_AT_ONCE)
@@ -245,7 +220,7 @@ class Ledger:
             last = rows[-1][0]
 
     def trials(self, study: str, *states: str) -> list[Mapping[str, Any]]:
-        """Return all trials of a study, or those in some states, by number."""
+        """Return the trials of a study by number, optionally in some states only."""
         table = trial_table.c
         query = select(table.body).where(table.study == study).order_by(table.number)
         if states:
@@ -253,13 +228,9 @@ class Ledger:
         return self._database.scalars(query)
 
     def start_session(self, study: str) -> int:
-        """Begin to count the time that a process works on a study; return the session's id.
+        """Begin to count a process's time on a study; return the session's id."""
 
-        Raises:
-            LeaseLost: If another process has taken over the study.
-        """
-
-        def change(connection: Connection) -> int:  # one of no seconds more does no harm
+        def change(connection: Connection) -> int:  # an additional empty session does no harm
             started = insert(session_table).values(study=study, started=epoch(), seconds=0.0)
             (number,) = connection.execute(started).inserted_primary_key or (0,)
             return int(number)
@@ -267,16 +238,12 @@ class Ledger:
         return self._change(change)
 
     def beat(self, session: int, seconds: float) -> None:
-        """Note how long a session has lasted so far.
-
-        Raises:
-            LeaseLost: If another process has taken over the study.
-        """
+        """Record the duration of a session so far."""
         lasted = update(session_table).where(session_table.c.id == session).values(seconds=seconds)
         self._change(lambda connection: connection.execute(lasted))
 
     def _change(self, change: Callable[[Connection], Result]) -> Result:
-        """Make a change in a transaction in which this process still holds the lease."""
+        """Make a change in a transaction that checks and holds the lease."""
 
         def if_held(connection: Connection) -> Result:
             if self._lease is not None:

@@ -1,7 +1,7 @@
-"""Local files and folders: those that appear whole or not at all, and those only their owner sees.
+"""Local files and folders that are written atomically, or private to their owner.
 
-What users name is written aside, then renamed; `storage.files` publishes a store's own folders, on
-any filesystem. Studies hold people's data, so other users of the machine cannot look into them.
+Files that users name are written under a temporary name, then renamed. Studies contain patients'
+data, so other users of the machine must not read them. `storage.files` publishes a store's folders.
 """
 
 import os
@@ -19,8 +19,7 @@ from prefect_tune.storage.notices import warn
 def atomic_file(target: Path) -> Iterator[Path]:
     """Yield a path to write to, which replaces `target` when the body ends.
 
-    Raises:
-        OSError: If `target` is a folder or cannot be written.
+    Raises OSError if `target` is a folder or cannot be written.
     """
     aside = _aside(target)
     try:
@@ -36,8 +35,7 @@ def atomic_file(target: Path) -> Iterator[Path]:
 def atomic_folder(target: Path) -> Iterator[Path]:
     """Yield a folder to write to, which becomes `target` when the body ends.
 
-    Raises:
-        OSError: If `target` holds anything or cannot be written.
+    Raises OSError if `target` is not empty or cannot be written.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as beside:
@@ -48,11 +46,7 @@ def atomic_folder(target: Path) -> Iterator[Path]:
 
 
 def check_writable(target: Path) -> None:
-    """Raise unless a file can be written there, before the work that is to fill it.
-
-    Raises:
-        OSError: If `target` is a folder or cannot be written.
-    """
+    """Raise OSError unless a file can be written there. Call it before long work."""
     aside = _aside(target)
     aside.touch()
     aside.unlink()
@@ -68,11 +62,7 @@ _REPORTED = set[Path]()
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder that only its owner may enter; of one that is there and wider, say so once.
-
-    Raises:
-        OSError: If it cannot be made.
-    """
+    """Create a folder that only its owner may enter; warn once if it exists with more access."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=stat.S_IRWXU)
@@ -83,11 +73,7 @@ def make_private(folder: Path) -> None:
 
 
 def make_private_file(file: Path) -> None:
-    """Make an empty file that only its owner may read, as `make_private` makes folders.
-
-    Raises:
-        OSError: If it cannot be made.
-    """
+    """Create an empty file that only its owner may read; see `make_private`."""
     try:
         os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, stat.S_IRUSR | stat.S_IWUSR))
     except FileExistsError:
@@ -100,7 +86,7 @@ def _is_open(path: Path) -> bool:
 
 
 def _warn_if_open(path: Path, do: str, right: str) -> None:
-    """Warn once that other users can look into a folder or file, and how to close it."""
+    """Warn once that other users can access a folder or file, with the command that closes it."""
     if _is_open(path) and path not in _REPORTED:
         _REPORTED.add(path)
         mode = stat.S_IMODE(path.stat().st_mode)
@@ -110,16 +96,14 @@ def _warn_if_open(path: Path, do: str, right: str) -> None:
 
 
 def make_own(folder: Path) -> None:
-    """Make a folder that only its owner may enter where anyone may make one, as in `/tmp`.
+    """Create a private folder where anyone may create one, such as `/tmp`.
 
-    Raises:
-        PermissionError: If another user was first.
-        OSError: If it cannot be made.
+    Raises PermissionError if the folder belongs to another user.
     """
     try:
         folder.mkdir(mode=stat.S_IRWXU)
     except FileExistsError:
-        found = folder.lstat()  # a link may lead anywhere
+        found = folder.lstat()  # not stat: a link may lead anywhere
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
             raise PermissionError(
                 f"{folder} belongs to another user; remove it, or set TMPDIR to another folder"

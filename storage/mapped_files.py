@@ -1,11 +1,10 @@
-"""Files that processes map into memory, and copies of a remote store's files on this host.
+"""Memory-mapped files, and copies of a remote store's files on this host.
 
-The processes that map a file share its bytes in the page cache. A file is hashed as it is read, not
-through the map, so a process that only loads the file holds none of its pages.
+Processes that map the same file share its pages. A file is hashed through reads rather than the
+map, so a process that only loads the file keeps no pages of it.
 
-The copies of a remote store's files are below the user's cache folder, where only the user can
-enter. A copy is named by its digest and hashed whenever it is opened. If the hash differs, the file
-is downloaded again.
+Copies of a remote store's files are in the user's private cache folder. A copy is named by its
+digest and hashed whenever it is opened. If the hash differs, the file is downloaded again.
 """
 
 import fcntl
@@ -23,18 +22,14 @@ from prefect_tune.storage.local_files import make_private
 from prefect_tune.storage.notices import warn
 
 Mapped = tuple[bytes | memoryview, str]
-"""Bytes of a file and their digest."""
+"""Bytes of a file, and their digest."""
 
 _COPY, _PARTIAL = ".arrow", ".part"
 
 
 def mapped(path: str | Path) -> Mapped:
-    """Return the bytes of a local file, mapped read-only, and their digest.
-
-    Raises:
-        OSError: If the file cannot be read.
-    """
-    with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - fsspec's paths are strings
+    """Return the bytes of a local file, mapped read-only, and their digest."""
+    with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - paths of fsspec are strings
         found = file_digest(file)
         try:
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)), found
@@ -43,7 +38,7 @@ def mapped(path: str | Path) -> Mapped:
 
 
 class HostCopies:
-    """Copies of a remote store's files, shared by the processes of one user on this host.
+    """Copies of a remote store's files, shared by one user's processes on this host.
 
     Args:
         store_id: Id of the store.
@@ -57,14 +52,9 @@ class HostCopies:
     ) -> Mapped | None:
         """Return a file from its copy. One process makes a missing copy while others wait.
 
-        Args:
-            digest: Digest of the file.
-            needed_bytes: Free space that making a copy needs.
-            download: Writes the file to a path.
-
-        Returns:
-            The bytes of the file with their digest, which differs if the store's file is damaged;
-            None if there is no place for copies.
+        `needed_bytes` is the free space needed for a copy, and `download` writes the file to a
+        path. The returned digest differs from `digest` if the store's file is damaged. Returns None
+        if this host has no place for copies.
         """
         if (found := self._find(digest)) is not None:
             return found
@@ -81,11 +71,7 @@ class HostCopies:
                 self._path(digest).unlink()
 
     def sweep(self, known: Collection[str]) -> None:
-        """Remove copies that the store no longer has, and what killed processes left.
-
-        Args:
-            known: Digests of the store's files.
-        """
+        """Remove copies with unknown digests, and leftovers of killed processes."""
         if not self.folder.is_dir():
             return
         lock = self._lock(0)
@@ -97,7 +83,7 @@ class HostCopies:
                 path.unlink(missing_ok=True)
 
     def size_bytes(self) -> int:
-        """Return the bytes of all copies together."""
+        """Return the total bytes of all copies."""
         total = 0
         for path in self.folder.glob(f"*{_COPY}"):
             with suppress(FileNotFoundError):
@@ -108,7 +94,7 @@ class HostCopies:
         return self.folder / f"{digest}{_COPY}"
 
     def _find(self, digest: str) -> Mapped | None:
-        """Return a copy; None if there is none, or if it is damaged."""
+        """Return a copy; None if it is missing or damaged."""
         with suppress(OSError):
             found = mapped(self._path(digest))
             if found[1] == digest:
@@ -119,7 +105,7 @@ class HostCopies:
         """Download a file, and keep it if its digest is right."""
         partial = self._path(digest).with_suffix(_PARTIAL)
         try:
-            partial.unlink(missing_ok=True)  # of a process that was killed
+            partial.unlink(missing_ok=True)  # left by a killed process
             download(partial)
             found = mapped(partial)
             if found[1] == digest:
@@ -129,7 +115,7 @@ class HostCopies:
             partial.unlink(missing_ok=True)
 
     def _lock(self, needed_bytes: int) -> BinaryIO | None:
-        """Return a file whose closing releases the lock on the folder; None without a place."""
+        """Return a file that locks the folder until it is closed; None without a place."""
         try:
             make_private(self.folder.parent)
             make_private(self.folder)
@@ -145,7 +131,7 @@ class HostCopies:
             why = f"{self.folder} has {free_bytes / 1e9:.2f} GB left"
         warn(
             "no host copies",
-            "processes on this host cannot share the data of a remote store, and each holds all of "
-            f"it in memory: {why}; make room there, or set XDG_CACHE_HOME to another folder",
+            "processes on this host cannot share the data of a remote store, so each holds all of "
+            f"it in memory: {why}; free space there, or set XDG_CACHE_HOME to another folder",
         )
         return None

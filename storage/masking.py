@@ -1,6 +1,6 @@
-"""Passwords in URLs and in streams of printed bytes are masked, never shown.
+"""Masking of passwords in URLs and in streams of printed bytes.
 
-Imports the standard library alone: the process that writes what trials print needs no more.
+Imports only the standard library, because the process that writes trial output needs no more.
 """
 
 import re
@@ -9,11 +9,11 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-# Each looks at a character of a token a few times at most, however long that is.
+# Each pattern looks at a character a few times at most, for words of any length.
 _WORD = re.compile(r"""[^\s"']+""")
 _RUN = re.compile(r"[a-z0-9+.-]+(?P<is_scheme>://)?", re.IGNORECASE)
 _SCHEME = re.compile(r"\b[a-z]", re.IGNORECASE)
-# Whether `x://a:1/b@c` has a port or a password nobody can tell; digits and a slash are a port.
+# `x://a:1/b@c` may have a port or a password; digits before a slash count as a port.
 _USER = re.compile(r"[^:/@]*:(?!\d{1,5}[/?#])")
 _TOKEN = re.compile(r"""(?P<before>\bhttps?://)[^\s:/@?#"']+(?=@)""", re.IGNORECASE)
 _QUERY = re.compile(
@@ -24,13 +24,13 @@ _QUERY = re.compile(
     re.IGNORECASE,
 )
 _QUERY_HINTS = ("pass", "pwd", "secret", "token", "sas=", "sig", "credential", "key=")
-"""Substrings without which `_QUERY` finds nothing; looking for them is a hundred times faster."""
+"""Substrings that every match of `_QUERY` contains; testing them first is 100 times faster."""
 _SHORTEST = 4
-"""Length of the shortest password that is looked for outside URLs."""
+"""Minimum length of a password masked outside URLs."""
 
 
 def masked(text: str) -> str:
-    """Return a text in which stars stand for the passwords of all URLs."""
+    """Return a text with the passwords of all URLs replaced by stars."""
     if "://" in text:
         text = _TOKEN.sub(r"\g<before>***", _WORD.sub(_without_password, text))
     folded = text.casefold()
@@ -42,10 +42,10 @@ def masked(text: str) -> str:
 def passwords_in(url: str) -> Iterator[str]:
     """Yield the passwords of a URL as written and decoded, for masking outside URLs.
 
-    Passwords of fewer than four characters are left out: ordinary words would be masked too.
+    Passwords of fewer than four characters are skipped, because ordinary words would be masked.
     """
     found = [match["password"] or match["also_password"] for match in _QUERY.finditer(url)]
-    with suppress(ValueError):  # brackets without an address
+    with suppress(ValueError):  # unbalanced brackets
         found.append(urlsplit(url).password or "")
     for password in found:
         for text in dict.fromkeys((password, unquote(password))):
@@ -54,7 +54,7 @@ def passwords_in(url: str) -> Iterator[str]:
 
 
 def masked_values(document: Any) -> Any:
-    """Return a JSON document whose texts are `masked`."""
+    """Return a JSON document with all texts `masked`."""
     if isinstance(document, str):
         return masked(document)
     if isinstance(document, dict):
@@ -65,9 +65,9 @@ def masked_values(document: Any) -> Any:
 
 
 def has_password(url: str) -> bool:
-    """Return whether a URL has a password in it, before the host or among its parameters.
+    """Return whether a URL has a password before its host or among its parameters.
 
-    What a web server takes before its host is one, also without a colon.
+    For web servers, any user information counts, even without a colon.
     """
     if any(_password_start(word[0]) is not None for word in _WORD.finditer(url)):
         return True
@@ -75,19 +75,19 @@ def has_password(url: str) -> bool:
         return True
     try:
         parts = urlsplit(url)
-    except ValueError:  # brackets without an address
+    except ValueError:  # unbalanced brackets
         return False
     return bool(parts.password) or (parts.scheme in ("http", "https") and bool(parts.username))
 
 
 def _without_password(word: re.Match[str]) -> str:
-    """Return a word in which stars stand for what is between a user's name and the last `@`."""
+    """Return a word with stars between the user's name and the last `@`."""
     text, start = word[0], _password_start(word[0])
     return text if start is None else f"{text[:start]}***{text[text.rindex('@') :]}"
 
 
 def _password_start(word: str) -> int | None:
-    """Return where the password of the first URL in a word begins that has one before its host."""
+    """Return the start of the first password before a host in a word."""
     end = word.rfind("@")
     for run in _RUN.finditer(word, 0, max(end, 0)):
         if run["is_scheme"] and _SCHEME.search(word, run.start(), run.end()):
@@ -98,18 +98,18 @@ def _password_start(word: str) -> int | None:
 
 
 _LONGEST_WORD = 64 * 1024
-"""Bytes without a space that are withheld at most, since a password may still follow."""
+"""Bytes without a space that are withheld at most, because a password may follow."""
 _LONGEST_URL = 4 * 1024
-"""Bytes of such a word that stay withheld when the others are released."""
+"""Bytes at the end of such a word that stay withheld."""
 _UNFINISHED = re.compile(r"(://[^\s:/@]*:)(?!\d{1,5}$)[^\s@/]+$")
-"""The end of a URL that was cut inside its password."""
+"""End of a URL cut inside its password."""
 
 
 class MaskedStream:
-    """Masks the passwords of a stream; the last word is withheld until the next space.
+    """Masks the passwords of a stream, withholding the last word until the next space.
 
     Args:
-        secrets: Passwords that are masked wherever they occur.
+        secrets: Passwords to mask everywhere.
     """
 
     def __init__(self, secrets: Sequence[str] = ()) -> None:
@@ -117,7 +117,7 @@ class MaskedStream:
         self._withheld = b""
 
     def feed(self, data: bytes) -> bytes:
-        """Take the next bytes and return those that can be shown."""
+        """Take the next bytes; return the bytes that can be shown."""
         data = self._withheld + data
         end = max(map(data.rfind, (b"\n", b"\r", b" ", b"\t"))) + 1  # after the last white space
         if not end and len(data) > _LONGEST_WORD:
@@ -126,7 +126,7 @@ class MaskedStream:
         return self._masked(data[:end])
 
     def finish(self) -> bytes:
-        """Return the last word, after which the stream may start again."""
+        """Return the last word; the stream may then start again."""
         data, self._withheld = self._withheld, b""
         text = self._masked(data).decode(errors="surrogateescape")
         return _UNFINISHED.sub(r"\1***", text).encode(errors="surrogateescape")

@@ -1,8 +1,8 @@
-"""Matrices, vectors and frames: the one form in which they are handed on, and their Parquet files.
+"""Canonical form of matrices, vectors and frames, and their Parquet files.
 
-Any Parquet reader reads the files. A dense matrix is one column `values` of fixed-size lists, a
-sparse matrix has per row its column `indices` and `values`, a vector is one plain column `values`,
-a frame has its own columns. The schema's metadata holds shape, type and what made it.
+Any Parquet reader can read the files. A dense matrix is one column `values` of fixed-size lists, a
+sparse matrix has column `indices` and `values` per row, a vector is one plain column `values`, and
+a frame has its own columns. The schema's metadata holds shape, type and origin.
 """
 
 import json
@@ -22,11 +22,11 @@ _PIECE = 1_000_000
 
 
 def canonical(value: Any) -> Any:
-    """Return the one form in which a value is handed on, whether just made or read back.
+    """Return the canonical form of a value, the same for new and stored values.
 
-    Arrays are in C order and read-only; sparse matrices are CSR with sorted int32 indices and no
-    explicit zeros; frames have a plain range index, and columns that are neither numbers nor times
-    are categorical texts.
+    Arrays are read-only and in C order. Sparse matrices are CSR with sorted int32 indices and no
+    explicit zeros. Frames have a plain range index, and columns other than numbers and times are
+    categorical texts.
     """
     if sparse.issparse(value):
         matrix = sparse.csr_array(value)
@@ -55,7 +55,7 @@ def canonical(value: Any) -> Any:
 
 
 def _canonical_column(column: pd.Series) -> NDArray[Any] | pd.Categorical:
-    """Return a column in canonical form, without a copy if it has it: there may be many rows."""
+    """Return a canonical column; a canonical one is not copied, because it may be long."""
     if _is_plain(column):
         values = np.ascontiguousarray(column.to_numpy()).view()
         values.flags.writeable = False
@@ -71,21 +71,21 @@ def _is_plain(column: pd.Series) -> bool:
 
 
 def _has_sorted_categories(column: pd.Series) -> bool:
-    """Return whether the categories are sorted texts and all occur."""
+    """Return whether the categories are texts, sorted, and all in use."""
     categories, codes = column.cat.categories, column.cat.codes.to_numpy()
     names = categories.tolist()
     if categories.dtype != object or not all(type(name) is str for name in names):
         return False
     if not all(map(operator.lt, names, names[1:])):
         return False
-    occurs = np.zeros(len(names) + 1, dtype=bool)  # the last one stands for a gap
-    for start in range(0, len(codes), _PIECE):  # as an index, each code takes eight bytes
+    occurs = np.zeros(len(names) + 1, dtype=bool)  # the last entry is for gaps
+    for start in range(0, len(codes), _PIECE):  # indexing converts each code to eight bytes
         occurs[codes[start : start + _PIECE]] = True
     return bool(occurs[:-1].all())
 
 
 def matrix_layout(value: Any) -> str | None:
-    """Return dense, vector, sparse or frame; None for anything else."""
+    """Return dense, vector, sparse or frame; None for other values."""
     if sparse.issparse(value):
         return "sparse"
     if isinstance(value, np.ndarray) and value.dtype != object and value.ndim in (1, 2):
@@ -94,7 +94,7 @@ def matrix_layout(value: Any) -> str | None:
 
 
 def frozen_bytes(value: Any) -> int | None:
-    """Return the bytes of a matrix whose arrays are all read-only; None for anything else."""
+    """Return the bytes of a matrix with read-only arrays; None for other values."""
     if isinstance(value, np.ndarray):
         arrays = [value]
     elif sparse.issparse(value):
@@ -105,12 +105,9 @@ def frozen_bytes(value: Any) -> int | None:
 
 
 def to_parquet(value: Any, layout: str, about: Mapping[str, Any]) -> memoryview:
-    """Return a matrix or frame as the bytes of a Parquet file.
+    """Return a canonical matrix or frame as the bytes of a Parquet file.
 
-    Args:
-        value: In canonical form.
-        layout: Its `matrix_layout`.
-        about: What made it, as JSON values, for the file's metadata.
+    `layout` is its `matrix_layout`, and `about` its origin as JSON values for the file's metadata.
     """
     match layout:
         case "dense":
@@ -132,11 +129,7 @@ def to_parquet(value: Any, layout: str, about: Mapping[str, Any]) -> memoryview:
 
 
 def from_parquet(layout: str, data: bytes | memoryview) -> Any:
-    """Return the value that `to_parquet` was given, in canonical form.
-
-    Raises:
-        ValueError: If there is no such layout.
-    """
+    """Return the canonical value that `to_parquet` was given; ValueError for a bad layout."""
     table = pq.read_table(pa.BufferReader(data), use_threads=False)
     if layout == "frame":
         return _frame_from_table(table)
@@ -197,9 +190,9 @@ def _frame_to_table(frame: pd.DataFrame) -> pa.Table:
 
 
 def _texts(column: pd.Series) -> pa.DictionaryArray:
-    """Return a column as texts, each different one once, in order of appearance."""
+    """Return a column as dictionary-encoded texts, in order of appearance."""
     if isinstance(column.dtype, pd.CategoricalDtype | pd.StringDtype):
-        # Each different value is made a text once. Of other columns 1, 1.0 and True would be one.
+        # Each distinct value is converted once. Elsewhere 1, 1.0 and True would be equal.
         positions, values = pd.factorize(column)
         texts = pa.array([str(value) for value in values], pa.string()).dictionary_encode()
         order = pa.array(positions, mask=positions < 0)
@@ -220,10 +213,10 @@ def _frame_from_table(table: pa.Table) -> pd.DataFrame:
 
 
 def _sorted_categorical(column: pa.DictionaryArray) -> pd.Categorical:
-    """Return a categorical whose categories are sorted: readers differ in their order."""
+    """Return a categorical with sorted categories, because readers differ in their order."""
     texts = column.dictionary.to_pylist()
     order = sorted(range(len(texts)), key=texts.__getitem__)
-    rank = np.full(len(texts) + 1, -1, dtype=np.int32)  # the last one stands for a gap
+    rank = np.full(len(texts) + 1, -1, dtype=np.int32)  # the last entry is for gaps
     rank[order] = np.arange(len(texts), dtype=np.int32)
     codes = rank[column.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False)]
     categories = pd.Index([texts[i] for i in order], dtype=object)

@@ -1,19 +1,17 @@
-"""Migrations: making the tables of a new database, and upgrading those of an older one.
+"""Migrations: create the tables of a new database, and upgrade an older one.
 
-An older database is upgraded as it is opened, in one transaction under a lock, by Alembic's
-operations.
+An older database is upgraded when it is opened, in one locked transaction, by Alembic's operations.
 
-To change the tables: change them in `storage.schema`; raise `SCHEMA` there by one, to N; add a
-function to `_UPGRADES` that makes schema N from N - 1, such as
+To change the tables, change them in `storage.schema`, raise `SCHEMA` there to N, and add a function
+to `_UPGRADES` that makes schema N from N - 1:
 
     def _to_n(op: "Operations") -> None:
         op.add_column("trials", Column("loss", Double, nullable=True))
 
-and pin the tables in the tests, which notice a change of them without a new number. Add columns and
-tables rather than drop them, because processes of the version before may be running: without a
-column that they use (schema 3) they fail, and so do programs of that version that open the store.
-Keys of documents stay, too (schema 4); a study that a running process of that version prepared
-before the upgrade and begins after it has the older form, and is damaged.
+Then pin the tables in the tests, which fail if tables change without a new number. Add columns and
+tables rather than drop them, because processes of the previous version may be running and fail
+without a column they use (schema 3). Likewise keep the keys of documents (schema 4). A study that a
+previous version prepared before the upgrade and begins after it has the older form and is damaged.
 """
 
 import json
@@ -49,24 +47,18 @@ if TYPE_CHECKING:
     from alembic.operations import Operations
 
 _LOCK = 0x7072_7475
-"""Number of PostgreSQL's advisory lock that whoever changes tables holds; ours alone."""
+"""PostgreSQL advisory lock for changes of the tables."""
 
 
 def bring_up_to_date(database: Database) -> int:
-    """Make the tables of a new database, or upgrade those of an older one; all of that or nothing.
+    """Create or upgrade the tables in one transaction; return the number of the schema.
 
-    One that is newer than this version, or older than the first schema, is left as it is for the
-    caller to refuse.
-
-    Returns:
-        The number of its schema.
-
-    Raises:
-        DatabaseLost: If it cannot be read or written.
+    A database that is newer than this version, or older than the first schema, stays unchanged for
+    the caller to refuse. Raises DatabaseLost if the database cannot be read or written.
     """
     with database.read() as connection:
         if _number_of_store(connection) == SCHEMA:
-            return SCHEMA  # as a rule, which must be quick
+            return SCHEMA  # the usual case, which must be fast
     with database.write() as connection:
         lock_tables(connection)
         number = _number(connection)
@@ -83,21 +75,21 @@ def bring_up_to_date(database: Database) -> int:
 
 
 def lock_tables(connection: Connection) -> None:
-    """Let no other process make or claim tables until a transaction that may write has ended."""
-    if connection.dialect.name == "postgresql":  # SQLite has one such transaction at a time
+    """Lock tables against other processes until a writing transaction has ended."""
+    if connection.dialect.name == "postgresql":  # SQLite has one writing transaction at a time
         connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
 
 
 def _number_of_store(connection: Connection) -> int | None:
-    """Return the number of the schema that a store's row has; None if there is no such row."""
+    """Return the schema number in the store's row; None without such a row."""
     try:
         return connection.execute(select(store_table.c.schema)).scalar()
-    except DBAPIError:  # a new database has no such table
+    except DBAPIError:  # a new database lacks the table
         return None
 
 
 def _number(connection: Connection) -> int | None:
-    """Return the number of a database's schema; None if it has no tables of ours."""
+    """Return the schema number of a database; None if it has none of our tables."""
     tables = inspect(connection).get_table_names()
     if revision_table.name in tables:
         number = connection.execute(select(revision_table.c.version_num)).scalar()
@@ -114,7 +106,7 @@ def _note(connection: Connection, number: int) -> None:
 
 
 def _upgrade(connection: Connection, number: int) -> None:
-    """Run, within a transaction, the migrations that a database has not had."""
+    """Run the missing migrations within a transaction."""
     from alembic.operations import Operations
     from alembic.runtime.migration import MigrationContext
 
@@ -127,16 +119,16 @@ _ORDER = ["is_present", "is_cheap", "last_used", "key"]
 
 
 def _to_3(op: "Operations") -> None:
-    """Eviction has one order, the last use: columns for other orders go."""
+    """Drop columns for other eviction orders; only the last use remains."""
     url, policy = op.get_bind().execute(text("SELECT url, policy FROM store")).first() or ("", "")
     if policy == "gdsf":
         warn(
             "eviction",
-            f"the store {url} evicted by gdsf, which this version no longer has; it evicts the "
-            "least recently used artifacts now",
+            f"the store {url} used the eviction order gdsf, which was removed; the store now "
+            "evicts the least recently used artifacts",
             url,
         )
-    # Before 3.35, SQLite has no DROP COLUMN: Alembic then copies the table, which is slower.
+    # SQLite before 3.35 lacks DROP COLUMN: Alembic then copies the table, which is slower.
     recreate: Literal["auto", "never"] = (
         "auto" if sqlite3.sqlite_version_info < (3, 35) else "never"
     )
@@ -158,14 +150,14 @@ _TRIALS = table(
     column("body", _DOCUMENT),
 )  # fmt: skip
 _AS_TEXT = cast(_STUDIES.c.settings, Text)
-"""Undecoded, so that one damaged document does not keep all others from being upgraded."""
+"""Undecoded, so that one damaged document does not stop the upgrade of others."""
 _OF_SOURCE: Mapping[str, Any] = {
     **dict.fromkeys(("data", "target", "labels", "format", "test", "group")),
     "drop": [],
     "categorical": [],
     "drop_missing_target": False,
 }
-"""Options that were in `source`, with the values of those that it may lack."""
+"""Options formerly in `source`, with defaults for missing ones."""
 _SAME = (
     "test_size", "folds", "holdout", "space", "method", "metric", "positive", "constraint",
     "epochs", "race", "seed", "option", "trials",
@@ -179,9 +171,9 @@ _RENAMED = {
 
 
 def _to_4(op: "Operations") -> None:
-    """Settings of a study hold its options by name, apart from facts that the study found out.
+    """Separate options and discovered facts in the settings of a study.
 
-    Keys of schema 3 stay, for processes of the version before that are running.
+    Keys of schema 3 stay for running processes of the previous version.
     """
     connection = op.get_bind()
     for name, settings in connection.execute(select(_STUDIES.c.name, _AS_TEXT)).all():
@@ -189,7 +181,7 @@ def _to_4(op: "Operations") -> None:
             former = json.loads(settings)
             upgraded = {**former, **_settings_of_4(former)}
         except (KeyError, TypeError, AttributeError, ValueError):
-            continue  # damaged: the study is reported so when it is read
+            continue  # damaged: reported when the study is read
         of_study = _STUDIES.c.name == name
         connection.execute(_STUDIES.update().where(of_study).values(settings=upgraded))
 
@@ -217,7 +209,7 @@ def _settings_of_4(former: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _ensemble(former: int | str | None) -> dict[str, Any] | None:
-    """Return the rule that a number of picks or a kind stood for."""
+    """Return the rule for a former number of picks or kind."""
     if former is None:
         return None
     kind = former if isinstance(former, str) else "single" if former == 1 else "greedy"
@@ -225,11 +217,10 @@ def _ensemble(former: int | str | None) -> dict[str, Any] | None:
 
 
 def _to_5(op: "Operations") -> None:
-    """The result of a study names the trial that leads, or the one nearest to the constraints.
+    """Add the leading trial, or the one nearest to the constraints, to the result of a study.
 
-    Readers ranked the trials before; their ranking is kept here. A process of the version before
-    that is running writes the result without these keys: the study shows no leader until it is
-    resumed.
+    Readers used to rank the trials; their ranking is kept here. A running process of the previous
+    version writes results without these keys, so its study shows no leader until it is resumed.
     """
     connection = op.get_bind()
     as_texts = _AS_TEXT, cast(_STUDIES.c.result, Text)
@@ -242,7 +233,7 @@ def _to_5(op: "Operations") -> None:
             bounds = settings["options"].get("constraint") or ()
             leaders = _leaders(map(json.loads, bodies.scalars()), bounds, result.get("incumbent"))
         except (KeyError, TypeError, AttributeError, ValueError):
-            continue  # damaged: the study is reported so when it is read
+            continue  # damaged: reported when the study is read
         change = _STUDIES.update().where(_STUDIES.c.name == name)
         connection.execute(change.values(result={**result, **leaders}))
 
@@ -252,10 +243,8 @@ def _leaders(
 ) -> dict[str, int | None]:
     """Return the leading trial, and the nearest one if none leads.
 
-    Args:
-        trials: Documents of the trials with a loss.
-        bounds: Constraints as settings have them.
-        chosen: The trial that the method chose, if not the best full one.
+    `trials` have a loss, `bounds` are constraints from the settings, and `chosen` is the method's
+    choice if it is not the best full trial.
     """
     limits = {_quantity_name(bound["quantity"]): float(bound["bound"]) for bound in bounds}
     best: tuple[float, int | None] = inf, None
@@ -265,7 +254,7 @@ def _leaders(
         loss, is_partial = float(evaluation["loss"]), trial["state"] != "complete"
         measured = evaluation.get("constraints", {})
         excess = max((_excess(measured.get(q), bound) for q, bound in limits.items()), default=0.0)
-        # Trials come by number: of equals, the first stays.
+        # Trials are ordered by number: the first of equals wins.
         if excess > 0:
             if nearest[-1] is None or (is_partial, excess, loss) < nearest[:-1]:
                 nearest = is_partial, excess, loss, number
@@ -282,7 +271,7 @@ def _excess(value: float | None, bound: float) -> float:
 
 
 def _quantity_name(quantity: Mapping[str, Any]) -> str:
-    """Return a quantity as measurements name it."""
+    """Return the name of a quantity in measurements."""
     arguments = [quantity["column"]] if quantity.get("column") else []
     if bins := quantity.get("bins"):
         arguments.append(f"bins={':'.join(f'{edge:.15g}' for edge in bins)}")
@@ -292,10 +281,10 @@ def _quantity_name(quantity: Mapping[str, Any]) -> str:
 
 
 def _to_6(_: "Operations") -> None:
-    """Documents may have parts that earlier versions do not read, so these refuse the store.
+    """Refuse earlier versions, which do not read the new parts of documents.
 
-    Data sets have readers of their rows, settings the states of input files, and problems the
-    modules behind a space. Earlier documents stay as they are: what they lack is not known.
+    Data sets have row readers, settings the states of input files, and problems the modules behind
+    a space. Earlier documents stay unchanged, because the missing parts are unknown.
     """
 
 
@@ -305,4 +294,4 @@ _UPGRADES: dict[int, Callable[["Operations"], None]] = {
     5: _to_5,
     6: _to_6,
 }
-"""What makes each schema from the one before."""
+"""Function that makes each schema from the previous one."""

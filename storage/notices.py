@@ -1,7 +1,7 @@
-"""Warnings for the user of a study, raised wherever they occur: in a worker, a thread, or the flow.
+"""Warnings for the user of a study, raised in a worker, a thread, or the flow.
 
-Handlers of Python's log are silent in a run, so a warning also goes to all listeners of the process
-(`noticed_by`). Warnings that are raised before anybody listens are kept for the next listener.
+A run silences Python's log handlers, so warnings also go to all listeners of the process
+(`noticed_by`). Warnings raised before anybody listens are kept for the next listener.
 """
 
 import logging
@@ -14,7 +14,7 @@ from threading import Lock
 from prefect_tune.storage.masking import masked
 
 _MOST_EARLY = 32
-"""Warnings that are kept while nobody listens."""
+"""Number of warnings kept while nobody listens."""
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -24,11 +24,10 @@ class Notice:
     """A warning.
 
     Attributes:
-        kind: Kind of trouble, for instance `outage`; a study shows one warning per kind and
-            subject.
+        kind: Kind of trouble, such as `outage`; a study shows one warning per kind and subject.
         text: The warning, one line.
-        subject: Thing that is in trouble; empty if the kind says enough.
-        flow_run: Flow run that the warning belongs to; empty for all flow runs of the process.
+        subject: Thing in trouble; empty if the kind says enough.
+        flow_run: Flow run of the warning; empty for all flow runs of the process.
     """
 
     kind: str
@@ -45,17 +44,14 @@ _LOCK = Lock()
 
 
 def warn(kind: str, text: str, subject: str = "") -> None:
-    """Warn the user, in the log and by all listeners; `Notice` describes the arguments.
-
-    Passwords of URLs are masked.
-    """
+    """Warn the user through the log and all listeners, with passwords masked; see `Notice`."""
     notice = Notice(kind, masked(text), masked(subject))
     _LOGGER.warning(notice.text)
     relay(notice)
 
 
 def relay(notice: Notice) -> None:
-    """Hand a warning to all listeners, or keep it for the next one."""
+    """Pass a warning to all listeners, or keep it for the next listener."""
     with _LOCK:
         listeners = tuple(_LISTENERS)
         if not listeners:
@@ -66,11 +62,7 @@ def relay(notice: Notice) -> None:
 
 @contextmanager
 def noticed_by(listener: Listener) -> Iterator[None]:
-    """Hand the warnings of the whole process to a listener while the body runs.
-
-    Args:
-        listener: Takes a warning, in any thread.
-    """
+    """Pass all warnings of the process to a thread-safe listener during the body."""
     with _LOCK:
         _LISTENERS.append(listener)
         early = tuple(_EARLY)
@@ -87,5 +79,5 @@ def noticed_by(listener: Listener) -> Iterator[None]:
 def _tell(listener: Listener, notice: Notice) -> None:
     try:
         listener(notice)
-    except Exception:  # the work that a warning is about must not fail by the warning
-        _LOGGER.debug("a warning could not be handed on", exc_info=True)
+    except Exception:  # a warning must not fail the work it is about
+        _LOGGER.debug("a warning could not be delivered", exc_info=True)

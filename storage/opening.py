@@ -1,4 +1,4 @@
-"""Opening a store: its folder, its database, and the claim that ties the two to each other."""
+"""Opening a store: its folder, its database, and the claim that ties them together."""
 
 import json
 from dataclasses import dataclass, field
@@ -20,19 +20,19 @@ from prefect_tune.storage.schema import FIRST_SCHEMA, SCHEMA, store_table
 from prefect_tune.storage.waiting import Cause, cause_of, lost_for
 
 _ROW = select(store_table.c.id, store_table.c.schema, store_table.c.url)
-"""Reads columns that every schema has, so that a newer one can be refused by its number."""
+"""Query for columns of every schema, so that a newer schema can be refused by its number."""
 _IN_MEMORY: dict[str, Database] = {}
-"""Indexes of stores in the memory of this process, by URL; they live as long as it does."""
+"""Indexes of stores in the memory of this process, by URL."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreAddress:
-    """Address of a store; travels to workers.
+    """Address of a store, sent to workers.
 
     Attributes:
         url: fsspec URL of the store's folder.
         database: SQLAlchemy URL of its index; empty for the SQLite file inside a local folder.
-        id: Id of the store that must be there; empty to open whichever store is there, or make one.
+        id: Id that the store must have; empty to open any store, or create one.
     """
 
     url: str
@@ -44,16 +44,11 @@ class StoreAddress:
 
 
 def opened(address: StoreAddress, files: Files, budget_bytes: int) -> tuple[Database, str]:
-    """Return the database of a store, made if it is new, and the store's id.
-
-    Args:
-        address: Where it is.
-        files: Its folder, which is made if it is local.
-        budget_bytes: Byte budget of a new store.
+    """Return the database of a store, created if the store is new, and the store's id.
 
     Raises:
         StoreRefused: If the folder cannot be written, belongs to another index, or was made by a
-            newer version; or if a remote URL comes without a database.
+            newer version; or if a remote URL has no database.
         StoreAway: If folder or database do not answer.
     """
     _check_remote_has_database(address)
@@ -75,11 +70,7 @@ def opened(address: StoreAddress, files: Files, budget_bytes: int) -> tuple[Data
 
 
 def is_there(address: StoreAddress, files: Files) -> bool:
-    """Return whether there is a store; make nothing.
-
-    Raises:
-        StoreAway: If its folder cannot be read.
-    """
+    """Return whether a store exists, without creating one; raises StoreAway if unreadable."""
     try:
         return bool(files.filesystem.exists(files.path(CLAIM_FILE)))
     except OSError as error:
@@ -87,31 +78,31 @@ def is_there(address: StoreAddress, files: Files) -> bool:
 
 
 def lives_in_memory(database: Database) -> bool:
-    """Return whether a database is the index of a store in the memory of this process."""
+    """Return whether a database is the index of an in-memory store of this process."""
     return database in _IN_MEMORY.values()
 
 
 def _claimed(address: StoreAddress, files: Files, database: Database, budget_bytes: int) -> str:
-    """Tie folder and index to each other, or check that they are; return the store's id."""
+    """Tie folder and index together, or check that they are; return the store's id."""
     if not address.id and database.is_missing_file() and is_there(address, files):
         raise StoreRefused(
-            f"the database {database.url} is not there, and the store {address.url} needs it; "
-            "bring it back, name the database with --database, or name a new folder with --store"
+            f"the database {database.url} of the store {address.url} is missing; restore it, name "
+            "the database with --database, or name a new folder with --store"
         )
     database.keep_private()
     try:
         schema = bring_up_to_date(database)
     except DatabaseLost as error:
-        raise DatabaseRefused(f"{error}; name another with --database") from error
+        raise DatabaseRefused(f"{error}; name another database with --database") from error
     if schema < FIRST_SCHEMA:
         raise StoreRefused(
-            f"the store {address.url} has schema {schema}, from before version 0.2, and this "
+            f"the store {address.url} has schema {schema}, from before version 0.2, but this "
             f"version reads schemas from {FIRST_SCHEMA} on; name a new folder with --store and "
             "start its studies there"
         )
     with database.read() as connection:
         claimed, row = _read_claim(files), connection.execute(_ROW).first()
-    if row is None or claimed is None:  # it is new, or another process is just claiming it
+    if row is None or claimed is None:  # new, or another process is claiming it
         with database.write() as connection:
             lock_tables(connection)
             claimed, row = _read_claim(files), connection.execute(_ROW).first()
@@ -127,14 +118,14 @@ def _claimed(address: StoreAddress, files: Files, database: Database, budget_byt
         whose = f"the store at {row.url}" if row else "no store"
         raise StoreRefused(
             f"the store {address.url} and the database {database.url} do not belong together (the "
-            f"database is the index of {whose}); name the database that the store was made with, "
-            "or a new folder"
+            f"database is the index of {whose}); name the database of this store with --database, "
+            "or a new folder with --store"
         )
     return str(row.id)
 
 
 def _claim(address: StoreAddress, files: Files, connection: Connection, budget_bytes: int) -> str:
-    """Tie a new folder and a new index to each other; return the store's id."""
+    """Tie a new folder and a new index together; return the store's id."""
     store_id = uuid4().hex
     connection.execute(
         insert(store_table).values(
@@ -143,7 +134,7 @@ def _claim(address: StoreAddress, files: Files, connection: Connection, budget_b
     )
     claim = canonical_json({"format": ARTIFACT_FORMAT, "index": store_id})
     try:
-        if files.is_local:  # other processes read it without waiting for the lock
+        if files.is_local:  # other processes read the claim without waiting for the lock
             Path(files.path(RECORDS)).mkdir(exist_ok=True)
             with atomic_file(Path(files.path(CLAIM_FILE))) as aside:
                 aside.write_text(claim)
@@ -157,8 +148,8 @@ def _claim(address: StoreAddress, files: Files, connection: Connection, budget_b
 def _check_format(what: str, found: int, known: int = ARTIFACT_FORMAT) -> None:
     if found > known:
         raise StoreRefused(
-            f"{what} has format {found}, this version of prefect-tune reads up to {known}; use a "
-            "newer version"
+            f"{what} has format {found}, but this version of prefect-tune reads formats up to "
+            f"{known}; use a newer version"
         )
 
 
@@ -180,15 +171,15 @@ def _read_claim(files: Files) -> dict[str, Any] | None:
 
 
 def _check_same(address: StoreAddress, files: Files) -> None:
-    """Raise unless a known store is in its folder: a mount point without its mount is empty."""
+    """Raise unless the folder holds this store: an unmounted mount point is empty."""
     claim = _read_claim(files)
     if claim is None or claim["index"] != address.id:
         found = "has no store" if claim is None else "has another store"
-        raise StoreAway(f"the folder of the store {address.url} is not there, or {found}")
+        raise StoreAway(f"the folder of the store {address.url} is missing, or {found}")
 
 
 def _make_folder(address: StoreAddress, files: Files) -> None:
-    """Make the folder of a local store, and check that it can be written."""
+    """Create the folder of a local store, and check that it can be written."""
     folder = Path(files.root)
     try:
         make_private(folder)
@@ -197,8 +188,8 @@ def _make_folder(address: StoreAddress, files: Files) -> None:
         probe.unlink()
     except OSError as error:
         raise StoreRefused(
-            f"the store {address.url} cannot be written: {error}; name a folder that can, "
-            "with --store"
+            f"the store {address.url} cannot be written: {error}; name a writable folder with "
+            "--store"
         ) from error
 
 
@@ -216,5 +207,5 @@ def _check_remote_has_database(address: StoreAddress) -> None:
     if get_protocol(address.url) not in ("file", "local", "memory") and not address.database:
         raise StoreRefused(
             f"the store {address.url} is remote, so its index needs a database that all workers "
-            "reach: name a PostgreSQL one with --database"
+            "can reach; name a PostgreSQL database with --database"
         )

@@ -1,7 +1,7 @@
 """Records, which are never evicted: imported data, held-out predictions, final models.
 
-Records are outside the cache's budget and no eviction touches them. Each says which studies use it;
-with the last of them it goes.
+Records are outside the cache's budget. Each record lists the studies that use it, and is deleted
+with the last of them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,17 +34,11 @@ from prefect_tune.storage.waiting import DiskFull, StoreLost
 
 
 class RecordDamaged(StoreLost):
-    """A record is missing or damaged; nothing can replace it but reading the same input again."""
+    """A record is missing or damaged; only reading the same input again can restore it."""
 
 
 class Records:
-    """The `records/` area of a store.
-
-    Args:
-        files: The store's files.
-        database: The store's database.
-        journal: What is being written.
-    """
+    """The `records/` area of a store: its files, its rows in the database, and the journal."""
 
     def __init__(self, files: Files, database: Database, journal: Journal) -> None:
         self._files, self._journal = files, journal
@@ -62,21 +56,21 @@ class Records:
         private: bool = False,
         mappable: bool = False,
     ) -> None:
-        """Keep a record, replacing one of the same id.
+        """Store a record, replacing a record with the same id.
 
         Args:
-            record: Its id, a path below `records/`.
+            record: Record id, a path below `records/`.
             parts: Values by name, in canonical form.
-            study: The study that uses it, noted with it.
+            study: The study that uses the record.
             check: Called with the parts as they will be read back, before anything is written.
             private: Whether only the owner of local files may read them.
             mappable: Whether readers map its frames and vectors; see `codec.encode`.
 
         Raises:
-            NotPicklable: If a part cannot be pickled, or cannot be read back, or fails the check. A
-                former record of that id stays in place.
-            StoreLost: If it cannot be written.
-            DiskFull: If it would take the last gigabyte of the disk.
+            NotPicklable: If a part cannot be pickled or read back, or fails the check. A former
+                record stays in place.
+            StoreLost: If the record cannot be written.
+            DiskFull: If the disk would have less than a gigabyte left.
             ProcessExhausted: If this process has no file handles left.
         """
         folder, place = _folder(record), new_place()
@@ -98,7 +92,7 @@ class Records:
             self.link([record], study)
 
     def _delete(self, doomed: Mapping[str, Mapping[str, Part]]) -> None:
-        """Delete files that nothing names any more; leave what cannot be to a later sweep."""
+        """Delete unreferenced files; leave the rest to a later sweep."""
         try:
             self._files.delete_parts(doomed)
         except Exception as error:
@@ -113,18 +107,16 @@ class Records:
         free_bytes = self._files.free_bytes()
         if free_bytes < FREE_BYTES_KEPT + size_bytes:
             raise DiskFull(
-                f"the disk of {self._files.url} has {free_bytes / 1e9:.2f} GB left, and below "
-                f"{FREE_BYTES_KEPT / 1e9:g} GB no records are written; free some space there, for "
-                "instance with `prefect-tune artifacts prune`, a smaller --cache-budget or "
-                "`prefect-tune study rm`, or name another --store; the same command then resumes "
-                "the study"
+                f"the disk of {self._files.url} has {free_bytes / 1e9:.2f} GB left, and records "
+                f"need at least {FREE_BYTES_KEPT / 1e9:g} GB; free space there, for example with "
+                "`prefect-tune artifacts prune`, a smaller --cache-budget or `prefect-tune study "
+                "rm`, or name another --store; the same command then resumes the study"
             )
 
     def get(self, record: str, names: Sequence[str] | None = None) -> dict[str, Any]:
         """Return the named parts of a record, or all of them.
 
-        Raises:
-            RecordDamaged: If there is no such record, or a part is missing or damaged.
+        Raises RecordDamaged if the record does not exist, or a part is missing or damaged.
         """
         parts = self.parts(record)
         while True:
@@ -135,7 +127,7 @@ class Records:
                 }
             except (Damaged, KeyError, OSError) as error:
                 former, parts = parts, self.parts(record)
-                if parts == former:  # else it was replaced while it was read
+                if parts == former:  # if not, it was replaced meanwhile
                     raise RecordDamaged(f"record {record}: {error}") from error
 
     def _read(self, record: str, name: str, part: Part) -> Any:
@@ -152,7 +144,7 @@ class Records:
         return {part.digest for row in rows for part in _parts(row.id, row.parts).values()}
 
     def is_whole(self, record: str) -> bool:
-        """Return whether a record is there and each of its parts is what was written."""
+        """Return whether a record exists and every part is undamaged."""
         try:
             for name, part in self.parts(record).items():
                 self._files.read(_folder(record), name, part)
@@ -161,36 +153,27 @@ class Records:
         return True
 
     def is_mappable(self, record: str) -> bool:
-        """Return whether readers map the frames and vectors of a record.
-
-        Raises:
-            RecordDamaged: If there is no such record.
-        """
+        """Return whether readers map a record's frames and vectors; raises RecordDamaged."""
         codecs = {part.codec for part in self.parts(record).values()}
         return all(is_mapped(codec) or codec in ("json", "pickle") for codec in codecs)
 
     def exists(self, record: str) -> bool:
-        """Return whether a record of that id was kept, without reading its bytes."""
+        """Return whether a record exists, without reading its bytes."""
         query = select(record_table.c.id).where(record_table.c.id == record)
         return self._database.scalar(query) is not None
 
     def link(self, records: Sequence[str], study: str) -> None:
-        """Note that a study uses these records; one may still be about to be put."""
+        """Note that a study uses these records, including records yet to be put."""
         if records:
             self._database.transact(partial(_linked, sorted(set(records)), study))
 
     def release(
         self, study: str, records: Sequence[str] | None = None, lease: str | None = None
     ) -> list[str]:
-        """Note that a study does not use records any more; return those that went, unused by all.
+        """Remove records, by default all, from a study; return the ids of the deleted ones.
 
-        Args:
-            study: The study.
-            records: Their ids; None for all that it uses.
-            lease: Lease that this process must hold.
-
-        Raises:
-            LeaseLost: If another process has taken the lease.
+        A record is deleted with its last use. `lease` is a lease that this process must hold.
+        Raises LeaseLost if another process has acquired the lease.
         """
         if records is None:
             records = self.used_by(study)
@@ -202,7 +185,7 @@ class Records:
         return gone
 
     def used_by(self, study: str, beginning: str = "") -> list[str]:
-        """Return the ids of the records that a study uses, or of those that begin so."""
+        """Return the ids of a study's records, optionally with a prefix."""
         users = record_user_table.c
         query = select(users.record).where(users.study == study).order_by(users.record)
         if beginning:
@@ -214,7 +197,7 @@ class Records:
         return self._database.scalars(select(record_table.c.id))
 
     def size_bytes(self) -> int:
-        """Return the bytes of all records together."""
+        """Return the total bytes of all records."""
         return int(self._database.scalar(select(func.sum(record_table.c.size_bytes))) or 0)
 
     def copies_bytes(self) -> int:
@@ -222,11 +205,7 @@ class Records:
         return self._files.copies.size_bytes() if self._files.copies else 0
 
     def parts(self, record: str) -> dict[str, Part]:
-        """Return the files of a record by name.
-
-        Raises:
-            RecordDamaged: If there is no such record.
-        """
+        """Return the files of a record by name; raises RecordDamaged if it does not exist."""
         query = select(record_table.c.parts).where(record_table.c.id == record)
         for (parts,) in self._database.rows(query):
             return _parts(record, parts)
@@ -241,17 +220,17 @@ def _check_read_back(
         check({name: decode(part.codec, data) for name, (part, data) in encoded.items()})
     except StoreLost:
         raise
-    except Exception as error:  # of any kind: objects make themselves
+    except Exception as error:  # any class: objects define their own unpickling
         reason = f"{type(error).__name__}: {error}".split("\n", 1)[0]
-        raise NotPicklable(f"not usable once it is read back: {reason}") from error
+        raise NotPicklable(f"not usable after reading it back: {reason}") from error
 
 
 def _kept(
     record: str, place: str, published: Mapping[str, Part], connection: Connection
 ) -> dict[str, Part]:
-    """Enter what was published as a record; return the parts that it replaces, noted for deletion.
+    """Enter a publication as a record; return the replaced parts, which enter the journal.
 
-    Done once more it replaces nothing.
+    A repeated call replaces nothing.
     """
     values = {
         "size_bytes": sum(part.size_bytes for part in published.values()),
@@ -271,7 +250,7 @@ def _kept(
 
 
 def _linked(records: Sequence[str], study: str, connection: Connection) -> None:
-    """Note that a study uses records; whoever releases them meanwhile waits, and sees it."""
+    """Note that a study uses records; concurrent releases wait for this transaction."""
     for some in in_chunks(records):
         query = select(record_table.c.id).where(record_table.c.id.in_(some))
         connection.execute(query.order_by(record_table.c.id).with_for_update(read=True)).all()
@@ -282,15 +261,11 @@ def _linked(records: Sequence[str], study: str, connection: Connection) -> None:
 def _released(
     study: str, records: Sequence[str], lease: str | None, connection: Connection
 ) -> dict[str, dict[str, Part]]:
-    """Take records from a study; note those for deletion that no other uses.
-
-    Returns:
-        Their parts, by their folders.
-    """
+    """Remove records from a study; return unused parts by folder, which enter the journal."""
     if lease is not None:
         check_held(connection, lease)
     users = record_user_table.c
-    # Two that release a record at once must not both see the other's use of it.
+    # Of two concurrent releases, one must see that the other has released the record.
     held = select(record_table.c.id).where(record_table.c.id.in_(records))
     connection.execute(held.order_by(record_table.c.id).with_for_update()).all()
     mine = delete(record_user_table).where(users.study == study, users.record.in_(records))

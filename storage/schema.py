@@ -1,7 +1,7 @@
 """All tables of the database, which holds index, ledger and leases.
 
-`storage.migrations` makes them, and says how to change one. Documents are JSON values; points in
-time are seconds since 1970.
+`storage.migrations` creates the tables and explains how to change one. Documents are JSON values;
+times are seconds since 1970.
 """
 
 from collections.abc import Iterator
@@ -21,9 +21,9 @@ from sqlalchemy import (
 )
 
 SCHEMA = 6
-"""Number of the schema; a database with a higher one was written by a newer version.
+"""Number of the schema. A newer version writes a higher number.
 
-`storage.migrations` upgrades lower ones, from `FIRST_SCHEMA` on.
+`storage.migrations` upgrades lower numbers, from `FIRST_SCHEMA` on.
 """
 FIRST_SCHEMA = 2
 
@@ -34,12 +34,11 @@ Document = JSON(none_as_null=True)
 
 
 def _keys(**types: Any) -> Iterator[Column[Any]]:
-    """Yield the columns of a primary key."""
     return (Column(name, kind, primary_key=True) for name, kind in types.items())
 
 
 def _given(**types: Any) -> Iterator[Column[Any]]:
-    """Yield columns that each row has a value for."""
+    """Yield required columns."""
     return (Column(name, kind, nullable=False) for name, kind in types.items())
 
 
@@ -51,10 +50,10 @@ store_table = Table(
     Column("count_present", BigInteger, nullable=False, default=0),
     Column("cache_bytes", BigInteger, nullable=False, default=0),
 )
-"""The store of this database, in its only row, which is locked to change the cache's totals."""
+"""The database's store: one row, locked to change the cache's totals."""
 
 revision_table = Table("alembic_version", metadata, *_keys(version_num=String(32)))
-"""The number of the schema, in its only row: Alembic's own table, here made without Alembic."""
+"""The number of the schema: Alembic's table with one row, created here without Alembic."""
 
 artifact_table = Table(
     "artifacts",
@@ -73,21 +72,21 @@ artifact_table = Table(
         last_used=Double,
     ),
     Column("hits", BigInteger, nullable=False, default=0),
-    Column("facts", Document, nullable=False),  # the summary; stores on disk have this name
+    Column("facts", Document, nullable=False),  # the summary; the name is fixed by old stores
     *_given(parts=Document, place=String, is_cheap=Boolean),
     Index("artifacts_by_use", "is_present", "is_cheap", "last_used", "key"),
     Index("artifacts_by_study", "study"),
     Index("artifacts_by_parent", "parent"),
     Index("artifacts_by_age", "is_present", "created", "key"),
 )
-"""An artifact that was ever made, whether its bytes are in the cache, were evicted or refused.
+"""An artifact ever made: present, evicted or refused.
 
-A row outlives the bytes. Its summary (rows, columns, layout, ...) is what the keys of later steps
-are computed from, so evicting an artifact never makes another one unreachable.
+A row outlives the bytes. Its summary (rows, columns, layout, ...) enters the keys of later steps,
+so evicting an artifact never makes another one unreachable.
 """
 
 pin_table = Table("pins", metadata, *_keys(key=String(64), owner=String), *_given(expires=Double))
-"""An artifact that its owner keeps in the cache until the pin expires."""
+"""An artifact that stays in the cache for its owner until the pin expires."""
 
 step_time_table = Table(
     "step_times",
@@ -97,7 +96,7 @@ step_time_table = Table(
     Column("load_seconds", Double, nullable=True),
     Column("is_cheap", Boolean, nullable=False, default=False),
 )
-"""How long artifacts of one step, algorithm and size take to make and to load, on average."""
+"""Average times to make and load artifacts of one step, algorithm and size."""
 
 step_count_table = Table(
     "step_counts",
@@ -105,10 +104,10 @@ step_count_table = Table(
     *_keys(step=String),
     *_given(hits=BigInteger, misses=BigInteger, seconds_saved=Double, evicted=BigInteger),
 )
-"""How often the cache has served a step, since the store was made."""
+"""Cache use by step since the store was created."""
 
 refusal_table = Table("refusals", metadata, *_keys(reason=String), *_given(times=BigInteger))
-"""A reason for which artifacts were not kept, and how often."""
+"""Number of refused artifacts by reason."""
 
 publication_table = Table(
     "publications",
@@ -132,10 +131,10 @@ record_user_table = Table(
     *_keys(record=String, study=String),
     Index("record_users_by_study", "study", "record"),
 )
-"""A study that uses a record; with its last row the record is deleted."""
+"""A study that uses a record. The record is deleted with its last row."""
 
 lease_table = Table("leases", metadata, *_keys(name=String), *_given(holder=String, expires=Double))
-"""A process that makes an artifact or runs a study; it renews the lease before that expires."""
+"""A process that makes an artifact or runs a study; it renews the lease before the expiry."""
 
 study_table = Table(
     "studies",
@@ -143,7 +142,7 @@ study_table = Table(
     *_keys(name=String),
     *_given(created=Double, state=String, problem=Document, settings=Document, result=Document),
 )
-"""A study: its problem never changes, its settings are those of its last start."""
+"""A study: its problem is fixed, its settings are from its last start."""
 
 event_table = Table(
     "events",
@@ -151,12 +150,12 @@ event_table = Table(
     *_keys(study=String, sequence=Integer),
     *_given(kind=String, body=Document, at=Double),
 )
-"""An event of a study, for instance that a query was asked for or told; rows are only added."""
+"""An event of a study, such as an ask or a tell; rows are only added."""
 
 trial_table = Table(
     "trials", metadata, *_keys(study=String, number=Integer), *_given(state=String, body=Document)
 )
-"""A trial as it stands after the events of its study."""
+"""A trial in its state after the events of its study."""
 
 memo_table = Table("memos", metadata, *_keys(study=String), *_given(body=Document))
 """The memo of a study's optimizer, from its latest query."""
@@ -168,4 +167,4 @@ session_table = Table(
     Column("study", String, nullable=False, index=True),
     *_given(started=Double, seconds=Double),
 )
-"""A session: one run of the flow on a study, and how long it has lasted."""
+"""A session: one run of the flow on a study, and its duration."""

@@ -1,9 +1,9 @@
-"""The artifact store: bytes under an fsspec URL, and the index of them.
+"""The artifact store: bytes under an fsspec URL, and their index.
 
-Two areas. `cache/` holds what steps made and is bounded; `records/` (see `storage.records`) holds
-what is never evicted. An artifact is a folder of parts, written under a temporary name and
-published in one move. Readers go through the index, which has the digest of each part; a part that
-is damaged or missing is a miss and a warning.
+A store has two areas: `cache/` for the bounded results of steps, and `records/` (see
+`storage.records`), which are never evicted. An artifact is a folder of parts, written under a
+temporary name and published in one move. Readers use the index, which holds the digest of each
+part. A damaged or missing part is a miss and a warning.
 """
 
 import json
@@ -38,16 +38,16 @@ DEFAULT_BUDGET_BYTES = 10 * 1000**3
 
 
 class ArtifactStore:
-    """Artifacts of steps, by prefix key, in a cache of bounded size that all workers share.
+    """Artifacts of steps, by prefix key, in a bounded cache that all workers share.
 
     Args:
-        address: Where it is. A local folder is made if it does not exist.
-        budget_bytes: New byte budget of the cache; None leaves that of the store as it is.
+        address: Address of the store. A local folder is created if it does not exist.
+        budget_bytes: New byte budget of the cache; None keeps the store's budget.
         memory_bytes: Byte budget of this process's memory tier.
 
     Raises:
         StoreRefused: If the folder cannot be written, belongs to another index, or was made by a
-            newer version; or if a remote URL comes without a database.
+            newer version; or if a remote URL has no database.
     """
 
     def __init__(
@@ -72,26 +72,22 @@ class ArtifactStore:
 
     @classmethod
     def exists(cls, address: StoreAddress) -> bool:
-        """Return whether there is a store at an address; make nothing.
-
-        Raises:
-            StoreRefused: If the URL has an unknown scheme or cannot be read.
-        """
+        """Return whether a store exists, creating none; raises StoreRefused for a bad URL."""
         return is_there(address, Files(address.url))
 
     def close(self) -> None:
-        """Write the usage still collected, and close the database."""
+        """Write the collected usage and close the database."""
         self.index.usage.stop()
         self.leases.close()
         if not lives_in_memory(self.database):
             self.database.close()
 
     def set_budget(self, budget_bytes: int) -> None:
-        """Change the cache's byte budget, for everyone who uses the store."""
+        """Change the cache's byte budget for all processes."""
         self._writer.set_budget(budget_bytes)
 
     def read(self, entry: Entry, names: Sequence[str]) -> dict[str, Any] | None:
-        """Return the named parts of an artifact; None if one is missing or damaged."""
+        """Return the named parts of an artifact; None if a part is missing or damaged."""
         if not entry.is_present:
             return None
         folder, started, read_bytes = artifact_folder(entry.key), perf_counter(), 0
@@ -112,7 +108,7 @@ class ArtifactStore:
             return None
         except RAISED:
             raise
-        except Exception as error:  # it may be whole, and another time or elsewhere be read
+        except Exception as error:  # it may be intact, but unreadable here (a missing package)
             self._writer.warn_once(
                 f"artifact {entry.key[:12]} cannot be read: {error}", repr(error)[:40]
             )
@@ -124,25 +120,20 @@ class ArtifactStore:
     def write(
         self, entry: Entry, made: Made, lineage: Mapping[str, Any], turn: Turn[Any] | None = None
     ) -> Entry:
-        """Keep an artifact, evicting others for it as the budget demands.
+        """Store an artifact, evicting others as the budget demands.
 
-        Args:
-            entry: What is known of it; its place, if it has one, is noted in the journal already.
-            made: What to keep.
-            lineage: All that its key was computed from.
-            turn: The lease on making it, which ends when it is entered.
-
-        Returns:
-            The entry as kept. When it was refused, `is_present` is False.
+        `entry` has a place if the journal already has its publication, and `turn` is the lease on
+        making the artifact, which ends with the write. Returns the stored entry; if the artifact
+        was refused, `is_present` is False.
         """
         return self._writer.write(entry, made, lineage, turn)
 
     def sweep(self) -> int:
-        """Delete what dead processes left half written or half deleted; return how many."""
+        """Delete unfinished writes and deletions of dead processes; return how many."""
         return self._writer.clear(self.index.journal.abandoned())
 
     def forget(self, entry: Entry) -> None:
-        """Forget an artifact, which is then made again when it is next needed."""
+        """Forget an artifact, which is made again on demand."""
         self._writer.delete(self.cache.forget(entry))
 
     def _found_damaged(self, entry: Entry, error: Exception) -> None:
@@ -150,7 +141,7 @@ class ArtifactStore:
         self.memory.drop(entry.place)
         now = self.index.entries([entry.key]).get(entry.key)
         if now is not None and now.is_present and now.place == entry.place:
-            text = f"artifact {entry.key[:12]} is made again, as all damaged ones are: {error}"
+            text = f"artifact {entry.key[:12]} is damaged and will be recomputed: {error}"
             warn("damaged", text)
             self._writer.delete(self.cache.forget(entry))
 
@@ -163,18 +154,18 @@ class ArtifactStore:
         *,
         is_missed: bool = False,
     ) -> tuple[Entry, Made | None]:
-        """Serve an artifact, or make it in one of all the workers that need it.
+        """Serve an artifact, or make it in one of the workers that need it.
 
         Args:
-            entry: What is known of it before it is made.
-            lineage: All that its key was computed from; kept beside it as its provenance.
-            make: Makes it.
-            is_whole: Whether what belongs to it outside the cache is there too.
-            is_missed: Whether the caller has looked it up already, in vain. It is then looked up
-                once more, under the lease.
+            entry: The entry before the artifact is made.
+            lineage: Lineage of its key; stored with the artifact as its provenance.
+            make: Makes the artifact.
+            is_whole: Returns whether its parts outside the cache exist too.
+            is_missed: Whether the caller has just missed it. It is then looked up only once more,
+                under the lease.
 
         Returns:
-            The entry, and what was made; None when it was served.
+            The entry, and the new result; None if the artifact was served.
         """
         if not is_missed and (served := self._present(entry.key, is_whole)):
             self.index.usage.count_hit(served)
@@ -193,7 +184,7 @@ class ArtifactStore:
             was_refused = known is not None and not known.place and known.created >= since
             if not was_refused:
                 return self._make(noted, lineage, make, turn)
-        # Whoever was waited for made it, and it was not kept: no need to queue for the same.
+        # The worker we waited for could not store it, so queueing for the same is pointless.
         return self._make(noted, lineage, make)
 
     def _make(
@@ -213,7 +204,7 @@ class ArtifactStore:
         return self.write(entry, made, lineage, turn), made
 
     def provenance(self, entry: Entry) -> Any:
-        """Return the lineage kept beside an artifact; None when its files are gone."""
+        """Return the lineage stored with an artifact; None if its files are gone."""
         path = self.files.path(artifact_folder(entry.key), entry.place, PROVENANCE_FILE)
         try:
             return json.loads(self.files.filesystem.cat_file(path))["lineage"]
@@ -221,7 +212,7 @@ class ArtifactStore:
             return None
 
     def prune(self, size_bytes: int) -> int:
-        """Evict until the cache is at most this large; return how many went."""
+        """Evict until the cache is at most this large; return the number evicted."""
         gone = self.cache.shrink(size_bytes)
         self._writer.delete(gone)
         return len(gone)

@@ -1,14 +1,14 @@
-"""Outages of databases, buckets and folders: whose trouble an error is, and waiting for its end.
+"""Outages of databases, buckets and folders: their causes, and waiting for their end.
 
-Only a store that is away may come back by itself; full disks and permissions need a person, and
-file handles and memory belong to the process. One policy waits: again after random pauses that grow
-to some seconds, for five minutes at most. The seconds of a wait are not the trial's own.
+Only an unreachable store may come back by itself. Full disks and permissions need a person; file
+handles and memory belong to the process. One policy retries after growing random pauses of some
+seconds, for five minutes at most. These waits do not count as a trial's time.
 
-A signal must not break off an open transaction, which would keep all others waiting. Python raises
-the error of a signal handler between any two instructions of the main thread, so a handler asks
-`is_put_off` first; its error is then raised after the body of `uninterrupted`.
+A signal must not interrupt an open transaction, which would block all other processes. Python
+raises a signal handler's error between any two instructions of the main thread. Therefore handlers
+call `is_put_off` first, which defers the error to the end of `uninterrupted`.
 
-A `Heartbeat` repeats an action in a thread of its own, also after outages.
+A `Heartbeat` repeats an action in a thread, through outages.
 """
 
 import errno
@@ -29,12 +29,12 @@ from prefect_tune.storage.notices import warn
 
 @dataclass
 class Waits:
-    """How long the body of `waits_counted` has waited.
+    """Waits counted in the body of `waits_counted`.
 
     Attributes:
-        changed: Called when a wait begins and when it ends.
-        seconds: The waits that have ended.
-        since: When the present one began, by `monotonic`; None outside of waits.
+        changed: Called at the start and the end of a wait.
+        seconds: Total duration of finished waits.
+        since: Start of the current wait, by `monotonic`; None outside of waits.
     """
 
     changed: Callable[["Waits"], None]
@@ -47,11 +47,7 @@ _WAITS: ContextVar[Waits | None] = ContextVar("waits", default=None)
 
 @contextmanager
 def waits_counted(changed: Callable[[Waits], None] = lambda _: None) -> Iterator[None]:
-    """Count the waits of the body.
-
-    Args:
-        changed: Called, with what is counted, when a wait begins and when it ends.
-    """
+    """Count the waits of the body; `changed` is called at the start and the end of each."""
     token = _WAITS.set(Waits(changed))
     try:
         yield
@@ -61,35 +57,29 @@ def waits_counted(changed: Callable[[Waits], None] = lambda _: None) -> Iterator
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """The moment at which a piece of work began.
-
-    Attributes:
-        at: By `monotonic`.
-        waited: Seconds waited before.
-    """
+    """Start of a piece of work: the `monotonic` time, and the seconds waited before."""
 
     at: float
     waited: float
 
     def own_seconds(self) -> float:
-        """Return the seconds since then that were not waits."""
+        """Return the seconds since then, without waits."""
         waits = _WAITS.get()
         waited = 0.0 if waits is None else waits.seconds - self.waited
         return monotonic() - self.at - waited
 
 
 def begin() -> Begun:
-    """Return this moment."""
+    """Return the present moment."""
     waits = _WAITS.get()
     return Begun(monotonic(), 0.0 if waits is None else waits.seconds)
 
 
 @contextmanager
 def waiting(since: Begun | None = None) -> Iterator[None]:
-    """Count the time of the body as waiting; a wait inside of another one counts once.
+    """Count the time of the body as one wait, including nested waits.
 
-    Args:
-        since: An earlier moment, from which on all was in vain.
+    `since` is an earlier moment after which all work was in vain.
     """
     waits = _WAITS.get()
     if waits is None or waits.since is not None:
@@ -107,7 +97,7 @@ def waiting(since: Begun | None = None) -> Iterator[None]:
 
 
 class _State:
-    """How deep the main thread is inside of `uninterrupted`, and what was put off meanwhile."""
+    """Nesting of `uninterrupted` in the main thread, and interrupts deferred there."""
 
     depth = 0
     put_off: Callable[[], None] | None = None
@@ -115,7 +105,7 @@ class _State:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Put off what signals raise until the body has ended; in the main thread, where they do."""
+    """Defer signals during the body, in the main thread (the only one that gets signals)."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -129,7 +119,7 @@ def uninterrupted() -> Iterator[None]:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let signals raise in the body, wherever it is: it may last long, and breaks off well."""
+    """Allow signals in a body that may take long and is safe to interrupt."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -142,11 +132,7 @@ def interruptible() -> Iterator[None]:
 
 
 def is_put_off(interrupt: Callable[[], None]) -> bool:
-    """Return whether an interrupt, which raises when it is called, is called later.
-
-    Args:
-        interrupt: What to call then.
-    """
+    """Return whether an interrupt (a function that raises) is deferred."""
     if _State.depth == 0:
         return False
     _State.put_off = interrupt
@@ -160,7 +146,7 @@ def _raise_put_off() -> None:
 
 
 class Cause(StrEnum):
-    """Whose trouble an error is."""
+    """Cause of a storage error."""
 
     AWAY = auto()
     FULL = auto()
@@ -182,7 +168,7 @@ _BY_ERRNO = {
     getattr(errno, name): cause
     for cause, names in _BY_NAME.items()
     for name in names
-    if hasattr(errno, name)  # some systems lack EREMOTEIO
+    if hasattr(errno, name)  # EREMOTEIO is missing on some systems
 }
 _BY_SQLITE_CODE = {
     sqlite3.SQLITE_FULL: Cause.FULL,
@@ -194,7 +180,7 @@ _BY_SQLITE_CODE = {
     sqlite3.SQLITE_IOERR: Cause.AWAY,
     sqlite3.SQLITE_CANTOPEN: Cause.AWAY,
 }
-"""Causes by extended or primary result code; `SqliteFile.cause_of` looks behind the last two."""
+"""Causes by extended or primary result code; `SqliteFile.cause_of` resolves the last two."""
 _POSTGRES_FULL = "53100"
 _STATUS_FULL = 507
 _CODES_FULL = {
@@ -202,14 +188,13 @@ _CODES_FULL = {
     "StorageQuotaExceeded", "XMinioAdminBucketQuotaExceeded", "XMinioStorageFull",
     "storageQuotaExceeded", "507",
 }  # fmt: skip
-"""Error codes by which object stores say that there is no room."""
+"""Error codes of object stores without room."""
 
 
 def cause_of(error: BaseException) -> Cause | None:
-    """Return whose trouble an error of a file, a database driver or an object store is.
+    """Return the cause of an error of a file, database driver or object store.
 
-    Returns:
-        The cause; None for errors of other kinds, such as a file that does not exist.
+    Errors of other kinds, such as a missing file, give None.
     """
     error = getattr(error, "orig", None) or error  # SQLAlchemy wraps the driver's error
     if any(map(_says_full, _chain(error))):
@@ -223,12 +208,12 @@ def cause_of(error: BaseException) -> Cause | None:
 
 
 def _says_full(error: BaseException) -> bool:
-    """Return whether a PostgreSQL server or an object store says that it has no room."""
+    """Return whether a PostgreSQL server or an object store reports that it has no room."""
     if getattr(error, "sqlstate", None) == _POSTGRES_FULL:
         return True
     response = getattr(error, "response", None)
     codes = [getattr(error, name, None) for name in ("code", "error_code", "status", "status_code")]
-    if isinstance(response, dict):  # botocore's
+    if isinstance(response, dict):  # from botocore
         codes.append(response.get("Error", {}).get("Code"))
         codes.append(response.get("ResponseMetadata", {}).get("HTTPStatusCode"))
     return any(
@@ -237,66 +222,63 @@ def _says_full(error: BaseException) -> bool:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and the errors that it was raised from."""
+    """Yield an error and its causes."""
     while error is not None:
         yield error
         error = error.__cause__
 
 
-class StoreLost(RuntimeError):  # noqa: N818 - it says what happened
-    """Something that no trial can do without is lost, as the ledger; the run may go on later."""
+class StoreLost(RuntimeError):  # noqa: N818 - the name states the event
+    """Something every trial needs, such as the ledger, is lost; the run may be resumed later."""
 
     def __init__(self, message: str) -> None:
         super().__init__(masked(message))
 
 
 class DiskFull(StoreLost):
-    """The store has no room left; waiting does not make any."""
+    """The store has no room left; waiting does not help."""
 
 
 class StoreForbidden(StoreLost):
-    """The store may not be read or written any more."""
+    """The store may no longer be read or written."""
 
 
-class ProcessExhausted(RuntimeError):  # noqa: N818 - it says what happened
-    """This process or its machine has no file handles or memory left; the store is all right."""
+class ProcessExhausted(RuntimeError):  # noqa: N818 - the name states the event
+    """This process or machine has no file handles or memory left; the store is fine."""
 
 
 def lost_for(cause: Cause, where: str, error: BaseException) -> StoreLost | ProcessExhausted:
-    """Return the error to raise for a cause that is not waited for.
+    """Return the error to raise for a cause other than `Cause.AWAY`.
 
-    Args:
-        cause: Whose trouble it is: all but `Cause.AWAY`.
-        where: The store or database, for people.
-        error: The error that a file, driver or object store has raised.
+    `where` names the store or database in the message.
     """
     why = _named(getattr(error, "orig", None) or error)
     if cause == Cause.FULL:
         return DiskFull(
-            f"{where} has no room left ({why}); free space there, for instance with `prefect-tune "
+            f"{where} has no room left ({why}); free space there, for example with `prefect-tune "
             "artifacts prune` or a smaller --cache-budget, or name another --store; the same "
             "command then resumes the study"
         )
     if cause == Cause.FORBIDDEN:
         return StoreForbidden(
-            f"{where} may not be read or written any more ({why}); mount it writable or give this "
+            f"{where} can no longer be read or written ({why}); mount it writable or give this "
             "user access again; the same command then resumes the study"
         )
     return ProcessExhausted(
-        f"process {os.getpid()} has no file handles or memory left ({why}); close the files that "
-        "an algorithm leaves open, or raise the limit with `ulimit -n`"
+        f"process {os.getpid()} has no file handles or memory left ({why}); close files that an "
+        "algorithm leaves open, or raise the limit with `ulimit -n`"
     )
 
 
 def _named(error: BaseException) -> str:
-    """Return an error as text, with the name of its number."""
+    """Return an error as text, with the symbol of its number."""
     number = error.errno if isinstance(error, OSError) else None
     name = "" if number is None else f"{errno.errorcode.get(number, number)}: "
     return f"{name}{error}".split("\n", 1)[0]
 
 
 OUTAGE_VARIABLE = "PREFECT_TUNE_OUTAGE_SECONDS"
-"""Environment variable of the longest outage that is waited out, for the flow and every worker."""
+"""Environment variable with the longest outage to wait for, in the flow and every worker."""
 _OUTAGE_SECONDS = 300.0
 _FIRST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 5.0
@@ -307,23 +289,18 @@ Result = TypeVar("Result")
 
 
 def outage_seconds() -> float:
-    """Return how long an outage is waited out at most."""
+    """Return the longest outage to wait for, in seconds."""
     return float(os.environ.get(OUTAGE_VARIABLE) or _OUTAGE_SECONDS)
 
 
 def through_outage(
     call: Callable[[], Result], is_outage: Callable[[BaseException], bool], what: str = ""
 ) -> Result:
-    """Call, and call again while an outage lasts; what was in vain counts as waiting.
+    """Make an idempotent call, repeating it during an outage; failed attempts count as waiting.
 
-    Args:
-        call: What to do; doing it twice must be as good as once.
-        is_outage: Whether an error is one.
-        what: Address of what is called; a study warns once of each.
-
-    Raises:
-        Exception: The last error, if the outage lasts too long; any other error at once, and so one
-            that was waited out inside of the call.
+    `what` is the address called; a study gets one warning per address. Raises the last error if the
+    outage lasts too long. Other errors are raised at once, including outages already waited for
+    inside the call.
     """
 
     def is_waited_out(error: BaseException) -> bool:
@@ -338,7 +315,7 @@ def through_outage(
             raise
         why = masked(str(error).split("\n", 1)[0])
         warn("outage", f"waiting at most {outage_seconds():g} s: {why}", masked(what))
-    from tenacity import (  # noqa: PLC0415 - only when something is away
+    from tenacity import (  # noqa: PLC0415 - needed only during an outage
         Retrying,
         retry_if_exception,
         stop_after_delay,
@@ -370,15 +347,15 @@ def through_outage(
 
 
 _MOST_RETRY_SECONDS = 1.0
-"""Pause after a failed beat; it is short, as a lease may be about to expire."""
+"""Pause after a failed beat; short, because a lease may be about to expire."""
 
 
 class Heartbeat:
-    """Does something every few seconds, in a thread of its own, until it is stopped.
+    """Repeats an action in a thread until it is stopped.
 
     Args:
         name: Name of the thread.
-        beat: The action. Any error it raises is an outage: it is reported once, then retried.
+        beat: Action. Any error it raises is an outage, reported once and retried.
         seconds: Seconds between two beats.
         outage: Beginning of the warning about an outage.
     """
@@ -389,11 +366,11 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._run, daemon=True, name=name)
 
     def start(self) -> None:
-        """Begin; the first beat comes after the first pause."""
+        """Start the thread; the first beat follows the first pause."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End, and wait for a beat under way."""
+        """Stop, after a beat under way."""
         self._stop.set()
         self._thread.join()
 
@@ -402,11 +379,9 @@ class Heartbeat:
         while not self._stop.wait(pause):
             try:
                 self._beat()
-            except Exception as error:  # the thread must outlive it
+            except Exception as error:  # the thread must survive
                 if not is_out:
-                    warn(
-                        "heartbeat", f"{self._outage}, and it is tried again: {error}", self._outage
-                    )
+                    warn("heartbeat", f"{self._outage}; retrying: {error}", self._outage)
                 pause, is_out = min(self._seconds, _MOST_RETRY_SECONDS), True
             else:
                 pause, is_out = self._seconds, False

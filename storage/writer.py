@@ -1,8 +1,8 @@
-"""Writing artifacts as files within the cache's budget, and hot ones in the memory of a worker.
+"""Writing artifacts to files within the cache's budget, and keeping hot ones in worker memory.
 
-Only values that cannot be changed are held in memory: read-only arrays, and a few pickles as their
-checked bytes, from which each reader makes a value of its own. An entry is named by its place, so
-an artifact that was evicted and made again is another one, and nothing stale is ever served.
+Memory holds only immutable values: read-only arrays, and a few pickles as checked bytes from which
+each reader makes its own value. An entry is named by its place, so a recomputed artifact is a new
+entry, and nothing stale is ever served.
 """
 
 import json
@@ -33,7 +33,7 @@ class MemoryTier:
     """Values by place and name, within a byte budget.
 
     Args:
-        budget_bytes: Most that they may hold together; 0 turns it off.
+        budget_bytes: Maximum total size; 0 turns the tier off.
     """
 
     def __init__(self, budget_bytes: int = DEFAULT_MEMORY_BYTES) -> None:
@@ -44,11 +44,11 @@ class MemoryTier:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all values together."""
+        """Total bytes of all values."""
         return int(self._values.currsize)
 
     def get(self, place: str, name: str) -> Any:
-        """Return a value, or None."""
+        """Return a value; None if it is not held."""
         with self._lock:
             return self._values.get((place, name), (None,))[0]
 
@@ -65,7 +65,7 @@ class MemoryTier:
         self._hold(place, name, data, len(data))
 
     def _hold(self, place: str, name: str, value: Any, size_bytes: int) -> None:
-        with self._lock, suppress(ValueError):  # larger than the budget
+        with self._lock, suppress(ValueError):  # raised for values above the budget
             self._values[place, name] = value, size_bytes
 
     def drop(self, place: str) -> None:
@@ -76,7 +76,7 @@ class MemoryTier:
 
 
 PROVENANCE_FILE = "provenance.json"
-"""File beside an artifact's parts that holds all its key was computed from."""
+"""File with the lineage of an artifact's key, in the folder of its parts."""
 
 Encoded = Mapping[str, tuple[Part, bytes | memoryview]]
 """Parts as bytes, with their descriptions."""
@@ -84,14 +84,14 @@ Encoded = Mapping[str, tuple[Part, bytes | memoryview]]
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The result of a step, before it is kept.
+    """The result of a step, before it is stored.
 
     Attributes:
         parts: Values by name, in canonical form.
-        summary: What keys of later steps need, as JSON values.
+        summary: JSON values that keys of later steps need.
         seconds: Time to make it.
         held: Names of pickled parts that this process is likely to read again.
-        held_out_seconds: Share of `seconds` that the held-out rows took.
+        held_out_seconds: Share of `seconds` spent on held-out rows.
     """
 
     parts: Mapping[str, Any]
@@ -102,14 +102,7 @@ class Made:
 
 
 class ArtifactWriter:
-    """Writes artifacts to their files, as far as the cache admits them.
-
-    Args:
-        files: The store's files.
-        index: The store's index.
-        cache: What the store keeps.
-        memory: The memory tier of this process.
-    """
+    """Writes artifacts to the store's files if the cache admits them, and to the memory tier."""
 
     def __init__(
         self, files: Files, index: ArtifactIndex, cache: BoundedCache, memory: MemoryTier
@@ -119,20 +112,20 @@ class ArtifactWriter:
         self._budget, self._budget_read = 0, float("-inf")
 
     def set_budget(self, budget_bytes: int) -> None:
-        """Change the cache's byte budget, for everyone who uses the store."""
+        """Change the cache's byte budget for all processes."""
         self._budget_read = float("-inf")
         self.delete(self._cache.set_budget(budget_bytes))
 
     def write(
         self, entry: Entry, made: Made, lineage: Mapping[str, Any], turn: Turn[Any] | None = None
     ) -> Entry:
-        """Keep an artifact; `ArtifactStore.write` says what each argument is."""
+        """Store an artifact; see `ArtifactStore.write`."""
         entry = replace(entry, summary=made.summary, cost_seconds=made.seconds)
         try:
             return self._written(entry, made, lineage, turn)
         except RAISED:
             raise
-        except Exception as error:  # a locked database
+        except Exception as error:  # such as a locked database
             self._warn_not_kept(entry, error)
             return replace(entry, is_present=False)
 
@@ -150,7 +143,7 @@ class ArtifactWriter:
             entry, reason = self._published(entry, encoded, lineage)
         except RAISED:
             raise
-        except Exception as error:  # a value that no codec takes
+        except Exception as error:  # such as a value that no codec takes
             self._warn_not_kept(entry, error)
             reason = "it could not be written"
         if reason:
@@ -172,7 +165,7 @@ class ArtifactWriter:
     def _published(
         self, entry: Entry, encoded: Encoded, lineage: Mapping[str, Any]
     ) -> tuple[Entry, str]:
-        """Write an artifact to its place, or return why not."""
+        """Write an artifact to its place, or return the reason for not writing it."""
         folder = artifact_folder(entry.key)
         besides = {PROVENANCE_FILE: _provenance(entry, lineage)}
         size_bytes = sum(part.size_bytes for part, _ in encoded.values())
@@ -183,18 +176,18 @@ class ArtifactWriter:
         return replace(entry, parts=parts), ""
 
     def _reason_to_refuse(self, entry: Entry) -> str:
-        """Return why an artifact cannot be kept whatever is evicted; empty if it can."""
+        """Return why an artifact can never be stored; empty if it can."""
         if self._files.free_bytes() < FREE_BYTES_KEPT + entry.size_bytes:
             reason = f"the disk has less than {FREE_BYTES_KEPT / 1e9:g} GB left"
         elif entry.size_bytes > self._budget_bytes():
-            reason = "larger than the whole cache may be"
+            reason = "larger than the whole cache budget"
         else:
             return ""
         self.warn_once(f"artifacts are not kept in {self._files.url}: {reason}", reason)
         return reason
 
     def _budget_bytes(self) -> int:
-        """Return the cache's budget, at most a second old; admitting reads it again."""
+        """Return the cache's budget, at most a second old; admission reads it again."""
         if monotonic() - self._budget_read > 1.0:
             self._budget, self._budget_read = self._index.budget_bytes(), monotonic()
         return self._budget
@@ -204,19 +197,19 @@ class ArtifactWriter:
         self.warn_once(f"artifact {entry.key[:12]} is not kept: {why}", type(error).__name__)
 
     def warn_once(self, text: str, what: str) -> None:
-        """Warn once of a fault that may recur with every artifact; counters have the rest."""
+        """Warn once of a fault that may recur with every artifact; counters have the total."""
         if what not in self._said:
             self._said.add(what)
             warn("artifacts", text, what)
 
     def delete(self, gone: Sequence[Evicted]) -> None:
-        """Delete the bytes of what was evicted."""
+        """Delete the bytes of evicted publications."""
         for _, place in gone:
             self._memory.drop(place)
         self.clear([(artifact_folder(key), place) for key, place in gone])
 
     def clear(self, publications: Sequence[Publication]) -> int:
-        """Delete publications, and return how many; leave what cannot be to a later sweep."""
+        """Delete publications and return how many; failures are left to a later sweep."""
         cleared = []
         for folder, place in publications:
             try:

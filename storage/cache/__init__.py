@@ -1,6 +1,6 @@
-"""The index of the cache: what is kept, how it was used, and what goes first when it is full.
+"""The index of the cache: artifacts, their use, and their eviction.
 
-`index` reads the table of artifacts, a row of which is an `entry`. `bounded` admits within the
-budget and evicts what no pins protect. `usage` counts hits, misses and seconds, and `preview` shows
-the contents of an artifact.
+`index` reads the table of artifacts, and an `entry` is one row of the table. `bounded` admits
+artifacts within the budget and evicts unpinned ones. `usage` counts hits, misses and seconds, and
+`preview` shows the contents of an artifact.
 """

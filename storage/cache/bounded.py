@@ -1,7 +1,7 @@
 """The bounded cache: admitting, refusing and evicting artifacts within a byte budget.
 
-All changes of the cache's total happen under the lock of the store's row, so the budget holds
-however many processes write.
+Every change of the cache's total locks the store's row, so the budget holds for any number of
+processes.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,11 +28,11 @@ _PLACES = select(
 ).where(artifact_table.c.key.in_(bindparam("keys", expanding=True)))
 
 Evicted = tuple[str, str]
-"""Key and place of a publication whose bytes must be deleted."""
+"""Key and place of a publication to delete."""
 
 
 def make_room(connection: Connection, surplus_bytes: int) -> list[Evicted]:
-    """Evict until `surplus_bytes` are free, pinned artifacts last; return what must be deleted."""
+    """Evict until `surplus_bytes` are free, pinned artifacts last; return what to delete."""
     victims, _ = choose_victims(connection, surplus_bytes, with_pinned=True)
     return evict(connection, victims)
 
@@ -40,7 +40,7 @@ def make_room(connection: Connection, surplus_bytes: int) -> list[Evicted]:
 def choose_victims(
     connection: Connection, surplus_bytes: int, *, with_pinned: bool
 ) -> tuple[list[str], int]:
-    """Choose keys to evict until `surplus_bytes` are free; return them and their bytes.
+    """Choose keys to evict until `surplus_bytes` are free; return the keys and their bytes.
 
     Cheap artifacts go first, then the least recently used.
     """
@@ -67,7 +67,7 @@ def choose_victims(
 
 
 def evict(connection: Connection, keys: list[str]) -> list[Evicted]:
-    """Remove artifacts to make room, and count them by step."""
+    """Remove artifacts to make room, and count evictions by step."""
     gone, _ = remove(connection, keys)
     table = artifact_table.c
     for some in in_chunks(keys):
@@ -81,10 +81,10 @@ def evict(connection: Connection, keys: list[str]) -> list[Evicted]:
 def remove(
     connection: Connection, keys: list[str], place: str | None = None
 ) -> tuple[list[Evicted], int]:
-    """Mark artifacts as absent and take their bytes off the total; return both."""
+    """Mark artifacts as absent and subtract their bytes; return publications and bytes."""
     table, gone, freed = artifact_table.c, [], 0
     for some in in_chunks(keys):
-        # Only the keys stand in the condition: with more, SQLite walks all that is present.
+        # The condition has only the keys: with more, SQLite scans all present artifacts.
         rows = [
             row
             for row in connection.execute(_PLACES, {"keys": some})
@@ -108,40 +108,40 @@ NO_ROOM = "everything else is pinned"
 _BYTES = store_table.c.cache_bytes + bindparam("more_bytes")
 _COUNT = store_table.c.count_present + bindparam("more")
 _TOTALS = update(store_table).values(cache_bytes=_BYTES, count_present=_COUNT)
-"""Adds to the totals of the cache."""
+"""Update of the cache's totals."""
 _TOTALS_IF_ROOM = _TOTALS.where(store_table.c.budget_bytes >= _BYTES)
 _IS_PRESENT = select(artifact_table.c.is_present).where(artifact_table.c.key == bindparam("of_key"))
 
 
 class BoundedCache:
-    """The artifacts whose bytes are kept, at most as many as the store's byte budget allows.
+    """The artifacts with stored bytes, kept within the store's byte budget.
 
     Args:
-        index: The index that says which they are.
+        index: Index of the artifacts.
     """
 
     def __init__(self, index: ArtifactIndex) -> None:
         self._index = index
 
     def refuse(self, entry: Entry, reason: str) -> None:
-        """Note why the bytes of an artifact are not kept; its summary is."""
+        """Record an artifact without its bytes, and the reason for refusing them."""
         with self._changing() as (connection, _):
             self._refuse(connection, entry, reason)
 
     def admit(
         self, entry: Entry, then: Callable[[Connection], None] | None = None
     ) -> tuple[str, list[Evicted]]:
-        """Enter a published artifact, making room for it if there is none.
+        """Enter a published artifact, evicting others if the cache is full.
 
-        While there is room everything is kept. Without it, what is cheaper to make again than to
-        read is refused, the least recently used goes, and what is pinned stays.
+        While there is room, everything is admitted. In a full cache, artifacts that are cheaper to
+        recompute than to read are refused, and the least recently used unpinned ones are evicted.
 
         Args:
             entry: The artifact.
-            then: What else to do in the transaction that enters it.
+            then: Further change in the same transaction.
 
         Returns:
-            Why it is refused, or nothing; and what must now be deleted.
+            Reason for a refusal, or an empty text; and the publications to delete.
         """
         with self._index.changing() as connection:
             if then is not None:
@@ -158,7 +158,7 @@ class BoundedCache:
     ) -> tuple[str, list[Evicted]]:
         store = connection.execute(LOCKED_STORE).one()
         if store.cache_bytes + entry.size_bytes > store.budget_bytes:
-            # Only evicting needs the latest uses at once.
+            # Only eviction needs up-to-date last uses.
             self._index.write_usage(connection)
         reason, gone = _room_for(connection, store, entry, is_cheap=is_cheap)
         if reason:
@@ -170,38 +170,35 @@ class BoundedCache:
         return "", gone
 
     def _has_room(self, connection: Connection, entry: Entry) -> bool:
-        """Take room for a new artifact if there is some; from here on the store's row is locked.
-
-        What is left to do then is little, so that others need not wait for long.
-        """
+        """Reserve room if there is some. Locks the store's row, so little may follow."""
         room = {"more_bytes": entry.size_bytes, "more": 1}
         if not connection.execute(_TOTALS_IF_ROOM, room).rowcount:
             return False
         if connection.execute(_IS_PRESENT, {"of_key": entry.key}).scalar():
-            # It is replaced, which frees some too.
+            # The new publication replaces this one, whose bytes become free.
             connection.execute(_TOTALS, {name: -n for name, n in room.items()})
             return False
         return True
 
     def forget(self, entry: Entry) -> list[Evicted]:
-        """Forget this publication of a key, not a later one; return what must be deleted."""
+        """Forget this publication of a key, not a later one; return publications to delete."""
         with self._changing() as (connection, _):
             return remove(connection, [entry.key], place=entry.place)[0]
 
     def shrink(self, size_bytes: int) -> list[Evicted]:
-        """Evict until the cache is this small, pinned artifacts last; return what to delete."""
+        """Evict down to this size, pinned artifacts last; return publications to delete."""
         with self._changing() as (connection, store):
             return make_room(connection, store.cache_bytes - size_bytes)
 
     def set_budget(self, budget_bytes: int) -> list[Evicted]:
-        """Change the cache's budget; return what must be deleted for it."""
+        """Change the cache's budget; return publications to delete."""
         with self._changing() as (connection, store):
             connection.execute(update(store_table).values(budget_bytes=budget_bytes))
             return make_room(connection, store.cache_bytes - budget_bytes)
 
     @contextmanager
     def _changing(self) -> Iterator[tuple[Connection, Row[Any]]]:
-        """Yield a transaction that has written all usage, and the store's row, which it locked."""
+        """Yield a transaction that has written all usage, and the store's locked row."""
         with self._index.changing() as connection:
             store = connection.execute(LOCKED_STORE).one()
             self._index.write_usage(connection)
@@ -217,7 +214,6 @@ class BoundedCache:
     def _enter(
         self, connection: Connection, entry: Entry, *, is_present: bool, is_cheap: bool = False
     ) -> None:
-        """Insert the row of an artifact, or replace it."""
         now = self._index.usage.now()
         kept = replace(entry, created=entry.created or now, last_used=now, is_present=is_present)
         upsert(connection, artifact_table, {**row_of(kept), "is_cheap": is_cheap})
@@ -226,7 +222,7 @@ class BoundedCache:
 def _room_for(
     connection: Connection, store: Row[Any], entry: Entry, *, is_cheap: bool
 ) -> tuple[str, list[Evicted]]:
-    """Evict until an artifact fits; return why it cannot, or nothing, and what was evicted."""
+    """Evict until an artifact fits; return the reason for a refusal, if any, and the evicted."""
     gone, freed = remove(connection, [entry.key])
     surplus = store.cache_bytes - freed + entry.size_bytes - store.budget_bytes
     if surplus <= 0:

@@ -1,4 +1,4 @@
-"""Entries of the index: one for each artifact that was ever made, and which of them to list."""
+"""Entries of the index, one for each artifact ever made, and selections of entries."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -14,24 +14,19 @@ from prefect_tune.storage.schema import artifact_table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """An artifact as the index knows it.
+    """An artifact as the index knows it. Times are seconds since 1970.
 
     Attributes:
-        key: Prefix key.
-        parent: Key of the artifact it was made from; None when made from the data set.
+        key, parent: Prefix keys of the artifact and its predecessor (None: the data set).
         study: The study that made it.
-        step: Name of the step.
-        algorithm: Id of the step's algorithm.
-        fold: Number of the fold.
+        step, algorithm, fold: Name of the step, id of its algorithm, number of the fold.
         is_present: Whether its bytes are in the cache.
-        size_bytes: Size of all its parts.
-        cost_seconds: Time to make it from its parent.
-        created: Seconds since 1970.
-        last_used: Seconds since 1970, right to within a second.
-        hits: How often it was served.
-        summary: What keys of later steps need, as JSON values.
-        parts: Its files by name.
-        place: The folder of this publication, below that of the key; empty if it was refused.
+        size_bytes, cost_seconds: Size of all parts, and time to make it from its parent.
+        created, last_used: Times; the last use is accurate to a second.
+        hits: Times the artifact was served.
+        summary: JSON values that keys of later steps need.
+        parts: Files by name.
+        place: Folder of this publication, below the folder of its key; empty if refused.
     """
 
     key: str
@@ -62,21 +57,20 @@ SORTS: Mapping[str, str] = {
     "size": "size_bytes",
     "use": "last_used",
 }
-"""Columns by which artifacts are sorted, by the name of the order."""
+"""Sort columns by the name of the order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which artifacts to list, and in which order.
+    """Selection and order of artifacts to list.
 
     Attributes:
-        step: Only of this step.
-        algorithm: Only of this algorithm.
-        beginning: Only those whose key begins so.
-        parent: Only those made from this one.
-        sort: One of `SORTS`; the largest or newest comes first.
-        limit: At most so many.
-        present_only: Only those whose bytes are in the cache.
+        step, algorithm: Only of this step or algorithm.
+        beginning: Only keys with this prefix.
+        parent: Only artifacts made from this one.
+        sort: One of `SORTS`, in descending order.
+        limit: Maximum number of entries.
+        present_only: Only artifacts with bytes in the cache.
     """
 
     step: str | None = None
@@ -88,14 +82,14 @@ class Selection:
     present_only: bool = True
 
     def query(self) -> Select[Any]:
-        """Return the statement."""
+        """Return the SQL statement."""
         table = artifact_table.c
         query = select(*ENTRY_COLUMNS).order_by(table[SORTS[self.sort]].desc(), table.key.desc())
         for name in ("step", "algorithm", "parent"):
             if (value := getattr(self, name)) is not None:
                 query = query.where(table[name] == value)
         if self.beginning:
-            last = self.beginning + "g"  # keys are of hexadecimal digits
+            last = self.beginning + "g"  # keys have hexadecimal digits
             query = query.where(table.key >= self.beginning, table.key < last)
         if self.present_only:
             query = query.where(table.is_present)
@@ -103,12 +97,8 @@ class Selection:
 
 
 def entry_of(row: Row[Any]) -> Entry:
-    """Return the entry that a row of `ENTRY_COLUMNS` holds.
-
-    Raises:
-        DatabaseDamaged: If it is not as it was written.
-    """
-    values = dict(row._mapping)  # noqa: SLF001 - SQLAlchemy's public name for it
+    """Return the entry in a row of `ENTRY_COLUMNS`; raises DatabaseDamaged if it is malformed."""
+    values = dict(row._mapping)  # noqa: SLF001 - public API of SQLAlchemy
     with as_written(f"artifact {row.key}"):
         values["parts"] = {name: Part(**part) for name, part in values["parts"].items()}
         values["summary"] = dict(values["summary"])
@@ -116,7 +106,7 @@ def entry_of(row: Row[Any]) -> Entry:
 
 
 def row_of(entry: Entry) -> dict[str, Any]:
-    """Return the values of an entry by column, to be written."""
+    """Return the column values of an entry."""
     values = {f.name: getattr(entry, f.name) for f in fields(Entry)}
     values["facts"] = values.pop("summary")
     values["parts"] = {name: asdict(part) for name, part in entry.parts.items()}

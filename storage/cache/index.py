@@ -1,6 +1,6 @@
-"""The index of artifacts: what is known of each, the totals of the cache, and pins.
+"""The index of artifacts: entries, totals of the cache, and pins.
 
-A pin keeps an artifact in the cache for now, because a trial or an incumbent uses it.
+A pin temporarily keeps an artifact in the cache for a trial or an incumbent.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,17 +19,17 @@ from prefect_tune.storage.schema import artifact_table, pin_table, store_table
 
 
 class Pins:
-    """Who pins what, and until when: pins expire, or the dead would hold them for ever.
+    """Pinned artifacts with owner and expiry. Pins expire, so that dead owners release theirs.
 
     Args:
-        database: Where they are kept.
+        database: Database with the table of pins.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def set(self, keys: Sequence[str], owner: str, seconds: float) -> None:
-        """Pin artifacts for some time, instead of those that the owner pinned before."""
+        """Pin artifacts for some time, and release the owner's other pins."""
         is_over = (pin_table.c.owner == owner) | (pin_table.c.expires < epoch())
 
         def change(connection: Connection) -> None:
@@ -57,7 +57,7 @@ class Pins:
         self.set([], owner, 0.0)
 
     def release_beginning(self, owner: str) -> None:
-        """Release all pins of owners whose name begins so."""
+        """Release all pins of owners with this name prefix."""
         is_meant = pin_table.c.owner.startswith(owner, autoescape=True)
         self._database.transact(lambda c: c.execute(delete(pin_table).where(is_meant)))
 
@@ -71,12 +71,12 @@ class Pins:
 
 
 def pinned_keys() -> Select[tuple[str]]:
-    """Return the keys that are pinned now, as a part of a statement."""
+    """Return a subquery for the keys pinned now."""
     return select(pin_table.c.key).where(pin_table.c.expires >= epoch())
 
 
 LOCKED_STORE = select(store_table).with_for_update()
-"""Reads the store's row and locks it until the transaction ends."""
+"""Query that reads the store's row and locks it until the transaction ends."""
 _BY_KEYS = select(*ENTRY_COLUMNS).where(artifact_table.c.key.in_(bindparam("keys", expanding=True)))
 
 _BYTES_PRESENT = select(func.sum(artifact_table.c.size_bytes)).where(
@@ -102,13 +102,13 @@ class ArtifactIndex:
     """The table of artifacts and the store's counters in one database.
 
     Args:
-        database: Where it is kept.
+        database: Database of the store.
 
     Attributes:
-        usage: How this process used artifacts, where that is not written yet.
-        statistics: How often each step was served, and what was refused.
-        journal: What is being written or deleted.
-        pins: What stays for now.
+        usage: Usage by this process that is not written yet.
+        statistics: Hits by step, and refusals.
+        journal: Publications being written or deleted.
+        pins: Pinned artifacts.
     """
 
     def __init__(self, database: Database) -> None:
@@ -119,7 +119,7 @@ class ArtifactIndex:
         self.usage = UsageBuffer(self.flush)
 
     def entries(self, keys: Sequence[str]) -> dict[str, Entry]:
-        """Return what is known of these keys; keys that were never made are left out."""
+        """Return the entries of these keys, without keys that were never made."""
         found: dict[str, Entry] = {}
         with self._database.read() as connection:
             for some in in_chunks(keys):
@@ -128,11 +128,11 @@ class ArtifactIndex:
         return found
 
     def bytes_present(self, keys: Iterable[str], study: str) -> int:
-        """Return how many bytes the artifacts of these keys have in the cache.
+        """Return the bytes in the cache for these keys.
 
         Args:
-            keys: The keys.
-            study: The study that made most of them: its artifacts are read in one go.
+            keys: Prefix keys.
+            study: The study that made most of them; its artifacts are read by one query.
         """
         table, left, total = artifact_table.c, set(keys), 0
         made = select(table.key, table.size_bytes, table.is_present).where(table.study == study)
@@ -146,9 +146,9 @@ class ArtifactIndex:
         return total
 
     def made_by(self, study: str) -> list[tuple[str, str, int, int]]:
-        """Return step, whereabouts, number and bytes of the artifacts that a study has made last.
+        """Return (step, state, number, bytes) of the artifacts last made by a study.
 
-        They are `present`; `evicted`, whose bytes are gone; or `refused`, as there was no room.
+        States are `present`, `evicted` and `refused` (no room).
         """
         table = artifact_table.c
         where = case(
@@ -160,11 +160,11 @@ class ArtifactIndex:
         return [(step, at, int(n), int(size)) for step, at, n, size in rows]
 
     def select(self, selection: Selection) -> list[Entry]:
-        """Return the entries that are selected, in its order."""
+        """Return the selected entries in the selection's order."""
         return [entry_of(row) for row in self._database.rows(selection.query())]
 
     def keys_of(self, study: str) -> list[str]:
-        """Return the keys of all artifacts that a study was the last to make."""
+        """Return the keys of all artifacts last made by a study."""
         query = select(artifact_table.c.key).where(artifact_table.c.study == study)
         return self._database.scalars(query)
 
@@ -179,14 +179,14 @@ class ArtifactIndex:
         return int(self._database.scalar(select(store_table.c.budget_bytes)))
 
     def look_up_to_make(self, connection: Connection, key: str, place: str) -> Entry | None:
-        """Return what is known of a key; note the place where it is made, if it must be."""
+        """Return the entry of a key; if it must be made, note the place in the journal."""
         row = connection.execute(_BY_KEYS, {"keys": [key]}).first()
         if row is None or not row.is_present:
             note_publications(connection, [(artifact_folder(key), place)])
         return None if row is None else entry_of(row)
 
     def totals(self) -> CacheTotals:
-        """Return the counters, with what this process has not written yet."""
+        """Return the counters, including usage of this process that is not written yet."""
         self.flush()
         by_step = self.statistics.by_step().values()
         (row,) = self._database.rows(select(store_table))
@@ -200,10 +200,7 @@ class ArtifactIndex:
 
     @contextmanager
     def changing(self) -> Iterator[Connection]:
-        """Yield a transaction.
-
-        Usage taken from the buffer in the body is collected again if the transaction fails.
-        """
+        """Yield a transaction. If it fails, usage taken from the buffer is collected again."""
         is_written = False
         try:
             with self._database.write() as connection:
@@ -213,7 +210,7 @@ class ArtifactIndex:
             self.usage.settle(is_written=is_written)
 
     def write_usage(self, connection: Connection) -> None:
-        """Write the usage so far within a transaction of `changing` that has locked the store."""
+        """Write the usage so far, in a transaction of `changing` that has locked the store."""
         write_usage(connection, self.usage.taken())
 
     def flush(self) -> None:

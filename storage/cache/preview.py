@@ -1,4 +1,4 @@
-"""Previews of artifacts: their contents in a few numbers, for people who look into the cache."""
+"""Previews of artifacts: their contents in a few numbers, for the artifacts commands."""
 
 from math import prod
 from typing import Any
@@ -12,13 +12,12 @@ _TEXT = 80
 
 
 def preview(value: Any) -> dict[str, Any]:
-    """Return shape, type, first rows and statistics of a matrix; attributes of an estimator.
+    """Return shape, type, first rows and statistics of a matrix, or attributes of an estimator.
 
     Returns:
-        JSON values. Matrices: `shape`, `dtype`, `rows` (the first five), `columns` (statistics of
-        the first twelve: minimum, mean, maximum, share of gaps or zeros), `columns_not_shown` (how
-        many more there are). Estimators: `type`,
-        `parameters`, `fitted`.
+        JSON values. Matrices: `shape`, `dtype`, `rows` (first five), `columns` (minimum, mean,
+        maximum and share of gaps or zeros of the first twelve) and `columns_not_shown` (count).
+        Estimators: `type`, `parameters`, `fitted`.
     """
     about: dict[str, Any] = {}
     if isinstance(value, pd.DataFrame):
@@ -90,7 +89,6 @@ def _described(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return a cell as a JSON value."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or value is pd.NaT or (isinstance(value, float) and not np.isfinite(value)):

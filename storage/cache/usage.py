@@ -1,8 +1,8 @@
 """Usage of artifacts: hits, misses and seconds by step, and average times to make and to load.
 
-Each process counts in a buffer, which is written with the next change of the index or a second
-later, so a hit costs no transaction of its own. Admission compares the averages: an artifact that
-is made in less time than it is loaded is not worth its room.
+Each process counts in a buffer. The buffer is written with the next change of the index, or a
+second later, so a hit needs no transaction of its own. Admission compares the average times: an
+artifact that is made faster than it is loaded does not deserve room.
 """
 
 import threading
@@ -26,11 +26,11 @@ from prefect_tune.storage.schema import (
 )
 
 COUNTS = ("hits", "misses", "seconds_saved", "evicted")
-"""Columns that count how the cache has served a step."""
+"""Columns of counters by step."""
 _WEIGHT = 0.2
-"""Weight of the newest measurement in a moving average."""
+"""Weight of the newest measurement in the moving average."""
 _CLEARLY = 0.8
-"""Artifacts made in less than this share of their load time become cheap, and stay so up to 1."""
+"""Artifacts become cheap below this ratio of make time to load time, and stay cheap below 1."""
 
 
 _OF_KIND = (
@@ -43,7 +43,7 @@ _IS_CHEAP = select(step_time_table.c.is_cheap).where(*_OF_KIND)
 
 
 class Kind(NamedTuple):
-    """Artifacts of one step and algorithm, and of sizes within a factor of two."""
+    """Artifacts of one step and algorithm, with sizes within a factor of two."""
 
     step: str
     algorithm: str
@@ -51,7 +51,7 @@ class Kind(NamedTuple):
 
 
 def is_cheap_kind(connection: Connection, kind: Kind) -> bool:
-    """Return whether artifacts of that kind are made in less time than they are read."""
+    """Return whether artifacts of a kind are made faster than they are read."""
     return bool(connection.execute(_IS_CHEAP, kind._asdict()).scalar())
 
 
@@ -61,12 +61,12 @@ def note_counts(connection: Connection, step: str, counts: Mapping[str, float]) 
 
 
 def note_refusal(connection: Connection, reason: str) -> None:
-    """Count an artifact that was not kept."""
+    """Count an artifact that was refused."""
     _add(connection, refusal_table.c.reason, reason, {"times": 1})
 
 
 def _add(connection: Connection, key: Column[str], value: str, counts: Mapping[str, float]) -> None:
-    """Add to the counters of a row, which is made if it is not there."""
+    """Add to the counters of a row, inserting the row if it is missing."""
     table = key.table
     more = {name: table.c[name] + n for name, n in counts.items()}
     if not connection.execute(update(table).where(key == value).values(more)).rowcount:
@@ -74,17 +74,17 @@ def _add(connection: Connection, key: Column[str], value: str, counts: Mapping[s
 
 
 class Statistics:
-    """The counts of a store, for people.
+    """Reported counters of a store.
 
     Args:
-        database: Where they are kept.
+        database: Database of the store.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def refusals(self) -> dict[str, int]:
-        """Return how often artifacts were not kept, by reason."""
+        """Return the number of refused artifacts by reason."""
         rows = self._database.rows(select(refusal_table).order_by(refusal_table.c.reason))
         return {row.reason: row.times for row in rows}
 
@@ -96,12 +96,12 @@ class Statistics:
 
 @dataclass(slots=True)
 class UsageCounts:
-    """How artifacts were used over some time.
+    """Uses of artifacts over some time.
 
     Attributes:
-        used: When each artifact was last used, and how often.
+        used: Last use and number of uses, by key.
         counts: Hits, misses and seconds saved, by step.
-        times: Seconds of making and of loading, by kind of artifact.
+        times: Measured seconds to make and to load, by kind of artifact.
     """
 
     used: dict[str, tuple[float, int]] = field(default_factory=dict)
@@ -110,7 +110,7 @@ class UsageCounts:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to write."""
+        """Whether nothing has to be written."""
         return not (self.used or self.counts or self.times)
 
     def count(self, step: str, name: str, amount: float) -> None:
@@ -118,11 +118,11 @@ class UsageCounts:
         self.counts.setdefault(step, defaultdict(float))[name] += amount
 
     def time(self, entry: Entry, which: str, seconds: float) -> None:
-        """Note how long making or loading an artifact of this kind took."""
+        """Add a measured time to make or load an artifact of this kind."""
         self.times.setdefault(kind_of(entry), {}).setdefault(which, []).append(seconds)
 
     def add(self, other: "UsageCounts") -> None:
-        """Add the counts of another time."""
+        """Add the counts of another period."""
         for key, (at, hits) in other.used.items():
             latest, known = self.used.get(key, (0.0, 0))
             self.used[key] = (max(at, latest), hits + known)
@@ -135,12 +135,12 @@ class UsageCounts:
 
 
 def kind_of(entry: Entry) -> Kind:
-    """Return the kind of artifact that times are averaged over."""
+    """Return the kind of artifact over which times are averaged."""
     return Kind(entry.step, entry.algorithm, max(entry.size_bytes, 1).bit_length())
 
 
 def write_usage(connection: Connection, usage: UsageCounts) -> None:
-    """Write counts within a transaction that has locked the store's row."""
+    """Write counts in a transaction that has locked the store's row."""
     if usage.used:
         _write_uses(connection, usage.used)
     for kind, times in usage.times.items():
@@ -152,7 +152,7 @@ def write_usage(connection: Connection, usage: UsageCounts) -> None:
 def _write_uses(connection: Connection, used: Mapping[str, tuple[float, int]]) -> None:
     table, used_at = artifact_table.c, bindparam("used_at", type_=Double)
     rows = [{"used_key": k, "used_at": at, "used_times": n} for k, (at, n) in used.items()]
-    # Another process may have written a later use already.
+    # Another process may have written a later use.
     latest = case((table.last_used > used_at, table.last_used), else_=used_at)
     hits = table.hits + bindparam("used_times", type_=BigInteger)
     statement = update(artifact_table).where(table.key == bindparam("used_key"))
@@ -162,10 +162,7 @@ def _write_uses(connection: Connection, used: Mapping[str, tuple[float, int]]) -
 def _write_times(
     connection: Connection, kind: Kind, seconds: Mapping[str, Sequence[float]]
 ) -> None:
-    """Take `make_seconds` or `load_seconds` of artifacts of a kind into their averages.
-
-    This may change whether all of that kind are cheap: made in less time than they are read.
-    """
+    """Update the averages of `make_seconds` or `load_seconds`, and whether the kind is cheap."""
     row = connection.execute(_TIMES, kind._asdict()).first()
     averages: dict[str, float | None] = {
         name: getattr(row, name, None) for name in ("make_seconds", "load_seconds")
@@ -188,14 +185,14 @@ def _write_times(
 
 
 _FLUSH_SECONDS = 1.0
-"""Uses are written at most this long after they happened: LRU order is right to within it."""
+"""Longest delay before uses are written, and so the precision of the LRU order."""
 
 
 class UsageBuffer:
-    """Counts how this process uses artifacts, in any thread, until the counts are written.
+    """Counts artifact use in this process, from any thread, until the counts are written.
 
     Args:
-        flush: Writes what is `taken`.
+        flush: Writes the usage that `taken` returns.
     """
 
     def __init__(self, flush: Callable[[], None]) -> None:
@@ -209,7 +206,7 @@ class UsageBuffer:
         self._timer: threading.Timer | None = None
 
     def count_hit(self, entry: Entry) -> None:
-        """Note that an artifact was served, and what that saved."""
+        """Count a served artifact and the seconds it saved."""
         with self._lock:
             _, hits = self._collected.used.get(entry.key, (0.0, 0))
             self._collected.used[entry.key] = (self.now(), hits + 1)
@@ -218,7 +215,7 @@ class UsageBuffer:
         self._flush_soon()
 
     def count_load(self, entry: Entry, read_bytes: int, seconds: float) -> None:
-        """Note how long reading some of an artifact took."""
+        """Count the seconds spent reading part of an artifact."""
         whole = seconds * entry.size_bytes / max(read_bytes, 1)
         with self._lock:
             self._collected.time(entry, "load_seconds", whole)
@@ -226,30 +223,30 @@ class UsageBuffer:
         self._flush_soon()
 
     def count_miss(self, step: str) -> None:
-        """Note that an artifact had to be made."""
+        """Count an artifact that had to be made."""
         with self._lock:
             self._collected.count(step, "misses", 1)
         self._flush_soon()
 
     def count_make(self, entry: Entry) -> None:
-        """Note how long making an artifact of that size took."""
+        """Count the seconds spent making an artifact of this size."""
         with self._lock:
             self._collected.time(entry, "make_seconds", entry.cost_seconds)
         self._flush_soon()
 
     def now(self) -> float:
-        """Return a time later than any before: a clock set back must not reverse the order."""
+        """Return a time later than any before, even if the clock was set back."""
         self._latest = max(time(), self._latest + 1e-6)
         return self._latest
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to write."""
+        """Whether nothing has to be written."""
         with self._lock:
             return self._collected.is_empty
 
     def taken(self) -> UsageCounts:
-        """Return what was collected, for this thread to write and then `settle`."""
+        """Return the usage so far, for this thread to write and then `settle`."""
         with self._lock:
             collected, self._collected = self._collected, UsageCounts()
             self._flushed = monotonic()
@@ -257,7 +254,7 @@ class UsageBuffer:
         return collected
 
     def settle(self, *, is_written: bool) -> None:
-        """Forget what this thread took, or collect it again if it could not be written."""
+        """Drop the usage this thread took, or collect it again if writing failed."""
         collected: UsageCounts | None = getattr(self._writing, "collected", None)
         self._writing.collected = None
         if collected is not None and not is_written:
@@ -265,14 +262,14 @@ class UsageBuffer:
                 self._collected.add(collected)
 
     def stop(self) -> None:
-        """Flush for the last time; when it returns, no other thread is writing any more."""
+        """Flush for the last time. After the return, no other thread writes."""
         with self._lock:
             if self._timer is not None:
                 self._timer.cancel()
         self._flush_quietly()
 
     def _flush_soon(self) -> None:
-        """Flush within a second, also when this process does something else meanwhile."""
+        """Flush within a second, even if this process turns to other work."""
         if monotonic() - self._flushed > _FLUSH_SECONDS:
             self._flush_quietly()
             return
@@ -284,9 +281,9 @@ class UsageBuffer:
 
     def _flush_quietly(self) -> None:
         with self._lock:
-            self._timer = None  # what is counted from now on needs another one
+            self._timer = None  # later counts start a new timer
         with self._flushing:
             try:
                 self._flush()
-            except Exception as error:  # counting must not end what is counted
+            except Exception as error:  # a failed count must not fail the work
                 warn("usage", f"uses of the cache are not counted: {error}")

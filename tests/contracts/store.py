@@ -176,7 +176,7 @@ class StoreContract:
         assert not verify(store).is_sound
         assert store.read(kept, ["train"]) is None
         assert store.read(kept, ["train"]) is None
-        assert caplog.text.count("is made again") == 1
+        assert caplog.text.count("will be recomputed") == 1
         _, again = store.get_or_make(entry("a"), {}, made)
         assert again is not None
         assert verify(store).is_sound

@@ -146,7 +146,7 @@ def test_damaged_artifacts_are_warned_of_once_in_a_study(place) -> None:
     damage(b"x")
     again = place.run(*place.command("second", "slow", "--trials", 3, "--json-lines"))
     assert again.returncode == 0, again.stderr
-    (note,) = place.notes("second", "is made again")
+    (note,) = place.notes("second", "will be recomputed")
     assert [w for w in warnings_in(again.stdout) if w == note] == [note]
     assert place.logged("second").count(note) == 1
     assert shown_in(again.stderr) == []
@@ -154,12 +154,12 @@ def test_damaged_artifacts_are_warned_of_once_in_a_study(place) -> None:
     damage(b"y")
     resumed = place.run(*place.command("second", "slow", "--trials", 5))
     assert resumed.returncode == 0, resumed.stderr
-    assert "is made again" not in resumed.stderr
-    assert place.notes("second", "is made again") == [note]
+    assert "will be recomputed" not in resumed.stderr
+    assert place.notes("second", "will be recomputed") == [note]
 
     damage(b"z")
     third = place.run(*place.command("third", "slow", "--trials", 2))
-    assert len([w for w in shown_in(third.stderr) if "is made again" in w]) == 1
+    assert len([w for w in shown_in(third.stderr) if "will be recomputed" in w]) == 1
 
 
 class Disk:

@@ -196,7 +196,7 @@ def test_a_damaged_prefix_is_made_again_with_a_warning(context, caplog, step, pa
     with caplog.at_level(logging.WARNING):
         came = evaluate(context, second)
     assert results(came) == expected
-    assert ("is made again" in caplog.text) == (step == "preprocess")
+    assert ("will be recomputed" in caplog.text) == (step == "preprocess")
     if step == "preprocess":
         assert {s.step for s in came.steps if not s.hit} == {"preprocess", "fit model"}
         assert all(s.hit for s in evaluate(context, first).steps)  # it was put back
