@@ -1,7 +1,7 @@
 """The command line `prefect-tune`.
 
-Nothing heavy is imported before a command runs, so that help comes at once. With `--json` standard
-output holds the result and nothing else; what is said along the way goes to standard error.
+Commands import heavy modules when they run, so that help appears at once. With `--json`, standard
+output holds only the result; progress and notes go to standard error.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """Serving the deployments of `prefect.yaml` from one process, without a work pool.
 
-Stopping does not pause schedules, and starting again leaves them active or paused as they are set
-in Prefect: the night after a restart runs like any other.
+Stopping and restarting keep each schedule active or paused as set in Prefect, so that scheduled
+runs continue after a restart.
 """
 
 import asyncio
@@ -32,9 +32,7 @@ _START_SECONDS = 30.0
 def serve_deployments(*, limit: int, say: Callable[[str], None]) -> None:
     """Serve the deployments until interrupted.
 
-    Args:
-        limit: Most flow runs at the same time.
-        say: Called with each message for the user.
+    `limit` is the maximum number of concurrent flow runs, and `say` receives messages for the user.
     """
     say("starting")
     with launched_server() as server:
@@ -53,10 +51,9 @@ def serve_deployments(*, limit: int, say: Callable[[str], None]) -> None:
 
 
 async def _run_until_signal(runner: Runner) -> None:
-    """Run until a signal comes; raising from a handler would break into the event loop anywhere.
+    """Run until a signal arrives, then stop the runner and raise EndedBySignal.
 
-    Raises:
-        EndedBySignal: When it has come, and the runner has ended.
+    Raising from the handler itself would interrupt the event loop at any point.
     """
     loop, came = asyncio.get_running_loop(), asyncio.Event()
     numbers: list[int] = []
@@ -68,7 +65,7 @@ async def _run_until_signal(runner: Runner) -> None:
     def end_by_sigterm(*_: Any) -> None:
         loop.call_soon_threadsafe(end, signal.SIGTERM)
 
-    # The runner takes SIGTERM when it starts, and would end as if nobody had asked it to.
+    # The runner handles SIGTERM from its start, and would end without an error.
     runner.handle_sigterm = end_by_sigterm  # type: ignore[method-assign]
     for number in ENDING_SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -78,10 +75,10 @@ async def _run_until_signal(runner: Runner) -> None:
     await asyncio.wait((running, ended), return_when=asyncio.FIRST_COMPLETED)
     with suppress(TimeoutError):
         async with asyncio.timeout(_START_SECONDS):
-            while not (runner.started or running.done()):  # noqa: ASYNC110 - it has no event
+            while not (runner.started or running.done()):  # noqa: ASYNC110 - the runner has no such event
                 await asyncio.sleep(0.05)
     if runner.started:
-        await runner.astop()  # cancelled, it would leave its temporary folder
+        await runner.astop()  # cancelling would leave its temporary folder
     else:
         running.cancel()
     with suppress(asyncio.CancelledError):
@@ -92,7 +89,7 @@ async def _run_until_signal(runner: Runner) -> None:
 
 @dataclass(frozen=True)
 class DeclaredDeployment:
-    """A deployment of `prefect.yaml`, with the fields that Prefect gives them."""
+    """A deployment of `prefect.yaml`, with Prefect's field names."""
 
     name: str
     description: str
@@ -126,7 +123,7 @@ def _deployment(declared: DeclaredDeployment) -> RunnerDeployment:
 
 
 def _active_schedules(deployment: str) -> dict[str, bool]:
-    """Return which schedules of a deployment are active now, by slug; none if it is new."""
+    """Return the state of a deployment's schedules by slug; empty if it is new."""
     with get_client(sync_client=True) as client:
         try:
             found = client.read_deployment_by_name(f"{tune.name}/{deployment}")

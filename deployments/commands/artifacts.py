@@ -1,4 +1,4 @@
-"""`prefect-tune artifacts`: looking into the store."""
+"""`prefect-tune artifacts`: list, show, export, verify and prune the artifacts of a store."""
 
 import sys
 from dataclasses import asdict
@@ -20,25 +20,25 @@ from prefect_tune.deployments.views.console import echo
 
 @click.group()
 def artifacts() -> None:
-    """Look into the store: what each step made, and how."""
+    """Inspect the store: the artifacts of each step, and their origin."""
 
 
 @artifacts.command("ls")
 @click.option(
     "--study",
-    help="List only what this study made or used.",
+    help="List only artifacts that this study made or used.",
     shell_complete=complete_studies,
 )
-@click.option("--step", help='List only this step, for instance "fit model".')
+@click.option("--step", help='List only this step, such as "fit model".')
 @click.option("--algorithm", help="List only this algorithm.")
 @click.option(
     "--sort",
     type=click.Choice(["age", "size", "use", "cost"]),
     default="age",
     show_default=True,
-    help="Which come first: newest, largest, last used, costliest.",
+    help="Sort by newest, largest, last used or costliest.",
 )
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="List at most N.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="List at most N artifacts.")
 @JSON
 @STORE
 @DATABASE
@@ -75,7 +75,7 @@ def artifacts_ls(
 @STORE
 @DATABASE
 def artifacts_show(key: str, *, as_json: bool, store: str | None, database: str | None) -> None:
-    """Show one artifact: its contents, its origin, its users. The beginning of KEY will do."""
+    """Show the contents, origin and users of an artifact. KEY may be the beginning of a key."""
     with reported_errors(), existing_store(store, database) as opened:
         from prefect_tune.deployments.views.artifact import print_artifact
         from prefect_tune.flows.reading.lookup import load_code_of, trials_using
@@ -103,7 +103,7 @@ def artifacts_show(key: str, *, as_json: bool, store: str | None, database: str 
 def artifacts_export(
     key: str, file: str, *, part: str, as_json: bool, store: str | None, database: str | None
 ) -> None:
-    """Write one part of an artifact to FILE: Parquet, or a pickle of an estimator."""
+    """Write one part of an artifact to FILE, as Parquet or as a pickled estimator."""
     with reported_errors(), existing_store(store, database) as opened:
         from prefect_tune.flows.reading.lookup import load_code_of
         from prefect_tune.storage.codec import decode
@@ -114,7 +114,7 @@ def artifacts_export(
 
         entry = _the_artifact(opened, key)
         if not entry.is_present:
-            raise BadInput(f"artifact {entry.key[:12]} was evicted; only its summary is left")
+            raise BadInput(f"artifact {entry.key[:12]} was evicted; only its summary remains")
         if part not in entry.parts:
             raise BadInput(
                 f"artifact {entry.key[:12]} has no part {part!r}; it has {', '.join(entry.parts)}"
@@ -122,9 +122,9 @@ def artifacts_export(
         try:
             data = part_of(opened, entry, part)
         except Damaged as error:
-            raise BadInput(f"it cannot be exported: {error}") from error
+            raise BadInput(f"the part cannot be exported: {error}") from error
         load_code_of(opened, entry)
-        if entry.parts[part].codec == "pickle":  # readable without the user's own code
+        if entry.parts[part].codec == "pickle":  # FILE must load without the user's code
             data = portable_pickle(decode("pickle", data))
         with written(file) as path:
             path.write_bytes(data)
@@ -139,7 +139,7 @@ def artifacts_export(
 @STORE
 @DATABASE
 def artifacts_stats(*, as_json: bool, store: str | None, database: str | None) -> None:
-    """Show how full the cache is, and how often it hits."""
+    """Show the size of the cache and its hits."""
     with reported_errors(), existing_store(store, database) as opened:
         from prefect_tune.deployments.views.artifact import print_stats
         from prefect_tune.storage.inspection import stats
@@ -160,8 +160,8 @@ def artifacts_verify(
 ) -> None:
     """Compare every file of the store with its digest; exit with 1 if one is wrong.
 
-    With --repair, artifacts that are damaged or missing are forgotten, and made again when they are
-    needed; files that the index does not know are deleted; damaged records are only named.
+    --repair forgets damaged and missing artifacts, which are recomputed on demand, and deletes
+    files that the index does not know. Damaged records are only reported.
     """
     with reported_errors(), existing_store(store, database) as opened:
         from dataclasses import asdict
@@ -183,12 +183,12 @@ def artifacts_verify(
 
 
 @artifacts.command("prune")
-@click.option("--to", "size", required=True, metavar="SIZE", help="Size to shrink to, such as 5GB.")
+@click.option("--to", "size", required=True, metavar="SIZE", help="Target size, such as 5GB.")
 @JSON
 @STORE
 @DATABASE
 def artifacts_prune(size: str, *, as_json: bool, store: str | None, database: str | None) -> None:
-    """Evict the least recently used artifacts until the cache is at most SIZE; records stay."""
+    """Evict the least recently used artifacts until the cache is at most SIZE. Records stay."""
     with reported_errors(), existing_store(store, database) as opened:
         from prefect_tune.flows.text import format_bytes, parse_bytes
         from prefect_tune.storage.inspection import stats
@@ -202,11 +202,7 @@ def artifacts_prune(size: str, *, as_json: bool, store: str | None, database: st
 
 
 def _the_artifact(opened: "ArtifactStore", key: str) -> "Entry":
-    """Return the one artifact whose key begins so.
-
-    Raises:
-        BadInput: If there is none, or more than one.
-    """
+    """Return the artifact with this key prefix; raises BadInput for none or several."""
     from prefect_tune.storage.inspection import find_artifacts
     from prefect_tune.tasks.bad_input import BadInput
 

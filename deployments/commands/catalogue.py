@@ -1,4 +1,4 @@
-"""Listing what a study can be made of: `prefect-tune spaces` and `prefect-tune methods`."""
+"""Catalogues of spaces and methods: `prefect-tune spaces` and `prefect-tune methods`."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ from prefect_tune.deployments.views.console import echo
 def spaces(name: str | None, *, as_json: bool) -> None:
     """List the spaces of pipelines, or show the space NAME in full.
 
-    NAME may also be FILE.py:NAME, a space of your own, which is thereby checked.
+    NAME may also be FILE.py:NAME. The command then also checks that space.
     """
     with reported_errors():
         if name is None:
@@ -53,7 +53,7 @@ def spaces(name: str | None, *, as_json: bool) -> None:
 @click.argument("name", required=False, shell_complete=complete_methods)
 @JSON
 def methods(name: str | None, *, as_json: bool) -> None:
-    """List the search methods and what each is for, or explain the options of method NAME."""
+    """List the search methods and their purpose, or explain the options of method NAME."""
     with reported_errors():
         from prefect_tune.optimizers.registry import METHODS, method_named
 
@@ -82,7 +82,7 @@ def _print_method(method: "Method", *, is_explained: bool) -> None:
 
 
 def _report_unusable(registry: "Registry[Any]") -> None:
-    """Report plugins that cannot be used to standard error."""
+    """Report unusable plugins to standard error."""
     for error in registry.unusable():
         echo(f"Warning: {error}", err=True)
 
@@ -109,23 +109,18 @@ def _method(method: "Method") -> dict[str, Any]:
 
 
 def _properties(method: "Method") -> Iterator[str]:
-    """Return what sets a method apart, a line each."""
+    """Yield the distinguishing properties of a method, one per line."""
     if method.honours_constraints:
-        yield "searches inside of constraints"
+        yield "searches within constraints"
     if method.fidelities:
         yield f"evaluates at less than all {', '.join(sorted(method.fidelities))}"
     if method.draws_on_cost:
-        yield "asks by what trials cost: of two runs, the trials may differ"
+        yield "uses the costs of trials, so two runs may differ in their trials"
 
 
 @dataclass(frozen=True)
 class _Listed:
-    """The part of a space that runs with the libraries installed here.
-
-    Attributes:
-        space: That part.
-        missing: Packages that would add algorithms.
-    """
+    """A space restricted to the installed libraries, and packages that would add algorithms."""
 
     space: "Space"
     missing: tuple[str, ...]
@@ -149,7 +144,7 @@ class _Listed:
         return self._document(steps)
 
     def in_full(self) -> dict[str, Any]:
-        """Return the same with hyperparameters, and what binds algorithms to other steps."""
+        """Return `to_json` with hyperparameters and conditions between steps."""
         steps = [
             {
                 "name": step.name,
@@ -179,7 +174,7 @@ class _Listed:
 
 
 def _searched(algorithm: "Algorithm") -> Iterator[Any]:
-    """Yield the hyperparameters of an algorithm that have more than one value."""
+    """Yield the hyperparameters with more than one value."""
     from ConfigSpace.hyperparameters import Constant
 
     hyperparameters = algorithm.hyperparameters.values()
@@ -187,7 +182,7 @@ def _searched(algorithm: "Algorithm") -> Iterator[Any]:
 
 
 def _hyperparameter(h: Any) -> dict[str, Any]:
-    """Return name, default, and either choices or range and scale."""
+    """Return name, default, and choices or range and scale."""
     document = {"name": h.name, "default": _plain(h.default_value)}
     if hasattr(h, "lower"):
         return {**document, "range": [_plain(h.lower), _plain(h.upper)], "log": h.log}
@@ -214,7 +209,7 @@ def _print_spaces(listed: Sequence[_Listed]) -> None:
 
 
 def _print_missing(packages: Iterable[str]) -> None:
-    """Print which libraries would add algorithms, and how to install them."""
+    """Print packages that would add algorithms, and how to install them."""
     from prefect_tune.tasks.catalogue.libraries import missing_library
 
     for package in dict.fromkeys(packages):
@@ -244,10 +239,10 @@ def _print_space(listed: _Listed) -> None:
 
 
 def _notes(algorithm: "Algorithm") -> list[str]:
-    """Return the conditions that an algorithm puts on other steps."""
+    """Return the conditions of an algorithm on other steps."""
     notes = []
     if algorithm.ignores:
-        notes.append(f"nothing in {', '.join(algorithm.ignores)} before it")
+        notes.append(f"requires the identity in {', '.join(algorithm.ignores)}")
     if algorithm.only_ignored:
-        notes.append("only before algorithms to which the step means nothing")
+        notes.append("only before algorithms that ignore this step")
     return notes

@@ -15,16 +15,15 @@ from prefect_tune.deployments.views.console import echo
     "--out",
     required=True,
     metavar="FOLDER",
-    help="An empty or new folder.",
+    help="Folder to write; must be empty or new.",
     shell_complete=complete_files,
 )
 @JSON
 def cohort(name: str, *, out: str, as_json: bool) -> None:
     """Write the synthetic cohort NAME to FOLDER as a MEDS data set, with its planted truth.
 
-    NAME is demo or paper, optionally with options: demo?family=sum&seed=3. As cohort:NAME it is
-    the DATA of `run`.
-
+    NAME is demo or paper, optionally with options, such as demo?family=sum&seed=3. `run` takes a
+    cohort as DATA with the prefix cohort:, such as cohort:demo.
     \b
     prefect-tune cohort demo --out meds
     prefect-tune run meds --labels labels/case

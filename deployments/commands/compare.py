@@ -1,4 +1,4 @@
-"""`prefect-tune compare`, and `standings` of the curves that it writes."""
+"""`prefect-tune compare`, and `standings` for the curves that it writes."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -41,18 +41,18 @@ _REPORT = click.option(
 def compare(
     *, report: str | None, as_json: bool, quiet: bool, keep_server: bool, **parameters: Any
 ) -> None:
-    """Compare search methods on DATA, or continue a comparison.
+    """Compare search methods on DATA, or resume a comparison.
 
-    Each method runs with --budget or --trials of its own, --repeats times, on one worker and with
-    an empty cache of its own. All methods of a repeat have the same test part, folds and seed.
+    Each method runs --repeats times with its own --budget or --trials, on one worker and with an
+    empty cache. All methods of a repeat share test rows, folds and seed.
 
     \b
     prefect-tune compare patients.csv --target responder --methods flash,tpe,random --budget 5m
     prefect-tune compare patients.csv --target responder --methods flash,flash:variant=paper --trials 50
 
-    The best pipelines of an eighth, a quarter, half, three quarters and all of the budget are
-    fitted on all training rows and scored on the test rows, after the budget. Interrupt it at any
-    time; the same command with the same --name continues it.
+    After the budget, the best pipelines at 1/8, 1/4, 1/2, 3/4 and all of the budget are fitted on
+    all training rows and scored on the test rows. You can interrupt the comparison at any time;
+    rerun the command with the same --name to resume it.
     """  # noqa: D301, E501 - click reads the backspace; a command is one line
 
     def prepare() -> "Comparison":
@@ -89,12 +89,12 @@ def compare(
 @_REPORT
 @JSON
 def standings(curves: Sequence[str], *, report: str | None, as_json: bool) -> None:
-    """Rank the methods in FILE, the curves of a comparison; pool them over several files.
+    """Rank the methods in FILE, the curves of a comparison; several files are pooled.
 
     \b
     prefect-tune standings vehicle.parquet wind.parquet
 
-    Methods are ranked within each data set and repeat; all files must have the same methods.
+    Methods are ranked within each data set and repeat. All files must have the same methods.
     """  # noqa: D301 - click reads the backspace
     with reported_errors():
         from prefect_tune.flows.comparison.curves import pooled_standings
@@ -112,14 +112,9 @@ def _print(
     *,
     as_json: bool,
 ) -> None:
-    """Print an outcome, and write its report if one is wanted.
+    """Print an outcome, and write its report to a file if one is given.
 
-    Args:
-        outcome: The outcome.
-        report: File of the report; None for no report.
-        files: Files of the curves.
-        store_options: Words by which commands find the store; none if it is unknown.
-        as_json: Whether to print JSON.
+    `files` hold the curves, and `store_options` make commands find the store.
     """
     if as_json:
         print_json(outcome.to_json())

@@ -1,7 +1,7 @@
-"""Shell completion: values of options and arguments, and the script that a shell needs.
+"""Shell completion: values of options and arguments, and the completion script of each shell.
 
-A shell asks at each press of a key, so nothing heavy is imported. If anything fails, there are no
-values.
+Shells run this at each press of a key, so nothing heavy is imported. After any failure, completion
+offers no values.
 """
 
 import os
@@ -39,12 +39,12 @@ def method_options(options: type) -> list[Option]:
 
 
 def values_text(option: Option) -> str:
-    """Return the choices or bounds of an option, for people; empty if it has neither."""
+    """Return the choices or bounds of an option as text; empty if it has neither."""
     return " or ".join(option.known) or option.limits_text
 
 
 def written(default: Any) -> str:
-    """Return a default as one writes it on the command line."""
+    """Return a default as written on the command line."""
     if default is None:
         return "null"
     return str(default).lower() if isinstance(default, bool) else str(default)
@@ -58,16 +58,16 @@ _REGISTRIES: Mapping[str, Registry[Any]] = {
     "metric": METRICS,
     "space": SPACES,
 }
-"""By the option that names one of their declarations."""
+"""Registries by option name."""
 _MOST_STUDIES = 200
 _LOCKED_SECONDS = 0.2
 
 
 def names_in(registry: Registry[Any]) -> list[str]:
-    """Return the names of a registry, without importing what plugins declare.
+    """Return the names of a registry, without importing plugins.
 
-    The files of entry points are read here, since importing `importlib.metadata` takes longer than
-    all else that a completion does.
+    The files of entry points are read directly, because importing `importlib.metadata` takes
+    longer than the rest of a completion.
     """
     return list(dict.fromkeys([*registry.own, *sorted(_plugin_names(registry.group))]))
 
@@ -78,7 +78,7 @@ def _plugin_names(group: str) -> Iterator[str]:
         with suppress(OSError), os.scandir(folder or ".") as entries:
             for entry in entries:
                 if entry.name.endswith((".dist-info", ".egg-info")):
-                    with suppress(OSError), open(f"{entry.path}/entry_points.txt", "rb") as file:  # noqa: PTH123 - as quick as can be
+                    with suppress(OSError), open(f"{entry.path}/entry_points.txt", "rb") as file:  # noqa: PTH123 - faster than pathlib
                         section = file.read().partition(b"[%b]" % group.encode())[2]
                         names = re.findall(
                             rb"^\s*([\w.-]+)\s*=", section.partition(b"\n[")[0], re.MULTILINE
@@ -87,12 +87,12 @@ def _plugin_names(group: str) -> Iterator[str]:
 
 
 def complete_studies(ctx: Context, _: Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return names of studies in the store that the command would open, newest first."""
+    """Return the studies in the store that the command would open, newest first."""
     return _beginning(_study_names(ctx.params.get("store")), incomplete)
 
 
 def complete_methods(_: Context, __: Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return names of methods, with what each is for."""
+    """Return the names and purposes of methods."""
     described = {method.name: method.purpose for method in METHODS.without_plugins()}
     return [
         CompletionItem(name, help=described.get(name))
@@ -102,12 +102,12 @@ def complete_methods(_: Context, __: Parameter, incomplete: str) -> list[Complet
 
 
 def complete_spaces(_: Context, __: Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return names of spaces, and files, which may hold one."""
+    """Return the names of spaces, and files that may hold a space."""
     return _beginning(names_in(SPACES), incomplete) or _files(incomplete)
 
 
 def complete_files(_: Context, __: Parameter, incomplete: str) -> list[CompletionItem]:
-    """Leave it to the shell to complete the name of a file or folder."""
+    """Let the shell complete the name of a file or folder."""
     return _files(incomplete)
 
 
@@ -144,7 +144,7 @@ _BY_NAME: Mapping[str, Completed] = {
 
 
 def values_of(option: Option) -> Completed | None:
-    """Return what completes the values of an option: its choices, studies or files, if any."""
+    """Return the completion for an option's values (choices, studies or files), if any."""
     kinds = set(option.metavar.split("|"))
     is_file = not kinds.isdisjoint({"FILE", "PATH"})
 
@@ -167,9 +167,9 @@ def _files(incomplete: str) -> list[CompletionItem]:
 
 
 def _study_names(store: str | None) -> list[str]:
-    """Return names of the studies in a local store; none where there is none, or it is busy."""
+    """Return the studies in a local store; none if the store is missing or busy."""
     if store is not None and ("://" in store or store.startswith(BLOCK)):
-        return []  # it is no folder, and may take long to answer
+        return []  # not a local folder, and possibly slow
     index = Path(store or default_store()).expanduser() / "index.sqlite"
     try:
         uri = f"{index.absolute().as_uri()}?mode=ro"
@@ -185,9 +185,8 @@ def _study_names(store: str | None) -> list[str]:
 def completion(shell: str) -> None:
     """Print the script that makes SHELL complete `prefect-tune`.
 
-    It completes commands and options, and of their values the names of studies in the default
-    store, methods and their options, spaces, metrics and files. To have it in each new shell:
-
+    The script completes commands and options, and the values of options: studies in the default
+    store, methods and their options, spaces, metrics and files. To enable it in new shells:
     \b
     prefect-tune completion bash >> ~/.bashrc
     prefect-tune completion zsh >> ~/.zshrc
@@ -196,6 +195,6 @@ def completion(shell: str) -> None:
     from click.shell_completion import get_completion_class
 
     script = get_completion_class(shell)
-    assert script is not None  # noqa: S101 - click has all three
+    assert script is not None  # noqa: S101 - click supports all three shells
     main = click.get_current_context().find_root().command
     echo_as_is(script(main, {}, "prefect-tune", "_PREFECT_TUNE_COMPLETE").source())

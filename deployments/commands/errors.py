@@ -1,4 +1,4 @@
-"""Errors of commands: one message and an exit code, no traceback; mistakes in usage as well."""
+"""Errors of commands, including usage errors: one message and an exit code, no traceback."""
 
 import sys
 import traceback
@@ -17,7 +17,7 @@ from prefect_tune.tasks.worker.standard_streams import open_streams
 
 @contextmanager
 def reported_errors() -> Iterator[None]:
-    """Report a user's own mistake with exit code 2, a failure with 1, a signal with 128 and it."""
+    """Report a user's mistake with exit code 2, a failure with 1, and signal N with 128 + N."""
     try:
         yield
     except KeyboardInterrupt as interrupt:
@@ -33,7 +33,7 @@ def reported_errors() -> Iterator[None]:
         if is_of_server(error):
             is_refused = getattr(getattr(error, "response", None), "status_code", None) == 401
             why = (
-                "lets in only who sets its PREFECT_API_AUTH_STRING"
+                "refused access; set its PREFECT_API_AUTH_STRING"
                 if is_refused
                 else f"does not answer: {error!r}"
             )
@@ -45,12 +45,12 @@ def reported_errors() -> Iterator[None]:
 def print_traceback(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """Print what no command expects, as `sys.excepthook` does, but without passwords."""
+    """Print an unexpected error as `sys.excepthook` does, with passwords masked."""
     echo("".join(traceback.format_exception(kind, error, trace)), err=True)
 
 
 def is_of_server(error: Exception) -> bool:
-    """Return whether an error, or what it comes from, came from talking to the Prefect server."""
+    """Return whether an error was caused by talking to the Prefect server."""
     cause: BaseException | None = error
     while cause is not None:
         rooms = {kind.__module__.split(".")[0] for kind in type(cause).__mro__}
@@ -81,7 +81,7 @@ def _is_failure(error: Exception) -> bool:
 
 
 class Commands(click.Group):
-    """Commands whose mistakes in usage are shown as all else is: no passwords, nothing unseen."""
+    """Commands that report usage errors like all other errors, with passwords masked."""
 
     def make_context(
         self,
@@ -97,19 +97,19 @@ class Commands(click.Group):
             return super().make_context(info_name, list(args), parent, **extra)
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]
-        """Run with the words of the command line, as a program, or with others, for a caller."""
+        """Run the words of the command line as a program, or other words for a caller."""
         open_streams()
         if args is None:
             stay_apart()
         return super().main(args, **extra)
 
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
-        """Add a command whose standard output is its result alone."""
+        """Add a command that prints only its result to standard output."""
         _keep_apart(cmd)
         super().add_command(cmd, name)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Parse the words that follow, and run the command."""
+        """Parse the remaining words and run the command."""
         from prefect_tune.flows.options.caller import command_line
 
         with _mistakes_shown(), command_line():
@@ -117,7 +117,7 @@ class Commands(click.Group):
 
 
 def _keep_apart(command: click.Command) -> None:
-    """Let a command, or those of a group, print nothing but results to standard output."""
+    """Redirect everything but results of a command or group away from standard output."""
     if isinstance(command, click.Group):
         for member in command.commands.values():
             _keep_apart(member)
@@ -137,6 +137,4 @@ def _check_utf8(word: str) -> None:
     try:
         word.encode()
     except UnicodeEncodeError as error:
-        raise click.UsageError(
-            f"{word} is not UTF-8, as all names must be; rename what it names"
-        ) from error
+        raise click.UsageError(f"{word} is not valid UTF-8; rename the file or folder") from error

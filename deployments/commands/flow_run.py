@@ -1,4 +1,4 @@
-"""Running a flow from a command, and following it."""
+"""Running a flow from a command, with its progress."""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,22 +19,22 @@ class Preparation(Protocol):
 
     @property
     def options(self) -> "StudyOptions":
-        """Its options and the session's."""
+        """Options of the study and the session."""
 
     @property
     def title(self) -> str:
-        """Its name, for people."""
+        """Display name."""
 
     @property
     def again(self) -> str:
-        """The option that continues it."""
+        """Option that resumes it."""
 
     @property
     def notes(self) -> tuple["Note", ...]:
-        """Remarks on the data and on what was decided."""
+        """Notes on the data and on automatic decisions."""
 
     def finished(self) -> dict[str, Any] | None:
-        """Return its summary if nothing is left to do."""
+        """Return the summary if nothing is left to do."""
 
 
 Prepared = TypeVar("Prepared", bound=Preparation)
@@ -48,20 +48,20 @@ def run_flow(
     json_lines: bool,
     keep_server: bool,
 ) -> dict[str, Any]:
-    """Check the input while server and workers start, then run a flow and show how it goes.
+    """Check the input while server and workers start, then run a flow and show its progress.
 
-    What was prepared is handed over to the flow, whose parameters are those of the command.
+    The preparation is handed over to the flow, whose parameters are the options of the command.
     """
     from prefect_tune.flows.interrupts import interrupts_taken
     from prefect_tune.flows.workers.fork_server import early_fork_server
 
-    said = partial(echo, "interrupted: ending the trials under way ...", err=True)
-    with reported_errors(), interrupts_taken(said), early_fork_server() as start_fork_server:
+    announce = partial(echo, "interrupted: ending the trials under way ...", err=True)
+    with reported_errors(), interrupts_taken(announce), early_fork_server() as start_fork_server:
         from prefect_tune.deployments.server.embedded import launched_server
 
         with launched_server(keep=keep_server) as server:
             with quick_imports():
-                # Prefect would import these when the flow begins.
+                # Prefect would import these when the flow starts.
                 import fastapi.encoders  # noqa: F401
                 import prefect.flow_engine
                 import prefect.utilities.visualization  # noqa: F401
@@ -92,11 +92,11 @@ def run_flow(
                     return run(preparation)
                 except KeyboardInterrupt:
                     again = f"the same command with {preparation.again}"
-                    observer.note(f"{again} continues it")
+                    observer.note(f"{again} resumes it")
                     raise
                 except Exception as error:
                     summary = preparation.finished() if is_of_server(error) else None
                     if summary is None:
                         raise
-                    observer.note(f"the Prefect server went away; {preparation.title} is complete")
+                    observer.note(f"the Prefect server stopped; {preparation.title} is complete")
                     return summary

@@ -1,4 +1,4 @@
-"""Using the final model of a study: `prefect-tune predict` and `export`."""
+"""Using the final model of a study: `prefect-tune predict` and `prefect-tune export`."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from prefect_tune.deployments.commands.output import (
 from prefect_tune.deployments.views.console import echo
 
 _MODELS = {".pkl": "pickle", ".pickle": "pickle", ".skops": "skops"}
-"""Formats of models by the endings of their files."""
+"""Formats of models by file suffix."""
 
 
 @click.command()
@@ -26,13 +26,13 @@ _MODELS = {".pkl": "pickle", ".pickle": "pickle", ".skops": "skops"}
 @click.option(
     "--labels",
     metavar="PATH",
-    help="For events: patients and prediction times.",
+    help="Patients and prediction times (events only).",
     shell_complete=complete_files,
 )
 @click.option(
     "--skip-bad-rows",
     is_flag=True,
-    help="Leave the prediction of a row empty if one of its cells cannot be read.",
+    help="Leave predictions empty for rows with unreadable cells.",
 )
 @click.option(
     "--out",
@@ -57,9 +57,9 @@ def predict(
 ) -> None:
     """Predict the rows of DATA with the final model of STUDY.
 
-    DATA has the form of the training data and needs no target column. Each of its rows is read as
-    the study learned the columns, whatever other rows stand in DATA. FILE (.parquet or .csv) gets
-    the columns `prediction` and `probability_<class>`, a row for each row of DATA. For patient
+    DATA has the form of the training data and needs no target column. Each row is read by the
+    schema of the training data, whatever the other rows of DATA are. FILE (.parquet or .csv) gets
+    one row per row of DATA, with the columns `prediction` and `probability_<class>`. For patient
     events, --labels names the rows to predict:
 
         prefect-tune predict icu events_of_may --labels labels_of_may.parquet
@@ -85,7 +85,7 @@ def predict(
 @click.option(
     "--matrix",
     is_flag=True,
-    help="Leave out the first step, which reads rows as the study learned its columns.",
+    help="Omit the first step, which reads rows by the schema of the training data.",
 )
 @click.option("--no-card", is_flag=True, help="Write no model card.")
 @JSON
@@ -101,17 +101,17 @@ def export(
     store: str | None,
     database: str | None,
 ) -> None:
-    """Write the final model of STUDY to FILE, an estimator of scikit-learn, with a model card.
+    """Write the final model of STUDY to FILE, a scikit-learn estimator, with a model card.
 
-    FILE is a pickle (.pkl) or has the format of skops (.skops), which runs nothing when it is
-    loaded. A pickle loads without prefect-tune; only the rows of patient events need it. The
-    model of a table predicts a DataFrame as `prefect-tune predict` predicts a file: its first step,
-    a class of prefect-tune that a pickle carries, reads each row as the study learned the columns.
-    --matrix leaves this step out: the model then takes numbers and pandas categories, as the step
-    returns them, and a pickle carries no code of prefect-tune unless another step is a class of it.
+    FILE is a pickle (.pkl) or a skops file (.skops), which runs no code when it is loaded. A pickle
+    loads without prefect-tune, unless the rows are patient events. The model of a table predicts
+    DataFrames as `prefect-tune predict` predicts files: its first step, a class of prefect-tune
+    that the pickle carries, reads rows by the schema of the training data. --matrix omits this
+    step. The model then takes numbers and pandas categories, and the pickle carries no code of
+    prefect-tune, unless another step is a class of prefect-tune.
 
-    The card is Markdown in the same folder, with the same name and .md; a file of that name which
-    is no model card stays, and nothing is written.
+    The model card is a Markdown file (.md) with the same name. If a file of that name exists and is
+    not a model card, it stays and nothing is written.
     """
     with reported_errors():
         file_format = file_kind(file, _MODELS)

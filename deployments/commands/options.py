@@ -1,4 +1,4 @@
-"""Options that commands share, options made of a flow's parameters, and the store of a command."""
+"""Options that commands share, options made from a flow's parameters, and the store to open."""
 
 import gc
 from collections.abc import Callable, Iterator, Mapping
@@ -23,12 +23,12 @@ STORE = click.option(
 DATABASE = click.option("--database", metavar="URL", help=OPTIONS["database"].help)
 QUIET = click.option("--quiet", is_flag=True, help="Show no progress.")
 KEEP_SERVER = click.option(
-    "--keep-server", is_flag=True, help="Leave the embedded Prefect server up."
+    "--keep-server", is_flag=True, help="Keep the embedded Prefect server running."
 )
 
 
 def grouped_by(options: Mapping[str, Option]) -> type[click.Command]:
-    """Return a command class whose help shows these options under their headings."""
+    """Return a command class whose help shows these options under their group headings."""
 
     class Grouped(click.Command):
         def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -36,7 +36,7 @@ def grouped_by(options: Mapping[str, Option]) -> type[click.Command]:
             for parameter in self.get_params(ctx):
                 name = parameter.name or ""
                 if isinstance(parameter, click.Option) and name in options:
-                    parameter.help = options[name].help  # as of now: methods may be registered late
+                    parameter.help = options[name].help  # read late: plugins may register methods
                 row = parameter.get_help_record(ctx)
                 if row is not None:
                     heading = options[name].group if name in options else "Output"
@@ -51,7 +51,7 @@ def grouped_by(options: Mapping[str, Option]) -> type[click.Command]:
 def add_options(
     options: Mapping[str, Option],
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that adds these options to a command, in their order."""
+    """Return a decorator that adds these options to a command, in order."""
 
     def added(command: Callable[..., None]) -> Callable[..., None]:
         for option in reversed(tuple(options.values())):
@@ -87,20 +87,16 @@ def _click_option(option: Option) -> Callable[[Callable[..., None]], Callable[..
 
 @contextmanager
 def existing_store(store: str | None, database: str | None) -> Iterator["ArtifactStore"]:
-    """Open a store that exists; looking never makes one.
-
-    Raises:
-        BadInput: If there is none.
-    """
+    """Open an existing store; raises BadInput rather than create one."""
     from prefect_tune.flows.store_location import store_address
     from prefect_tune.storage.store import ArtifactStore
     from prefect_tune.tasks.bad_input import BadInput
 
     address = store_address(store, database)
     if not ArtifactStore.exists(address):
-        raise BadInput(f"there is no store at {address.url}; `prefect-tune run` makes one")
+        raise BadInput(f"no store at {address.url}; `prefect-tune run` creates one")
     opened = ArtifactStore(address)
-    gc.freeze()  # what was imported stays, so documents of many trials are read a fifth sooner
+    gc.freeze()  # excludes imported objects: reading many trials is a fifth faster
     try:
         yield opened
     finally:

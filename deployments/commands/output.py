@@ -17,19 +17,13 @@ if TYPE_CHECKING:
 
 
 TABLES = {".csv": "csv", ".parquet": "parquet"}
-"""Kinds of tables by the endings of their files."""
+"""Table formats by file suffix."""
 
 
 def file_kind(file: str, kinds: Mapping[str, str], option: str = "") -> str:
-    """Return what is to be written to a file, by its ending.
+    """Return the kind of file to write, by its suffix; raises BadInput for an unknown suffix.
 
-    Args:
-        file: Its name.
-        kinds: By ending, what is written.
-        option: Name of the option that it was given to; empty for an argument.
-
-    Raises:
-        BadInput: If nothing is written to files that end so.
+    `option` is the option that named the file; empty for an argument.
     """
     from prefect_tune.tasks.bad_input import BadInput
 
@@ -44,11 +38,7 @@ def file_kind(file: str, kinds: Mapping[str, str], option: str = "") -> str:
 
 
 def write_table(frame: "pd.DataFrame", out: str) -> None:
-    """Write a table as CSV or Parquet, by the ending of the file.
-
-    Raises:
-        BadInput: If it cannot be written.
-    """
+    """Write a table as CSV or Parquet, by file suffix; raises BadInput on failure."""
     with written(out) as path:
         if file_kind(out, TABLES, "out") == "csv":
             frame.to_csv(path, index=False)
@@ -58,7 +48,7 @@ def write_table(frame: "pd.DataFrame", out: str) -> None:
 
 @contextmanager
 def written(out: str) -> Iterator[Path]:
-    """Yield a path to write to, which becomes `out` when all is written."""
+    """Yield a path to write to, which becomes `out` when the body ends."""
     from prefect_tune.storage.local_files import atomic_file
     from prefect_tune.tasks.bad_input import BadInput
 
@@ -71,7 +61,7 @@ def written(out: str) -> Iterator[Path]:
 
 @contextmanager
 def written_folder(out: str) -> Iterator[Path]:
-    """Yield a folder to write to, which becomes `out` when all is written."""
+    """Yield a folder to write to, which becomes `out` when the body ends."""
     from prefect_tune.storage.local_files import atomic_folder
     from prefect_tune.tasks.bad_input import BadInput
 
@@ -93,12 +83,9 @@ def print_json(document: Any) -> None:
 
 
 def print_summary(view: "StudyView", *, as_json: bool, notes: bool = False) -> None:
-    """Print a study, as JSON or for people.
+    """Print a study as text or as complete JSON.
 
-    Args:
-        view: The study.
-        as_json: Whether as JSON, which has everything.
-        notes: Whether with the method's notes, which a run prints when its search ends.
+    `notes` adds the method's notes to the text. A run prints them when its search ends.
     """
     if as_json:
         print_json(view.to_json())
@@ -109,7 +96,7 @@ def print_summary(view: "StudyView", *, as_json: bool, notes: bool = False) -> N
 
 
 def print_result(summary: dict[str, Any], *, as_json: bool, silent: bool = False) -> None:
-    """Print what a flow returned of its study, as JSON or for people, or not at all for people."""
+    """Print a flow's summary of its study as JSON, as text, or (`silent`) not at all."""
     if as_json:
         print_json(summary)
     elif not silent:
@@ -120,11 +107,7 @@ def print_result(summary: dict[str, Any], *, as_json: bool, silent: bool = False
 
 
 def check_page(out: str) -> None:
-    """Check that a file can be written, before the work that is to fill it.
-
-    Raises:
-        BadInput: If it cannot.
-    """
+    """Raise BadInput unless a file can be written. Call it before long work."""
     from prefect_tune.storage.local_files import check_writable
     from prefect_tune.tasks.bad_input import BadInput
 
@@ -135,16 +118,9 @@ def check_page(out: str) -> None:
 
 
 def write_page(out: str, page: "ReportPage", of: str, *, is_silent: bool) -> None:
-    """Write a page to a file, and say where it is.
+    """Write a report page about `of` to a file, and print its location unless `is_silent`.
 
-    Args:
-        out: The file.
-        page: The page.
-        of: What it is the report of.
-        is_silent: Whether nothing is to be said.
-
-    Raises:
-        BadInput: If the file cannot be written.
+    Raises BadInput if the file cannot be written.
     """
     from prefect_tune.deployments.report.html import page_html
 
@@ -153,5 +129,5 @@ def write_page(out: str, page: "ReportPage", of: str, *, is_silent: bool) -> Non
         path.write_text(text, encoding="utf-8")
     if not is_silent:
         size = format_bytes(len(text.encode()))
-        echo(f"the report of {of} is in {out} ({size})")
+        echo(f"report of {of}: {out} ({size})")
         echo(f"open it in a browser: {Path(out).absolute().as_uri()}")

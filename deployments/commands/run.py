@@ -1,4 +1,4 @@
-"""`prefect-tune run`, and `retry` for the trials that failed."""
+"""`prefect-tune run`, and `retry` for failed trials."""
 
 from dataclasses import replace
 from time import monotonic
@@ -32,25 +32,26 @@ from prefect_tune.deployments.views.console import echo
 @click.command(cls=grouped_by(OPTIONS))
 @add_options(OPTIONS)
 @JSON
-@click.option("--json-lines", is_flag=True, help="Print each trial as a line of JSON as it ends.")
+@click.option("--json-lines", is_flag=True, help="Print each finished trial as a line of JSON.")
 @QUIET
 @KEEP_SERVER
 def run(
     *, as_json: bool, json_lines: bool, quiet: bool, keep_server: bool, **parameters: Any
 ) -> None:
-    """Tune a pipeline on DATA, or continue a study.
+    """Tune a pipeline on DATA, or resume a study.
 
-    DATA is a table as CSV(.gz), Parquet or ARFF (name the column to predict with --target); patient
-    events as a table or as a folder of MEDS, OMOP or Synthea (name the labels with --labels);
-    sklearn:NAME for a data set of scikit-learn; or cohort:demo. The run says how it reads DATA.
+    DATA is a table as CSV(.gz), Parquet or ARFF (name the column to predict with --target), patient
+    events as a table or as a MEDS, OMOP or Synthea folder (name the labels with --labels),
+    sklearn:NAME for a data set of scikit-learn, or cohort:demo. The run reports how it reads DATA.
 
     \b
     prefect-tune run cohort:demo
     prefect-tune run patients.csv --target responder --trials 50
     prefect-tune run /data/meds --labels labels/responder --budget 1h --study responders
 
-    The run shows the best trial, trials done and failed, the budget left, and what the cache saved.
-    Interrupt it at any time; the same command with the same --study continues it.
+    The run shows the best trial, finished and failed trials, the remaining budget, and the time
+    that the cache saved. You can interrupt it at any time; rerun the command with the same --study
+    to resume the study.
     """  # noqa: D301 - click reads the backspace
     since = monotonic()
 
@@ -70,7 +71,7 @@ def run(
             from prefect_tune.flows.tuning import tune
 
         given = {**parameters, "study": prepared.name}
-        # Its notes have been shown, and its budget counts from the start of the command.
+        # Notes were shown already, and the budget counts from the start of the command.
         with HANDOVER.offered(given, replace(prepared, notes=(), since=since)):
             summary: dict[str, Any] = tune(**given)
         return summary
@@ -82,7 +83,7 @@ def run(
 
 
 def _of_study(name: str) -> str:
-    """Return the help of an option whose default is the study's own value."""
+    """Return the help of an option that defaults to the study's value."""
     return replace(OPTIONS[name], default_text="the study's").help
 
 
@@ -108,14 +109,14 @@ def retry(
     keep_server: bool,
     **where: Any,
 ) -> None:
-    """Run failed trials of STUDY again; steps that ended before the failure are not redone."""
+    """Rerun failed trials of STUDY, reusing the steps that finished before the failure."""
     numbers = list(trial) or None
     with reported_errors(), existing_store(where["store"], where["database"]) as opened:
         from prefect_tune.flows.reading.lookup import failed_trials
         from prefect_tune.flows.reading.study_view import read_study
 
         if numbers is None and not failed_trials(opened, study):
-            echo(f"no trial of study {study} has failed", err=True)
+            echo(f"study {study} has no failed trials", err=True)
             print_summary(read_study(opened, study), as_json=as_json, notes=True)
             return
 

@@ -7,11 +7,11 @@ from prefect_tune.deployments.views.console import echo
 
 
 @click.command()
-@click.option("--limit", default=1, show_default=True, help="Most studies at the same time.")
+@click.option("--limit", default=1, show_default=True, help="Maximum number of concurrent studies.")
 def serve(*, limit: int) -> None:
     """Serve the deployments, so that anyone can start them: prefect deployment run tune/healthcare.
 
-    Runs until interrupted. Schedules stay active or paused as they are set in Prefect.
+    The command runs until you interrupt it. Schedules keep the state set in Prefect.
     """
     from prefect_tune.flows.interrupts import interrupts_taken
 

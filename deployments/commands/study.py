@@ -29,10 +29,8 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("study", shell_complete=complete_studies)
 @click.option("--trial", type=int, metavar="N", help="Explain trial N.")
-@click.option(
-    "--code", is_flag=True, help="Print Python code that builds and fits the pipeline of trial N."
-)
-@click.option("--output", is_flag=True, help="Print what trial N printed, at most its last 1 MB.")
+@click.option("--code", is_flag=True, help="Print Python code for the pipeline of trial N.")
+@click.option("--output", is_flag=True, help="Print the output of trial N (last 1 MB).")
 @JSON
 @STORE
 @DATABASE
@@ -46,7 +44,7 @@ def show(
     store: str | None,
     database: str | None,
 ) -> None:
-    """Show STUDY: its best pipeline, its trials, and what the cache saved; or one of its trials.
+    """Show the best pipeline, the trials and the cache savings of STUDY; or explain one trial.
 
     \b
     prefect-tune show responders --trial 12
@@ -59,9 +57,9 @@ def show(
             from prefect_tune.tasks.bad_input import BadInput
 
             if code:
-                raise BadInput("the code is that of a trial", option="code", remedy="add --trial N")
+                raise BadInput("--code needs a trial", option="code", remedy="add --trial N")
             if output:
-                raise BadInput("only trials print", option="output", remedy="add --trial N")
+                raise BadInput("--output needs a trial", option="output", remedy="add --trial N")
             print_summary(read_study(opened, study), as_json=as_json, notes=True)
         elif code:
             from prefect_tune.flows.results.built_pipeline import pipeline_code
@@ -82,7 +80,7 @@ def show(
 
 
 def _print_output(output: "TrialOutput", *, as_json: bool) -> None:
-    """Print the output of a trial; progress bars, which go back to the start, a line each time."""
+    """Print the output of a trial, with each state of a progress bar on its own line."""
     if as_json:
         from prefect_tune.optimizers.converter import to_document
 
@@ -98,7 +96,7 @@ def _print_output(output: "TrialOutput", *, as_json: bool) -> None:
 
 
 def _print_trial(detail: "TrialDetail", *, as_json: bool) -> None:
-    """Print a trial, with the address of its task run in Prefect's pages where that is known."""
+    """Print a trial, with the address of its task run in the Prefect UI if known."""
     from prefect_tune.deployments.server.task_run_page import task_run_page
 
     page = task_run_page(detail.task_run_id)
@@ -116,7 +114,7 @@ def _print_trial(detail: "TrialDetail", *, as_json: bool) -> None:
 @click.option(
     "--out",
     metavar="FILE",
-    help="Write them as a table (.parquet or .csv).",
+    help="Write the trials as a table (.parquet or .csv).",
     shell_complete=complete_files,
 )
 @JSON
@@ -133,7 +131,7 @@ def trials(
 ) -> None:
     """List the trials of STUDY, or write them as a table.
 
-    The table has a row for each trial and the columns of Optuna's `trials_dataframe`.
+    The table has one row per trial and the columns of Optuna's `trials_dataframe`.
     """
     with reported_errors():
         if out is not None:
@@ -183,7 +181,7 @@ def _print_trials(store: "ArtifactStore", study: str, *, failed: bool, as_json: 
 def _task_run_links(
     store: "ArtifactStore", study: str, trials: "Sequence[TrialView]"
 ) -> dict[int, str]:
-    """Return where Prefect shows the task runs of trials, if a server is known."""
+    """Return the addresses of task runs in the Prefect UI, if a server is known."""
     from prefect_tune.deployments.server.task_run_page import task_run_page
     from prefect_tune.flows.reading.trial_detail import moments_of
 
@@ -218,7 +216,7 @@ def study_ls(*, as_json: bool, store: str | None, database: str | None) -> None:
 @STORE
 @DATABASE
 def study_rm(name: str, *, as_json: bool, store: str | None, database: str | None) -> None:
-    """Remove a study: its trials, and the records that no other study uses."""
+    """Remove a study, its trials, and the records that no other study uses."""
     with reported_errors(), existing_store(store, database) as opened:
         from prefect_tune.flows.reading.lookup import remove_study
 
@@ -226,7 +224,7 @@ def study_rm(name: str, *, as_json: bool, store: str | None, database: str | Non
         if as_json:
             print_json({"study": name, "records": records})
         else:
-            echo(f"removed study {name} and {len(records)} records that only it used")
+            echo(f"removed study {name} and {len(records)} records that no other study uses")
 
 
 @click.command()
@@ -234,7 +232,7 @@ def study_rm(name: str, *, as_json: bool, store: str | None, database: str | Non
 @click.option(
     "--out",
     metavar="FILE",
-    help="The HTML file.  [default: STUDY.html]",
+    help="HTML file to write.  [default: STUDY.html]",
     shell_complete=complete_files,
 )
 @JSON
@@ -245,12 +243,12 @@ def report(
 ) -> None:
     """Write a report of STUDY: one HTML file that needs no network.
 
-    The first screen has the best pipeline, its loss, failures with their reasons, what the cache
-    saved, and the next commands. Below: the loss over time, how well the model predicts the test
-    rows, the codes it uses, what was tried, what mattered, where the time went, limits, trainings,
-    the method's decisions, and how to reproduce the study.
+    The first screen shows the best pipeline, its loss, failures with reasons, cache savings, and
+    the next commands. The sections below show the loss over time, the quality of the model on the
+    test rows, the codes it uses, tried paths, importance, step times, constraints, trainings, the
+    method's decisions, and how to reproduce the study.
 
-    With --json the same is printed as a document, and a file is written only where --out names one.
+    --json prints the same contents as JSON. A file is then written only with --out.
     """
     with reported_errors(), existing_store(store, database) as opened:
         from prefect_tune.deployments.commands.output import check_page, write_page

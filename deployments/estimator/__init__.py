@@ -1,5 +1,5 @@
-"""The search as an estimator of scikit-learn.
+"""The search as a scikit-learn estimator.
 
-`pipeline_search` has the class; its `training_rows` become a DataFrame, which `tune` searches on,
-and `trial_columns` are what `cv_results_` shows of the trials.
+`pipeline_search` has the class. `training_rows` converts X and y to the DataFrame that `tune`
+searches on, and `trial_columns` converts trials to `cv_results_`.
 """

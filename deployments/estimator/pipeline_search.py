@@ -1,4 +1,4 @@
-"""`PipelineSearch`: a study of a DataFrame or array, as an estimator of scikit-learn."""
+"""`PipelineSearch`: a study of a DataFrame or array, as a scikit-learn estimator."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -51,52 +51,51 @@ ScoresOf = TypeVar("ScoresOf", bound=Callable[..., NDArray[np.float64]])
 
 
 def _best_has(name: str, *, before_fit: bool) -> Callable[[ScoresOf], ScoresOf]:
-    """Make a method one that a search has if its best estimator has it.
+    """Make a method available if the best estimator has it.
 
-    Args:
-        name: Name of the method.
-        before_fit: Whether a search for classes has it before the best estimator is known.
+    `before_fit` also makes it available to classification searches that are not fitted yet.
     """
 
     def has(search: "PipelineSearch") -> bool:
         if hasattr(search, "best_estimator_"):
             return hasattr(search.best_estimator_, name)
-        return before_fit and search._predicts() == "classes"  # noqa: SLF001 - its own
+        return before_fit and search._predicts() == "classes"  # noqa: SLF001 - a method of the class
 
     decorator: Callable[[ScoresOf], ScoresOf] = available_if(has)
     return decorator
 
 
 class PipelineSearch(BaseEstimator):
-    """Search for a pipeline that predicts a target from rows: classes or numbers.
+    """Search for a pipeline that predicts classes or numbers from rows.
 
-    `fit` runs the flow `tune` on all rows, with the same store: `prefect-tune show` and the others
-    know its study. Without a Prefect server it starts one, and stops it afterwards; wrap several
-    fits in `with local_server():`. Parameters that are not described are those of `tune`.
+    `fit` runs the flow `tune` on all rows. The study is in the same store, so `prefect-tune show`
+    and the other commands find it. Without a Prefect server, `fit` starts one and stops it
+    afterwards; wrap several fits in `with local_server():`. All other parameters are those of
+    `tune`.
 
     Args:
-        predicts: `classes` or `numbers`. None finds out: from the metric or space, else from the
-            target as `tune` does; scikit-learn is told that it is a classifier until then.
-        metric: What to search and `score` by; by default the share of right classes, or r2.
-        test_size: Share of the rows to hold back and score once at the end; by default all train.
+        predicts: `classes` or `numbers`. None infers it from the metric or space, or else from the
+            target as `tune` does; before `fit`, scikit-learn sees a classifier.
+        metric: Metric to search and `score` by; by default accuracy or r2.
+        test_size: Share of rows held back and scored once at the end; by default none.
         random_state: Source of all randomness; None is 0.
-        verbose: 0 is silent; else one line that changes in a notebook, or what `prefect-tune run`
-            shows in a terminal.
+        verbose: 0 for no output; otherwise one updating line in a notebook, or the output of
+            `prefect-tune run` in a terminal.
 
     Attributes:
-        best_estimator_: The fitted model that `prefect-tune export` gives; its first step reads
-            rows as the study learned its columns.
-        best_params_: Algorithms and hyperparameters of the trial that is the model, or of the best
-            trial if the model is an ensemble.
-        best_score_: Its score in cross-validation; larger is better.
-        best_index_: Its position in `cv_results_`.
-        cv_results_: The trials, as scikit-learn's searches show them; a failed one scores nan.
+        best_estimator_: Fitted model, as written by `prefect-tune export`; its first step reads
+            rows by the schema of the training data.
+        best_params_: Algorithms and hyperparameters of the model's trial; for an ensemble, of the
+            best trial.
+        best_score_: Cross-validation score of that trial; larger is better.
+        best_index_: Position of that trial in `cv_results_`.
+        cv_results_: Trials in the form of scikit-learn's searches; failed trials score nan.
         study_name_: Name of the study.
-        summary_: What `prefect-tune show --json` prints.
-        notes_: What was noted of the rows and of what was decided.
-        classes_: The classes; not there for numbers.
-        n_features_in_: Columns of X.
-        feature_names_in_: Their names, if X was a DataFrame.
+        summary_: Output of `prefect-tune show --json`.
+        notes_: Notes on the rows and on automatic decisions.
+        classes_: The classes; absent for numbers.
+        n_features_in_: Number of columns of X.
+        feature_names_in_: Column names, if X was a DataFrame.
     """
 
     def __init__(
@@ -158,14 +157,14 @@ class PipelineSearch(BaseEstimator):
         """Search for the best pipeline, and fit it on all rows.
 
         Args:
-            X: A DataFrame or array of n rows.
-            y: Their classes or numbers, shape (n,).
-            groups: Labels, shape (n,): rows of equal ones stay in one fold, for instance those of a
-                patient. No feature; a column of X that is both is named by `group`.
+            X: DataFrame or array of n rows.
+            y: Classes or numbers, shape (n,).
+            groups: Labels, shape (n,); rows with equal labels, such as one patient's, stay in one
+                fold. Groups are not a feature; to use a column of X as both, name it by `group`.
 
         Raises:
-            BadInput, UnknownName, ValueError: If something cannot be used, before any work.
-            StudyFailed: If nothing was evaluated, or nothing can be the model.
+            BadInput, UnknownName, ValueError: If the input cannot be used, before any work.
+            StudyFailed: If no trial was evaluated, or no trial can be the model.
         """
         metric = self._metric()
         frame = frame_of(self, X, is_new=True)
@@ -188,25 +187,21 @@ class PipelineSearch(BaseEstimator):
         found = predicted_labels(self.best_estimator_, rows, classes)
         return classes[found] if len(classes) else found
 
-    @_best_has("predict_proba", before_fit=True)  # as most have it, for those who stack searches
+    @_best_has("predict_proba", before_fit=True)  # most models have it, and stacking checks early
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class, shape (n, c)."""
         return self._scores(X, "predict_proba")
 
     @_best_has("decision_function", before_fit=False)
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return values that order rows by how surely they are of a class.
-
-        For two classes those of the second one, shape (n,), else a column for each, shape (n, c).
-        """
+        """Return decision scores: shape (n,) for two classes (the second one), else (n, c)."""
         scores = self._scores(X, "decision_function")
         return scores[:, 1] if len(self._classes()) == 2 else scores
 
     def score(self, X: Any, y: Any) -> float:
-        """Return the score of the predictions by the metric, larger is better.
+        """Return the score of the predictions by the metric; larger is better.
 
-        Raises:
-            BadInput: If a class was not there when it was fitted.
+        Raises BadInput if y has a class that was absent in `fit`.
         """
         rows = self._rows(X)
         classes = self._classes()
@@ -214,7 +209,7 @@ class PipelineSearch(BaseEstimator):
         if len(classes):
             unknown = np.setdiff1d(true, classes)
             if len(unknown):
-                raise BadInput(f"y holds the class {unknown[0]!r}, which no training row had")
+                raise BadInput(f"y has the class {unknown[0]!r}, which no training row has")
             true = np.searchsorted(classes, true)
         predictions = predictions_of(self.best_estimator_, rows, classes)
         return self._fitted_metric.score(self._fitted_metric.loss(true, predictions, len(classes)))
@@ -231,14 +226,14 @@ class PipelineSearch(BaseEstimator):
         return tags
 
     def _run(self, given: dict[str, Any]) -> None:
-        """Run the flow, and take what it came to."""
+        """Run the flow and take over its results."""
         with widgets_spared(), tune.frame_taken(given) as (plain, prepared), self._followed():
             summary = tune(**plain)
         self._take(prepared, summary)
 
     @contextmanager
     def _followed(self) -> Iterator[None]:
-        """Let the flow in the body have a server, and show how it goes."""
+        """Provide a server to the flow in the body, and show the progress."""
         following: AbstractContextManager[Observer] = (
             nullcontext(NotebookLine())
             if self.verbose and is_notebook()
@@ -257,7 +252,7 @@ class PipelineSearch(BaseEstimator):
         self.cv_results_ = trial_columns(store, prepared.name)
         view = from_document(StudyView, summary)
         best = view.model_trial or view.incumbent
-        assert best is not None  # noqa: S101 - it has a model
+        assert best is not None  # noqa: S101 - a study with a model has a best trial
         self.best_params_ = params_of(best.configuration)
         self.best_score_ = self._fitted_metric.score(best.loss)
         self.best_index_ = int(np.flatnonzero(self.cv_results_["trial"] == best.trial)[0])
@@ -268,12 +263,12 @@ class PipelineSearch(BaseEstimator):
 
     @errors_for_caller()
     def _rows(self, X: Any) -> pd.DataFrame:
-        """Return new rows as a DataFrame, which the best estimator reads."""
+        """Return new rows as a DataFrame for the best estimator."""
         check_is_fitted(self, "best_estimator_")
         return frame_of(self, X, is_new=False)
 
     def _classes(self) -> NDArray[Any]:
-        """Return the classes; empty if numbers are predicted."""
+        """Return the classes; empty for numbers."""
         return getattr(self, "classes_", np.empty(0))
 
     def _scores(self, X: Any, method: ScoreMethod) -> NDArray[np.float64]:
@@ -288,8 +283,7 @@ class PipelineSearch(BaseEstimator):
     def _metric(self) -> str | None:
         """Return the name of the metric; None if the target decides.
 
-        Raises:
-            BadInput, UnknownName: If it does not judge what is predicted.
+        Raises BadInput or UnknownName if the metric does not fit the kind of target.
         """
         if self.predicts is None:
             return self.metric
@@ -301,7 +295,7 @@ class PipelineSearch(BaseEstimator):
         return name
 
     def _known_target(self) -> Predicts | None:
-        """Return what is predicted as far as the parameters say; None if the target decides."""
+        """Return the kind of target given by the parameters; None if the target decides."""
         if self.predicts in DEFAULT_METRICS:
             return self.predicts
         with suppress(UnknownName, TypeError):
@@ -312,13 +306,13 @@ class PipelineSearch(BaseEstimator):
         return None
 
     def _predicts(self) -> Predicts:
-        """Return what it is taken to predict: once it is fitted, what it does."""
+        """Return the kind of target: fitted, given, or assumed."""
         if hasattr(self, "best_estimator_"):
             return "classes" if hasattr(self, "classes_") else "numbers"
         return self._known_target() or "classes"
 
     def _repeats(self) -> bool:
-        """Return whether another fit with the same random state finds the same."""
+        """Return whether another fit with the same random state gives the same result."""
         method = METHODS.get(self.method or DEFAULT_METHOD)
         in_turn = self.workers == 1 and self.trials is not None and self.budget is None
         return in_turn and method is not None and not method.draws_on_cost

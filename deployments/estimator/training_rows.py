@@ -1,4 +1,4 @@
-"""X and y of an estimator, checked and made a DataFrame with its target."""
+"""X and y of an estimator, checked and converted to a DataFrame and its target."""
 
 from typing import Any
 
@@ -16,20 +16,20 @@ from prefect_tune.tasks.data.table_source import checked_column, checked_frame, 
 
 
 def frame_of(estimator: BaseEstimator, X: Any, *, is_new: bool) -> pd.DataFrame:
-    """Return rows as a DataFrame; columns of an array are called x0, x1 and so on.
+    """Return rows as a DataFrame; columns of an array are named x0, x1 and so on.
 
     Args:
-        estimator: Whose features they are; it gets `n_features_in_` and `feature_names_in_`.
-        X: A DataFrame, or numbers or texts of shape (n, d).
-        is_new: Whether it is fitted to them; else they must be as those that it was fitted to.
+        estimator: Estimator, which gets `n_features_in_` and `feature_names_in_` in `fit`.
+        X: DataFrame, or numbers or texts of shape (n, d).
+        is_new: True in `fit`; False if X must match the rows of `fit`.
 
     Raises:
-        BadInput: If they are sparse, or a column is twice there or mixes types; names it.
-        ValueError, TypeError: If they are not such rows, as scikit-learn says it.
+        BadInput: If X is sparse, or a column is duplicated or mixes types.
+        ValueError, TypeError: If scikit-learn rejects X.
     """
     if sparse.issparse(X):
         raise BadInput(
-            f"X is a sparse {type(X).__name__}, and the search takes tables",
+            f"X is a sparse {type(X).__name__}, but the search takes tables",
             remedy="make it dense with X.toarray()",
         )
     least = 2 if is_new else 1
@@ -51,17 +51,13 @@ def frame_of(estimator: BaseEstimator, X: Any, *, is_new: bool) -> pd.DataFrame:
 
 
 def target_of(estimator: BaseEstimator, y: Any, X: pd.DataFrame, predicts: str | None) -> pd.Series:
-    """Return the target of some rows, with a name that no column has.
+    """Return the target with a name that no column of X has.
 
-    Args:
-        estimator: Who asks for it.
-        y: One class or number a row.
-        X: The rows.
-        predicts: Whether the target is `classes` or `numbers`; None if that is to be found out.
+    `y` has one class or number per row. `predicts` is `classes` or `numbers`; None to infer it.
 
     Raises:
-        BadInput: If some are missing or infinite, all are one class, or they are of several types.
-        ValueError: If they are not one a row, or not what is predicted.
+        BadInput: If targets are missing, infinite, all of one class, or of several types.
+        ValueError: If y does not have one value per row of the right kind.
     """
     if y is None:
         name = type(estimator).__name__
@@ -75,57 +71,52 @@ def target_of(estimator: BaseEstimator, y: Any, X: pd.DataFrame, predicts: str |
     n_missing = int(target.isna().sum())
     if n_missing:
         raise BadInput(
-            f"{n_missing} of {len(target)} targets in y are missing; leave these rows out of X "
-            "and of y"
+            f"{n_missing} of {len(target)} targets in y are missing; drop these rows from X and y"
         )
     is_number = pd.api.types.is_numeric_dtype(target)
     if is_number and np.isinf(target.to_numpy(dtype=np.float64)).any():
-        raise BadInput("y has infinite values; leave these rows out of X and of y")
+        raise BadInput("y has infinite values; drop these rows from X and y")
     if predicts == "classes":
         if not (is_number and target.nunique() <= CLASSES_WITH_DECIMALS):
             check_classification_targets(target)
         if target.nunique() < 2:
-            raise BadInput(f"y has one class, {target.iloc[0]}; there is nothing to learn")
+            raise BadInput(f"y has only one class, {target.iloc[0]}; a search needs at least two")
     if predicts == "numbers" and not is_number:
-        raise BadInput(f"y holds {target.iloc[0]!r}, which cannot be predicted as a number")
+        raise BadInput(f"y contains {target.iloc[0]!r}, which cannot be predicted as a number")
     return target
 
 
 def with_groups(
     X: pd.DataFrame, groups: Any, column: str | None, target: pd.Series
 ) -> tuple[pd.DataFrame, str | None]:
-    """Return rows with a column of their groups, and the name of that column.
+    """Return rows with a column of groups, and the name of that column.
 
     Args:
         X: The rows.
-        groups: One label a row; None if there are none besides the columns of X.
-        column: Name of a column of X that has them; None if none has.
-        target: Of the rows.
+        groups: One label per row, or None.
+        column: Column of X with the groups, or None.
+        target: Target of the rows.
 
     Raises:
-        BadInput: If there are groups and a column of them too, they are not one a row, some are
-            missing, or they are of several types.
+        BadInput: If both `groups` and `column` are given, or groups are missing, of several types,
+            or not one per row.
     """
     if groups is None:
         return X, column
     if column is not None:
-        raise BadInput(f"fit has groups, and the search has group={column!r}; give one of them")
+        raise BadInput(f"fit got groups, but group is {column!r}; give only one")
     if np.shape(groups) != (len(X),):
-        raise BadInput(f"groups is one label a row: shape ({len(X)},), not {np.shape(groups)}")
+        raise BadInput(f"groups needs one label per row: shape ({len(X)},), not {np.shape(groups)}")
     labels = checked_column(pd.Series(groups), "groups")
     n_missing = int(labels.isna().sum())
     if n_missing:
-        raise BadInput(f"{n_missing} of {len(labels)} groups are missing; give each row one")
+        raise BadInput(f"{n_missing} of {len(labels)} groups are missing; give each row a group")
     name = unused_name("group", [*X.columns, target.name])
     return X.assign(**{name: labels}), name
 
 
 def _check_shape(frame: pd.DataFrame, least: int) -> None:
-    """Check, as scikit-learn does for arrays, that there are rows and columns.
-
-    Raises:
-        BadInput: If there are too few.
-    """
+    """Raise BadInput if rows or columns are too few, in scikit-learn's words."""
     for count, what, needed in ((len(frame), "sample", least), (frame.shape[1], "feature", 1)):
         if count < needed:
             raise BadInput(
@@ -135,7 +126,7 @@ def _check_shape(frame: pd.DataFrame, least: int) -> None:
 
 
 def _has_texts(X: Any) -> bool:
-    """Return whether an array holds texts: others are numbers, or no rows at all."""
+    """Return whether an array holds texts rather than numbers."""
     if isinstance(X, list | tuple):
         X = np.asarray(X)
     kind = getattr(getattr(X, "dtype", None), "kind", "")

@@ -1,4 +1,4 @@
-"""The trials of a study as the columns that scikit-learn's searches have."""
+"""The trials of a study as columns of scikit-learn's `cv_results_`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,11 +16,11 @@ from prefect_tune.tasks.objective.metric import Metric
 
 
 def trial_columns(store: ArtifactStore, study: str) -> dict[str, Any]:
-    """Return the trials that have ended, in their order, as scikit-learn's `cv_results_`.
+    """Return the finished trials in order, as scikit-learn's `cv_results_`.
 
-    Scores are those of the metric, larger is better; nan where a trial failed or left out a fold.
-    `rank_test_score` counts full evaluations first, then those on less, which `fidelity` names,
-    then failed ones.
+    Scores follow the metric, larger is better; nan for failed trials and skipped folds.
+    `rank_test_score` ranks full evaluations first, then partial ones (see `fidelity`), then failed
+    ones.
     """
     plan = StudyPlan.from_stored(find_study(store, study))
     metric = plan.problem.find_metric()
@@ -50,7 +50,7 @@ def trial_columns(store: ArtifactStore, study: str) -> dict[str, Any]:
 
 
 def _param_columns(params: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return a masked array for each parameter that some trial has."""
+    """Return a masked array for each parameter in any trial."""
     columns = {}
     for name in dict.fromkeys(name for given in params for name in given):
         column = np.ma.MaskedArray(np.empty(len(params), dtype=object), mask=True)
@@ -62,7 +62,7 @@ def _param_columns(params: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _scores(trial: TrialView, metric: Metric, n_folds: int) -> list[float]:
-    """Return the score of each fold, nan where there is none."""
+    """Return the score of each fold; nan if missing."""
     scores = [metric.score(loss) for loss in trial.fold_losses]
     return [*scores, *[np.nan] * n_folds][:n_folds]
 
@@ -73,7 +73,7 @@ def _spread(scores: NDArray[np.float64]) -> float:
 
 
 def _fit_seconds(trial: TrialView) -> tuple[float, float]:
-    """Return mean and spread over the folds of what all steps took when they were made."""
+    """Return mean and spread over folds of the total time to make the steps."""
     of_folds: dict[int, float] = {}
     for step in trial.steps:
         of_folds[step["fold"]] = of_folds.get(step["fold"], 0.0) + step["seconds"]
@@ -82,7 +82,7 @@ def _fit_seconds(trial: TrialView) -> tuple[float, float]:
 
 
 def _ranks(trials: Sequence[TrialView], means: NDArray[np.float64]) -> NDArray[np.int32]:
-    """Rank trials from 1; equal ones share the better rank."""
+    """Rank trials from 1; ties share the better rank."""
     order = [
         (not trial.is_full, -mean) if trial.has_loss else (True, np.inf)
         for trial, mean in zip(trials, means, strict=True)

@@ -1,6 +1,6 @@
-"""prefect-tune: tunes whole data-analytic pipelines on Prefect.
+"""prefect-tune: tune whole data-analytic pipelines on Prefect.
 
-The public names are loaded when first touched, so that importing the package costs milliseconds.
+Public names are loaded on first use, so that importing the package takes milliseconds.
 """
 
 from importlib import import_module
@@ -51,11 +51,11 @@ _HOMES = {
 
 __version__: str
 
-if not TYPE_CHECKING:  # a type checker knows all names from the imports above, and no others
+if not TYPE_CHECKING:  # a type checker reads the imports above and reports unknown names
 
     def __getattr__(name: str) -> Any:
         if name == "__version__":
-            from importlib.metadata import version  # noqa: PLC0415 - half the cost of importing us
+            from importlib.metadata import version  # noqa: PLC0415 - half of the package's import time
 
             return version("prefect-tune")
         if name in _HOMES:

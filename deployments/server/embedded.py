@@ -1,7 +1,7 @@
 """The embedded server: a real Prefect server on loopback, one per home, shared by all runs there.
 
-Whoever uses it holds a shared lock, which the system takes back when a process dies, however it
-dies. The last one to leave stops the server; where that one was killed, the server ends by itself.
+Each user holds a shared lock, which the system releases however the process dies. The last user
+stops the server. If that process was killed, the server ends by itself.
 """
 
 import fcntl
@@ -39,30 +39,27 @@ _CONFIGURING_FILES = {
     "prefect.toml": "prefect",
     "pyproject.toml": "tool.prefect",
 }
-"""Files of the working folder that Prefect reads, and what they then hold."""
+"""Files of the working folder that Prefect reads, and the contents to look for."""
 _LOOK_SECONDS = 2.0
-"""Between two looks at whether the server still runs."""
+"""Pause between two checks that the server runs."""
 
 
-class ServerFailed(RuntimeError):  # noqa: N818 - it says what happened
+class ServerFailed(RuntimeError):  # noqa: N818 - the name states the event
     """The embedded server did not start; the message names its log."""
 
 
 @contextmanager
 def local_server(*, keep: bool = False) -> Iterator[str]:
-    """Provide a Prefect server to the body.
+    """Provide a Prefect server to the body, and yield its API URL.
 
-    The server that Prefect's settings or profile name is used as it is. Without one, the embedded
-    server of this home is started, or shared when it runs already, and stopped by its last user.
+    A server named by Prefect's settings or profile is used as it is. Otherwise the embedded server
+    of this home is started or shared, and stopped by its last user.
 
     Args:
-        keep: Leave the embedded server up; the next run without it stops the server.
-
-    Yields:
-        The server's API URL.
+        keep: Leave the embedded server running; the next run without `keep` stops it.
 
     Raises:
-        ServerFailed: If it does not start.
+        ServerFailed: If the server does not start.
     """
     with launched_server(keep=keep) as server:
         server.wait()
@@ -71,10 +68,10 @@ def local_server(*, keep: bool = False) -> Iterator[str]:
 
 @contextmanager
 def launched_server(*, keep: bool = False) -> Iterator["Launched"]:
-    """Do as `local_server`, without waiting until the server answers."""
+    """Provide a server like `local_server`, without waiting for it to answer."""
     with ExitStack() as embedded:
         early = None if may_be_configured() else embedded.enter_context(_embedded(keep=keep))
-        # Importing Prefect takes seconds, in which the server can start.
+        # The server starts during the import of Prefect, which takes seconds.
         from prefect.settings import (  # noqa: PLC0415
             PREFECT_API_AUTH_STRING,
             PREFECT_API_URL,
@@ -93,7 +90,7 @@ def launched_server(*, keep: bool = False) -> Iterator["Launched"]:
         ours = {
             PREFECT_API_URL: server.url,
             PREFECT_API_AUTH_STRING: secret,
-            # No automation of the server waits for it, and a flow run would end a second later.
+            # Nothing on this server waits for it, and it would delay each flow run by a second.
             PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None,
         }
         with temporary_settings(ours):
@@ -112,7 +109,7 @@ def _embedded(*, keep: bool) -> Iterator["Launched"]:
     except OSError as error:
         raise ServerFailed(
             f"the home of prefect-tune, {home()}, cannot be written: {error}; set "
-            "PREFECT_TUNE_HOME to a folder that can"
+            "PREFECT_TUNE_HOME to a writable folder"
         ) from error
     with using(folder) as users:
         with exclusive(folder):
@@ -132,30 +129,26 @@ def _embedded(*, keep: bool) -> Iterator["Launched"]:
 
 
 class _Guard:
-    """Restarts a server that was killed, at its address: clients try for a minute.
-
-    Args:
-        folder: Folder of the server.
-    """
+    """Restarts a killed server at its address; clients retry for a minute."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._ended = folder, Event()
         self._thread = Thread(target=self._keep_up, daemon=True, name="server guard")
 
     def start(self) -> None:
-        """Look after the server from now on."""
+        """Start watching the server."""
         if not self._thread.is_alive():
             self._thread.start()
 
     def end(self) -> None:
-        """Look after it no more."""
+        """Stop watching the server."""
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def _keep_up(self) -> None:
         while not self._ended.wait(_LOOK_SECONDS):
-            with suppress(OSError):  # a full disk, say: it is tried again
+            with suppress(OSError):  # such as a full disk; the loop retries
                 _restart_if_killed(self._folder)
 
 
@@ -170,10 +163,7 @@ def _restart_if_killed(folder: Path) -> None:
 
 
 def may_be_configured() -> bool:
-    """Return whether Prefect might find the address of a server anywhere.
-
-    Only a quick look, before Prefect is imported; Prefect itself has the last word.
-    """
+    """Return whether Prefect might know a server address; cheap, as Prefect is not imported."""
     if any(os.environ.get(name) for name in _CONFIGURING_VARIABLES):
         return True
     prefect_home = Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser()
@@ -191,10 +181,9 @@ class Launched:
     """A server that may still be starting.
 
     Attributes:
-        url: Its API URL.
-        folder: Folder of the embedded server; None for another one.
-        guard: Guard of the embedded server, which starts once the server answers; None for
-            another one.
+        url: API URL.
+        folder, guard: Folder and guard of the embedded server; None for other servers. The guard
+            starts once the server answers.
     """
 
     url: str
@@ -203,7 +192,7 @@ class Launched:
 
     @property
     def shown(self) -> str:
-        """Where people see what it knows, and how they sign in."""
+        """Address of the UI, and how to sign in."""
         address = self.url.removesuffix("/api")
         if self.folder is None:
             return address
@@ -211,7 +200,7 @@ class Launched:
 
     @property
     def exports(self) -> str:
-        """The line after which `prefect` in another shell uses it."""
+        """Shell commands that point `prefect` in another shell to the server."""
         named = f"export PREFECT_API_URL={self.url}"
         if self.folder is None:
             return named
@@ -219,11 +208,7 @@ class Launched:
         return f'{named} PREFECT_API_AUTH_STRING="$(cat {file})"'
 
     def wait(self) -> None:
-        """Wait until it answers.
-
-        Raises:
-            ServerFailed: If it has died, or does not answer in three minutes.
-        """
+        """Wait until the server answers; raises ServerFailed if it died or needs over 3 minutes."""
         since = monotonic()
         while self.folder is not None:
             server = noted_server(self.folder)
@@ -241,7 +226,7 @@ class Launched:
 
 
 def _drain() -> None:
-    """Send the events that this process still holds, if it has sent any."""
+    """Send pending events of this process, if it has sent any."""
     if "prefect_tune.tasks.worker.dask_runner" in sys.modules:
         from prefect_tune.flows.event_loop import apart_from_loop  # noqa: PLC0415 - heavy
         from prefect_tune.tasks.worker.dask_runner import drain_events  # noqa: PLC0415 - heavy

@@ -1,8 +1,8 @@
-"""The database that a new home begins with: Prefect's empty tables, and the types of blocks.
+"""The initial database of a new home: Prefect's empty tables and block types.
 
-Prefect makes both whenever a server starts. In a new home that takes ten seconds, and to find that
-nothing is missing takes one. A template is therefore made once per machine, and each home notes the
-versions that its database is complete for.
+Prefect creates both when a server starts. That takes ten seconds in a new home, and one second to
+find nothing missing. Therefore a template is created once per machine, and each home notes the
+versions for which its database is complete.
 """
 
 import asyncio
@@ -26,29 +26,29 @@ _COMMAND = (sys.executable, "-m", "prefect_tune.deployments.server.empty_databas
 
 
 def lay_database(folder: Path) -> None:
-    """Put an empty database into a new home, if this machine has made one before."""
+    """Copy the empty database into a new home, if this machine has a template."""
     database, template = folder / _FILE, _template()
     is_new = not database.exists()
-    make_private_file(database)  # before SQLite does, and gives its log the same mode
+    make_private_file(database)  # SQLite then gives its log the same mode
     if is_new and template.exists():
         shutil.copyfile(template, database)
         note_block_types(folder)
 
 
 def note_block_types(folder: Path) -> None:
-    """Note that the database of a home has the block types of the installed versions."""
+    """Note that a home's database has the block types of the installed versions."""
     make_private_file(folder / _NOTE)
     (folder / _NOTE).write_text(_versions())
 
 
 def has_block_types(folder: Path) -> bool:
-    """Return whether the database of a home has the block types of the installed versions."""
+    """Return whether a home's database has the block types of the installed versions."""
     note = folder / _NOTE
     return note.is_file() and note.read_text() == _versions()
 
 
 def prepare_template() -> None:
-    """Make the empty database that new homes on this machine begin with, unless it is there."""
+    """Create the template of this machine, unless it exists."""
     template = _template()
     if template.exists():
         return
@@ -57,7 +57,7 @@ def prepare_template() -> None:
         environment = server_environment(Path(folder))
         make_private_file(Path(folder) / _FILE)
         subprocess.run(_COMMAND, env=environment, check=True, capture_output=True)  # noqa: S603
-        # What SQLite's log still holds must be in the one file that is copied.
+        # The copied file must include the contents of SQLite's log.
         with closing(sqlite3.connect(Path(folder) / _FILE)) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             connection.execute("PRAGMA journal_mode=DELETE")
@@ -73,7 +73,7 @@ def _versions() -> str:
 
 
 async def _fill() -> None:
-    """Make the tables and block types in the database of Prefect's settings, as a server does."""
+    """Create tables and block types in the configured database, as a server does."""
     from prefect.plugins import load_prefect_collections  # noqa: PLC0415 - heavy
     from prefect.server.database import provide_database_interface  # noqa: PLC0415 - heavy
     from prefect.server.models.block_registration import (  # noqa: PLC0415 - heavy

@@ -1,8 +1,8 @@
-"""The process of the embedded server: Prefect's own, which ends when nobody uses it any more.
+"""The process of the embedded server: Prefect's application, which ends when it is unused.
 
     python -m prefect_tune.deployments.server.guarded FOLDER PORT
 
-Whoever used it may have been killed, and then nobody else would end it.
+Its users may have been killed, so they cannot be relied upon to stop it.
 """
 
 import gc
@@ -19,20 +19,20 @@ from prefect_tune.deployments.server.locks import exclusive, is_kept, is_unused,
 _LOOK_SECONDS = 1.0
 _START_SECONDS = 10.0
 _STOP_SECONDS = 20.0
-"""How long Prefect may take to finish what it has begun."""
+"""Seconds that Prefect may take to finish running requests."""
 
 
 def main() -> None:
     """Run Prefect's server in this process."""
     folder, port = Path(sys.argv[1]), int(sys.argv[2])
-    os.umask(0o077)  # parameters of runs are in its database
+    os.umask(0o077)  # the database contains parameters of runs
     Thread(target=_end_when_unused, args=(folder,), daemon=True, name="users").start()
-    gc.disable()  # looking for garbage is a sixth of the time that starting takes
+    gc.disable()  # garbage collection is a sixth of the start time
     Thread(target=_collect_later, daemon=True, name="garbage").start()
-    # `prefect server start` does the same, after it has loaded all of Prefect's command line.
-    import uvicorn  # noqa: PLC0415 - after the collector has stopped
-    from prefect.server.api.server import create_app  # noqa: PLC0415 - after it, too
-    from prefect.settings import get_current_settings  # noqa: PLC0415 - likewise
+    # `prefect server start` does the same after loading Prefect's whole command line.
+    import uvicorn  # noqa: PLC0415 - after gc.disable()
+    from prefect.server.api.server import create_app  # noqa: PLC0415 - after gc.disable()
+    from prefect.settings import get_current_settings  # noqa: PLC0415 - after gc.disable()
 
     settings = get_current_settings().server
     uvicorn.run(
@@ -58,11 +58,11 @@ def _end_when_unused(folder: Path) -> None:
         if not folder.exists():
             _end()
         with (
-            suppress(OSError),  # this thread must outlive it
+            suppress(OSError),  # the thread must survive
             exclusive(folder, wait=False) as is_ours,
             using(folder) as users,
         ):
-            # Nobody can start another one until this one has ended, and the locks with it.
+            # The lock keeps others from starting a server until this one has ended.
             if is_ours and not is_kept(folder) and is_unused(users):
                 _end()
 

@@ -1,8 +1,8 @@
-"""Locks on the embedded server of a folder, and the secret without which its API answers nobody.
+"""Locks of the embedded server, and the secret that its API requires.
 
-Each user holds a shared lock, which the system takes back even from a killed process; starting and
-stopping the server takes another lock. The secret is made once per home, in a file that only its
-owner can read; it is never printed, logged or part of a command.
+Each user holds a shared lock, which the system releases even for a killed process. Starting and
+stopping the server takes another lock. The secret is created once per home, in a file that only its
+owner can read. It is never printed, logged or passed in a command.
 """
 
 import fcntl
@@ -19,21 +19,16 @@ _KEPT = "kept"
 
 @contextmanager
 def using(folder: Path) -> Iterator[IO[str]]:
-    """Open the lock of a folder's users, to be taken with `fcntl.flock`."""
+    """Open the file for the users' lock (`fcntl.flock`)."""
     with private_file(folder / "users.lock") as users:
         yield users
 
 
 @contextmanager
 def exclusive(folder: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Keep others from starting or stopping the server of a folder in the body.
+    """Lock starting and stopping the server; yield whether the lock was acquired.
 
-    Args:
-        folder: Its folder.
-        wait: Whether to wait for whoever does so now.
-
-    Yields:
-        Whether they are kept from it; always so after waiting.
+    With `wait`, wait for the lock.
     """
     with private_file(folder / "start.lock") as lock:
         try:
@@ -45,7 +40,7 @@ def exclusive(folder: Path, *, wait: bool = True) -> Iterator[bool]:
 
 
 def is_unused(users: IO[str]) -> bool:
-    """Return whether nobody uses the server, this process aside; take the lock if so."""
+    """Return whether no other process uses the server; if so, acquire the lock."""
     try:
         fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -54,12 +49,12 @@ def is_unused(users: IO[str]) -> bool:
 
 
 def is_kept(folder: Path) -> bool:
-    """Return whether the server is to stay when nobody uses it."""
+    """Return whether the server stays when it is unused."""
     return (folder / _KEPT).exists()
 
 
 def set_kept(folder: Path, *, kept: bool) -> None:
-    """Let the server stay when nobody uses it, or no longer."""
+    """Set whether the server stays when it is unused."""
     if kept:
         (folder / _KEPT).touch(mode=0o600)
     else:
@@ -67,19 +62,19 @@ def set_kept(folder: Path, *, kept: bool) -> None:
 
 
 def private_file(path: Path) -> IO[str]:
-    """Open a file to write anew, which nobody else can read."""
+    """Open a new file for writing that only its owner can read."""
     descriptor = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
     os.fchmod(descriptor, 0o600)
     return os.fdopen(descriptor, "w")
 
 
 def secret_file(folder: Path) -> Path:
-    """Return the file of the secret of the server in a folder."""
+    """Return the path of the secret."""
     return folder / "auth"
 
 
 def made_secret(folder: Path) -> str:
-    """Return the secret for a server that starts; a new one where others could read the old."""
+    """Return the secret for a new server; replace it if others could read its file."""
     file = secret_file(folder)
     if not file.exists() or file.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         file.unlink(missing_ok=True)
@@ -89,5 +84,5 @@ def made_secret(folder: Path) -> str:
 
 
 def read_secret(folder: Path) -> str:
-    """Return the secret of the server that runs in a folder, as `user:password`."""
+    """Return the secret of the running server, as `user:password`."""
     return secret_file(folder).read_text().strip()

@@ -1,4 +1,4 @@
-"""The process of the embedded server: started, found again by the next run, and stopped."""
+"""The process of the embedded server: start it, find it in the next run, and stop it."""
 
 import json
 import os
@@ -26,32 +26,26 @@ from prefect_tune.deployments.server.prefect_settings import server_environment
 from prefect_tune.storage.local_files import atomic_file
 
 START_SECONDS = 180.0
-"""How long a server may take until it answers."""
+"""Longest time until a new server answers."""
 _STOP_SECONDS = 30.0
 _TICK_SECONDS = 0.02
 _LOOKS = 3
-"""At a server that does not answer, before another one takes its place."""
+"""Checks of a server that does not answer before it is replaced."""
 _NOTE = "server.json"
 _COMMAND = (sys.executable, "-m", "prefect_tune.deployments.server.guarded")
 _WITHOUT_BLOCK_TYPES = {
     "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
-    # To find out whether any has changed, it would import all collections.
+    # Checking for changes would import all collections.
     "PREFECT_SERVER_MEMOIZE_BLOCK_AUTO_REGISTRATION": "false",
 }
-"""Settings of a server whose database has the types of blocks."""
+"""Settings for a server with registered block types."""
 _STARTED_HERE: dict[int, subprocess.Popen[bytes]] = {}
 """Servers that are children of this process, by process id."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerProcess:
-    """A server process, told apart from any other that ever had its id.
-
-    Attributes:
-        pid: Process id.
-        started: See `process_start`.
-        url: Its API URL.
-    """
+    """A server process, identified by process id and `process_start`, and its API URL."""
 
     pid: int
     started: float
@@ -59,11 +53,11 @@ class ServerProcess:
 
     @property
     def port(self) -> int:
-        """The port on which it listens."""
+        """The port of the API."""
         return urlsplit(self.url).port or 0
 
     def find(self) -> psutil.Process | None:
-        """Return the process, or None if it has ended."""
+        """Return the process; None if it has ended."""
         from prefect_tune.storage.lease import process_start  # noqa: PLC0415 - see `start_server`
 
         try:
@@ -74,7 +68,7 @@ class ServerProcess:
         return process if is_same and process.status() != psutil.STATUS_ZOMBIE else None
 
     def answers(self) -> bool:
-        """Return whether it is the one that answers; another user's would be told the secret."""
+        """Return whether this process answers at its URL; another one would learn the secret."""
         process = self.find()
         try:
             found = process.net_connections("tcp4") if process else []
@@ -85,7 +79,7 @@ class ServerProcess:
 
 
 def noted_server(folder: Path) -> ServerProcess | None:
-    """Return the server that was last started in a folder, running or not."""
+    """Return the server last started in a folder, running or not."""
     try:
         return ServerProcess(**json.loads((folder / _NOTE).read_text()))
     except (FileNotFoundError, ValueError, TypeError):
@@ -93,7 +87,7 @@ def noted_server(folder: Path) -> ServerProcess | None:
 
 
 def running_server(folder: Path) -> ServerProcess | None:
-    """Return the server that runs in a folder; stop one that does not answer in its time."""
+    """Return the running server of a folder; stop one that does not answer in time."""
     server = noted_server(folder)
     if server is None or server.find() is None:
         return None
@@ -106,11 +100,9 @@ def running_server(folder: Path) -> ServerProcess | None:
 
 
 def start_server(folder: Path, port: int | None = None) -> ServerProcess:
-    """Start a server without waiting until it answers.
+    """Start a server with database and log in a folder, without waiting for an answer.
 
-    Args:
-        folder: Folder of its database and log.
-        port: Port to listen on; by default a free one.
+    `port` is the port to listen on; by default a free one.
     """
     port = port or _free_port()
     url = f"http://127.0.0.1:{port}/api"
@@ -128,14 +120,14 @@ def start_server(folder: Path, port: int | None = None) -> ServerProcess:
         process = subprocess.Popen(  # noqa: S603 - our own command
             [*_COMMAND, str(folder), str(port)],
             env=server_environment(folder) | environment,
-            cwd=folder,  # settings of Prefect in the user's folder are for other servers
+            cwd=folder,  # Prefect settings in the user's folder are for other servers
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
     _STARTED_HERE[process.pid] = process
-    # Loading SQLAlchemy would hold up the start.
+    # Importing SQLAlchemy would delay the start.
     from prefect_tune.storage.lease import process_start  # noqa: PLC0415
 
     server = ServerProcess(process.pid, process_start(process.pid), url)
@@ -145,15 +137,15 @@ def start_server(folder: Path, port: int | None = None) -> ServerProcess:
 
 
 def stop_server(folder: Path) -> None:
-    """End the server of a folder and all that it started, gently first."""
+    """Stop the server of a folder and its child processes, gracefully first."""
     server = noted_server(folder)
     process = server.find() if server else None
     if server is not None and process is not None:
         family = [process, *process.children(recursive=True)]
         answers = server.answers()
         if answers:
-            note_block_types(folder)  # it has made them before it listened
-        # One that does not answer yet has nothing to finish.
+            note_block_types(folder)  # created before the server listens
+        # A server that does not answer yet has nothing to finish.
         os.killpg(process.pid, signal.SIGTERM if answers else signal.SIGKILL)
         alive = _still_running(family)
         for survivor in alive:
@@ -166,9 +158,9 @@ def stop_server(folder: Path) -> None:
 
 
 def _still_running(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
-    """Wait until processes have ended, and return those that have not in their time.
+    """Wait for processes to end; return those still running after a timeout.
 
-    One that its parent has not looked after has ended: that may be a notebook that lives for days.
+    A zombie has ended: its parent may be a notebook that lives for days.
     """
     until = monotonic() + _STOP_SECONDS
     alive = list(filter(_runs, processes))

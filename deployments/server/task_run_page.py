@@ -1,4 +1,4 @@
-"""Where Prefect's pages show a task run, as far as that is known without asking a server."""
+"""Addresses of task runs in the Prefect UI, as far as known without a request."""
 
 import os
 
@@ -8,9 +8,9 @@ from prefect_tune.flows.store_location import home
 
 
 def task_run_page(task_run_id: str | None) -> str | None:
-    """Return the address of a task run's page; None if there is no task run, or no server known.
+    """Return the address of a task run's page; None without a task run or a known server.
 
-    The server is the one that Prefect's settings name, or else the embedded one if it is up.
+    The server is the configured one, or the embedded one if it runs.
     """
     if not task_run_id:
         return None

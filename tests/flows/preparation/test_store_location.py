@@ -179,7 +179,7 @@ def test_a_server_knows_the_block_as_soon_as_we_are_installed() -> None:
     with get_client(sync_client=True) as client:
         block = client.read_block_type_by_slug("prefect-tune-artifact-store")
     assert block.name == "ArtifactStore"
-    assert "what the steps of pipelines made" in block.description
+    assert "the artifacts of pipelines" in block.description
     assert str(block.logo_url).endswith(".png")
     assert block.documentation_url
     assert "prefect_tune.storage.blocks" in block.code_example
