@@ -1,8 +1,8 @@
-"""Reports: each is one HTML file, which needs no network.
+"""Reports: HTML files that need no network.
 
-`study_page` gathers the report of a study in one pass, from its `figures`, and makes its page, led
-by the `answers`. `comparison_data` and `comparison_page` do so for a comparison of methods.
+`study_page` collects the report of a study in one pass from its `figures`, and builds its page,
+which starts with the `answers`. `comparison_data` and `comparison_page` do so for comparisons.
 
-A `page` is plain texts, tables and figures, and `html` makes a file of it, with Plotly's script and
-the `templates`. All draw with `plots` and share their `wording`.
+A `page` consists of plain texts, tables and figures. `html` renders it with Plotly's script and the
+`templates`. All modules draw with `plots` and share their `wording`.
 """

@@ -1,4 +1,4 @@
-"""The five answers of the first screen: what was found, how good, what failed, saved, and next."""
+"""The five answers of the first screen: best pipeline, loss, failures, savings, next commands."""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,19 +26,19 @@ _LONGEST_REASON = 150
 
 
 def alert_of(summary: StudyView) -> str:
-    """Return what must be known before all else; empty for nothing."""
+    """Return the most important warning of a study; empty if it has none."""
     words = LossWords(summary.metric)
     if summary.state == "interrupted":
-        return "This study was interrupted; the report shows what it had found by then."
+        return "This study was interrupted. The report shows the results up to then."
     if summary.state == "running":
-        return "This study is still running; the report shows how it stood when it was made."
+        return "This study is still running. The report shows its state when the report was made."
     if summary.incumbent is None and summary.nearest_infeasible is not None:
-        return "No trial meets all constraints, so there is no model; the nearest trial is shown."
+        return "No trial meets all constraints, so there is no model. The nearest trial is shown."
     best, test, chance = summary.incumbent, summary.test_loss, summary.chance_loss
     if best and test is not None and chance is not None and test >= chance:
         return (
-            f"On the test rows the model is no better than guessing ({words.of(chance)}): it does "
-            "not generalise."
+            f"On the test rows, the model is no better than guessing ({words.of(chance)}): it does "
+            "not generalize."
         )
     if summary.model_is_partial:
         return (
@@ -54,7 +54,7 @@ def best_answer(summary: StudyView, members: Members) -> Answer:
     is_near = summary.incumbent is None and best is not None
     question = "Nearest to the constraints" if is_near else "The best pipeline"
     if best is None:
-        what = "No trial has run in full yet." if summary.n_trials else "No trial has ended yet."
+        what = "No full trial has ended yet." if summary.n_trials else "No trial has ended yet."
         return Answer("best", question, what)
     rows = pipeline_rows(best.configuration)
     idle = [step for step, algorithm, _ in rows if algorithm == "none"]
@@ -72,7 +72,7 @@ def _model_lines(summary: StudyView, members: Members, best: ChosenTrial) -> Ite
         of = counted(len(members), "trial" if is_in else "other trial")
         yield f"The model is an ensemble of {of}{', this one among them' if is_in else ''}."
     if summary.model_of_folds:
-        yield "The model is the mean of the models of its folds."
+        yield "The model is the mean of its fold models."
     if (subset := summary.model_subset) < 1:
         yield f"The model is fitted on {subset:.2g} of the training rows."
     replaced, model = summary.instead_of, summary.model_trial
@@ -112,7 +112,7 @@ def loss_answer(summary: StudyView, members: Members, auroc: str) -> Answer:
         under += "; undefined on the test rows"
         parts.append(Text([reason], is_quiet=True))
     elif test is None and summary.incumbent:
-        under += "; not tested on other rows"
+        under += "; not scored on test rows"
     if auroc:
         parts.append(Text([f"{auroc} on the test rows"], is_quiet=True))
     more = "quality" if auroc else "progress"
@@ -129,11 +129,11 @@ def _bars(losses: Sequence[tuple[str, float | None]], words: LossWords) -> list[
 
 
 def failed_answer(summary: StudyView, failures: Sequence[FailureGroup]) -> Answer:
-    """Return how many trials failed, and the most frequent reasons."""
+    """Return the number of failed trials and the most frequent reasons."""
     n, of, question = (
         summary.n_failed,
         counted(summary.n_trials, "trial"),
-        "What failed, and why",
+        "Failures",
     )
     if not n:
         return Answer("failed", question, f"None of {of}")
@@ -147,8 +147,8 @@ def failed_answer(summary: StudyView, failures: Sequence[FailureGroup]) -> Answe
 
 
 def saved_answer(summary: StudyView, step_times: Sequence[StepTime]) -> Answer:
-    """Return what the cache served and saved."""
-    cache, question = summary.cache, "What the cache saved"
+    """Return hits and savings of the cache."""
+    cache, question = summary.cache, "Cache savings"
     n = cache.hits + cache.misses
     if not n:
         return Answer("saved", question, "Nothing")
@@ -164,7 +164,7 @@ def saved_answer(summary: StudyView, step_times: Sequence[StepTime]) -> Answer:
 
 
 def next_answer(summary: StudyView, members: Members, again: Reproduction) -> Answer:
-    """Return commands and what they do, the most needed first."""
+    """Return commands and their purpose, the most useful first."""
     commands = [Command(words, purpose) for words, purpose in _commands(summary, members, again)]
     return Answer("next", "What next", "", parts=commands, more="again")
 
@@ -179,12 +179,12 @@ def _commands(
 
     can_extend = state != "running" and again.can_extend
     if state == "interrupted" and can_extend:
-        yield command(*again.resumed), "resume where it stopped"
+        yield command(*again.resumed), "resume the study"
     if nearest is not None and can_extend:
         words = [*again.longer, *_loosened(summary.constraints, nearest.constraints)]
-        yield command(*words), "search on, with constraints that the nearest meets"
+        yield command(*words), "resume with constraints that the nearest trial meets"
     if members:
-        # Only the command for events has labels or a cohort.
+        # Only `predict` for events takes labels or a cohort.
         is_events = "--labels" in again.command or any(
             word.startswith("cohort:") for word in again.command
         )
@@ -193,9 +193,9 @@ def _commands(
         yield command(*words), "predict new rows"
         yield command("prefect-tune", "export", study, "model.pkl"), "export the model"
     if summary.n_failed and not again.removed_option:
-        yield retry_command(summary), "retry what failed"
+        yield retry_command(summary), "retry failed trials"
     if state != "interrupted" and can_extend:
-        yield command(*again.longer), "search on, with twice the budget"
+        yield command(*again.longer), "resume with twice the budget"
     yield command("prefect-tune", "trials", study), "list all trials"
 
 

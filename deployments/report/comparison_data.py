@@ -1,4 +1,4 @@
-"""Everything that is reported of a comparison of methods, or of several that are pooled."""
+"""The contents of the report of one comparison, or of several pooled ones."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,18 +11,14 @@ from numpy.typing import NDArray
 from prefect_tune.flows.comparison.standings import finite, quartiles
 
 _N_STAGES = 60
-"""Points of a curve; evenly over the budget."""
+"""Points per curve, evenly spaced over the budget."""
 
 
 @dataclass(frozen=True, slots=True)
 class MethodCurve:
-    """The best losses of a method's replicates over the budget.
+    """Median and quartiles of the best loss over a method's replicates, per share of the budget.
 
-    Attributes:
-        method: The method.
-        low: Lower quartile over the replicates, at each share; None where there is no loss yet.
-        median: Median, likewise.
-        high: Upper quartile, likewise.
+    Values are None before the first loss.
     """
 
     method: str
@@ -36,12 +32,10 @@ class DataSetCurves:
     """The methods on one data set.
 
     Attributes:
-        data: Its name.
-        metric: Name of the metric.
-        budget_seconds: Of each replicate; None where trials are bounded.
-        budget_trials: Likewise; None where seconds are.
-        shares: Shares of the budget at which the curves have their points.
-        curves: One for each method.
+        data, metric: Names of data set and metric.
+        budget_seconds, budget_trials: Budget of each replicate; one of the two is None.
+        shares: Shares of the budget at the points of the curves.
+        curves: One curve per method.
     """
 
     data: str
@@ -58,10 +52,8 @@ class MethodWork:
 
     Attributes:
         method: The method.
-        evaluations: Trials that have ended.
-        failed: Those that failed.
-        evaluating_seconds: What trials took.
-        asking_seconds: What choosing them took.
+        evaluations, failed: Finished trials, and the failed ones among them.
+        evaluating_seconds, asking_seconds: Seconds for trials, and for choosing them.
     """
 
     method: str
@@ -73,12 +65,12 @@ class MethodWork:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonReport:
-    """Everything that is reported of a comparison.
+    """The contents of a comparison's report.
 
     Attributes:
-        standings: As `compare --json` or `standings --json` prints them.
+        standings: Output of `compare --json` or `standings --json`.
         data_sets: Curves by data set.
-        work: What each method did, in the order of the standings.
+        work: Work of each method, in the order of the standings.
         studies: Names of the replicates' studies.
     """
 
@@ -89,12 +81,7 @@ class ComparisonReport:
 
 
 def comparison_report(standings: Mapping[str, Any], curves: pd.DataFrame) -> ComparisonReport:
-    """Gather everything that is reported of a comparison.
-
-    Args:
-        standings: Of these curves.
-        curves: With the columns of `standings.CURVE_COLUMNS`.
-    """
+    """Collect the report of a comparison from curves with `standings.CURVE_COLUMNS`."""
     methods = [row["method"] for row in standings["methods"]]
     groups = curves.groupby(["dataset", "metric"], sort=False)
     return ComparisonReport(
@@ -126,7 +113,7 @@ def _curve(method: str, curves: pd.DataFrame, shares: NDArray[np.float64]) -> Me
 
 
 def _best_losses(rows: pd.DataFrame, shares: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the incumbent's loss at each share of the budget; inf where there is none yet."""
+    """Return the incumbent's loss at each share of the budget; inf before the first loss."""
     unit = "seconds" if pd.notna(rows["budget_seconds"].iloc[0]) else "trials"
     budget = float(rows[f"budget_{unit}"].iloc[0])
     spent = np.maximum.accumulate(rows[unit].to_numpy(dtype=np.float64) / budget)

@@ -1,4 +1,4 @@
-"""The report of a comparison as a page: ranking, curves, pairs of methods, and the work done."""
+"""The report of a comparison as a page: ranking, curves, pairs of methods, and work."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -43,32 +43,26 @@ _MOST_STUDIES = 6
 _COLOURS = 7
 _DASHES = ("solid", "dash", "dot")
 _HOW_RANKED = (
-    "Rank: mean rank of the test loss over blocks, each a data set and a repeat. = marks a method "
-    "that is not significantly behind the first (ranks reordered within blocks, "
+    "Rank: mean rank of the test loss over blocks (a data set and a repeat). = marks a method that "
+    "is not significantly behind the first (ranks reordered within blocks, "
     f"p = {SIGNIFICANCE}). Losses: median (quartiles) of the replicates' best pipelines."
 )
-_HOW_CURVES = "Lines are medians of the replicates, bands reach between quartiles."
+_HOW_CURVES = "Lines are medians over replicates; bands show the quartiles."
 
 
 def comparison_page(
     outcome: ComparisonOutcome, report: ComparisonReport, store_options: Sequence[str] = ()
 ) -> ReportPage:
-    """Return the page of a comparison.
-
-    Args:
-        outcome: Standings of the methods.
-        report: Curves and work of the methods.
-        store_options: Words by which commands find the store of its studies.
-    """
+    """Return the page of a comparison; `store_options` make commands find its store."""
     subject, words = outcome.subject, LossWords(outcome.subject.metric)
     curves = [_curves(of, k) for k, of in enumerate(report.data_sets[:_MOST_DATA_SETS])]
     sections = [
         Section("ranks", "Ranking", _HOW_RANKED, [_ranking(outcome, words)]),
-        Section("curves", "How the loss fell", _HOW_CURVES, curves),
-        Section("work", "What was run", "All replicates together.", [_work(report)]),
+        Section("curves", "Loss over the budget", _HOW_CURVES, curves),
+        Section("work", "Work", "All replicates together.", [_work(report)]),
     ]
     if outcome.standings.pairs:
-        pairs = Section("pairs", "Each two methods", _how_paired(report), [_pairs(outcome)])
+        pairs = Section("pairs", "Pairs of methods", _how_paired(report), [_pairs(outcome)])
         sections.insert(2, pairs)
     if isinstance(subject, SingleComparison):
         title, kind = subject.comparison, "Comparison"
@@ -108,7 +102,7 @@ def _leader(methods: Sequence[MethodStanding]) -> Answer:
         Bar(one.method, _rank(one, k), one.average_rank / most, is_main=k == 0)
         for k, one in enumerate(methods)
     ]
-    under = "mean rank by the test loss at the end; less is better, = not significantly behind"
+    under = "mean rank by the test loss at the end; lower is better, = not significantly behind"
     return Answer("best", "Who leads", methods[0].method, under, bars, more="ranks")
 
 
@@ -138,10 +132,10 @@ def _next(
         files: Sequence[str] = [subject.out]
     else:
         files = subject.files
-    parts.append(Command(shlex.join(["prefect-tune", "standings", *files]), "see it again"))
+    parts.append(Command(shlex.join(["prefect-tune", "standings", *files]), "show the standings"))
     for k, study in enumerate(report.studies[:_MOST_STUDIES]):
         command = shlex.join(["prefect-tune", "report", study, *store_options])
-        parts.append(Command(command, "" if k else "look at the study of a replicate"))
+        parts.append(Command(command, "" if k else "show the study of a replicate"))
     if n_more > 0:
         parts.append(Text([f"and {n_more:,} more, one for each replicate"], is_quiet=True))
     return Answer("next", "What next", "", parts=parts)
@@ -228,7 +222,7 @@ def _pairs(outcome: ComparisonOutcome) -> Table:
         "method", "against", "#wins", "#won : lost", "#p of the sign test",
         "#probability of being better",
     ]  # fmt: skip
-    return Table("Statistics of each two methods", columns, rows, is_open=len(rows) <= 12)
+    return Table("Statistics by pair of methods", columns, rows, is_open=len(rows) <= 12)
 
 
 def _how_paired(report: ComparisonReport) -> str:
@@ -240,7 +234,7 @@ def _how_paired(report: ComparisonReport) -> str:
         else "on more than half of such data sets, by the Poisson-binomial test"
     )
     return (
-        "Wins: share of the repeats that the method wins, a tie being half. Sign test: one-sided, "
+        "Wins: share of repeats won (a tie counts half). Sign test: one-sided, "
         f"over {units}. Probability of being better {by} (Lacoste et al. 2014)."
     )
 
@@ -254,4 +248,4 @@ def _work(report: ComparisonReport) -> Table:
         for work in report.work
     ]  # fmt: skip
     columns = ["method", "#evaluations", "#failed", "#evaluating", "#choosing"]
-    return Table("Evaluations and their time", columns, rows, is_open=True)
+    return Table("Evaluations and time", columns, rows, is_open=True)

@@ -1,8 +1,8 @@
-"""A page as one HTML file that needs nothing else: no network, no other file.
+"""A page as one self-contained HTML file.
 
-Its Content-Security-Policy runs only two scripts, its own and Plotly's, named by their digests, and
-loads nothing: names and messages of a study stay text. Plotly's script is read from its package
-without importing that, which takes seconds.
+Its Content-Security-Policy allows two scripts, its own and Plotly's, by their digests, and loads
+nothing else, so names and messages of a study stay text. Plotly's script is read from the package
+without importing the package, which would take seconds.
 """
 
 import gzip
@@ -23,17 +23,12 @@ from prefect_tune.flows.text import shown
 
 _PLACE = Path("package_data", "plotly.min.js")
 _LEVEL = 6
-"""Of compression: the highest takes three times as long for a hundredth of the size."""
+"""Compression level: the highest takes three times as long to save one percent."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlotlyBundle:
-    """Plotly's script, as a page carries it.
-
-    Attributes:
-        packed: The script, compressed by gzip, in base64.
-        source: How a Content-Security-Policy names it once it is unpacked.
-    """
+    """Plotly's script: gzipped in base64 (`packed`), and the CSP source of the unpacked script."""
 
     packed: str
     source: str
@@ -51,7 +46,7 @@ def plotly_bundle() -> PlotlyBundle:
 
 
 def source_hash(script: bytes) -> str:
-    """Return how a Content-Security-Policy names a script that stands in the page."""
+    """Return the CSP source of an inline script."""
     return f"'sha256-{b64encode(hashlib.sha256(script).digest()).decode('ascii')}'"
 
 
@@ -59,10 +54,7 @@ _TEMPLATES = files("prefect_tune.deployments.report") / "templates"
 
 
 def page_html(page: ReportPage) -> str:
-    """Return the HTML of a page, with Plotly if it has figures.
-
-    It stays below 5 MB: tables, texts and figures are bounded where they are made.
-    """
+    """Return the HTML of a page, with Plotly if it has figures; always below 5 MB."""
     script = _text("report.js")
     has_figures = any(isinstance(part, Figure) for s in page.sections for part in s.parts)
     bundle = plotly_bundle() if has_figures else None
@@ -99,7 +91,7 @@ def _environment() -> Environment:
 
 
 def _shown(value: Any) -> Any:
-    """Return a text as people may see it; markup is our own."""
+    """Return a text with control characters escaped; templates are trusted markup."""
     return shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

@@ -1,7 +1,6 @@
-"""A report as a page: what stands on it, before it is HTML.
+"""A report as a page: its contents, before rendering to HTML.
 
-All texts are plain; nothing in them is markup. Long tables and texts are cut here, whatever a study
-brings along, so that a page stays small.
+All texts are plain, without markup. Long tables and texts are cut here, so that pages stay small.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,51 +9,44 @@ from typing import Any, Self, TypeVar
 
 T = TypeVar("T")
 _MOST_ROWS = 200
-"""Rows of a table, and lines of a text."""
+"""Maximum number of rows in a table and lines in a text."""
 _LONGEST_CELL = 200
 _LONGEST_LINE = 1_000
 
 
 def clipped(text: str, most: int = _LONGEST_LINE) -> str:
-    """Return a text of at most so many characters; a longer one ends in an ellipsis."""
+    """Return a text of at most `most` characters; a longer one ends in an ellipsis."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A text that is shown in part; the whole appears on hovering.
-
-    Attributes:
-        text: The whole text.
-        most: Characters that are shown.
-    """
+    """A text shown up to `most` characters, and in full on hovering."""
 
     text: str
     most: int
 
     @property
     def shown(self) -> str:
-        """The part that is shown."""
+        """The visible part."""
         return clipped(self.text, self.most)
 
     @property
     def is_cut(self) -> bool:
-        """Whether the text is longer than what is shown."""
+        """Whether the text is longer than its visible part."""
         return len(self.text) > self.most
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure of Plotly.
+    """A Plotly figure.
 
     Attributes:
-        id: Unique on the page; letters, digits and dashes.
-        title: What it shows.
-        plot: `data` and `layout` as Plotly takes them; colours may be `var(--name)`.
-        height: In pixels.
-        note: What a reader must know of it; empty for nothing.
-        is_half: Whether two stand side by side on a wide screen.
-        finding: What is to be seen in it, where its section has others; empty otherwise.
+        id: Unique id on the page; letters, digits and dashes.
+        title, finding, note: Title, main result, and caveat; the last two may be empty.
+        plot: `data` and `layout` of Plotly; colours may be `var(--name)`.
+        height: Height in pixels.
+        is_half: Whether a wide screen shows two such figures side by side.
     """
 
     id: str
@@ -73,11 +65,10 @@ class Table:
     """A table.
 
     Attributes:
-        caption: What it lists.
-        columns: Their headings; those that begin with `#` hold numbers, and lose that sign.
-        rows: Texts by column; those that begin with two spaces are indented.
-        is_open: Whether it is seen at once, or folded in.
-        note: Which rows are left out; empty if none are.
+        caption, note: Caption, and a note on omitted rows, or empty.
+        columns: Headings; a leading `#` marks a numeric column and is not shown.
+        rows: Texts by column; two leading spaces indent a text.
+        is_open: Whether the table is expanded.
     """
 
     caption: str
@@ -98,7 +89,7 @@ class Table:
         is_open: bool = False,
         note: str = "",
     ) -> Self:
-        """Return a table of items, given the text of an item by heading."""
+        """Return a table of items from a function per heading that gives an item's text."""
         rows = [[text(item) for text in columns.values()] for item in items]
         return cls(caption, list(columns), rows, is_open, note)
 
@@ -118,7 +109,7 @@ def _bounded(cell: str | Cut) -> str | Cut:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Lines of text; those that begin with two spaces stand under the one before."""
+    """Lines of text; two leading spaces indent a line."""
 
     lines: Sequence[str]
     is_quiet: bool = False
@@ -131,7 +122,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command to copy, and what it does."""
+    """A command to copy, and its purpose."""
 
     words: str
     purpose: str = ""
@@ -141,7 +132,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """A long text that is folded in, such as a traceback."""
+    """A long collapsed text, such as a traceback."""
 
     caption: str
     text: str
@@ -151,12 +142,7 @@ class Details:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A pipeline.
-
-    Attributes:
-        steps: Step, algorithm and the values of its hyperparameters.
-        idle: Steps that do nothing in it.
-    """
+    """A pipeline: its steps, each with algorithm and values, and its `idle` steps."""
 
     steps: Sequence[tuple[str, str, str]]
     idle: Sequence[str] = ()
@@ -170,13 +156,12 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One of several losses beside each other.
+    """One of several losses in a bar chart.
 
     Attributes:
-        label: Whose it is.
-        value: The loss, as people read it.
-        share: Of the largest, 0 to 1.
-        is_main: Whether it is the one that counts.
+        label, value: Name of the loss, and the loss as text.
+        share: Fraction of the largest loss, 0 to 1.
+        is_main: Whether the bar is highlighted.
     """
 
     label: str
@@ -190,16 +175,13 @@ Part = Figure | Table | Text | Command | Details | Pipeline
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One of the questions that the first screen answers.
+    """One answer on the first screen.
 
     Attributes:
-        id: Names its place on the screen.
-        question: The question, in a few words.
-        headline: The answer in one line.
-        under: Of what that is; empty where it needs no word.
-        bars: Losses beside each other.
-        parts: What belongs to it.
-        more: The id of the section that says more; empty for none.
+        id: Id, which determines the place on the screen.
+        question, headline, under: Question, answer and subtitle (may be empty), one line each.
+        bars, parts: Losses in a bar chart, and further parts.
+        more: Id of the section with details; empty for none.
     """
 
     id: str
@@ -213,7 +195,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section: one finding in words, and what shows it."""
+    """A section: a finding in words, and the parts that show it."""
 
     id: str
     title: str
@@ -229,14 +211,11 @@ class ReportPage:
     """A report.
 
     Attributes:
-        title: Name of the study or comparison.
-        kind: What it is the report of.
-        state: Where it stands, in a word; empty for nothing.
-        facts: A few facts below the title.
-        alert: What the reader must know before all else; empty for nothing.
-        answers: Of the first screen.
-        sections: What follows, in the order of interest.
-        made: When and by which version it was made.
+        title, kind, state: Name and kind of its subject, and one word on its state, or empty.
+        facts: Short facts below the title.
+        alert: Most important warning, or empty.
+        answers, sections: First screen, and the sections below in order of interest.
+        made: Time and version of the report.
     """
 
     title: str

@@ -1,7 +1,7 @@
-"""Figures of Plotly as plain JSON values, with texts that hold no markup.
+"""Plotly figures as plain JSON values, with texts free of markup.
 
-Colours are named `var(--name)`: the page defines them for light, dark and paper. Clouds of points
-are thinned, so that a page stays quick.
+Colours are named `var(--name)`; the page defines them for light, dark and print. Large point clouds
+are sampled, so that pages stay fast.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -18,14 +18,9 @@ MOST_POINTS = 2_000
 def thinned(
     values: Sequence[float | None], keep: Collection[int] = (), most: int = MOST_POINTS
 ) -> list[int]:
-    """Return the positions to show, in order: all of them, or evenly chosen ones.
+    """Return the positions to show, in order: all, or an even sample of at most `most`.
 
-    The least and the largest value are always among them.
-
-    Args:
-        values: What is shown; None for what is not.
-        keep: Positions that are shown in any case.
-        most: How many are shown at most, those to keep aside.
+    The sample includes the lowest and the highest value, and additionally the positions in `keep`.
     """
     known = [i for i, value in enumerate(values) if value is not None and isfinite(value)]
     if len(known) <= most:
@@ -43,30 +38,28 @@ Values = Mapping[str, Any]
 Trace = dict[str, Any]
 _COLOURS = 7
 _LONGEST_LABEL, _KEPT = 42, 20
-"""Characters of a label on an axis, and of both ends of a longer one."""
+"""Longest label on an axis, and the characters kept at both ends of a longer label."""
 _LONGEST_TEXT = 160
-"""Characters of any other text of a figure, of which there may be one for each point."""
+"""Longest other text in a figure, as each point may have one."""
 
 
 def colour(position: int, of: str = "c") -> str:
-    """Return one of the colours that colour-blind readers tell apart (Okabe and Ito 2008).
+    """Return a colour for the item at a position, distinct for colour-blind readers.
 
-    Args:
-        position: Of what it is for, among all of its kind.
-        of: `c` for lines and marks, `b` for what lies behind them.
+    `of` is `c` for lines and marks, and `b` for backgrounds. Colours: Okabe and Ito 2008.
     """
     return f"var(--{of}{position % _COLOURS})"
 
 
 def plain(text: str) -> str:
-    """Return a text as Plotly shows it: it would take `<` for markup."""
+    """Return a text escaped for Plotly, which reads `<` as markup."""
     return escape(shown(clipped(text, _LONGEST_TEXT)), quote=False)
 
 
 def shortened(labels: Sequence[str]) -> list[str]:
-    """Return texts for an axis: the middle of a long one is left out.
+    """Return axis labels, cut in the middle if long; equal results get a number.
 
-    Those that differ there alone get a number: Plotly takes equal texts for one place.
+    Plotly places equal labels at the same position.
     """
     alike: dict[str, list[str]] = {}
     for label in dict.fromkeys(labels):
@@ -82,17 +75,17 @@ def shortened(labels: Sequence[str]) -> list[str]:
 
 
 def texts(values: Iterable[str]) -> list[str]:
-    """Return texts as Plotly shows them."""
+    """Return texts escaped for Plotly."""
     return [plain(value) for value in values]
 
 
 def numbers(values: Iterable[float | None]) -> list[float | None]:
-    """Return numbers with five digits, None for what is none: that is what a figure shows."""
+    """Return finite numbers with five digits, None for others: figures show no more."""
     return [None if v is None or not isfinite(v) else float(f"{v:.5g}") for v in values]
 
 
 def visible_losses(losses: Iterable[float | None]) -> list[float]:
-    """Return the range of an axis that shows the better losses far apart, and not the worst."""
+    """Return an axis range that spreads the better losses and clips the worst."""
     known = sorted(loss for loss in losses if loss is not None)
     low, high = known[0], known[min(len(known) - 1, int(0.85 * len(known)))]
     margin = 0.08 * (high - low) or abs(low) * 0.1 or 1.0
@@ -105,7 +98,7 @@ def axis(title: str, **more: Any) -> dict[str, Any]:
 
 
 LABELS = axis("", autorange="reversed", type="category")
-"""The axis of horizontal bars, the first one on top."""
+"""Axis of horizontal bars, the first one on top."""
 
 
 def plot(traces: Sequence[Values], **layout: Any) -> dict[str, Any]:
@@ -122,7 +115,7 @@ def scatter(
     *,
     mode: str = "markers",
 ) -> Trace:
-    """Return points or a line, by their `mode` and `style`, with labels shown on hovering."""
+    """Return points or a line, by `mode` and `style`, with labels on hovering."""
     return {
         "type": "scatter",
         "mode": mode,
@@ -146,7 +139,7 @@ def points(
     opacity: float = 0.75,
     labels: Sequence[str] = (),
 ) -> Trace:
-    """Return points of one look."""
+    """Return points of one style."""
     marker = {"color": paint, "symbol": symbol, "size": size, "opacity": opacity}
     return scatter(name, x, y, {"marker": marker}, labels)
 
@@ -160,7 +153,7 @@ def bar(
     hover: Sequence[str] = (),
     **more: Any,
 ) -> Trace:
-    """Return horizontal bars, the first label on top where the axis is reversed."""
+    """Return horizontal bars, the first label on top on a reversed axis."""
     return {
         "type": "bar",
         "orientation": "h",
@@ -188,6 +181,6 @@ def figure(
     is_half: bool = False,
     **layout: Any,
 ) -> Figure:
-    """Return a figure with its axes; `layout` holds further layout options of Plotly."""
+    """Return a figure with its axes; `layout` has further layout options of Plotly."""
     drawn = plot(traces, xaxis=x, yaxis=y, **layout)
     return Figure(figure_id, title, drawn, height, note, is_half, finding)

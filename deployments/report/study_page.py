@@ -1,7 +1,4 @@
-"""The report of a study: gathered in one pass over its trials, and as a page.
-
-Each figure gathers by a collector, which takes the trials, and yields its section of the page.
-"""
+"""The report of a study: collected in one pass over its trials, then built as a page."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -70,21 +67,18 @@ from prefect_tune.storage.store import ArtifactStore
 
 @dataclass(frozen=True, slots=True)
 class StudyReport:
-    """Everything that is reported of one study.
+    """The contents of a study's report.
 
     Attributes:
-        summary: StudyView, as `show --json` prints it.
-        created: Time of its start, in seconds since 1970.
-        progress: Trials in the order in which they ended, and the incumbents.
-        paths: Algorithms and paths that were tried.
-        step_times: Times of the steps.
-        failures: Reasons why trials failed.
-        trade_offs: The loss against each measured quantity.
-        fidelities: Partial evaluations.
-        members: Trials of the final model, the heaviest first.
+        summary: Output of `show --json`.
+        created: Start time in seconds since 1970.
+        progress: Finished trials in order, and the incumbents.
+        paths, step_times, failures: Tried algorithms and paths, times by step, failure reasons.
+        trade_offs, fidelities: Loss against each measured quantity, and partial evaluations.
+        members: Trials of the final model by descending weight.
         importance: Importance of each choice.
         model: Quality of the model on the test rows, and its use of codes.
-        reproduction: Commands that repeat it, and all that determines it.
+        reproduction: Commands that repeat the study, and everything that determines it.
     """
 
     summary: StudyView
@@ -102,11 +96,7 @@ class StudyReport:
 
 
 def study_report(store: ArtifactStore, name: str) -> StudyReport:
-    """Gather everything that is reported of a study.
-
-    Raises:
-        UnknownName: If there is no such study.
-    """
+    """Collect the report of a study; raises UnknownName if the study does not exist."""
     record = find_study(store, name)
     plan = StudyPlan.from_stored(record)
     progress, importance = ProgressPass(plan), ImportancePass(plan)
@@ -195,7 +185,7 @@ def decisions_section(progress: SearchProgress, summary: StudyView) -> Iterator[
             for known in [[loss for loss in losses if loss is not None]]
         ]
         columns = ["phase", "#trials", "#least loss"]
-        parts.append(Table("Why trials were asked for", columns, rows))
+        parts.append(Table("Reasons for proposing trials", columns, rows))
     if parts:
         finding = f"{name}: {METHODS[name].purpose}." if name in METHODS else name
-        yield Section("decisions", "How the method decided", finding, parts)
+        yield Section("decisions", "Decisions of the method", finding, parts)

@@ -11,7 +11,7 @@ _MOST_LISTED = 12
 
 
 def pipeline_rows(configuration: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Return step, algorithm and values, a step a row."""
+    """Return step, algorithm and values of each step."""
     return [
         (step, choice["algorithm"], ", ".join(values_text(choice["hyperparameters"])))
         for step, choice in configuration.items()
@@ -19,7 +19,7 @@ def pipeline_rows(configuration: Mapping[str, Any]) -> list[tuple[str, str, str]
 
 
 def made_now() -> str:
-    """Return when and by which version a page is made."""
+    """Return time and version for the footer of a page."""
     now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     return f"Made by prefect-tune {version('prefect-tune')} on {now}."
 

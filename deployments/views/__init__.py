@@ -1,6 +1,6 @@
-"""Text for people, a module per subject.
+"""Terminal output, one module per subject.
 
-`study`, `trial`, `artifact` and `comparison` print what a store has. `live` follows a
-running study, with `live_lines` on a terminal. All print to one `console`, and commands keep
-standard output for their `result_stream`. A model that was `exported` is shown with its needs.
+`study`, `trial`, `artifact` and `comparison` print the contents of a store. `live` shows a running
+study, with `live_lines` on a terminal. All print to one `console`, and `result_stream` reserves
+standard output for results. `exported` prints an exported model with its requirements.
 """

@@ -1,4 +1,4 @@
-"""Artifacts, one a line or one in full, and the store as a whole."""
+"""Artifacts, as a list or in full, and the store as a whole."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -22,7 +22,7 @@ _MOST_TRIALS = 10
 
 
 def print_artifacts(entries: Sequence[Entry]) -> None:
-    """Print artifacts, one a line."""
+    """Print artifacts, one per line."""
     table = Table(
         uncut_column("key"),
         "step",
@@ -50,18 +50,15 @@ def print_artifacts(entries: Sequence[Entry]) -> None:
 
 
 def print_artifact(detail: ArtifactDetail, trials: Sequence[str], *, final_fold: int) -> None:
-    """Print one artifact: its origin, its files and their contents, and its users.
+    """Print one artifact: its origin, files, contents and users.
 
-    Args:
-        detail: The artifact.
-        trials: Study and number of the trials that made or used it.
-        final_fold: Number of the fold that the final model is trained on.
+    `trials` made or used it. `final_fold` is the number of the final model's fold.
     """
     entry, lineage = detail.entry, detail.lineage or {}
     is_final = entry.fold == final_fold
-    rows = "all training rows, the final model" if is_final else f"fold {entry.fold}"
+    rows = "all training rows (final model)" if is_final else f"fold {entry.fold}"
     rows = "all rows of a partition of patients" if "block" in lineage else rows
-    state = "" if entry.is_present else ", evicted: only its facts are left"
+    state = "" if entry.is_present else ", evicted (only its summary remains)"
     CONSOLE.print(line(bold(entry.key)))
     CONSOLE.print(
         f"  {entry.step}: {entry.algorithm}, {rows}, made by study "
@@ -78,7 +75,7 @@ def print_artifact(detail: ArtifactDetail, trials: Sequence[str], *, final_fold:
     for child in detail.children:
         evicted = "" if child.is_present else ", evicted"
         made = f"{child.step}: {child.algorithm}"
-        CONSOLE.print(f"  made from it: {child.key[:12]} {made}{evicted}")
+        CONSOLE.print(f"  children: {child.key[:12]} {made}{evicted}")
     more = f" and {len(trials) - _MOST_TRIALS} more" if len(trials) > _MOST_TRIALS else ""
     CONSOLE.print(
         f"  used by {counted(len(trials), 'trial')}: {', '.join(trials[:_MOST_TRIALS])}{more}"
@@ -86,7 +83,7 @@ def print_artifact(detail: ArtifactDetail, trials: Sequence[str], *, final_fold:
 
 
 def print_contents(name: str, size_bytes: int, url: str, contents: Mapping[str, Any]) -> None:
-    """Print one file of an artifact, with its contents in a few lines."""
+    """Print one file of an artifact, with a preview of its contents."""
     CONSOLE.print(line("  ", bold(name), f" {format_bytes(size_bytes)} {url}"))
     if "unreadable" in contents:
         CONSOLE.print(f"    cannot be read: {contents['unreadable']}")
@@ -102,7 +99,7 @@ def print_contents(name: str, size_bytes: int, url: str, contents: Mapping[str, 
 
 
 def _columns(columns: Mapping[str, Mapping[str, Any]], rows: Sequence[Any]) -> Table:
-    """Return statistics and first values, one column a line."""
+    """Return statistics and first values, one column per line."""
     table = Table("column", "min", "mean", "max", "zero", "empty", "first values", box=None)
     for position, (name, of) in enumerate(columns.items()):
         first = [row[position] if isinstance(row, list) else row for row in rows]
@@ -150,11 +147,11 @@ def print_stats(stats: StoreStats) -> None:
 
 
 def print_verification(found: Verification, *, is_repaired: bool = False) -> None:
-    """Print the faults that a verification found in a store, and those it repaired."""
+    """Print the faults found in a store, and whether they were repaired."""
     for what in ("damaged", "missing", "orphans"):
         for name in getattr(found, what):
             CONSOLE.print(f"{what}: {name}")
     state = "all sound" if found.is_sound else "not sound"
     if is_repaired and not found.is_sound:
-        state = "repaired, all sound now"
+        state = "repaired; the store is sound"
     CONSOLE.print(f"{found.checked} artifacts and records checked: {state}")

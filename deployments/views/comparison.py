@@ -17,7 +17,7 @@ from prefect_tune.flows.text import LossWords, counted, format_seconds, number_t
 
 
 def print_comparison(outcome: ComparisonOutcome) -> None:
-    """Print the standings at fractions of the budget, a method a line, best first."""
+    """Print the standings at fractions of the budget, one method per line, best first."""
     standings, subject = outcome.standings, outcome.subject
     loss = LossWords(subject.metric).axis
     if isinstance(subject, SingleComparison):
@@ -47,7 +47,7 @@ def print_comparison(outcome: ComparisonOutcome) -> None:
         CONSOLE.print(f"  {data_set.data}, at the end: {_in_short(data_set.methods)}")
     CONSOLE.print(
         "  Median (quartiles) of the replicates' best pipelines. Rank: mean rank of the test loss "
-        f"over {counted(standings.n_blocks, 'block')} of a data set and a repeat; = marks a method "
+        f"over {counted(standings.n_blocks, 'block')} (a data set and a repeat); = marks a method "
         "that is not significantly behind the first (ranks reordered within blocks, "
         f"p = {SIGNIFICANCE})"
     )
@@ -60,7 +60,7 @@ def print_comparison(outcome: ComparisonOutcome) -> None:
 
 
 def _print_pairs(standings: Standings) -> None:
-    """Print how sure it is that the method of the least expected rank is better than the others."""
+    """Print how certainly the method with the lowest expected rank beats the others."""
     methods = sorted(standings.methods, key=lambda one: one.expected_rank)
     first = methods[0].method
     pairs = {pair.other: pair for pair in standings.pairs if pair.method == first}
@@ -82,9 +82,9 @@ def _print_pairs(standings: Standings) -> None:
         better, by = "on more than half of such data sets", "Poisson-binomial test"
     else:
         over, better = counted(standings.n_blocks, "repeat"), "on this data set"
-        by = "Student's t of the repeats; of one repeat, its errors or who won"
+        by = "Student's t over repeats; for one repeat, over its errors or wins"
     CONSOLE.print(
-        f"  How often each loses to {first} (a tie is half), one-sided p of the sign test over "
+        f"  Share of losses to {first} (a tie counts half), one-sided p of the sign test over "
         f"{over}, and the probability that {first} is better {better} ({by})"
     )
 

@@ -1,4 +1,4 @@
-"""The terminal that views print to: plain texts, never markup. Light to import."""
+"""The terminal for views: plain texts, never markup. Cheap to import."""
 
 from contextlib import suppress
 from typing import IO, Any, cast
@@ -15,33 +15,33 @@ from prefect_tune.flows.text import shown
 def echo(text: Any, *, err: bool = False) -> None:
     """Print a line to standard output or standard error."""
     if err:
-        with suppress(OSError):  # a full disk behind standard error ends no study
+        with suppress(OSError):  # a full disk behind standard error must not end a study
             click.echo(shown(str(text)), err=True)
     else:
         echo_as_is(shown(str(text)))
 
 
 def echo_as_is(text: str, *, nl: bool = True) -> None:
-    """Print a text to standard output as it is."""
+    """Print a text to standard output unchanged."""
     click.echo(text, nl=nl, file=result_stream())
 
 
 class PlainConsole(Console):
-    """A console to which no text is markup, wherever it stands: it may be other people's."""
+    """A console that never interprets texts as markup, because they may come from anyone."""
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Return a text as it is, but for what must not be shown."""
+        """Return a text unchanged except for masked passwords and control characters."""
         kept = {name: options[name] for name in ("justify", "overflow") if name in options}
         return Text(shown(text), style=options.get("style", ""), **kept)
 
 
 def bold(text: str) -> tuple[str, str]:
-    """Return a part of a `line` that stands out."""
+    """Return a bold part of a `line`."""
     return text, "bold"
 
 
 def line(*parts: str | Text | tuple[str, str]) -> Text:
-    """Return a text whose parts may have a style."""
+    """Return a text from parts with optional styles."""
     clean: list[str | Text | tuple[str, str]] = []
     for part in parts:
         if isinstance(part, Text):
@@ -54,7 +54,7 @@ def line(*parts: str | Text | tuple[str, str]) -> Text:
 
 
 def uncut_column(header: str) -> Column:
-    """Return a column whose values are never cut, since other commands take them."""
+    """Return a column of values for other commands, which must not be cut."""
     return Column(header, no_wrap=True, overflow="ignore")
 
 

@@ -1,4 +1,4 @@
-"""Exported models: their properties, requirements, and the code that loads them."""
+"""Exported models: their properties, requirements, and the code to load them."""
 
 from collections.abc import Iterator, Mapping
 from platform import python_version
@@ -11,13 +11,7 @@ _MOST_MEMBERS = 5
 
 
 def print_exported(exported: Exported, file: str, card: str | None) -> None:
-    """Print what was written.
-
-    Args:
-        exported: The exported model.
-        file: The file with the model.
-        card: The file with its model card, if there is one.
-    """
+    """Print an exported model, its file, and the file of its model card, if any."""
     loss, losses = exported.test_loss, LossWords(exported.metric)
     tested = "" if loss is None else f", {losses.name} on the test rows {losses.of(loss)}"
     echo(f"{file}: {_model(exported.weights)}{tested}")
@@ -25,7 +19,7 @@ def print_exported(exported: Exported, file: str, card: str | None) -> None:
         echo(f"  {losses.name} on the test rows is undefined: {exported.test_undefined}")
     for line in _needs(exported):
         echo(f"  {line}".rstrip())
-    if exported.format == "skops":  # its file names the types to trust
+    if exported.format == "skops":  # loading needs the types to trust
         echo("  to load it:")
         for line in exported.loading_code(file):
             echo(f"      {line}".rstrip())
@@ -34,7 +28,7 @@ def print_exported(exported: Exported, file: str, card: str | None) -> None:
 
 
 def _needs(exported: Exported) -> Iterator[str]:
-    """Yield what reading and using the file takes."""
+    """Yield the requirements for loading and using the file."""
     python = ".".join(python_version().split(".")[:2])
     packages = ", ".join(f"{name} {version}" for name, version in exported.packages.items())
     own = ", ".join(exported.own)
@@ -46,7 +40,7 @@ def _needs(exported: Exported) -> Iterator[str]:
     else:
         yield f"needs {packages}; not prefect-tune, as all its classes are scikit-learn's"
     if exported.reads_rows:
-        yield "its first step reads rows as the study learned them; --matrix leaves it out"
+        yield "its first step reads rows by the schema of the training data; --matrix omits it"
     if exported.predicts_events:
         yield "predicts patient events, which prefect-tune reads: prefect-tune predict"
 

@@ -1,4 +1,4 @@
-"""Progress of a running study, on a terminal, in a log and in a notebook."""
+"""Progress of a running study, on a terminal, in a log or in a notebook."""
 
 import json
 import sys
@@ -17,14 +17,14 @@ from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.masking import masked, masked_values
 
 _REFRESHES = 2
-"""Of live lines in a second."""
+"""Refreshes of live lines per second."""
 
 
 @contextmanager
 def observer_for(*, quiet: bool, json_lines: bool) -> Iterator[Observer]:
-    """Yield the observer that fits the output: a terminal, a pipe, JSON, or none.
+    """Yield the observer for the output: terminal, pipe, JSON or none.
 
-    Live lines need UTF-8; a terminal with another encoding gets plain lines.
+    Live lines need UTF-8; terminals with other encodings get plain lines.
     """
     console = PlainConsole(stderr=True, highlight=False)
     if json_lines:
@@ -40,31 +40,31 @@ def observer_for(*, quiet: bool, json_lines: bool) -> Iterator[Observer]:
 
 
 class _Silent:
-    """Says nothing."""
+    """Prints warnings only."""
 
     def note(self, text: str) -> None:
-        """Nothing."""
+        """Print nothing."""
 
     def warn(self, text: str) -> None:
-        """Print one line to standard error: a warning is no progress."""
+        """Print a warning to standard error."""
         echo(f"Warning: {text}", err=True)
 
     def ended(self, trial: Trial, progress: Progress) -> None:
-        """Nothing."""
+        """Print nothing."""
 
     def tick(self, progress: Progress) -> None:
-        """Nothing."""
+        """Print nothing."""
 
 
 class _Lines(_Silent):
     """One plain line per trial, to standard error."""
 
     def note(self, text: str) -> None:
-        """Print one line."""
+        """Print the note."""
         echo(text, err=True)
 
     def ended(self, trial: Trial, progress: Progress) -> None:
-        """One line."""
+        """Print the trial."""
         echo(f"{progress.trial_line(trial)}  |  {progress.status_line()}", err=True)
 
 
@@ -72,31 +72,31 @@ class _JsonLines(_Silent):
     """One line of JSON per trial and per warning, to standard output."""
 
     def warn(self, text: str) -> None:
-        """One line."""
+        """Print the warning."""
         echo_as_is(json.dumps({"warning": text}, separators=(",", ":")))
 
     def ended(self, trial: Trial, progress: Progress) -> None:  # noqa: ARG002
-        """One line."""
+        """Print the trial."""
         echo_as_is(json.dumps(masked_values(trial.to_json()), separators=(",", ":")))
 
 
 class _Terminal(_Silent):
-    """Live lines that stay at the bottom; failures, new incumbents and notes scroll above them."""
+    """Live lines at the bottom; failures, new incumbents and notes scroll above them."""
 
     def __init__(self, console: PlainConsole, lines: LiveLines) -> None:
         self._console, self._lines = console, lines
         self._fidelity: str | None = None
 
     def note(self, text: str) -> None:
-        """Print one line above the others."""
+        """Print a note above the live lines."""
         self._console.print(text, style="dim")
 
     def warn(self, text: str) -> None:
-        """Print one line above the others."""
+        """Print a warning above the live lines."""
         self._console.print(f"Warning: {text}", style="yellow")
 
     def ended(self, trial: Trial, progress: Progress) -> None:
-        """Failures and new incumbents scroll by; the lines change."""
+        """Print failures and new incumbents, and update the live lines."""
         if trial.failure is not None or progress.incumbent == trial:
             style = "yellow" if trial.failure else "green"
             self._console.print(progress.trial_line(trial), style=style)
@@ -106,43 +106,43 @@ class _Terminal(_Silent):
         self.tick(progress)
 
     def tick(self, progress: Progress) -> None:
-        """Change the lines."""
+        """Update the live lines."""
         self._lines.show(progress)
 
     def _note_fidelity(self, progress: Progress) -> None:
-        """Say when incumbents ran more or less of the evaluation than before: losses may jump."""
+        """Print a note when the fidelity of the incumbents changes, as losses may jump."""
         if progress.incumbent is None:
             return
         fidelity, before = progress.part(progress.incumbent), self._fidelity
         self._fidelity = fidelity
         if before is not None and before != fidelity:
-            of = fidelity or "the whole evaluation"
-            self.note(f"the best loss is now of {of}, and not to be compared with those before")
+            of = fidelity or "the full evaluation"
+            self.note(f"the best loss now comes from {of}; it is not comparable with earlier ones")
 
 
 def is_notebook() -> bool:
-    """Return whether this process runs the cells of a notebook."""
+    """Return whether this process runs a notebook."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     return hasattr(shell, "kernel")
 
 
 @contextmanager
 def widgets_spared() -> Iterator[None]:
-    """Leave out the advice to install widgets, for bars that no method shows, in the body."""
+    """Suppress tqdm's advice to install widgets during the body, as no method shows bars."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="IProgress not found")  # tqdm's, by Optuna
+        warnings.filterwarnings("ignore", message="IProgress not found")  # from tqdm, by Optuna
         yield
 
 
 class NotebookLine:
-    """One line: where the study stands, and the last note on it since then."""
+    """One line with the state of the study and the latest note."""
 
     def __init__(self) -> None:
         self._standing = ""
         self._handle: Any = None
 
     def note(self, text: str) -> None:
-        """Show a note behind where the study stands."""
+        """Show a note after the state of the study."""
         self._show(" · ".join(filter(None, (self._standing, masked(text)))))
 
     def warn(self, text: str) -> None:
@@ -150,11 +150,11 @@ class NotebookLine:
         print(f"Warning: {text}", file=sys.stderr)  # noqa: T201 - output of the cell
 
     def ended(self, trial: Trial, progress: Progress) -> None:  # noqa: ARG002
-        """Show where the study stands."""
+        """Show the state of the study."""
         self.tick(progress)
 
     def tick(self, progress: Progress) -> None:
-        """Show where the study stands, if that is another line."""
+        """Show the state of the study, if it has changed."""
         if (line := progress.status_line()) != self._standing:
             self._standing = line
             self._show(line)

@@ -1,7 +1,7 @@
-"""Lines at the bottom of a terminal while a study runs, as many and as wide as it has room for.
+"""Lines at the bottom of a terminal while a study runs, fitted to its size.
 
-From the top: state of the study; its incumbents, its expected end and the method's
-phase; running trials, the longest first; and the last failures.
+From the top: state of the study; incumbents, expected end and phase of the method; running trials,
+the longest first; and the last failures.
 """
 
 from collections import deque
@@ -22,16 +22,10 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 def block_curve(points: Sequence[CurvePoint], seconds: float, width: int) -> str:
-    """Return what led over time, each character an equal share of it.
+    """Return the incumbents over time as bars, each for an equal share of the time.
 
-    Heights are of logarithms where all losses are above 0: the first incumbents are much worse
-    than all others.
-
-    Args:
-        points: The incumbents.
-        seconds: The time of the study, at which the curve ends.
-        width: Characters at most.
-
+    Heights are logarithmic if all losses are positive, because the first incumbents are much worse.
+    `seconds` is the study time at the end of the curve, and `width` the maximum number of bars.
     >>> block_curve([CurvePoint(0, 40), CurvePoint(2, 20), CurvePoint(3, 10)], 4, 8)
     '████▄▄▁▁'
     """
@@ -49,7 +43,7 @@ def block_curve(points: Sequence[CurvePoint], seconds: float, width: int) -> str
         return shown[-1]
     columns = [round((at - start) / (end - start) * width) for at in borders]
     drawn = "".join(block * (b - a) for block, (a, b) in zip(shown, pairwise(columns), strict=True))
-    # A last incumbent of a moment ago has no column of its own.
+    # An incumbent of a moment ago has no bar of its own.
     return drawn if columns[-1] > columns[-2] else drawn[:-1] + shown[-1]
 
 
@@ -57,18 +51,17 @@ _MOST_FAILURES = 2
 _BAR = 8
 _CURVE, _LEAST_CURVE = 24, 6
 _STEP = 28
-"""Characters of a step with its fold, at most."""
+"""Longest text for a step with its fold."""
 _WIDE = 80
-"""Columns from which the fold of a trial, and its limit, are written out."""
+"""Terminal width from which a trial's fold and limit are shown."""
 _NEAR = 0.8
-"""Share of its limit from which a trial stands out."""
+"""Share of a trial's limit from which the trial is highlighted."""
 
 
 class LiveLines:
-    """Lines that rich draws anew, twice a second and below each line that is printed.
+    """Live lines, redrawn by rich twice a second and below each printed line.
 
-    Args:
-        clock: A monotonic clock: between two reports of the flow, seconds go on.
+    `clock` is monotonic and advances the times between two reports of the flow.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
@@ -78,11 +71,11 @@ class LiveLines:
         self._failures: deque[str] = deque(maxlen=_MOST_FAILURES)
 
     def show(self, progress: Progress) -> None:
-        """Take where the study stands."""
+        """Set the state of the study."""
         self._progress, self._at = progress, self._clock()
 
     def fail(self, text: str) -> None:
-        """Take the reason of a failed trial."""
+        """Add the reason of a failed trial."""
         self._failures.append(_one_line(text))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
@@ -95,7 +88,7 @@ class LiveLines:
         room -= len(header)
         rest = [_status(progress, width)] if room else []
         room -= len(rest)
-        # With little room a failure can be looked up later, a trial under way cannot.
+        # If room is short, running trials go first: failures can be looked up later.
         n_failures = min(len(self._failures), max(room - min(len(progress.running), 3), 0))
         rest += self._running(progress, room - n_failures, width)
         if n_failures:
@@ -105,7 +98,7 @@ class LiveLines:
         yield from (*header, *(text for text in rest if text.plain))
 
     def _running(self, progress: Progress, room: int, width: int) -> list[Text]:
-        """Return a line for each trial under way that has room, the longest running first."""
+        """Return a line for each running trial that fits, the longest running first."""
         since, n_running = self._clock() - self._at, len(progress.running)
         n_shown = n_running if n_running <= room else max(room - 1, 0)
         trials = nlargest(n_shown, progress.running, key=lambda trial: trial.seconds)
@@ -121,7 +114,7 @@ class LiveLines:
 
 
 def _status(progress: Progress, width: int) -> Text:
-    """Return the curve, the end, and the phase, as far as each is known."""
+    """Return curve, expected end and phase, as far as known."""
     end = _end(progress)
     phase = progress.phase
     curve = ""
@@ -135,7 +128,7 @@ def _status(progress: Progress, width: int) -> Text:
 
 
 def _end(progress: Progress) -> str:
-    """Return when the trials will be done; empty where the time limit, shown too, comes first."""
+    """Return the expected end of the trials; empty if the time limit comes first."""
     left = progress.seconds_left
     if left is None:
         return ""
@@ -146,12 +139,12 @@ def _end(progress: Progress) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Return a text without breaks: each line is counted."""
+    """Return a text without line breaks, because lines are counted."""
     return text.replace("\n", " ").replace("\t", " ")
 
 
 def _header(progress: Progress, console: Console, width: int, most: int) -> list[Text]:
-    """Return where the study stands, in so many lines at most."""
+    """Return the state of the study in at most `most` lines."""
     status = line(bold(progress.status_line()))
     lines = list(status.wrap(console, width))
     if len(lines) <= most:
@@ -182,7 +175,7 @@ def _trial(trial: RunningTrial, step: str, since: float, width: int) -> Text:
 
 
 def _path(path: Sequence[str], room: int) -> str:
-    """Return the algorithms of a path that do something; where not all have room, the last ones."""
+    """Return the algorithms of a path without identities; if room is short, the last ones."""
     path = [_one_line(algorithm) for algorithm in path if algorithm != "none"]
     for n_left_out in range(len(path)):
         text = " > ".join(["…", *path[n_left_out:]] if n_left_out else path)

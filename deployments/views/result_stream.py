@@ -1,7 +1,7 @@
-"""Standard output is the result of a command, and nothing else. Light to import.
+"""Reserve standard output for the result of a command. Cheap to import.
 
-What libraries, a user's space or an unpickled model print while a command works goes to standard
-error, from Python, C libraries and child processes alike.
+Output of libraries, a user's space or an unpickled model goes to standard error, whether it comes
+from Python, C libraries or child processes.
 """
 
 import fcntl
@@ -17,23 +17,23 @@ import click
 from prefect_tune.tasks.worker.standard_streams import flush_streams
 
 _APART: list[IO[str]] = []
-"""Streams of results that are apart from `sys.stdout`; the last one is used."""
+"""Result streams other than `sys.stdout`; the last one is used."""
 _STAYS: list[bool] = []
 """Not empty after `stay_apart`."""
 
 
 def stay_apart() -> None:
-    """Keep all but results away from standard output until this process ends."""
+    """Redirect all other output to standard error until this process ends."""
     _STAYS.append(True)
 
 
 def result_stream() -> IO[str]:
-    """Return the stream of results; that is `sys.stdout` in Python programs."""
+    """Return the stream for results: `sys.stdout` unless redirected."""
     return _APART[-1] if _APART else sys.stdout
 
 
 class DynamicResultStream:
-    """The stream of results at each moment, for a console that outlives several."""
+    """The current stream for results, for a console that outlives several."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(result_stream(), name)
@@ -41,10 +41,10 @@ class DynamicResultStream:
 
 @contextmanager
 def result_apart() -> Iterator[None]:
-    """Let the body print results to standard output, and all else to standard error.
+    """Print results to standard output and all other output to standard error, in the body.
 
-    After `stay_apart` that stays so to the end of the process, as C libraries print what they have
-    held back when it exits. A Python program that calls a command has its standard output back.
+    After `stay_apart`, this lasts until the process ends, because C libraries flush at exit. A
+    Python program that calls a command gets its standard output back.
     """
     former, is_own = sys.stdout, _is_of_process(sys.stdout)
     results = _moved_results() if is_own else former
@@ -58,21 +58,21 @@ def result_apart() -> Iterator[None]:
             flush_streams()
             os.dup2(results.fileno(), 1)
         if is_own:
-            with suppress(OSError, click.ClickException):  # reported when it was written
+            with suppress(OSError, click.ClickException):  # reported at the write already
                 results.close()
         if not (is_own and _STAYS):
             sys.stdout = former
 
 
 def _is_of_process(stream: IO[str]) -> bool:
-    """Return whether a stream is standard output of this process, and no replacement."""
+    """Return whether a stream is the process's real standard output."""
     with suppress(AttributeError, OSError, ValueError):
         return stream is sys.__stdout__ and stream.fileno() == 1
     return False
 
 
 def _moved_results() -> IO[str]:
-    """Return standard output under another number, which now leads to standard error."""
+    """Duplicate standard output, and redirect the original to standard error."""
     sys.stdout.flush()
     moved = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
     os.dup2(2, 1)
@@ -80,13 +80,9 @@ def _moved_results() -> IO[str]:
 
 
 class _Results(TextIOWrapper):
-    """Standard output that reports why it cannot be written.
+    """Standard output that reports failed writes, with question marks for unknown characters.
 
-    A character that its encoding lacks is printed as a question mark.
-
-    Args:
-        number: Its file descriptor.
-        like: A stream of the same encoding.
+    `number` is its file descriptor, and `like` a stream with the same encoding.
     """
 
     def __init__(self, number: int, like: Any) -> None:
@@ -109,7 +105,7 @@ class _Results(TextIOWrapper):
 def _failure_reported() -> Iterator[None]:
     try:
         yield
-    except BrokenPipeError:  # the reader has seen enough
+    except BrokenPipeError:  # the reader has closed the pipe
         raise
     except OSError as error:
         raise click.ClickException(f"standard output cannot be written: {error}") from error

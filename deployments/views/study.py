@@ -1,4 +1,4 @@
-"""Studies: one a line, or one summed up."""
+"""Studies, as a list or in summary."""
 
 from collections.abc import Iterator, Sequence
 
@@ -25,12 +25,7 @@ _MEMBERS_A_LINE = 5
 
 
 def print_summary(view: StudyView, *, notes: bool = False) -> None:
-    """Print a study: its best pipeline, its trials, its method's decisions, and the cache.
-
-    Args:
-        view: The study.
-        notes: Whether with the method's notes.
-    """
+    """Print a study: best pipeline, trials, decisions, cache, and optionally the method's notes."""
     CONSOLE.print(line(bold(view.study), f" ({view.method}, {view.state})"))
     result = _trials, _ensemble, _best, _model, _undefined, _finalists, _alone, _constraints
     told = (_notes,) if notes else ()
@@ -40,7 +35,7 @@ def print_summary(view: StudyView, *, notes: bool = False) -> None:
 
 
 def print_studies(views: Sequence[StudyView]) -> None:
-    """Print studies, one a line."""
+    """Print studies, one per line."""
     table = Table(
         uncut_column("study"), "state", "method", "metric", "best", "trials", "failed", "data",
         box=None,
@@ -66,13 +61,13 @@ def _plugins(view: StudyView) -> Iterator[str]:
 
 
 def _warnings(view: StudyView) -> Iterator[Text]:
-    """Yield what went wrong around the study while it ran."""
+    """Yield problems during the study that were not trial failures."""
     for text in view.notes:
         yield line((f"warning: {text}", "yellow"))
 
 
 _LATE_SECONDS = 1.0
-"""Over the budget, from which on it is mentioned."""
+"""Smallest overrun of the budget that is reported."""
 
 
 def _trials(view: StudyView) -> Iterator[str]:
@@ -87,7 +82,7 @@ def _trials(view: StudyView) -> Iterator[str]:
 
 
 def _best(view: StudyView) -> Iterator[str | Text]:
-    """Yield the best trial and its pipeline; of an ensemble, the best single trial."""
+    """Yield the best trial and its pipeline, also for an ensemble."""
     best, losses = view.incumbent, view.losses
     if best is None:
         return
@@ -108,7 +103,7 @@ def _pipeline(trial: ChosenTrial) -> Iterator[str]:
 
 
 def _model(view: StudyView) -> Iterator[str | Text]:
-    """Yield the trial that is the model instead of another, or after a partial evaluation only."""
+    """Yield the model if it is another trial, partial, or missing."""
     model, losses, replaced = view.model_trial, view.losses, view.instead_of
     if model is not None and view.has_other_model:
         yield line(
@@ -123,13 +118,13 @@ def _model(view: StudyView) -> Iterator[str | Text]:
         )
     if view.model_subset < 1 and not view.model_of_folds:
         yield (
-            f"the model is fitted on {view.model_subset:.2g} of the training rows, as no "
-            "time was left for all of them; the same command with this study does that"
+            f"the model is fitted on {view.model_subset:.2g} of the training rows, because time "
+            "ran out; rerun the command with this study to fit all rows"
         )
     if view.model_of_folds:
         yield (
-            "the model is the mean of the models of the folds, as no time was left to fit on all "
-            "training rows; the same command with this study does that"
+            "the model is the mean of the fold models, because time ran out before a fit on all "
+            "training rows; rerun the command with this study for that fit"
         )
     if view.no_model:
         yield line((view.no_model, "yellow"))
@@ -140,13 +135,13 @@ def _model(view: StudyView) -> Iterator[str | Text]:
 
 
 def _undefined(view: StudyView) -> Iterator[str]:
-    """Yield why a loss on the test rows is undefined."""
+    """Yield the reason for an undefined loss on the test rows."""
     name, reason = view.losses.name, view.test_loss_undefined
     alone = view.single_best_test_loss_undefined
     if reason:
         yield f"{name} on the test rows is undefined: {reason}"
     if alone and alone != reason:
-        yield f"{name} of the best trial alone on the test rows is undefined: {alone}"
+        yield f"{name} of the best trial on the test rows is undefined: {alone}"
 
 
 def _finalists(view: StudyView) -> Iterator[str]:
@@ -154,17 +149,17 @@ def _finalists(view: StudyView) -> Iterator[str]:
     if not looks or best is None:
         return
     first, chosen = looks[0], chosen_look(looks)
-    if chosen.trial != best.trial or first.again is None:  # of another time
+    if chosen.trial != best.trial or first.again is None:  # the finalists are out of date
         return
     other = f" (trial {first.trial}: {losses.of(first.mean)})" if chosen != first else ""
     yield (
-        f"looked again at the best {len(looks)} on another split: trial {chosen.trial} has the "
-        f"least {losses.name} over both, {losses.of(chosen.mean)}{other}"
+        f"re-evaluated the best {len(looks)} on a second split: trial {chosen.trial} has the "
+        f"lowest {losses.name} over both, {losses.of(chosen.mean)}{other}"
     )
 
 
 def _ensemble(view: StudyView) -> Iterator[str | Text]:
-    """Yield the final model where it is an ensemble, with its own losses."""
+    """Yield the final model if it is an ensemble, with its losses."""
     ensemble, losses = view.ensemble, view.losses
     if ensemble is None or not ensemble.has_several:
         return
@@ -183,27 +178,27 @@ def _ensemble(view: StudyView) -> Iterator[str | Text]:
 
 
 def _decided(ensemble: Ensemble, losses: LossWords) -> Iterator[str]:
-    """Yield the losses by which an ensemble was preferred to the best trial, if it was."""
+    """Yield the losses that favoured an ensemble over the best trial."""
     built, alone = ensemble.nested.get(ensemble.kind), ensemble.nested.get("single")
     if built is not None and alone is not None:
         yield (
-            f"  on held-out rows that it was not built on: {losses.named(built)}, the best "
-            f"trial alone {losses.of(alone)}"
+            f"  on held-out rows not used to build it: {losses.named(built)}; best trial "
+            f"{losses.of(alone)}"
         )
 
 
 def _alone(view: StudyView) -> Iterator[str]:
-    """Yield that a single trial was preferred to an ensemble, where one was looked for."""
+    """Yield that no ensemble was better than a single trial, if any was tried."""
     ensemble = view.ensemble
     if ensemble is not None and ensemble.kind == "single":
         number = ensemble.members[0].trial
-        yield f"model: trial {number} alone, as no ensemble was found to be better"
+        yield f"model: trial {number} (no ensemble scored better)"
 
 
 def _tested(
     loss: float | None, losses: LossWords, *, is_first: bool = False
 ) -> tuple[str | tuple[str, str], ...]:
-    """Return parts of a line, which may have another loss before."""
+    """Return parts of a line for the loss on the test rows."""
     between = "" if is_first else ";"
     return () if loss is None else (f"{between} on the test rows ", bold(losses.of(loss)))
 

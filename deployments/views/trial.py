@@ -1,4 +1,4 @@
-"""Trials, one a line; and one explained, with its pipeline, result, times and code."""
+"""Trials, as a list; and one trial explained, with its pipeline, result, times and code."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -28,20 +28,15 @@ from prefect_tune.flows.text import (
 from prefect_tune.optimizers.space.wording import value_text
 
 _MOST_FOLDS = 6
-"""Shown one by one."""
+"""Number of folds shown one by one."""
 _MOST_CHOICES = 4
-"""Algorithms of a step that are named beside the one chosen."""
+"""Number of alternative algorithms named for a step."""
 _CURVE_WIDTH = 48
 _BARS = "▁▂▃▄▅▆▇█"
 
 
 def print_trial(trial: TrialDetail, *, task_run: str | None = None) -> None:
-    """Print a trial.
-
-    Args:
-        trial: The trial.
-        task_run: Where Prefect shows its task run, if that is known.
-    """
+    """Print a trial; `task_run` is the address of its task run in the Prefect UI, if known."""
     CONSOLE.print(_title(trial))
     for text in (*_asked(trial), *_when(trial, task_run), *_failure(trial)):
         CONSOLE.print(line("  ", text))
@@ -52,7 +47,7 @@ def print_trial(trial: TrialDetail, *, task_run: str | None = None) -> None:
         CONSOLE.print("  * not the default")
     if trial.steps:
         _print("time", _time(trial.steps))
-        CONSOLE.print("  (in brackets: served by the cache; what it took when it was made)")
+        CONSOLE.print("  (in brackets: served by the cache; time when it was made)")
     if trial.constraints:
         _print("constraints", _constraints(trial.constraints))
     if trial.stretches:
@@ -72,7 +67,7 @@ def _print(title: str, table: Table) -> None:
 
 
 def _table(*headers: str) -> Table:
-    """Return a table that is set off to the right."""
+    """Return an indented table."""
     return Table(*headers, box=None, pad_edge=True, padding=(0, 1, 0, 1))
 
 
@@ -174,7 +169,7 @@ def _pipeline(choices: Sequence[ChosenStep]) -> Table:
 
 
 def _others(choice: ChosenStep) -> str:
-    """Return what else could have been chosen."""
+    """Return the alternatives to a choice."""
     others = [name for name in choice.choices or () if name != choice.algorithm]
     if not others:
         return ""
@@ -183,10 +178,10 @@ def _others(choice: ChosenStep) -> str:
 
 
 def _value(hyperparameter: ChosenValue) -> str:
-    """Return a value, and what the estimator got for it on the data of the first fold."""
+    """Return a value, and the estimator's value on the first fold if different."""
     value, effective = hyperparameter.value, hyperparameter.effective
     text = value_text(value)
-    is_other = str(effective).lower() != str(value).lower()  # words stand for None and the like
+    is_other = str(effective).lower() != str(value).lower()  # texts may stand for None and the like
     return f"{text} (here {value_text(effective)})" if is_other else text
 
 
@@ -243,13 +238,13 @@ def _curve(trial: TrialDetail) -> Iterator[Text | str]:
         f"epoch {len(losses)}{at_best}"
     )
     if curve.resumed_from:
-        yield f"  resumed from epoch {curve.resumed_from}, where an earlier trial had stopped"
+        yield f"  resumed from epoch {curve.resumed_from}, where an earlier trial stopped"
     if curve.trouble:
         yield f"  {curve.trouble}"
 
 
 def _bars(losses: Sequence[float]) -> str:
-    """Return a curve as bars, the height of each the largest loss of its epochs.
+    """Return a curve as bars; the height of each is the largest loss of its epochs.
 
     >>> _bars([4.0, 2.0, 1.0])
     '█▃▁'
@@ -271,7 +266,7 @@ def _traceback(trial: TrialDetail) -> Iterator[Text | str]:
 
 
 def _output(trial: TrialDetail) -> Iterator[Text | str]:
-    """Yield the last lines that a failed trial printed, and the command that prints all."""
+    """Yield the last output lines of a failed trial, and the command that prints all."""
     output_bytes, failure = trial.output_bytes, trial.failure
     if not output_bytes:
         return
@@ -282,15 +277,11 @@ def _output(trial: TrialDetail) -> Iterator[Text | str]:
 
 
 _STATES = {"stopped": "in part"}
-"""States by the words that people know them by, where these are others."""
+"""Displayed names of states, if different."""
 
 
 def first_trials(trials: Iterable[TrialView]) -> dict[int, int]:
-    """Return the trials that continue a configuration, each with the one that began it.
-
-    Args:
-        trials: All trials of a study, by number.
-    """
+    """Return the first trial of each resumed trial's configuration; trials come by number."""
     begun: dict[bytes, int] = {}
     first = {t.number: begun.setdefault(t.configuration_text, t.number) for t in trials}
     return {number: of for number, of in first.items() if number != of}
@@ -304,14 +295,14 @@ def print_trials(
     links: Mapping[int, str] | None = None,
     empty: str = "no trials",
 ) -> None:
-    """Print trials, one a line; failed ones with their reason, others with what they ran on.
+    """Print trials, one per line, with the reasons of failures and the fidelities of others.
 
     Args:
         trials: The trials.
-        whole: The whole evaluation of a configuration.
-        first: Trials that continue a configuration, each with the one that began it.
-        links: By number, where Prefect shows the task runs of trials.
-        empty: Printed if there are none.
+        whole: The full evaluation of a configuration.
+        first: First trials of resumed trials.
+        links: Addresses of task runs in the Prefect UI by trial number.
+        empty: Text printed if there are no trials.
     """
     first, links = first or {}, links or {}
     parts = [whole.part(trial.query) for trial in trials]
@@ -335,7 +326,7 @@ def print_trials(
 
 
 def _about(trial: TrialView, link: str | None) -> Iterator[str]:
-    """Yield the pipeline of a trial, and what is unusual about the trial."""
+    """Yield the pipeline of a trial, and unusual facts about the trial."""
     yield " > ".join(trial.path)
     if (failure := trial.failure) is not None:
         yield failure_text(failure)

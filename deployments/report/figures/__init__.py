@@ -1,6 +1,6 @@
-"""The figures of a study's report, each gathered and drawn in one module.
+"""The figures of a study's report, each collected and drawn in one module.
 
 `progress`, `paths`, `importance`, `step_times`, `failures`, `trade_offs`, `fidelities` and `model`
-have a collector, which takes the trials one by one. `quality` judges the final model and `codes`
-shows what it uses. Each yields a section if the report has something for it.
+have a collector that takes the trials one by one. `quality` judges the final model, and `codes`
+shows the medical codes it uses. Each module yields a section if it has data.
 """

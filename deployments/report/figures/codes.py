@@ -1,4 +1,4 @@
-"""Codes of patient events: what the model makes of them, and how many patients have them."""
+"""Codes of patient events: their importance for the model, and their coverage of patients."""
 
 from collections.abc import Iterator, Sequence
 from math import sqrt
@@ -13,20 +13,20 @@ from prefect_tune.tasks.fitting.column_effects import CodeEffect, ColumnEffect, 
 _MOST_CODES = 20
 _MOST_COLUMNS = 4
 _NO_EFFECT = 5e-5
-"""Share of the largest loss below which a column has no effect that is worth a line."""
+"""Share of the largest effect below which a column gets no line."""
 _LONGEST = 60
-"""Characters of a description."""
+"""Longest description, in characters."""
 
 
 def codes_section(model: ModelReport, n_members: int, summary: StudyView) -> Iterator[Section]:
-    """Yield the section on strength and direction, if the study is of patient events."""
+    """Yield the section on strength and direction, for patient events."""
     title, effects = "What the model uses", model.effects
     if model.effects_problem:
-        yield Section("codes", title, f"This could not be measured: {model.effects_problem}.")
+        yield Section("codes", title, f"They could not be measured: {model.effects_problem}.")
     elif effects is not None:
         codes = [code for code in effects.codes if code.strength > _NO_EFFECT][:_MOST_CODES]
         if not codes:
-            yield Section("codes", title, "No code matters to the model on its own.")
+            yield Section("codes", title, "No single code affects the loss of the model.")
             return
         words = LossWords(model.measure)
         whose = f"trial {model.effects_of}"
@@ -43,7 +43,7 @@ def codes_section(model: ModelReport, n_members: int, summary: StudyView) -> Ite
 
 
 def coverage_section(model: ModelReport) -> Iterator[Section]:
-    """Yield the section on the coverage by code, if the study is of patient events."""
+    """Yield the section on coverage by code, for patient events."""
     coverage = model.coverage
     if not coverage:
         return
@@ -63,7 +63,7 @@ def coverage_section(model: ModelReport) -> Iterator[Section]:
     columns = ["code", *described, "#patients, %", "#events per patient with it"]
     columns += [f"#{label}, %" for label in by_class]
     note = (
-        "Patients of the training rows, with their events up to their latest prediction time"
+        "Patients of the training rows, with events up to their latest prediction time"
         f"{', by the class at that time' if by_class else ''}."
     )
     if len(coverage) > len(shown):
@@ -83,7 +83,7 @@ def _percent(share: float | None) -> str:
 
 
 def _name(model: ModelReport, code: str) -> str:
-    """Return the description of a code, cut if it is long; the code itself if it has none."""
+    """Return the description of a code, clipped; the code itself if it has none."""
     return clipped(model.descriptions.get(code, code), _LONGEST)
 
 
@@ -102,7 +102,7 @@ def _finding(model: ModelReport, codes: Sequence[CodeEffect], words: LossWords) 
 
 
 def _arrow(model: ModelReport, column: ColumnEffect, n_rows: int) -> str:
-    """Return the direction of a column in words; empty if it is unclear."""
+    """Return the direction of a column in words; empty if unclear."""
     direction = column.direction
     if direction is None or abs(direction) < 2 / sqrt(n_rows):
         return ""
@@ -128,19 +128,19 @@ def _figure(
     trace = bar("strength", labels, [code.strength for code in codes], "var(--c0)", hover=hover)
     trace["marker"] = {"color": [_COLOURS[direction[:1]] for direction in directions]}
     has_arrows = any(directions)
-    note = "↑ higher values go with higher predictions, ↓ with lower ones." if has_arrows else ""
+    note = "Higher values mean higher (↑) or lower (↓) predictions." if has_arrows else ""
     x, height = axis(_loss_axis(words)), 110 + 26 * len(codes)
     return figure("codes-strength", "Strength by code", [trace], x, height=height, note=note)
 
 
 _COLOURS = {"↑": "var(--c3)", "↓": "var(--c0)", "": "var(--muted)"}
-"""Colours of bars by direction, which the labels tell too."""
+"""Colours of bars by direction; labels show the direction, too."""
 
 
 def _loss_axis(words: LossWords) -> str:
     if words.metric == "auroc":
-        return "fall of AUROC when permuted"
-    return f"rise of {words.axis} when permuted"
+        return "drop in AUROC when permuted"
+    return f"rise in {words.axis} when permuted"
 
 
 def _strength(strength: float | None) -> str:
@@ -169,17 +169,17 @@ def _effects_table(
             rows.append([name, *texts, _strength(strength), direction])
     headings = ["code and columns", *described, f"#{_loss_axis(words)}", "direction"]
     n = len(effects.codes)
-    note = f"{len(codes)} of {effects.n_codes:,} codes; the {n} likeliest were measured."
+    note = f"{len(codes)} of {effects.n_codes:,} codes; the {n} most likely ones were measured."
     return Table("Codes and their columns", headings, rows, is_open=True, note=note)
 
 
 def _how(whose: str, n_rows: int, words: LossWords) -> Text:
     measure = "AUROC" if words.metric == "auroc" else words.name
     text = (
-        f"Measured with the model of {whose}, on {counted(n_rows, 'test row')}: the values "
-        f"of the columns of a code are permuted among rows, and the {measure} is computed again, "
-        "three times. The direction is the sign of the rank correlation with the prediction, taken "
-        "from the strongest column of the code. Rows without such an event count as 0. A code that "
-        "matters to the model need not cause the outcome."
+        f"Measured with the model of {whose}, on {counted(n_rows, 'test row')}: the values of the "
+        f"columns of a code are permuted among rows, and the {measure} is recomputed, three times. "
+        "The direction is the sign of the rank correlation of the code's strongest column with the "
+        "prediction. Rows without such an event count as 0. A code that matters to the model need "
+        "not cause the outcome."
     )
     return Text([text], is_quiet=True)

@@ -1,6 +1,6 @@
-"""Why trials failed, by reason, and how to retry them.
+"""Reasons for failed trials, and how to retry the trials.
 
-The same failure with other numbers in its message is the same reason.
+Failures whose messages differ only in numbers have the same reason.
 """
 
 import shlex
@@ -22,7 +22,7 @@ _WHAT_HAPPENED = {
 _ADVICE = {
     FailureKind.TIMEOUT: "Allow more time, such as --trial-timeout 5m.",
     FailureKind.MEMORY: "Allow more memory, such as --trial-memory 8GB, or run fewer --workers.",
-    FailureKind.CRASHED: "The worker's process died, often for lack of memory.",
+    FailureKind.CRASHED: "The worker's process died, often because memory ran out.",
 }
 _MOST_GROUPS = 20
 _MOST_NAMED = 8
@@ -39,7 +39,7 @@ def _first_line(group: FailureGroup) -> str:
 
 
 class FailuresPass:
-    """Takes trials, and groups those that failed."""
+    """Collector that groups failed trials."""
 
     def __init__(self) -> None:
         self._groups = FailureGroups(has_tracebacks=True)
@@ -55,7 +55,7 @@ class FailuresPass:
 
 
 def retry_command(summary: StudyView, trials: Sequence[int] = ()) -> str:
-    """Return the command that retries failed trials, some of them or all."""
+    """Return the command that retries failed trials, by default all."""
     named = [word for number in trials for word in ("--trial", str(number))]
     words = ["prefect-tune", "retry", summary.study, *named, *summary.store_options]
     return shlex.join(words)
@@ -98,12 +98,12 @@ def _parts(
         is_named = can_retry and len(group.trials) <= _MOST_NAMED
         yield from _group_parts(group, retry_command(summary, group.trials) if is_named else "")
     if can_retry and (len(groups) > 1 or len(groups[0].trials) > _MOST_NAMED):
-        yield Command(retry_command(summary), "Retry all failed trials.")
+        yield Command(retry_command(summary), "Retry failed trials.")
     if rest := groups[_MOST_GROUPS:]:
         n = counted(sum(len(group.trials) for group in rest), "trial")
         yield Text([f"and {counted(len(rest), 'other reason')}, of {n} in all"])
         words = ["prefect-tune", "trials", summary.study, "--failed", *summary.store_options]
-        yield Command(shlex.join(words), "List all failed trials.")
+        yield Command(shlex.join(words), "List failed trials.")
 
 
 def _group_parts(group: FailureGroup, retry: str) -> Iterator[Part]:

@@ -1,4 +1,4 @@
-"""Partial evaluations: how many of each fidelity, and the curves of trainings in epochs."""
+"""Partial evaluations: their number by fidelity, and the learning curves of trainings in epochs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ from prefect_tune.optimizers.trials.outcome import TrialState
 
 _MOST_CURVES = 120
 _MOST_EPOCHS = 100
-"""Points of a curve in the figure, in addition to its stops."""
+"""Points per curve in the figure, besides its stops."""
 
 
 @dataclass(slots=True)
@@ -34,11 +34,10 @@ class Level:
     """Evaluations of one fidelity.
 
     Attributes:
-        text: The fidelity; empty if it is full.
-        share: Share of rows, folds and epochs together, by which levels are sorted.
-        ended: Evaluations with a loss.
-        failed: Evaluations without one.
-        seconds: Seconds that they took in all.
+        text: The fidelity; empty if full.
+        share: Product of the shares of rows, folds and epochs; levels are sorted by it.
+        ended, failed: Evaluations with and without a loss.
+        seconds: Their total time.
     """
 
     text: str
@@ -49,7 +48,7 @@ class Level:
 
     @property
     def name(self) -> str:
-        """The fidelity, for people."""
+        """The fidelity as text."""
         return self.text or "full"
 
     @property
@@ -60,12 +59,11 @@ class Level:
 
 @dataclass(slots=True)
 class TrainingCurve:
-    """The losses of one configuration after each epoch, its partial trainings joined.
+    """The loss of one configuration after each epoch, with its partial trainings joined.
 
     Attributes:
-        trial: Number of the trial that trained it last.
-        trials: Numbers of all of its trials.
-        stops: Epochs at which training stopped, whether or not it was resumed.
+        trial, trials: The trial that trained it last, and all of its trials.
+        stops: Epochs at which training stopped, resumed or not.
         losses: Losses after each epoch from the first.
         is_complete: Whether it was trained to the end.
         model: Algorithm of the last step.
@@ -80,23 +78,21 @@ class TrainingCurve:
 
     @property
     def least(self) -> float:
-        """The least loss."""
+        """The lowest loss."""
         return min(self.losses)
 
     @property
     def best_epoch(self) -> int:
-        """The first epoch with the least loss."""
+        """The first epoch with the lowest loss."""
         return list(self.losses).index(self.least) + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Fidelities:
-    """Levels and curves.
+    """Levels by share (full last), and learning curves in the order of trials.
 
-    Attributes:
-        levels: Levels by share, the full one last.
-        n_curves: Configurations that were trained in epochs.
-        curves: Curves with the least losses, and others evenly chosen, in the order of trials.
+    `n_curves` counts the configurations trained in epochs; `curves` has the best ones and an even
+    sample of the others.
     """
 
     levels: Sequence[Level] = ()
@@ -106,11 +102,7 @@ class Fidelities:
 
 @dataclass(slots=True)
 class FidelitiesPass:
-    """Takes trials, and joins the curves of each configuration.
-
-    Args:
-        plan: Plan of the study.
-    """
+    """Collector that joins the curves of each configuration."""
 
     plan: StudyPlan
     _levels: dict[str, Level] = field(default_factory=dict)
@@ -131,7 +123,7 @@ class FidelitiesPass:
             self._join(trial, trial.curve)
 
     def found(self) -> Fidelities:
-        """Return the levels, and as many curves as can be told apart."""
+        """Return the levels, and as many curves as a reader can distinguish."""
         ordered = sorted(self._curves.values(), key=lambda curve: curve.least)
         best, others = ordered[: _MOST_CURVES // 2], ordered[_MOST_CURVES // 2 :]
         stride = max(1, -(-len(others) // (_MOST_CURVES // 2)))
@@ -150,7 +142,7 @@ class FidelitiesPass:
         return share
 
     def _join(self, trial: TrialView, losses: Sequence[float]) -> None:
-        """Take the curve of a partial training, which begins with the epochs before it."""
+        """Add the curve of a partial training, which includes earlier epochs."""
         new = TrainingCurve(trial.number, [], [], losses, False, trial.path[-1])
         curve = self._curves.setdefault(trial.configuration_text, new)
         curve.trial = trial.number
@@ -166,7 +158,7 @@ class FidelitiesPass:
 def fidelities_section(
     found: Fidelities, progress: SearchProgress, summary: StudyView
 ) -> Iterator[Section]:
-    """Yield the section, if there are partial evaluations or trainings in epochs."""
+    """Yield the section, if trials were partial or trained in epochs."""
     words, parts = LossWords(summary.metric), list[Figure | Table]()
     if any(level.text for level in found.levels):
         levels = found.levels
@@ -239,10 +231,10 @@ def _over_time(levels: Sequence[Level], progress: SearchProgress) -> Figure:
     x, height = axis("seconds", rangemode="tozero"), 130 + 28 * len(levels)
     categories = texts(level.name for level in levels)
     y = axis("", type="category", categoryorder="array", categoryarray=categories)
-    seen = "No full evaluation has ended yet."
+    seen = "No full evaluation has finished yet."
     if "" in place:
         first = progress.seconds[list(progress.fidelity).index("")]
-        seen = f"The first full evaluation ended after {format_seconds(first)}."
+        seen = f"The first full evaluation finished after {format_seconds(first)}."
     title = "Fidelity over time"
     return figure("levels-time", title, [trace], x, y, height=height, finding=seen)
 
@@ -275,17 +267,17 @@ def _curves(found: Fidelities, words: LossWords) -> Figure:
     x, y = axis("epochs", rangemode="tozero"), axis(words.axis, range=visible_losses(losses))
     n = len(found.curves)
     of = f"{n:,} of {found.n_curves:,} are shown. " if n < found.n_curves else ""
-    note = f"{of}A circle marks where a training was stopped; some were resumed."
+    note = f"{of}Circles mark stops; some trainings were resumed."
     best = min(found.curves, key=lambda curve: curve.least)
-    title, seen = "Loss after each epoch, by model", f"The least: {_label(best, words)}."
+    title, seen = "Loss after each epoch, by model", f"Lowest: {_label(best, words)}."
     return figure("curves", title, traces, x, y, height=420, note=note, finding=seen)
 
 
 def _label(curve: TrainingCurve, words: LossWords) -> str:
     ran = "to the end" if curve.is_complete else f"stopped at epoch {len(curve.losses)}"
     return (
-        f"{curve.model}, {listed_trials(curve.trials, 4)}: {ran}, least {words.of(curve.least)} at "
-        f"epoch {curve.best_epoch}"
+        f"{curve.model}, {listed_trials(curve.trials, 4)}: {ran}, lowest {words.of(curve.least)} "
+        f"at epoch {curve.best_epoch}"
     )
 
 

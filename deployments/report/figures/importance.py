@@ -1,4 +1,4 @@
-"""How much each choice matters for the loss, from the losses that the ledger has."""
+"""Importance of each choice for the loss, from the losses in the ledger."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,18 +16,15 @@ from prefect_tune.optimizers.importance import Effect, Importance, Input, import
 
 _MOST_BARS = 14
 _LEAST_SHARE = 0.002
-"""Least share that the figure shows."""
+"""Smallest share shown in the figure."""
 _MOST_ROWS = 60
 
 
 class ImportancePass:
-    """Takes trials with losses of all rows and epochs.
+    """Collector of trials with losses on all rows and epochs.
 
-    A configuration that a race stopped counts with the loss of its first folds, or all bad ones
-    would be missing. The mean difference to the other folds, known from full trials, is added.
-
-    Args:
-        plan: Plan of the study.
+    A configuration stopped by a race counts with the loss of its first folds, because bad ones
+    would be missing otherwise. The mean difference to the other folds in full trials is added.
     """
 
     def __init__(self, plan: StudyPlan) -> None:
@@ -50,22 +47,22 @@ class ImportancePass:
             self._known[key] = n_folds, trial.loss, trial.configuration
 
     def found(self) -> Importance:
-        """Return the importance, or the reason why it is not known."""
+        """Return the importance, or the reason for having none."""
         beyond = {n: fmean(more) for n, more in self._beyond.items() if n < self._n_folds}
         losses = [loss + beyond.get(n, 0.0) for n, loss, _ in self._known.values()]
         configurations = [configuration for *_, configuration in self._known.values()]
         problem = self._plan.problem
         try:
             space = problem.find_space()
-        except Exception as error:  # a user's space may be gone, or need what is not installed
-            return Importance(len(losses), reason=f"the space cannot be had: {error}")
+        except Exception as error:  # a user's space may be deleted or need a missing package
+            return Importance(len(losses), reason=f"the space cannot be loaded: {error}")
         if space.digest != problem.space_digest:
-            return Importance(len(losses), reason="this version knows the space otherwise")
+            return Importance(len(losses), reason="the space has changed since the study")
         return importance_of(space, configurations, losses, self._plan.chance_loss)
 
 
 def importance_section(found: Importance, summary: StudyView) -> Iterator[Section]:
-    """Yield the section, which gives the reason if the importance is not known."""
+    """Yield the section; without an importance, it gives the reason."""
     title, words, parts = "What mattered", LossWords(summary.metric), list[Part]()
     if not found.n_configurations:
         return
@@ -79,10 +76,7 @@ def importance_section(found: Importance, summary: StudyView) -> Iterator[Sectio
 
 
 def input_names(inputs: Iterable[Input]) -> dict[Input, str]:
-    """Return the names of the inputs of a space, all different.
-
-    The step is named where several steps have the same algorithm.
-    """
+    """Return unique names of a space's inputs, with the step if an algorithm occurs in several."""
     names = {
         chosen: f"algorithm of {chosen.step}"
         if chosen.hyperparameter is None
@@ -103,8 +97,8 @@ def _unknown(found: Importance, words: LossWords) -> str:
         return text
     share = f"{100 * max(found.r2, 0):.0f} %"
     return (
-        f"{text} A random forest predicts {share} of the variance of the {words.name} of unseen "
-        "configurations; the importance that it sees would be mostly noise."
+        f"{text} A random forest predicts only {share} of the variance of the {words.name} of "
+        "unseen configurations, so its importance would be mostly noise."
     )
 
 
@@ -146,7 +140,7 @@ def _figure(shown: Sequence[Effect], names: Mapping[Input, str]) -> Figure:
     most = 104 * max(effect.total + effect.total_deviation for effect in shown)
     x, height = axis("share of the variance, %", range=[0, min(most, 104)]), 120 + 38 * len(shown)
     layout: dict[str, Any] = {"barmode": "group", "bargap": 0.25, "height": height}
-    return figure("importance-shares", "Shares by choice", traces, x, **layout)
+    return figure("importance-shares", "Share of the variance by choice", traces, x, **layout)
 
 
 def _table(effects: Sequence[Effect], names: Mapping[Input, str]) -> Table:
@@ -154,7 +148,7 @@ def _table(effects: Sequence[Effect], names: Mapping[Input, str]) -> Table:
         return f"{100 * value:.1f} ± {100 * deviation:.1f}"
 
     return Table.of(
-        "Shares of the variance",
+        "Share of the variance",
         effects[:_MOST_ROWS],
         {
             "choice": lambda effect: names[effect.input],
@@ -173,7 +167,7 @@ def _how(found: Importance, words: LossWords) -> Text:
         "Functional ANOVA (Hutter et al. 2014): random forests learn the loss from "
         f"{learned}, and its variance over the whole space "
         "is split among the choices. ± is the standard deviation over forests of different "
-        f"bootstraps of the configurations.{clipped} A search looks most where losses are low, so "
-        "elsewhere the forests guess."
+        f"bootstraps of the configurations.{clipped} The search samples mostly where losses are "
+        "low; estimates elsewhere are weak."
     )
     return Text([text], is_quiet=True)

@@ -25,8 +25,8 @@ class EnsembleMember:
 
     Attributes:
         trial: Number of the trial.
-        weight: Share of the model; 1 for a model of one trial.
-        loss: Loss of the trial; None if the ledger has none.
+        weight: Share of the model; 1 for a single trial.
+        loss: Loss of the trial; None if unknown.
         configuration: Algorithm and hyperparameters by step.
     """
 
@@ -37,21 +37,17 @@ class EnsembleMember:
 
     @property
     def path(self) -> str:
-        """The algorithms that do something."""
+        """The algorithms other than the identity."""
         algorithms = [algorithm for _, algorithm, _ in pipeline_rows(self.configuration)]
         return " > ".join(algorithm for algorithm in algorithms if algorithm != "none") or "none"
 
 
 Members = Sequence[EnsembleMember]
-"""The members of a model, the heaviest first; empty if there is no model."""
+"""The members of a model by descending weight; empty without a model."""
 
 
 class MembersPass:
-    """Takes trials, and keeps the members.
-
-    Args:
-        members: Trials and weights, as the study's result has them.
-    """
+    """Collector of the members, given the trials and weights in the study's result."""
 
     def __init__(self, members: Sequence[Mapping[str, Any]]) -> None:
         self._weights = {member["trial"]: float(member["weight"]) for member in members}
@@ -64,7 +60,7 @@ class MembersPass:
             self._found.append(EnsembleMember(trial.number, weight, loss, trial.configuration))
 
     def found(self) -> list[EnsembleMember]:
-        """Return the members, the heaviest first."""
+        """Return the members by descending weight."""
         return sorted(self._found, key=lambda member: (-member.weight, member.trial))
 
 
@@ -78,7 +74,7 @@ def model_section(members: Members, summary: StudyView) -> Iterator[Section]:
 
 def _finding(members: Members, summary: StudyView, words: LossWords) -> str:
     if len(members) == 1:
-        return f"Trial {members[0].trial} alone is the model."
+        return f"The model is trial {members[0].trial}."
     tested, test, alone = "", summary.test_loss, summary.single_best_test_loss
     if test is not None and alone is not None:
         how = "better than" if test < alone else "no better than"
@@ -88,7 +84,7 @@ def _finding(members: Members, summary: StudyView, words: LossWords) -> str:
     kind = summary.ensemble.kind if summary.ensemble else "method"
     kind = f"{kind} ensemble" if kind != "method" else "ensemble of the method"
     article = "An" if kind[0] in "aeiou" else "A"
-    return f"{article} {kind} of {counted(len(members), 'trial')} is the model{tested}."
+    return f"The model is {article.lower()} {kind} of {counted(len(members), 'trial')}{tested}."
 
 
 def _ensemble(members: Members, words: LossWords) -> Iterator[Figure | Table]:
@@ -112,10 +108,10 @@ def _ensemble(members: Members, words: LossWords) -> Iterator[Figure | Table]:
 
 
 def _comparisons(summary: StudyView, words: LossWords) -> Iterator[Table]:
-    """Yield the kinds of models that were compared, and the finalists on another split."""
+    """Yield the compared kinds of models, and the finalists on another split."""
     if nested := summary.ensemble.nested if summary.ensemble else {}:
         rows = [[kind, words.of(loss)] for kind, loss in nested.items()]
-        columns = ["kind", f"#{words.name} on rows that it was not built on"]
+        columns = ["kind", f"#{words.name} on rows not used to build it"]
         yield Table("Kinds of models compared", columns, rows)
     if looks := summary.finalists:
         rows = [
@@ -125,31 +121,28 @@ def _comparisons(summary: StudyView, words: LossWords) -> Iterator[Table]:
             for look in looks
         ]
         columns = ["#trial", f"#{words.name} in the search", "#on another split", "#mean"]
-        yield Table("Finalists looked at again", columns, rows, is_open=True)
+        yield Table("Finalists on a second split", columns, rows, is_open=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Reproduction:
-    """All that determines a study, and the commands that repeat or extend it.
+    """Everything that determines a study, and the commands that repeat or extend it.
 
     Attributes:
-        command: Words of the command that starts it anew.
-        longer: Words of the command that resumes it, with twice its trials and its budget, or
-            twice the seconds that it has taken if they are more.
-        resumed: Words of the command that resumes it where it was interrupted.
-        removed_option: Option of its method that this version no longer has, as `name=value`; empty
-            if there is none. The commands fail with it.
-        is_of_frame: Whether its data was a DataFrame, which no command can name.
+        command: Command that starts the study anew.
+        longer: Command that resumes it with twice its trials and its budget, or with twice the
+            seconds it has taken if that is more.
+        resumed: Command that resumes it after an interruption.
+        removed_option: Method option that this version no longer has, as `name=value`, or empty.
+            The commands fail with such an option.
+        is_of_frame: Whether the data was a DataFrame, which no command can name.
         seed: Source of all randomness.
         repeats_itself: Whether the same seed gives the same trials, on one worker and with a budget
             of trials.
-        versions: Versions of packages in the latest session; empty where not known.
-        data: Path or name of its data.
-        dataset: Digest of the data.
-        split: Digest of its folds and test part.
-        space: Name of the space.
-        space_digest: Digest of the space.
-        flow_run_id: Prefect's flow run of the latest session, if there was one.
+        versions: Package versions of the latest session; empty if unknown.
+        data, dataset, split: Path or name of the data; digests of the data and of its split.
+        space, space_digest: Name and digest of the space.
+        flow_run_id: Prefect's flow run of the latest session, if any.
     """
 
     command: tuple[str, ...]
@@ -177,20 +170,20 @@ class Reproduction:
         """Reason why no command repeats the study; empty if one does."""
         if self.removed_option:
             return (
-                f"It was started with {self.removed_option}, an option that this version no longer "
-                "has: it cannot be extended, and no command repeats it."
+                f"The study uses {self.removed_option}, an option that this version no longer has: "
+                "it can be neither extended nor repeated by a command."
             )
         if self.is_of_frame:
-            return "The data was a DataFrame in Python: pass it to `tune` or PipelineSearch again."
+            return "The data was a DataFrame: pass it to `tune` or PipelineSearch again."
         return ""
 
 
 def reproduction_of(record: StoredStudy, plan: StudyPlan) -> Reproduction:
-    """Return how to reproduce a study of the ledger."""
+    """Return how to reproduce a stored study."""
     method, problem = METHODS.get(plan.method), plan.problem
     trials, seconds = plan.options.trials, plan.options.budget
     if seconds is not None:
-        seconds = 2.0 * max(seconds, ceil(record.seconds))  # it may have ended late
+        seconds = 2.0 * max(seconds, ceil(record.seconds))  # the study may have overrun
     doubled = None if trials is None else 2 * trials
     longer = replace(plan, options=replace(plan.options, trials=doubled, budget=seconds))
     return Reproduction(
@@ -215,13 +208,13 @@ def reproduction_section(of: Reproduction, summary: StudyView) -> Iterator[Secti
     """Yield the section."""
     again = f"The same command and seed ({of.seed})"
     if of.repeats_itself:
-        finding = f"{again} repeat these trials on one worker with a budget of trials."
+        finding = f"{again} repeat these trials on one worker with a trial budget."
     else:
         finding = (
-            f"{again} search the same way, but {summary.method} also looks at the "
-            "seconds that trials take, so some trials will differ."
+            f"{again} repeat the search, but {summary.method} uses the "
+            "seconds of trials, so some trials will differ."
         )
-    command = Command(shlex.join(of.command), "Use an empty store, or another --study name.")
+    command = Command(shlex.join(of.command), "Use an empty store or another --study name.")
     facts = [
         ["data", of.data],
         ["digest of the data", of.dataset],
@@ -237,5 +230,5 @@ def reproduction_section(of: Reproduction, summary: StudyView) -> Iterator[Secti
     parts.append(Table("What determines the result", ["", ""], facts, is_open=True))
     if of.versions:
         rows = [[package, version] for package, version in of.versions.items()]
-        parts.append(Table("Versions of the last session", ["package", "version"], rows))
-    yield Section("again", "How to reproduce it", finding, parts)
+        parts.append(Table("Versions in the last session", ["package", "version"], rows))
+    yield Section("again", "Reproduce the study", finding, parts)

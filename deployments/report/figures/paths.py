@@ -1,4 +1,4 @@
-"""Which algorithms were tried at which step, how often, and with which losses."""
+"""Algorithms tried at each step: how often, and with which losses."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,15 +26,12 @@ _MOST_ROWS = 60
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """How often an algorithm or path was tried, and the losses of its full evaluations.
+    """Number of configurations with an algorithm or path, and their full losses.
 
     Attributes:
-        n: Configurations begun with it.
-        n_full: Configurations evaluated in full.
-        n_failed: Configurations that failed.
-        median_loss: Median of the full losses; None without one.
-        best_loss: Least of the full losses; None without one.
-        best_trial: Number of the trial with that loss.
+        n, n_full, n_failed: Configurations started, evaluated in full, and failed.
+        median_loss, best_loss: Median and lowest full loss; None without one.
+        best_trial: Trial with the lowest loss.
     """
 
     n: int
@@ -58,9 +55,9 @@ class PathsTried:
     """Paths and algorithms that were tried.
 
     Attributes:
-        n: Number of different paths.
+        n: Number of distinct paths.
         steps: Use of each algorithm, by step.
-        best: Paths with the least losses, the best first: algorithms by step, and their use.
+        best: Paths with the lowest losses, best first: algorithms by step, and their use.
     """
 
     n: int
@@ -78,7 +75,7 @@ class _Outcome:
 
 
 class PathsPass:
-    """Takes trials, and joins the partial evaluations of each configuration."""
+    """Collector that joins the partial evaluations of each configuration."""
 
     def __init__(self) -> None:
         self._outcomes: dict[bytes, _Outcome] = {}
@@ -126,11 +123,11 @@ def _use(group: Sequence[_Outcome]) -> Use:
 
 
 def paths_section(paths: PathsTried, summary: StudyView) -> Iterator[Section]:
-    """Yield the section, if anything was tried."""
+    """Yield the section, if trials have run."""
     if paths.n:
         words = LossWords(summary.metric)
         parts: list[Part] = [*_figure(paths, words), *_tables(paths, words)]
-        yield Section("paths", "What was tried", _finding(paths, summary.n_begun, words), parts)
+        yield Section("paths", "Paths tried", _finding(paths, summary.n_begun, words), parts)
 
 
 def _finding(paths: PathsTried, n: int, words: LossWords) -> str:
@@ -143,7 +140,7 @@ def _finding(paths: PathsTried, n: int, words: LossWords) -> str:
     if not ranked:
         return f"{text}; none in full."
     best, use = ranked[0]
-    text += f". In {model.step}, {best} reached the least {words.name}, {words.of(use.best_loss)}"
+    text += f". In {model.step}, {best} reached the lowest {words.name}, {words.of(use.best_loss)}"
     if len(ranked) > 1:
         other, second = ranked[1]
         text += f", followed by {other} with {words.of(second.best_loss)}"
@@ -189,7 +186,7 @@ def _tables(paths: PathsTried, words: LossWords) -> Iterator[Table]:
     yield Table("Algorithms by step", ["step", "algorithm", *columns], rows, note=note)
     if paths.best:
         best = [[*path, *_cells(use, words)] for path, use in paths.best]
-        yield Table("The best paths", [*(step.step for step in paths.steps), *columns], best)
+        yield Table("Best paths", [*(step.step for step in paths.steps), *columns], best)
 
 
 def _cells(use: Use, words: LossWords) -> list[str]:

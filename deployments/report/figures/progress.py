@@ -1,4 +1,4 @@
-"""How the loss fell, over time and over trials: trials as they ended, and the incumbents."""
+"""Loss over time and over trials: finished trials, and the incumbents."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -39,12 +39,10 @@ class Lead:
 
     Attributes:
         seconds: Study time at which its loss was told.
-        told: Number of trials that had ended then, itself included; a rerun trial counts where it
-            ended last.
-        trial: Number of the trial.
-        loss: Its loss.
-        fidelity: Fidelity of the evaluation; empty if it was full. Only losses of the same fidelity
-            can be compared.
+        told: Trials finished by then, including this one; a rerun trial counts at its last end.
+        trial, loss: Number and loss of the trial.
+        fidelity: Fidelity of the evaluation; empty if it was full. Losses of different fidelities
+            are not comparable.
     """
 
     seconds: float
@@ -55,23 +53,21 @@ class Lead:
 
     @property
     def suffix(self) -> str:
-        """The fidelity in brackets; empty if it was full."""
+        """The fidelity in brackets; empty if full."""
         return bracketed(self.fidelity)
 
 
 @dataclass(frozen=True, slots=True)
 class SearchProgress:
-    """Trials that have ended, a column each, in the order in which they ended.
+    """Finished trials in order, one column per attribute.
 
     Attributes:
-        number: Their numbers.
-        seconds: Study times at which they ended.
-        loss: Their losses; None for failed trials.
-        cost_seconds: Seconds that they took.
-        state: Their states.
-        fidelity: Their fidelities; empty for full ones.
-        phase: Phases of the method in which they were requested; empty where not known.
-        leads: The incumbents, each with the time since when it led.
+        number, state, loss: Number, state and loss (None if failed).
+        seconds: Study time at the end.
+        cost_seconds: Duration.
+        fidelity: Fidelity; empty if full.
+        phase: Phase of the method that proposed the trial; empty if unknown.
+        leads: The incumbents in order.
     """
 
     number: Sequence[int] = ()
@@ -85,11 +81,7 @@ class SearchProgress:
 
 
 class ProgressPass:
-    """Takes trials by number, and puts them in the order in which they were told.
-
-    Args:
-        plan: Plan of the study.
-    """
+    """Collector that takes trials by number and returns them in the order of their ends."""
 
     def __init__(self, plan: StudyPlan) -> None:
         self._plan = plan
@@ -107,7 +99,7 @@ class ProgressPass:
         told = ledger.event_values(
             study, Told.kind, ("number",), ("elapsed_seconds",), ("incumbent",)
         )
-        # A killed session forgets some seconds: no time is before the one ahead.
+        # A killed session loses some seconds; times must not decrease.
         times = list(accumulate((seconds for _, seconds, _ in told), max))
         last = {number: position for position, (number, _, _) in enumerate(told)}
         numbers = sorted(last.keys() & self._ended, key=last.__getitem__)
@@ -133,12 +125,12 @@ def progress_section(progress: SearchProgress, summary: StudyView) -> Iterator[S
         words, leads = LossWords(summary.metric), progress.leads
         figures = [_figure(progress, summary, words, is_time=is_time) for is_time in (True, False)]
         parts: list[Part] = [*figures, _table(leads, words)]
-        yield Section("progress", "How the loss fell", _finding(leads, words), parts)
+        yield Section("progress", "Loss over time", _finding(leads, words), parts)
 
 
 def _finding(leads: Sequence[Lead], words: LossWords) -> str:
     if not leads:
-        return "No trial has led yet: none both ran in full and met all constraints."
+        return "No incumbent yet: no full trial meets all constraints."
     last = leads[-1]
     text = f"Trial {last.trial} has led since {format_seconds(last.seconds)}"
     text = f"{text} with {words.of(last.loss)}{last.suffix}"
@@ -162,7 +154,7 @@ def _figure(
     tests = summary.test_loss, summary.single_best_test_loss
     x = progress.seconds if is_time else list(range(1, len(progress.number) + 1))
     leads = progress.leads
-    if leads:  # all of them, or evenly chosen ones and the last
+    if leads:  # all or an even sample of them, and the last
         leads = [*leads[: -1 : -(-len(leads) // _MOST_LEADS)], leads[-1]]
     clouds = list(_clouds(progress, x, {lead.trial for lead in leads}, words))
     traces = [*clouds, *_led(leads, x[-1], words, is_time=is_time), *_tested(*tests, x[-1], words)]
@@ -187,7 +179,7 @@ def _figure(
 def _clouds(
     progress: SearchProgress, x: Sequence[float], leads: set[int], words: LossWords
 ) -> Iterator[Trace]:
-    """Yield partial evaluations and full ones, as many as a figure can show."""
+    """Yield partial and full evaluations, limited to what a figure can show."""
     clouds = [of for of in _CLOUDS if of[0] in progress.state]
     for which, name, paint, symbol in clouds:
         cloud = [i for i, state in enumerate(progress.state) if state == which]
@@ -201,7 +193,7 @@ def _clouds(
 
 
 def _led(leads: Sequence[Lead], end: float, words: LossWords, *, is_time: bool) -> Iterator[Trace]:
-    """Yield the line of the incumbents, with a gap where losses cannot be compared."""
+    """Yield the line of the incumbents, with gaps where losses are not comparable."""
     if not leads:
         return
     steps: list[tuple[float, float | None, str]] = []
@@ -220,7 +212,7 @@ def _led(leads: Sequence[Lead], end: float, words: LossWords, *, is_time: bool) 
 def _tested(
     loss: float | None, alone: float | None, end: float, words: LossWords
 ) -> Iterator[Trace]:
-    """Yield the losses on the test rows: of the final model, and of the best trial if another."""
+    """Yield the losses on the test rows: final model, and best trial if different."""
     if loss is None:
         return
     if alone not in {None, loss}:
@@ -267,7 +259,7 @@ def _table(leads: Sequence[Lead], words: LossWords) -> Table:
 
 
 def _gain(former: Lead | None, lead: Lead) -> str:
-    """Return by how much the loss changed; empty where the two cannot be compared."""
+    """Return the change of the loss; empty if the losses are not comparable."""
     if former is None or former.fidelity != lead.fidelity or former.loss is None:
         return ""
     return "" if lead.loss is None else f"{lead.loss - former.loss:+.3g}"

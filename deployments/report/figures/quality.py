@@ -1,7 +1,7 @@
-"""How well the final model predicts the test rows: AUROC and calibration of two classes.
+"""Quality of the final model on the test rows: AUROC and calibration for two classes.
 
-`model_report` also gathers the effects and the coverage of `codes`, from the same data and model.
-The model predicts as `export` has it predict for its card: test predictions are not stored.
+`model_report` also collects the effects and the coverage of `codes`, from the same data and model.
+Test predictions are not stored, so the model predicts here as it does for the card of `export`.
 """
 
 import warnings
@@ -45,7 +45,7 @@ from prefect_tune.tasks.threads import one_thread
 from prefect_tune.tasks.user_code import exits_as_errors
 
 _SAMPLE = 2_000
-"""Test rows whose columns are permuted."""
+"""Maximum number of test rows for permutations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +53,18 @@ class ModelReport:
     """The final model on the test rows, and codes of patient events.
 
     Attributes:
-        problem: Reason why the model could not be judged; empty if it was, or if there is none.
-        n_rows: Test rows.
+        problem: Reason why the model could not be judged; empty if it was or is missing.
+        n_rows: Number of test rows.
         units: Units of the bootstraps: `patients`, `groups` or `rows`.
-        classes: The classes, the positive one last, if there are two.
-        auroc: AUROC; None without scores of two classes.
-        calibration: Calibration; None without probabilities of two classes.
-        is_balanced: Whether classes were weighted for balance in training, by any member.
-        effects: Effects of columns; None if not of events.
-        effects_of: Trial whose pipeline has these effects; None if there are none.
-        effects_problem: Reason why the effects are not known; empty if they are.
-        measure: Name of the loss that they raise.
+        classes: The two classes, the positive one last; empty for other targets.
+        auroc, calibration: None without scores or probabilities of two classes.
+        is_balanced: Whether any member was trained with weights that balance the classes.
+        effects, effects_of: Effects of columns, and the trial of the measured pipeline; None if
+            the data has no events.
+        effects_problem: Reason for missing effects; empty if they are known.
+        measure: Name of the loss that the effects raise.
         descriptions: Descriptions of the codes of the effects.
-        coverage: Codes of the training rows; empty if not of events.
+        coverage: Codes of the training rows; empty without events.
     """
 
     problem: str = ""
@@ -84,7 +83,7 @@ class ModelReport:
 
     @property
     def auroc_text(self) -> str:
-        """The AUROC with its interval; empty if there is none."""
+        """The AUROC with its interval; empty without an AUROC."""
         if (of := self.auroc) is None:
             return ""
         interval = "" if of.high is None else f" (95 %: {of.low:.3f} to {of.high:.3f})"
@@ -94,49 +93,41 @@ class ModelReport:
 def model_report(store: ArtifactStore, study: str, plan: StudyPlan) -> ModelReport:
     """Judge the final model of a study on its test rows.
 
-    If anything goes wrong, the report has the reason.
-
-    Raises:
-        StoreLost: If the store is lost.
-        StoreRefused: If the store refuses to be read.
+    Failures become the report's `problem`, except StoreLost and StoreRefused, which are raised.
     """
     problem = plan.problem
     try:
-        problem.find_space()  # a user's classes and metric come with it
+        problem.find_space()  # also loads the user's classes and metric
         dataset, split = load_dataset(store, problem.dataset), load_split(store, problem.split)
         rows = _TestRows(dataset, split, problem.find_metric(), plan.seed)
-    except Exception as error:  # of any kind: data may be gone, and metrics users' own
+    except Exception as error:  # any class: data may be deleted, and metrics are user code
         return ModelReport(_reason(error))
     report, X = rows.unjudged(), dataset.X
     is_judged = bool(report.classes) or isinstance(X, EventRows)
     if not (is_judged and report.n_rows and store.records.exists(model_record(study))):
         return report
     with one_thread(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # as when the model was fitted
+        warnings.simplefilter("ignore")  # as during fitting
         try:
             with exits_as_errors():
                 model, about = final_model(store, study)
                 balanced = balanced_weight(store, study, plan, about) > 0
                 report = rows.judged(replace(report, is_balanced=balanced), model)
-        except Exception as error:  # of any kind: the model may be a user's own
+        except Exception as error:  # any class: the model may be user code
             return replace(report, problem=_reason(error))
         if not isinstance(X, EventRows):
             return report
         try:
             with exits_as_errors():
                 return rows.with_effects(report, X, model, about)
-        except Exception as error:  # likewise
+        except Exception as error:  # as above
             return replace(report, effects_problem=_reason(error))
 
 
 class _TestRows:
-    """The test rows of a study, by which its model is judged.
+    """The test rows of a study, used to judge its model.
 
-    Args:
-        dataset: The data.
-        split: Its test rows and others.
-        metric: The study's metric, which names the positive class.
-        seed: Source of bootstraps, samples and permutations.
+    `metric` names the positive class, and `seed` controls bootstraps, samples and permutations.
     """
 
     def __init__(self, dataset: Dataset, split: Split, metric: Metric, seed: int) -> None:
@@ -144,7 +135,7 @@ class _TestRows:
         self._rows, self._training = split.held_out(REFIT), np.flatnonzero(split.fold != TEST)
 
     def unjudged(self) -> ModelReport:
-        """Return a report with all that needs no model."""
+        """Return the parts of the report that need no model."""
         dataset, positive = self._dataset, self._metric.positive
         of_table = "rows" if dataset.groups is None else "groups"
         units = "patients" if dataset.kind == "events" else of_table
@@ -157,7 +148,7 @@ class _TestRows:
         return ModelReport(n_rows=len(self._rows), units=units, classes=classes, coverage=coverage)
 
     def judged(self, report: ModelReport, model: Any) -> ModelReport:
-        """Return a report with AUROC and calibration, as far as the model has them."""
+        """Add AUROC and calibration, if the model has scores."""
         if not report.classes:
             return report
         dataset, rows, positive = self._dataset, self._rows, self._metric.positive
@@ -175,11 +166,11 @@ class _TestRows:
     def with_effects(
         self, report: ModelReport, X: EventRows, model: Any, about: Mapping[str, Any]
     ) -> ModelReport:
-        """Return a report with the effects of columns on the heaviest member of the model."""
+        """Add the effects of columns on the heaviest member of the model."""
         members, dataset, metric = about["members"], self._dataset, self._metric
         heaviest = max(range(len(members)), key=lambda k: float(members[k]["weight"]))
         pipeline = model.members_[heaviest] if len(members) > 1 else model
-        while isinstance(pipeline, ClassEnsemble | NumberEnsemble):  # models of the folds
+        while isinstance(pipeline, ClassEnsemble | NumberEnsemble):  # models of folds
             pipeline = pipeline.members_[0]
         by_class, n_classes = report.auroc is not None, len(dataset.classes)
         sample = self._sample(by_class=by_class)
@@ -190,7 +181,7 @@ class _TestRows:
             if not n_classes:
                 return found.label
             if n_classes > 2:
-                return np.zeros(len(y))  # no class is the one that columns point to
+                return np.zeros(len(y))  # several classes have no common direction
             if found.score is None:
                 return (found.label == metric.positive).astype(np.float64)
             return found.score[:, metric.positive]
@@ -214,7 +205,7 @@ class _TestRows:
         )
 
     def _sample(self, *, by_class: bool) -> NDArray[np.intp]:
-        """Return some of the rows in order; of each of two classes up to a half."""
+        """Return sampled rows in order, up to half from each of two classes."""
         rng, rows = np.random.default_rng(self._seed), self._rows
         if not by_class:
             return np.sort(rng.permutation(rows)[:_SAMPLE])
@@ -223,15 +214,15 @@ class _TestRows:
 
 
 def _reason(error: Exception) -> str:
-    """Return why something is missing; errors of a lost store are raised again."""
+    """Return the reason for a missing part; errors of a lost store are raised again."""
     if isinstance(error, StoreLost | StoreRefused) and not isinstance(error, RecordDamaged):
         raise error
     return masked(f"{type(error).__name__}: {error}".split("\n", 1)[0])
 
 
 def quality_section(model: ModelReport) -> Iterator[Section]:
-    """Yield the section, if scores of two classes are judged, or could not be."""
-    title = "How well it predicts"
+    """Yield the section, if scores of two classes exist or could not be judged."""
+    title = "Quality on the test rows"
     if model.problem:
         finding = f"The model could not be judged on the test rows: {model.problem}."
         yield Section("quality", title, finding)
@@ -258,11 +249,11 @@ def _findings(model: ModelReport) -> Iterator[str]:
 def _parts(model: ModelReport) -> Iterator[Part]:
     found = model.calibration
     if found is None:
-        yield Text(["The model gives scores but no probabilities, so there is no calibration."])
+        yield Text(["The model returns scores but no probabilities, so calibration is undefined."])
         return
     if model.is_balanced:
         warning = (
-            "Classes were weighted for balance in training, so probabilities are too high for the "
+            "Training gave both classes equal weight, so probabilities are too high for the "
             "rarer class. Calibrate them before you read them as risks."
         )
         yield Text([warning])

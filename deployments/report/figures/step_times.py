@@ -1,4 +1,4 @@
-"""Where the time went: steps made, served by the cache, and evicted since."""
+"""Time by step: steps made, served by the cache, and evicted since."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,15 +17,10 @@ class StepTime:
 
     Attributes:
         step: Name of the step.
-        made: Number of times it ran.
-        made_seconds: Seconds that these runs took.
-        served: Number of times the cache served it.
-        load_seconds: Seconds that reading from the cache took.
-        saved_seconds: Seconds that the cache saved.
-        kept: Artifacts in the cache that this study was the last to make.
-        kept_bytes: Their bytes.
-        evicted: Such artifacts that have been evicted.
-        evicted_bytes: Their bytes.
+        made, made_seconds: Runs of the step, and their total time.
+        served, load_seconds, saved_seconds: Cache hits, seconds to read them, and seconds saved.
+        kept, kept_bytes: Artifacts in the cache last made by this study, and their bytes.
+        evicted, evicted_bytes: Evicted artifacts last made by this study, and their bytes.
         refused: Artifacts that the cache had no room for.
     """
 
@@ -43,7 +38,7 @@ class StepTime:
 
 
 class StepTimesPass:
-    """Takes trials and adds up their steps; ended steps of a failed trial count too."""
+    """Collector that sums the steps of trials, including finished steps of failed trials."""
 
     def __init__(self) -> None:
         self._order: list[str] = []
@@ -56,7 +51,7 @@ class StepTimesPass:
         for cost in trial.all_steps:
             name = str(cost["step"])
             if name not in self._order:
-                # A fixed step, which no configuration has, goes behind the step before it.
+                # A fixed step is in no configuration; insert it after the previous step.
                 self._order.insert(before, name)
             before = self._order.index(name) + 1
             step = self._steps.setdefault(name, StepTime(name))
@@ -69,7 +64,7 @@ class StepTimesPass:
                 step.made_seconds += cost["seconds"]
 
     def found(self, index: ArtifactIndex, study: str) -> list[StepTime]:
-        """Return the steps in the order in which they run, with what the index knows of them."""
+        """Return the steps in their order, with their artifacts in the index."""
         for name, whereabouts, n, size_bytes in index.made_by(study):
             if (step := self._steps.get(name)) is None:
                 continue
@@ -86,7 +81,7 @@ def step_times_section(steps: Sequence[StepTime], summary: StudyView) -> Iterato
     """Yield the section, if any step ran."""
     if steps:
         finding = _finding(steps, summary.seconds.asking)
-        yield Section("time", "Where the time went", finding, [_figure(steps), _table(steps)])
+        yield Section("time", "Time by step", finding, [_figure(steps), _table(steps)])
 
 
 def _finding(steps: Sequence[StepTime], asking_seconds: float) -> str:
@@ -95,7 +90,7 @@ def _finding(steps: Sequence[StepTime], asking_seconds: float) -> str:
     share = 100 * longest.made_seconds / made if made else 0.0
     saved = sum(step.saved_seconds for step in steps)
     text = (
-        f"{longest.step} took {share:.0f} % of the {format_seconds(made)} spent making steps; the "
+        f"{longest.step} took {share:.0f} % of the {format_seconds(made)} spent on steps; the "
         f"cache saved {format_seconds(max(saved, 0))}, and choosing configurations took "
         f"{format_seconds(asking_seconds)}"
     )

@@ -21,20 +21,18 @@ from prefect_tune.flows.text import LossWords, counted, number_text
 
 _MOST_ON_FRONT = 300
 _WIDE = 30.0
-"""Ratio of the largest to the smallest value above which an axis is logarithmic."""
+"""Ratio of largest to smallest value from which an axis is logarithmic."""
 
 
 @dataclass(slots=True)
 class TradeOff:
-    """Full trials by their loss and one quantity.
+    """Full trials by loss and one quantity.
 
     Attributes:
-        quantity: Name of the quantity, as users write it.
-        bound: Largest allowed value; None if the quantity is not bounded now.
-        trials: Numbers of the trials.
-        losses: Their losses.
-        values: Their values of the quantity.
-        front: Positions of the Pareto front, from the least loss on.
+        quantity: Name of the quantity as users write it.
+        bound: Largest allowed value; None if unbounded.
+        trials, losses, values: Numbers, losses and values of the trials.
+        front: Positions of the Pareto front, from the lowest loss on.
         n_unmeasured: Full trials without a value.
     """
 
@@ -48,11 +46,7 @@ class TradeOff:
 
 
 class TradeOffsPass:
-    """Takes trials, and keeps the quantities of the full ones.
-
-    Args:
-        plan: Plan of the study.
-    """
+    """Collector of the quantities of full trials."""
 
     def __init__(self, plan: StudyPlan) -> None:
         bounds = [bounded.constraint for bounded in plan.options.bounds]
@@ -105,15 +99,15 @@ def trade_offs_section(trade_offs: Sequence[TradeOff], summary: StudyView) -> It
 def _finding(n_bounds: int, summary: StudyView) -> str:
     best, nearest = summary.incumbent, summary.nearest_infeasible
     if not n_bounds:
-        return "Nothing is constrained now; these quantities were measured."
+        return "The study has no constraints; these quantities were measured."
     all_of_them = {1: "the constraint", 2: "both constraints"}.get(
         n_bounds, f"all {n_bounds} constraints"
     )
     if best is not None:
-        return f"The best one, trial {best.trial}, meets {all_of_them}."
+        return f"The best trial, {best.trial}, meets {all_of_them}."
     if nearest is not None:
         return f"No full trial meets {all_of_them}; the nearest is trial {nearest.trial}."
-    return "No trial has run in full yet."
+    return "No full trial has finished yet."
 
 
 def _figure_finding(of: TradeOff, words: LossWords) -> str:
@@ -124,7 +118,7 @@ def _figure_finding(of: TradeOff, words: LossWords) -> str:
         text = f"{n_met:,} of {full} stay within {bound}. "
     best, least = of.front[0], of.front[-1]
     if best == least:
-        return f"{text}Trial {of.trials[best]} has the least of both."
+        return f"{text}Trial {of.trials[best]} is best in both."
     return (
         f"{text}From trial {of.trials[best]} ({words.of(of.losses[best])}) to trial "
         f"{of.trials[least]} ({words.of(of.losses[least])}) {of.quantity} falls from "

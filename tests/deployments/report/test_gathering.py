@@ -275,7 +275,7 @@ def test_losses_of_few_rows_or_epochs_do_not_count(monkeypatch) -> None:
 
 def test_an_unavailable_space_is_reported_with_the_reason() -> None:
     for changed, said in (
-        ({"space_digest": "other"}, "knows the space otherwise"),
+        ({"space_digest": "other"}, "the space has changed"),
         ({"space": "gone.py:space", "space_code": "import nothing_such"}, "nothing_such"),
     ):
         subject = ImportancePass(replace(PLAN, problem=replace(PLAN.problem, **changed)))

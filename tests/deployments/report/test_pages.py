@@ -144,7 +144,7 @@ def test_a_study_with_a_removed_option_says_so_and_has_no_command_that_extends_i
     parts = [p for part_of in (*page.answers, *page.sections) for p in part_of.parts]
     commands = [part.words.split()[1] for part in parts if isinstance(part, Command)]
     assert set(commands) <= {"predict", "export", "trials"}
-    assert "was started with units=raw" in page_html(page)
+    assert "uses units=raw" in page_html(page)
 
 
 def test_the_answers_say_what_the_study_found() -> None:

@@ -116,7 +116,7 @@ def test_stretches_are_told_apart_from_the_configurations_begun(shown) -> None:
 def test_what_a_second_look_came_to_is_shown(shown, looks, figures) -> None:
     keys = ("trial", "loss", "again")
     text = " ".join(shown(finalists=[dict(zip(keys, look, strict=True)) for look in looks]).split())
-    _, looked, rest = text.partition("looked again")
+    _, looked, rest = text.partition("re-evaluated")
     assert bool(looked) == (figures is not None)
     assert holds(rest, *(figures or ()))
 
@@ -143,7 +143,7 @@ def test_an_ensemble_is_shown_with_losses_members_and_the_best_trial(shown) -> N
     assert holds(said, "12 %", "12.9 %")
     assert "best: trial" not in said
     single = {"kind": "single", "members": [{"trial": 1, "weight": 1.0}]}
-    assert holds(shown(ensemble=single), "trial 1 alone", "ensemble")
+    assert holds(shown(ensemble=single), "trial 1", "no ensemble")
 
 
 def test_studies_are_a_line_each(capsys) -> None:
