@@ -75,7 +75,6 @@ def from_arrow(layout: str, data: bytes | memoryview) -> Any:
 
 
 def _file_order(frame: pd.DataFrame) -> list[int]:
-    """Return the positions of a frame's columns in the order of the file."""
     by_type: dict[str, list[int]] = {}
     for position, dtype in enumerate(frame.dtypes):
         by_type.setdefault(str(dtype), []).append(position)

@@ -103,7 +103,6 @@ def decode(codec: str, data: bytes | memoryview) -> Any:
 
 
 def _is_document(value: Any) -> bool:
-    """Return whether JSON reproduces the value exactly."""
     if isinstance(value, dict):
         return all(isinstance(k, str) and _is_document(v) for k, v in value.items())
     if isinstance(value, list):

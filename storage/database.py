@@ -337,7 +337,6 @@ class Database:
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Translate errors of the driver, naming the database."""
         try:
             yield
         except IntegrityError:
@@ -373,7 +372,6 @@ class Database:
         return connection
 
     def _lost(self, error: DBAPIError) -> Exception:
-        """Return the error to raise for an error of the driver."""
         cause = self._file.cause_of(error) if self._file else cause_of(error)
         where = f"the database {self.engine.url}"
         if cause not in (None, Cause.AWAY):
@@ -389,7 +387,6 @@ class Database:
 
 
 def _is_crowded(error: BaseException) -> bool:
-    """Return whether a server refuses more connections."""
     return any(text in str(error) for text in _CROWDED)
 
 

@@ -194,7 +194,6 @@ class Files:
     def _move_in(
         self, place: str, target: str, files: Mapping[str, bytes | memoryview], mode: int
     ) -> None:
-        """Write files with a mode under a temporary name, then move them to their place."""
         area = Path(self.path(Path(target).relative_to(self.root).parts[0]))
         if area.name == RECORDS and not area.is_dir():
             raise FileNotFoundError(f"{area} is gone")  # and its contents with it
@@ -265,7 +264,6 @@ class Files:
         return data
 
     def _fetched(self, path: str, part: Part) -> Mapped:
-        """Return the bytes of a file in the store, and their digest."""
         # The checked bytes must be the unpickled bytes, so pickles are read into memory.
         if self.is_local and part.codec != "pickle":
             return self._reach(partial(mapped, path))
@@ -273,7 +271,6 @@ class Files:
         return data, digest(data)
 
     def _copied(self, path: str, part: Part) -> Mapped | None:
-        """Return a remote file from its copy on this host; None without a copy."""
         if self.copies is None:
             return None
         with suppress(DiskFull):  # on the disk of the copies

@@ -130,7 +130,6 @@ class _Mark(str):
 
 
 def _does_nothing(part: object) -> bool:
-    """Return whether a part is `pass` or a bare string, such as a docstring."""
     value = part.value if isinstance(part, ast.Expr) else None
     is_text = isinstance(value, ast.Constant) and isinstance(value.value, str)
     return is_text or isinstance(part, ast.Pass)

@@ -113,7 +113,6 @@ def _host() -> str:
 
 
 def _since_boot(host: str) -> str:
-    """Return the part of a machine's name that does not depend on the host name."""
     _, _, rest = host.partition("/")
     return rest if rest.strip("/") else host
 
@@ -142,7 +141,6 @@ def process_age(pid: int) -> float:
 
 
 def _ticks(pid: int) -> int | None:
-    """Return the ticks from boot to start of a process; None without `/proc`."""
     if not (_PROC / "self" / "stat").exists():
         return None
     try:
@@ -226,7 +224,6 @@ class LeaseBook:
         return False
 
     def _is_over(self, name: str, holder: Holder, *, has_expired: bool) -> bool:
-        """Return whether a lease may be taken from its holder."""
         if holder == Holder.this_process():
             with _BOOKS_LOCK:
                 books = list(_BOOKS)

@@ -209,7 +209,6 @@ class Ledger:
             yield row.body
 
     def _each(self, query: Select[Any], number: ColumnElement[int]) -> Iterator[Row[Any]]:
-        """Yield rows by number in batches; no connection is held between batches."""
         last = -1
         while True:
             page = query.where(number > last).order_by(number).limit(_ROWS_AT_ONCE)
@@ -243,8 +242,6 @@ class Ledger:
         self._change(lambda connection: connection.execute(lasted))
 
     def _change(self, change: Callable[[Connection], Result]) -> Result:
-        """Make a change in a transaction that checks and holds the lease."""
-
         def if_held(connection: Connection) -> Result:
             if self._lease is not None:
                 check_held(connection, self._lease)

@@ -94,7 +94,6 @@ class HostCopies:
         return self.folder / f"{digest}{_COPY}"
 
     def _find(self, digest: str) -> Mapped | None:
-        """Return a copy; None if it is missing or damaged."""
         with suppress(OSError):
             found = mapped(self._path(digest))
             if found[1] == digest:
@@ -102,7 +101,6 @@ class HostCopies:
         return None
 
     def _make(self, digest: str, download: Callable[[Path], object]) -> Mapped:
-        """Download a file, and keep it if its digest is right."""
         partial = self._path(digest).with_suffix(_PARTIAL)
         try:
             partial.unlink(missing_ok=True)  # left by a killed process

@@ -81,13 +81,11 @@ def has_password(url: str) -> bool:
 
 
 def _without_password(word: re.Match[str]) -> str:
-    """Return a word with stars between the user's name and the last `@`."""
     text, start = word[0], _password_start(word[0])
     return text if start is None else f"{text[:start]}***{text[text.rindex('@') :]}"
 
 
 def _password_start(word: str) -> int | None:
-    """Return the start of the first password before a host in a word."""
     end = word.rfind("@")
     for run in _RUN.finditer(word, 0, max(end, 0)):
         if run["is_scheme"] and _SCHEME.search(word, run.start(), run.end()):

@@ -66,12 +66,10 @@ def _canonical_column(column: pd.Series) -> NDArray[Any] | pd.Categorical:
 
 
 def _is_plain(column: pd.Series) -> bool:
-    """Return whether a column holds numbers or times."""
     return isinstance(column.dtype, np.dtype) and column.dtype.kind in "biufM"
 
 
 def _has_sorted_categories(column: pd.Series) -> bool:
-    """Return whether the categories are texts, sorted, and all in use."""
     categories, codes = column.cat.categories, column.cat.codes.to_numpy()
     names = categories.tolist()
     if categories.dtype != object or not all(type(name) is str for name in names):
@@ -190,7 +188,6 @@ def _frame_to_table(frame: pd.DataFrame) -> pa.Table:
 
 
 def _texts(column: pd.Series) -> pa.DictionaryArray:
-    """Return a column as dictionary-encoded texts, in order of appearance."""
     if isinstance(column.dtype, pd.CategoricalDtype | pd.StringDtype):
         # Each distinct value is converted once. Elsewhere 1, 1.0 and True would be equal.
         positions, values = pd.factorize(column)

@@ -81,7 +81,6 @@ def lock_tables(connection: Connection) -> None:
 
 
 def _number_of_store(connection: Connection) -> int | None:
-    """Return the schema number in the store's row; None without such a row."""
     try:
         return connection.execute(select(store_table.c.schema)).scalar()
     except DBAPIError:  # a new database lacks the table
@@ -89,7 +88,6 @@ def _number_of_store(connection: Connection) -> int | None:
 
 
 def _number(connection: Connection) -> int | None:
-    """Return the schema number of a database; None if it has none of our tables."""
     tables = inspect(connection).get_table_names()
     if revision_table.name in tables:
         number = connection.execute(select(revision_table.c.version_num)).scalar()
@@ -106,7 +104,6 @@ def _note(connection: Connection, number: int) -> None:
 
 
 def _upgrade(connection: Connection, number: int) -> None:
-    """Run the missing migrations within a transaction."""
     from alembic.operations import Operations
     from alembic.runtime.migration import MigrationContext
 
@@ -209,7 +206,6 @@ def _settings_of_4(former: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _ensemble(former: int | str | None) -> dict[str, Any] | None:
-    """Return the rule for a former number of picks or kind."""
     if former is None:
         return None
     kind = former if isinstance(former, str) else "single" if former == 1 else "greedy"
@@ -271,7 +267,6 @@ def _excess(value: float | None, bound: float) -> float:
 
 
 def _quantity_name(quantity: Mapping[str, Any]) -> str:
-    """Return the name of a quantity in measurements."""
     arguments = [quantity["column"]] if quantity.get("column") else []
     if bins := quantity.get("bins"):
         arguments.append(f"bins={':'.join(f'{edge:.15g}' for edge in bins)}")

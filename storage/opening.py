@@ -125,7 +125,6 @@ def _claimed(address: StoreAddress, files: Files, database: Database, budget_byt
 
 
 def _claim(address: StoreAddress, files: Files, connection: Connection, budget_bytes: int) -> str:
-    """Tie a new folder and a new index together; return the store's id."""
     store_id = uuid4().hex
     connection.execute(
         insert(store_table).values(
@@ -179,7 +178,6 @@ def _check_same(address: StoreAddress, files: Files) -> None:
 
 
 def _make_folder(address: StoreAddress, files: Files) -> None:
-    """Create the folder of a local store, and check that it can be written."""
     folder = Path(files.root)
     try:
         make_private(folder)

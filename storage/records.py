@@ -138,7 +138,6 @@ class Records:
         return decode(part.codec, data)
 
     def _data_digests(self) -> set[str]:
-        """Return the digests of the files of all data sets."""
         is_data = record_table.c.id.startswith(DATA, autoescape=True)
         rows = self._database.rows(select(record_table.c.id, record_table.c.parts).where(is_data))
         return {part.digest for row in rows for part in _parts(row.id, row.parts).values()}

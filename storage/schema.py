@@ -38,7 +38,6 @@ def _keys(**types: Any) -> Iterator[Column[Any]]:
 
 
 def _given(**types: Any) -> Iterator[Column[Any]]:
-    """Yield required columns."""
     return (Column(name, kind, nullable=False) for name, kind in types.items())
 
 

@@ -208,7 +208,6 @@ def cause_of(error: BaseException) -> Cause | None:
 
 
 def _says_full(error: BaseException) -> bool:
-    """Return whether a PostgreSQL server or an object store reports that it has no room."""
     if getattr(error, "sqlstate", None) == _POSTGRES_FULL:
         return True
     response = getattr(error, "response", None)
@@ -222,7 +221,6 @@ def _says_full(error: BaseException) -> bool:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and its causes."""
     while error is not None:
         yield error
         error = error.__cause__
@@ -271,7 +269,6 @@ def lost_for(cause: Cause, where: str, error: BaseException) -> StoreLost | Proc
 
 
 def _named(error: BaseException) -> str:
-    """Return an error as text, with the symbol of its number."""
     number = error.errno if isinstance(error, OSError) else None
     name = "" if number is None else f"{errno.errorcode.get(number, number)}: "
     return f"{name}{error}".split("\n", 1)[0]

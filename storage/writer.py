@@ -165,7 +165,6 @@ class ArtifactWriter:
     def _published(
         self, entry: Entry, encoded: Encoded, lineage: Mapping[str, Any]
     ) -> tuple[Entry, str]:
-        """Write an artifact to its place, or return the reason for not writing it."""
         folder = artifact_folder(entry.key)
         besides = {PROVENANCE_FILE: _provenance(entry, lineage)}
         size_bytes = sum(part.size_bytes for part, _ in encoded.values())

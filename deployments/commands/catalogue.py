@@ -82,7 +82,6 @@ def _print_method(method: "Method", *, is_explained: bool) -> None:
 
 
 def _report_unusable(registry: "Registry[Any]") -> None:
-    """Report unusable plugins to standard error."""
     for error in registry.unusable():
         echo(f"Warning: {error}", err=True)
 
@@ -109,7 +108,6 @@ def _method(method: "Method") -> dict[str, Any]:
 
 
 def _properties(method: "Method") -> Iterator[str]:
-    """Yield the distinguishing properties of a method, one per line."""
     if method.honours_constraints:
         yield "searches within constraints"
     if method.fidelities:
@@ -174,7 +172,6 @@ class _Listed:
 
 
 def _searched(algorithm: "Algorithm") -> Iterator[Any]:
-    """Yield the hyperparameters with more than one value."""
     from ConfigSpace.hyperparameters import Constant
 
     hyperparameters = algorithm.hyperparameters.values()
@@ -182,7 +179,6 @@ def _searched(algorithm: "Algorithm") -> Iterator[Any]:
 
 
 def _hyperparameter(h: Any) -> dict[str, Any]:
-    """Return name, default, and choices or range and scale."""
     document = {"name": h.name, "default": _plain(h.default_value)}
     if hasattr(h, "lower"):
         return {**document, "range": [_plain(h.lower), _plain(h.upper)], "log": h.log}
@@ -209,7 +205,6 @@ def _print_spaces(listed: Sequence[_Listed]) -> None:
 
 
 def _print_missing(packages: Iterable[str]) -> None:
-    """Print packages that would add algorithms, and how to install them."""
     from prefect_tune.tasks.catalogue.libraries import missing_library
 
     for package in dict.fromkeys(packages):
@@ -239,7 +234,6 @@ def _print_space(listed: _Listed) -> None:
 
 
 def _notes(algorithm: "Algorithm") -> list[str]:
-    """Return the conditions of an algorithm on other steps."""
     notes = []
     if algorithm.ignores:
         notes.append(f"requires the identity in {', '.join(algorithm.ignores)}")

@@ -73,7 +73,6 @@ def names_in(registry: Registry[Any]) -> list[str]:
 
 
 def _plugin_names(group: str) -> Iterator[str]:
-    """Yield the names of all entry points of a group."""
     for folder in dict.fromkeys(sys.path):
         with suppress(OSError), os.scandir(folder or ".") as entries:
             for entry in entries:

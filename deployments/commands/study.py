@@ -96,7 +96,6 @@ def _print_output(output: "TrialOutput", *, as_json: bool) -> None:
 
 
 def _print_trial(detail: "TrialDetail", *, as_json: bool) -> None:
-    """Print a trial, with the address of its task run in the Prefect UI if known."""
     from prefect_tune.deployments.server.task_run_page import task_run_page
 
     page = task_run_page(detail.task_run_id)

@@ -226,7 +226,6 @@ class PipelineSearch(BaseEstimator):
         return tags
 
     def _run(self, given: dict[str, Any]) -> None:
-        """Run the flow and take over its results."""
         with widgets_spared(), tune.frame_taken(given) as (plain, prepared), self._followed():
             summary = tune(**plain)
         self._take(prepared, summary)
@@ -263,12 +262,10 @@ class PipelineSearch(BaseEstimator):
 
     @errors_for_caller()
     def _rows(self, X: Any) -> pd.DataFrame:
-        """Return new rows as a DataFrame for the best estimator."""
         check_is_fitted(self, "best_estimator_")
         return frame_of(self, X, is_new=False)
 
     def _classes(self) -> NDArray[Any]:
-        """Return the classes; empty for numbers."""
         return getattr(self, "classes_", np.empty(0))
 
     def _scores(self, X: Any, method: ScoreMethod) -> NDArray[np.float64]:

@@ -50,7 +50,6 @@ def trial_columns(store: ArtifactStore, study: str) -> dict[str, Any]:
 
 
 def _param_columns(params: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return a masked array for each parameter in any trial."""
     columns = {}
     for name in dict.fromkeys(name for given in params for name in given):
         column = np.ma.MaskedArray(np.empty(len(params), dtype=object), mask=True)
@@ -82,7 +81,6 @@ def _fit_seconds(trial: TrialView) -> tuple[float, float]:
 
 
 def _ranks(trials: Sequence[TrialView], means: NDArray[np.float64]) -> NDArray[np.int32]:
-    """Rank trials from 1; ties share the better rank."""
     order = [
         (not trial.is_full, -mean) if trial.has_loss else (True, np.inf)
         for trial, mean in zip(trials, means, strict=True)

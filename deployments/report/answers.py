@@ -200,7 +200,6 @@ def _commands(
 
 
 def _loosened(bounds: Mapping[str, float], nearest: Mapping[str, float]) -> Iterator[str]:
-    """Yield options with constraints that the nearest trial meets."""
     for name, bound in bounds.items():
         met = max(bound, nearest.get(name, bound))
         if met > bound:  # rounded up to two digits

@@ -142,7 +142,6 @@ def _next(
 
 
 def _curves(of: DataSetCurves, k: int) -> Figure:
-    """Return median and quartiles of each method over the budget, on one data set."""
     words = LossWords(of.metric)
     budget = of.budget_seconds or float(of.budget_trials or 1)
     x = [share * budget for share in of.shares]

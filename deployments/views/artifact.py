@@ -99,7 +99,6 @@ def print_contents(name: str, size_bytes: int, url: str, contents: Mapping[str, 
 
 
 def _columns(columns: Mapping[str, Mapping[str, Any]], rows: Sequence[Any]) -> Table:
-    """Return statistics and first values, one column per line."""
     table = Table("column", "min", "mean", "max", "zero", "empty", "first values", box=None)
     for position, (name, of) in enumerate(columns.items()):
         first = [row[position] if isinstance(row, list) else row for row in rows]

@@ -28,7 +28,6 @@ def print_exported(exported: Exported, file: str, card: str | None) -> None:
 
 
 def _needs(exported: Exported) -> Iterator[str]:
-    """Yield the requirements for loading and using the file."""
     python = ".".join(python_version().split(".")[:2])
     packages = ", ".join(f"{name} {version}" for name, version in exported.packages.items())
     own = ", ".join(exported.own)

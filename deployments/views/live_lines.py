@@ -98,7 +98,6 @@ class LiveLines:
         yield from (*header, *(text for text in rest if text.plain))
 
     def _running(self, progress: Progress, room: int, width: int) -> list[Text]:
-        """Return a line for each running trial that fits, the longest running first."""
         since, n_running = self._clock() - self._at, len(progress.running)
         n_shown = n_running if n_running <= room else max(room - 1, 0)
         trials = nlargest(n_shown, progress.running, key=lambda trial: trial.seconds)
@@ -114,7 +113,6 @@ class LiveLines:
 
 
 def _status(progress: Progress, width: int) -> Text:
-    """Return curve, expected end and phase, as far as known."""
     end = _end(progress)
     phase = progress.phase
     curve = ""
@@ -144,7 +142,6 @@ def _one_line(text: str) -> str:
 
 
 def _header(progress: Progress, console: Console, width: int, most: int) -> list[Text]:
-    """Return the state of the study in at most `most` lines."""
     status = line(bold(progress.status_line()))
     lines = list(status.wrap(console, width))
     if len(lines) <= most:

@@ -65,7 +65,6 @@ def result_apart() -> Iterator[None]:
 
 
 def _is_of_process(stream: IO[str]) -> bool:
-    """Return whether a stream is the process's real standard output."""
     with suppress(AttributeError, OSError, ValueError):
         return stream is sys.__stdout__ and stream.fileno() == 1
     return False

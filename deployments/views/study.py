@@ -61,7 +61,6 @@ def _plugins(view: StudyView) -> Iterator[str]:
 
 
 def _warnings(view: StudyView) -> Iterator[Text]:
-    """Yield problems during the study that were not trial failures."""
     for text in view.notes:
         yield line((f"warning: {text}", "yellow"))
 
@@ -135,7 +134,6 @@ def _model(view: StudyView) -> Iterator[str | Text]:
 
 
 def _undefined(view: StudyView) -> Iterator[str]:
-    """Yield the reason for an undefined loss on the test rows."""
     name, reason = view.losses.name, view.test_loss_undefined
     alone = view.single_best_test_loss_undefined
     if reason:
@@ -159,7 +157,6 @@ def _finalists(view: StudyView) -> Iterator[str]:
 
 
 def _ensemble(view: StudyView) -> Iterator[str | Text]:
-    """Yield the final model if it is an ensemble, with its losses."""
     ensemble, losses = view.ensemble, view.losses
     if ensemble is None or not ensemble.has_several:
         return
@@ -178,7 +175,6 @@ def _ensemble(view: StudyView) -> Iterator[str | Text]:
 
 
 def _decided(ensemble: Ensemble, losses: LossWords) -> Iterator[str]:
-    """Yield the losses that favoured an ensemble over the best trial."""
     built, alone = ensemble.nested.get(ensemble.kind), ensemble.nested.get("single")
     if built is not None and alone is not None:
         yield (
@@ -198,7 +194,6 @@ def _alone(view: StudyView) -> Iterator[str]:
 def _tested(
     loss: float | None, losses: LossWords, *, is_first: bool = False
 ) -> tuple[str | tuple[str, str], ...]:
-    """Return parts of a line for the loss on the test rows."""
     between = "" if is_first else ";"
     return () if loss is None else (f"{between} on the test rows ", bold(losses.of(loss)))
 

@@ -67,7 +67,6 @@ def _print(title: str, table: Table) -> None:
 
 
 def _table(*headers: str) -> Table:
-    """Return an indented table."""
     return Table(*headers, box=None, pad_edge=True, padding=(0, 1, 0, 1))
 
 
@@ -169,7 +168,6 @@ def _pipeline(choices: Sequence[ChosenStep]) -> Table:
 
 
 def _others(choice: ChosenStep) -> str:
-    """Return the alternatives to a choice."""
     others = [name for name in choice.choices or () if name != choice.algorithm]
     if not others:
         return ""
@@ -326,7 +324,6 @@ def print_trials(
 
 
 def _about(trial: TrialView, link: str | None) -> Iterator[str]:
-    """Yield the pipeline of a trial, and unusual facts about the trial."""
     yield " > ".join(trial.path)
     if (failure := trial.failure) is not None:
         yield failure_text(failure)

@@ -66,7 +66,6 @@ def note_refusal(connection: Connection, reason: str) -> None:
 
 
 def _add(connection: Connection, key: Column[str], value: str, counts: Mapping[str, float]) -> None:
-    """Add to the counters of a row, inserting the row if it is missing."""
     table = key.table
     more = {name: table.c[name] + n for name, n in counts.items()}
     if not connection.execute(update(table).where(key == value).values(more)).rowcount:

@@ -142,7 +142,6 @@ class FidelitiesPass:
         return share
 
     def _join(self, trial: TrialView, losses: Sequence[float]) -> None:
-        """Add the curve of a partial training, which includes earlier epochs."""
         new = TrainingCurve(trial.number, [], [], losses, False, trial.path[-1])
         curve = self._curves.setdefault(trial.configuration_text, new)
         curve.trial = trial.number

@@ -108,7 +108,6 @@ def _ensemble(members: Members, words: LossWords) -> Iterator[Figure | Table]:
 
 
 def _comparisons(summary: StudyView, words: LossWords) -> Iterator[Table]:
-    """Yield the compared kinds of models, and the finalists on another split."""
     if nested := summary.ensemble.nested if summary.ensemble else {}:
         rows = [[kind, words.of(loss)] for kind, loss in nested.items()]
         columns = ["kind", f"#{words.name} on rows not used to build it"]

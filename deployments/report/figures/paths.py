@@ -67,8 +67,6 @@ class PathsTried:
 
 @dataclass(slots=True)
 class _Outcome:
-    """Outcome of a configuration after all of its partial evaluations."""
-
     path: tuple[str, ...]
     is_failed: bool = False
     best: tuple[float, int] | None = None
@@ -103,7 +101,6 @@ class PathsPass:
         return PathsTried(len(paths), steps, best[:_BEST_PATHS])
 
     def _uses(self, keys: Sequence[K]) -> dict[K, Use]:
-        """Return the use of configurations by key, the best first."""
         groups: dict[K, list[_Outcome]] = {}
         for key, outcome in zip(keys, self._outcomes.values(), strict=True):
             groups.setdefault(key, []).append(outcome)

@@ -179,7 +179,6 @@ def _figure(
 def _clouds(
     progress: SearchProgress, x: Sequence[float], leads: set[int], words: LossWords
 ) -> Iterator[Trace]:
-    """Yield partial and full evaluations, limited to what a figure can show."""
     clouds = [of for of in _CLOUDS if of[0] in progress.state]
     for which, name, paint, symbol in clouds:
         cloud = [i for i, state in enumerate(progress.state) if state == which]
@@ -212,7 +211,6 @@ def _led(leads: Sequence[Lead], end: float, words: LossWords, *, is_time: bool) 
 def _tested(
     loss: float | None, alone: float | None, end: float, words: LossWords
 ) -> Iterator[Trace]:
-    """Yield the losses on the test rows: final model, and best trial if different."""
     if loss is None:
         return
     if alone not in {None, loss}:
