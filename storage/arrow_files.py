@@ -20,12 +20,9 @@ from prefect_tune.storage.matrices import METADATA
 
 
 def to_arrow(value: Any, layout: str, about: Mapping[str, Any]) -> memoryview:
-    """Return a frame or vector as the bytes of an Arrow file.
+    """Return a canonical frame or vector as the bytes of an Arrow file.
 
-    Args:
-        value: Frame or vector in canonical form.
-        layout: Its `matrix_layout`, frame or vector.
-        about: Origin, as JSON values, for the file's metadata.
+    `layout` is its `matrix_layout`, and `about` its origin as JSON values for the file's metadata.
     """
     description: dict[str, Any] = {"layout": layout, "shape": list(value.shape), **about}
     if layout == "frame":
@@ -51,11 +48,7 @@ def _write(sink: Any, batch: pa.RecordBatch) -> None:
 
 
 def from_arrow(layout: str, data: bytes | memoryview) -> Any:
-    """Return the value that `to_arrow` was given; its arrays are views of the data.
-
-    Raises:
-        ValueError: If the layout is neither frame nor vector.
-    """
+    """Return the value that `to_arrow` was given as views of the data, or raise ValueError."""
     data = memoryview(data).toreadonly()
     reader = pa.ipc.open_file(pa.py_buffer(data))
     description = json.loads(reader.schema.metadata[METADATA])

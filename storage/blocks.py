@@ -25,11 +25,9 @@ _LOGO = (
 
 
 class ArtifactStoreBlock(Block):
-    """Address of an artifact store.
+    """Address of an artifact store: fsspec `url` of its folder, and SQLAlchemy URL of its index.
 
-    Attributes:
-        url: fsspec URL of its folder.
-        database: SQLAlchemy URL of its index; empty for the SQLite file inside a local folder.
+    Without `database`, the index is the SQLite file inside a local folder.
     """
 
     _block_type_name = "ArtifactStore"

@@ -57,15 +57,11 @@ def is_mapped(codec: str) -> bool:
 def encode(
     value: Any, about: Mapping[str, Any] = MappingProxyType({}), *, mappable: bool = False
 ) -> Encoded:
-    """Return a value as bytes.
+    """Return a value as bytes; matrices and frames must be canonical.
 
-    Args:
-        value: The value; matrices and frames must be canonical.
-        about: Origin, as JSON values, for the metadata of a Parquet or Arrow file.
-        mappable: Write frames and vectors so that they can be views of a mapped file.
-
-    Raises:
-        NotPicklable: If no codec takes the value.
+    `about` is the origin as JSON values, for the metadata of Parquet and Arrow files. `mappable`
+    frames and vectors can be views of a mapped file. Raises NotPicklable if no codec takes the
+    value.
     """
     from prefect_tune.storage.matrices import to_parquet
 
@@ -84,10 +80,8 @@ def encode(
 def decode(codec: str, data: bytes | memoryview) -> Any:
     """Return the value that `encode` was given, in canonical form.
 
-    Check the digest of the bytes first, because the codec may unpickle them.
-
-    Raises:
-        ValueError: If the codec is unknown.
+    Check the digest of the bytes first, because the codec may unpickle them. Raises ValueError for
+    an unknown codec.
     """
     if codec == "pickle":
         return _unpickled(memoryview(data))

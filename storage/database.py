@@ -88,11 +88,7 @@ class SqliteFile:
         self._identity = self._found()
 
     def is_replaced(self) -> bool:
-        """Return whether the file was replaced since this process connected.
-
-        Raises:
-            SqliteFileGone: If the path has no file.
-        """
+        """Return whether the file was replaced since connecting; SqliteFileGone if it is gone."""
         if self._identity is None:
             return False
         found = self._found()
@@ -184,9 +180,7 @@ class DatabaseDamaged(StoreLost):
 def as_written(what: str, remedy: str = "") -> Iterator[None]:
     """Decode values of a row in the body; raises DatabaseDamaged if they are malformed.
 
-    Args:
-        what: Name of the row in the message.
-        remedy: Alternative to restoring a backup.
+    `what` names the row in the message, and `remedy` is an alternative to restoring a backup.
     """
     try:
         yield
@@ -213,9 +207,8 @@ class DatabaseRefused(ValueError):  # noqa: N818 - the name states the event
 class Database:
     """Connections to one database; one instance per process.
 
-    Args:
-        url: SQLAlchemy URL, such as `sqlite:////data/store/index.sqlite`. `sqlite://` is a database
-            in the memory of this process.
+    `url` is a SQLAlchemy URL, such as `sqlite:////data/store/index.sqlite`. `sqlite://` is a
+    database in the memory of this process.
     """
 
     def __init__(self, url: str) -> None:
@@ -407,10 +400,9 @@ def without_password(url: str) -> str:
 
 
 def insert_new(connection: Connection, table: Table, rows: Any, **computed: Any) -> bool:
-    """Insert one row or a list of rows, except rows whose primary key exists.
+    """Insert a row or list of rows, except rows whose primary key exists.
 
-    `computed` are columns that the database computes. Returns whether a single row was inserted;
-    for several rows the result has no meaning.
+    `computed` are columns that the database computes. Returns whether a single row was inserted.
     """
     statement = _insert_new(connection.dialect.name, table, **computed)
     counting = {"preserve_rowcount": True}

@@ -88,13 +88,9 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One file of an artifact or record.
+    """One file of an artifact or record: place and name, digest, size, codec and signature.
 
-    Attributes:
-        file: Place and name, below the folder of the key.
-        digest, size_bytes: Digest and number of its bytes.
-        codec: Codec that decodes them.
-        signature: HMAC of a pickle; empty without a signing key.
+    `signature` is the HMAC of a pickle, and empty without a signing key.
     """
 
     file: str
@@ -167,21 +163,17 @@ class Files:
         folder: str,
         place: str,
         encoded: Mapping[str, tuple[Part, bytes | memoryview]],
-        besides: Mapping[str, bytes] = MappingProxyType({}),
+        extra_files: Mapping[str, bytes] = MappingProxyType({}),
         *,
         private: bool = False,
     ) -> dict[str, Part]:
-        """Write all parts to a new place below a folder, or none.
+        """Write all parts to a new place below the folder of a key or record, or none.
 
-        Args:
-            folder: Folder of the key or record.
-            place: A new place (`new_place`).
-            encoded: Result of `encode`.
-            besides: Additional files by name.
-            private: Whether only the owner of local files may read them.
+        `encoded` comes from `encode`, and `extra_files` are written with the parts. Only the owner
+        of local files can read `private` ones.
         """
         target = self.path(folder, place)
-        files = {part.file: data for part, data in encoded.values()} | dict(besides)
+        files = {part.file: data for part, data in encoded.values()} | dict(extra_files)
         if self.is_local:
             mode = 0o600 if private else 0o666
             self._reach(partial(self._move_in, place, target, files, mode))
@@ -332,10 +324,8 @@ class Files:
     def _reach(self, call: Callable[[], Answer]) -> Answer:
         """Make an idempotent call, waiting for the end of outages.
 
-        Raises:
-            FilesLost: If the store does not answer for too long.
-            DiskFull, StoreForbidden, ProcessExhausted: See `storage.waiting`.
-            FileNotFoundError: If a file is missing in a reachable store.
+        Raises FilesLost after a long outage, FileNotFoundError in a reachable store, and DiskFull,
+        StoreForbidden or ProcessExhausted (see `storage.waiting`).
         """
         try:
             answer = through_outage(

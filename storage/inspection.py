@@ -49,12 +49,9 @@ def find_artifacts(store: ArtifactStore, key: str) -> list[Entry]:
 class ArtifactDetail:
     """An artifact in full.
 
-    Attributes:
-        entry: The artifact.
-        urls: Locations of its files, by name; empty if it was evicted.
-        contents: Preview of each file, or under `unreadable` the reason for having none.
-        children: Artifacts made from this one.
-        lineage: Lineage of its key; None if unknown.
+    `urls` locates its files by name (none if evicted), `contents` has a preview of each file or
+    under `unreadable` the reason for having none, `children` were made from it, and `lineage` is
+    None if unknown.
     """
 
     entry: Entry
@@ -126,14 +123,8 @@ class StepStats:
 class StoreStats:
     """Sizes of a store in bytes, and counts over its life.
 
-    Attributes:
-        size_bytes, records_bytes: Cache and records.
-        copies_bytes: Copies of records on this host.
-        budget_bytes, count: Budget of the cache, and artifacts in it.
-        hits, misses: Steps of folds that were served or made.
-        evicted, refused, refusals: Artifacts evicted, and artifacts refused (also by reason).
-        seconds_saved: Seconds that hits saved.
-        steps: Counts by step.
+    `copies_bytes` are copies of records on this host, `count` are artifacts in the cache, hits and
+    misses count steps of folds, and `refused` counts artifacts without room.
     """
 
     size_bytes: int
@@ -172,10 +163,8 @@ def stats(store: ArtifactStore) -> StoreStats:
 class Verification:
     """Outcome of comparing index, files and digests.
 
-    Attributes:
-        checked: Number of artifacts and records read.
-        damaged, missing: Keys and records with a damaged or missing part.
-        orphans: Folders in the cache that the index does not know.
+    `damaged` and `missing` are keys and records with such a part, and `orphans` are folders in the
+    cache that the index does not know.
     """
 
     checked: int = 0

@@ -42,11 +42,7 @@ def end_publications(connection: Connection, places: Sequence[str]) -> None:
 
 
 class Journal:
-    """Publications being written or deleted.
-
-    Args:
-        database: Database with the table of publications.
-    """
+    """Publications being written or deleted."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

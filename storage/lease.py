@@ -184,12 +184,7 @@ class LeaseLost(RuntimeError):  # noqa: N818 - the name states the event
 
 
 class LeaseBook:
-    """The leases in one database.
-
-    Args:
-        database: Database with the table of leases.
-        lease_seconds: Duration of a lease without renewal.
-    """
+    """The leases in one database; they last `lease_seconds` without renewal."""
 
     def __init__(self, database: Database, lease_seconds: float = LEASE_SECONDS) -> None:
         self._database = database
@@ -269,11 +264,9 @@ class LeaseBook:
     ) -> Iterator["Turn[Found]"]:
         """Wait for a lease, hold it during the body, and release it.
 
-        Args:
-            name: Name of the lease.
-            look: Query in the transaction that acquires the lease.
-            instead: Returns a result that makes the lease unnecessary, or None. Called whenever
-                another process holds the lease; the turn is then over from the start.
+        `look` is a query in the transaction that acquires the lease. Whenever another process holds
+        the lease, `instead` may return a result that makes the lease unnecessary; the turn is then
+        over from the start.
         """
         turn = self._taken(name, look)
         if turn is None:
@@ -328,11 +321,8 @@ class LeaseBook:
 class Turn(Generic[Found]):
     """A lease while it is held.
 
-    Attributes:
-        name: Name of the lease.
-        found: Result of the query in the acquiring transaction.
-        forget: Stops the renewal.
-        is_over: Whether the lease was released by a committed transaction, or never needed.
+    `found` is the result of the query in the acquiring transaction, and `forget` stops the renewal.
+    `is_over` is true if the lease was released by a committed transaction, or never needed.
     """
 
     name: str

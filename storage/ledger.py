@@ -32,13 +32,9 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class StoredStudy:
-    """A study as stored.
+    """A study as stored: its fixed `problem`, the settings of its last start, and its result.
 
-    Attributes:
-        name, created, state: Name, creation time in seconds since 1970, and state.
-        problem, settings: Fixed part of the study, and the settings of its last start.
-        result: Its outcome.
-        seconds: Total duration of its sessions.
+    `created` is in seconds since 1970, and `seconds` is the total duration of its sessions.
     """
 
     name: str
@@ -63,10 +59,7 @@ class LedgerEvent:
 class Ledger:
     """Studies and their events.
 
-    Args:
-        database: Database with the tables of studies.
-        lease: Lease needed to change a study, checked and held during each change. Changes raise
-            LeaseLost if another process has acquired it.
+    Changes need the `lease`, if one is given, and raise LeaseLost if another process has it.
     """
 
     def __init__(self, database: Database, lease: str | None = None) -> None:
@@ -125,15 +118,9 @@ class Ledger:
         memo: Mapping[str, Any] | None = None,
         result: Mapping[str, Any] | None = None,
     ) -> None:
-        """Append an event and set the state of its trial in one transaction.
+        """Append an event and set the document of its trial in one transaction.
 
-        Args:
-            study: Name of the study.
-            kind: Kind of the event.
-            body: Event document.
-            trial: New document of the trial.
-            memo: New memo of the study; None leaves the memo as it is.
-            result: New result of the study; None leaves the result as it is.
+        `memo` and `result` replace the stored ones unless they are None.
         """
         event: dict[str, Any] = {"study": study, "kind": kind, "body": dict(body)}
 

@@ -38,11 +38,7 @@ def mapped(path: str | Path) -> Mapped:
 
 
 class HostCopies:
-    """Copies of a remote store's files, shared by one user's processes on this host.
-
-    Args:
-        store_id: Id of the store.
-    """
+    """Copies of a remote store's files, shared by one user's processes on this host."""
 
     def __init__(self, store_id: str) -> None:
         self.folder = user_cache_path("prefect-tune") / "data" / store_id

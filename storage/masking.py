@@ -104,11 +104,7 @@ _UNFINISHED = re.compile(r"(://[^\s:/@]*:)(?!\d{1,5}$)[^\s@/]+$")
 
 
 class MaskedStream:
-    """Masks the passwords of a stream, withholding the last word until the next space.
-
-    Args:
-        secrets: Passwords to mask everywhere.
-    """
+    """Masks URLs' passwords and `secrets` in a stream, withholding the last word until a space."""
 
     def __init__(self, secrets: Sequence[str] = ()) -> None:
         self._secrets = [secret.encode() for secret in secrets]

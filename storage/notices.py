@@ -21,13 +21,10 @@ _LOGGER = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A warning.
+    """A warning: its one-line text, and the thing in trouble if the kind does not say enough.
 
-    Attributes:
-        kind: Kind of trouble, such as `outage`; a study shows one warning per kind and subject.
-        text: The warning, one line.
-        subject: Thing in trouble; empty if the kind says enough.
-        flow_run: Flow run of the warning; empty for all flow runs of the process.
+    A study shows one warning per `kind` (such as `outage`) and `subject`. An empty `flow_run` means
+    all flow runs of the process.
     """
 
     kind: str

@@ -29,10 +29,8 @@ _IN_MEMORY: dict[str, Database] = {}
 class StoreAddress:
     """Address of a store, sent to workers.
 
-    Attributes:
-        url: fsspec URL of the store's folder.
-        database: SQLAlchemy URL of its index; empty for the SQLite file inside a local folder.
-        id: Id that the store must have; empty to open any store, or create one.
+    `url` is the fsspec URL of the folder, `database` the SQLAlchemy URL of the index (empty: SQLite
+    inside a local folder), and `id` the id that the store must have (empty: any, or a new store).
     """
 
     url: str

@@ -56,7 +56,7 @@ class Records:
         private: bool = False,
         mappable: bool = False,
     ) -> None:
-        """Store a record, replacing a record with the same id.
+        """Store canonical values by name as a record, replacing a record with the same id.
 
         Args:
             record: Record id, a path below `records/`.
@@ -67,11 +67,8 @@ class Records:
             mappable: Whether readers map its frames and vectors; see `codec.encode`.
 
         Raises:
-            NotPicklable: If a part cannot be pickled or read back, or fails the check. A former
-                record stays in place.
-            StoreLost: If the record cannot be written.
-            DiskFull: If the disk would have less than a gigabyte left.
-            ProcessExhausted: If this process has no file handles left.
+            NotPicklable: If a part cannot be pickled or read back, or fails the check.
+            StoreLost, DiskFull, ProcessExhausted: If the record cannot be written.
         """
         folder, place = _folder(record), new_place()
         encoded = self._files.encode(folder, parts, {"record": record}, mappable=mappable)

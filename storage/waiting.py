@@ -31,10 +31,8 @@ from prefect_tune.storage.notices import warn
 class Waits:
     """Waits counted in the body of `waits_counted`.
 
-    Attributes:
-        changed: Called at the start and the end of a wait.
-        seconds: Total duration of finished waits.
-        since: Start of the current wait, by `monotonic`; None outside of waits.
+    `changed` is called at the start and the end of a wait, `seconds` is the total of finished
+    waits, and `since` the `monotonic` start of the current one.
     """
 
     changed: Callable[["Waits"], None]
@@ -350,11 +348,8 @@ _MOST_RETRY_SECONDS = 1.0
 class Heartbeat:
     """Repeats an action in a thread until it is stopped.
 
-    Args:
-        name: Name of the thread.
-        beat: Action. Any error it raises is an outage, reported once and retried.
-        seconds: Seconds between two beats.
-        outage: Beginning of the warning about an outage.
+    Any error of `beat` is an outage, reported once in a warning that begins with `outage`, and
+    retried.
     """
 
     def __init__(self, name: str, beat: Callable[[], None], seconds: float, outage: str) -> None:

@@ -30,11 +30,7 @@ DEFAULT_MEMORY_BYTES = 256 * 1000**2
 
 
 class MemoryTier:
-    """Values by place and name, within a byte budget.
-
-    Args:
-        budget_bytes: Maximum total size; 0 turns the tier off.
-    """
+    """Values by place and name, within a byte budget; a budget of 0 turns the tier off."""
 
     def __init__(self, budget_bytes: int = DEFAULT_MEMORY_BYTES) -> None:
         self._values: LRUCache[tuple[str, str], tuple[Any, int]] = LRUCache(
@@ -86,12 +82,9 @@ Encoded = Mapping[str, tuple[Part, bytes | memoryview]]
 class Made:
     """The result of a step, before it is stored.
 
-    Attributes:
-        parts: Values by name, in canonical form.
-        summary: JSON values that keys of later steps need.
-        seconds: Time to make it.
-        held: Names of pickled parts that this process is likely to read again.
-        held_out_seconds: Share of `seconds` spent on held-out rows.
+    `parts` are canonical values by name, `summary` is needed for keys of later steps, `held` names
+    pickled parts that this process is likely to read again, and `held_out_seconds` is the time
+    spent on held-out rows, included in `seconds`.
     """
 
     parts: Mapping[str, Any]
@@ -166,12 +159,12 @@ class ArtifactWriter:
         self, entry: Entry, encoded: Encoded, lineage: Mapping[str, Any]
     ) -> tuple[Entry, str]:
         folder = artifact_folder(entry.key)
-        besides = {PROVENANCE_FILE: _provenance(entry, lineage)}
+        extra_files = {PROVENANCE_FILE: _provenance(entry, lineage)}
         size_bytes = sum(part.size_bytes for part, _ in encoded.values())
-        entry = replace(entry, size_bytes=size_bytes + sum(map(len, besides.values())))
+        entry = replace(entry, size_bytes=size_bytes + sum(map(len, extra_files.values())))
         if reason := self._reason_to_refuse(entry):
             return entry, reason
-        parts = self._files.publish(folder, entry.place, encoded, besides)
+        parts = self._files.publish(folder, entry.place, encoded, extra_files)
         return replace(entry, parts=parts), ""
 
     def _reason_to_refuse(self, entry: Entry) -> str:

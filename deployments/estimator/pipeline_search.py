@@ -70,8 +70,8 @@ class PipelineSearch(BaseEstimator):
 
     `fit` runs the flow `tune` on all rows. The study is in the same store, so `prefect-tune show`
     and the other commands find it. Without a Prefect server, `fit` starts one and stops it
-    afterwards; wrap several fits in `with local_server():`. All other parameters are those of
-    `tune`.
+    afterwards; wrap several fits in `with local_server():`. All other parameters are
+    passed to `tune`.
 
     Args:
         predicts: `classes` or `numbers`. None infers it from the metric or space, or else from the

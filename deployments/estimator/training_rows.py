@@ -51,13 +51,10 @@ def frame_of(estimator: BaseEstimator, X: Any, *, is_new: bool) -> pd.DataFrame:
 
 
 def target_of(estimator: BaseEstimator, y: Any, X: pd.DataFrame, predicts: str | None) -> pd.Series:
-    """Return the target with a name that no column of X has.
+    """Return the target, one value per row of X, with a name that no column of X has.
 
-    `y` has one class or number per row. `predicts` is `classes` or `numbers`; None to infer it.
-
-    Raises:
-        BadInput: If targets are missing, infinite, all of one class, or of several types.
-        ValueError: If y does not have one value per row of the right kind.
+    `predicts` is `classes` or `numbers`; None to infer it. Raises BadInput if targets are missing,
+    infinite, all of one class, or of several types; ValueError for a wrong shape or kind.
     """
     if y is None:
         name = type(estimator).__name__
@@ -91,15 +88,8 @@ def with_groups(
 ) -> tuple[pd.DataFrame, str | None]:
     """Return rows with a column of groups, and the name of that column.
 
-    Args:
-        X: The rows.
-        groups: One label per row, or None.
-        column: Column of X with the groups, or None.
-        target: Target of the rows.
-
-    Raises:
-        BadInput: If both `groups` and `column` are given, or groups are missing, of several types,
-            or not one per row.
+    `groups` has one label per row, or `column` names a column of X. Raises BadInput if both are
+    given, or if groups are missing, of several types, or not one per row.
     """
     if groups is None:
         return X, column

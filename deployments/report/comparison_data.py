@@ -29,13 +29,10 @@ class MethodCurve:
 
 @dataclass(frozen=True, slots=True)
 class DataSetCurves:
-    """The methods on one data set.
+    """The methods on one data set, with one curve each.
 
-    Attributes:
-        data, metric: Names of data set and metric.
-        budget_seconds, budget_trials: Budget of each replicate; one of the two is None.
-        shares: Shares of the budget at the points of the curves.
-        curves: One curve per method.
+    One of `budget_seconds` and `budget_trials` is None, and `shares` are the shares of the budget
+    at the points of the curves.
     """
 
     data: str
@@ -48,13 +45,7 @@ class DataSetCurves:
 
 @dataclass(frozen=True, slots=True)
 class MethodWork:
-    """The work of all replicates of a method.
-
-    Attributes:
-        method: The method.
-        evaluations, failed: Finished trials, and the failed ones among them.
-        evaluating_seconds, asking_seconds: Seconds for trials, and for choosing them.
-    """
+    """The work of all replicates of a method: finished and failed trials, and seconds."""
 
     method: str
     evaluations: int
@@ -67,11 +58,7 @@ class MethodWork:
 class ComparisonReport:
     """The contents of a comparison's report.
 
-    Attributes:
-        standings: Output of `compare --json` or `standings --json`.
-        data_sets: Curves by data set.
-        work: Work of each method, in the order of the standings.
-        studies: Names of the replicates' studies.
+    `standings` are as printed by `--json`, and `studies` are the names of the replicates' studies.
     """
 
     standings: Mapping[str, Any]

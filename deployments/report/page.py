@@ -39,14 +39,11 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A Plotly figure.
+    """A Plotly figure; `finding` and `note` may be empty.
 
-    Attributes:
-        id: Unique id on the page; letters, digits and dashes.
-        title, finding, note: Title, main result, and caveat; the last two may be empty.
-        plot: `data` and `layout` of Plotly; colours may be `var(--name)`.
-        height: Height in pixels.
-        is_half: Whether a wide screen shows two such figures side by side.
+    `id` is unique on the page (letters, digits and dashes). `plot` has Plotly's `data` and
+    `layout`, with colours such as `var(--name)`. A wide screen shows two `is_half` figures side by
+    side. `height` is in pixels.
     """
 
     id: str
@@ -62,13 +59,10 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table.
+    """A table, expanded if `is_open`, with a note on omitted rows.
 
-    Attributes:
-        caption, note: Caption, and a note on omitted rows, or empty.
-        columns: Headings; a leading `#` marks a numeric column and is not shown.
-        rows: Texts by column; two leading spaces indent a text.
-        is_open: Whether the table is expanded.
+    A heading with a leading `#` marks a numeric column; the sign is not shown. Two leading spaces
+    indent the text of a cell.
     """
 
     caption: str
@@ -156,13 +150,7 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One of several losses in a bar chart.
-
-    Attributes:
-        label, value: Name of the loss, and the loss as text.
-        share: Fraction of the largest loss, 0 to 1.
-        is_main: Whether the bar is highlighted.
-    """
+    """One of several losses in a bar chart; `share` is the fraction of the largest loss."""
 
     label: str
     value: str
@@ -175,13 +163,9 @@ Part = Figure | Table | Text | Command | Details | Pipeline
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer on the first screen.
+    """One answer on the first screen: question, headline, subtitle, bars and further parts.
 
-    Attributes:
-        id: Id, which determines the place on the screen.
-        question, headline, under: Question, answer and subtitle (may be empty), one line each.
-        bars, parts: Losses in a bar chart, and further parts.
-        more: Id of the section with details; empty for none.
+    `id` determines the place on the screen, and `more` is the id of the section with details.
     """
 
     id: str
@@ -208,14 +192,9 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class ReportPage:
-    """A report.
+    """A report: facts and the most important warning, answers, then sections by interest.
 
-    Attributes:
-        title, kind, state: Name and kind of its subject, and one word on its state, or empty.
-        facts: Short facts below the title.
-        alert: Most important warning, or empty.
-        answers, sections: First screen, and the sections below in order of interest.
-        made: Time and version of the report.
+    `state` is one word on the state of its subject, and `made` the time and version of the report.
     """
 
     title: str

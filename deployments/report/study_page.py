@@ -67,19 +67,7 @@ from prefect_tune.storage.store import ArtifactStore
 
 @dataclass(frozen=True, slots=True)
 class StudyReport:
-    """The contents of a study's report.
-
-    Attributes:
-        summary: Output of `show --json`.
-        created: Start time in seconds since 1970.
-        progress: Finished trials in order, and the incumbents.
-        paths, step_times, failures: Tried algorithms and paths, times by step, failure reasons.
-        trade_offs, fidelities: Loss against each measured quantity, and partial evaluations.
-        members: Trials of the final model by descending weight.
-        importance: Importance of each choice.
-        model: Quality of the model on the test rows, and its use of codes.
-        reproduction: Commands that repeat the study, and everything that determines it.
-    """
+    """The contents of a study's report; `summary` is the output of `show --json`."""
 
     summary: StudyView
     created: float

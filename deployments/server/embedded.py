@@ -180,10 +180,8 @@ def _mentions(file: Path, word: str) -> bool:
 class Launched:
     """A server that may still be starting.
 
-    Attributes:
-        url: API URL.
-        folder, guard: Folder and guard of the embedded server; None for other servers. The guard
-            starts once the server answers.
+    `folder` and `guard` are None for servers other than the embedded one. The guard starts once the
+    server answers.
     """
 
     url: str

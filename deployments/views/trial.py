@@ -295,12 +295,8 @@ def print_trials(
 ) -> None:
     """Print trials, one per line, with the reasons of failures and the fidelities of others.
 
-    Args:
-        trials: The trials.
-        whole: The full evaluation of a configuration.
-        first: First trials of resumed trials.
-        links: Addresses of task runs in the Prefect UI by trial number.
-        empty: Text printed if there are no trials.
+    `whole` is the full evaluation, `first` has the first trial of each resumed trial, `links` has
+    addresses of task runs by trial number, and `empty` is printed if there are no trials.
     """
     first, links = first or {}, links or {}
     parts = [whole.part(trial.query) for trial in trials]

@@ -114,11 +114,7 @@ _IS_PRESENT = select(artifact_table.c.is_present).where(artifact_table.c.key == 
 
 
 class BoundedCache:
-    """The artifacts with stored bytes, kept within the store's byte budget.
-
-    Args:
-        index: Index of the artifacts.
-    """
+    """The artifacts with stored bytes, kept within the store's byte budget."""
 
     def __init__(self, index: ArtifactIndex) -> None:
         self._index = index
@@ -135,13 +131,8 @@ class BoundedCache:
 
         While there is room, everything is admitted. In a full cache, artifacts that are cheaper to
         recompute than to read are refused, and the least recently used unpinned ones are evicted.
-
-        Args:
-            entry: The artifact.
-            then: Further change in the same transaction.
-
-        Returns:
-            Reason for a refusal, or an empty text; and the publications to delete.
+        `then` runs in the same transaction. Returns the reason for a refusal, or an empty text, and
+        the publications to delete.
         """
         with self._index.changing() as connection:
             if then is not None:

@@ -64,13 +64,8 @@ SORTS: Mapping[str, str] = {
 class Selection:
     """Selection and order of artifacts to list.
 
-    Attributes:
-        step, algorithm: Only of this step or algorithm.
-        beginning: Only keys with this prefix.
-        parent: Only artifacts made from this one.
-        sort: One of `SORTS`, in descending order.
-        limit: Maximum number of entries.
-        present_only: Only artifacts with bytes in the cache.
+    `beginning` is a prefix of the keys, `parent` the key that they were made from, and `sort` one
+    of `SORTS`, in descending order.
     """
 
     step: str | None = None

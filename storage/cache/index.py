@@ -19,11 +19,7 @@ from prefect_tune.storage.schema import artifact_table, pin_table, store_table
 
 
 class Pins:
-    """Pinned artifacts with owner and expiry. Pins expire, so that dead owners release theirs.
-
-    Args:
-        database: Database with the table of pins.
-    """
+    """Pinned artifacts with owner and expiry. Pins expire, so that dead owners release theirs."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -101,14 +97,8 @@ class CacheTotals:
 class ArtifactIndex:
     """The table of artifacts and the store's counters in one database.
 
-    Args:
-        database: Database of the store.
-
-    Attributes:
-        usage: Usage by this process that is not written yet.
-        statistics: Hits by step, and refusals.
-        journal: Publications being written or deleted.
-        pins: Pinned artifacts.
+    `usage` buffers this process's usage, `statistics` reports hits and refusals by step, `journal`
+    lists publications being written or deleted, and `pins` are pinned artifacts.
     """
 
     def __init__(self, database: Database) -> None:
@@ -128,12 +118,7 @@ class ArtifactIndex:
         return found
 
     def bytes_present(self, keys: Iterable[str], study: str) -> int:
-        """Return the bytes in the cache for these keys.
-
-        Args:
-            keys: Prefix keys.
-            study: The study that made most of them; its artifacts are read by one query.
-        """
+        """Return the bytes in the cache for these keys, most of them made by the study."""
         table, left, total = artifact_table.c, set(keys), 0
         made = select(table.key, table.size_bytes, table.is_present).where(table.study == study)
         with self._database.read() as connection:

@@ -14,10 +14,9 @@ _TEXT = 80
 def preview(value: Any) -> dict[str, Any]:
     """Return shape, type, first rows and statistics of a matrix, or attributes of an estimator.
 
-    Returns:
-        JSON values. Matrices: `shape`, `dtype`, `rows` (first five), `columns` (minimum, mean,
-        maximum and share of gaps or zeros of the first twelve) and `columns_not_shown` (count).
-        Estimators: `type`, `parameters`, `fitted`.
+    JSON values: `shape`, `dtype`, `rows` (first five), `columns` (minimum, mean, maximum and share
+    of gaps or zeros of the first twelve) and `columns_not_shown` (count) of a matrix; `type`,
+    `parameters` and `fitted` of an estimator.
     """
     about: dict[str, Any] = {}
     if isinstance(value, pd.DataFrame):

@@ -73,11 +73,7 @@ def _add(connection: Connection, key: Column[str], value: str, counts: Mapping[s
 
 
 class Statistics:
-    """Reported counters of a store.
-
-    Args:
-        database: Database of the store.
-    """
+    """Reported counters of a store."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -97,10 +93,8 @@ class Statistics:
 class UsageCounts:
     """Uses of artifacts over some time.
 
-    Attributes:
-        used: Last use and number of uses, by key.
-        counts: Hits, misses and seconds saved, by step.
-        times: Measured seconds to make and to load, by kind of artifact.
+    `used` has last use and number of uses by key, `counts` hits, misses and seconds saved by step,
+    and `times` seconds to make and to load by kind of artifact.
     """
 
     used: dict[str, tuple[float, int]] = field(default_factory=dict)
@@ -188,11 +182,7 @@ _FLUSH_SECONDS = 1.0
 
 
 class UsageBuffer:
-    """Counts artifact use in this process, from any thread, until the counts are written.
-
-    Args:
-        flush: Writes the usage that `taken` returns.
-    """
+    """Counts artifact use in this process, from any thread, until `flush` writes the counts."""
 
     def __init__(self, flush: Callable[[], None]) -> None:
         self._flush = flush

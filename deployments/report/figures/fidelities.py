@@ -31,13 +31,10 @@ _MOST_EPOCHS = 100
 
 @dataclass(slots=True)
 class Level:
-    """Evaluations of one fidelity.
+    """Evaluations of one fidelity: `ended` with and `failed` without a loss, and their seconds.
 
-    Attributes:
-        text: The fidelity; empty if full.
-        share: Product of the shares of rows, folds and epochs; levels are sorted by it.
-        ended, failed: Evaluations with and without a loss.
-        seconds: Their total time.
+    `text` is empty for the full fidelity. Levels are sorted by `share`, the product of the shares
+    of rows, folds and epochs.
     """
 
     text: str
@@ -61,12 +58,8 @@ class Level:
 class TrainingCurve:
     """The loss of one configuration after each epoch, with its partial trainings joined.
 
-    Attributes:
-        trial, trials: The trial that trained it last, and all of its trials.
-        stops: Epochs at which training stopped, resumed or not.
-        losses: Losses after each epoch from the first.
-        is_complete: Whether it was trained to the end.
-        model: Algorithm of the last step.
+    `trial` is the last of its `trials`, `stops` are the epochs at which training stopped (resumed
+    or not), `losses` begin with epoch 1, and `model` is the algorithm of the last step.
     """
 
     trial: int

@@ -21,14 +21,7 @@ from prefect_tune.tasks.data.table_source import FRAME
 
 @dataclass(frozen=True, slots=True)
 class EnsembleMember:
-    """A trial in the final model.
-
-    Attributes:
-        trial: Number of the trial.
-        weight: Share of the model; 1 for a single trial.
-        loss: Loss of the trial; None if unknown.
-        configuration: Algorithm and hyperparameters by step.
-    """
+    """A trial in the final model, with its share of the model and its loss (None if unknown)."""
 
     trial: int
     weight: float

@@ -26,12 +26,9 @@ _MOST_ROWS = 60
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Number of configurations with an algorithm or path, and their full losses.
+    """Configurations with an algorithm or path: started, evaluated in full, and failed.
 
-    Attributes:
-        n, n_full, n_failed: Configurations started, evaluated in full, and failed.
-        median_loss, best_loss: Median and lowest full loss; None without one.
-        best_trial: Trial with the lowest loss.
+    Losses come from full evaluations; None without one.
     """
 
     n: int
@@ -54,10 +51,8 @@ class StepUse:
 class PathsTried:
     """Paths and algorithms that were tried.
 
-    Attributes:
-        n: Number of distinct paths.
-        steps: Use of each algorithm, by step.
-        best: Paths with the lowest losses, best first: algorithms by step, and their use.
+    `n` counts distinct paths, `steps` has the use of each algorithm, and `best` the paths with the
+    lowest losses, best first.
     """
 
     n: int

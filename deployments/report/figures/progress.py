@@ -37,12 +37,9 @@ _CLOUDS = (
 class Lead:
     """The moment at which a trial took the lead.
 
-    Attributes:
-        seconds: Study time at which its loss was told.
-        told: Trials finished by then, including this one; a rerun trial counts at its last end.
-        trial, loss: Number and loss of the trial.
-        fidelity: Fidelity of the evaluation; empty if it was full. Losses of different fidelities
-            are not comparable.
+    `seconds` is the study time of its loss, and `told` the number of trials finished by then; a
+    rerun trial counts at its last end. `fidelity` is empty if full; losses of different fidelities
+    are not comparable.
     """
 
     seconds: float
@@ -59,15 +56,10 @@ class Lead:
 
 @dataclass(frozen=True, slots=True)
 class SearchProgress:
-    """Finished trials in order, one column per attribute.
+    """Finished trials in order, one column per attribute, and the incumbents (`leads`).
 
-    Attributes:
-        number, state, loss: Number, state and loss (None if failed).
-        seconds: Study time at the end.
-        cost_seconds: Duration.
-        fidelity: Fidelity; empty if full.
-        phase: Phase of the method that proposed the trial; empty if unknown.
-        leads: The incumbents in order.
+    `seconds` is the study time at the end, `loss` is None for failed trials, and `fidelity` and
+    `phase` are empty if full or unknown.
     """
 
     number: Sequence[int] = ()

@@ -15,13 +15,8 @@ from prefect_tune.storage.cache.index import ArtifactIndex
 class StepTime:
     """The cost of one step over all folds of all trials.
 
-    Attributes:
-        step: Name of the step.
-        made, made_seconds: Runs of the step, and their total time.
-        served, load_seconds, saved_seconds: Cache hits, seconds to read them, and seconds saved.
-        kept, kept_bytes: Artifacts in the cache last made by this study, and their bytes.
-        evicted, evicted_bytes: Evicted artifacts last made by this study, and their bytes.
-        refused: Artifacts that the cache had no room for.
+    The step was `made` or `served` so many times. `kept`, `evicted` and `refused` count artifacts
+    last made by this study: in the cache, evicted, and never admitted.
     """
 
     step: str

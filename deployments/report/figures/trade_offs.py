@@ -26,14 +26,10 @@ _WIDE = 30.0
 
 @dataclass(slots=True)
 class TradeOff:
-    """Full trials by loss and one quantity.
+    """Full trials by loss and one quantity, with its bound (None if unbounded).
 
-    Attributes:
-        quantity: Name of the quantity as users write it.
-        bound: Largest allowed value; None if unbounded.
-        trials, losses, values: Numbers, losses and values of the trials.
-        front: Positions of the Pareto front, from the lowest loss on.
-        n_unmeasured: Full trials without a value.
+    `front` has the positions of the Pareto front, from the lowest loss on, and `n_unmeasured`
+    counts full trials without a value.
     """
 
     quantity: str
