@@ -43,9 +43,9 @@ from prefect_tune.storage.waiting import (
     Cause,
     StoreLost,
     cause_of,
+    deferred_signals,
     lost_for,
     through_outage,
-    uninterrupted,
 )
 
 _PROBE_BYTES = 1 << 16
@@ -282,7 +282,7 @@ class Database:
         or ProcessExhausted (no file handles left).
         """
         with (
-            uninterrupted(),
+            deferred_signals(),
             self._turn,
             self._named(),
             self._connected(self.engine) as connection,
@@ -308,7 +308,7 @@ class Database:
     def read(self) -> Iterator[Connection]:
         """Yield a connection whose statements each see the newest committed state."""
         with (
-            uninterrupted(),
+            deferred_signals(),
             self._turn,
             self._named(),
             self._connected(self._reading) as connection,

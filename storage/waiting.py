@@ -6,7 +6,7 @@ seconds, for five minutes at most. These waits do not count as a trial's time.
 
 A signal must not interrupt an open transaction, which would block all other processes. Python
 raises a signal handler's error between any two instructions of the main thread. Therefore handlers
-call `is_put_off` first, which defers the error to the end of `uninterrupted`.
+call `is_put_off` first, which defers the error to the end of `deferred_signals`.
 
 A `Heartbeat` repeats an action in a thread, through outages.
 """
@@ -95,14 +95,14 @@ def waiting(since: Begun | None = None) -> Iterator[None]:
 
 
 class _State:
-    """Nesting of `uninterrupted` in the main thread, and interrupts deferred there."""
+    """Nesting of `deferred_signals` in the main thread, and interrupts deferred there."""
 
     depth = 0
     put_off: Callable[[], None] | None = None
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
+def deferred_signals() -> Iterator[None]:
     """Defer signals during the body, in the main thread (the only one that gets signals)."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -31,11 +31,11 @@ from prefect_tune.storage.waiting import (
     Waits,
     begin,
     cause_of,
+    deferred_signals,
     interruptible,
     is_put_off,
     outage_seconds,
     through_outage,
-    uninterrupted,
     waiting,
     waits_counted,
 )
@@ -354,26 +354,26 @@ def test_the_outermost_body_is_ended_first() -> None:
     done = []
 
     def body() -> None:
-        with uninterrupted():
-            with uninterrupted():
+        with deferred_signals():
+            with deferred_signals():
                 send()
             done.append(True)
 
     with pytest.raises(Interrupted):
         body()
     assert done
-    with uninterrupted():  # and it is raised once
+    with deferred_signals():  # and it is raised once
         pass
 
 
 def waiting_inside() -> None:
-    with uninterrupted(), interruptible():
+    with deferred_signals(), interruptible():
         send()
         pytest.fail("it went on")
 
 
 def waiting_later() -> None:
-    with uninterrupted():
+    with deferred_signals():
         send()
         with interruptible():
             pytest.fail("it went on")
@@ -384,7 +384,7 @@ def waiting_for_a_service() -> None:
         send()
         raise ConnectionError
 
-    with uninterrupted():
+    with deferred_signals():
         through_outage(call, lambda error: isinstance(error, ConnectionError))
 
 
@@ -398,7 +398,7 @@ def test_other_threads_put_nothing_off() -> None:
     inside, may_end = threading.Event(), threading.Event()
 
     def work() -> None:
-        with uninterrupted():
+        with deferred_signals():
             inside.set()
             may_end.wait(60)
 
