@@ -11,7 +11,7 @@ from sqlalchemy import bindparam, delete, insert, select
 from sqlalchemy.engine import Connection
 
 from prefect_tune.storage.database import Database, epoch, in_chunks
-from prefect_tune.storage.lease import Holder
+from prefect_tune.storage.lease import ProcessIdentity
 from prefect_tune.storage.schema import publication_table
 
 _LONGEST_SECONDS = 86_400.0
@@ -29,7 +29,7 @@ Publication = tuple[str, str]
 
 def note_publications(connection: Connection, publications: Sequence[Publication]) -> None:
     """Enter publications about to be written or deleted, in the caller's transaction."""
-    holder = Holder.this_process().to_text()
+    holder = ProcessIdentity.this_process().to_text()
     rows = [{"folder": f, "place": p, "holder": holder} for f, p in publications]
     if rows:
         connection.execute(_NOTE, rows)
@@ -67,7 +67,7 @@ class Journal:
         table = publication_table.c
         is_old = (table.started < epoch() - _LONGEST_SECONDS).label("is_old")
         rows = self._database.rows(select(table.folder, table.place, table.holder, is_old))
-        holders = [(row, Holder.from_text(row.holder)) for row in rows]
+        holders = [(row, ProcessIdentity.from_text(row.holder)) for row in rows]
         return [
             (row.folder, row.place)
             for row, holder in holders

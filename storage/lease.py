@@ -51,7 +51,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class ProcessIdentity:
     """Identity of a process, unique over time: its machine, process id and `process_start`."""
 
     host: str
@@ -59,7 +59,7 @@ class Holder:
     started: float
 
     @classmethod
-    def this_process(cls) -> "Holder":
+    def this_process(cls) -> "ProcessIdentity":
         """Return the identity of this process."""
         return _holder(os.getpid())
 
@@ -90,14 +90,14 @@ class Holder:
         return canonical_json(asdict(self))
 
     @classmethod
-    def from_text(cls, text: str) -> "Holder":
+    def from_text(cls, text: str) -> "ProcessIdentity":
         """Invert `to_text`."""
         return cls(**json.loads(text))
 
 
 @cache
-def _holder(pid: int) -> Holder:
-    return Holder(_host(), pid, process_start(pid))
+def _holder(pid: int) -> ProcessIdentity:
+    return ProcessIdentity(_host(), pid, process_start(pid))
 
 
 @cache
@@ -201,7 +201,7 @@ class LeaseBook:
         return self._taken(name, lambda _: None) is not None
 
     def _take(self, connection: Connection, name: str) -> bool:
-        table, holder = lease_table.c, Holder.this_process().to_text()
+        table, holder = lease_table.c, ProcessIdentity.this_process().to_text()
         row = {"name": name, "holder": holder, "lease_seconds": self._lease_seconds}
         if insert_new(connection, lease_table, row, expires=_EXPIRES):
             return True
@@ -211,15 +211,17 @@ class LeaseBook:
         if other is None:
             return False
         mine = update(lease_table).where(table.name == name)
-        if self._is_over(name, Holder.from_text(other.holder), has_expired=other.has_expired):
+        if self._is_over(
+            name, ProcessIdentity.from_text(other.holder), has_expired=other.has_expired
+        ):
             connection.execute(mine.values(holder=holder, expires=_EXPIRES), seconds)
             return True
         if other.is_too_long:  # a living holder renews it; a dead one lets it expire
             connection.execute(mine.values(expires=_EXPIRES), seconds)
         return False
 
-    def _is_over(self, name: str, holder: Holder, *, has_expired: bool) -> bool:
-        if holder == Holder.this_process():
+    def _is_over(self, name: str, holder: ProcessIdentity, *, has_expired: bool) -> bool:
+        if holder == ProcessIdentity.this_process():
             with _BOOKS_LOCK:
                 books = list(_BOOKS)
             return has_expired and not any(book.renews(self._database, name) for book in books)
@@ -246,11 +248,11 @@ class LeaseBook:
         with self._lock:
             self._held.discard(name)
 
-    def holder(self, name: str) -> Holder | None:
+    def holder(self, name: str) -> ProcessIdentity | None:
         """Return the holder of a lease; None if the lease may be acquired."""
         query = select(lease_table.c.holder, _HAS_EXPIRED).where(lease_table.c.name == name)
         for row in self._database.rows(query):
-            holder = Holder.from_text(row.holder)
+            holder = ProcessIdentity.from_text(row.holder)
             if not self._is_over(name, holder, has_expired=row.has_expired):
                 return holder
         return None
@@ -340,7 +342,7 @@ class Turn(Generic[Found]):
 
 
 def _mine(name: str) -> dict[str, str]:
-    return {"of_name": name, "of_holder": Holder.this_process().to_text()}
+    return {"of_name": name, "of_holder": ProcessIdentity.this_process().to_text()}
 
 
 def check_held(connection: Connection, name: str) -> None:
@@ -348,7 +350,10 @@ def check_held(connection: Connection, name: str) -> None:
 
     The lease stays held until the transaction ends, also if it has expired unnoticed.
     """
-    if connection.execute(_HOLDER, {"of_name": name}).scalar() != Holder.this_process().to_text():
+    if (
+        connection.execute(_HOLDER, {"of_name": name}).scalar()
+        != ProcessIdentity.this_process().to_text()
+    ):
         raise LeaseLost(
             f"this process was suspended for more than {LEASE_SECONDS:g} s, and another process "
             f"has taken over {name}"

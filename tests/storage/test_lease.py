@@ -18,8 +18,8 @@ from sqlalchemy import event, select, update
 from prefect_tune.storage import ArtifactStore
 from prefect_tune.storage.lease import (
     LEASE_SECONDS,
-    Holder,
     LeaseBook,
+    ProcessIdentity,
     _holder,
     process_age,
     process_start,
@@ -36,8 +36,8 @@ def book(either_store):
 
 def test_a_lease_is_held_by_one_at_a_time(book) -> None:
     assert book.acquire("a")
-    assert book.holder("a") == Holder.this_process()
-    assert not Holder.this_process().is_dead()
+    assert book.holder("a") == ProcessIdentity.this_process()
+    assert not ProcessIdentity.this_process().is_dead()
     assert not book.acquire("a")
     assert book.holder("b") is None
     assert book.acquire("b")
@@ -118,8 +118,8 @@ def test_who_lives_keeps_a_lease_whatever_the_clock_says_until_it_dies(
     for seconds in (3_600, -7_200):
         set_clock_forward(either_store, seconds)
         assert not book.acquire("a")
-    assert book.holder("a") == Holder(
-        Holder.this_process().host, holding.pid, process_start(holding.pid)
+    assert book.holder("a") == ProcessIdentity(
+        ProcessIdentity.this_process().host, holding.pid, process_start(holding.pid)
     )
     holding.kill()  # and nobody has asked yet how it ended
     while psutil.Process(holding.pid).status() != psutil.STATUS_ZOMBIE:
@@ -137,7 +137,7 @@ def test_so_does_this_process(either_store, book, seconds) -> None:
 
 
 def test_a_machine_that_is_renamed_is_the_same() -> None:
-    me = Holder.this_process()
+    me = ProcessIdentity.this_process()
     renamed = replace(me, host=f"other/{me.host.partition('/')[2]}")
     assert renamed.is_alive()
     assert replace(renamed, started=0.0).is_dead()
@@ -147,7 +147,7 @@ def test_a_machine_that_is_renamed_is_the_same() -> None:
 def test_of_a_holder_elsewhere_a_lease_ends_by_the_clock_even_if_that_was_set_back(
     either_store,
 ) -> None:
-    elsewhere = Holder("another/machine", 1, 1.0)
+    elsewhere = ProcessIdentity("another/machine", 1, 1.0)
     assert not elsewhere.is_dead()
     assert not elsewhere.is_alive()
     book = LeaseBook(either_store.database)
@@ -167,7 +167,7 @@ def test_what_a_live_process_writes_is_not_swept_whatever_the_clock_says(either_
         started = publication_table.c.started
         connection.execute(update(publication_table).values(started=started - 100 * 86_400))
     assert either_store.index.journal.abandoned() == []
-    elsewhere = Holder("another/machine", 1, 1.0).to_text()
+    elsewhere = ProcessIdentity("another/machine", 1, 1.0).to_text()
     with either_store.database.write() as connection:
         connection.execute(update(publication_table).values(holder=elsewhere))
     assert either_store.index.journal.abandoned() == [("cache/aa", "place")]
@@ -210,16 +210,16 @@ def moved_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("moved_clock")
 def test_a_live_process_is_alive_whatever_the_clock_says() -> None:
-    before = Holder.from_text(Holder.this_process().to_text())
+    before = ProcessIdentity.from_text(ProcessIdentity.this_process().to_text())
     _holder.cache_clear()
     assert not before.is_dead()
-    assert Holder.this_process() == before
+    assert ProcessIdentity.this_process() == before
 
 
 def test_a_process_of_the_same_id_that_began_earlier_is_another_one() -> None:
-    mine = Holder.this_process()
-    assert Holder(mine.host, mine.pid, mine.started - 1).is_dead()
-    assert not Holder("elsewhere", mine.pid, mine.started - 1).is_dead()
+    mine = ProcessIdentity.this_process()
+    assert ProcessIdentity(mine.host, mine.pid, mine.started - 1).is_dead()
+    assert not ProcessIdentity("elsewhere", mine.pid, mine.started - 1).is_dead()
 
 
 @pytest.mark.slow

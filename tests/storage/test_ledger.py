@@ -17,7 +17,7 @@ from sqlalchemy import event, text, update
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.storage import ledger as module
 from prefect_tune.storage.database import Database
-from prefect_tune.storage.lease import Holder, LeaseBook, LeaseLost
+from prefect_tune.storage.lease import LeaseBook, LeaseLost, ProcessIdentity
 from prefect_tune.storage.schema import lease_table
 
 
@@ -83,7 +83,7 @@ def test_who_has_lost_the_lease_of_a_study_changes_nothing_of_it(store) -> None:
     ledger = Ledger(store.database, lease="study s")
     ledger.append("s", "ask", {}, {"number": 0, "state": "waiting"})
     with store.database.write() as connection:  # as another process takes over what has expired
-        other = replace(Holder.this_process(), pid=1).to_text()
+        other = replace(ProcessIdentity.this_process(), pid=1).to_text()
         connection.execute(update(lease_table).values(holder=other))
     for change in CHANGES.values():
         with pytest.raises(LeaseLost, match="study s"):
@@ -188,10 +188,10 @@ class OtherProcess:
             import sys
             from prefect_tune.storage import Ledger
             from prefect_tune.storage.database import Database
-            from prefect_tune.storage.lease import Holder
+            from prefect_tune.storage.lease import ProcessIdentity
             from prefect_tune.storage.lease import LeaseBook
             # As on another machine, where nobody knows whether the holder lives.
-            Holder.is_alive = Holder.is_dead = lambda self: False
+            ProcessIdentity.is_alive = ProcessIdentity.is_dead = lambda self: False
             database = Database({url!r})
             book, ledger = LeaseBook(database), Ledger(database, lease="study s")
             print("ready", flush=True)
@@ -261,7 +261,7 @@ def waits_or_has_taken(lookout: Database) -> bool:
     waiting = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
     with lookout.read() as connection:
         is_waiting = connection.execute(waiting).scalar()
-    return bool(is_waiting) or holder(lookout) != Holder.this_process().to_text()
+    return bool(is_waiting) or holder(lookout) != ProcessIdentity.this_process().to_text()
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,9 @@ def test_who_wants_to_take_over_waits_for_what_the_holder_has_begun(fenced, othe
         if not other.is_told:
             other.take_over()
             wait_for(lambda: waits_or_has_taken(lookout))
-            assert holder(lookout) == Holder.this_process().to_text(), "taken before the commit"
+            assert holder(lookout) == ProcessIdentity.this_process().to_text(), (
+                "taken before the commit"
+            )
 
     with paused_after_its_check(fenced, take_over):
         CHANGES[change](old)

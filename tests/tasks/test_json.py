@@ -13,7 +13,7 @@ from prefect_tune.optimizers import Evaluation, Failure, Query
 from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.trials.outcome import StepCost
-from prefect_tune.storage.lease import Holder
+from prefect_tune.storage.lease import ProcessIdentity
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
@@ -52,7 +52,7 @@ def cases() -> dict[str, Case]:
         "failure": (failure, partial(from_document, Failure)),
         "source": (source, partial(from_document, Source)),
         "matrix": (summary, lambda document: MatrixSummary(**document)),
-        "holder": (Holder.this_process(), Holder.from_text),
+        "holder": (ProcessIdentity.this_process(), ProcessIdentity.from_text),
     }
     found |= {
         text: (parse_constraint(text), partial(from_document, QuantityBound)) for text in BOUNDS
@@ -76,7 +76,7 @@ def test_each_class_that_is_kept_as_json_is_looked_at() -> None:
 
 
 def written(value: Any) -> Any:
-    if isinstance(value, Holder):
+    if isinstance(value, ProcessIdentity):
         return value.to_text()
     return value.to_json() if hasattr(value, "to_json") else to_document(value)
 
