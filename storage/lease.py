@@ -263,45 +263,45 @@ class LeaseBook:
         name: str,
         look: Callable[[Connection], Found],
         instead: Callable[[], Found | None] = lambda: None,
-    ) -> Iterator["Turn[Found]"]:
+    ) -> Iterator["HeldLease[Found]"]:
         """Wait for a lease, hold it during the body, and release it.
 
         `look` is a query in the transaction that acquires the lease. Whenever another process holds
-        the lease, `instead` may return a result that makes the lease unnecessary; the turn is then
-        over from the start.
+        the lease, `instead` may return a result that makes the lease unnecessary; the body then
+        runs without it.
         """
-        turn = self._taken(name, look)
-        if turn is None:
+        lease = self._taken(name, look)
+        if lease is None:
             with waiting():
-                turn = self._waited_for(name, look, instead)
+                lease = self._waited_for(name, look, instead)
         try:
-            yield turn
+            yield lease
         finally:
-            if not turn.is_over:
+            if not lease.is_over:
                 self.release(name)
 
     def _waited_for(
         self, name: str, look: Callable[[Connection], Found], instead: Callable[[], Found | None]
-    ) -> "Turn[Found]":
+    ) -> "HeldLease[Found]":
         """Wait by reading; write only when the lease may be acquired."""
         pause, longest = _POLL_SECONDS
         while True:
             sleep(pause)
             pause = min(pause * 1.5, longest)
             if (found := instead()) is not None:
-                return Turn(name, found, self._forget, is_over=True)
+                return HeldLease(name, found, self._forget, is_over=True)
             holder = self.holder(name)
             is_held = holder is not None and not holder.is_dead()
-            if not is_held and (turn := self._taken(name, look)) is not None:
-                return turn
+            if not is_held and (lease := self._taken(name, look)) is not None:
+                return lease
 
-    def _taken(self, name: str, look: Callable[[Connection], Found]) -> "Turn[Found] | None":
+    def _taken(self, name: str, look: Callable[[Connection], Found]) -> "HeldLease[Found] | None":
         with self._database.write() as connection:
             if not self._take(connection, name):
                 return None
-            turn = Turn(name, look(connection), self._forget)
+            lease = HeldLease(name, look(connection), self._forget)
         self._renew_from_now(name)
-        return turn
+        return lease
 
     def close(self) -> None:
         """Stop renewing, after a renewal under way; leases still held expire."""
@@ -320,7 +320,7 @@ class LeaseBook:
 
 
 @dataclass(slots=True)
-class Turn(Generic[Found]):
+class HeldLease(Generic[Found]):
     """A lease while it is held.
 
     `found` is the result of the query in the acquiring transaction, and `forget` stops the renewal.

@@ -19,7 +19,7 @@ from prefect_tune.storage.cache.index import ArtifactIndex
 from prefect_tune.storage.codec import decode
 from prefect_tune.storage.files import RAISED, Damaged, Files, StoreRefused, new_place
 from prefect_tune.storage.key import artifact_folder
-from prefect_tune.storage.lease import LeaseBook, Turn
+from prefect_tune.storage.lease import HeldLease, LeaseBook
 from prefect_tune.storage.notices import warn
 from prefect_tune.storage.opening import StoreAddress, is_there, lives_in_memory, opened
 from prefect_tune.storage.records import Records
@@ -118,15 +118,19 @@ class ArtifactStore:
         return read
 
     def write(
-        self, entry: Entry, made: Made, lineage: Mapping[str, Any], turn: Turn[Any] | None = None
+        self,
+        entry: Entry,
+        made: Made,
+        lineage: Mapping[str, Any],
+        lease: HeldLease[Any] | None = None,
     ) -> Entry:
         """Store an artifact, evicting others as the budget demands.
 
-        `entry` has a place if the journal already has its publication, and `turn` is the lease on
+        `entry` has a place if the journal already has its publication, and `lease` is the lease on
         making the artifact, which ends with the write. Returns the stored entry; if the artifact
         was refused, `is_present` is False.
         """
-        return self._writer.write(entry, made, lineage, turn)
+        return self._writer.write(entry, made, lineage, lease)
 
     def sweep(self) -> int:
         """Delete unfinished writes and deletions of dead processes; return how many."""
@@ -174,8 +178,8 @@ class ArtifactStore:
         noted = replace(entry, place=place)
         look = partial(self.index.look_up_to_make, key=entry.key, place=place)
         made_meanwhile = partial(self._present, entry.key, is_whole)
-        with self.leases.turn(f"artifact {entry.key}", look, made_meanwhile) as turn:
-            known = turn.found
+        with self.leases.turn(f"artifact {entry.key}", look, made_meanwhile) as lease:
+            known = lease.found
             if known is not None and known.is_present:
                 if is_whole():
                     self.index.usage.count_hit(known)
@@ -183,7 +187,7 @@ class ArtifactStore:
                 noted = entry
             was_refused = known is not None and not known.place and known.created >= since
             if not was_refused:
-                return self._make(noted, lineage, make, turn)
+                return self._make(noted, lineage, make, lease)
         # The worker we waited for could not store it, so queueing for the same is pointless.
         return self._make(noted, lineage, make)
 
@@ -192,7 +196,7 @@ class ArtifactStore:
         entry: Entry,
         lineage: Mapping[str, Any],
         make: Callable[[], Made],
-        turn: Turn[Any] | None = None,
+        lease: HeldLease[Any] | None = None,
     ) -> tuple[Entry, Made]:
         try:
             made = make()
@@ -201,7 +205,7 @@ class ArtifactStore:
                 self.index.journal.finish([entry.place])
             raise
         self.index.usage.count_miss(entry.step)
-        return self.write(entry, made, lineage, turn), made
+        return self.write(entry, made, lineage, lease), made
 
     def provenance(self, entry: Entry) -> Any:
         """Return the lineage stored with an artifact; None if its files are gone."""

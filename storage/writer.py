@@ -22,7 +22,7 @@ from prefect_tune.storage.cache.index import ArtifactIndex
 from prefect_tune.storage.files import FREE_BYTES_KEPT, RAISED, Files, Part, new_place
 from prefect_tune.storage.journal import Publication
 from prefect_tune.storage.key import artifact_folder
-from prefect_tune.storage.lease import Turn
+from prefect_tune.storage.lease import HeldLease
 from prefect_tune.storage.notices import warn
 
 DEFAULT_MEMORY_BYTES = 256 * 1000**2
@@ -110,12 +110,16 @@ class ArtifactWriter:
         self.delete(self._cache.set_budget(budget_bytes))
 
     def write(
-        self, entry: Entry, made: Made, lineage: Mapping[str, Any], turn: Turn[Any] | None = None
+        self,
+        entry: Entry,
+        made: Made,
+        lineage: Mapping[str, Any],
+        lease: HeldLease[Any] | None = None,
     ) -> Entry:
         """Store an artifact; see `ArtifactStore.write`."""
         entry = replace(entry, summary=made.summary, cost_seconds=made.seconds)
         try:
-            return self._written(entry, made, lineage, turn)
+            return self._written(entry, made, lineage, lease)
         except RAISED:
             raise
         except Exception as error:  # such as a locked database
@@ -123,7 +127,7 @@ class ArtifactWriter:
             return replace(entry, is_present=False)
 
     def _written(
-        self, entry: Entry, made: Made, lineage: Mapping[str, Any], turn: Turn[Any] | None
+        self, entry: Entry, made: Made, lineage: Mapping[str, Any], lease: HeldLease[Any] | None
     ) -> Entry:
         folder = artifact_folder(entry.key)
         if not entry.place:
@@ -144,9 +148,9 @@ class ArtifactWriter:
             self._cache.refuse(entry, reason)
             return replace(entry, is_present=False)
         self._index.usage.count_make(entry)
-        reason, gone = self._cache.admit(entry, turn.end if turn else None)
-        if turn:
-            turn.is_over = True
+        reason, gone = self._cache.admit(entry, lease.end if lease else None)
+        if lease:
+            lease.is_over = True
         self.delete(gone)
         if not reason:
             for name, value in made.parts.items():
