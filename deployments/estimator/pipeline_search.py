@@ -15,12 +15,12 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from prefect_tune.deployments.estimator.training_rows import frame_of, target_of, with_groups
 from prefect_tune.deployments.estimator.trial_columns import trial_columns
 from prefect_tune.deployments.server.embedded import local_server
-from prefect_tune.deployments.server.prefect_settings import console_spared
+from prefect_tune.deployments.server.prefect_settings import mute_prefect_console
 from prefect_tune.deployments.views.live import (
     NotebookLine,
     is_notebook,
     observer_for,
-    widgets_spared,
+    without_widget_warning,
 )
 from prefect_tune.flows.event_loop import apart_from_loop
 from prefect_tune.flows.options.caller import errors_for_caller, for_caller
@@ -226,7 +226,11 @@ class PipelineSearch(BaseEstimator):
         return tags
 
     def _run(self, given: dict[str, Any]) -> None:
-        with widgets_spared(), tune.frame_taken(given) as (plain, prepared), self._followed():
+        with (
+            without_widget_warning(),
+            tune.frame_taken(given) as (plain, prepared),
+            self._followed(),
+        ):
             summary = tune(**plain)
         self._take(prepared, summary)
 
@@ -238,7 +242,7 @@ class PipelineSearch(BaseEstimator):
             if self.verbose and is_notebook()
             else observer_for(quiet=not self.verbose, json_lines=False)
         )
-        with console_spared(), local_server(), following as observer, observed_by(observer):
+        with mute_prefect_console(), local_server(), following as observer, observed_by(observer):
             yield
 
     def _take(self, prepared: PreparedStudy, summary: dict[str, Any]) -> None:

@@ -25,7 +25,7 @@ _NOTE = "block-types"
 _COMMAND = (sys.executable, "-m", "prefect_tune.deployments.server.empty_database")
 
 
-def lay_database(folder: Path) -> None:
+def seed_database(folder: Path) -> None:
     """Copy the empty database into a new home, if this machine has a template."""
     database, template = folder / _FILE, _template()
     is_new = not database.exists()

@@ -60,7 +60,7 @@ def set_defaults(environment: Mapping[str, str]) -> None:
 
 
 @contextmanager
-def console_spared() -> Iterator[None]:
+def mute_prefect_console() -> Iterator[None]:
     """Keep Prefect's log lines off the console during the body; the server receives them."""
     from prefect.logging.handlers import PrefectConsoleHandler  # noqa: PLC0415 - heavy
 

@@ -18,8 +18,8 @@ import psutil
 
 from prefect_tune.deployments.server.empty_database import (
     has_block_types,
-    lay_database,
     note_block_types,
+    seed_database,
 )
 from prefect_tune.deployments.server.locks import made_secret, private_file, set_kept
 from prefect_tune.deployments.server.prefect_settings import server_environment
@@ -106,7 +106,7 @@ def start_server(folder: Path, port: int | None = None) -> ServerProcess:
     """
     port = port or _free_port()
     url = f"http://127.0.0.1:{port}/api"
-    lay_database(folder)
+    seed_database(folder)
     database = f"sqlite+aiosqlite:///{folder / 'prefect.db'}"
     environment = {
         "PREFECT_API_DATABASE_CONNECTION_URL": database,

@@ -127,7 +127,7 @@ def is_notebook() -> bool:
 
 
 @contextmanager
-def widgets_spared() -> Iterator[None]:
+def without_widget_warning() -> Iterator[None]:
     """Suppress tqdm's advice to install widgets during the body, as no method shows bars."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="IProgress not found")  # from tqdm, by Optuna

@@ -35,9 +35,9 @@ from prefect_tune.deployments.server import empty_database
 from prefect_tune.deployments.server.embedded import local_server, may_be_configured
 from prefect_tune.deployments.server.empty_database import (
     has_block_types,
-    lay_database,
     note_block_types,
     prepare_template,
+    seed_database,
 )
 from prefect_tune.deployments.server.locks import made_secret, read_secret
 from prefect_tune.deployments.server.process import (
@@ -161,7 +161,7 @@ def test_a_process_that_only_has_the_number_of_a_server_is_left_alone(no_address
 @pytest.mark.slow
 def test_a_new_home_gets_all_tables(tmp_path) -> None:
     prepare_template()
-    lay_database(tmp_path)
+    seed_database(tmp_path)
     with closing(sqlite3.connect(tmp_path / "prefect.db")) as connection:
         tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
         blocks = {row[0] for row in connection.execute("SELECT name FROM block_type")}
@@ -172,7 +172,7 @@ def test_a_new_home_gets_all_tables(tmp_path) -> None:
 
 def test_a_database_that_is_there_stays(tmp_path) -> None:
     (tmp_path / "prefect.db").write_text("mine")
-    lay_database(tmp_path)
+    seed_database(tmp_path)
     assert (tmp_path / "prefect.db").read_text() == "mine"
     assert not has_block_types(tmp_path)  # so the server makes them
 
