@@ -38,8 +38,8 @@ def atomic_folder(target: Path) -> Iterator[Path]:
     Raises OSError if `target` is not empty or cannot be written.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as beside:
-        folder = Path(beside) / target.name
+    with TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as temporary:
+        folder = Path(temporary) / target.name
         folder.mkdir()
         yield folder
         folder.replace(target)

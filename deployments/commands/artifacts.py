@@ -9,7 +9,7 @@ import click
 from prefect_tune.deployments.commands.completing import complete_files, complete_studies
 from prefect_tune.deployments.commands.errors import reported_errors
 from prefect_tune.deployments.commands.options import DATABASE, JSON, STORE, existing_store
-from prefect_tune.deployments.commands.output import print_json, written
+from prefect_tune.deployments.commands.output import atomic_output, print_json
 
 if TYPE_CHECKING:
     from prefect_tune.storage.cache.entry import Entry
@@ -126,7 +126,7 @@ def artifacts_export(
         load_code_of(opened, entry)
         if entry.parts[part].codec == "pickle":  # FILE must load without the user's code
             data = portable_pickle(decode("pickle", data))
-        with written(file) as path:
+        with atomic_output(file) as path:
             path.write_bytes(data)
         if as_json:
             print_json({"out": file, "key": entry.key, "part": part})

@@ -11,8 +11,8 @@ from prefect_tune.deployments.commands.completing import (
     complete_methods,
     complete_spaces,
     method_options,
+    option_text,
     values_text,
-    written,
 )
 from prefect_tune.deployments.commands.errors import reported_errors
 from prefect_tune.deployments.commands.options import JSON
@@ -74,7 +74,7 @@ def _print_method(method: "Method", *, is_explained: bool) -> None:
         echo(f"{'':<12}{line}")
     indent = " " * 16
     for one in method_options(method.options):
-        assigned = f"{'':<12}--option {one.name}={written(one.default)}"
+        assigned = f"{'':<12}--option {one.name}={option_text(one.default)}"
         values = values_text(one) if is_explained else ""
         echo(f"{assigned}  ({values})" if values else assigned)
         if is_explained and one.help:

@@ -5,7 +5,7 @@ import click
 from prefect_tune.deployments.commands.completing import complete_files
 from prefect_tune.deployments.commands.errors import reported_errors
 from prefect_tune.deployments.commands.options import JSON
-from prefect_tune.deployments.commands.output import print_json, written_folder
+from prefect_tune.deployments.commands.output import atomic_output_folder, print_json
 from prefect_tune.deployments.views.console import echo
 
 
@@ -33,7 +33,7 @@ def cohort(name: str, *, out: str, as_json: bool) -> None:
 
         name = name.removeprefix("cohort:")
         spec = cohort_named(name)
-        with written_folder(out) as folder:
+        with atomic_output_folder(out) as folder:
             made = generate(spec)
             write_meds(made, f"cohort:{name}", folder)
         if as_json:

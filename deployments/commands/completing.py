@@ -43,7 +43,7 @@ def values_text(option: Option) -> str:
     return " or ".join(option.known) or option.limits_text
 
 
-def written(default: Any) -> str:
+def option_text(default: Any) -> str:
     """Return a default as written on the command line."""
     if default is None:
         return "null"
@@ -127,7 +127,7 @@ def _options_of_method(ctx: Context, _: Parameter, incomplete: str) -> list[Comp
     return [
         CompletionItem(assigned, help=one.help)
         for one in options
-        if (assigned := f"{one.name}={written(one.default)}").startswith(incomplete)
+        if (assigned := f"{one.name}={option_text(one.default)}").startswith(incomplete)
     ]
 
 

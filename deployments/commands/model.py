@@ -9,10 +9,10 @@ from prefect_tune.deployments.commands.errors import reported_errors
 from prefect_tune.deployments.commands.options import DATABASE, JSON, STORE, existing_store
 from prefect_tune.deployments.commands.output import (
     TABLES,
-    file_kind,
+    atomic_output,
+    format_from_suffix,
     print_json,
     write_table,
-    written,
 )
 from prefect_tune.deployments.views.console import echo
 
@@ -65,7 +65,7 @@ def predict(
         prefect-tune predict icu events_of_may --labels labels_of_may.parquet
     """
     with reported_errors():
-        file_kind(out, TABLES, "out")
+        format_from_suffix(out, TABLES, "out")
         with existing_store(store, database) as opened:
             from prefect_tune.flows.results.predict import predict as predict_rows
 
@@ -114,25 +114,25 @@ def export(
     not a model card, it stays and nothing is written.
     """
     with reported_errors():
-        file_format = file_kind(file, _MODELS)
-        beside = Path(file).with_suffix(".md")
+        file_format = format_from_suffix(file, _MODELS)
+        card_file = Path(file).with_suffix(".md")
         use, card = "", None
         if not no_card:
             from prefect_tune.flows.results.model_card import card_facts, model_card, written_use
 
-            use = written_use(beside, study)
+            use = written_use(card_file, study)
         with existing_store(store, database) as opened:
             from prefect_tune.flows.results.exported import export as export_model
 
             exported = export_model(opened, study, file_format, of_matrix=matrix)
             if not no_card:
                 card = model_card(card_facts(opened, exported), Path(file).name, use)
-        with written(file) as path:
+        with atomic_output(file) as path:
             path.write_bytes(exported.data)
         if card is not None:
-            with written(str(beside)) as path:
+            with atomic_output(str(card_file)) as path:
                 path.write_text(card, encoding="utf-8")
-        named = None if card is None else str(beside)
+        named = None if card is None else str(card_file)
         if as_json:
             print_json({"out": file, "card": named, **exported.to_json()})
         else:

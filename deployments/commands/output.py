@@ -20,7 +20,7 @@ TABLES = {".csv": "csv", ".parquet": "parquet"}
 """Table formats by file suffix."""
 
 
-def file_kind(file: str, kinds: Mapping[str, str], option: str = "") -> str:
+def format_from_suffix(file: str, kinds: Mapping[str, str], option: str = "") -> str:
     """Return the kind of file to write, by its suffix; raises BadInput for an unknown suffix.
 
     `option` is the option that named the file; empty for an argument.
@@ -39,15 +39,15 @@ def file_kind(file: str, kinds: Mapping[str, str], option: str = "") -> str:
 
 def write_table(frame: "pd.DataFrame", out: str) -> None:
     """Write a table as CSV or Parquet, by file suffix; raises BadInput on failure."""
-    with written(out) as path:
-        if file_kind(out, TABLES, "out") == "csv":
+    with atomic_output(out) as path:
+        if format_from_suffix(out, TABLES, "out") == "csv":
             frame.to_csv(path, index=False)
         else:
             frame.to_parquet(path, index=False)
 
 
 @contextmanager
-def written(out: str) -> Iterator[Path]:
+def atomic_output(out: str) -> Iterator[Path]:
     """Yield a path to write to, which becomes `out` when the body ends."""
     from prefect_tune.storage.local_files import atomic_file
     from prefect_tune.tasks.bad_input import BadInput
@@ -60,7 +60,7 @@ def written(out: str) -> Iterator[Path]:
 
 
 @contextmanager
-def written_folder(out: str) -> Iterator[Path]:
+def atomic_output_folder(out: str) -> Iterator[Path]:
     """Yield a folder to write to, which becomes `out` when the body ends."""
     from prefect_tune.storage.local_files import atomic_folder
     from prefect_tune.tasks.bad_input import BadInput
@@ -125,7 +125,7 @@ def write_page(out: str, page: "ReportPage", of: str, *, is_silent: bool) -> Non
     from prefect_tune.deployments.report.html import page_html
 
     text = page_html(page)
-    with written(out) as path:
+    with atomic_output(out) as path:
         path.write_text(text, encoding="utf-8")
     if not is_silent:
         size = format_bytes(len(text.encode()))

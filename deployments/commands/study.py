@@ -9,7 +9,7 @@ from prefect_tune.deployments.commands.errors import reported_errors
 from prefect_tune.deployments.commands.options import DATABASE, JSON, STORE, existing_store
 from prefect_tune.deployments.commands.output import (
     TABLES,
-    file_kind,
+    format_from_suffix,
     print_json,
     print_summary,
     write_table,
@@ -134,7 +134,7 @@ def trials(
     """
     with reported_errors():
         if out is not None:
-            file_kind(out, TABLES, "out")
+            format_from_suffix(out, TABLES, "out")
         with existing_store(store, database) as opened:
             if out is not None:
                 _write_trials(opened, study, out, failed=failed, as_json=as_json)

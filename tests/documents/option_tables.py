@@ -10,7 +10,7 @@ from pathlib import Path
 
 from source_tree import ROOT
 
-from prefect_tune.deployments.commands.completing import method_options, values_text, written
+from prefect_tune.deployments.commands.completing import method_options, option_text, values_text
 from prefect_tune.optimizers.registry import method_named
 
 PAGES = ROOT / "deployments" / "docs" / "pages" / "methods"
@@ -20,7 +20,7 @@ _BLOCK = re.compile(r"<!-- options of (\w+) -->\n(.*?)<!-- end of options -->", 
 def option_table(method: str) -> str:
     """The options of a method as a table of markdown."""
     rows = [
-        f"| `{o.name}` | `{written(o.default)}` | {values_text(o)} | {_cell(o.help)} |"
+        f"| `{o.name}` | `{option_text(o.default)}` | {values_text(o)} | {_cell(o.help)} |"
         for o in method_options(method_named(method).options)
     ]
     return "\n".join(["| `--option` | default | values | |", "|---|---|---|---|", *rows, ""])

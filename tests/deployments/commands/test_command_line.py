@@ -15,7 +15,7 @@ from processes import run_python
 
 from prefect_tune.deployments.command import main
 from prefect_tune.deployments.commands.completing import _REGISTRIES, names_in
-from prefect_tune.deployments.commands.output import written, written_folder
+from prefect_tune.deployments.commands.output import atomic_output, atomic_output_folder
 from prefect_tune.flows.options.declared import OPTIONS
 from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.tasks.bad_input import BadInput
@@ -299,7 +299,7 @@ def test_a_cohort_is_written_once_and_can_be_tuned_on(run, tmp_path) -> None:
 
 def test_a_file_appears_when_all_is_written(tmp_path) -> None:
     target = tmp_path / "out.csv"
-    with written(str(target)) as path:
+    with atomic_output(str(target)) as path:
         path.write_text("all")
         assert not target.exists()
     assert target.read_text() == "all"
@@ -309,7 +309,7 @@ def test_a_file_appears_when_all_is_written(tmp_path) -> None:
 def test_nothing_is_left_of_a_file_whose_writing_failed(tmp_path) -> None:
     target = tmp_path / "out.csv"
     target.write_text("before")
-    with pytest.raises(ZeroDivisionError), written(str(target)) as path:
+    with pytest.raises(ZeroDivisionError), atomic_output(str(target)) as path:
         path.write_text(str(1 / 0))
     assert target.read_text() == "before"
     assert list(tmp_path.iterdir()) == [target]
@@ -317,13 +317,13 @@ def test_nothing_is_left_of_a_file_whose_writing_failed(tmp_path) -> None:
 
 def test_a_place_that_cannot_be_written_is_a_mistake(tmp_path) -> None:
     for out in (tmp_path, tmp_path / "no" / "where.csv"):
-        with pytest.raises(BadInput, match="cannot be written"), written(str(out)):
+        with pytest.raises(BadInput, match="cannot be written"), atomic_output(str(out)):
             pass
 
 
 def test_a_folder_appears_when_all_is_written(tmp_path) -> None:
     target = tmp_path / "new" / "out"
-    with written_folder(str(target)) as folder:
+    with atomic_output_folder(str(target)) as folder:
         (folder / "part").write_text("all")
         assert not target.exists()
     assert (target / "part").read_text() == "all"
@@ -332,5 +332,5 @@ def test_a_folder_appears_when_all_is_written(tmp_path) -> None:
 
 def test_a_folder_that_holds_something_is_a_mistake(tmp_path) -> None:
     (tmp_path / "mine").touch()
-    with pytest.raises(BadInput, match="already exists"), written_folder(str(tmp_path)):
+    with pytest.raises(BadInput, match="already exists"), atomic_output_folder(str(tmp_path)):
         pass
