@@ -61,9 +61,9 @@ def best_answer(summary: StudyView, members: Members) -> Answer:
     parts: list[Part] = [Pipeline([row for row in rows if row[0] not in idle], idle)]
     if lines := list(_model_lines(summary, members, best)):
         parts.append(Text(lines, is_quiet=True))
-    more = "model" if len(members) > 1 else "constraints" if is_near else "paths"
+    section = "model" if len(members) > 1 else "constraints" if is_near else "paths"
     headline = f"Trial {best.trial}{bracketed(best.fidelity)}"
-    return Answer("best", question, headline, parts=parts, more=more)
+    return Answer("best", question, headline, parts=parts, section_id=section)
 
 
 def _model_lines(summary: StudyView, members: Members, best: ChosenTrial) -> Iterator[str]:
@@ -106,17 +106,19 @@ def loss_answer(summary: StudyView, members: Members, auroc: str) -> Answer:
         losses.append(("test rows, best trial", alone))
     losses.append(("test rows, ensemble" if is_ensemble else "test rows", test))
     headline = words.of(best.loss if test is None else test)
-    under = held_out if test is None else "on the test rows"
+    subtitle = held_out if test is None else "on the test rows"
     parts: list[Part] = []
     if reason := summary.test_loss_undefined:
-        under += "; undefined on the test rows"
+        subtitle += "; undefined on the test rows"
         parts.append(Text([reason], is_quiet=True))
     elif test is None and summary.incumbent:
-        under += "; not scored on test rows"
+        subtitle += "; not scored on test rows"
     if auroc:
         parts.append(Text([f"{auroc} on the test rows"], is_quiet=True))
-    more = "quality" if auroc else "progress"
-    return Answer("loss", question, headline, under, _bars(losses, words), parts, more=more)
+    section = "quality" if auroc else "progress"
+    return Answer(
+        "loss", question, headline, subtitle, _bars(losses, words), parts, section_id=section
+    )
 
 
 def _bars(losses: Sequence[tuple[str, float | None]], words: LossWords) -> list[Bar]:
@@ -143,7 +145,7 @@ def failed_answer(summary: StudyView, failures: Sequence[FailureGroup]) -> Answe
     ]
     if (more := len(failures) - _MOST_REASONS) > 0:
         lines.append(f"and {counted(more, 'other reason')}")
-    return Answer("failed", question, f"{n:,} of {of}", parts=[Text(lines)], more="failures")
+    return Answer("failed", question, f"{n:,} of {of}", parts=[Text(lines)], section_id="failures")
 
 
 def saved_answer(summary: StudyView, step_times: Sequence[StepTime]) -> Answer:
@@ -160,13 +162,13 @@ def saved_answer(summary: StudyView, step_times: Sequence[StepTime]) -> Answer:
         + (f", {evicted:,} artifacts evicted" if evicted else ""),
     ]
     saved = saved_text(cache.seconds_saved)
-    return Answer("saved", question, saved, parts=[Text(lines)], more="time")
+    return Answer("saved", question, saved, parts=[Text(lines)], section_id="time")
 
 
 def next_answer(summary: StudyView, members: Members, again: Reproduction) -> Answer:
     """Return commands and their purpose, the most useful first."""
     commands = [Command(words, purpose) for words, purpose in _commands(summary, members, again)]
-    return Answer("next", "What next", "", parts=commands, more="again")
+    return Answer("next", "What next", "", parts=commands, section_id="again")
 
 
 def _commands(

@@ -102,8 +102,8 @@ def _leader(methods: Sequence[MethodStanding]) -> Answer:
         Bar(one.method, _rank(one, k), one.average_rank / most, is_main=k == 0)
         for k, one in enumerate(methods)
     ]
-    under = "mean rank by the test loss at the end; lower is better, = not significantly behind"
-    return Answer("best", "Who leads", methods[0].method, under, bars, more="ranks")
+    subtitle = "mean rank by the test loss at the end; lower is better, = not significantly behind"
+    return Answer("best", "Who leads", methods[0].method, subtitle, bars, section_id="ranks")
 
 
 def _rank(one: MethodStanding, k: int) -> str:
@@ -117,8 +117,8 @@ def _loss(methods: Sequence[MethodStanding], words: LossWords) -> Answer:
         Bar(one.method, words.of(loss), max(0.0, (loss or 0.0) / most), is_main=k == 0)
         for k, (one, loss) in enumerate(zip(methods, losses, strict=True))
     ]
-    question, under = f"Test {words.name} at the end", f"median of {methods[0].method}"
-    return Answer("loss", question, words.of(losses[0]), under, bars, more="curves")
+    question, subtitle = f"Test {words.name} at the end", f"median of {methods[0].method}"
+    return Answer("loss", question, words.of(losses[0]), subtitle, bars, section_id="curves")
 
 
 def _next(

@@ -39,7 +39,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A Plotly figure; `finding` and `note` may be empty.
+    """A Plotly figure; `caption` and `note` may be empty.
 
     `id` is unique on the page (letters, digits and dashes). `plot` has Plotly's `data` and
     `layout`, with colours such as `var(--name)`. A wide screen shows two `is_half` figures side by
@@ -52,7 +52,7 @@ class Figure:
     height: int = 380
     note: str = ""
     is_half: bool = False
-    finding: str = ""
+    caption: str = ""
 
     kind = "figure"
 
@@ -150,11 +150,11 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One of several losses in a bar chart; `share` is the fraction of the largest loss."""
+    """One of several losses in a bar chart; `fraction` is relative to the largest loss."""
 
     label: str
     value: str
-    share: float
+    fraction: float
     is_main: bool = False
 
 
@@ -165,16 +165,16 @@ Part = Figure | Table | Text | Command | Details | Pipeline
 class Answer:
     """One answer on the first screen: question, headline, subtitle, bars and further parts.
 
-    `id` determines the place on the screen, and `more` is the id of the section with details.
+    `id` determines the place on the screen, and `section_id` names the section with details.
     """
 
     id: str
     question: str
     headline: str
-    under: str = ""
+    subtitle: str = ""
     bars: Sequence[Bar] = ()
     parts: Sequence[Part] = ()
-    more: str = ""
+    section_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

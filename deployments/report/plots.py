@@ -177,10 +177,10 @@ def figure(
     *,
     height: int = 380,
     note: str = "",
-    finding: str = "",
+    caption: str = "",
     is_half: bool = False,
     **layout: Any,
 ) -> Figure:
     """Return a figure with its axes; `layout` has further layout options of Plotly."""
     drawn = plot(traces, xaxis=x, yaxis=y, **layout)
-    return Figure(figure_id, title, drawn, height, note, is_half, finding)
+    return Figure(figure_id, title, drawn, height, note, is_half, caption)

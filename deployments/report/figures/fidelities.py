@@ -190,7 +190,7 @@ def _levels(levels: Sequence[Level]) -> Figure:
     most = max(levels, key=lambda level: level.n)
     seen = f"The most frequent fidelity: {most.name}, {counted(most.n, 'evaluation')}."
     title, x, height = "Evaluations by fidelity", axis("evaluations"), 120 + 28 * len(levels)
-    return figure("levels", title, traces, x, height=height, finding=seen, barmode="stack")
+    return figure("levels", title, traces, x, height=height, caption=seen, barmode="stack")
 
 
 def _levels_table(levels: Sequence[Level], progress: SearchProgress) -> Table:
@@ -228,7 +228,7 @@ def _over_time(levels: Sequence[Level], progress: SearchProgress) -> Figure:
         first = progress.seconds[list(progress.fidelity).index("")]
         seen = f"The first full evaluation finished after {format_seconds(first)}."
     title = "Fidelity over time"
-    return figure("levels-time", title, [trace], x, y, height=height, finding=seen)
+    return figure("levels-time", title, [trace], x, y, height=height, caption=seen)
 
 
 def _curves(found: Fidelities, words: LossWords) -> Figure:
@@ -262,7 +262,7 @@ def _curves(found: Fidelities, words: LossWords) -> Figure:
     note = f"{of}Circles mark stops; some trainings were resumed."
     best = min(found.curves, key=lambda curve: curve.least)
     title, seen = "Loss after each epoch, by model", f"Lowest: {_label(best, words)}."
-    return figure("curves", title, traces, x, y, height=420, note=note, finding=seen)
+    return figure("curves", title, traces, x, y, height=420, note=note, caption=seen)
 
 
 def _label(curve: TrainingCurve, words: LossWords) -> str:

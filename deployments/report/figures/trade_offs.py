@@ -106,7 +106,7 @@ def _finding(n_bounds: int, summary: StudyView) -> str:
     return "No full trial has finished yet."
 
 
-def _figure_finding(of: TradeOff, words: LossWords) -> str:
+def _figure_caption(of: TradeOff, words: LossWords) -> str:
     text = ""
     if of.bound is not None:
         n_met = sum(value <= of.bound for value in of.values)
@@ -156,7 +156,7 @@ def _figure(of: TradeOff, words: LossWords, k: int) -> Figure:
         axis(words.axis, range=visible_losses(of.losses)),
         note=f"{len(shown):,} of {n:,} full trials are shown." if len(shown) < n else "",
         is_half=True,
-        finding=_figure_finding(of, words),
+        caption=_figure_caption(of, words),
         shapes=[] if bound is None else [_bound(bound)],
     )
 

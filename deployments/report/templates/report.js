@@ -2,7 +2,7 @@
 (() => {
   const root = document.documentElement;
   const figures = [...document.querySelectorAll(".figure")];
-  const said = document.getElementById("said");
+  const status = document.getElementById("status");
   const paperWidth = 640;
   let isReady = false;
 
@@ -39,8 +39,8 @@
     one.addEventListener("click", async () => {
       await copy(one.previousElementSibling.textContent);
       one.textContent = "Copied";
-      said.textContent = "Copied to the clipboard";
-      setTimeout(() => { one.textContent = "Copy"; said.textContent = ""; }, 1500);
+      status.textContent = "Copied to the clipboard";
+      setTimeout(() => { one.textContent = "Copy"; status.textContent = ""; }, 1500);
     }),
   );
 
