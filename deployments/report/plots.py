@@ -15,7 +15,7 @@ from prefect_tune.flows.text import shown
 MOST_POINTS = 2_000
 
 
-def thinned(
+def downsampled(
     values: Sequence[float | None], keep: Collection[int] = (), most: int = MOST_POINTS
 ) -> list[int]:
     """Return the positions to show, in order: all, or an even sample of at most `most`.

@@ -51,7 +51,7 @@ def print_trial(trial: TrialDetail, *, task_run: str | None = None) -> None:
     if trial.constraints:
         _print("constraints", _constraints(trial.constraints))
     if trial.stretches:
-        _print("the same configuration", _stretches(trial))
+        _print("the same configuration", _partial_evaluations(trial))
     for text in _curve(trial):
         CONSOLE.print(text)
     for text in (*_traceback(trial), *_output(trial)):
@@ -210,7 +210,7 @@ def _constraints(constraints: Sequence[MeasuredBound]) -> Table:
     return table
 
 
-def _stretches(trial: TrialDetail) -> Table:
+def _partial_evaluations(trial: TrialDetail) -> Table:
     table = _table("trial", "state", "of", "loss")
     mine = SameConfiguration(trial.trial, trial.state, trial.fidelity, trial.loss)
     for other in sorted([mine, *trial.stretches], key=lambda stretch: stretch.trial):

@@ -9,12 +9,12 @@ from prefect_tune.deployments.report.plots import (
     axis,
     bar,
     colour,
+    downsampled,
     figure,
     numbers,
     plain,
     scatter,
     texts,
-    thinned,
     visible_losses,
 )
 from prefect_tune.deployments.report.wording import listed_trials
@@ -214,7 +214,7 @@ def _levels_table(levels: Sequence[Level], progress: SearchProgress) -> Table:
 
 def _over_time(levels: Sequence[Level], progress: SearchProgress) -> Figure:
     place = {level.text: k for k, level in enumerate(levels)}
-    shown = thinned([float(place[text]) for text in progress.fidelity])
+    shown = downsampled([float(place[text]) for text in progress.fidelity])
     labels = [f"trial {progress.number[i]}" for i in shown]
     marker = {"color": "var(--c0)", "size": 7, "symbol": "line-ns-open"}
     seconds = [progress.seconds[i] for i in shown]
@@ -237,7 +237,7 @@ def _curves(found: Fidelities, words: LossWords) -> Figure:
     traces = []
     for curve in found.curves:
         paint, name = colour(models.index(curve.model)), plain(curve.model)
-        shown = thinned(curve.losses, [stop - 1 for stop in curve.stops], _MOST_EPOCHS)
+        shown = downsampled(curve.losses, [stop - 1 for stop in curve.stops], _MOST_EPOCHS)
         sizes = [8 if i + 1 in curve.stops else 0 for i in shown]
         traces.append(
             {

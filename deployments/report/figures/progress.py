@@ -10,11 +10,11 @@ from prefect_tune.deployments.report.plots import (
     MOST_POINTS,
     Trace,
     axis,
+    downsampled,
     figure,
     numbers,
     points,
     scatter,
-    thinned,
     visible_losses,
 )
 from prefect_tune.flows.reading.study_view import StudyView
@@ -176,7 +176,7 @@ def _clouds(
         cloud = [i for i, state in enumerate(progress.state) if state == which]
         keep = {k for k, i in enumerate(cloud) if progress.number[i] in leads}
         losses = [progress.loss[i] for i in cloud]
-        shown = [cloud[k] for k in thinned(losses, keep, MOST_POINTS // len(clouds))]
+        shown = [cloud[k] for k in downsampled(losses, keep, MOST_POINTS // len(clouds))]
         if shown:
             xs, ys = [x[i] for i in shown], [progress.loss[i] for i in shown]
             labels = [_label(progress, i, words) for i in shown]

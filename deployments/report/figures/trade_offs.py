@@ -9,9 +9,9 @@ from prefect_tune.deployments.report.page import Figure, Section, Table
 from prefect_tune.deployments.report.plots import (
     Trace,
     axis,
+    downsampled,
     figure,
     points,
-    thinned,
     visible_losses,
 )
 from prefect_tune.flows.reading.study_view import StudyView
@@ -123,8 +123,10 @@ def _figure_caption(of: TradeOff, words: LossWords) -> str:
 
 
 def _figure(of: TradeOff, words: LossWords, k: int) -> Figure:
-    front = {of.front[k] for k in thinned([of.losses[i] for i in of.front], most=_MOST_ON_FRONT)}
-    shown, bound = thinned(of.losses, front), of.bound
+    front = {
+        of.front[k] for k in downsampled([of.losses[i] for i in of.front], most=_MOST_ON_FRONT)
+    }
+    shown, bound = downsampled(of.losses, front), of.bound
     within = [i for i in shown if bound is None or of.values[i] <= bound]
     beyond = [i for i in shown if bound is not None and of.values[i] > bound]
 

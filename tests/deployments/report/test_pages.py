@@ -17,7 +17,7 @@ from prefect_tune.deployments.report.figures.paths import StepUse
 from prefect_tune.deployments.report.figures.progress import Lead
 from prefect_tune.deployments.report.html import page_html, plotly_bundle
 from prefect_tune.deployments.report.page import Command, Cut, Figure, Section, Table
-from prefect_tune.deployments.report.plots import shortened, thinned
+from prefect_tune.deployments.report.plots import downsampled, shortened
 from prefect_tune.deployments.report.study_page import StudyReport, study_page
 from prefect_tune.flows.comparison.standings import ComparisonOutcome
 from prefect_tune.optimizers.converter import to_document
@@ -343,7 +343,7 @@ def test_long_texts_that_differ_in_the_middle_stay_apart() -> None:
 def test_of_many_the_extremes_and_what_is_to_be_kept_are_shown() -> None:
     values = [50.0] * 10_001
     values[4_321], values[8_765] = 1.0, 99.0
-    shown = thinned(values, keep={1_234, 20_000}, most=100)
+    shown = downsampled(values, keep={1_234, 20_000}, most=100)
     assert {1_234, 4_321, 8_765} <= set(shown)
     assert 100 <= len(shown) <= 103
     assert shown == sorted(shown)
