@@ -6,7 +6,7 @@
   const paperWidth = 640;
   let isReady = false;
 
-  // Light and dark: what the system prefers, unless the reader has chosen.
+  // Light or dark: the system setting, unless the reader has chosen.
   const button = document.getElementById("theme");
   const prefersDark = matchMedia("(prefers-color-scheme: dark)");
   let chosen = null;
@@ -22,7 +22,7 @@
   });
   prefersDark.addEventListener("change", () => showTheme(isDark() ? "dark" : "light"));
 
-  // Copying commands.
+  // Copy buttons of commands.
   const copy = async (text) => {
     try {
       await navigator.clipboard.writeText(text);
@@ -44,7 +44,7 @@
     }),
   );
 
-  // Figures: colours are names that the style sheet knows.
+  // Figures: colours are names defined in the style sheet.
   const painted = (value, style) => {
     if (typeof value === "string") {
       const name = /^var\((--[\w-]+)\)$/.exec(value);
@@ -89,7 +89,7 @@
     figure.isDrawn = true;
   }
 
-  // A legend of buttons: a keyboard reaches them, and a click hides what it names.
+  // A legend of buttons, reachable by keyboard; a click toggles a trace.
   function showLegend(figure) {
     const legend = figure.querySelector(".legend");
     const traces = dataOf(figure).data.filter((trace) => trace.showlegend !== false);
@@ -116,7 +116,7 @@
   }
   const unescaped = (text) => text.replaceAll("&lt;", "<").replaceAll("&gt;", ">").replaceAll("&amp;", "&");
 
-  // Drawn one by one, first what is near, then the others, and all of them before printing.
+  // Draw figures one by one, near ones first, and all before printing.
   const waiting = new Set();
   const near = new IntersectionObserver(
     (entries) => entries.forEach(({ target, isIntersecting }) => {
@@ -140,7 +140,7 @@
     figures.forEach((figure) => draw(figure));
   });
 
-  // Plotly comes packed, which makes the file a third as large.
+  // Plotly is compressed, which makes the file two thirds smaller.
   const unpack = async (text) => {
     const packed = atob(text), bytes = new Uint8Array(packed.length);
     for (let i = 0; i < packed.length; i++) bytes[i] = packed.charCodeAt(i);
