@@ -30,10 +30,7 @@ _START_SECONDS = 30.0
 
 
 def serve_deployments(*, limit: int, say: Callable[[str], None]) -> None:
-    """Serve the deployments until interrupted.
-
-    `limit` is the maximum number of concurrent flow runs, and `say` receives messages for the user.
-    """
+    """Serve the deployments until interrupted, with at most `limit` concurrent flow runs."""
     say("starting")
     with launched_server() as server:
         server.wait()

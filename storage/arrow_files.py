@@ -20,10 +20,7 @@ from prefect_tune.storage.matrices import METADATA
 
 
 def to_arrow(value: Any, layout: str, about: Mapping[str, Any]) -> memoryview:
-    """Return a canonical frame or vector as the bytes of an Arrow file.
-
-    `layout` is its `matrix_layout`, and `about` its origin as JSON values for the file's metadata.
-    """
+    """Return a canonical frame or vector, with its layout and origin, as an Arrow file's bytes."""
     description: dict[str, Any] = {"layout": layout, "shape": list(value.shape), **about}
     if layout == "frame":
         description["order"] = order = _file_order(value)
@@ -113,10 +110,7 @@ def _block(columns: Sequence[pa.Array], data: memoryview) -> Any:
 def _matrix(
     columns: Sequence[pa.Array], data: memoryview, dtype: np.dtype[Any] | None = None
 ) -> NDArray[Any]:
-    """Return columns of one type as a read-only view of the file, shape (columns, n).
-
-    `dtype` overrides the type of the columns.
-    """
+    """Return columns of one type as a read-only view of the file, shape (columns, n)."""
     if dtype is None:
         dtype = np.dtype(columns[0].type.to_pandas_dtype())
     n = len(columns[0])

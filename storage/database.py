@@ -56,10 +56,7 @@ class SqliteFileGone(RuntimeError):  # noqa: N818 - the name states the event
 
 
 class SqliteFile:
-    """The file of a SQLite database.
-
-    `store_id` is the store whose index this is; empty while unknown.
-    """
+    """The file of a SQLite database, which is the index of `store_id` (empty while unknown)."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -178,10 +175,7 @@ class DatabaseDamaged(StoreLost):
 
 @contextmanager
 def as_written(what: str, remedy: str = "") -> Iterator[None]:
-    """Decode values of a row in the body; raises DatabaseDamaged if they are malformed.
-
-    `what` names the row in the message, and `remedy` is an alternative to restoring a backup.
-    """
+    """Decode values of a row (`what`) in the body; raises DatabaseDamaged if they are malformed."""
     try:
         yield
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
@@ -400,10 +394,7 @@ def without_password(url: str) -> str:
 
 
 def insert_new(connection: Connection, table: Table, rows: Any, **computed: Any) -> bool:
-    """Insert a row or list of rows, except rows whose primary key exists.
-
-    `computed` are columns that the database computes. Returns whether a single row was inserted.
-    """
+    """Insert rows whose primary key is new; return whether a single row was inserted."""
     statement = _insert_new(connection.dialect.name, table, **computed)
     counting = {"preserve_rowcount": True}
     return connection.execute(statement, rows, execution_options=counting).rowcount == 1

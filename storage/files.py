@@ -88,10 +88,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One file of an artifact or record: place and name, digest, size, codec and signature.
-
-    `signature` is the HMAC of a pickle, and empty without a signing key.
-    """
+    """One file of an artifact or record; `signature` is the HMAC of a pickle, or empty."""
 
     file: str
     digest: str
@@ -143,11 +140,7 @@ class Files:
         *,
         mappable: bool = False,
     ) -> dict[str, tuple[Part, bytes | memoryview]]:
-        """Return parts as bytes, with their descriptions.
-
-        `folder` is where they will be published, `parts` are canonical values by name, and `about`
-        is their origin as JSON values. For `mappable`, see `codec.encode`.
-        """
+        """Return canonical parts, to be published in a folder, as bytes with descriptions."""
         key = signing_key()
         encoded: dict[str, tuple[Part, bytes | memoryview]] = {}
         for name, value in parts.items():
@@ -299,10 +292,7 @@ class Files:
             self._check_there()
 
     def delete_parts(self, publications: Mapping[str, Mapping[str, Part]]) -> None:
-        """Delete publications with known files, on remote stores in one request.
-
-        `publications` has the parts of each, by the folder of its key or record.
-        """
+        """Delete publications, given their parts by folder, with one request on remote stores."""
         if self.is_local:
             for folder, parts in publications.items():
                 self.delete(f"{folder}/{place_of(parts)}")

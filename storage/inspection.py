@@ -179,10 +179,7 @@ class Verification:
 
 
 def verify(store: ArtifactStore) -> Verification:
-    """Compare every part of every artifact and record with its digest, while others use the store.
-
-    Writing and evicting meanwhile is not reported.
-    """
+    """Compare every part in the store with its digest; concurrent changes are no faults."""
     found = Verification()
     folders = [*_folders(store, "cache"), *_folders(store, "records")]
     known = {f"{folder}/{place}" for folder, place in store.index.journal.under_way()}
@@ -204,10 +201,7 @@ def verify(store: ArtifactStore) -> Verification:
 
 
 def repair(store: ArtifactStore, found: Verification) -> None:
-    """Forget damaged and missing artifacts, and delete orphans.
-
-    Records stay: imported data is rewritten when the same input is read again.
-    """
+    """Forget damaged and missing artifacts, and delete orphans. Damaged records stay."""
     wrong = store.index.entries([*found.damaged, *found.missing])
     for entry in wrong.values():
         store.forget(entry)

@@ -38,10 +38,7 @@ def canonical_json(value: Any) -> str:
 
 
 def prefix_key(lineage: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of an artifact's lineage, 64 hexadecimal digits.
-
-    The lineage is data set, split, fold, subset and the steps so far, as JSON values.
-    """
+    """Return the SHA-256 of an artifact's lineage (JSON values), 64 hexadecimal digits."""
     tagged = f"prefect-tune prefix {ARTIFACT_FORMAT}\n{canonical_json(lineage)}"
     return hashlib.sha256(tagged.encode()).hexdigest()
 

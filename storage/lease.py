@@ -36,10 +36,7 @@ _STARTTIME = 19
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine since its boot; containers on it have the same `boot` and may differ in `name`.
-
-    `boot` is the id of the boot, or the name if the system has no such id.
-    """
+    """A machine since its boot; its containers share `boot` (if the system has one), not `name`."""
 
     boot: str
     name: str = field(compare=False)

@@ -32,10 +32,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class StoredStudy:
-    """A study as stored: its fixed `problem`, the settings of its last start, and its result.
-
-    `created` is in seconds since 1970, and `seconds` is the total duration of its sessions.
-    """
+    """A study as stored; `created` is seconds since 1970, `seconds` the length of its sessions."""
 
     name: str
     created: float
@@ -57,10 +54,7 @@ class LedgerEvent:
 
 
 class Ledger:
-    """Studies and their events.
-
-    Changes need the `lease`, if one is given, and raise LeaseLost if another process has it.
-    """
+    """Studies and their events. Changes need the `lease`, if given, or raise LeaseLost."""
 
     def __init__(self, database: Database, lease: str | None = None) -> None:
         self._database, self._lease = database, lease
@@ -118,10 +112,7 @@ class Ledger:
         memo: Mapping[str, Any] | None = None,
         result: Mapping[str, Any] | None = None,
     ) -> None:
-        """Append an event and set the document of its trial in one transaction.
-
-        `memo` and `result` replace the stored ones unless they are None.
-        """
+        """Append an event and set trial, memo and result (unless None) in one transaction."""
         event: dict[str, Any] = {"study": study, "kind": kind, "body": dict(body)}
 
         def change(connection: Connection) -> None:

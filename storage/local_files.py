@@ -17,10 +17,7 @@ from prefect_tune.storage.notices import warn
 
 @contextmanager
 def atomic_file(target: Path) -> Iterator[Path]:
-    """Yield a path to write to, which replaces `target` when the body ends.
-
-    Raises OSError if `target` is a folder or cannot be written.
-    """
+    """Yield a path to write to, which replaces `target` when the body ends; raises OSError."""
     aside = _aside(target)
     try:
         aside.touch()
@@ -33,10 +30,7 @@ def atomic_file(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(target: Path) -> Iterator[Path]:
-    """Yield a folder to write to, which becomes `target` when the body ends.
-
-    Raises OSError if `target` is not empty or cannot be written.
-    """
+    """Yield a folder to write to, which becomes `target`; raises OSError if it is not empty."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as temporary:
         folder = Path(temporary) / target.name
@@ -96,10 +90,7 @@ def _warn_if_open(path: Path, do: str, right: str) -> None:
 
 
 def make_own(folder: Path) -> None:
-    """Create a private folder where anyone may create one, such as `/tmp`.
-
-    Raises PermissionError if the folder belongs to another user.
-    """
+    """Create a private folder, such as in `/tmp`; PermissionError if it is another user's."""
     try:
         folder.mkdir(mode=stat.S_IRWXU)
     except FileExistsError:

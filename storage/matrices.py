@@ -103,10 +103,7 @@ def frozen_bytes(value: Any) -> int | None:
 
 
 def to_parquet(value: Any, layout: str, about: Mapping[str, Any]) -> memoryview:
-    """Return a canonical matrix or frame as the bytes of a Parquet file.
-
-    `layout` is its `matrix_layout`, and `about` its origin as JSON values for the file's metadata.
-    """
+    """Return a canonical matrix or frame, with its layout and origin, as a Parquet file's bytes."""
     match layout:
         case "dense":
             flat = pa.array(value.reshape(-1))

@@ -168,10 +168,7 @@ _RENAMED = {
 
 
 def _to_4(op: "Operations") -> None:
-    """Separate options and discovered facts in the settings of a study.
-
-    Keys of schema 3 stay for running processes of the previous version.
-    """
+    """Separate options and facts in settings; old keys stay for processes of the old version."""
     connection = op.get_bind()
     for name, settings in connection.execute(select(_STUDIES.c.name, _AS_TEXT)).all():
         try:
@@ -237,11 +234,7 @@ def _to_5(op: "Operations") -> None:
 def _leaders(
     trials: Iterable[Mapping[str, Any]], bounds: Iterable[Mapping[str, Any]], chosen: int | None
 ) -> dict[str, int | None]:
-    """Return the leading trial, and the nearest one if none leads.
-
-    `trials` have a loss, `bounds` are constraints from the settings, and `chosen` is the method's
-    choice if it is not the best full trial.
-    """
+    """Return the leading trial (the method's choice, if any), or the nearest one."""
     limits = {_quantity_name(bound["quantity"]): float(bound["bound"]) for bound in bounds}
     best: tuple[float, int | None] = inf, None
     nearest: tuple[bool, float, float, int | None] = True, inf, inf, None

@@ -111,10 +111,7 @@ class Records:
             )
 
     def get(self, record: str, names: Sequence[str] | None = None) -> dict[str, Any]:
-        """Return the named parts of a record, or all of them.
-
-        Raises RecordDamaged if the record does not exist, or a part is missing or damaged.
-        """
+        """Return the named parts of a record, or all of them; raises RecordDamaged."""
         parts = self.parts(record)
         while True:
             try:
@@ -224,10 +221,7 @@ def _check_read_back(
 def _kept(
     record: str, place: str, published: Mapping[str, Part], connection: Connection
 ) -> dict[str, Part]:
-    """Enter a publication as a record; return the replaced parts, which enter the journal.
-
-    A repeated call replaces nothing.
-    """
+    """Enter a publication as a record; return the replaced parts (none if repeated)."""
     values = {
         "size_bytes": sum(part.size_bytes for part in published.values()),
         "created": time(),

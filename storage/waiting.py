@@ -29,11 +29,7 @@ from prefect_tune.storage.notices import warn
 
 @dataclass
 class Waits:
-    """Waits counted in the body of `waits_counted`.
-
-    `changed` is called at the start and the end of a wait, `seconds` is the total of finished
-    waits, and `since` the `monotonic` start of the current one.
-    """
+    """Waits counted by `waits_counted`: total seconds, and `monotonic` start of the current one."""
 
     changed: Callable[["Waits"], None]
     seconds: float = 0.0
@@ -75,10 +71,7 @@ def begin() -> Begun:
 
 @contextmanager
 def waiting(since: Begun | None = None) -> Iterator[None]:
-    """Count the time of the body as one wait, including nested waits.
-
-    `since` is an earlier moment after which all work was in vain.
-    """
+    """Count the time of the body, or since an earlier moment of vain work, as one wait."""
     waits = _WAITS.get()
     if waits is None or waits.since is not None:
         yield
@@ -190,10 +183,7 @@ _CODES_FULL = {
 
 
 def cause_of(error: BaseException) -> Cause | None:
-    """Return the cause of an error of a file, database driver or object store.
-
-    Errors of other kinds, such as a missing file, give None.
-    """
+    """Return the cause of a storage error; None for others, such as a missing file."""
     error = getattr(error, "orig", None) or error  # SQLAlchemy wraps the driver's error
     if any(map(_says_full, _chain(error))):
         return Cause.FULL
@@ -244,10 +234,7 @@ class ProcessExhausted(RuntimeError):  # noqa: N818 - the name states the event
 
 
 def lost_for(cause: Cause, where: str, error: BaseException) -> StoreLost | ProcessExhausted:
-    """Return the error to raise for a cause other than `Cause.AWAY`.
-
-    `where` names the store or database in the message.
-    """
+    """Return the error to raise for a cause other than `Cause.AWAY`, naming the store."""
     why = _named(getattr(error, "orig", None) or error)
     if cause == Cause.FULL:
         return DiskFull(
@@ -346,11 +333,7 @@ _MOST_RETRY_SECONDS = 1.0
 
 
 class Heartbeat:
-    """Repeats an action in a thread until it is stopped.
-
-    Any error of `beat` is an outage, reported once in a warning that begins with `outage`, and
-    retried.
-    """
+    """Repeats `beat` in a thread until stopped, and reports its errors once as an outage."""
 
     def __init__(self, name: str, beat: Callable[[], None], seconds: float, outage: str) -> None:
         self._beat, self._seconds, self._outage = beat, seconds, outage

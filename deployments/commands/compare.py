@@ -112,10 +112,7 @@ def _print(
     *,
     as_json: bool,
 ) -> None:
-    """Print an outcome, and write its report to a file if one is given.
-
-    `files` hold the curves, and `store_options` make commands find the store.
-    """
+    """Print an outcome, and write its report if a file is given."""
     if as_json:
         print_json(outcome.to_json())
     else:

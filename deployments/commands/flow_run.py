@@ -48,10 +48,7 @@ def run_flow(
     json_lines: bool,
     keep_server: bool,
 ) -> dict[str, Any]:
-    """Check the input while server and workers start, then run a flow and show its progress.
-
-    The preparation is handed over to the flow, whose parameters are the options of the command.
-    """
+    """Check the input while server and workers start, then run a flow and show its progress."""
     from prefect_tune.flows.interrupts import interrupts_taken
     from prefect_tune.flows.workers.fork_server import early_fork_server
 

@@ -21,10 +21,7 @@ TABLES = {".csv": "csv", ".parquet": "parquet"}
 
 
 def format_from_suffix(file: str, kinds: Mapping[str, str], option: str = "") -> str:
-    """Return the kind of file to write, by its suffix; raises BadInput for an unknown suffix.
-
-    `option` is the option that named the file; empty for an argument.
-    """
+    """Return the format for a file suffix; raises BadInput, which names the option if given."""
     from prefect_tune.tasks.bad_input import BadInput
 
     kind = kinds.get(Path(file).suffix.lower())
@@ -83,10 +80,7 @@ def print_json(document: Any) -> None:
 
 
 def print_summary(view: "StudyView", *, as_json: bool, notes: bool = False) -> None:
-    """Print a study as text or as complete JSON.
-
-    `notes` adds the method's notes to the text. A run prints them when its search ends.
-    """
+    """Print a study as complete JSON or as text, with the method's notes if requested."""
     if as_json:
         print_json(view.to_json())
         return
@@ -118,10 +112,7 @@ def check_page(out: str) -> None:
 
 
 def write_page(out: str, page: "ReportPage", of: str, *, is_silent: bool) -> None:
-    """Write a report page about `of` to a file, and print its location unless `is_silent`.
-
-    Raises BadInput if the file cannot be written.
-    """
+    """Write a report to a file, or raise BadInput; print the location unless `is_silent`."""
     from prefect_tune.deployments.report.html import page_html
 
     text = page_html(page)

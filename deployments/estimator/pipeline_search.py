@@ -51,10 +51,7 @@ ScoresOf = TypeVar("ScoresOf", bound=Callable[..., NDArray[np.float64]])
 
 
 def _best_has(name: str, *, before_fit: bool) -> Callable[[ScoresOf], ScoresOf]:
-    """Make a method available if the best estimator has it.
-
-    `before_fit` also makes it available to classification searches that are not fitted yet.
-    """
+    """Make a method available if the best estimator has it, or optionally before `fit`."""
 
     def has(search: "PipelineSearch") -> bool:
         if hasattr(search, "best_estimator_"):
@@ -199,10 +196,7 @@ class PipelineSearch(BaseEstimator):
         return scores[:, 1] if len(self._classes()) == 2 else scores
 
     def score(self, X: Any, y: Any) -> float:
-        """Return the score of the predictions by the metric; larger is better.
-
-        Raises BadInput if y has a class that was absent in `fit`.
-        """
+        """Return the score by the metric (larger is better); BadInput for an unknown class."""
         rows = self._rows(X)
         classes = self._classes()
         true = column_or_1d(y)
@@ -282,10 +276,7 @@ class PipelineSearch(BaseEstimator):
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
 
     def _metric(self) -> str | None:
-        """Return the name of the metric; None if the target decides.
-
-        Raises BadInput or UnknownName if the metric does not fit the kind of target.
-        """
+        """Return the metric's name, None if the target decides; raises if it does not fit."""
         if self.predicts is None:
             return self.metric
         if self.predicts not in DEFAULT_METRICS:

@@ -16,10 +16,7 @@ _N_STAGES = 60
 
 @dataclass(frozen=True, slots=True)
 class MethodCurve:
-    """Median and quartiles of the best loss over a method's replicates, per share of the budget.
-
-    Values are None before the first loss.
-    """
+    """Median and quartiles of the best loss per share of the budget; None before the first."""
 
     method: str
     low: Sequence[float | None]
@@ -29,11 +26,7 @@ class MethodCurve:
 
 @dataclass(frozen=True, slots=True)
 class DataSetCurves:
-    """The methods on one data set, with one curve each.
-
-    One of `budget_seconds` and `budget_trials` is None, and `shares` are the shares of the budget
-    at the points of the curves.
-    """
+    """The methods on one data set, with one curve each at the same `shares` of the budget."""
 
     data: str
     metric: str
@@ -56,10 +49,7 @@ class MethodWork:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonReport:
-    """The contents of a comparison's report.
-
-    `standings` are as printed by `--json`, and `studies` are the names of the replicates' studies.
-    """
+    """The contents of a comparison's report; `standings` are as printed by `--json`."""
 
     standings: Mapping[str, Any]
     data_sets: Sequence[DataSetCurves]

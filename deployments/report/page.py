@@ -163,10 +163,7 @@ Part = Figure | Table | Text | Command | Details | Pipeline
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer on the first screen: question, headline, subtitle, bars and further parts.
-
-    `id` determines the place on the screen, and `section_id` names the section with details.
-    """
+    """One answer on the first screen; `section_id` names the section with details."""
 
     id: str
     question: str
@@ -192,10 +189,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class ReportPage:
-    """A report: facts and the most important warning, answers, then sections by interest.
-
-    `state` is one word on the state of its subject, and `made` the time and version of the report.
-    """
+    """A report: facts and the most important warning, answers, then sections by interest."""
 
     title: str
     kind: str

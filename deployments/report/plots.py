@@ -18,10 +18,7 @@ MOST_POINTS = 2_000
 def downsampled(
     values: Sequence[float | None], keep: Collection[int] = (), most: int = MOST_POINTS
 ) -> list[int]:
-    """Return the positions to show, in order: all, or an even sample of at most `most`.
-
-    The sample includes the lowest and the highest value, and additionally the positions in `keep`.
-    """
+    """Return positions to show: all, or an even sample with both extremes, and `keep`."""
     known = [i for i, value in enumerate(values) if value is not None and isfinite(value)]
     if len(known) <= most:
         return known
@@ -44,10 +41,7 @@ _LONGEST_TEXT = 160
 
 
 def colour(position: int, of: str = "c") -> str:
-    """Return a colour for the item at a position, distinct for colour-blind readers.
-
-    `of` is `c` for lines and marks, and `b` for backgrounds. Colours: Okabe and Ito 2008.
-    """
+    """Return a distinct line or background (`b`) colour by position (Okabe and Ito 2008)."""
     return f"var(--{of}{position % _COLOURS})"
 
 
@@ -57,10 +51,7 @@ def plain(text: str) -> str:
 
 
 def shortened(labels: Sequence[str]) -> list[str]:
-    """Return axis labels, cut in the middle if long; equal results get a number.
-
-    Plotly places equal labels at the same position.
-    """
+    """Return unique axis labels, cut in the middle; Plotly would merge equal ones."""
     alike: dict[str, list[str]] = {}
     for label in dict.fromkeys(labels):
         is_long = len(label) > _LONGEST_LABEL

@@ -26,10 +26,7 @@ def using(folder: Path) -> Iterator[IO[str]]:
 
 @contextmanager
 def exclusive(folder: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Lock starting and stopping the server; yield whether the lock was acquired.
-
-    With `wait`, wait for the lock.
-    """
+    """Lock starting and stopping the server; yield whether the lock was acquired."""
     with private_file(folder / "start.lock") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

@@ -100,10 +100,7 @@ def running_server(folder: Path) -> ServerProcess | None:
 
 
 def start_server(folder: Path, port: int | None = None) -> ServerProcess:
-    """Start a server with database and log in a folder, without waiting for an answer.
-
-    `port` is the port to listen on; by default a free one.
-    """
+    """Start a server in a folder, on a given or free port, without waiting for an answer."""
     port = port or _free_port()
     url = f"http://127.0.0.1:{port}/api"
     seed_database(folder)

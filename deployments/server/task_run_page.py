@@ -8,10 +8,7 @@ from prefect_tune.flows.store_location import home
 
 
 def task_run_page(task_run_id: str | None) -> str | None:
-    """Return the address of a task run's page; None without a task run or a known server.
-
-    The server is the configured one, or the embedded one if it runs.
-    """
+    """Return a task run's page on the configured or running embedded server; None if unknown."""
     if not task_run_id:
         return None
     pages = os.environ.get("PREFECT_UI_URL") or _configured() or _embedded()

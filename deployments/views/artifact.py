@@ -50,10 +50,7 @@ def print_artifacts(entries: Sequence[Entry]) -> None:
 
 
 def print_artifact(detail: ArtifactDetail, trials: Sequence[str], *, final_fold: int) -> None:
-    """Print one artifact: its origin, files, contents and users.
-
-    `trials` made or used it. `final_fold` is the number of the final model's fold.
-    """
+    """Print one artifact: its origin, files, contents, and the trials that used it."""
     entry, lineage = detail.entry, detail.lineage or {}
     is_final = entry.fold == final_fold
     rows = "all training rows (final model)" if is_final else f"fold {entry.fold}"

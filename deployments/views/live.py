@@ -22,10 +22,7 @@ _REFRESHES = 2
 
 @contextmanager
 def observer_for(*, quiet: bool, json_lines: bool) -> Iterator[Observer]:
-    """Yield the observer for the output: terminal, pipe, JSON or none.
-
-    Live lines need UTF-8; terminals with other encodings get plain lines.
-    """
+    """Yield the observer for the output; live lines need a terminal with UTF-8."""
     console = PlainConsole(stderr=True, highlight=False)
     if json_lines:
         yield _JsonLines()

@@ -59,10 +59,7 @@ _NEAR = 0.8
 
 
 class LiveLines:
-    """Live lines, redrawn by rich twice a second and below each printed line.
-
-    `clock` is monotonic and advances the times between two reports of the flow.
-    """
+    """Live lines, redrawn by rich twice a second; `clock` advances times between two reports."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock

@@ -79,10 +79,7 @@ def _moved_results() -> IO[str]:
 
 
 class _Results(TextIOWrapper):
-    """Standard output that reports failed writes, with question marks for unknown characters.
-
-    `number` is its file descriptor, and `like` a stream with the same encoding.
-    """
+    """Standard output that reports failed writes, and replaces unknown characters by `?`."""
 
     def __init__(self, number: int, like: Any) -> None:
         encoding = like.encoding

@@ -40,10 +40,7 @@ def make_room(connection: Connection, surplus_bytes: int) -> list[Evicted]:
 def choose_victims(
     connection: Connection, surplus_bytes: int, *, with_pinned: bool
 ) -> tuple[list[str], int]:
-    """Choose keys to evict until `surplus_bytes` are free; return the keys and their bytes.
-
-    Cheap artifacts go first, then the least recently used.
-    """
+    """Return keys to evict for `surplus_bytes`, cheap and long unused first, and their size."""
     table, victims, found = artifact_table.c, [], 0
     is_pinned = table.key.in_(pinned_keys())
     rounds = [(True, False), (False, False), *([(True, True), (False, True)] * with_pinned)]

@@ -62,11 +62,7 @@ SORTS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Selection and order of artifacts to list.
-
-    `beginning` is a prefix of the keys, `parent` the key that they were made from, and `sort` one
-    of `SORTS`, in descending order.
-    """
+    """Artifacts to list: `beginning` is a key prefix, and `sort` a name in `SORTS` (descending)."""
 
     step: str | None = None
     algorithm: str | None = None

@@ -95,11 +95,7 @@ class CacheTotals:
 
 
 class ArtifactIndex:
-    """The table of artifacts and the store's counters in one database.
-
-    `usage` buffers this process's usage, `statistics` reports hits and refusals by step, `journal`
-    lists publications being written or deleted, and `pins` are pinned artifacts.
-    """
+    """The table of artifacts, their usage and pins, and the store's counters in one database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -131,10 +127,7 @@ class ArtifactIndex:
         return total
 
     def made_by(self, study: str) -> list[tuple[str, str, int, int]]:
-        """Return (step, state, number, bytes) of the artifacts last made by a study.
-
-        States are `present`, `evicted` and `refused` (no room).
-        """
+        """Return (step, present/evicted/refused, number, bytes) of a study's latest artifacts."""
         table = artifact_table.c
         where = case(
             (table.is_present, "present"), (table.place == "", "refused"), else_="evicted"

@@ -91,11 +91,7 @@ class Statistics:
 
 @dataclass(slots=True)
 class UsageCounts:
-    """Uses of artifacts over some time.
-
-    `used` has last use and number of uses by key, `counts` hits, misses and seconds saved by step,
-    and `times` seconds to make and to load by kind of artifact.
-    """
+    """Last uses by key, counts by step, and seconds to make and load by kind, over some time."""
 
     used: dict[str, tuple[float, int]] = field(default_factory=dict)
     counts: dict[str, defaultdict[str, float]] = field(default_factory=dict)

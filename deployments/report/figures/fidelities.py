@@ -82,11 +82,7 @@ class TrainingCurve:
 
 @dataclass(frozen=True, slots=True)
 class Fidelities:
-    """Levels by share (full last), and learning curves in the order of trials.
-
-    `n_curves` counts the configurations trained in epochs; `curves` has the best ones and an even
-    sample of the others.
-    """
+    """Levels by share (full last), and the best and some other learning curves."""
 
     levels: Sequence[Level] = ()
     n_curves: int = 0

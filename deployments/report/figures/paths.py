@@ -26,10 +26,7 @@ _MOST_ROWS = 60
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Configurations with an algorithm or path: started, evaluated in full, and failed.
-
-    Losses come from full evaluations; None without one.
-    """
+    """Configurations with an algorithm or path, and their full losses (None without one)."""
 
     n: int
     n_full: int
@@ -49,11 +46,7 @@ class StepUse:
 
 @dataclass(frozen=True, slots=True)
 class PathsTried:
-    """Paths and algorithms that were tried.
-
-    `n` counts distinct paths, `steps` has the use of each algorithm, and `best` the paths with the
-    lowest losses, best first.
-    """
+    """Distinct paths, the use of each algorithm by step, and the paths with the lowest losses."""
 
     n: int
     steps: Sequence[StepUse]

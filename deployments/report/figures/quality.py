@@ -91,10 +91,7 @@ class ModelReport:
 
 
 def model_report(store: ArtifactStore, study: str, plan: StudyPlan) -> ModelReport:
-    """Judge the final model of a study on its test rows.
-
-    Failures become the report's `problem`, except StoreLost and StoreRefused, which are raised.
-    """
+    """Judge the final model on the test rows; only StoreLost and StoreRefused are raised."""
     problem = plan.problem
     try:
         problem.find_space()  # also loads the user's classes and metric
@@ -125,10 +122,7 @@ def model_report(store: ArtifactStore, study: str, plan: StudyPlan) -> ModelRepo
 
 
 class _TestRows:
-    """The test rows of a study, used to judge its model.
-
-    `metric` names the positive class, and `seed` controls bootstraps, samples and permutations.
-    """
+    """The test rows of a study, used to judge its model; all draws depend on `seed`."""
 
     def __init__(self, dataset: Dataset, split: Split, metric: Metric, seed: int) -> None:
         self._dataset, self._metric, self._seed = dataset, metric, seed
