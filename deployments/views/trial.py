@@ -92,14 +92,14 @@ def _asked(trial: TrialDetail) -> Iterator[str]:
     reason = trial.reason
     if reason is not None:
         text = f": {reason['text']}" if reason.get("text") else ""
-        yield f"asked for by {trial.method}, {reason['phase']}{text}"
+        yield f"proposed by {trial.method}, {reason['phase']}{text}"
 
 
 def _when(trial: TrialDetail, task_run: str | None) -> Iterator[str]:
     parts = []
     if trial.asked_at:
         local = datetime.fromisoformat(trial.asked_at).astimezone()
-        parts.append(f"asked for at {local.strftime('%Y-%m-%d %H:%M:%S')}")
+        parts.append(f"proposed at {local.strftime('%Y-%m-%d %H:%M:%S')}")
     if trial.cost_seconds is not None:
         took, whole = trial.cost_seconds, trial.cost_uncached_seconds
         saved = "" if whole is None else f" ({format_seconds(whole)} without the cache)"

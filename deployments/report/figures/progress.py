@@ -20,7 +20,7 @@ from prefect_tune.deployments.report.plots import (
 from prefect_tune.flows.reading.study_view import StudyView
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.flows.text import LossWords, bracketed, format_seconds
+from prefect_tune.flows.text import LossWords, bracketed, counted, format_seconds
 from prefect_tune.optimizers.events import Asked, Told
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage.ledger import Ledger
@@ -128,15 +128,14 @@ def _finding(leads: Sequence[Lead], words: LossWords) -> str:
     text = f"{text} with {words.of(last.loss)}{last.suffix}"
     if len(leads) == 1:
         return f"{text}."
-    times = "once" if len(leads) == 2 else f"{len(leads) - 1} times"
-    text = f"{text}; the lead changed {times}"
+    text = f"{text}; {counted(len(leads) - 1, 'improvement')}"
     alike = [lead for lead in leads if lead.fidelity == last.fidelity]
     if len(alike) == len(leads):
-        return f"{text}, from {words.of(leads[0].loss)}."
+        return f"{text}, starting at {words.of(leads[0].loss)}."
     if len(alike) == 1:
-        return f"{text}, until then among other fidelities."
+        return f"{text}, the earlier ones at other fidelities."
     of = last.fidelity or "full evaluations"
-    return f"{text}, among {of} from {words.of(alike[0].loss)}."
+    return f"{text}; among {of}, starting at {words.of(alike[0].loss)}."
 
 
 def _figure(
