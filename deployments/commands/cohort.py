@@ -24,6 +24,7 @@ def cohort(name: str, *, out: str, as_json: bool) -> None:
 
     NAME is demo or paper, optionally with options, such as demo?family=sum&seed=3. `run` takes a
     cohort as DATA with the prefix cohort:, such as cohort:demo.
+
     \b
     prefect-tune cohort demo --out meds
     prefect-tune run meds --labels labels/case

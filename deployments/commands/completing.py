@@ -182,6 +182,7 @@ def completion(shell: str) -> None:
 
     The script completes commands and options, and the values of options: studies in the default
     store, methods and their options, spaces, metrics and files. To enable it in new shells:
+
     \b
     prefect-tune completion bash >> ~/.bashrc
     prefect-tune completion zsh >> ~/.zshrc
