@@ -26,6 +26,7 @@ def block_curve(points: Sequence[CurvePoint], seconds: float, width: int) -> str
 
     Heights are logarithmic if all losses are positive, because the first incumbents are much worse.
     `seconds` is the study time at the end of the curve, and `width` the maximum number of bars.
+
     >>> block_curve([CurvePoint(0, 40), CurvePoint(2, 20), CurvePoint(3, 10)], 4, 8)
     '████▄▄▁▁'
     """
