@@ -1,4 +1,4 @@
-"""Notes on the constraints of a study, and the digests of the quantities that they bound."""
+"""Notes on the constraints of a study, and digests of the quantities they bound."""
 
 from collections.abc import Iterable, Sequence
 
@@ -21,16 +21,16 @@ def quantity_digests(bounds: Iterable[QuantityBound]) -> dict[str, str]:
 def constraint_notes(
     bounds: Sequence[QuantityBound], dataset: Dataset, split: Split, method: str
 ) -> list[Note]:
-    """Return what a user should know of how constraints are kept."""
+    """Return notes on how constraints are applied."""
     if not bounds:
         return []
     features = set(dataset.X) if isinstance(dataset.X, pd.DataFrame) else set()
     notes = [
         Note(
-            f"column {column} gives the groups of a constraint, and is a feature too",
+            f"column {column} defines the groups of a constraint and is also a feature",
             "drop",
             column,
-            f"--drop {column} leaves it out of the features alone",
+            f"--drop {column} excludes it from the features only",
         )
         for column in dict.fromkeys(b.quantity.column for b in bounds)
         if column in features
@@ -38,10 +38,10 @@ def constraint_notes(
     notes += [
         Note(
             f"{counted(len(absent), 'group')} of {b.quantity.text} ({shown_groups(absent)}) have "
-            "no row in some fold: compared in the others only",
+            "no row in at least one fold: compared in the other folds only",
             "constraint",
             b.quantity.text,
-            "take wider groups or fewer --folds to compare them in all",
+            "use larger groups or fewer --folds to compare them in all folds",
         )
         for b in bounds
         if (absent := absent_groups_in(b.quantity, dataset, split))

@@ -1,8 +1,8 @@
-"""Whoever calls a flow hands over to it: what was prepared for it is not prepared again.
+"""Passes a prepared value from a flow's caller to the flow, so that it is not prepared twice.
 
-A command finds what is wrong with the input before any flow run begins, while its server starts;
-and a DataFrame is taken out of the parameters, which Prefect keeps and shows. The flow has the same
-parameters, as any caller would give them, and need not read the input again.
+A command can thus report bad input before its flow run begins, while the server starts, and a
+DataFrame stays out of the parameters, which Prefect stores and shows. The flow has the same
+parameters as for any other caller, but does not read the input again.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,21 +16,18 @@ Prepared = TypeVar("Prepared")
 
 
 class Handover(Generic[Prepared]):
-    """Holds one prepared value, with the parameters that it was prepared by.
-
-    Threads that call flows at the same time have one each.
-    """
+    """Holds one prepared value with its parameters, separately for each calling thread."""
 
     def __init__(self) -> None:
         self._held: ContextVar[list[tuple[Mapping[str, Any], Prepared]]] = ContextVar("held")
 
     def __reduce__(self) -> tuple[type[Self], tuple[()]]:
-        """Travel without what is held: Prefect sends the flow with its globals to workers."""
+        """Pickle without the value: Prefect sends the flow with its globals to workers."""
         return type(self), ()
 
     @contextmanager
     def offered(self, parameters: Mapping[str, Any], prepared: Prepared) -> Iterator[None]:
-        """Offer a value to the flow that is called in the body with these parameters."""
+        """Offer a value to the flow called in the body with these parameters."""
         token = self._held.set([(dict(parameters), prepared)])
         try:
             yield
@@ -38,9 +35,9 @@ class Handover(Generic[Prepared]):
             self._held.reset(token)
 
     def take(self, parameters: Mapping[str, Any]) -> Prepared | None:
-        """Return the value that was prepared by equal parameters, once; None if there is none.
+        """Return the value prepared with equal parameters, once; None if there is none.
 
-        Signals are the command's to handle from then on, as before.
+        The command handles signals again from then on.
         """
         held = self._held.get([])
         if not held or held[0][0] != dict(parameters):

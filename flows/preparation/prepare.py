@@ -1,9 +1,9 @@
-"""From a request to a study in the ledger: everything that can be wrong is found here, first.
+"""Prepares a study: checks all input, then enters the study in the ledger.
 
-A line without ways back: options are parsed and what they name is found (`request`), the input is
-read (`study_input`), options that were left out are resolved (`resolve`) or taken from the study
-(`resume`), and the study is entered in the ledger. A command prepares before its flow run begins,
-and hands over to the flow.
+Options are parsed and the objects they name are looked up (`request`), the input is read
+(`study_input`), omitted options are resolved (`resolve`) or taken from the study (`resume`), and
+the study is entered in the ledger. A command prepares before its flow run begins and hands the
+result to the flow.
 """
 
 from collections import defaultdict
@@ -46,10 +46,10 @@ class PreparedStudy:
     """A study in the ledger, ready to run.
 
     Attributes:
-        name: Its name.
-        plan: What it is run with from now on.
-        store: Where it is.
-        notes: What a user should know of the data and of what was decided.
+        name: Name of the study.
+        plan: Plan of this session.
+        store: Store of the study.
+        notes: Notes on the data and on decisions, for the user.
         since: Reading of `time.monotonic` from which the budget counts.
     """
 
@@ -61,27 +61,27 @@ class PreparedStudy:
 
     @property
     def title(self) -> str:
-        """Its name, for people."""
+        """Human-readable name."""
         return f"study {self.name}"
 
     @property
     def again(self) -> str:
-        """The option that continues it."""
+        """Option that resumes the study."""
         return f"--study {self.name}"
 
     @property
     def options(self) -> StudyOptions:
-        """Its options and the session's."""
+        """Options of the study and of the session."""
         return self.plan.options
 
     def finished(self) -> dict[str, Any] | None:
-        """Return its summary if nothing is left to do."""
+        """Return the summary if the study is complete."""
         view = read_study(self.store, self.name)
         return view.to_json() if view.state == "complete" else None
 
 
 HANDOVER: Handover[PreparedStudy] = Handover()
-"""From the commands `run` and `retry`, and from callers with a DataFrame, to their flows."""
+"""Passes a study from `run`, `retry` and callers with a DataFrame to their flows."""
 
 
 def prepare(
@@ -97,15 +97,14 @@ def prepare(
 
     Args:
         request: The request.
-        store: The store that it is entered in.
-        default_name: Name for a new study that was given none; by default made from the data, the
-            method and the time.
-        reader: Reads the input.
-        is_compared: Whether it is part of a comparison, where no study knows of earlier ones.
-        flow_run_id: The flow run; None for a command, which prepares before its flow run.
+        store: Store of the study.
+        default_name: Name of a new study without one; by default made from data, method and time.
+        reader: Reader of the input.
+        is_compared: Whether the study belongs to a comparison and must ignore earlier studies.
+        flow_run_id: Id of the flow run; None for a command, which prepares before its flow run.
 
     Raises:
-        BadInput, UnknownName, StoreRefused: If something cannot be used.
+        BadInput, UnknownName, StoreRefused: If an option cannot be used.
     """
     since = monotonic()
     ledger = Ledger(store.database)
@@ -117,7 +116,7 @@ def prepare(
                 "a new study has no stored copy",
                 option="input",
                 value=request.options.input,
-                remedy="name an existing study with --study, or leave the option out",
+                remedy="name an existing study with --study, or omit the option",
             )
         plan, notes = resolve(request, store, reader)
         if not is_compared:
@@ -139,7 +138,7 @@ def prepare(
         raise BadInput(f"study {name!r} was removed while it was being started")
     if unfollowed := unfollowed_code(plan.problem.behind, plan.options):
         plan = replace(plan, options=replace(plan.options, no_cache=True))
-        text = f"nothing is cached, as some code cannot be followed: {', '.join(unfollowed)}"
+        text = f"the cache is off because some code cannot be tracked: {', '.join(unfollowed)}"
         notes = [*notes, Note(text, "no_cache")]
     notes = [*notes, *_set_cache(request.options, store)]
     return PreparedStudy(entered, plan, store, tuple(notes), since)
@@ -157,22 +156,13 @@ def prepare_retry(
     trial_timeout: str | None = None,
     trial_memory: str | None = None,
 ) -> PreparedStudy:
-    """Find a study whose failed trials are to run again.
+    """Find a study and check that its failed trials, by default all, can be rerun.
 
-    Args:
-        study: Its name.
-        trials: Numbers of failed trials; None for all.
-        workers: As for `tune`, and so are the others; None is the study's own or the default.
-        dask: Address of a Dask scheduler.
-        store: Where its store is.
-        database: Where its index is.
-        task_runs: Which steps are task runs.
-        trial_timeout: Time that a trial may take.
-        trial_memory: Memory that a trial may take.
+    Options are as for `tune`; None keeps the study's value or the default.
 
     Raises:
-        UnknownName, BadInput, StoreRefused: If there is no such study or failed trial, or another
-            process runs the study.
+        UnknownName, BadInput, StoreRefused: If the study or a failed trial does not exist, or
+            another process runs the study.
     """
     given = StudyOptions.parse(
         {
@@ -197,14 +187,14 @@ def prepare_retry(
             )
     plan = StudyPlan.from_stored(stored)
     check_options_known(study, plan)
-    no_cache = plan.options.no_cache  # no option of `retry`
+    no_cache = plan.options.no_cache  # `retry` has no such option
     options = replace(merged(plan.options, given), study=study, no_cache=no_cache)
     _, notes = check_files(f"study {study!r}", plan, InputReader(), is_same_run=True)
     return PreparedStudy(study, replace(plan, options=options), opened, tuple(notes))
 
 
 _EARLIER_STUDIES, _EARLIER_READ = 5, 20
-"""Studies whose seconds are taken, and the newest ones among which they are looked for."""
+"""Number of earlier studies used, and number of newest studies searched for them."""
 
 
 def _earlier_seconds(ledger: Ledger, space_digest: str) -> tuple[PortableSeconds, ...]:
@@ -234,19 +224,19 @@ def study_name_from(text: str) -> str:
 
 
 def _set_cache(options: StudyOptions, store: ArtifactStore) -> Iterator[Note]:
-    """Give the store's cache the budget that was named, if any."""
+    """Set the cache budget of the store if one is given."""
     if options.cache_budget is not None:
         before, after = store.index.budget_bytes(), options.cache_budget
         store.set_budget(after)
         if before != after:
-            text = f"the store's cache may now hold {format_bytes(after)}"
+            text = f"the cache budget of the store is now {format_bytes(after)}"
             yield Note(
-                f"{text}, before {format_bytes(before)}", "cache_budget", format_bytes(after)
+                f"{text}, previously {format_bytes(before)}", "cache_budget", format_bytes(after)
             )
 
 
 def _default_names(plan: StudyPlan) -> Iterator[str]:
-    """Yield names for a study that was given none; others may start at the same second."""
+    """Yield names for an unnamed study; others may start in the same second."""
     now = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     name = f"{study_name_from(plan.data_name)}-{plan.method}-{now}"
     yield name

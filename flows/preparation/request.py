@@ -1,4 +1,4 @@
-"""A request for a study: its parsed options, with the metric and the space that they name."""
+"""A request for a study: its parsed options, and the metric and space they name."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -23,12 +23,12 @@ from prefect_tune.tasks.user_space import SpaceCode, find_space
 
 @dataclass(frozen=True)
 class StudyRequest:
-    """Options of a study to start or resume. What they name has been found, once.
+    """Options of a study to start or resume, with the objects they name.
 
     Attributes:
-        options: The options as given.
-        metric: The metric; None if none is named.
-        space: The space; None if none is named.
+        options: Options as given.
+        metric: Metric; None if none is named.
+        space: Space; None if none is named.
         space_code: Text of the user's file that declares the space; empty for any other space.
         behind: Modules and data files behind the space that no wheel installed.
     """
@@ -41,11 +41,7 @@ class StudyRequest:
 
     @classmethod
     def parse(cls, parameters: Mapping[str, Any]) -> Self:
-        """Parse the flow's parameters, and find what they name before anything is opened.
-
-        Raises:
-            BadInput, UnknownName: If one of them cannot be used.
-        """
+        """Parse parameters and look up what they name; `BadInput` or `UnknownName` on failure."""
         options = StudyOptions.parse(parameters)
         try:
             return cls.of(options)
@@ -55,11 +51,7 @@ class StudyRequest:
 
     @classmethod
     def of(cls, options: StudyOptions) -> Self:
-        """Find what options name.
-
-        Raises:
-            BadInput, UnknownName: If there is no such metric or space.
-        """
+        """Look up the metric and space of options; `BadInput` or `UnknownName` on failure."""
         metric = None if options.metric is None else metric_named(options.metric)
         space, code = (None, SpaceCode()) if options.space is None else find_space(options.space)
         if unfollowed_code(code.behind, options):
@@ -67,22 +59,18 @@ class StudyRequest:
         return cls(options, metric, space, *code)
 
     def with_options(self, **changes: Any) -> Self:
-        """Return the request with other options that name the same metric and space."""
+        """Return the request with changed options that name the same metric and space."""
         return replace(self, options=replace(self.options, **changes))
 
     @property
     def predicts(self) -> Literal["classes", "numbers"] | None:
-        """Kind of the target by the metric or space; None if none is named."""
+        """Kind of target that the metric or space implies; None if none is named."""
         if self.metric is not None:
             return self.metric.target
         return None if self.space is None else self.space.target
 
     def open_store(self) -> ArtifactStore:
-        """Open the store, or make it.
-
-        Raises:
-            BadInput, StoreRefused: If it cannot be used.
-        """
+        """Open the store, or create it; raise `BadInput` or `StoreRefused` if it cannot be used."""
         address = store_address(self.options.store, self.options.database)
         if Path(address.url).is_relative_to(home()):
             with suppress(OSError):  # reported when the store is opened
@@ -91,22 +79,13 @@ class StudyRequest:
 
 
 def unfollowed_code(behind: CodeBehind, options: StudyOptions) -> list[str]:
-    """Return the modules behind a study that cannot be followed, with the reasons.
-
-    Args:
-        behind: Code behind the space.
-        options: Options of the study, with its constraints.
-    """
+    """Return modules behind a space and its constraints that cannot be tracked, with reasons."""
     behinds = (behind, *(bounded.quantity.behind for bounded in options.bounds))
     return sorted({entry for one in behinds for entry in one.unfollowed})
 
 
 def _check_plugins(options: StudyOptions) -> None:
-    """Check that this process has the plugins of the study that options name, if it exists.
-
-    Raises:
-        BadInput: If one is missing or differs; names it and the remedy.
-    """
+    """Raise `BadInput` if a plugin of the named study is missing here or differs."""
     address = store_address(options.store, options.database)
     if options.study is None or not ArtifactStore.exists(address):
         return

@@ -1,4 +1,4 @@
-"""A new study: its input read, its method's options checked, and every omitted option resolved."""
+"""Plan of a new study: reads the input, checks options and resolves those that are omitted."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -65,29 +65,22 @@ def check_method(
     race: bool = False,
     start: Sequence[Configuration] = (),
 ) -> Optimizer:
-    """Check a method's options by making it, which costs nothing; return it.
+    """Check a method's options by constructing it, which is cheap; return it.
 
-    Args:
-        method: Name of the method.
-        options: Its own options.
-        space: What it is to search.
-        objective: What it is to minimise.
-        option: Name of the option that errors speak of.
-        value: What was given for that option, as errors show it.
-        race: Whether its configurations are to race.
-        start: Those to begin with.
+    Errors name `option` with `value`. If configurations race or there are initial ones, these are
+    checked too.
 
     Raises:
-        UnknownName: If there is no such method or option.
+        UnknownName: If the method or an option does not exist.
         BadInput: If the value of an option cannot be used.
     """
     declared = METHODS.get(method)
     is_of_epochs = declared is not None and declared.fidelities == {"epochs"}
     if is_of_epochs and objective is not None and objective.epochs is None:
         raise BadInput(
-            f"method {method} needs the number of epochs that is a full training",
+            f"method {method} needs the number of epochs of a full training",
             option="epochs",
-            remedy="name it, for instance --epochs 50, or take a method without epochs, "
+            remedy="set it, for instance --epochs 50, or use a method without epochs, "
             "such as smac or fabolas",
         )
     try:
@@ -100,12 +93,12 @@ def check_method(
         try:
             made.begin_with(start)
         except ValueError as error:
-            raise BadInput(str(error), option="start", remedy="leave it out") from error
+            raise BadInput(str(error), option="start", remedy="omit it") from error
     if race:
         try:
             made = Racing(made)
         except ValueError as error:
-            raise BadInput(str(error), option="race", remedy="leave it out") from error
+            raise BadInput(str(error), option="race", remedy="omit it") from error
     return made
 
 
@@ -113,21 +106,21 @@ _DEFAULT_FOLDS: int = OPTIONS["folds"].standard
 _SHOWN_MODELS = 6
 _SHOWN_CLASSES = 5
 _DEMO_TRIALS, _DEMO_SECONDS = 20, 120.0
-"""Stop rule of a study of the demo cohort."""
+"""Default stop rule for the demo cohort."""
 
 
 @dataclass(frozen=True, slots=True)
 class Posed:
-    """The question that a study puts to its method.
+    """Evaluation of a study: splits, metric and objective.
 
     Attributes:
-        folds: Folds of cross-validation; None where one part is held out instead.
-        holdout: Share of the training rows held out instead.
-        test_size: Share of test rows, 0 for none; None where a file names them.
-        split: The folds and the test part.
-        metric: What is minimised.
-        objective: What a method may know of it.
-        notes: What a user should know of the metric.
+        folds: Cross-validation folds; None with a single holdout.
+        holdout: Share of the training rows in the single holdout; None with folds.
+        test_size: Share of test rows, 0 for none; None if a file names them.
+        split: Folds and test part.
+        metric: Metric to optimize.
+        objective: Objective passed to the method.
+        notes: Notes on the metric and the split for the user.
     """
 
     folds: int | None
@@ -140,14 +133,10 @@ class Posed:
 
 
 def pose(request: StudyRequest, found: StudyInput) -> Posed:
-    """Split the rows and find the metric; nothing is imported.
-
-    Args:
-        request: The request.
-        found: What is to be learned, and the space.
+    """Split the rows and find the metric, without importing anything.
 
     Raises:
-        BadInput, UnknownName: If something cannot be used.
+        BadInput, UnknownName: If an option cannot be used.
     """
     dataset, options = found.dataset, request.options
     test_size = options.test_size
@@ -166,29 +155,29 @@ def pose(request: StudyRequest, found: StudyInput) -> Posed:
         metric, dataset, split, found.space, constraints=limits, epochs=options.epochs
     )
     if holdout and options.holdout is None:
-        text = f"{holdout:.1%} of the many training rows are held out once, instead of"
+        text = f"the data is large: one holdout of {holdout:.1%} of the training rows replaces"
         notes = [*notes, Note(f"{text} {_DEFAULT_FOLDS} folds (override with --folds)", "holdout")]
     notes += _rare_notes(dataset, split)
     return Posed(folds, holdout, test_size, split, metric, objective, tuple(notes))
 
 
 def _rare_notes(dataset: Dataset, split: Split) -> Iterator[Note]:
-    """Yield what a user should know of classes that no fold holds out or trains on."""
+    """Yield notes on classes that no fold holds out or trains on."""
     if not dataset.classes:
         return
     rare = split.rare_classes(dataset.strata)
     if len(rare):
         text = f"{_named_classes(dataset, rare, split.fold == LEARN)} cannot be held out"
-        yield Note(f"{text}: every fold trains on these rows, and the loss is of other classes")
+        yield Note(f"{text}: every fold trains on them, and the loss covers the other classes only")
     is_test = split.fold == TEST
     unknown = np.setdiff1d(dataset.y[is_test], dataset.y[~is_test])
     if len(unknown):
         named = _named_classes(dataset, unknown, is_test)
-        yield Note(f"only test rows have {named}: no prediction of them can be right")
+        yield Note(f"only test rows have {named}: no model can predict them")
 
 
 def _named_classes(dataset: Dataset, classes: NDArray[Any], is_counted: NDArray[np.bool_]) -> str:
-    """Return the number of some classes, and the first ones with their rows."""
+    """Return the number of classes, and the first of them with their row counts."""
     counts = np.bincount(dataset.y[is_counted].astype(np.intp), minlength=len(dataset.classes))
     shown = ", ".join(f"{dataset.classes[c]}: {counts[c]}" for c in classes[:_SHOWN_CLASSES])
     more = ", ..." * (len(classes) > _SHOWN_CLASSES)
@@ -199,17 +188,10 @@ def _named_classes(dataset: Dataset, classes: NDArray[Any], is_counted: NDArray[
 def resolve(
     request: StudyRequest, store: ArtifactStore, reader: InputReader
 ) -> tuple[StudyPlan, list[Note]]:
-    """Return the plan of a new study, and what a user should know of it.
-
-    The data and its split are in the store afterwards.
-
-    Args:
-        request: The request.
-        store: Where data and split are imported.
-        reader: Reads the input.
+    """Return the plan of a new study and notes for the user; import the data and its split.
 
     Raises:
-        BadInput, UnknownName: If something cannot be used.
+        BadInput, UnknownName: If an option cannot be used.
     """
     given = request.options
     method = given.method or DEFAULT_METHOD
@@ -254,11 +236,7 @@ def resolve(
 
 
 def _check_memory(options: StudyOptions, found: StudyInput, split: Split) -> None:
-    """Check that some model can be fitted on all training rows within `--trial-memory`.
-
-    Raises:
-        BadInput: If none can; names the smallest prediction.
-    """
+    """Raise `BadInput` if no model fits on all training rows within `--trial-memory`."""
     limit, dataset = options.trial_memory, found.dataset
     if limit is None or dataset.kind != "table":
         return
@@ -267,16 +245,16 @@ def _check_memory(options: StudyOptions, found: StudyInput, split: Split) -> Non
     needed = LIBRARIES_BYTES + int(least.size_bytes)
     if needed > limit:
         raise BadInput(
-            f"no model fits: {least.what} takes at least {format_bytes(int(least.size_bytes))}, "
-            f"and the libraries {format_bytes(LIBRARIES_BYTES)}",
+            f"no model fits: {least.what} needs at least {format_bytes(int(least.size_bytes))}, "
+            f"plus {format_bytes(LIBRARIES_BYTES)} for the libraries",
             option="trial-memory",
             value=format_bytes(limit),
-            remedy=f"name at least {format_bytes(needed)}",
+            remedy=f"set it to at least {format_bytes(needed)}",
         )
 
 
 def _problem(found: StudyInput, posed: Posed, store: ArtifactStore, method: str) -> Problem:
-    """Return what is to be learned and how; data and split are in the store afterwards."""
+    """Return the problem of a study; import its data and split."""
     names = {
         "method": method,
         "metric": posed.metric.name,
@@ -299,12 +277,7 @@ def _problem(found: StudyInput, posed: Posed, store: ArtifactStore, method: str)
 
 
 def is_raced(options: StudyOptions, optimizer: Optimizer) -> bool:
-    """Return whether configurations race: as given, or else where it is known to help.
-
-    Args:
-        options: As given.
-        optimizer: Of the method.
-    """
+    """Return whether configurations race: as given, or by default if racing is known to help."""
     if options.race is not None:
         return options.race
     has_folds = (optimizer.objective.n_folds or 1) > 1
@@ -315,7 +288,7 @@ def is_raced(options: StudyOptions, optimizer: Optimizer) -> bool:
 def _start(
     options: StudyOptions, optimizer: Optimizer, store: ArtifactStore
 ) -> list[Configuration]:
-    """Return the configurations to begin with: those named, or else a portfolio or none."""
+    """Return the initial configurations: those named, a portfolio, or none."""
     if options.start is None:
         begins = optimizer.method.has_portfolio and not optimizer.is_of_paper
         return portfolio_of(optimizer.space, optimizer.objective) if begins else []
@@ -323,22 +296,22 @@ def _start(
 
 
 def _stretch_notes(plan: StudyPlan, method: Optimizer) -> list[Note]:
-    """Say what a user should know where trials are less than a full evaluation."""
+    """Return notes on studies whose trials can be partial evaluations."""
     notes, trials = [], plan.options.trials
     if plan.options.race and not plan.options.use_cache and plan.options.holdout is None:
-        said = "without a cache, what keeps up in the race runs its first fold again"
-        notes.append(Note(said, "race"))
+        text = "without a cache, configurations that survive the race rerun their first fold"
+        notes.append(Note(text, "race"))
     if method.method.fidelities and not plan.options.use_cache:
-        said = f"without a cache, what method {plan.method} goes on with is trained again from its"
-        notes.append(Note(f"{said} start", "no_cache"))
+        text = f"without a cache, trials that method {plan.method} resumes retrain from the start"
+        notes.append(Note(text, "no_cache"))
     if trials is not None and trials < (least := method.least_begun):
-        said = f"method {plan.method} begins {least} configurations before one is run in full"
+        text = f"method {plan.method} starts {least} configurations before it runs one in full"
         notes.append(
             Note(
-                f"{said}, and {trials} are fewer: it goes on with the best of those",
+                f"{text}; with only {trials}, it continues with the best of them",
                 "trials",
                 str(trials),
-                f"--trials {least} or more is what it asks for",
+                f"use --trials {least} or more",
             )
         )
     return notes
@@ -347,21 +320,21 @@ def _stretch_notes(plan: StudyPlan, method: Optimizer) -> list[Note]:
 def _epoch_notes(
     plan: StudyPlan, space: Space, n_classes: int, iterative: Collection[str]
 ) -> list[Note]:
-    """Return the note on algorithms that could be expected to train in epochs, and do not."""
+    """Return notes on algorithms that could train in epochs but do not."""
     reasons = reasons_at_once(space.steps[-1], n_classes) if plan.options.epochs else {}
-    said = "; ".join(f"{name}: {why}" for name, why in reasons.items())
-    notes = [Note(f"fitted at once, without epochs: {said}", "epochs")] if said else []
+    listed = "; ".join(f"{name}: {why}" for name, why in reasons.items())
+    notes = [Note(f"fitted at once, without epochs: {listed}", "epochs")] if listed else []
     models = [algorithm.id for algorithm in space.steps[-1].algorithms]
     at_once = [model for model in models if plan.options.epochs and model not in iterative]
     if at_once:
         listed = ", ".join(at_once[:_SHOWN_MODELS]) + (", ..." if at_once[_SHOWN_MODELS:] else "")
-        said = f"{len(at_once)} of {len(models)} models do not train in epochs"
-        notes.append(Note(f"{said} and are fitted in full at once: {listed}", "epochs"))
+        text = f"{len(at_once)} of {len(models)} models do not train in epochs"
+        notes.append(Note(f"{text} and are fitted in full at once: {listed}", "epochs"))
     return notes
 
 
 def _stop_rule(options: StudyOptions) -> tuple[int | None, float | None]:
-    """Return the trials and the seconds after which the search ends."""
+    """Return the maximum trials and seconds of the search."""
     if not options.stop_rule.is_open:
         return options.trials, options.budget
     if options.data.startswith("cohort:demo"):

@@ -1,4 +1,4 @@
-"""A study in the ledger is resumed: what may change, and what must be the same."""
+"""Resumes a study in the ledger: merges options that may change and checks those that must not."""
 
 from collections.abc import Iterable
 from dataclasses import fields, replace
@@ -29,15 +29,15 @@ from prefect_tune.tasks.plugins import check_plugins
 from prefect_tune.tasks.user_space import is_user_space, load_user_space
 
 _ANOTHER = "choose another --study name"
-_STORED = "continue on the stored copy with --input stored"
+_STORED = "resume on the stored copy with --input stored"
 _OF_SOURCE = tuple(one.name for one in fields(Source) if one.name in OPTIONS)
 _HOW_READ = tuple(name for name in _OF_SOURCE if name not in {"data", "labels", "test"})
 _UNFINISHED = frozenset({"new", "running", "interrupted"})
-"""States in the ledger of a study whose run ended early; no other process runs it."""
+"""Ledger states of a study whose run ended early, given that no other process runs it."""
 
 
 class CannotContinue(BadInput):
-    """A study in the ledger is not what is asked for; another name is a way out."""
+    """The study in the ledger does not match the request; another name is a remedy."""
 
 
 def resume(
@@ -47,19 +47,13 @@ def resume(
     reader: InputReader,
     flow_run_id: str | None = None,
 ) -> tuple[StudyPlan, list[Note]]:
-    """Return the plan that a study is resumed with, and what a user should know of it.
+    """Return the plan of a resumed study and notes for the user.
 
-    A change that is allowed is not remarked upon: progress and summary show what holds.
-
-    Args:
-        stored: The study.
-        request: The request.
-        store: Where its data is.
-        reader: Reads the input.
-        flow_run_id: The flow run; None for a command, which prepares before its flow run.
+    Allowed changes are not noted: progress and summary show the current values. `flow_run_id` is
+    None for a command, which prepares before its flow run.
 
     Raises:
-        CannotContinue, BadInput, UnknownName: If something is given that cannot change or be used.
+        CannotContinue, BadInput, UnknownName: If a given option cannot change or cannot be used.
     """
     plan = StudyPlan.from_stored(stored)
     check_options_known(stored.name, plan)
@@ -73,7 +67,7 @@ def resume(
     )
     options = replace(merged(plan.options, given), study=stored.name)
     plan = replace(plan, options=options, source_states=states)
-    notes = [Note(f"continues study {stored.name}", "study", stored.name), *remarks]
+    notes = [Note(f"resuming study {stored.name}", "study", stored.name), *remarks]
     if given.constraint is None:
         return plan, notes
     plan, more = _with_constraints(stored.name, plan, given, store)
@@ -81,26 +75,24 @@ def resume(
 
 
 def merged(known: StudyOptions, given: StudyOptions) -> StudyOptions:
-    """Return the options of a study with those that are given now and may change."""
+    """Return the options of a study, updated by given options that may change."""
     rules = {name: option.on_resume for name, option in OPTIONS.items()}
     changes = {
         name: getattr(given, name)
         for name, rule in rules.items()
         if rule == "anew" or (rule == "changed" and given.is_given(name))
     }
-    if not given.stop_rule.is_open:  # one of the two bounds lifts the other
+    if not given.stop_rule.is_open:  # a new bound replaces both old ones
         changes |= {"trials": given.trials, "budget": given.budget}
     return replace(known, **changes)
 
 
 def check_options_known(name: str, plan: StudyPlan) -> None:
-    """Check that the method still takes the options with which a study was started.
-
-    Its results stay readable: readers take options as they are stored.
+    """Check that the method still has the options of an existing study; its results stay readable.
 
     Raises:
-        CannotContinue: If an option, or a value of one, was removed since; names it.
-        BadInput: If a plugin that the study uses is another one here.
+        CannotContinue: If an option or one of its values was removed; names it.
+        BadInput: If a plugin of the study differs here.
     """
     check_plugins(plan.problem.running_plugins)
     if removed := removed_option(plan):
@@ -121,17 +113,10 @@ def check_unchanged(
     names: Iterable[str],
     remedy: str = _ANOTHER,
 ) -> None:
-    """Check that options are given the values with which a study or comparison was begun.
+    """Raise `CannotContinue` if a named option differs from the existing study or comparison.
 
-    Args:
-        subject: The study or comparison, as people call it.
-        plan: Plan of the study, or of one in the comparison.
-        request: The request.
-        names: Names of the options to check.
-        remedy: The way out.
-
-    Raises:
-        CannotContinue: If one is given another value.
+    `subject` is its human-readable name and `plan` its plan, or that of any study in the
+    comparison.
     """
     for name in names:
         flag, current = OPTIONS[name].flag, getattr(plan.options, name)
@@ -139,39 +124,35 @@ def check_unchanged(
         known, offered = "", "with it"
         if name == "space" and is_user_space(given):
             if _has_other_code(plan, request):
-                known = f"was made with another space than what {given} now holds"
+                known = f"was started with another content of {given}"
         elif given is True and not current:
-            known = f"was begun without {flag}"
+            known = f"was started without {flag}"
         elif given is False and current is True:
-            known, offered = f"was begun with {flag}", "without it"
+            known, offered = f"was started with {flag}", "without it"
         elif given != current:
             offered = f"with {given}"
             if name == "option":
-                known = f"has {f'the options {dict(current)}' if current else 'no options'}"
-                known += " of its method"
+                known = f"has {f'the method options {dict(current)}' if current else ''}"
+                known += "" if current else "no method options"
             else:
                 known = f"has no {flag}" if current is None else f"has {flag} {current}"
         if known:
-            text = f"{subject} {known}, and cannot be continued {offered}"
+            text = f"{subject} {known} and cannot be resumed {offered}"
             raise CannotContinue(text, remedy=remedy)
 
 
 def _with_constraints(
     name: str, plan: StudyPlan, given: StudyOptions, store: ArtifactStore
 ) -> tuple[StudyPlan, list[Note]]:
-    """Return the plan with other constraints, and what is to be known of them.
-
-    Raises:
-        BadInput: If one needs a column that is gone, or is of a function that has changed.
-    """
+    """Return the plan with new constraints, and notes; raise `BadInput` if one is unusable."""
     problem, bounds = plan.problem, given.bounds
     dataset, split = load_dataset(store, problem.dataset), load_split(store, problem.split)
     for column in replace(plan.options, constraint=bounds).source.aside:
         if dataset.columns is not None and column not in dataset.columns:
             raise BadInput(
-                f"--constraint of column {column!r}: study {name!r} left it out with --drop and "
-                "kept no values",
-                remedy="choose another --study, with the constraint from its start",
+                f"--constraint of column {column!r}: study {name!r} dropped the column and stored "
+                "no values",
+                remedy="start another --study with the constraint",
             )
     check_constraints(bounds, dataset, split)
     digests = quantity_digests(bounds)
@@ -190,13 +171,10 @@ def _with_constraints(
 
 
 def _has_other_code(plan: StudyPlan, request: StudyRequest) -> bool:
-    """Return whether the code of a user's own space has changed since the start.
-
-    That is its file, a module that the file imports, or a data file that an algorithm names.
-    """
+    """Return whether the user's space, a module it imports or a data file it names has changed."""
     problem, behind = plan.problem, request.behind
     known, now = problem.behind, replace(behind, nonce=problem.behind.nonce)
-    if known == NO_CODE_BEHIND:  # nothing was followed, or by a version that followed nothing
+    if known == NO_CODE_BEHIND:  # nothing to track, or an older version that tracked nothing
         now = known
     codes = {
         code_digest("space", [text, *one.texts, *(file.digest for file in one.files)])
@@ -211,10 +189,10 @@ def _has_other_code(plan: StudyPlan, request: StudyRequest) -> bool:
 def is_continued(
     stored: StoredStudy, plan: StudyPlan, given: StudyOptions, flow_run_id: str | None
 ) -> bool:
-    """Return whether an earlier run continues. If not, a person extends the study.
+    """Return whether an earlier run continues, rather than a person extending the study.
 
-    Prefect retries a flow run under the same id. A run that was killed or interrupted is continued
-    by options that let the study search no longer than it would have.
+    Prefect retries a flow run under the same id. A killed or interrupted run is continued by
+    options that do not extend its search.
     """
     if flow_run_id is not None and flow_run_id == plan.flow_run_id:
         return True
@@ -236,27 +214,19 @@ def check_same_data(
     is_same_run: bool,
     another: str = _ANOTHER,
 ) -> tuple[SourceStates, list[Note]]:
-    """Check that the input is the same, and restore damaged records of the imported copy.
+    """Check that the input is unchanged, and restore damaged records of the imported copy.
 
-    Files under the same names are read only if their states differ. With `--input stored` no file
-    is looked at.
-
-    Args:
-        subject: The study or comparison, for people.
-        plan: Its plan.
-        request: The request.
-        store: The store of its data.
-        reader: Reads the input.
-        is_same_run: Whether an earlier run continues, and changed files are no reason to stop.
-        another: The way to a new study or comparison.
+    Files with unchanged states are not read. With `--input stored`, no file is accessed. If the
+    same run continues, changed files are only noted. `another` is the remedy that leads to a new
+    study.
 
     Returns:
-        States of the files to record, and notes on files that have changed or are out of reach.
+        File states to record, and notes on changed or unreachable files.
 
     Raises:
         CannotContinue: If the data have changed.
         BadInput: If the stored copy is requested and damaged.
-        RecordDamaged: If the split is damaged and cannot be made again.
+        RecordDamaged: If the split is damaged and cannot be restored.
     """
     former, options = plan.source, request.options
     named = {name: getattr(options, name) for name in _OF_SOURCE if options.is_given(name)}
@@ -270,9 +240,9 @@ def check_same_data(
                 f"the stored copy of {subject} is damaged",
                 option="input",
                 value="stored",
-                remedy="leave the option out to import the data again",
+                remedy="omit the option to import the data again",
             )
-        notes = [Note(f"the stored copy of {former.data} is used", "input", "stored")]
+        notes = [Note(f"using the stored copy of {former.data}", "input", "stored")]
     elif given != former or not is_whole:
         _import_again(subject, plan, given, store, reader, another)
     else:
@@ -290,11 +260,7 @@ def _import_again(  # noqa: PLR0917
     reader: InputReader,
     another: str,
 ) -> None:
-    """Import an input that must be the data set of the plan.
-
-    Raises:
-        CannotContinue: If it is not.
-    """
+    """Import the input again; raise `CannotContinue` if it is not the data set of the plan."""
     check_plugins(plan.problem.plugins)
     dataset, former = reader.read(given), plan.source
     if dataset.digest() != plan.problem.dataset:
@@ -303,7 +269,7 @@ def _import_again(  # noqa: PLR0917
         is_whole = store.records.is_whole(plan.problem.records[0])
         has_copy = is_whole and not set(differing) & set(_HOW_READ)
         raise CannotContinue(
-            f"{subject} was made with other data ({former.data}) than {given.data} holds"
+            f"{subject} was started with other data ({former.data}) than {given.data} contains"
             + (f" with this {flags}" if flags and given.data == former.data else ""),
             remedy=f"{another}, or {_STORED}" if has_copy else another,
         )
@@ -311,11 +277,7 @@ def _import_again(  # noqa: PLR0917
 
 
 def _restore_split(plan: StudyPlan, store: ArtifactStore) -> None:
-    """Make a damaged split again.
-
-    Raises:
-        RecordDamaged: If this version makes another one.
-    """
+    """Restore a damaged split; raise `RecordDamaged` if this version splits differently."""
     problem, options = plan.problem, plan.options
     _, split = problem.records
     if store.records.is_whole(split):
@@ -323,27 +285,20 @@ def _restore_split(plan: StudyPlan, store: ArtifactStore) -> None:
     dataset = load_dataset(store, problem.dataset)
     again = make_split(dataset, options.folds, options.test_size, plan.seed, options.holdout)
     if again.digest() != problem.split:
-        raise RecordDamaged(f"record {split} is damaged, and this version splits otherwise")
+        raise RecordDamaged(f"record {split} is damaged, and this version splits differently")
     import_split(again, store)
 
 
 def check_files(
     subject: str, plan: StudyPlan, reader: InputReader, *, is_same_run: bool, remedy: str = ""
 ) -> tuple[SourceStates, list[Note]]:
-    """Check that the files of an input hold the data set that was imported.
+    """Check that the input files still contain the imported data set.
 
-    Args:
-        subject: The study or comparison, for people.
-        plan: Its plan. Plans of earlier versions have no states, and pass.
-        reader: Reads the input.
-        is_same_run: Whether changed files are only noted, and not read.
-        remedy: The choices if they have changed.
+    If the same run continues, changed files are only noted, not read. Plans of earlier versions
+    have no file states and pass. Raises `CannotContinue` if the files contain other data.
 
     Returns:
-        States of the files to record, and notes on files that have changed or are out of reach.
-
-    Raises:
-        CannotContinue: If they hold other data.
+        File states to record, and notes on changed or unreachable files.
     """
     known, source = plan.source_states, plan.source
     if known == NOTHING_KNOWN:
@@ -360,7 +315,7 @@ def check_files(
         return found.completed_by(known), notes
     text = f"the content of {changed} has changed since {subject} was started"
     if is_same_run:
-        return known, [*notes, Note(f"{text}; it continues on its stored copy")]
+        return known, [*notes, Note(f"{text}; the study continues on its stored copy")]
     check_plugins(plan.problem.plugins)
     try:
         digest = reader.read(source).digest()

@@ -1,4 +1,4 @@
-"""`--start`: known configurations that a study begins with."""
+"""`--start`: initial configurations of a study."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,13 +17,13 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.modern import portfolio_of
 
 _BEST = 10
-"""Configurations of an earlier study that are begun with."""
+"""Configurations taken from an earlier study."""
 _SHOWN = 60
-"""Characters of an entry that is named."""
+"""Characters of an entry shown in an error."""
 _NONE, _PORTFOLIO = "none", "portfolio"
 _WRITTEN = (
     'write a JSON list of configurations, such as [{"fit model": {"algorithm": "random_forest", '
-    '"hyperparameters": {...}}, ...}], or what `prefect-tune trials STUDY --json` prints'
+    '"hyperparameters": {...}}, ...}], or the output of `prefect-tune trials STUDY --json`'
 )
 
 
@@ -31,14 +31,14 @@ def known_configurations(start: str, space: Space, store: ArtifactStore) -> list
     """Return the configurations that `--start` names.
 
     Args:
-        start: A JSON file with a list of configurations or of trials; the name of a study, for its
-            ten best that ran whole and met its constraints; `portfolio` for that of the space; or
+        start: A JSON file with a list of configurations or trials; the name of a study, for its ten
+            best full trials that met its constraints; `portfolio` for the space's portfolio; or
             `none`.
-        space: What is to be searched.
-        store: Where studies are.
+        space: Search space.
+        store: Store of the earlier studies.
 
     Raises:
-        BadInput: If there is none of these, or something in it is not of the space; names it.
+        BadInput: If `start` is none of these, or an entry does not belong to the space.
     """
     if start == _NONE:
         return []
@@ -48,7 +48,7 @@ def known_configurations(start: str, space: Space, store: ArtifactStore) -> list
         return list(_of_file(Path(start), start, space))
     ledger = Ledger(store.database)
     if (stored := ledger.study(start)) is None:
-        reason = f"there is no such file, and {UnknownName('study', start, ledger.study_names())}"
+        reason = f"no such file, and {UnknownName('study', start, ledger.study_names())}"
         raise BadInput(reason, option="start", value=start, remedy=_WRITTEN)
     with documents_of(start):
         plan = StudyPlan.from_documents(stored)
@@ -62,7 +62,7 @@ def _portfolio(space: Space) -> list[Configuration]:
             f"space {space.name!r} has no portfolio",
             option="start",
             value=_PORTFOLIO,
-            remedy="leave it out, or name a file or a study",
+            remedy="omit it, or name a file or a study",
         )
     return found
 
@@ -73,39 +73,29 @@ def _of_file(path: Path, start: str, space: Space) -> Iterator[Configuration]:
     except (OSError, ValueError) as error:
         raise BadInput(str(error), option="start", value=start, remedy=_WRITTEN) from error
     if entries == []:
-        raise BadInput("its list is empty", option="start", value=start, remedy=_WRITTEN)
+        raise BadInput("the list is empty", option="start", value=start, remedy=_WRITTEN)
     if not isinstance(entries, list):
-        raise BadInput("it has no list", option="start", value=start, remedy=_WRITTEN)
+        raise BadInput("the file has no list", option="start", value=start, remedy=_WRITTEN)
     for number, entry in enumerate(entries, 1):
         if not isinstance(entry, Mapping):
-            said = f"entry {number} is no configuration: {json.dumps(entry)[:_SHOWN]}"
-            raise BadInput(said, option="start", value=start, remedy=_WRITTEN)
+            reason = f"entry {number} is not a configuration: {json.dumps(entry)[:_SHOWN]}"
+            raise BadInput(reason, option="start", value=start, remedy=_WRITTEN)
         try:
             query = entry.get("query", entry)  # the entry may be a trial
             yield Configuration.from_json(query.get("configuration", query), space)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            said = f"no {error}" if isinstance(error, KeyError) else str(error)
+            reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
             raise BadInput(
-                f"entry {number}: {said}", option="start", value=start, remedy=_WRITTEN
+                f"entry {number}: {reason}", option="start", value=start, remedy=_WRITTEN
             ) from error
 
 
 def _best_of(
     trials: Sequence[TrialView], start: str, space: Space, plan: StudyPlan
 ) -> list[Configuration]:
-    """Return the best of a study's trials that are of the space, best first.
-
-    Args:
-        trials: All trials of the study.
-        start: Its name.
-        space: What is to be searched.
-        plan: Plan of the study, with the constraints that its best trials meet.
-
-    Raises:
-        BadInput: If none of them is.
-    """
+    """Return the configurations of a study's best trials within the space, best first."""
     found: dict[Configuration, float] = {}
-    reason = "it has no trial that ran whole"
+    reason = "the study has no full trial"
     constraints = [bound.constraint for bound in plan.options.bounds]
     for trial in trials:
         if not trial.has_loss:
@@ -113,17 +103,17 @@ def _best_of(
         try:
             query = Query.from_json(trial.query, space)
         except (UnknownName, ValueError) as error:
-            reason = f"none of its trials is of space {space.name!r}: {str(error).rstrip('.')}"
+            reason = f"no trial belongs to space {space.name!r}: {str(error).rstrip('.')}"
             continue
         if not query.is_full:
             continue
         if violation(constraints, trial.quantities) <= 0:
             found[query.configuration] = min(trial.loss, found.get(query.configuration, inf))
         else:
-            reason = "none of its trials that ran whole meets its constraints"
+            reason = "no full trial of the study meets its constraints"
     if not found:
         remedy = "name another study, or a file"
         if plan.space != space.name:
-            remedy = f"give --space {plan.space}, which it searched, or {remedy}"
+            remedy = f"use the study's --space {plan.space}, or {remedy}"
         raise BadInput(reason, option="start", value=start, remedy=remedy)
     return sorted(found, key=lambda configuration: found[configuration])[:_BEST]

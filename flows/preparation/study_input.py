@@ -1,7 +1,4 @@
-"""The data of a new study, and the space and metric that go with it: all of it must fit.
-
-`Note` is a remark on the data or on a decision about them, as a value with fields.
-"""
+"""Input of a new study: the data, and a space and metric that fit the data."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -40,13 +37,13 @@ from prefect_tune.tasks.user_space import is_user_space
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One remark to the user; its text is `reason; remedy`.
+    """A note to the user; its text is `reason; remedy`.
 
     Attributes:
-        reason: What is so.
-        option: Name of the option that it is about; empty for none.
-        value: What that option has come to be, as text.
-        remedy: How to have it otherwise; empty where nothing needs to be.
+        reason: The fact or decision.
+        option: Name of the option concerned; empty for none.
+        value: Resulting value of the option, as text.
+        remedy: How to change the decision; empty if unnecessary.
     """
 
     reason: str
@@ -60,38 +57,38 @@ class Note:
 
 @dataclass(frozen=True)
 class InputReader:
-    """Reads an input.
+    """Reader of an input.
 
     Attributes:
         read: Reads the data set.
-        states: Reads the states of its files, given those that are known.
+        states: Reads the states of its files, given the known states.
     """
 
     read: Callable[[Source], Dataset] = read_source
     states: Callable[[Source, SourceStates], SourceStates] = source_states
 
     def cached(self) -> Self:
-        """Return a reader that reads each input once, for several studies of it."""
+        """Return a reader that reads each input once, for several studies."""
         return replace(self, read=cache(self.read), states=cache(self.states))
 
 
 _SHOWN_CLASSES = 8
 _TRUTH = {"false": 0.0, "true": 1.0}
-_WITHOUT_EPOCHS = "search without --epochs, by a method such as smac or fabolas"
+_WITHOUT_EPOCHS = "search without --epochs, with a method such as smac or fabolas"
 
 
 @dataclass(frozen=True)
 class StudyInput:
-    """The data that a study learns from and the space that it searches, read and checked.
+    """Data and space of a study, read and checked.
 
     Attributes:
-        source: Where the data came from, with what its target turned out to be.
+        source: Source of the data, with the kind of target found.
         dataset: The data.
         space_name: Name of the space.
-        space: The part of the space whose libraries can be used here.
+        space: Part of the space whose libraries are available here.
         space_code: Text of the user's file; empty for a space of the catalogue.
-        missing: The libraries that the rest of the space needs.
-        states: States of the files that the data was read from.
+        missing: Libraries missing for the rest of the space.
+        states: States of the files read.
         behind: Modules and data files behind the space that no wheel installed.
     """
 
@@ -105,7 +102,7 @@ class StudyInput:
     behind: CodeBehind = NO_CODE_BEHIND
 
     def notes(self) -> list[Note]:
-        """Return what the data was taken for, and what reading it had to decide."""
+        """Return notes on how the data was read."""
         dataset = self.dataset
         reader, what = dataset.row_reader, "event codes" if dataset.kind == "events" else "columns"
         n_columns = dataset.n_features if reader is None else len(reader.columns)
@@ -120,20 +117,16 @@ class StudyInput:
 
 
 def read_input(request: StudyRequest, reader: InputReader) -> StudyInput:
-    """Read what a new study is to learn from, and find a space that fits.
-
-    Raises:
-        BadInput, UnknownName: If something cannot be used.
-    """
+    """Read the data of a new study and find a space; `BadInput` or `UnknownName` on failure."""
     options = request.options
     source = replace(options.source, predicts=request.predicts)
-    states = reader.states(source, NOTHING_KNOWN)  # first: a later change is then noticed
+    states = reader.states(source, NOTHING_KNOWN)  # first, so that later changes are noticed
     dataset = reader.read(source)
     space_name = options.space or _default_space(dataset)
     whole = request.space or space_named(space_name)
     _check_space(whole, options.data, dataset)
     missing, space = missing_libraries(algorithms_of(whole)), usable_part(whole)
-    if not is_user_space(space_name):  # extras that nobody asked for are no news
+    if not is_user_space(space_name):  # missing optional libraries need no note
         missing = tuple(library for library in missing if not library.is_optional)
     if options.epochs is not None:
         _check_epochs(space, options.epochs, len(dataset.classes))
@@ -144,15 +137,10 @@ def read_input(request: StudyRequest, reader: InputReader) -> StudyInput:
 def find_metric(
     request: StudyRequest, dataset: Dataset, y: NDArray[Any]
 ) -> tuple[Metric, list[Note]]:
-    """Return the metric, and which class it takes to be positive where that matters.
+    """Return the metric, with a note on the positive class if it matters.
 
-    Args:
-        request: The request.
-        dataset: What is to be learned.
-        y: Classes of its training rows, shape (n,).
-
-    Raises:
-        BadInput: If the positive class is not one of two.
+    `y` are the classes of the training rows, shape (n,). Raises `BadInput` if the positive class is
+    not one of two.
     """
     options, classes = request.options, dataset.classes
     metric = request.metric or metric_named(DEFAULT_METRICS[dataset.target])
@@ -177,9 +165,9 @@ def find_metric(
 
 
 def _class_written(text: str, classes: Sequence[Label]) -> int | None:
-    """Return the position of a class as a file may write it; None if none is written so.
+    """Return the position of a class by its text; None if no class matches.
 
-    The exact text comes first, then an equal number, or a truth value in other letters.
+    Exact text has priority, then an equal number, then a truth value in another case.
 
     >>> _class_written("1.0", [0, 1]), _class_written("TRUE", [False, True])
     (1, 1)
@@ -197,7 +185,6 @@ def _class_written(text: str, classes: Sequence[Label]) -> int | None:
 
 
 def _as_number(text: str) -> float | None:
-    """Return the number or truth value that a text is; None if it is neither."""
     if text.casefold() in _TRUTH:
         return _TRUTH[text.casefold()]
     try:
@@ -207,34 +194,26 @@ def _as_number(text: str) -> float | None:
 
 
 def _default_space(dataset: Dataset) -> str:
-    """Return the space that a study of this data searches unless told otherwise.
-
-    Raises:
-        BadInput: If no space of the catalogue fits.
-    """
+    """Return the default space for the data; raise `BadInput` if the catalogue has none."""
     fitting = DEFAULT_SPACES.get((dataset.kind, dataset.target))
     if fitting is None:
         raise BadInput(
             f"no space predicts {dataset.target} from {dataset.kind}",
-            remedy="bring one of your own with --space FILE.py:NAME",
+            remedy="provide your own with --space FILE.py:NAME",
         )
     return fitting
 
 
 def _check_space(space: Space, data: str, dataset: Dataset) -> None:
-    """Check that the space takes the data and predicts its target.
-
-    Raises:
-        BadInput: If it does not.
-    """
+    """Raise `BadInput` if the space does not fit the data and its target."""
     if (space.data, space.target) == (dataset.kind, dataset.target):
         return
     reason = (
-        f"it takes {space.data}, and {data} is {dataset.kind}"
+        f"the space takes {space.data}, but {data} is {dataset.kind}"
         if space.data != dataset.kind
-        else f"it predicts {space.target}, and the target of {data} is {dataset.target}"
+        else f"the space predicts {space.target}, but the target of {data} is {dataset.target}"
     )
-    remedy = f"take --space {_default_space(dataset)}"
+    remedy = f"use --space {_default_space(dataset)}"
     raise BadInput(reason, option="space", value=space.name, remedy=remedy)
 
 
@@ -248,11 +227,7 @@ def _left_out(space: Space, library: MissingLibrary) -> Note:
 
 
 def _check_epochs(space: Space, epochs: int, n_classes: int) -> None:
-    """Check that a model of the space trains in epochs.
-
-    Raises:
-        BadInput: If none does; names models that do, and a space with some of them.
-    """
+    """Raise `BadInput` if no model of the space trains in epochs; suggest models and a space."""
     if iterative_algorithms(space.steps[-1], n_classes):
         return
     fitting = DEFAULT_SPACES.get((space.data, space.target))
@@ -266,11 +241,11 @@ def _check_epochs(space: Space, epochs: int, n_classes: int) -> None:
         reasons.get(a.id) or str(a.estimator).rsplit(".", 1)[-1] for a in space.steps[-1].algorithms
     ]
     raise BadInput(
-        f"no model of space {space.name!r} trains in epochs ({', '.join(own)}); of scikit-learn's, "
+        f"no model of space {space.name!r} trains in epochs ({', '.join(own)}); in scikit-learn, "
         f"{', '.join(models)} do",
         option="epochs",
         value=epochs,
-        remedy=f"take --space {fitting}, or {_WITHOUT_EPOCHS}" if is_serving else _WITHOUT_EPOCHS,
+        remedy=f"use --space {fitting}, or {_WITHOUT_EPOCHS}" if is_serving else _WITHOUT_EPOCHS,
     )
 
 
