@@ -1,8 +1,8 @@
-"""Messages in the words of their caller: options for the command line, parameters for Python.
+"""Messages in the terms of the caller: options on the command line, parameters in Python.
 
-Messages are written with options, `--drop k`. The command line shows them as they are. Wherever a
-Python call raises an error or shows a note, `for_caller` writes parameters instead: `drop=["k"]`.
-Commands in a message stay commands.
+Messages are written with options, such as `--drop k`, which the command line shows unchanged. If a
+Python call raises an error or shows a note, `for_caller` writes parameters: `drop=["k"]`. Commands
+in a message stay commands.
 """
 
 import json
@@ -14,25 +14,25 @@ from prefect_tune.flows.options.declared import COMPARE_OPTIONS, OPTIONS
 from prefect_tune.tasks.bad_input import BadInput
 
 _COMMAND = re.compile(r"(`[^`]*`|\bprefect-tune\b[^;,()\n]*)")
-"""A command, or what is quoted as code."""
+"""A command, or text quoted as code."""
 _OPTION = re.compile(r"""--([a-z][a-z-]*)(?:[ ]('[^']*'|"[^"]*"|[^\s;,()]*[^\s;,.:()]))?""")
-"""An option, and the word after it, which may be its value."""
+"""An option and the next word, which may be its value."""
 _NO_VALUES = re.compile(
     "all|allow|an|and|another|are|as|by|does|each|for|from|gives|goes|has|in|instead|is|its?|keeps|"
     "leaves?|name|needs|not|of|on|or|shows|so|takes?|tha[nt]|the|then|there|to|treats|was|were|"
     "where|which|with|would|--.*"
 )
-"""Words that follow an option without being its value."""
+"""Words after an option that are not its value."""
 _SWITCHES = frozenset({"drop_missing_target", "no_cache", "race"})
 _ALL = {**OPTIONS, **COMPARE_OPTIONS}
 
 _n_commands = 0
-"""Commands of the command line that run in this process."""
+"""Number of command-line commands running in this process."""
 
 
 @contextmanager
 def command_line() -> Iterator[None]:
-    """Keep options in messages while the body runs, for a command of the command line."""
+    """Keep options in messages while the body, a command of the command line, runs."""
     global _n_commands  # noqa: PLW0603 - threads of the command are to see it
     _n_commands += 1
     try:
@@ -42,7 +42,7 @@ def command_line() -> Iterator[None]:
 
 
 def for_caller(text: str) -> str:
-    """Return a message in the words of the caller of this process.
+    """Return a message in the terms of the caller of this process.
 
     >>> for_caller("drop the column with --drop k, or take fewer --folds")
     'drop the column with drop=["k"], or take fewer folds'
@@ -56,7 +56,7 @@ def for_caller(text: str) -> str:
 
 @contextmanager
 def errors_for_caller() -> Iterator[None]:
-    """Raise errors of this package from the body in the words of the caller."""
+    """Raise this package's errors from the body in the terms of the caller."""
     try:
         yield
     except Exception as error:
@@ -67,7 +67,7 @@ def errors_for_caller() -> Iterator[None]:
 
 
 def _error_text(error: Exception, text: str) -> str:
-    """Return the text of an error; an option that it is about has its value whole."""
+    """Return the text of an error, with the value of its option unabridged."""
     if not isinstance(error, BadInput) or not error.option or _n_commands:
         return for_caller(text)
     given = f"--{error.option}" if error.value is None else f"--{error.option} {error.value}"
@@ -83,7 +83,7 @@ def _parameter(found: re.Match[str]) -> str:
     if name.startswith("no_") and name.removeprefix("no_") in _SWITCHES:
         return f"{name.removeprefix('no_')}=False" + (f" {value}" if value else "")
     if name not in _ALL:
-        return found[0]  # of another program, such as a Dask worker
+        return found[0]  # an option of another program, such as a Dask worker
     if name in _SWITCHES:
         return f"{name}=True" + (f" {value}" if value else "")
     if not value or _NO_VALUES.fullmatch(value):
@@ -93,7 +93,7 @@ def _parameter(found: re.Match[str]) -> str:
 
 
 def _assignment(name: str, value: str) -> str:
-    """Return a parameter and its value as Python writes them."""
+    """Return a parameter assignment in Python syntax."""
     kind, text = _ALL[name].kind, json.dumps(value, ensure_ascii=False)
     if kind in ("whole", "number"):
         return f"{name}={value}"

@@ -1,7 +1,7 @@
-"""The form in which Prefect asks for a flow's parameters, made of the table of options.
+"""The form in which Prefect asks for a flow's parameters, made from the table of options.
 
 Prefect takes types, defaults and descriptions from a function and its docstring. Choices, bounds
-and sections are added to the types' JSON schema, which its server checks before a run is made.
+and sections are added to the JSON schema, which Prefect's server checks before it creates a run.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -27,11 +27,11 @@ _TYPES: Mapping[str, Mapping[str, Any]] = {
     "choice": {"type": "boolean"},
     "assignments": {"type": "object"},
 }
-"""JSON schemas of the kinds of options."""
+"""JSON schemas by kind of option."""
 
 
 def documented(function: Callable[P, R], options: Mapping[str, Option] = OPTIONS) -> Callable[P, R]:
-    """Describe the options among a function's parameters in its docstring and its annotations."""
+    """Add the options among a function's parameters to its docstring and annotations."""
     known = {n: p for n, p in signature(function).parameters.items() if n in options}
     described = "\n".join(f"    {name}: {options[name].help}" for name in known)
     function.__doc__ = f"{cleandoc(function.__doc__ or '')}\n\nArgs:\n{described}\n"
@@ -41,25 +41,21 @@ def documented(function: Callable[P, R], options: Mapping[str, Option] = OPTIONS
 
 
 def _annotated(parameter: Parameter, option: Option) -> Any:
-    """Return the type of a parameter with what its form should have."""
+    """Return the type of a parameter with the metadata of its form field."""
     shown: dict[str, Any] = {"title": f"{option.group}: {option.name}"}
     is_optional = parameter.default is None
     is_chosen = is_optional and option.default_text and not option.is_open
     if is_chosen and option.default_text in option.known:
-        shown["default"] = option.default_text  # chosen already: a study keeps no other one
+        shown["default"] = option.default_text  # preselected; equal to omitting the option
     field = Field(json_schema_extra=shown)
     return Annotated[parameter.annotation, _Shown(option, is_optional), field]
 
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """Puts an option in place of the JSON schema of a type, as of when that is made.
+    """Replaces the JSON schema of a type by the option's schema.
 
-    Methods and formats may be registered late.
-
-    Attributes:
-        option: The option.
-        is_optional: Whether it may be left to its default.
+    The schema is made on request, because methods and formats may be registered late.
     """
 
     option: Option
@@ -68,7 +64,6 @@ class _Shown:
     def __get_pydantic_json_schema__(
         self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Return the schema."""
         alternatives = list(_alternatives(self.option))
         if self.is_optional:
             alternatives.append({"title": "default", "type": "null"})
@@ -78,7 +73,7 @@ class _Shown:
 
 
 def _alternatives(option: Option) -> Iterator[dict[str, Any]]:
-    """Yield schemas of the kinds of values that an option takes; their titles are tabs."""
+    """Yield schemas of the kinds of values an option takes; Prefect shows their titles as tabs."""
     known = option.known
     if known:
         yield {"title": "choose", "type": "string", "enum": list(known)}

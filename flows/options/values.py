@@ -1,6 +1,6 @@
-"""Values of options that are more than text and numbers, and how each is written.
+"""Values of options that are more than text and numbers, and their written forms.
 
-Light to import: they are part of a study's plan.
+Cheap to import, because they are part of a study's plan.
 """
 
 import json
@@ -29,11 +29,11 @@ TaskRuns = Literal["auto", "steps", "misses", "trial"]
 
 @dataclass(frozen=True, slots=True)
 class StopRule:
-    """When the search of a study ends: at whichever comes first. Both count from its beginning.
+    """Bounds on the search of a study, which ends at the first one reached.
 
     Attributes:
-        trials: Configurations begun in all; None for no bound.
-        seconds: Seconds in all; None for no bound.
+        trials: Maximum number of configurations, including earlier runs; None if unbounded.
+        seconds: Maximum seconds, including earlier runs; None if unbounded.
     """
 
     trials: int | None = None
@@ -47,7 +47,7 @@ class StopRule:
 
     @property
     def is_open(self) -> bool:
-        """Whether nothing is bounded."""
+        """Whether there is no bound."""
         return self.trials is None and self.seconds is None
 
 
@@ -57,14 +57,14 @@ ENSEMBLE_KINDS: tuple[EnsembleKind, ...] = get_args(EnsembleKind)
 
 @dataclass(frozen=True, slots=True)
 class EnsembleRule:
-    """How the final model of a study is made of its trials.
+    """How the final model of a study is composed of its trials.
 
     Attributes:
-        kind: `single` for the best trial alone; `greedy` for picks one by one, with replacement, by
-            their held-out predictions (Caruana et al. 2004); `agnostic` for the trials that are
-            best in bootstraps of the held-out rows (Lacoste et al. 2014); `auto` for the best
-            of the three on held-out rows.
-        size: Most picks of a greedy ensemble; None for as many as that takes by itself.
+        kind: `single` for the best trial alone; `greedy` for greedy selection with replacement by
+            held-out predictions (Caruana et al. 2004); `agnostic` for trials that are best in
+            bootstraps of the held-out rows (Lacoste et al. 2014); `auto` for the best of the three
+            on held-out rows.
+        size: Maximum picks of a greedy ensemble; None for the default.
     """
 
     kind: EnsembleKind
@@ -76,7 +76,7 @@ class EnsembleRule:
 
     @classmethod
     def parse(cls, value: int | str) -> Self:
-        """Return the rule that a whole number of picks or the word for a kind stands for.
+        """Return the rule for a number of picks or a kind.
 
         >>> EnsembleRule.parse("8")
         EnsembleRule(kind='greedy', size=8)
@@ -106,7 +106,7 @@ class EnsembleRule:
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:
-    """Return name and value; a value is JSON where it reads as such, and text otherwise.
+    """Return name and value of NAME=VALUE; a value is parsed as JSON if possible.
 
     Raises:
         ValueError: If the text is not of the form NAME=VALUE.
@@ -143,7 +143,7 @@ def _parse_location(text: str, option: Option) -> str:
 def _parse_store(text: str, option: Option) -> str:
     check_no_password(option.name, text)
     if text.startswith("memory:"):
-        reason = "it is the memory of one process, and trials run in others"
+        reason = "trials run in other processes, which cannot read this process's memory"
         raise bad_value(option, reason, text, "name a folder")
     return text
 
@@ -162,8 +162,8 @@ _LEAST_MEMORY_BYTES = 500_000_000
 def _parse_memory(text: str, option: Option) -> int | None:
     memory_bytes = _parse_size(text, option)
     if memory_bytes is not None and memory_bytes < _LEAST_MEMORY_BYTES:
-        reason = "a worker that has loaded its libraries takes some 300MB"
-        remedy = f"name at least {format_bytes(_LEAST_MEMORY_BYTES)}"
+        reason = "a worker needs about 300MB for its libraries alone"
+        remedy = f"set it to at least {format_bytes(_LEAST_MEMORY_BYTES)}"
         raise bad_value(option, reason, text, remedy)
     return memory_bytes
 
@@ -173,7 +173,7 @@ def _parse_ensemble(value: int | str, option: Option) -> EnsembleRule:
         return EnsembleRule.parse(value)
     except ValueError as error:
         *kinds, last = ENSEMBLE_KINDS
-        remedy = f"name a whole number from 1, or {', '.join(kinds)} or {last}"
+        remedy = f"use a whole number from 1, or {', '.join(kinds)} or {last}"
         raise bad_value(option, str(error), value, remedy) from None
 
 
