@@ -1,7 +1,7 @@
 """A comparison of methods in the ledger: its entrants, its replicates and their progress.
 
-Each replicate is a study named `<name>-<repeat>-<method>`, so the ledger alone knows how far a
-comparison is, and a study of that name is resumed.
+Each replicate is a study named `<name>-<repeat>-<method>`. The ledger alone therefore knows how far
+a comparison is, and existing studies are resumed.
 """
 
 import re
@@ -34,9 +34,9 @@ class Entrant:
     """A method with its options.
 
     Attributes:
-        label: How it was written, and is shown.
-        method: Its name.
-        options: Its own options.
+        label: Text the user wrote, also shown in results.
+        method: Name of the method.
+        options: Options of the method.
     """
 
     label: str
@@ -45,33 +45,33 @@ class Entrant:
 
     @property
     def suffix(self) -> str:
-        """The label as the end of a study's name."""
+        """Label as the end of a study name."""
         return re.sub(r"[^A-Za-z0-9._-]+", "-", self.label).strip("-")
 
 
 def parse_methods(text: str) -> tuple[Entrant, ...]:
-    """Parse `flash,flash:variant=paper,random`; values are JSON where they can be.
+    """Parse `flash,flash:variant=paper,random`; values are JSON if possible.
 
     Raises:
-        UnknownName: If there is no such method.
-        BadInput: If an option is not written NAME=VALUE, or a method is there twice.
+        UnknownName: If a method does not exist.
+        BadInput: If an option is not written NAME=VALUE, or a method occurs twice.
     """
     entrants = tuple(_entrant(part.strip()) for part in text.split(",") if part.strip())
     seen: set[str] = set()
     for entrant in entrants:
         if entrant.suffix in seen:
             raise BadInput(
-                f"{entrant.label} is there twice",
+                f"{entrant.label} occurs twice",
                 option="methods",
                 value=text,
-                remedy="leave one out",
+                remedy="drop one of them",
             )
         seen.add(entrant.suffix)
     return entrants
 
 
 def entrant_of(method: str, options: Mapping[str, Any]) -> Entrant:
-    """Return a method with its options, as users write it."""
+    """Return an entrant labelled as users write it."""
     return Entrant(":".join((method, *write_assignments(options))), method, options)
 
 
@@ -101,23 +101,23 @@ class Replicate:
 
     @property
     def plan(self) -> StudyPlan:
-        """The plan of its study."""
+        """Plan of the study."""
         return self.prepared.plan
 
     def stored(self) -> StoredStudy:
-        """Return the study as the ledger has it now.
+        """Return the current study from the ledger.
 
         Raises:
-            UnknownName: If it was removed meanwhile.
+            UnknownName: If it was removed in the meantime.
         """
         return find_study(self.prepared.store, self.prepared.name)
 
     def has_ended(self) -> bool:
-        """Return whether its search has ended, with or without a result."""
+        """Return whether the search has ended, with or without a result."""
         return self.stored().state in {"complete", "failed"}
 
     def is_done(self) -> bool:
-        """Return whether it has ended by its present stop rule, and its incumbents are scored."""
+        """Return whether the search ended by the current stop rule, with scored incumbents."""
         stored = self.stored()
         losses, undefined = (stored.result.get(n, {}) for n in (TEST_LOSSES, UNDEFINED_TEST_LOSSES))
         is_scored = all(loss is not None or number in undefined for number, loss in losses.items())
@@ -130,12 +130,12 @@ class Comparison:
     """A comparison in the ledger, ready to run.
 
     Attributes:
-        name: Its name.
-        options: Options that its replicates share, and the session's.
-        store: Where it is.
-        replicates: All of them, repeat by repeat.
+        name: Name of the comparison.
+        options: Options shared by the replicates and options of the session.
+        store: Store of the comparison.
+        replicates: All replicates, ordered by repeat.
         out: File for the curves.
-        notes: What a user should know of the data and of what was decided.
+        notes: Notes on the data and on decisions, for the user.
     """
 
     name: str
@@ -147,20 +147,20 @@ class Comparison:
 
     @property
     def title(self) -> str:
-        """Its name, for people."""
+        """Human-readable name."""
         return f"comparison {self.name}"
 
     @property
     def again(self) -> str:
-        """The option that continues it."""
+        """Option that resumes the comparison."""
         return f"--name {self.name}"
 
     def finished(self) -> dict[str, Any] | None:
-        """Return the outcome if nothing is left to do."""
+        """Return the outcome if all replicates are done."""
         return self.outcome().to_json() if all(r.is_done() for r in self.replicates) else None
 
     def curves(self) -> pd.DataFrame:
-        """Return the curves of all replicates, one after the other."""
+        """Return the concatenated curves of all replicates."""
         ledger = Ledger(self.store.database)
         curves = []
         for replicate in self.replicates:
@@ -172,7 +172,7 @@ class Comparison:
         return pd.concat(curves, ignore_index=True)
 
     def outcome(self) -> ComparisonOutcome:
-        """Write the curves to their file, and rank the methods."""
+        """Write the curves to their file and rank the methods."""
         curves = self.curves()
         with atomic_file(self.out) as path:
             curves.to_parquet(path, index=False)

@@ -1,4 +1,4 @@
-"""Curves of studies as tables, the best loss after each trial, and pooled standings over them."""
+"""Curves of studies as tables with the best loss after each trial, and standings over them."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,9 +20,9 @@ from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.tasks.bad_input import BadInput
 
 TEST_LOSSES = "test_losses"
-"""In the result of a study: test losses of its incumbents, by the number of the trial as text."""
+"""Result field with the test losses of incumbents, by trial number as text."""
 UNDEFINED_TEST_LOSSES = "test_losses_undefined"
-"""In the same place: reasons why test losses are undefined, by the same numbers."""
+"""Result field with the reasons for undefined test losses, by trial number as text."""
 _TYPES = {
     "trial": "Int64",
     "incumbent": "Int64",
@@ -38,20 +38,16 @@ _TYPES = {
 def curve_of(
     ledger: Ledger, stored: StoredStudy, test_rows: int | None = None, **about: Any
 ) -> pd.DataFrame:
-    """Return a row for the start of a study, and one for each trial that has ended, in that order.
+    """Return one row for the start of a study and one for each ended trial, in order.
 
-    Args:
-        ledger: Ledger of the study.
-        stored: The study.
-        test_rows: Number of its test rows, if known.
-        about: Further columns, the same in all rows.
+    `about` gives further columns, constant over all rows.
 
     Returns:
-        The columns of `CURVE_COLUMNS`. `trials` counts configurations, however many stretches they
-        have, and like `seconds` and `ask_seconds` from the start of the study to the end of the
-        trial. `loss` is the loss of a full trial; `incumbent` is what the method would have chosen
-        then, and `test_loss` its loss on the test rows if it was measured. `incumbent_loss` is
-        the loss of a full incumbent alone: losses of subsets, folds or epochs do not compare.
+        The columns of `CURVE_COLUMNS`. `trials` counts configurations, each once. It, `seconds` and
+        `ask_seconds` count from the start of the study to the end of the trial. `loss` is the loss
+        of a full trial; `incumbent` is the choice at that time and `test_loss` its loss on the test
+        rows, if measured. `incumbent_loss` is given for full incumbents only, because losses of
+        subsets, folds or epochs are not comparable.
     """
     plan = StudyPlan.from_stored(stored)
     with documents_of(stored.name):
@@ -73,7 +69,7 @@ def curve_of(
 
 
 def _progress(ledger: Ledger, stored: StoredStudy) -> Iterator[dict[str, Any]]:
-    """Yield the columns that change, for the start and each trial that has ended."""
+    """Yield the varying columns for the start and for each ended trial."""
     tested = stored.result.get(TEST_LOSSES, {})
     seconds = asking = 0.0
     configurations = set[bytes]()
@@ -95,7 +91,7 @@ def _progress(ledger: Ledger, stored: StoredStudy) -> Iterator[dict[str, Any]]:
             )
             configurations.add(told.configuration_text)
             losses |= {told.number: told.loss} if told.is_full else {}
-            # A killed process may have forgotten some seconds of its session.
+            # A killed process may not have recorded its last seconds.
             seconds = max(seconds, elapsed)
             yield {
                 "trial": told.number,
@@ -115,24 +111,16 @@ _STUDY = ["comparison", "dataset", "study"]
 
 
 def read_curves(files: Sequence[str]) -> pd.DataFrame:
-    """Return the curves of all files, one after the other.
-
-    Raises:
-        BadInput: If a file is missing, holds something else, or repeats what another one holds.
-    """
+    """Return the curves of all files; raise `BadInput` if a file is invalid or repeats another."""
     tables = [_read(file) for file in files]
     studies = pd.concat([t[_STUDY].drop_duplicates() for t in tables], ignore_index=True)
     if studies.duplicated().any():
-        raise BadInput("two of the files hold the same comparison; name each once")
+        raise BadInput("two files contain the same comparison; name each comparison once")
     return pd.concat(tables, ignore_index=True)
 
 
 def pooled_standings(files: Sequence[str]) -> ComparisonOutcome:
-    """Return the outcome of `prefect-tune standings`.
-
-    Raises:
-        BadInput: If a file cannot be used, or not all of them have the same methods.
-    """
+    """Return the outcome of `prefect-tune standings`; `BadInput` if the files do not match."""
     curves = read_curves(files)
     try:
         found = standings(curves)
@@ -146,7 +134,7 @@ def pooled_standings(files: Sequence[str]) -> ComparisonOutcome:
 
 def _read(file: str) -> pd.DataFrame:
     if not Path(file).exists():
-        raise BadInput(f"there is no file {file}")
+        raise BadInput(f"file {file} does not exist")
     try:
         curves = pd.read_parquet(file)
     except (ArrowInvalid, OSError) as error:
@@ -154,6 +142,6 @@ def _read(file: str) -> pd.DataFrame:
     missing = [column for column in CURVE_COLUMNS if column not in curves]
     if missing:
         raise BadInput(
-            f"{file} has no column {missing[0]!r}; name a file that `prefect-tune compare` wrote"
+            f"{file} has no column {missing[0]!r}; name a file written by `prefect-tune compare`"
         )
     return curves

@@ -1,8 +1,8 @@
-"""How sure it is that one method is better than another: statistics of each pair of methods.
+"""Pairwise statistics of methods: how certain it is that one method is better than another.
 
-They are those of Lacoste, Larochelle, Marchand and Laviolette, Sequential model-based ensemble
-optimization, UAI 2014, section 6.2, which need no losses that can be compared across data sets.
-A data set counts once, however many repeats it has.
+The statistics follow Lacoste, Larochelle, Marchand and Laviolette, Sequential model-based ensemble
+optimization, UAI 2014, section 6.2. They do not compare losses across data sets. A data set counts
+once, however many repeats it has.
 """
 
 from collections.abc import Iterable
@@ -16,24 +16,22 @@ from scipy.stats import beta, binomtest, t
 
 Array = NDArray[np.float64]
 _NO_SPREAD = 1e-9
-"""Standard deviation, as a share of the mean, below which differences count as all the same."""
+"""Standard deviation, as a share of the mean, below which differences count as equal."""
 
 
 @dataclass(frozen=True)
 class Pairwise:
-    """Statistics of each pair of k methods; row a and column b speak of a being better than b.
+    """Statistics of each pair of k methods; entry (a, b) refers to a being better than b.
 
     Attributes:
-        win_frequencies: Share of the data sets, of each the share of its repeats, that a wins; a
-            tie is half a win. Shape (k, k), 0.5 on the diagonal.
-        expected_ranks: Shape (k,).
-        n_won: Of the data sets (of the repeats where there is one data set), how many a wins more
-            often than b. Shape (k, k).
-        sign_test: p of the one-sided sign test over the same, shape (k, k).
-        on_data_sets: Probability that a is better on each of the L data sets, by number, shape
-            (L, k, k).
-        poisson_binomial: Probability that a is better on more than half of such data sets, shape
+        win_frequencies: Mean over data sets of the share of repeats that a wins; a tie is half a
+            win. Shape (k, k), 0.5 on the diagonal.
+        expected_ranks: Expected ranks, shape (k,).
+        n_won: Data sets (repeats, if there is one data set) that a wins more often than b. Shape
             (k, k).
+        sign_test: p of the one-sided sign test on `n_won`, shape (k, k).
+        on_data_sets: Probability that a is better on each of the L data sets, shape (L, k, k).
+        poisson_binomial: Probability that a is better on most such data sets, shape (k, k).
     """
 
     win_frequencies: Array
@@ -45,16 +43,16 @@ class Pairwise:
 
 
 def pairwise(losses: Array, data_sets: ArrayLike, n_rows: ArrayLike | None = None) -> Pairwise:
-    """Compare each pair of methods over the repeats of one data set or of several.
+    """Compare each pair of methods over the repeats of one or several data sets.
 
-    The sign test wants units that are independent, so it is over data sets, of which a method wins
-    those where it wins most repeats. Only if there is a single one it is over the repeats.
+    The sign test needs independent units and therefore counts data sets; a method wins a data set
+    by winning most repeats. With a single data set, the test counts repeats.
 
     Args:
-        losses: Test losses by repeat and method, shape (n, k); inf where there is none.
-        data_sets: Number of the data set that a repeat is of, shape (n,).
-        n_rows: Test rows of a repeat whose loss is the share of wrong rows, shape (n,); nan or None
-            for other losses, and where it is not known.
+        losses: Test losses by repeat and method, shape (n, k); inf if missing.
+        data_sets: Data set number of each repeat, shape (n,).
+        n_rows: Test rows of each repeat if the loss is the share of wrong rows, shape (n,); None or
+            nan for other losses or if unknown.
     """
     numbers = np.asarray(data_sets)
     rows = np.full(len(losses), np.nan) if n_rows is None else np.asarray(n_rows, dtype=np.float64)
@@ -77,26 +75,26 @@ def pairwise(losses: Array, data_sets: ArrayLike, n_rows: ArrayLike | None = Non
 
 
 def wins(losses: Array) -> Array:
-    """Return 1 where a method has a lesser loss than another, 0.5 where they are equal, or 0.
+    """Return 1 where a method has a lower loss than another, 0.5 where losses are equal, else 0.
 
     Args:
-        losses: Shape (n, k).
+        losses: Losses, shape (n, k).
 
     Returns:
-        Shape (n, k, k); the second axis has the method that wins.
+        Shape (n, k, k); the second axis is the winning method.
     """
     mine, others = losses[:, :, None], losses[:, None, :]
     return (mine < others) + 0.5 * (mine == others)
 
 
 def expected_ranks(win_frequencies: Array) -> Array:
-    """Return 1 plus the sum, over all others, of how often they win, 1 - rho.
+    """Return expected ranks: 1 plus the sum over the other methods of how often they win, 1 - rho.
 
-    The paper's definition of a rank gives all that are equal the last of their ranks; its tables
-    have this form, where they share the mean of them.
+    The paper defines tied ranks by the last rank of the tie; its tables use this form, where ties
+    share the mean rank.
 
     Args:
-        win_frequencies: Rho, shape (k, k).
+        win_frequencies: Win frequencies rho, shape (k, k).
 
     Returns:
         Shape (k,), with the sum k (k + 1) / 2.
@@ -106,12 +104,12 @@ def expected_ranks(win_frequencies: Array) -> Array:
 
 
 def sign_test(n_won: int, n_lost: int) -> float:
-    """Return how likely a method that is no better wins so often; ties are left out before.
+    """Return the probability that an equal method wins at least so often; ties are excluded before.
 
     The paper calls p < 0.1 significant, and p < 0.05 highly significant.
 
     Returns:
-        P(B >= n_won), B of the binomial distribution of n_won + n_lost and 1/2; 1 for none.
+        P(B >= n_won) for B ~ Binomial(n_won + n_lost, 1/2); 1 without wins or losses.
     """
     n = int(n_won) + int(n_lost)
     return float(binomtest(int(n_won), n, alternative="greater").pvalue) if n else 1.0
@@ -121,7 +119,7 @@ def poisson_binomial(probabilities: Iterable[float]) -> Array:
     """Return the distribution of the number of wins in L independent trials.
 
     Args:
-        probabilities: Of a win in each trial, shape (L,).
+        probabilities: Win probability of each trial, shape (L,).
 
     Returns:
         P(K = 0), ..., P(K = L), shape (L + 1,).
@@ -130,16 +128,15 @@ def poisson_binomial(probabilities: Iterable[float]) -> Array:
 
 
 def better_in_most(probabilities: ArrayLike) -> float:
-    """Return how likely a method is better on more than half of such data sets.
+    """Return the probability that a method is better on more than half of such data sets.
 
-    This is the paper's Poisson-binomial test: K, the number of data sets on which it is better, has
-    the Poisson-binomial distribution. For each K, the posterior of rho, the share of all such data
-    sets on which it is better, is Beta(K + 1, L - K + 1); returned is its mass above one half. With
-    one data set that is at most 0.75. The paper calls a probability above 0.8 significant, and one
-    above 0.9 highly significant.
+    In the paper's Poisson-binomial test, the number K of data sets won is Poisson-binomial. Given
+    K, the posterior of rho, the share of all such data sets won, is Beta(K + 1, L - K + 1); the
+    result is its mass above one half, at most 0.75 for one data set. The paper calls a probability
+    above 0.8 significant, and one above 0.9 highly significant.
 
     Args:
-        probabilities: That it is better on each of the L data sets, shape (L,).
+        probabilities: Probability of being better on each of the L data sets, shape (L,).
     """
     number = poisson_binomial(np.asarray(probabilities, dtype=np.float64))
     n = len(number) - 1
@@ -148,18 +145,17 @@ def better_in_most(probabilities: ArrayLike) -> float:
 
 
 def better_on_data_set(first: Array, second: Array, n_rows: Array) -> float:
-    """Return how likely the first of two methods is better on a data set.
+    """Return the probability that the first of two methods is better on a data set.
 
-    Several repeats tell by the mean of their differences (`better_on_average`). Of one repeat,
-    shares of wrong rows are judged by their numbers (`better_by_errors`), as in the paper: it is
-    about the two fitted models, since whether another seed had turned it round only repeats tell.
-    Of any other loss one repeat says no more than who won, and differences that are all the same,
-    or of which some are infinite, are no sample of normal ones: then the repeats won are counted
-    (`better_by_counts`), which gives 3/4 to the winner of one.
+    With several repeats, compare mean differences (`better_on_average`). With one repeat and shares
+    of wrong rows, compare error counts as in the paper (`better_by_errors`); the result then
+    concerns the two fitted models, not other seeds. If the loss is of another kind, or differences
+    are constant or infinite, count the repeats won (`better_by_counts`), which gives 3/4 to the
+    winner of one.
 
     Args:
-        first: Its test losses, shape (n,); inf where there is none.
-        second: Those of the other method in the same repeats, shape (n,).
+        first: Test losses of the first method, shape (n,); inf if missing.
+        second: Test losses of the second method in the same repeats, shape (n,).
         n_rows: Test rows of repeats whose losses are shares of wrong rows, shape (n,); else nan.
     """
     are_finite = bool(np.isfinite(first).all() and np.isfinite(second).all())
@@ -177,41 +173,40 @@ def better_on_data_set(first: Array, second: Array, n_rows: Array) -> float:
 
 
 def better_on_average(differences: Array) -> float:
-    """Return how likely the mean of differences is below 0, by Student's t with n - 1 degrees.
+    """Return the probability that the mean of differences is below 0 (Student's t, n - 1 degrees).
 
-    That is the posterior of the mean of normal differences whose mean and log standard deviation
-    have flat priors. Repeats that share training rows are not quite independent, so that it is
-    somewhat too sure of what other draws of rows would show.
+    This is the posterior of a normal mean under flat priors on the mean and the log standard
+    deviation. Repeats that share training rows are not independent, so the result is somewhat
+    overconfident.
 
     Args:
-        differences: Losses minus those of another method in the same repeats, shape (n,), n > 1,
-            not all equal.
+        differences: Loss differences of two methods by repeat, shape (n,), n > 1, not all equal.
     """
     n = len(differences)
     return float(t.sf(differences.mean() / (differences.std(ddof=1) / np.sqrt(n)), n - 1))
 
 
 def better_by_errors(n_wrong: float, n_wrong_other: float, n_rows: float) -> float:
-    """Return how likely a model errs less often than another one, from their numbers of errors.
+    """Return the probability that a model errs less often than another, given their error counts.
 
-    The paper compares the rows that one of them alone gets wrong. Losses do not say how many these
-    are, only how many more one has; the more there are, the less that proves. So as many are
-    assumed as there can be, and the probability is never more certain than that of the true number.
+    The paper compares the rows that only one of the models gets wrong. Losses give only the
+    difference of these numbers. The largest possible numbers are assumed, so that the probability
+    is never more certain than with the true ones.
 
     Args:
-        n_wrong: Of its test rows.
-        n_wrong_other: Of the same rows, wrong under the other model.
-        n_rows: How many test rows there are.
+        n_wrong: Test rows the model gets wrong.
+        n_wrong_other: Test rows the other model gets wrong.
+        n_rows: Number of test rows.
     """
     n_shared = max(0.0, n_wrong + n_wrong_other - n_rows)
     return better_by_counts(n_wrong_other - n_shared, n_wrong - n_shared)
 
 
 def better_by_counts(n_won: float, n_lost: float) -> float:
-    """Return how likely a method wins more than half of such cases; P(Beta(1 + w, 1 + l) > 1/2).
+    """Return the probability that a method wins most such cases, P(Beta(1 + w, 1 + l) > 1/2).
 
     Args:
-        n_won: Cases that it has won, for instance rows that the other one alone gets wrong.
-        n_lost: Cases that the other one has won.
+        n_won: Cases won, for instance rows that only the other method gets wrong.
+        n_lost: Cases lost.
     """
     return float(beta.sf(0.5, 1 + n_won, 1 + n_lost))

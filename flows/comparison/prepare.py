@@ -1,4 +1,4 @@
-"""From parameters to a comparison in the ledger: everything that can be wrong is found here."""
+"""Prepares a comparison: checks all input, then enters the replicates in the ledger."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.source_state import NOTHING_KNOWN, SourceStates
 
 HANDOVER: Handover[Comparison] = Handover()
-"""From the command `compare` to its flow."""
+"""Passes a comparison from the command `compare` to its flow."""
 
 _DEFAULT_REPEATS: int = COMPARE_OPTIONS["repeats"].standard
 _ANOTHER = "choose another --name"
@@ -56,12 +56,12 @@ def prepare_comparison(
     """Read and check the input, and enter the replicates in the ledger or find them there.
 
     Args:
-        parameters: Those of the flow `compare`.
+        parameters: Parameters of the flow `compare`.
         default_name: Name of a new comparison; by default made from the data and the time.
-        flow_run_id: The flow run; None for a command, which prepares before its flow run.
+        flow_run_id: Id of the flow run; None for a command, which prepares before its flow run.
 
     Raises:
-        BadInput, UnknownName, StoreRefused: If something cannot be used.
+        BadInput, UnknownName, StoreRefused: If an option cannot be used.
     """
     own = CompareOptions.parse(parameters)
     if own.methods is not None:
@@ -112,22 +112,14 @@ def prepare_comparison(
 
 @dataclass(frozen=True)
 class _Design:
-    """Which methods are compared, and how often each runs."""
+    """Methods to compare, and the number of repeats."""
 
     entrants: tuple[Entrant, ...]
     n_repeats: int
 
     @classmethod
     def of(cls, options: CompareOptions, former: Sequence[Replicate]) -> "_Design":
-        """Return the methods and repeats that are given, and those that are there already.
-
-        Args:
-            options: Options of the comparison.
-            former: Replicates of a comparison that is continued.
-
-        Raises:
-            UnknownName, BadInput: If the methods cannot be compared.
-        """
+        """Return the given methods and repeats, merged with those of a resumed comparison."""
         given = options.methods
         by_default = ",".join(m.name for m in METHODS.without_plugins() if m.compared_by_default)
         entrants = parse_methods(given or ("" if former else by_default))
@@ -136,7 +128,7 @@ class _Design:
             both.setdefault(entrant.suffix, entrant)
         if len(both) < 2:
             raise BadInput(
-                "a comparison takes two methods or more, separated by commas; known are "
+                "a comparison needs at least two methods, separated by commas; known methods: "
                 f"{', '.join(METHODS)}",
                 option="methods",
                 value=given,
@@ -147,15 +139,15 @@ class _Design:
         )
 
     def __iter__(self) -> Iterator[tuple[int, Entrant]]:
-        """Yield repeat and method, repeat by repeat."""
+        """Yield repeat and method, ordered by repeat."""
         for repeat in range(self.n_repeats):
-            first = repeat % len(self.entrants)  # or the same ones would always run together
+            first = repeat % len(self.entrants)  # so that not always the same methods run together
             for entrant in self.entrants[first:] + self.entrants[:first]:
                 yield repeat, entrant
 
 
 def _former_replicates(store: ArtifactStore, name: str) -> list[Replicate]:
-    """Return the replicates of a comparison that are there already."""
+    """Return the existing replicates of a comparison."""
     found, ledger = [], Ledger(store.database)
     for study in ledger.study_names():
         match = re.fullmatch(rf"{re.escape(name)}-(\d+)-(.+)", study)
@@ -164,18 +156,14 @@ def _former_replicates(store: ArtifactStore, name: str) -> list[Replicate]:
             continue
         plan = StudyPlan.from_stored(stored)
         entrant = entrant_of(plan.method, plan.options.option)
-        if entrant.suffix == match[2]:  # or it is a study that is named so by chance
+        if entrant.suffix == match[2]:  # else a study that has this name by chance
             check_options_known(study, plan)
             found.append(Replicate(entrant, int(match[1]), PreparedStudy(study, plan, store)))
     return found
 
 
 def _completed(request: StudyRequest, former: Replicate) -> StudyRequest:
-    """Return the request, completed by what all replicates of a comparison share.
-
-    Raises:
-        BadInput: If something was given that cannot change.
-    """
+    """Complete the request with shared options; `BadInput` if a given one cannot change."""
     given, seed = request.options, former.plan.seed - former.repeat
     plan = replace(former.plan, options=replace(former.plan.options, seed=seed))
     shared = ["seed", *(name for name, option in OPTIONS.items() if option.is_shared)]
@@ -191,24 +179,14 @@ def _completed(request: StudyRequest, former: Replicate) -> StudyRequest:
 def _common_reader(
     request: StudyRequest, store: ArtifactStore, former: Sequence[Replicate], *, is_same_run: bool
 ) -> tuple[InputReader, list[Note]]:
-    """Return the reader of all replicates: of the input, once, or of its imported copy.
-
-    Args:
-        request: The request.
-        store: Where the copy is.
-        former: Replicates that are there already; the input is checked against their copy.
-        is_same_run: Whether changed files are only noted.
-
-    Raises:
-        CannotContinue, BadInput: If the data have changed, or cannot be used.
-    """
+    """Return the reader shared by all replicates: of the input, or of its imported copy."""
     reader, options = InputReader().cached(), request.options
     if not former and options.input is not None:
         raise BadInput(
             "a new comparison has no stored copy",
             option="input",
             value=options.input,
-            remedy="name an existing comparison with --name, or leave the option out",
+            remedy="name an existing comparison with --name, or omit the option",
         )
     if not former:
         return reader, []
@@ -229,27 +207,19 @@ def _common_reader(
 
 
 def _check_comparable(options: StudyOptions) -> None:
-    """Check that methods can be compared by these options.
-
-    Raises:
-        BadInput: If they cannot.
-    """
+    """Raise `BadInput` if these options do not allow a comparison."""
     if (options.trials is None) == (options.budget is None):
         raise BadInput(
-            "methods are compared at equal time or at equal trials: name --budget, for instance "
-            "--budget 2m for each replicate, or --trials, and not both"
+            "methods are compared at equal time or at equal trials: set either --budget, for "
+            "instance --budget 2m for each replicate, or --trials"
         )
     if options.test_size == 0:
-        reason = "methods are compared by test rows"
-        raise BadInput(reason, option="test-size", value=0, remedy="hold some back")
+        reason = "methods are compared on test rows"
+        raise BadInput(reason, option="test-size", value=0, remedy="use a share above 0")
 
 
 def _check_entrants(request: StudyRequest, design: _Design, found: StudyInput) -> None:
-    """Check that each method can minimise what each repeat asks of it.
-
-    Raises:
-        BadInput, UnknownName: If one cannot.
-    """
+    """Check that each method supports the objective of each repeat."""
     seeds = [_first_seed(request) + repeat for repeat in range(design.n_repeats)]
     objectives = [pose(request.with_options(seed=seed), found).objective for seed in seeds]
     for repeat, entrant in design:
@@ -280,29 +250,25 @@ def _prepare_replicate(
 ) -> PreparedStudy:
     try:
         return prepare(request, store, reader=reader, is_compared=True)
-    except CannotContinue as error:  # it knows of studies alone
+    except CannotContinue as error:  # its remedy is written for studies
         raise error.with_remedy(_ANOTHER) from error
     except StudyBusy as error:
         raise error.with_remedy(f"wait for it, end it, or {_ANOTHER}") from error
 
 
 def _notes(name: str, replicates: tuple[Replicate, ...]) -> tuple[Note, ...]:
-    """Return what is to be known of the data, once, and how far the comparison is."""
+    """Return the notes on the data without duplicates, and the progress of the comparison."""
     found = dict.fromkeys(note for r in replicates for note in r.prepared.notes)
     notes = [note for note in found if note.option != "study"]
     if len(notes) < len(found):
         n_done = sum(replicate.is_done() for replicate in replicates)
         how_far = f"{n_done} of {len(replicates)} replicates are done"
-        notes.append(Note(f"continues comparison {name}: {how_far}", "name", name))
+        notes.append(Note(f"resuming comparison {name}: {how_far}", "name", name))
     return tuple(notes)
 
 
 def _writable(out: str) -> Path:
-    """Return the file for the curves.
-
-    Raises:
-        BadInput: If it cannot be written.
-    """
+    """Return the path of the file for the curves; raise `BadInput` if it cannot be written."""
     path = Path(out).expanduser().absolute()
     try:
         check_writable(path)

@@ -1,4 +1,4 @@
-"""One replicate of a comparison: the search, then its incumbents of fixed times are scored."""
+"""One replicate of a comparison: runs the search, then scores the incumbents at fixed times."""
 
 from dataclasses import replace
 from typing import Protocol
@@ -25,19 +25,19 @@ from prefect_tune.tasks.final_model import RefitFailed, refit
 from prefect_tune.tasks.problem import StudyContext
 
 
-class Interrupted(Exception):  # noqa: N818 - it says what happened
-    """Another replicate has failed, or the flow is to end."""
+class Interrupted(Exception):  # noqa: N818 - the name states the event
+    """Another replicate has failed, or the flow is ending."""
 
 
 class CheckedObserver(Observer, Protocol):
-    """Follows a replicate, and can end it."""
+    """Observer of a replicate that can also end it."""
 
     def check(self) -> None:
-        """Raise `Interrupted` if the replicate is to end."""
+        """Raise `Interrupted` if the replicate should end."""
 
 
 def replicate_context(replicate: Replicate) -> StudyContext:
-    """Return what the workers need to know of a replicate; its cached artifacts are its own."""
+    """Return the worker context of a replicate, which has a cache area of its own."""
     prepared, plan = replicate.prepared, replicate.plan
     options = method_named(plan.method).options(**plan.options.option)
     return StudyContext(
@@ -55,11 +55,11 @@ def replicate_context(replicate: Replicate) -> StudyContext:
 def run_replicate(
     replicate: Replicate, running: DaskTrials, pace: ServerPace, observer: CheckedObserver
 ) -> str:
-    """Search until the stop rule holds, then score; return the outcome for people, or "".
+    """Search until the stop rule holds, then score; return a message with the outcome, or "".
 
     Raises:
         BadInput: If another process runs the study.
-        Interrupted: If the session is to end.
+        Interrupted: If the session is ending.
     """
     prepared = replicate.prepared
     plan = replace(replicate.plan, flow_run_id=str(flow_run.id))
@@ -91,15 +91,14 @@ def run_replicate(
 def _score(
     study: Study, running: DaskTrials, replicate: Replicate, observer: CheckedObserver
 ) -> None:
-    """Fit the incumbents of fixed times on all training rows, and score them on the test rows.
+    """Refit the incumbents at fixed times, and score them on the test rows.
 
-    That of the end stays the study's model. One that could not be fitted has no test loss, which
-    counts as the worst; it is tried again when the comparison is continued. A loss that is
-    undefined on the test rows is reported with its reason.
+    The last one stays the study's model. A failed fit has no test loss, which ranks last, and is
+    retried when the comparison is resumed. An undefined test loss is reported with its reason.
 
     Raises:
-        StoreLost: If the store cannot go on.
-        Interrupted: If the session is to end.
+        StoreLost: If the store becomes unusable.
+        Interrupted: If the session is ending.
     """
     losses: dict[str, float | None] = dict(study.result.get(TEST_LOSSES, {}))
     undefined: dict[str, str] = dict(study.result.get(UNDEFINED_TEST_LOSSES, {}))
@@ -117,7 +116,7 @@ def _score(
             refitted = running.run(refit, parameters, check=observer.check)
         except (StoreLost, Interrupted):
             raise
-        except Exception as error:  # as of a trial: what goes wrong is a result
+        except Exception as error:  # as in a trial, a failure is a result
             text = f"trial {number} could not be fitted on all training rows: {error}"
             observer.note(str(error) if isinstance(error, RefitFailed) else text)
             losses[key] = None
@@ -142,10 +141,7 @@ def _score(
 
 
 def _incumbents(study: Study, replicate: Replicate) -> list[int]:
-    """Return the numbers of the trials that led at the fixed fractions of the budget.
-
-    The one that leads now comes last, whatever its number: a method may come back to a trial.
-    """
+    """Return the trials that led at fixed fractions of the budget, the current incumbent last."""
     curve = curve_of(study.ledger, replicate.stored(), comparison="", method="", repeat=0)
     states = [state_at(curve, fraction)["incumbent"] for fraction in FRACTIONS]
     numbers = {int(number) for state in states for number in state.dropna()}
@@ -163,5 +159,5 @@ def _message(study: Study, incumbent: Trial) -> str:
         f"{losses.named(incumbent.loss)}{bracketed(plan.whole.part(incumbent.query.to_json()))}"
         f"{tested}; {begun}{n_told} trials, {n_failed} failed, "
         f"in {format_seconds(study.seconds())} "
-        f"({format_seconds(study.asking_seconds)} of asking)"
+        f"({format_seconds(study.asking_seconds)} asking)"
     )

@@ -1,9 +1,8 @@
-"""One session of a comparison: as many replicates at the same time as there are workers.
+"""One session of a comparison, with as many concurrent replicates as there are workers.
 
-The asks of a replicate happen in a thread of the flow's process while its worker waits, so that it
-keeps one core busy and its asks count as its time; its trials happen on a worker process, where
-trial limits are kept. What a replicate has cached serves no other (`StudyContext.cache_area`), or
-the second method would live off the first one's work.
+A replicate asks in a thread of the flow's process while its worker waits, so it keeps one core busy
+and its asks count as its time. Its trials run on a worker process under trial limits. Replicates do
+not share cached artifacts (`StudyContext.cache_area`), so no method profits from another's work.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,11 +35,7 @@ _TICK_SECONDS = 0.5
 
 
 def run_replicates(comparison: Comparison, to_do: Sequence[Replicate], observer: Observer) -> None:
-    """Run replicates inside the current flow run.
-
-    Raises:
-        BadInput: If another process runs one of the studies, or the cluster cannot be used.
-    """
+    """Run replicates in the current flow run; `BadInput` if a study or the cluster is unusable."""
     flow_run_id = UUID(str(flow_run.id))
     for former in {replicate.plan.flow_run_id for replicate in to_do}:
         end_former_run(former, flow_run_id)
@@ -49,7 +44,7 @@ def run_replicates(comparison: Comparison, to_do: Sequence[Replicate], observer:
     comparison.store.sweep()
     options = comparison.options
     with (
-        one_thread(),  # or the asks of one replicate would take the cores of the others
+        one_thread(),  # so that the asks of a replicate leave the cores to the others
         DaskTrials.started(
             replicate_context(to_do[0]),
             flow_run_id,
@@ -67,21 +62,21 @@ def run_replicates(comparison: Comparison, to_do: Sequence[Replicate], observer:
 
 
 class _CommonPace(ServerPace):
-    """Lets all replicates wait when the server cannot keep up with all of them together."""
+    """Pace shared by all replicates: they wait if the server cannot keep up with their sum."""
 
     def __init__(self, *args: Any, count: Callable[[], int]) -> None:
         super().__init__(*args)
         self._lock, self._count = Lock(), count
 
-    def may_submit(self, n_reported: int) -> bool:  # noqa: ARG002 - of one replicate alone
-        """Return whether the server is near enough to what all replicates have reported."""
+    def may_submit(self, n_reported: int) -> bool:  # noqa: ARG002 - counts one replicate only
+        """Return whether the server has almost caught up with the task runs of all replicates."""
         with self._lock:
             return super().may_submit(self._count())
 
 
 @dataclass
 class _Session:
-    """State that all replicates of one flow run share."""
+    """State shared by all replicates of one flow run."""
 
     comparison: Comparison
     running: DaskTrials
@@ -92,17 +87,17 @@ class _Session:
     warned: set[str] = field(default_factory=set)
 
     def warn(self, text: str) -> None:
-        """Show a warning once, however many replicates meet it."""
+        """Show a warning once, even if several replicates raise it."""
         if text not in self.warned:
             self.warned.add(text)
             self.observer.warn(text)
 
     def n_task_runs(self) -> int:
-        """Return how many task runs the server should have, or get."""
+        """Return the number of task runs the server should have or receive."""
         return self.n_ended + self.running.n_task_runs_of_all
 
     def progress(self, n_replicates: int, n_threads: int) -> Progress:
-        """Return where all replicates of this session stand together."""
+        """Return the combined progress of all replicates."""
         standing = list(self.standing.values())
         plan = self.comparison.replicates[0].plan
         seconds, trials = plan.options.budget, plan.options.trials
@@ -126,10 +121,7 @@ class _Session:
 
 
 class _Job:
-    """Runs and follows one replicate, and ends it when the session is to end.
-
-    It is a plain class, so that Prefect does not look inside.
-    """
+    """Runs and observes one replicate; a plain class, so that Prefect does not inspect it."""
 
     def __init__(self, session: _Session, pace: ServerPace, replicate: Replicate) -> None:
         self.session, self.pace, self.replicate = session, pace, replicate
@@ -138,15 +130,12 @@ class _Job:
         self.is_without_worker = False
 
     def note(self, text: str) -> None:
-        """Pass on a note, with the replicate that it is about."""
         self.session.observer.note(f"{self.label}, repeat {self.repeat}: {text}")
 
     def warn(self, text: str) -> None:
-        """Pass on a warning, which other replicates may have met before."""
         self.session.warn(text)
 
     def check(self) -> None:
-        """Raise `Interrupted` if the session is to end."""
         if self.session.stop.is_set():
             raise Interrupted
 
@@ -155,28 +144,26 @@ class _Job:
         self.tick(progress)
 
     def tick(self, progress: Progress) -> None:
-        """Note where the replicate stands; raise `Interrupted` if the session is to end."""
         self.session.standing[progress.study] = progress
         self.check()
 
     def run(self) -> None:
-        """Run the replicate as a task run; again on another worker if its own is lost."""
+        """Run the replicate as a task run, and again on another worker if its worker is lost."""
         self.is_without_worker = True
         while self.is_without_worker:
             self.is_without_worker = False
             search_replicate(self.label, self.repeat, self, return_state=True)
 
     def fail(self, error: Exception) -> None:
-        """Keep what failed, and end the session."""
         self.error = error
         self.session.stop.set()
 
 
 def _run_in_threads(session: _Session, pace: ServerPace, to_do: Sequence[Replicate]) -> None:
-    """Run one replicate a worker; when one fails, or we are interrupted, end all."""
+    """Run one replicate per worker; end all if one fails or the flow is interrupted."""
     n_threads = min(session.running.n_slots, len(to_do))
     n_all = len(session.comparison.replicates)
-    session.observer.note(f"{len(to_do)} of {n_all} replicates to do, {n_threads} at the same time")
+    session.observer.note(f"running {len(to_do)} of {n_all} replicates, {n_threads} at a time")
     with ThreadPoolExecutor(n_threads, thread_name_prefix="replicate") as threads:
         jobs = [_Job(session, pace, replicate) for replicate in to_do]
         under_way = [threads.submit(copy_context().run, job.run) for job in jobs]
@@ -195,13 +182,7 @@ def _run_in_threads(session: _Session, pace: ServerPace, to_do: Sequence[Replica
     persist_result=False,
 )  # fmt: skip
 def search_replicate(label: str, repeat: int, job: _Job) -> State[None]:  # noqa: ARG001 - names
-    """Search with one method in one repeat, then score its incumbents on the test rows.
-
-    Args:
-        label: The method, for the name of the task run.
-        repeat: Number of the repeat, likewise.
-        job: The replicate.
-    """
+    """Search with one method in one repeat, then score its incumbents on the test rows."""
     session = job.session
     if session.stop.is_set():
         return Cancelled(message="not started")
@@ -217,7 +198,7 @@ def search_replicate(label: str, repeat: int, job: _Job) -> State[None]:  # noqa
         job.note(f"moves to another worker: {lost}")
         return Failed(message=str(lost))
     except Interrupted:
-        return Cancelled(message="interrupted; the comparison can be continued")
+        return Cancelled(message="interrupted; the comparison can be resumed")
     except Exception as error:
         job.fail(error)
         raise

@@ -1,8 +1,8 @@
-"""Who leads a comparison of methods: medians, ranks and ties, from the curves of its replicates.
+"""Standings of a comparison: medians, ranks and ties of methods, from the curves of replicates.
 
-Curves are tables with the columns of `CURVE_COLUMNS`, one row per replicate and trial, and one for
-the start of each. Several comparisons are pooled by concatenating their tables: methods are ranked
-among all methods of the same data set and repeat. A missing loss is worse than all others.
+Curves are tables with the columns of `CURVE_COLUMNS` and one row per replicate and trial, plus one
+for each start. To pool comparisons, concatenate their tables: methods are ranked within each data
+set and repeat. A missing loss is worse than all others.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,8 +26,7 @@ def quartiles(losses: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return lower quartile, median and upper quartile over the first axis, shape (3, ...).
 
     Args:
-        losses: Shape (n, ...); inf where there is none. A quartile between it and a loss is inf or
-            nan: no number.
+        losses: Losses, shape (n, ...); inf if missing, which makes affected quartiles inf or nan.
     """
     with np.errstate(invalid="ignore"):  # between inf and inf
         found: NDArray[np.float64] = np.quantile(losses, (0.25, 0.5, 0.75), axis=0)
@@ -35,39 +34,40 @@ def quartiles(losses: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def finite(value: float) -> float | None:
-    """Return a number, None for inf and nan."""
+    """Return a number; None for inf and nan."""
     return float(value) if isfinite(value) else None
 
 
 FRACTIONS = (0.125, 0.25, 0.5, 0.75, 1.0)
-"""Fractions of a budget at which incumbents are looked at."""
+"""Fractions of a budget at which incumbents are compared."""
 CURVE_COLUMNS = (
     "comparison", "data", "dataset", "space", "metric", "method", "repeat", "seed", "study",
     "budget_seconds", "budget_trials", "trial", "trials", "seconds", "cost_seconds", "ask_seconds",
     "failure", "loss", "incumbent", "incumbent_loss", "test_loss", "test_rows",
 )  # fmt: skip
 _BLOCK = ["comparison", "dataset", "metric", "repeat"]
-"""What replicates must have in common to be ranked with each other."""
+"""Columns that replicates must share to be ranked together."""
 _DATA_SET = "data_set_number"
-"""Column with the position of a data set and metric among all that are pooled."""
+"""Column with the number of a data set and metric among the pooled ones."""
 SIGNIFICANCE = 0.05
 _DRAWS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class MethodStanding:
-    """Place of a method among all that are compared, and figures of its replicates.
+    """Standing of a method, with statistics of its replicates.
 
     Attributes:
-        method: The method, as users write it.
+        method: Label of the method, as users write it.
         average_rank: Mean rank of its test losses over the blocks.
         expected_rank: Rank by how often it wins (`Pairwise`).
-        p_value: Probability that methods that are all alike lie so far apart (`rank_p_values`).
-        is_tied_with_best: Whether it is not significantly behind the first.
-        median_loss: Median of the incumbents' validation losses; None if it is not finite.
-        quartiles_loss: Lower and upper quartile, likewise.
-        median_test_loss: Median of the incumbents' test losses, likewise.
-        quartiles_test_loss: Lower and upper quartile, likewise.
+        p_value: Probability of such a distance to the leader if all methods are equal
+            (`rank_p_values`).
+        is_tied_with_best: Whether it is not significantly behind the leader.
+        median_loss: Median validation loss of the incumbents; None if not finite.
+        quartiles_loss: Lower and upper quartile of the validation losses.
+        median_test_loss: Median test loss of the incumbents; None if not finite.
+        quartiles_test_loss: Lower and upper quartile of the test losses.
         trials: Median number of configurations.
         seconds: Median study time.
         ask_seconds: Median time spent in asks.
@@ -89,7 +89,7 @@ class MethodStanding:
 
 @dataclass(frozen=True, slots=True)
 class PairStanding:
-    """How sure it is that a method is better than another one; see `Pairwise` for the numbers."""
+    """Certainty that a method is better than another; see `Pairwise` for the numbers."""
 
     method: str
     other: str
@@ -108,7 +108,7 @@ class PairStanding:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Methods, best first, and pairs of them at a fraction of the budget."""
+    """Methods, best first, and their pairs at a fraction of the budget."""
 
     fraction: float
     methods: Sequence[MethodStanding]
@@ -125,13 +125,13 @@ class DataSetStandings:
 
 @dataclass(frozen=True, slots=True)
 class Standings:
-    """Places of all methods of a comparison.
+    """Standings of all methods of a comparison.
 
     Attributes:
-        n_blocks: Number of data sets and repeats.
+        n_blocks: Number of blocks, one per data set and repeat.
         methods: Methods at the end of the budget, best first.
-        pairs: Each two of them, in both orders.
-        fractions: The same at fractions of the budget.
+        pairs: All ordered pairs of methods.
+        fractions: Standings at fractions of the budget.
         data_sets: Methods by data set, in the order of `on_data_sets`; empty for a single one.
     """
 
@@ -151,7 +151,7 @@ class Standings:
 
 @dataclass(frozen=True, slots=True)
 class SingleComparison:
-    """The comparison that standings are of.
+    """The comparison that standings belong to.
 
     Attributes:
         comparison: Name of the comparison.
@@ -162,7 +162,7 @@ class SingleComparison:
         budget_seconds: Time of each replicate; None if trials are bounded.
         budget_trials: Trials of each replicate; None if time is bounded.
         out: File of the curves.
-        undefined_test_losses: Replicates without a test loss, by the reason.
+        undefined_test_losses: Number of replicates without a test loss, by reason.
     """
 
     comparison: str
@@ -178,7 +178,7 @@ class SingleComparison:
 
 @dataclass(frozen=True, slots=True)
 class PooledFiles:
-    """Files whose curves are pooled, and the metric they share; `loss` if they differ."""
+    """Files whose curves are pooled, and their common metric; `loss` if they differ."""
 
     metric: str
     files: Sequence[str]
@@ -186,13 +186,13 @@ class PooledFiles:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonOutcome:
-    """Standings with what they are of: the result of `prefect-tune compare` or `standings`."""
+    """Standings and their subject: the result of `prefect-tune compare` or `standings`."""
 
     subject: SingleComparison | PooledFiles
     standings: Standings
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `--json` of the command prints."""
+        """Return the output of the command with `--json`."""
         return {**to_document(self.subject), **self.standings.to_json()}
 
     @classmethod
@@ -207,7 +207,7 @@ class ComparisonOutcome:
 
     @property
     def warnings(self) -> list[str]:
-        """Reasons to read the standings with care, as sentences."""
+        """Reasons to interpret the standings with care, as sentences."""
         found = []
         if isinstance(self.subject, SingleComparison):
             for reason, n_replicates in self.subject.undefined_test_losses.items():
@@ -217,7 +217,7 @@ class ComparisonOutcome:
         if n_methods > 1 and least_p_value(n_blocks, n_methods) > SIGNIFICANCE:
             found.append(
                 f"With {counted(n_blocks, 'block')} no difference between {n_methods} methods can "
-                "be significant: more repeats tell more"
+                "be significant: run more repeats"
             )
         return found
 
@@ -225,18 +225,18 @@ class ComparisonOutcome:
 def standings(
     curves: pd.DataFrame, fractions: Sequence[float] = FRACTIONS, seed: int = 0
 ) -> Standings:
-    """Rank methods at fractions of the budget, and at its end.
+    """Rank methods at fractions of the budget and at its end.
 
     Args:
-        curves: Curves of one comparison, or of several put together.
-        fractions: Fractions of the budget; test losses are there for `FRACTIONS`.
-        seed: Seed of the test of who is behind.
+        curves: Curves of one comparison, or concatenated curves of several.
+        fractions: Fractions of the budget; test losses exist for `FRACTIONS`.
+        seed: Seed of the permutation test.
 
     Raises:
-        ValueError: If a replicate of some method is missing, or there is none.
+        ValueError: If a replicate of a method is missing, or there are no replicates.
     """
     if curves.empty:
-        raise ValueError("there is nothing to compare; the files hold no replicate")
+        raise ValueError("nothing to compare: the files contain no replicate")
     rng = np.random.default_rng(seed)
     data_set = curves.groupby(["dataset", "metric"], sort=False).ngroup()
     curves = curves.assign(**{_DATA_SET: data_set})
@@ -276,22 +276,22 @@ def state_at(curves: pd.DataFrame, fraction: float) -> pd.DataFrame:
 def rank_p_values(
     losses: NDArray[np.float64], rng: np.random.Generator, n_draws: int = _DRAWS
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Average ranks, and how likely methods that are all alike would come to lie so far apart.
+    """Average ranks, and the p values of their distances to the leader.
 
-    Methods are ranked within each block (equal losses share the mean of their ranks). If they were
-    all alike, every order of a block's ranks would be as likely as the one seen; p is the share of
-    such reorderings in which the first and the last method are at least as far apart as the method
-    and the leader are. So of methods that are all alike, one is found to be behind in 5 % of the
-    comparisons at p = 0.05, however many there are and however few the blocks. (A bootstrap of the
-    blocks finds one in most of them: of four methods in 70 % with three blocks, 44 % with 18.)
+    Methods are ranked within each block; equal losses share their mean rank. If all methods are
+    equal, every order of a block's ranks is equally likely. p is the share of random orders in
+    which the first and last method are at least as far apart as the method and the leader. At p =
+    0.05, a method is therefore wrongly found to be behind in 5 % of the comparisons of equal
+    methods, for any number of methods and blocks. (A bootstrap of the blocks errs more often: with
+    four methods, in 70 % of the comparisons with three blocks, and in 44 % with 18.)
 
     Args:
-        losses: Shape (n_blocks, n_methods); inf where there is none.
-        rng: Source of the reorderings.
-        n_draws: How many.
+        losses: Losses, shape (n_blocks, n_methods); inf if missing.
+        rng: Source of the random orders.
+        n_draws: Number of random orders.
 
     Returns:
-        Average ranks and p, each of shape (n_methods,). The leader's p is 1.
+        Average ranks and p values, each of shape (n_methods,). The leader's p is 1.
     """
     ranks = rankdata(losses, axis=1)
     average = ranks.mean(axis=0)
@@ -305,12 +305,12 @@ def rank_p_values(
 
 
 def least_p_value(n_blocks: int, n_methods: int) -> float:
-    """Return the p of a method that is last in every block, where the leader is always first."""
+    """Return the p value if one method is always last and the leader always first."""
     return float((n_methods * (n_methods - 1)) ** (1 - n_blocks)) if n_methods > 1 else 1.0
 
 
 def _stage(curves: pd.DataFrame, fraction: float, rng: np.random.Generator) -> Stage:
-    """Return methods by average rank of their test losses, each with its figures, and pairs."""
+    """Return methods by average rank of their test losses, with statistics and pairs."""
     state = state_at(curves, fraction)
     table = _losses(state)
     names = list(table.columns)
@@ -342,11 +342,7 @@ def _stage(curves: pd.DataFrame, fraction: float, rng: np.random.Generator) -> S
 
 
 def _losses(state: pd.DataFrame) -> pd.DataFrame:
-    """Return the test losses, a block a row and a method a column; inf where there is none.
-
-    Raises:
-        ValueError: If a replicate is missing.
-    """
+    """Return test losses by block and method, inf if undefined; all replicates must exist."""
     losses = state.set_index([*_BLOCK, "method"]).test_loss.astype(float).fillna(np.inf)
     table = losses.unstack("method")  # noqa: PD010 - each replicate is there once
     for block, found in table.isna().iterrows():
@@ -360,7 +356,7 @@ def _losses(state: pd.DataFrame) -> pd.DataFrame:
 
 
 def _compared(state: pd.DataFrame, table: pd.DataFrame) -> Pairwise:
-    """Compare each pair; losses that count wrong test rows are turned into shares of them."""
+    """Compare each pair; losses that count wrong rows are converted to shares."""
     blocks = state.groupby(_BLOCK)[[_DATA_SET, "test_rows"]].first().reindex(table.index)
     metrics = blocks.index.get_level_values("metric")
     all_wrong = metrics.map(_losses_if_all_wrong(metrics.unique())).to_numpy(dtype=np.float64)
@@ -373,7 +369,7 @@ def _compared(state: pd.DataFrame, table: pd.DataFrame) -> Pairwise:
 
 
 def _losses_if_all_wrong(metrics: Iterable[str]) -> dict[str, float]:
-    """Return by name the loss of metrics that count wrong rows, when all are wrong."""
+    """Return the loss with all rows wrong, by name, for metrics that count wrong rows."""
     declared = (METRICS.get(name) for name in metrics)
     return {one.name: one.all_wrong for one in declared if one and one.all_wrong is not None}
 
@@ -392,7 +388,7 @@ def _pair(compared: Pairwise, methods: Sequence[str], a: int, b: int) -> PairSta
 
 
 def _median_quartiles(losses: pd.Series) -> tuple[float | None, list[float | None]]:
-    """Return median and quartiles; a replicate that has found nothing is worse than all others."""
+    """Return median and quartiles; a replicate without a loss is worse than all others."""
     known = np.asarray(losses.astype(float).fillna(np.inf), dtype=np.float64)
     low, median, high = map(finite, quartiles(known))
     return median, [low, high]
