@@ -1,4 +1,4 @@
-"""An ensemble of a study's trials, chosen by their held-out predictions after the search."""
+"""An ensemble of a study's trials, chosen by held-out predictions after the search."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,17 +31,17 @@ from prefect_tune.tasks.ensembling.held_out import HeldOut
 from prefect_tune.tasks.objective.metric import Predictions
 
 _STREAM = 0x656E7365
-"""Of the study's seed, apart from all other draws."""
+"""Stream of the study's seed, separate from all other draws."""
 MOST_REFITS = 3
 _LITTLE_SECONDS = 1.0
-"""What the members of an ensemble of kind `auto` may take to fit: as much as the best trial so many
-times, or what nobody notices."""
+"""Fit time allowed to the members of an `auto` ensemble: this multiple of the best trial's, or a
+negligible time if that is longer."""
 _TOO_FEW_ROWS = (
-    "too few rows are held out to compare kinds of ensembles on rows that none was built on; the "
-    "best trial alone is taken"
+    "too few held-out rows to compare kinds of ensembles on rows that none was built on; using the "
+    "best trial alone"
 )
 _FEW_ROWS = 30
-"""Bootstraps of fewer are so alike, or so wild, that which model wins them says little."""
+"""Minimum of held-out rows; with fewer, the winners of bootstraps are not informative."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,10 @@ class ChosenEnsemble:
     """Members, and the loss of their ensemble on the held-out rows.
 
     Attributes:
-        kind: What it is; single where greedy selection found nothing better than the best trial.
-        members: Trials with their weights, the best one alone or the heaviest first.
-        losses: Mean over the folds of the loss; of greedy selection, at each size from 1.
-        nested: If the kind was chosen, the loss of each kind on rows that it was not built on.
+        kind: Kind of the ensemble; single if greedy selection found nothing better.
+        members: Trials with weights, the best trial alone or the heaviest first.
+        losses: Mean loss over the folds; for greedy selection, at each size from 1.
+        nested: Loss of each kind on rows it was not built on, if the kind was chosen.
         notes: Notes for the user.
     """
 
@@ -63,7 +63,7 @@ class ChosenEnsemble:
     notes: tuple[str, ...] = field(default=(), compare=False)
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields but the notes as JSON values, trials by number."""
+        """Return all fields except the notes as JSON values, trials by number."""
         return {
             "kind": self.kind,
             "members": [{"trial": t.number, "weight": weight} for t, weight in self.members],
@@ -78,23 +78,19 @@ def choose_ensemble(
     size: int | None = None,
     restore: Callable[[Sequence[Trial]], None] = lambda _: None,
 ) -> ChosenEnsemble | None:
-    """Choose an ensemble of full trials that meet the constraints.
-
-    Predictions come from the store.
+    """Choose an ensemble of full trials that meet the constraints, by stored predictions.
 
     Args:
         study: The study.
-        kind: The best trial alone (`single`); what is picked one by one with replacement among the
-            best (`greedy`), or the best alone if that is not better; all of them by how often each
-            is the best in bootstraps (`agnostic`); or whichever of these a nested estimate finds
-            the best (`auto`).
-        size: How many greedy selection picks at most, and never more than there are trials; by
-            default 32.
-        restore: Makes the predictions of trials again, best first, as far as it can.
+        kind: `single` for the best trial; `greedy` for greedy selection with replacement, or the
+            best trial if that is not better; `agnostic` for all trials by how often they win
+            bootstraps; `auto` for the kind with the best nested estimate.
+        size: Maximum picks of greedy selection, 32 by default, and at most the number of trials.
+        restore: Recomputes missing predictions of trials, best first, as far as possible.
 
     Returns:
-        The ensemble, or None when no trial qualifies. The incumbent alone if it is ahead of the
-        full trials, of which ensembles are made.
+        The ensemble; None if no trial qualifies. The incumbent alone if it is a partial evaluation,
+        since ensembles consist of full trials.
     """
     history = study.optimizer.history
     feasible = sorted(
@@ -125,7 +121,7 @@ def choose_ensemble(
         notes.append(_TOO_FEW_ROWS)
     rng = np.random.default_rng(_sequence(study, 0))
     choice = choose(built, held_out, picks, bootstraps, rng, limit=limit)
-    is_better = choice.losses[-1] < _loss(feasible[0])  # whose predictions may be gone
+    is_better = choice.losses[-1] < _loss(feasible[0])  # may have lost its predictions
     if choice.kind == "single" or (choice.kind == "greedy" and not is_better):
         return _alone(feasible[0], notes, nested)
     members = tuple((trials[i], weight) for i, weight in choice.weights.items())
@@ -133,17 +129,13 @@ def choose_ensemble(
 
 
 def _fit_limit(trials: Sequence[Trial]) -> FitLimit:
-    """Return the limit on what members take to fit, each as it took on a fold.
-
-    Args:
-        trials: The best one first.
-    """
+    """Return the limit on the fit time of members; `trials` are ordered best first."""
     seconds = np.array([_fold_seconds(trial) for trial in trials])
     return FitLimit(seconds, max(MOST_REFITS * seconds[0], _LITTLE_SECONDS))
 
 
 def _fold_seconds(trial: Trial) -> float:
-    """Return what making all steps of a trial takes on one fold, on average."""
+    """Return the mean seconds of all steps of a trial on one fold."""
     assert trial.evaluation is not None  # noqa: S101 - it is complete
     steps = trial.evaluation.steps
     return sum(cost.seconds for cost in steps) / max(1, len({cost.fold for cost in steps}))
@@ -152,7 +144,7 @@ def _fold_seconds(trial: Trial) -> float:
 def _alone(
     best: Trial, notes: Sequence[str] = (), nested: Mapping[Kind, float] = MappingProxyType({})
 ) -> ChosenEnsemble:
-    """Return the best trial alone, whether its predictions are there or not."""
+    """Return the best trial alone, with or without stored predictions."""
     return ChosenEnsemble("single", ((best, 1.0),), (_loss(best),), nested, tuple(notes))
 
 
@@ -175,19 +167,19 @@ def _notes(kind: EnsembleKind, held_out: HeldOut, n_gone: int) -> list[str]:
     notes, n_rows = [], sum(map(len, held_out.rows))
     if n_gone:
         notes.append(
-            f"{counted(n_gone, 'trial')} left out of the ensemble: held-out predictions are gone "
-            "or damaged"
+            f"{counted(n_gone, 'trial')} excluded from the ensemble: held-out predictions are "
+            "missing or damaged"
         )
     if kind != "greedy" and n_rows < _FEW_ROWS:
         notes.append(
-            f"{counted(n_rows, 'row')} held out: bootstraps of fewer than {_FEW_ROWS} say little "
-            "about which trial is the best"
+            f"only {counted(n_rows, 'row')} held out: bootstraps need at least {_FEW_ROWS} to "
+            "tell which trial is the best"
         )
     return notes
 
 
 def _held_out(study: Study, trials: Sequence[Trial]) -> tuple[list[Trial], HeldOut]:
-    """Return the trials whose predictions of the held-out rows are there, and these."""
+    """Return the trials that have stored held-out predictions, and these predictions."""
     dataset = load_dataset(study.store, study.problem.dataset)
     split = load_split(study.store, study.problem.split)
     n = len(dataset.classes)
@@ -208,7 +200,7 @@ def _has_lost_predictions(study: Study, trial: Trial) -> bool:
 def _predictions(
     study: Study, trial: Trial, sizes: Sequence[int], n_classes: int
 ) -> tuple[Predictions, ...]:
-    """Return a trial's predictions of the rows of all folds; none if one is gone or damaged."""
+    """Return a trial's held-out predictions for all folds; none if any is missing or damaged."""
     assert trial.evaluation is not None  # noqa: S101 - it is complete
     found = []
     for key in trial.evaluation.predictions:

@@ -1,4 +1,4 @@
-"""Shortfalls of a study in one line each: no model, constraints, memory. Light to import."""
+"""One-line explanations of a study's shortfalls: no model, constraints, memory. Cheap to import."""
 
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
 
 
 def most_frequent_failure(study: "Study") -> str:
-    """Return why trials failed: the reason that most of them share."""
+    """Return the most frequent reason why trials failed."""
     failures = FailureGroups()
     for trial in study.trials.values():
         failures.add(trial.number, trial.failure)
     if not len(failures):
-        return "no trial was finished; run the same command with a larger --budget"
+        return "no trial finished; rerun the command with a larger --budget"
     largest = failures.found()[0]
     n = len(largest.trials)
     which = "all" if n == len(failures) else f"{n} of them"
     return (
         f"{counted(len(failures), 'trial')} failed, {which} with an error like this: "
-        f"{largest.text}; retry runs them again"
+        f"{largest.text}; rerun them with retry"
     )
 
 
 def changed_code(plan: "StudyPlan") -> str:
-    """Return which files have changed since the study read them; empty if none has."""
+    """Return a note on files that changed since the study read them; empty if none did."""
     problem, quantities = plan.problem, [bounded.quantity for bounded in plan.options.bounds]
     texts = [(problem.space.partition(":")[0], problem.space_code, problem.behind)]
     texts += [(q.name.rpartition(":")[0], q.code, q.behind) for q in quantities if q.code]
@@ -37,13 +37,13 @@ def changed_code(plan: "StudyPlan") -> str:
     if not changed:
         return ""
     return (
-        f"changed since the study started: {', '.join(changed)}; modules count as they were then, "
-        "data files as each step found them, so start a new study to use what is there now"
+        f"changed since the study started: {', '.join(changed)}; the study keeps the earlier "
+        "modules, and data files as each step found them; start a new study to use the changes"
     )
 
 
 def left_out_for_memory(study: "Study") -> str:
-    """Return which algorithms trials failed with for want of memory; empty if none did."""
+    """Return a note on algorithms whose trials ran out of memory; empty if none did."""
     lacking: Counter[str] = Counter()
     for trial in study.trials.values():
         if trial.failure is not None and trial.failure.kind == FailureKind.MEMORY:
@@ -55,20 +55,20 @@ def left_out_for_memory(study: "Study") -> str:
         return ""
     named = ", ".join(f"{name} ({n})" for name, n in lacking.most_common())
     return (
-        f"{counted(lacking.total(), 'trial')} left out as memory did not suffice: {named}; fewer "
-        "--workers or a larger --trial-memory give each trial more"
+        f"{counted(lacking.total(), 'trial')} ran out of memory: {named}; use fewer --workers or a "
+        "larger --trial-memory"
     )
 
 
 def nearest_miss(study: "Study") -> str:
-    """Return which constraints no trial meets; empty if one meets all, or none has a loss."""
+    """Return a note on constraints that no trial meets; empty if one does, or none has a loss."""
     history = study.optimizer.history
     nearest = history.nearest_infeasible
     if study.incumbent is not None or nearest is None or nearest.evaluation is None:
         return ""
     measured = nearest.evaluation.constraints
     above = [
-        f"{c.name} {number_text(measured[c.name])} where {c.bound:g} is allowed"
+        f"{c.name} {number_text(measured[c.name])} (allowed: {c.bound:g})"
         if c.name in measured
         else f"{c.name} not measured"
         for c in history.constraints

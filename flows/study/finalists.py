@@ -1,7 +1,8 @@
-"""Finalists: the best few trials, one of which is chosen by another split of the folds too.
+"""Finalists: the best few trials, which are compared again on a second split into folds.
 
-The least of hundreds of noisy losses flatters. Where a study ends in one trial's model, a second
-look at the best few tells luck from merit. Light to import: `show` says what came of it.
+The lowest of hundreds of noisy losses is optimistic. If the model is a single trial, re-evaluating
+the best few on a second split corrects for luck. Cheap to import, because `show` reports the
+result.
 """
 
 from collections.abc import Sequence
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A finalist, with its losses on two splits.
+    """A finalist with its losses on two splits.
 
     Attributes:
         trial: Number of the trial.
         loss: Loss on the split of the search.
-        again: Loss on another split; None if the trial failed there.
+        again: Loss on the second split; None if the trial failed there.
     """
 
     trial: int
@@ -37,21 +38,19 @@ class Look:
 
 _FEW = 5
 _CANDIDATES = 20
-"""Of the best trials, from which finalists are taken."""
+"""Number of best trials that finalists are selected from."""
 _MOST_SHARE = 0.1
-"""Of the seconds of a study, or of its full trials, what looking again may take."""
+"""Largest share of the time budget, or of the full trials, for the re-evaluation."""
 _SLACK = 1.25
-"""Of the time that a second look should take."""
+"""Safety factor of the predicted time."""
 _START_SECONDS = 0.5
-"""That a task may take to begin and to end."""
+"""Overhead of a task."""
 
 
 def ends_in_one(plan: "StudyPlan", optimizer: "Optimizer") -> bool:
-    """Return whether the final model is that of the trial with the least loss, as it stands.
+    """Return whether the final model is the single trial with the lowest loss.
 
-    Args:
-        plan: Has what the user says of ensembles, and the constraints: within them there is none.
-        optimizer: May predict losses, and then chooses by itself.
+    Constraints rule out `auto` ensembles, and a method that predicts losses chooses by itself.
     """
     best, declared = optimizer.history.incumbent, optimizer.method.ensemble
     if plan.options.ensemble is not None:
@@ -61,15 +60,10 @@ def ends_in_one(plan: "StudyPlan", optimizer: "Optimizer") -> bool:
 
 
 def finalists_of(plan: "StudyPlan", optimizer: "Optimizer", n_slots: int) -> "list[Trial]":
-    """Return at most five trials to look at again, the best first; none if there are not two.
+    """Return two to five trials to re-evaluate, best first; none if fewer qualify.
 
-    Looking again may take a tenth of the seconds of the study; where those are not bounded, there
-    are no more finalists than a tenth of the full trials. Of trials with the same losses one does.
-
-    Args:
-        plan: Of the study.
-        optimizer: Knows the trials.
-        n_slots: How many trials run at once.
+    Re-evaluation may take a tenth of the time budget. Without a time budget, there are at most a
+    tenth as many finalists as full trials. Trials with equal fold losses count once.
     """
     if not ends_in_one(plan, optimizer):
         return []
@@ -90,12 +84,7 @@ def finalists_of(plan: "StudyPlan", optimizer: "Optimizer", n_slots: int) -> "li
 
 
 def look_seconds(few: "Sequence[Trial]", n_slots: int) -> float:
-    """Return how long looking again at some trials should take at most.
-
-    Args:
-        few: The trials, which run in batches.
-        n_slots: How many of them run at once.
-    """
+    """Return the predicted seconds to re-evaluate trials, which run in batches of `n_slots`."""
     costs = [t.evaluation.cost_uncached_seconds for t in few if t.evaluation is not None]
     batches = [costs[start : start + n_slots] for start in range(0, len(costs), n_slots)]
     return sum(_SLACK * max(batch) + _START_SECONDS for batch in batches)
@@ -106,8 +95,8 @@ def _fold_losses(trial: "Trial") -> Sequence[float]:
 
 
 def chosen_look(looks: Sequence[Look]) -> Look:
-    """Return the finalist with the least mean of both losses; the first if that one failed again.
+    """Return the finalist with the lowest mean loss, or the first if its re-evaluation failed.
 
-    A failure there, for instance over a limit, is no reason to think less of the best.
+    A failure there, for instance a timeout, does not count against the best trial.
     """
     return looks[0] if looks[0].again is None else min(looks, key=lambda look: look.mean)

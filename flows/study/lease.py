@@ -1,4 +1,4 @@
-"""The lease of a study, which one process at a time holds, and the clock that runs meanwhile."""
+"""The lease of a study, held by one process at a time, and the clock of its sessions."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from prefect_tune.storage.waiting import Heartbeat
 from prefect_tune.tasks.bad_input import BadInput
 
 _BEAT_SECONDS = 5.0
-"""At most this much of a session's time is forgotten when its process is killed."""
+"""Interval at which a session's time is recorded; a killed process loses at most this much."""
 
 
 class StudyBusy(BadInput):
@@ -18,17 +18,13 @@ class StudyBusy(BadInput):
 
 
 def study_lease(name: str) -> str:
-    """Return the name of the lease that whoever runs a study holds."""
+    """Return the name of the lease for running a study."""
     return f"study {name}"
 
 
 @contextmanager
 def held_study(store: ArtifactStore, name: str) -> Iterator[None]:
-    """Keep other processes from running a study in the body.
-
-    Raises:
-        StudyBusy: If another process runs it.
-    """
+    """Keep other processes from running a study in the body; raise `StudyBusy` if one does."""
     if not store.leases.acquire(study_lease(name)):
         raise _busy(store, name)
     try:
@@ -38,17 +34,13 @@ def held_study(store: ArtifactStore, name: str) -> Iterator[None]:
 
 
 def is_being_run(store: ArtifactStore, name: str) -> bool:
-    """Return whether a process that is still alive runs a study."""
+    """Return whether a live process runs a study."""
     holder = store.leases.holder(study_lease(name))
     return holder is not None and not holder.is_dead()
 
 
 def check_not_busy(store: ArtifactStore, name: str) -> None:
-    """Check that no process runs a study.
-
-    Raises:
-        StudyBusy: If one does.
-    """
+    """Raise `StudyBusy` if a process runs a study."""
     if is_being_run(store, name):
         raise _busy(store, name)
 
@@ -62,12 +54,12 @@ def _busy(store: ArtifactStore, name: str) -> StudyBusy:
 
 
 class StudyClock:
-    """Counts seconds while it runs, and tells the ledger every few of them.
+    """Counts the seconds of a session and records them in the ledger every few seconds.
 
     Args:
-        ledger: Where sessions are kept.
+        ledger: Ledger of the sessions.
         study: Name of the study.
-        spent_seconds: Seconds that its earlier sessions took; an attribute too.
+        spent_seconds: Seconds of earlier sessions; also an attribute.
     """
 
     def __init__(self, ledger: Ledger, study: str, spent_seconds: float) -> None:
@@ -75,23 +67,19 @@ class StudyClock:
         self._started: float | None = None
 
     def seconds(self) -> float:
-        """Return the seconds spent so far, earlier sessions included."""
+        """Return the study time so far, including earlier sessions."""
         return self.spent_seconds + self._elapsed()
 
     @contextmanager
     def running(self, since: float | None = None) -> Iterator[None]:
-        """Count the time of the body.
-
-        Args:
-            since: Reading of `time.monotonic` from which the time counts; None for now.
-        """
+        """Count the time of the body, from `since` by `time.monotonic` if given."""
         session = self._ledger.start_session(self._study)
         self._started = monotonic() if since is None else since
 
         def note() -> None:
             self._ledger.beat(session, self._elapsed())
 
-        heartbeat = Heartbeat("session", note, _BEAT_SECONDS, "the study's time is not noted")
+        heartbeat = Heartbeat("session", note, _BEAT_SECONDS, "the study's time is not recorded")
         heartbeat.start()
         try:
             yield

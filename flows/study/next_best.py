@@ -1,9 +1,9 @@
-"""The trials that are tried as the final model, one after the other, until one can be refitted.
+"""Candidates for the final model, tried in turn until one can be refitted.
 
-The best comes first. After three failures of the same algorithm, its other trials are put off, and
-after a refit over the time limit all trials that took as long. Trials that were put off
-are tried last, the quickest first, for a tenth of the study's time or a minute. So a study with a
-trial that works finds it, and hundreds of trials that share one fault do not cost hours.
+The best trial comes first. After three failures of an algorithm, its other trials are postponed;
+after a refit over the time limit, so are all trials that took as long. Postponed trials come last,
+fastest first, for at most a tenth of the study's time or a minute. A study with a working trial
+thus finds it, and hundreds of trials with a common fault do not cost hours.
 """
 
 from collections import Counter
@@ -16,28 +16,25 @@ from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.tasks.final_model import RefitFailed
 
 _MOST_FAILURES = 3
-"""Failures of an algorithm after which its other trials are put off."""
+"""Failures of an algorithm after which its other trials are postponed."""
 _SHARE, _LEAST_SECONDS = 0.1, 60.0
-"""Time for trials that were put off: a share of the study's, and the least."""
+"""Time for postponed trials: a share of the study's time, and the minimum."""
 
 
 def ranked_trials(history: History) -> list[Trial]:
-    """Return the trials that may become the model: one for each configuration, the best first.
-
-    Full evaluations come before partial ones. All meet the constraints.
-    """
+    """Return one feasible trial per configuration, best first, full before partial evaluations."""
     ranked = [*history.best(len(history.complete)), *history.partial]
     first = {trial.query.configuration: trial for trial in reversed(ranked)}
     return [trial for trial in ranked if first[trial.query.configuration] is trial]
 
 
 class NextBest:
-    """Trials in the order in which they are refitted, until one can be the model.
+    """Trials in the order of refitting, until one can be the model.
 
     Args:
-        ranked: Trials to choose from, the best first.
-        study_seconds: Time that the study has taken.
-        clock: Seconds on a clock that never goes back.
+        ranked: Candidates, best first.
+        study_seconds: Study time so far.
+        clock: Monotonic clock, in seconds.
     """
 
     def __init__(
@@ -63,7 +60,7 @@ class NextBest:
             yield trial
 
     def note_failure(self, trial: Trial, failure: RefitFailed) -> None:
-        """Take into account that a trial could not be refitted."""
+        """Record that a trial could not be refitted."""
         algorithms = _algorithms(trial)
         step = failure.step or next(reversed(algorithms), "")
         self._n_failed[step, algorithms.get(step, "")] += 1
@@ -81,12 +78,12 @@ class NextBest:
 
 
 def _algorithms(trial: Trial) -> dict[str, str]:
-    """Return the algorithm of each step that the search chose, in order."""
+    """Return the algorithm of each searched step, in order."""
     return {step: choice.algorithm for step, choice in trial.query.configuration.choices}
 
 
 def fold_seconds(trial: Trial) -> float:
-    """Return the time that one fold on all rows takes, as far as the trial shows."""
+    """Return the estimated seconds of one fold on all rows."""
     if trial.evaluation is None:
         return 0.0
     n_folds = max(1, len(trial.evaluation.fold_losses))

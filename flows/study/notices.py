@@ -1,4 +1,4 @@
-"""Warnings of a study: shown once, in the terminal and in Prefect's log, and kept in the ledger."""
+"""Warnings of a study: shown once, in terminal and Prefect's log, and stored in the ledger."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,17 +15,17 @@ from prefect_tune.storage.masking import masked
 from prefect_tune.storage.notices import Notice, noticed_by
 
 NOTES = "notes"
-"""Field of a study's result that has its warnings."""
+"""Result field with the warnings of a study."""
 
 _MOST = 100
-"""Warnings that a study shows; their kinds and subjects are fewer unless something is wrong."""
+"""Maximum number of warnings of a study."""
 
 
 class StudyNotices:
-    """An observer that also shows the warnings of this process and of all workers.
+    """Observer that also shows the warnings of this process and of all workers.
 
-    A warning is shown when it arrives, in whichever thread that is. It is written to the ledger
-    with the next `tick`, so one about the ledger itself is written when the ledger is back.
+    A warning is shown when it arrives, in any thread. It is written to the ledger with the next
+    `tick`, so a warning about the ledger itself is written once the ledger is back.
 
     Args:
         observer: Observer that everything is passed on to.
@@ -42,12 +42,12 @@ class StudyNotices:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Take warnings while the body runs."""
+        """Receive warnings during the body."""
         with noticed_by(self._take):
             yield
 
     def attach(self, study: Study) -> None:
-        """Write to this study's ledger from now on; what that has already is not shown again."""
+        """Write to this study's ledger from now on; warnings already there are not shown again."""
         earlier = study.result.get(NOTES, ())
         with self._lock:
             known = {(note["kind"], note["subject"]): note["text"] for note in earlier}
@@ -56,11 +56,7 @@ class StudyNotices:
             self._study = study
 
     def write(self) -> None:
-        """Write to the ledger what is not there yet.
-
-        Raises:
-            StoreLost: If the ledger cannot be written; the next call tries again.
-        """
+        """Write new warnings to the ledger; after a `StoreLost`, the next call tries again."""
         with self._lock:
             notes = [
                 {"kind": kind, "subject": subject, "text": text}
@@ -88,7 +84,7 @@ class StudyNotices:
         self._observer.ended(trial, progress)
 
     def tick(self, progress: Progress) -> None:
-        """Write new warnings, and pass on the progress."""
+        """Write new warnings and pass on the progress."""
         self.write()
         self._observer.tick(progress)
 

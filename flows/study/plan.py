@@ -1,6 +1,6 @@
-"""The plan of a study: everything that it is started or continued with, as one typed value.
+"""The plan of a study: everything it is started or resumed with, as one typed value.
 
-Light to import: every command that shows a study reads its plan.
+Cheap to import, because every command that shows a study needs it.
 """
 
 from collections.abc import Mapping
@@ -26,35 +26,31 @@ if TYPE_CHECKING:
 _SHORTEST_TRIAL_SECONDS = 10.0
 _LONGEST_TRIAL_SECONDS = 900.0
 _TRIAL_SHARE = 0.1
-"""Share of the time budget that a trial may take where nothing is predicted."""
+"""Share of the time budget that a trial may take without a prediction."""
 
 
 def documents_of(study: str) -> AbstractContextManager[None]:
-    """Read documents of a study in the body, which fails only where they are damaged.
-
-    Raises:
-        DatabaseDamaged: If it fails.
-    """
+    """Read documents of a study in the body; raise `DatabaseDamaged` if that fails."""
     remedy = f", or remove the study with `prefect-tune study rm {study}`"
     return as_written(f"study {study}", remedy)
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudyPlan:
-    """Everything that a study is started or resumed with.
+    """Everything a study is started or resumed with.
 
     Attributes:
-        options: Resolved options; those of the session alone as given.
-        data_name: Name of the data, for people.
+        options: Resolved options; options of the session as given.
+        data_name: Human-readable name of the data.
         problem: Data, split, space, metric and seed, by digest or name.
         chance_loss: Loss of guessing.
-        predicts: Kind of the target; None where the data alone decided it.
-        aside: Dropped columns whose values were kept for the groups of a constraint.
-        quantity_digests: Digest of each quantity that was ever bounded, by its text.
-        start_configurations: Configurations to begin with, as JSON values.
-        earlier_seconds: Seconds of algorithms in earlier studies, as `Objective` has them.
+        predicts: Kind of the target; None if only the data decided it.
+        aside: Dropped columns whose values are stored for the groups of a constraint.
+        quantity_digests: Digest of each quantity ever bounded, by its text.
+        start_configurations: Initial configurations, as JSON values.
+        earlier_seconds: Seconds of algorithms in earlier studies, as in `Objective`.
         flow_run_id: Flow run of the latest session; None before the first.
-        source_states: States of the input's files when they were imported.
+        source_states: States of the input files at the import.
     """
 
     options: StudyOptions
@@ -71,7 +67,7 @@ class StudyPlan:
 
     @property
     def source(self) -> Source:
-        """Where the data comes from, with the kind of its target."""
+        """Source of the data, with the kind of its target."""
         return replace(self.options.source, predicts=self.predicts, aside=self.aside)
 
     @property
@@ -91,26 +87,26 @@ class StudyPlan:
 
     @property
     def seed(self) -> int:
-        """Source of all randomness."""
+        """Seed of all random numbers."""
         return self.problem.seed
 
     @property
     def whole(self) -> Whole:
-        """The whole evaluation of a configuration."""
+        """Full evaluation of a configuration."""
         return Whole(self.options.folds, self.options.epochs)
 
     @property
     def start_name(self) -> str:
-        """Name of the configurations to begin with, in the reasons of their asks."""
+        """Name of the initial configurations in the reasons of their asks."""
         is_portfolio = self.options.start in {None, "portfolio"}
         return "portfolio" if is_portfolio else f"best of {self.options.start}"
 
     def trial_limits(self) -> "TrialLimits":
-        """Return what each trial may take.
+        """Return the limits of each trial.
 
-        By default a tenth of the time budget, between 10 s and 15 min, which holds for refits and
-        where nothing is predicted (see `TimeLimit`), and an equal share of this machine's memory;
-        on another cluster what its workers have.
+        By default, the time limit is a tenth of the time budget, between 10 s and 15 min; it
+        applies to refits and without predictions (see `TimeLimit`). The memory limit is an equal
+        share of this machine's memory, or what the workers of another cluster have.
         """
         from dask.system import CPU_COUNT  # noqa: PLC0415 - looking needs neither
 
@@ -127,24 +123,20 @@ class StudyPlan:
         return TrialLimits(seconds, memory_bytes)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what the ledger keeps as the study's settings, beside its problem."""
+        """Return the study's settings as stored in the ledger, without its problem."""
         document = to_document(self, options=self.options.to_json(), problem=None)
         del document["problem"]
         return document
 
     @classmethod
     def from_stored(cls, stored: StoredStudy) -> Self:
-        """Return the plan of a study in the ledger, the inverse of `to_json`.
-
-        Raises:
-            DatabaseDamaged: If it is not as it was written.
-        """
+        """Return the plan of a study in the ledger; raise `DatabaseDamaged` if it is damaged."""
         with documents_of(stored.name):
             return cls.from_documents(stored)
 
     @classmethod
     def from_documents(cls, stored: StoredStudy) -> Self:
-        """Do as `from_stored`, with whatever error a damaged document raises."""
+        """Return the plan like `from_stored`, but raise any error of a damaged document."""
         settings, _ = stored.settings, dict(stored.result)
         options = StudyOptions.from_json({**settings["options"], "study": stored.name})
         problem = Problem.from_json(stored.problem)

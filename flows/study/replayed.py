@@ -1,7 +1,4 @@
-"""A study's optimizer, objective and trials, rebuilt from the ledger.
-
-Sums over the trials are updated with each trial.
-"""
+"""A study's optimizer, objective and trials, rebuilt from the ledger."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -39,17 +36,7 @@ def study_objective(
     epochs: int | None = None,
     earlier_seconds: tuple[PortableSeconds, ...] = (),
 ) -> Objective:
-    """Return the objective of a study, with all that a method may know of it.
-
-    Args:
-        metric: What is minimised.
-        dataset: The rows.
-        split: Their folds and test part; the test part does not enter.
-        space: What is searched.
-        constraints: What an incumbent must meet.
-        epochs: Epochs of a full training; None when models are fitted at once.
-        earlier_seconds: Seconds of algorithms in earlier studies.
-    """
+    """Return the objective of a study; the test part of the split is not used."""
     n_classes, strata = len(dataset.classes), dataset.strata
     folds = [split.training(fold, strata) for fold in range(split.n_folds)]
     is_training = split.fold != TEST
@@ -73,15 +60,15 @@ def study_objective(
 
 @dataclass(slots=True)
 class StudyTotals:
-    """Sums over the trials of a study.
+    """Totals over the trials of a study.
 
     Attributes:
         told: Trials that have ended.
-        failed: Those of them that have failed.
-        stopped: Those of them with a loss that are not the whole evaluation.
-        cost_seconds: What they took.
-        cache_hits: Steps of folds that were served from the cache, of failed trials too.
-        seconds_saved: What that saved.
+        failed: Failed trials.
+        stopped: Trials with a loss from a partial evaluation.
+        cost_seconds: Seconds of all trials.
+        cache_hits: Fold steps served from the cache, including those of failed trials.
+        seconds_saved: Seconds saved by the cache.
     """
 
     told: int = 0
@@ -92,7 +79,7 @@ class StudyTotals:
     seconds_saved: float = 0.0
 
     def count(self, trial: Trial, times: int = 1) -> None:
-        """Add a trial, or with -1 take it away again."""
+        """Add a trial, or remove it with `times=-1`."""
         self.told += times * trial.is_told
         self.failed += times * (trial.state == TrialState.FAILED)
         self.stopped += times * (trial.state == TrialState.STOPPED)
@@ -105,14 +92,14 @@ class StudyTotals:
 
 
 class StudyTrials(Mapping[int, Trial]):
-    """Trials by number, in the order of asking. Keeping one costs the same however many there are.
+    """Trials by number, in the order of asking; an update costs the same for any number of trials.
 
     Args:
-        trials: Those to begin with.
+        trials: Initial trials.
 
     Attributes:
-        totals: Sums over them.
-        configurations: Those begun so far.
+        totals: Totals over the trials.
+        configurations: Configurations started so far.
     """
 
     def __init__(self, trials: Iterable[Trial] = ()) -> None:
@@ -133,7 +120,7 @@ class StudyTrials(Mapping[int, Trial]):
         return len(self._trials)
 
     def keep(self, trial: Trial) -> None:
-        """Add a trial, or replace what is known of it."""
+        """Add or update a trial."""
         former = self._trials.get(trial.number)
         if former is None:
             self.configurations.add(trial.query.configuration)
@@ -148,20 +135,20 @@ class StudyTrials(Mapping[int, Trial]):
 
     @property
     def waiting(self) -> list[Trial]:
-        """Those that wait to be started, by number."""
+        """Trials waiting to be started, by number."""
         return [self._trials[number] for number in sorted(self._waiting)]
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A study as if it had never stopped.
+    """State of a study, replayed from its events.
 
     Attributes:
-        optimizer: Its optimizer, told of all trials.
-        trials: Its trials.
+        optimizer: Optimizer that has been told all trials.
+        trials: All trials.
         ask_seconds: Seconds of each ask.
-        task_run_ids: By number, the task run of each trial that has ended, where that was noted.
-        curve: Its incumbents.
+        task_run_ids: Task run ids of ended trials by number, if recorded.
+        curve: Incumbents over time.
     """
 
     optimizer: Optimizer
@@ -174,17 +161,9 @@ class Replayed:
 def replayed_study(
     store: ArtifactStore, ledger: Ledger, study: str, plan: StudyPlan, space: Space
 ) -> Replayed:
-    """Return what a study has come to, as if it had never stopped.
+    """Return the state of a study as if it had never stopped, under the plan of this session.
 
-    Args:
-        store: Where the study's data is.
-        ledger: Where its events are.
-        study: Its name.
-        plan: What it is run with from now on.
-        space: What it searches.
-
-    Raises:
-        DatabaseDamaged: If the ledger's documents are not as they were written.
+    Raises `DatabaseDamaged` if documents in the ledger were changed or damaged.
     """
     problem = plan.problem
     objective = study_objective(
@@ -218,15 +197,7 @@ def replayed_study(
 
 
 class _Events:
-    """A study's events, read one by one; queries are read once, as most of the time goes there.
-
-    Args:
-        space: What the study searches.
-
-    Attributes:
-        ask_seconds: Seconds of each ask read so far.
-        task_run_ids: By number, the task runs of the trials told so far.
-    """
+    """Reader of a study's events; parses each query once, because parsing dominates the time."""
 
     def __init__(self, space: Space) -> None:
         self._space = space
@@ -236,11 +207,7 @@ class _Events:
         self._led: list[tuple[float, int]] = []
 
     def read(self, ledger: Ledger, study: str) -> Iterator[Event]:
-        """Yield the events of a study in their order.
-
-        Raises:
-            ValueError: If that is none in which they can have happened.
-        """
+        """Yield events in order; raise `ValueError` if the order is impossible."""
         for event in ledger.each_event(study):
             self._check_order(event)
             if event.kind == Told.kind:
@@ -254,7 +221,7 @@ class _Events:
             yield happened
 
     def curve(self, trials: Mapping[int, Trial], whole: Whole) -> IncumbentCurve:
-        """Return the incumbents that were noted with the trials told."""
+        """Return the incumbents recorded with the trials."""
         curve = IncumbentCurve()
         for seconds, number in self._led:
             if (loss := trials[number].loss) is not None:
@@ -262,21 +229,16 @@ class _Events:
         return curve
 
     def _follow(self, told: Mapping[str, Any]) -> None:
-        """Take the task run and the incumbent that are noted with a told trial."""
         if task_run_id := told.get("task_run_id"):
             self.task_run_ids[told["number"]] = task_run_id
         best = told["incumbent"]
         if best is not None and (not self._led or self._led[-1][1] != best):
-            # A killed process may have forgotten some seconds of its session.
+            # A killed process may not have recorded its last seconds.
             since = self._led[-1][0] if self._led else 0.0
             self._led.append((max(told["elapsed_seconds"], since), best))
 
     def _check_order(self, event: LedgerEvent) -> None:
-        """Check that a trial is asked for once, after those before it, and then its other events.
-
-        Raises:
-            ValueError: If it is not.
-        """
+        """Check that trials are asked in order and before their other events."""
         number, n_asked = event.body["number"], len(self._queries)
         if number != n_asked if event.kind == Asked.kind else number not in self._queries:
             raise ValueError(
@@ -284,7 +246,7 @@ class _Events:
             )
 
     def _trial(self, document: Mapping[str, Any]) -> Trial:
-        """Return a trial; its query is the one that was asked, which telling it checks."""
+        """Return a trial with the query object that was asked, if they are equal."""
         asked = self._queries.get(document["number"])
         is_same = asked is not None and asked.to_json() == document["query"]
         return Trial.from_json(document, self._space, asked if is_same else None)

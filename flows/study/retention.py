@@ -1,8 +1,8 @@
 """Held-out predictions and models of stopped trials that a study keeps in the store.
 
-Only predictions that something may still use are kept. All others are dropped while the study runs
-and recomputed on demand: from the model, or by a new fit if the cache has evicted it. A session
-pins the models of stopped trials, because their configurations may be resumed from there.
+Predictions that nothing may use any more are deleted during the study and recomputed on demand,
+from the cached model or by refitting it. A session pins the models of stopped trials, because
+their configurations may be resumed.
 """
 
 from bisect import insort
@@ -18,30 +18,30 @@ from prefect_tune.storage.key import PREDICTIONS, predictions_record
 from prefect_tune.storage.records import Records
 
 _BEST = 50
-"""More than greedy selection picks from, in case constraints change what is best."""
+"""More than greedy selection needs, in case new constraints change the ranking."""
 BEST_OF_ENSEMBLES = 1000
-"""Where all trials may be members: the others are too bad to be the best in any bootstrap."""
+"""Limit if all trials can be members; worse trials are never the best in a bootstrap."""
 _LAST = 10
 _MOST_CONFIGURATIONS = 200
-"""The newest configurations that a method may go on with; as many have their models pinned."""
+"""Newest resumable configurations whose predictions are kept and whose models are pinned."""
 _TRIALS_PER_DROP = 20
-"""Predictions go in groups, as each transaction costs as much as some ten trials add to it."""
+"""Predictions are deleted in groups, because a transaction costs as much as about ten deletions."""
 
 Rank = tuple[bool, bool, float, int]
 
 
 class KeptPredictions:
-    """The trials whose predictions stay: the best, the last, and those that may go on.
+    """Selects trials whose predictions stay: the best, the latest and those that may be resumed.
 
-    What one more trial costs does not depend on how many there are.
+    The cost of a trial does not depend on the number of trials.
 
     Args:
-        records: Of the store.
+        records: Records of the store.
         study: Name of the study.
-        lease: Lease that this process must hold.
-        violation: By how much a trial violates the constraints; `<= 0` within all.
-        uses_all: Whether an ensemble may be made of all trials.
-        can_go_on: Whether stopped trials may be gone on with.
+        lease: Lease this process must hold.
+        violation: Returns the constraint violation of a trial; `<= 0` if it meets all constraints.
+        uses_all: Whether an ensemble may consist of any trials.
+        can_go_on: Whether stopped trials may be resumed.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class KeptPredictions:
         self._n_told = 0
 
     def begin(self, trials: Iterable[Trial], incumbent: Trial | None) -> None:
-        """Take the trials so far, in the order of asking; drop what former sessions left."""
+        """Take the trials so far in asking order; delete predictions left by former sessions."""
         for trial in trials:
             self._take(trial)
         linked = self._records.used_by(self._study, PREDICTIONS)
@@ -73,12 +73,7 @@ class KeptPredictions:
         self._drop(incumbent)
 
     def tell(self, trial: Trial, incumbent: Trial | None) -> None:
-        """Take the outcome of a trial; drop what is not needed any more, every few trials.
-
-        Args:
-            trial: The trial.
-            incumbent: The method's choice now, which need not be among the best.
-        """
+        """Take a trial's outcome and the incumbent; delete unneeded predictions now and then."""
         self._take(trial)
         self._n_told += 1
         if self._n_told % _TRIALS_PER_DROP == 0:
@@ -139,13 +134,13 @@ def _key(record: str) -> str:
 
 
 class StretchPins:
-    """Keeps the models of the newest stopped stretch of each configuration that is not complete.
+    """Pins the models of the newest partial evaluation of each incomplete configuration.
 
     Args:
-        pins: Of the store.
-        owner: Who pins.
-        step: Name of the step that makes the model.
-        seconds: Longest time that they stay pinned.
+        pins: Pins of the store.
+        owner: Owner of the pins.
+        step: Name of the step that fits the model.
+        seconds: Lifetime of the pins.
     """
 
     def __init__(self, pins: Pins, owner: str, step: str, seconds: float) -> None:
@@ -154,30 +149,30 @@ class StretchPins:
         self._keys: dict[Configuration, tuple[str, ...]] = {}
 
     def begin(self, trials: Iterable[Trial]) -> None:
-        """Pin what the trials so far, in the order of asking, can go on from."""
+        """Pin the models that can be resumed from, given the trials so far in asking order."""
         for trial in trials:
             self._change(trial)
         keys = [key for keys in self._keys.values() for key in keys]
         self._pins.set(keys, self._owner, self._seconds)
 
     def tell(self, trial: Trial) -> None:
-        """Take the outcome of a trial; a few pins change, however many trials there are."""
+        """Take the outcome of a trial and update the pins of its configuration."""
         gone = self._change(trial)
         keys = self._keys.get(trial.query.configuration, ())
         if trial.state == TrialState.STOPPED or gone:
             self._pins.change(keys, gone, self._owner, self._seconds)
 
     def release(self) -> None:
-        """Release all of them."""
+        """Release all pins."""
         self._keys.clear()
         self._pins.release(self._owner)
 
     def _change(self, trial: Trial) -> tuple[str, ...]:
-        """Take note of a trial; return the keys that need no pin any more."""
+        """Update the keys of a configuration; return the keys to unpin."""
         configuration, gone = trial.query.configuration, tuple[str, ...]()
         if trial.state in {TrialState.STOPPED, TrialState.COMPLETE}:
             gone = self._keys.pop(configuration, ())
-        # What was fitted on a subset serves no larger one; only a training goes on there.
+        # A model fitted on a subset cannot serve a larger one; only a training is resumable.
         serves = trial.query.subset == 1.0 or trial.query.epochs is not None
         if serves and trial.state == TrialState.STOPPED and trial.evaluation is not None:
             steps = trial.evaluation.steps

@@ -1,7 +1,7 @@
-"""A study open in this process: its optimizer, its trials, and the lease that makes it ours.
+"""A study open in this process: its optimizer, its trials and its lease.
 
-Everything that happens is in the ledger before it has consequences, so that whoever opens the study
-next finds it as it was: an ask before its trial starts, an outcome before the next ask.
+Every step is in the ledger before it has consequences: an ask before its trial starts, an outcome
+before the next ask. The next process that opens the study therefore finds its exact state.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -36,38 +36,37 @@ from prefect_tune.tasks.threads import one_thread
 from prefect_tune.tasks.worker.printed_output import NOTHING, Printed
 
 _PIN_SECONDS = 86_400.0
-"""Longest time that artifacts in use stay pinned after a session was killed."""
+"""Lifetime of pins, in case a session is killed."""
 
 
-class StudyFailed(RuntimeError):  # noqa: N818 - it says what happened
-    """A study ended without a model: nothing was evaluated, or nothing can be the model."""
+class StudyFailed(RuntimeError):  # noqa: N818 - the name states the event
+    """A study ended without a model: nothing was evaluated, or no trial can be the model."""
 
 
 class Study:
     """A study and its trials. Open one with `Study.opened`.
 
     Args:
-        store: Where its ledger, artifacts and records are.
-        name: Its name; it must be in the ledger.
-        plan: What it is run with from now on; the ledger's if left out.
+        store: Store of the study.
+        name: Name of a study in the ledger.
+        plan: Plan of this session; by default the plan in the ledger.
 
     Attributes:
-        plan: What it is run with.
+        plan: Plan of this session.
         problem: Data, split, space, metric and seed.
-        former_state: Where it stood when it was opened; interrupted if its process was killed.
-        former_flow_run: Id of the flow run of its session before, if there was one.
-        former_bounds: Constraints that the ledger has for it.
-        optimizer: The method, with all that it was told.
-        trials: All trials by number, with where they stand.
+        former_state: State before opening; interrupted if the process was killed.
+        former_flow_run: Flow run of the previous session, if any.
+        former_bounds: Constraints recorded in the ledger.
+        optimizer: The method, told of all outcomes.
+        trials: All trials by number.
         ask_seconds: Seconds of each ask.
-        asking_seconds: Their sum.
-        task_run_ids: By number, the task run of each trial that has ended, where there is one.
-        curve: The incumbents so far.
-        result: Its result so far, as the ledger has it.
+        asking_seconds: Seconds of all asks.
+        task_run_ids: Task run ids of ended trials by number, if any.
+        curve: Incumbents over time.
+        result: Result so far, as in the ledger.
 
     Raises:
-        BadInput: If there is no such study, its space is not what it was, or libraries that it
-            needs cannot be used here.
+        BadInput: If the study does not exist, its space differs here, or libraries are missing.
     """
 
     def __init__(self, store: ArtifactStore, name: str, plan: StudyPlan | None = None) -> None:
@@ -85,9 +84,8 @@ class Study:
         space = self.problem.find_space()
         if space.digest != self.problem.space_digest:
             raise BadInput(
-                f"study {name!r} searches a space {space.name!r} that this version of prefect-tune "
-                "knows otherwise",
-                remedy="continue it with the version that made it",
+                f"space {space.name!r} of study {name!r} differs in this version of prefect-tune",
+                remedy="resume the study with the version that started it",
             )
         check_libraries(f"study {name!r}", algorithms_of(space))
         replayed = replayed_study(store, self.ledger, name, self.plan, space)
@@ -104,78 +102,74 @@ class Study:
     def opened(
         cls, store: ArtifactStore, name: str, plan: StudyPlan | None = None
     ) -> Iterator["Study"]:
-        """Hold a study for this process alone; trials that another one left running wait again.
-
-        Raises:
-            BadInput: If there is no such study, or another process holds it.
-        """
+        """Open a study, unless another process runs it, and requeue trials left running."""
         with held_study(store, name):
             study = cls(store, name, plan)
             study.put_back_running()
             if study.plan.options.bounds == study.former_bounds:
-                study._record_leaders()  # with other constraints, once these are recorded
+                study._record_leaders()  # new constraints must be recorded first
             yield study
 
     @property
     def n_asked(self) -> int:
-        """Trials asked for so far."""
+        """Number of trials asked so far."""
         return len(self.trials)
 
     @property
     def n_begun(self) -> int:
-        """Configurations begun so far; going on with one counts as no other."""
+        """Number of configurations started so far; a resumed configuration counts once."""
         return len(self.trials.configurations)
 
     @property
     def incumbent(self) -> Trial | None:
-        """The trial that would be chosen now: by the method, or else by a second look."""
+        """The current choice of the method, or of the re-evaluation of finalists."""
         best, looks = self.optimizer.incumbent, self.finalists
         if best is None or not looks or looks[0].trial != best.number:
             return best
         chosen = self.trials[chosen_look(looks).trial]
-        is_allowed = self.optimizer.history.violation(chosen) <= 0  # by constraints of today
+        is_allowed = self.optimizer.history.violation(chosen) <= 0  # under current constraints
         return chosen if is_allowed and ends_in_one(self.plan, self.optimizer) else best
 
     @property
     def finalists(self) -> tuple[Look, ...]:
-        """Trials that were evaluated on a second split, the best first."""
+        """Trials evaluated on a second split, best first."""
         return from_document(tuple[Look, ...], self.result.get("finalists") or ())
 
     def set_finalists(self, looks: Sequence[Look]) -> None:
-        """Record the trials that were evaluated on a second split, the best first."""
+        """Record the trials evaluated on a second split, best first."""
         self.result |= {"finalists": [to_document(look) for look in looks]}
         self.set_result(**self._leaders())
 
     @property
     def failed_seconds(self) -> dict[int, float]:
-        """Seconds that each trial which runs again took when it failed, by number."""
+        """Seconds until the failure of each rerun trial, by number."""
         return {int(n): seconds for n, seconds in self.result.get("failed_seconds", {}).items()}
 
     def seconds(self) -> float:
-        """Return the time spent on it, that of this session included."""
+        """Return the study time, including this session."""
         return self._clock.seconds()
 
     @property
     def seconds_before(self) -> float:
-        """Time that earlier sessions have spent on it."""
+        """Study time of earlier sessions."""
         return self._clock.spent_seconds
 
     def seconds_left(self) -> float:
-        """Return the time that is left of its budget; infinite where that is not bounded."""
+        """Return the time left of the budget; infinite without one."""
         seconds = self.plan.options.budget
         return inf if seconds is None else seconds - self.seconds()
 
     def next_waiting(self, only: Collection[int] | None = None) -> Trial | None:
-        """Return the first trial that waits to be started, of some numbers or of all."""
+        """Return the first waiting trial, optionally among the given numbers."""
         waiting = (t for t in self.trials.waiting if only is None or t.number in only)
         return next(waiting, None)
 
     def ask(self, budget: Budget) -> Trial:
-        """Ask for a new trial, which waits; in one thread, as cores belong to the trials.
+        """Ask for a new trial, in one thread, as cores belong to the trials.
 
         Raises:
-            NotYet: If the next ask waits for a tell; nothing is asked for.
-            SpaceExhausted: If nothing is left to ask for.
+            NotYet: If the method waits for an outcome before its next ask.
+            SpaceExhausted: If there is nothing left to propose.
         """
         started = perf_counter()
         with one_thread():
@@ -193,29 +187,29 @@ class Study:
         return trial
 
     def start(self, trial: Trial) -> Trial:
-        """Note that a trial is started, once more."""
+        """Record another start of a trial."""
         return self._set(trial.started())
 
     def put_back(self, trial: Trial) -> Trial:
-        """Note that a trial was cut and waits for another start; nothing is told."""
+        """Requeue a trial that was cut; the method is not told."""
         return self._set(trial.waiting())
 
     def put_back_dead(self, trial: Trial) -> Trial:
-        """Note that the worker of a trial died of itself, and the trial waits for another start."""
+        """Requeue a trial whose worker died by itself."""
         return self._set(trial.died())
 
     def put_back_running(self) -> None:
-        """Put back all trials that are running; for when no worker runs any.
+        """Requeue all running trials, when no worker runs any.
 
-        The ledger says which: an interrupt may have come before that was known here.
+        The ledger is authoritative: an interrupt may have come before this process knew.
         """
         space = self.problem.find_space()
         for document in self.ledger.trials(self.name, TrialState.RUNNING):
             self.put_back(Trial.from_json(document, space))
 
     def tell(self, trial: Trial, task_run_id: str = "", printed: Printed = NOTHING) -> None:
-        """Note the outcome, task run and output of a trial, and tell the optimizer."""
-        self.optimizer.tell(trial)  # first: what it refuses must not be in the ledger
+        """Record outcome, task run and output of a trial, and tell the optimizer."""
+        self.optimizer.tell(trial)  # first: a rejected outcome must not be in the ledger
         output_bytes = keep_output(self.store.records, self.name, trial, printed)
         self.trials.keep(trial)
         seconds, best = self.seconds(), self.incumbent
@@ -235,7 +229,7 @@ class Study:
             self._kept.tell(trial, self.incumbent)
 
     def retry(self, number: int) -> None:
-        """Let a failed trial wait for another start."""
+        """Requeue a failed trial."""
         failed = self.trials[number]
         if failed.failure is not None:
             seconds = {**self.failed_seconds, number: failed.failure.cost_seconds}
@@ -247,7 +241,7 @@ class Study:
         self._append(event.kind, event_document(event), trial)
 
     def measure(self, number: int, constraints: Mapping[str, float]) -> None:
-        """Note quantities of a complete trial that were measured after it was told."""
+        """Record quantities of a complete trial measured after its end."""
         self.optimizer.measure(number, constraints)
         trial = self.trials[number].measured(constraints)
         event = ConstraintsMeasured(number, constraints)
@@ -255,10 +249,10 @@ class Study:
         self._append(event.kind, event_document(event), trial)
 
     def without_quantities(self) -> list[Trial]:
-        """Return the trials that lack a quantity which is bounded now, and that it matters for.
+        """Return trials that lack a bounded quantity and need it.
 
-        Those are the full ones; and the stopped ones where the method searches inside constraints,
-        or where one of them may be the answer: it asks for subsets, or nothing is full.
+        These are the full trials. Partial ones are included if the method honours constraints, or
+        if a partial trial may be the answer: the method uses subsets, or no trial is full.
         """
         texts = {bounded.quantity.text for bounded in self.plan.options.bounds}
         method = self.optimizer.method
@@ -275,13 +269,13 @@ class Study:
         ]
 
     def set_plan(self, plan: StudyPlan) -> None:
-        """Record what the study is run with from now on, and who leads within its constraints."""
+        """Record the plan of this session, and the leaders under its constraints."""
         self.plan = plan
         self.result |= self._leaders()
         self.ledger.update_study(self.name, settings=plan.to_json(), result=self.result)
 
     def note_versions(self) -> None:
-        """Note the versions that it runs with from now on."""
+        """Record the package versions of this session."""
         algorithms = algorithms_of(self.optimizer.space)
         required = (package for algorithm in algorithms for package in algorithm.requires)
         self.set_result(versions=session_versions(required))
@@ -292,23 +286,16 @@ class Study:
         self.ledger.update_study(self.name, result=self.result)
 
     def set_state(self, state: str) -> None:
-        """Note where the study stands: running, complete, interrupted or failed."""
+        """Record the state of the study: running, complete, interrupted or failed."""
         self.ledger.update_study(self.name, state=state)
 
     def timed(self, since: float | None = None) -> AbstractContextManager[None]:
-        """Count the time of the body as the study's.
-
-        Args:
-            since: Reading of `time.monotonic` from which the time counts; None for now.
-        """
+        """Count the time of the body as study time, from `since` by `time.monotonic` if given."""
         return self._clock.running(since)
 
     @contextmanager
     def searching(self) -> Iterator[None]:
-        """Keep what is in use in the cache while the body runs.
-
-        That is the incumbent's artifacts, and the models that configurations can go on from.
-        """
+        """Pin the incumbent's artifacts and resumable models during the body."""
         self._pin_incumbent()
         self._pin_stretches()
         self._keep_predictions()
@@ -322,7 +309,7 @@ class Study:
             self.store.index.pins.release(study_lease(self.name))
 
     def _leaders(self) -> dict[str, int | None]:
-        """Return the trial that leads, or else the one nearest to the constraints, for readers."""
+        """Return the incumbent, or else the trial nearest to the constraints, for readers."""
         best = self.incumbent
         nearest = self.optimizer.history.nearest_infeasible if best is None else None
         return {
@@ -338,7 +325,7 @@ class Study:
         return all(name in self.result and self.result[name] == leaders[name] for name in leaders)
 
     def _append(self, kind: str, body: Mapping[str, Any], trial: Trial) -> None:
-        """Append an event to the ledger, together with the leaders if it changed them."""
+        """Append an event to the ledger, together with changed leaders."""
         leaders = self._leaders()
         is_same = self._are_recorded(leaders)
         self.result |= leaders

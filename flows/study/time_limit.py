@@ -1,4 +1,4 @@
-"""The time limit of the next trial, by what the trials before it have taken."""
+"""The time limit of the next trial, based on the costs of earlier trials."""
 
 from collections.abc import Mapping
 from math import inf
@@ -8,31 +8,31 @@ from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.trial import Trial
 
 _DEVIATIONS = 3.0
-"""Above the median of predicted ln seconds."""
+"""Standard deviations above the median of predicted ln seconds."""
 _SHORTEST_SECONDS, _LONGEST_FLOOR_SECONDS = 5.0, 30.0
 _FLOOR_SHARE = 0.25
-"""Of the time left: no limit is shorter, within the two bounds above."""
+"""Smallest limit as a share of the time left, within the two bounds above."""
 _TIMES_MOST, _TIMES_FAILED, _TIMES_LOOK = 2.5, 2.0, 1.5
 _DAY_SECONDS = 86_400.0
 _PILOT_ROWS = 10_000
-"""Training rows from which on a pilot is worth its fraction of a second."""
+"""Training rows from which a pilot is worth its fraction of a second."""
 
 
 class TimeLimit:
-    """Ends trials that take far longer than predicted, where the user has set no limit.
+    """Ends trials that take far longer than predicted, unless the user has set a limit.
 
     The first trial of a model's algorithm may take its share of the worker-seconds left (see
-    `Costs.allowed_seconds`). Later ones may take what is predicted from measured costs, three
-    standard deviations above the median. Any may take a quarter of the time left, from 5 to 30 s,
-    and a look at a part of the rows half as long again as it should take, if that is less.
-    A study without a time budget keeps within the limit of the plan. A trial that failed and is run
-    again has two and a half times that limit, or twice what it took if that is more.
+    `Costs.allowed_seconds`). Later ones may take three standard deviations above the median
+    predicted from measured costs. Any trial may take a quarter of the time left, from 5 to 30 s; on
+    a subset of the rows, at most 1.5 times the allowed seconds. Without a time budget, the limit of
+    the plan applies. A rerun trial gets 2.5 times that limit, or twice its earlier time if that is
+    longer.
 
     Args:
-        costs: Predicts what trials take.
+        costs: Cost model of trials.
         most_seconds: Limit of the plan.
-        is_adaptive: Whether it may be another one.
-        failed_seconds: What trials took that failed and are run again, by their numbers.
+        is_adaptive: Whether the limit may differ from the plan's.
+        failed_seconds: Seconds until the failure of rerun trials, by number.
     """
 
     def __init__(
@@ -49,20 +49,20 @@ class TimeLimit:
 
     @property
     def of_user(self) -> float | None:
-        """Limit that the user has set; None if there is none."""
+        """Limit set by the user; None if there is none."""
         return None if self._is_adaptive else self._most
 
     @property
     def lifted(self) -> int | None:
-        """Number of the trial that may take a day; None before there is one."""
+        """Number of the trial that may take a day; None if there is none."""
         return self._lifted
 
     def lift(self, number: int) -> None:
-        """Let a trial of that number take a day."""
+        """Allow a trial to take a day."""
         self._lifted = number
 
     def seconds(self, trial: Trial, budget: Budget) -> float:
-        """Return how long a trial may take that starts now."""
+        """Return the time limit of a trial that starts now."""
         if trial.number == self._lifted:
             return max(self._most, _DAY_SECONDS)
         if not self._is_adaptive:
@@ -80,17 +80,17 @@ class TimeLimit:
         share = self._costs.share_seconds(query.configuration, budget)
         if is_first:
             limits.append(share)
-        elif query.epochs is not None:  # whose seconds are not predicted
+        elif query.epochs is not None:  # seconds of trainings are not predicted
             limits.append(share / budget.n_workers)
         if self._costs.is_known(query.configuration):
             limits.append(self._costs.seconds(query, _DEVIATIONS))
         return min(most, max(limits))
 
     def pilot_seconds(self, trial: Trial, budget: Budget) -> float | None:
-        """Return the most that a pilot may predict for a trial to start; None for no pilot.
+        """Return the largest pilot prediction for which a trial starts; None for no pilot.
 
-        The first trial of a model's algorithm on many rows has one, and of another step's that may
-        be slow, unless it is run again or may take any time.
+        With many rows, a pilot precedes the first trial of a model's algorithm or of another
+        potentially slow step, unless the trial is a rerun or has no limit.
         """
         is_small = self._costs.rows(trial.query) < _PILOT_ROWS
         is_again = trial.number in {*self._failed_seconds, self._lifted}

@@ -1,7 +1,7 @@
-"""Output of trials, kept as records of their study: of each trial, that of its last attempt.
+"""Output of trials, stored as records of their study; only the last attempt of each trial is kept.
 
-The process that runs the study writes the records: workers on other machines may have no more than
-the files of their own, and one that is killed writes nothing.
+The process that runs the study writes the records, because workers on other machines may lack
+access and a killed worker writes nothing.
 """
 
 import json
@@ -14,17 +14,13 @@ from prefect_tune.storage.records import Records
 from prefect_tune.tasks.worker.printed_output import Printed
 
 _MOST_LINES, _MOST_CHARACTERS = 8, 1_500
-"""Length of the end of an output that a failure quotes."""
+"""Limits of the end of an output quoted in a failure."""
 _MOST_BYTES = 2_000_000
-"""Bytes of a record: a byte that is no text takes six there."""
+"""Maximum bytes of a record; a byte that is not text takes six."""
 
 
 def keep_output(records: Records, study: str, trial: Trial, printed: Printed) -> int:
-    """Keep what the last attempt of a trial printed in place of that of an earlier one.
-
-    Returns:
-        Bytes that are kept, as text; 0 if it printed nothing.
-    """
+    """Store the output of a trial's last attempt; return its size in bytes, 0 without output."""
     record, text = output_record(study, trial.number), _text(printed)
     if text:
         size = len(json.dumps(text))
@@ -38,7 +34,7 @@ def keep_output(records: Records, study: str, trial: Trial, printed: Printed) ->
 
 
 def last_lines(printed: Printed) -> str:
-    """Return the last lines of an output that are not empty, at most some hundred words."""
+    """Return the last non-empty lines of an output, truncated."""
     lines = [line.rstrip() for line in re.split(r"[\r\n]+", _text(printed)[-100_000:])]
     end = "\n".join([line for line in lines if line][-_MOST_LINES:])
     return f"…{end[-_MOST_CHARACTERS:]}" if len(end) > _MOST_CHARACTERS else end
