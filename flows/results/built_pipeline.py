@@ -17,13 +17,13 @@ from prefect_tune.tasks.trial_code import TrialPipeline, code_of, trial_pipeline
 
 @dataclass(frozen=True, slots=True)
 class TrialOutput:
-    """The output of the last attempt of a trial.
+    """Output of the last attempt of a trial.
 
     Attributes:
         study: Name of the study.
         trial: Number of the trial.
-        output: The text; None where none is known.
-        is_cut: Whether more was printed before.
+        output: Text of the output; None if unknown.
+        is_cut: Whether the beginning was truncated.
         missing: Reason why there is no text; empty if there is.
     """
 
@@ -35,12 +35,9 @@ class TrialOutput:
 
 
 def trial_output(store: ArtifactStore, study: str, number: int) -> TrialOutput:
-    """Return what a trial printed.
+    """Return the output of a trial.
 
-    Raises:
-        UnknownName: If there is no such study.
-        BadInput: If there is no such trial in it.
-        RecordDamaged: If the output was lost.
+    Raises `UnknownName`, `BadInput`, or `RecordDamaged` if the output was lost.
     """
     find_study(store, study)
     trial = trial_numbered(store, study, number)
@@ -52,24 +49,18 @@ def trial_output(store: ArtifactStore, study: str, number: int) -> TrialOutput:
     if output_bytes == 0:
         return TrialOutput(study, number, "", False, f"trial {number} printed nothing")
     if trial.state.is_told:
-        missing = f"trial {number} was run by a version of prefect-tune that kept no output"
+        missing = f"trial {number} was run by a version of prefect-tune that stored no output"
     else:
-        missing = f"trial {number} has not ended; what it prints is kept when it ends"
+        missing = f"trial {number} has not ended; its output is stored at the end"
     return TrialOutput(study, number, None, False, missing)
 
 
 def built_pipeline(store: ArtifactStore, study: str, number: int) -> TrialPipeline:
     """Return the pipeline of a trial as it was built for its first fold.
 
-    Args:
-        store: Where the study is.
-        study: Its name.
-        number: Number of the trial.
-
     Raises:
-        UnknownName: If there is no such study.
-        BadInput: If there is no such trial in it, its space is another one here, or a library that
-            it needs cannot be used here.
+        UnknownName: If the study does not exist.
+        BadInput: If the trial does not exist, its space differs here, or a library is missing.
         StoreLost: If the study's data is lost.
     """
     plan = StudyPlan.from_stored(find_study(store, study))
@@ -95,23 +86,19 @@ def built_pipeline(store: ArtifactStore, study: str, number: int) -> TrialPipeli
 def pipeline_code(
     store: ArtifactStore, study: str, number: int, note: Callable[[str], None]
 ) -> str:
-    """Return Python code that builds the pipeline of a trial, and fits it to `X` and `y`.
+    """Return Python code that builds the pipeline of a trial and fits it to `X` and `y`.
 
-    Args:
-        store: Where the study is.
-        study: Its name.
-        number: Number of the trial.
-        note: Is told if steps have to run first.
+    `note` is called if steps have to run first.
 
     Raises:
-        UnknownName: If there is no such study.
-        BadInput: If there is no such trial in it, its space is another one here, or an estimator
-            holds a value that no code is known for.
+        UnknownName: If the study does not exist.
+        BadInput: If the trial does not exist, its space differs here, or an estimator has a value
+            that cannot be written as code.
         StoreLost: If the study's data is lost.
     """
     plan = StudyPlan.from_stored(find_study(store, study))
     if not plan.options.use_cache:
-        note(f"study {study} cached nothing, so the steps before the model run once more")
+        note(f"study {study} has no cache, so the steps before the model are rerun")
     built = built_pipeline(store, study, number)
     is_users = bool(plan.problem.space_code)
     heading = [

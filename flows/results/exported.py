@@ -1,4 +1,4 @@
-"""Exporting the final model of a study, as a pickle or in skops' format."""
+"""Exports the final model of a study as a pickle or in skops' format."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,7 +27,7 @@ from prefect_tune.tasks.exporting import (
 from prefect_tune.tasks.user_code import is_user_code
 
 _MOST_ROWS = 1_000
-"""Rows that the model read back predicts once more."""
+"""Rows on which the reloaded model is checked."""
 
 
 @dataclass(frozen=True)
@@ -36,18 +36,18 @@ class Exported:
 
     Attributes:
         study: Name of the study.
-        metric: Name of its metric.
-        about: Trials, weights, data and test loss, as they are kept with the model.
+        metric: Name of the metric.
+        about: Trials, weights, data and test loss, as stored with the model.
         format: `pickle` or `skops`.
-        data: The file.
-        model: The model as it is read from the file.
-        packages: Versions here of the distributions that reading and using it takes, by name.
-        own: Names of the classes that it has of prefect-tune or of a user's file.
-        carries_code: Whether these go with it, as code of this version of Python.
+        data: Content of the file.
+        model: The model as read from the file.
+        packages: Versions of the distributions needed to read and use the model, by name.
+        own: Names of classes from prefect-tune or the user's file.
+        carries_code: Whether the code of these classes is included, for this version of Python.
         predicts_events: Whether its rows are patient events, which prefect-tune reads.
-        trusted: Of skops' format, types that who reads it must trust.
-        n_checked: Rows for which the model read back gave the same predictions.
-        reads_rows: Whether it takes rows of a table as users have them.
+        trusted: Types the reader must trust to load the skops file.
+        n_checked: Rows on which the reloaded model gave the same predictions.
+        reads_rows: Whether the model takes table rows as users have them.
     """
 
     study: str
@@ -80,7 +80,7 @@ class Exported:
         return self.about["test_loss_undefined"]
 
     def loading_code(self, file: str) -> list[str]:
-        """Return the lines that load the model from a file of this name."""
+        """Return the lines of code that load the model from a file."""
         if self.format == "skops":
             trusted = [f"    {json.dumps(kind)}," for kind in self.trusted]
             load = f"model = skops.io.load({json.dumps(file)}, trusted=trusted)"
@@ -89,7 +89,7 @@ class Exported:
         return ["import pickle", "", opened, "    model = pickle.load(file)"]
 
     def to_json(self) -> dict[str, Any]:
-        """Return all but the file and the model as JSON values."""
+        """Return everything except the file and the model as JSON values."""
         return {
             **self.about,
             "format": self.format,
@@ -105,11 +105,11 @@ class Exported:
 
 
 def exported_model(store: ArtifactStore, study: str) -> tuple[Any, dict[str, Any]]:
-    """Return the final model of a study as it is exported, and which trials it comes from.
+    """Return the final model of a study in its exported form, and its description.
 
     Raises:
-        UnknownName: If there is no such study.
-        BadInput: If it has no model yet, or one that does not meet constraints set since.
+        UnknownName: If the study does not exist.
+        BadInput: If it has no model yet, or its model violates constraints added later.
         RecordDamaged: If the model's record is damaged.
     """
     model, about = final_model(store, study)
@@ -120,20 +120,16 @@ def exported_model(store: ArtifactStore, study: str) -> tuple[Any, dict[str, Any
 def export(
     store: ArtifactStore, study: str, file_format: str, *, of_matrix: bool = False
 ) -> Exported:
-    """Make a file of the final model of a study, read it back, and compare predictions.
+    """Export a study's final model as `pickle` or `skops`, reload it and compare predictions.
 
-    Args:
-        store: Where the study is.
-        study: Its name.
-        file_format: `pickle` or `skops`.
-        of_matrix: Whether to leave out the first step, which reads rows of a table as the study
-            learned them; the model then takes them as that step returns them.
+    With `of_matrix`, the model omits the first step, which parses table rows as in the study, and
+    takes the output of that step.
 
     Raises:
-        UnknownName: If there is no such study.
-        BadInput: If it has no model to export, or skops cannot hold it.
+        UnknownName: If the study does not exist.
+        BadInput: If it has no model to export, or skops does not support the model.
         RecordDamaged: If the model's record is damaged.
-        RuntimeError: If the model read back predicts otherwise.
+        RuntimeError: If the reloaded model predicts differently.
     """
     model, about = final_model(store, study)
     problem = StudyPlan.from_stored(find_study(store, study)).problem
@@ -157,7 +153,7 @@ def export(
                 predicts_events=is_of_events,
                 reads_rows=reads_rows,
             )
-    raise RuntimeError(f"the model of study {study!r} predicts otherwise once it is read back")
+    raise RuntimeError(f"the model of study {study!r} predicts differently after reloading")
 
 
 def _as_pickle(study: str, metric: str, about: Mapping[str, Any], model: Any) -> Exported:
@@ -195,27 +191,23 @@ FORMATS: Mapping[str, Callable[[str, str, Mapping[str, Any], Any], Exported]] = 
     "pickle": _as_pickle,
     "skops": _as_skops,
 }
-"""By name, how a model becomes a file."""
+"""Functions that write a model to a file, by name of the format."""
 
 
 def _own_classes(model: Any) -> tuple[str, ...]:
-    """Return the names of a model's classes that come neither from scikit-learn nor the like."""
+    """Return the names of a model's classes that come from this package or the user."""
     kinds = ((kind.__name__, kind.__module__) for kind in estimator_classes(model))
     return tuple(name for name, module in kinds if is_ours(module) or is_user_code(module))
 
 
 def _versions(packages: Iterable[str]) -> dict[str, str]:
-    """Return the versions of packages that are imported by these names, by distribution.
-
-    All rows but those of events are DataFrames, so pandas is one of them.
-    """
+    """Return versions by distribution for imported packages; pandas is always included."""
     distributions = packages_distributions()
     names = sorted(names[0] for p in {*packages, "pandas"} if (names := distributions.get(p)))
     return {name: version(name) for name in names}
 
 
 def _predicted(model: Any, rows: Any) -> Iterator[Any]:
-    """Yield all that a model predicts of some rows."""
     yield np.asarray(model.predict(rows))
     if hasattr(model, "predict_proba"):
         yield np.asarray(model.predict_proba(rows))

@@ -1,4 +1,4 @@
-"""`load_study`: a study to look at from Python, as `prefect-tune show` and `trials` do."""
+"""`load_study`: read-only access to a study from Python."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LoadedStudy:
-    """A study in a store, to look at: nothing of it can be changed here.
+    """A study in a store, read-only; created by `load_study`.
 
-    Made by `load_study`. The store is read anew with each access, so a study that is running may be
-    followed; other properties than these are in `view`.
+    Each access reads the store again, so a running study can be followed. Further properties are in
+    `view`.
 
     Attributes:
-        name: Its name.
-        address: Where its store is.
+        name: Name of the study.
+        address: Address of its store.
     """
 
     name: str
-    address: StoreAddress = field(repr=False)  # it may have a password
+    address: StoreAddress = field(repr=False)  # may contain a password
 
     @property
     def plan(self) -> StudyPlan:
-        """All that it is run with: data, space, method, metric, seed, budget and constraints."""
+        """Plan of the study: data, space, method, metric, seed, budget and constraints."""
         with self._opened() as store:
             return StudyPlan.from_stored(find_study(store, self.name))
 
@@ -59,12 +59,12 @@ class LoadedStudy:
 
     @property
     def state(self) -> str:
-        """Where it stands: running, complete, interrupted or failed."""
+        """State of the study: running, complete, interrupted or failed."""
         return self.view.state
 
     @property
     def best_trial(self) -> int:
-        """Number of the best trial, see `trial`.
+        """Number of the best trial; see `trial`.
 
         Raises:
             ValueError: If no trial is complete yet, or none meets the constraints.
@@ -76,34 +76,34 @@ class LoadedStudy:
         """Loss of the best trial; smaller is better.
 
         Raises:
-            ValueError: If there is none yet.
+            ValueError: If there is no best trial yet.
         """
         return self._best.loss
 
     @property
     def best_params(self) -> dict[str, Any]:
-        """Algorithms and hyperparameters of the best trial, as `PipelineSearch` has them.
+        """Algorithms and hyperparameters of the best trial, as in `PipelineSearch`.
 
         Raises:
-            ValueError: If there is none yet.
+            ValueError: If there is no best trial yet.
         """
         return params_of(self._best.configuration)
 
     @property
     def view(self) -> StudyView:
-        """Everything that `prefect-tune show` prints, as typed values."""
+        """The content of `prefect-tune show`, as typed values."""
         with self._opened() as store:
             return read_study(store, self.name)
 
     def summary(self) -> dict[str, Any]:
-        """Return what `prefect-tune show --json` prints."""
+        """Return the output of `prefect-tune show --json`."""
         return self.view.to_json()
 
     def trial(self, number: int) -> dict[str, Any]:
-        """Return what `prefect-tune show STUDY --trial NUMBER --json` prints.
+        """Return the output of `prefect-tune show STUDY --trial NUMBER --json`.
 
         Raises:
-            BadInput: If there is no such trial.
+            BadInput: If the trial does not exist.
         """
         from prefect_tune.flows.reading.trial_detail import trial_detail  # noqa: PLC0415 - heavy
 
@@ -111,13 +111,10 @@ class LoadedStudy:
             return trial_detail(store, self.name, number).to_json()
 
     def pipeline(self, number: int) -> "Pipeline":
-        """Return the pipeline of a trial, unfitted, as it was built for its first fold.
-
-        Args:
-            number: Number of the trial.
+        """Return the unfitted pipeline of a trial, as built for its first fold.
 
         Raises:
-            BadInput: If there is no such trial, or its space is another one here.
+            BadInput: If the trial does not exist, or its space differs here.
         """
         from prefect_tune.flows.results.built_pipeline import built_pipeline  # noqa: PLC0415 - heavy
 
@@ -125,13 +122,13 @@ class LoadedStudy:
             return built_pipeline(store, self.name, number).pipeline
 
     def trials_dataframe(self) -> "pd.DataFrame":
-        """Return its trials, a row each, with the columns that Optuna's studies have.
+        """Return the trials, one row each, with the columns of Optuna's studies.
 
-        `number`, `value` (the loss), `datetime_start` and `datetime_complete` (UTC) of the last
-        attempt, `duration` (what that took, without the time that it waited), `params_<step>` and
-        `params_<step>__<hyperparameter>`, `user_attrs_...` (losses of folds, measured quantities,
+        The columns are `number`, `value` (the loss), `datetime_start` and `datetime_complete` (UTC)
+        of the last attempt, `duration` (of that attempt, without waiting), `params_<step>`,
+        `params_<step>__<hyperparameter>`, `user_attrs_...` (fold losses, measured quantities,
         seconds with and without the cache, hits, failures), `system_attrs_...`, and `state` in
-        Optuna's words: what ran on less than all of the rows, folds or epochs is PRUNED.
+        Optuna's terms: a partial evaluation is PRUNED.
         """
         from prefect_tune.flows.results.trial_table import trial_table  # noqa: PLC0415 - heavy
 
@@ -139,16 +136,16 @@ class LoadedStudy:
             return trial_table(store, self.name)
 
     def to_optuna(self) -> "optuna.Study":
-        """Return it as a study of Optuna in memory, with which Optuna's tools work.
+        """Return the study as an in-memory Optuna study, for use with Optuna's tools.
 
             study = load_study("responders").to_optuna()
             optuna.importance.get_param_importances(study, params=["fit model", "rescale"])
             optuna.visualization.plot_optimization_history(study)
 
-        Its parameters are the steps, and `step/algorithm/hyperparameter` of each.
+        Its parameters are the steps and `step/algorithm/hyperparameter`.
 
         Raises:
-            BadInput: If its space is another one here.
+            BadInput: If the space differs here.
         """
         from prefect_tune.flows.results.optuna_study import optuna_study  # noqa: PLC0415 - heavy
 
@@ -156,10 +153,10 @@ class LoadedStudy:
             return optuna_study(store, self.name)
 
     def model(self) -> Any:
-        """Return its final model, the estimator that `prefect-tune export` writes.
+        """Return the final model, the estimator that `prefect-tune export` writes.
 
         Raises:
-            BadInput: If it has no model yet, or one that does not meet constraints set since.
+            BadInput: If there is no model yet, or the model violates constraints added later.
             RecordDamaged: If the model's record is damaged.
         """
         from prefect_tune.flows.results.exported import exported_model  # noqa: PLC0415 - heavy
@@ -172,7 +169,7 @@ class LoadedStudy:
     def _best(self) -> ChosenTrial:
         best = self.view.incumbent
         if best is None:
-            raise ValueError(f"study {self.name!r} has no complete trial that may be chosen yet")
+            raise ValueError(f"study {self.name!r} has no best trial yet")
         return best
 
     @contextmanager
@@ -186,20 +183,20 @@ class LoadedStudy:
 
 @errors_for_caller()
 def load_study(name: str, store: str | None = None, database: str | None = None) -> LoadedStudy:
-    """Return a study to look at: its trials as a table, its best values, its model.
+    """Return read-only access to a study: its trials as a table, its best values, its model.
 
     Args:
-        name: Its name.
-        store: URL of its store, or `block:NAME`; by default that of this machine.
-        database: URL of the store's database, where that is not in the store.
+        name: Name of the study.
+        store: URL of its store, or `block:NAME`; by default this machine's store.
+        database: URL of the store's database, if it is not in the store.
 
     Raises:
-        BadInput: If there is no such store.
-        UnknownName: If there is no such study in it.
+        BadInput: If the store does not exist.
+        UnknownName: If the study does not exist.
     """
     address = store_address(store, database)
     if not ArtifactStore.exists(address):
-        raise BadInput(f"there is no store at {address.url}; a first study makes one")
+        raise BadInput(f"there is no store at {address.url}; the first study creates one")
     study = LoadedStudy(name, address)
-    study.plan  # noqa: B018 - whether there is one
+    study.plan  # noqa: B018 - raises if the study does not exist
     return study

@@ -1,7 +1,7 @@
-"""The model card of an exported model: Markdown with the header that Hugging Face and skops read.
+"""Model card of an exported model: Markdown with a header for Hugging Face and skops.
 
-Facts are gathered here as typed values; their words stand in the template `model_card.md.j2`, which
-escapes each value where it enters the text. Import this module only to write a card.
+This module gathers typed facts; the template `model_card.md.j2` has the wording and escapes each
+value. Import this module only to write a card.
 """
 
 import re
@@ -68,7 +68,7 @@ class CardMember:
 
 @dataclass(frozen=True, slots=True)
 class CardColumn:
-    """A column that a model takes: share of gaps, and categories or ends of the numbers."""
+    """A column the model takes: share of gaps, and categories or the range of numbers."""
 
     name: str
     kind: str
@@ -79,7 +79,7 @@ class CardColumn:
 
 @dataclass(frozen=True, slots=True)
 class ClassScores:
-    """Scores of a class in percent; NaN as a share of nothing."""
+    """Scores of a class in percent; NaN if there are no rows."""
 
     label: Any
     rows: int
@@ -89,7 +89,7 @@ class ClassScores:
 
 @dataclass(frozen=True, slots=True)
 class QuarterErrors:
-    """Errors of a quarter of the true numbers; a mean above 0 tells that too much is predicted."""
+    """Errors in a quarter of the true values; with a mean above 0, predictions are too high."""
 
     low: float
     high: float
@@ -100,13 +100,13 @@ class QuarterErrors:
 
 @dataclass(frozen=True, slots=True)
 class QualityOnTest:
-    """How well a model predicts the test rows.
+    """Quality of the predictions on the test rows.
 
     Attributes:
-        wrong: Wrong predictions in percent, and the ends of their 95 % interval (Wilson's).
+        wrong: Wrong predictions in percent, and their 95 % interval (Wilson).
         auroc: Area under the ROC curve; None without scores of two classes.
         classes: Scores of each class.
-        quarters: Errors by quarter of the target, the smallest numbers first.
+        quarters: Errors by quarter of the target, smallest values first.
     """
 
     wrong: tuple[float, float, float] | None = None
@@ -117,25 +117,25 @@ class QualityOnTest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CardFacts:
-    """The facts of a model card.
+    """Facts of a model card.
 
     Attributes:
         plan: Plan of the study.
         exported: The file, with its model.
         dataset: All rows.
-        n_test: Test rows among them.
+        n_test: Number of test rows.
         members: Pipelines of the model.
-        best_trial: Trial that the search chose; None without one.
+        best_trial: Trial chosen by the search; None without one.
         best_loss: Cross-validated loss of that trial.
         fidelity: Fidelity of that loss; empty if the evaluation was full.
-        held_out_loss: Loss of an ensemble on the held-out rows that it was chosen on.
+        held_out_loss: Loss of an ensemble on the held-out rows it was selected on.
         single_best_test_loss: Loss of the best single trial on the test rows.
-        quality: Quality of the predictions of the test rows.
+        quality: Quality of the predictions on the test rows.
         n_configurations: Configurations evaluated.
         n_trials: Trials that ended.
         n_failed: Trials that failed.
         seconds: Duration of the search.
-        versions: Versions of the packages that searched, by name; empty if unknown.
+        versions: Versions of the packages used in the search, by name; empty if unknown.
     """
 
     plan: StudyPlan
@@ -157,7 +157,7 @@ class CardFacts:
 
     @property
     def columns(self) -> list[CardColumn]:
-        """The columns of a table; none of events."""
+        """Columns of a table; empty for events."""
         X, reader = self.dataset.X, self.dataset.row_reader
         if not isinstance(X, pd.DataFrame) or reader is None:
             return []
@@ -167,10 +167,10 @@ class CardFacts:
 
 
 def card_facts(store: ArtifactStore, exported: Exported) -> CardFacts:
-    """Return the facts of the card of an exported model.
+    """Return the facts of an exported model for its card.
 
     Raises:
-        RecordDamaged: If the study's data is not there any more.
+        RecordDamaged: If the study's data is lost.
     """
     stored, view = find_study(store, exported.study), read_study(store, exported.study)
     plan = StudyPlan.from_stored(stored)
@@ -212,7 +212,6 @@ def _members(store: ArtifactStore, exported: Exported, space: Space) -> tuple[Ca
 
 
 def _column(learned: LearnedColumn, column: pd.Series) -> CardColumn:
-    """Return a column; `column` holds the first feature that it becomes."""
     gaps, kind = float(column.isna().mean()), _KINDS.get(learned.kind, learned.kind)
     if isinstance(column.dtype, pd.CategoricalDtype):
         return CardColumn(learned.name, kind, gaps, tuple(map(str, column.cat.categories)))
@@ -248,7 +247,7 @@ def _quality(model: Any, data: Dataset, rows: NDArray[np.intp], plan: StudyPlan)
 def _by_class(
     y: NDArray[Any], label: NDArray[Any], classes: Sequence[Any]
 ) -> tuple[ClassScores, ...]:
-    """Return the scores of each class; `y` and `label` are positions of classes.
+    """Return the scores of each class; `y` and `label` are class positions.
 
     >>> _by_class(np.array([0, 0, 1]), np.array([0, 1, 1]), ("no", "yes"))[0]
     ClassScores(label='no', rows=2, recall=50.0, precision=100.0)
@@ -260,7 +259,7 @@ def _by_class(
 
 
 def _by_quarter(y: NDArray[Any], label: NDArray[Any]) -> tuple[QuarterErrors, ...]:
-    """Return the errors of each quarter of the true numbers `y`.
+    """Return the errors in each quarter of the true values `y`.
 
     >>> _by_quarter(np.arange(8.0), np.full(8, 3.0))[0]
     QuarterErrors(low=0.0, high=1.0, rows=2, mean_absolute=2.5, mean=2.5)
@@ -276,13 +275,7 @@ def _by_quarter(y: NDArray[Any], label: NDArray[Any]) -> tuple[QuarterErrors, ..
 
 
 def model_card(facts: CardFacts, file: str, use: str = "") -> str:
-    """Return the model card of a file.
-
-    Args:
-        facts: Facts of the model.
-        file: Name of the file with the model.
-        use: Intended use that people wrote; empty if they wrote nothing.
-    """
+    """Return the model card of a file; `use` is the intended use, if people wrote one."""
     command = shlex.join(map(masked, run_command(facts.plan, facts.exported.study)))
     text = files("prefect_tune.flows.results").joinpath("model_card.md.j2").read_text("utf-8")
     return _ENVIRONMENT.from_string(text).render(
@@ -322,14 +315,9 @@ def _header(facts: CardFacts, file: str) -> str:
 
 
 def written_use(path: Path, study: str) -> str:
-    """Return the intended use that people wrote in the card that a new one replaces.
+    """Return the intended use that people wrote in the card to be replaced, if any.
 
-    Args:
-        path: Place of the card; nothing need be there.
-        study: Study of the new card.
-
-    Raises:
-        BadInput: If another file is there, or the card of another study in which people wrote.
+    Raises `BadInput` if the file is not a card, or is the edited card of another study.
     """
     try:
         card = path.read_text("utf-8", "replace")
@@ -346,13 +334,13 @@ def written_use(path: Path, study: str) -> str:
     elif f"# Model card: {escaped(study)}" in card.splitlines():
         return use
     else:
-        reason = "is the model card of another study, with an intended use that people wrote"
+        reason = "is the model card of another study and has a written intended use"
     remedy = "give the model another name, or add --no-card"
     raise BadInput(f"{path} {reason}", remedy=remedy)
 
 
 def _is_model_card(text: str) -> bool:
-    """Return whether a text has a header with our tag."""
+    """Return whether a text has a header with prefect-tune's tag."""
     found = _HEADER.match(text)
     try:
         header = yaml.safe_load(found[1]) if found else None
@@ -363,7 +351,7 @@ def _is_model_card(text: str) -> bool:
 
 
 def _codes(values: Sequence[object], most: int | None = None) -> Markup:
-    """Return values as code, and how many more there are than `most`."""
+    """Return values as code; beyond `most`, only their number."""
     more = len(values) - (most or len(values))
     listed = ", ".join(map(code, values[:most])) + (f" and {more} more" if more > 0 else "")
     return Markup(listed)  # noqa: S704 - escaped by `code`

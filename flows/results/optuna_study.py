@@ -1,7 +1,7 @@
-"""A study as one of Optuna's, in memory, for all that works on these: plots, importances, samplers.
+"""A study as an in-memory Optuna study, for Optuna's plots, importances and samplers.
 
-Its parameters are the steps, whose values are algorithms, and `step/algorithm/hyperparameter`:
-hyperparameters of one name may have another range, or mean something else, in each algorithm.
+Its parameters are the steps, with algorithms as values, and `step/algorithm/hyperparameter`,
+because hyperparameters with equal names can differ in range or meaning between algorithms.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,14 +35,14 @@ from prefect_tune.storage.store import ArtifactStore
 
 
 def optuna_study(store: ArtifactStore, study: str) -> optuna.Study:
-    """Return a study as one of Optuna's that minimises, with its trials, in memory.
+    """Return a study with its trials as an in-memory Optuna study that minimises.
 
-    Curves of learning are intermediate values; times are those of the last attempt, and local, as
-    Optuna's are.
+    Learning curves become intermediate values; times are local, as in Optuna, and of the last
+    attempt.
 
     Raises:
-        UnknownName: If there is no such study.
-        BadInput: If its space is another one here.
+        UnknownName: If the study does not exist.
+        BadInput: If its space differs here.
     """
     plan, moments = StudyPlan.from_stored(find_study(store, study)), moments_of(store, study)
     distributions = distributions_of(space_as_run(plan, study))
@@ -54,7 +54,7 @@ def optuna_study(store: ArtifactStore, study: str) -> optuna.Study:
 
 
 def distributions_of(space: Space) -> dict[str, BaseDistribution]:
-    """Return the distribution of each parameter that a configuration of a space may have."""
+    """Return the distribution of each parameter that a configuration of a space can have."""
     found: dict[str, BaseDistribution] = {}
     for step in space.searched:
         found[step.name] = CategoricalDistribution([a.id for a in step.algorithms])
@@ -104,7 +104,6 @@ def _trial(
 
 
 def _params(trial: TrialView) -> Iterator[tuple[str, Any]]:
-    """Yield the parameters of a trial."""
     for step, choice in trial.configuration.items():
         yield step, choice["algorithm"]
         for name, value in choice["hyperparameters"].items():

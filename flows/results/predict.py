@@ -1,4 +1,4 @@
-"""Using what a study found: its final model, and predictions with it."""
+"""The final model of a study, and predictions with it."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -33,20 +33,20 @@ _SHOWN_CELLS = 20
 
 
 def final_model(store: ArtifactStore, study: str) -> tuple[Any, dict[str, Any]]:
-    """Return the final model of a study, which trials it comes from, and its test loss.
+    """Return the final model of a study and its description, with trials and test loss.
 
     Raises:
-        UnknownName: If there is no such study.
-        BadInput: If it has no model yet, one that needs a package that is not here, or one that
-            does not meet constraints set since.
+        UnknownName: If the study does not exist.
+        BadInput: If it has no model yet, the model needs a package that is not installed, or the
+            model violates constraints added later.
         RecordDamaged: If the model's record is damaged.
     """
     stored = find_study(store, study)
     space = StudyPlan.from_stored(stored).problem.find_space()  # may bring code
     if not store.records.exists(model_record(study)):
         raise BadInput(
-            f"study {study!r} has no final model, as a run fits one at its end; continue the "
-            f"study with `prefect-tune run ... --study {study}`"
+            f"study {study!r} has no final model yet; resume the study with "
+            f"`prefect-tune run ... --study {study}`, which fits a model at its end"
         )
     try:
         parts = store.records.get(model_record(study))
@@ -55,7 +55,7 @@ def final_model(store: ArtifactStore, study: str) -> tuple[Any, dict[str, Any]]:
             f"the final model of study {study!r} needs {error.name}, which is not installed here"
         ) from error
     except RecordDamaged as error:
-        if isinstance(error.__cause__, OSError):  # also where a library's own files do not load
+        if isinstance(error.__cause__, OSError):  # raised too if a library's own files do not load
             check_libraries(f"the final model of study {study!r}", algorithms_of(space))
         raise
     _check_constraints(store, study, parts["about"])
@@ -71,26 +71,25 @@ def predict(
     *,
     skip_bad_rows: bool = False,
 ) -> pd.DataFrame:
-    """Predict new rows: `prediction`, and `probability_<class>` where the model gives it.
+    """Predict new rows: `prediction`, and `probability_<class>` if the model has probabilities.
 
-    Rows of events also have their patient and prediction time. Rows without any event get what the
-    training rows have: the shares of the classes and the most frequent one, or the mean.
+    For events, patient and prediction time are included. Rows without any event get the class
+    shares and most frequent class of the training rows, or their mean.
 
     Args:
-        store: Where the study is.
-        study: Its name.
-        data: The new rows: a file or folder.
-        labels: For events: patients and prediction times.
-        skip_bad_rows: Whether rows of a table with cells that cannot be read get no prediction,
-            rather than stop the others.
+        store: Store of the study.
+        study: Name of the study.
+        data: File or folder with the new rows.
+        labels: Patients and prediction times, for events.
+        skip_bad_rows: Whether table rows with unreadable cells get no prediction instead of an
+            error.
 
     Returns:
-        The predictions, a row for each row of the data.
+        The predictions, one row per row of the data.
 
     Raises:
         UnknownName, BadInput: If the study has no model, or the data cannot be used.
-        InvalidPredictions: If the model does not predict one of its classes, or a finite number,
-            for each row.
+        InvalidPredictions: If a prediction is not one of the classes, or not a finite number.
     """
     model, about = final_model(store, study)
     dataset = load_dataset(store, about["dataset"])
@@ -103,7 +102,7 @@ def predict(
     elif reader is not None:
         X, cells = read_rows(X, reader, data)
     if cells and not skip_bad_rows:
-        remedy = "predict the others with --skip-bad-rows"
+        remedy = "use --skip-bad-rows to predict the other rows"
         raise BadInput(unreadable_text(cells, data), remedy=remedy)
     classes = dataset.learned_classes
     found = predictions_of(model, X, classes, methods=("predict_proba",))
@@ -123,10 +122,10 @@ def predict(
 
 
 def _without(cells: Sequence[UnreadableCell], frame: pd.DataFrame) -> pd.DataFrame:
-    """Return predictions without those of rows with unreadable cells, and name these rows."""
+    """Remove the predictions of rows with unreadable cells, and log these rows."""
     for cell in cells[:_SHOWN_CELLS]:
         _LOGGER.warning(
-            f"row {cell.row + 1} has no prediction: column {cell.column} holds {cell.value!r}, "
+            f"row {cell.row + 1} has no prediction: column {cell.column} is {cell.value!r}, "
             f"not {cell.expected}"
         )
     if (more := len(cells) - _SHOWN_CELLS) > 0:
@@ -137,10 +136,10 @@ def _without(cells: Sequence[UnreadableCell], frame: pd.DataFrame) -> pd.DataFra
 
 
 def is_balanced(document: Mapping[str, Any], space: Space) -> bool:
-    """Return whether a configuration weights classes in training, so that all count alike."""
+    """Return whether a configuration weights classes equally in training."""
     try:
         pipeline = space.pipeline(Configuration.from_json(document, space).path)
-    except (UnknownName, ValueError):  # the space has changed since
+    except (UnknownName, ValueError):  # the space has changed
         return False
     step, model = pipeline[-1]
     chosen = document.get(step.name, {}).get("hyperparameters", {})
@@ -155,7 +154,7 @@ def is_balanced(document: Mapping[str, Any], space: Space) -> bool:
 def balanced_weight(
     store: ArtifactStore, study: str, plan: StudyPlan, about: Mapping[str, Any]
 ) -> float:
-    """Return the weight of the members of a final model that weighted classes for balance."""
+    """Return the total weight of the members that weight classes equally."""
     weights = {member["trial"]: float(member["weight"]) for member in about["members"]}
     space = plan.problem.find_space()
     with documents_of(study):
@@ -174,14 +173,9 @@ def _with_prior(
     n_classes: int,
     balanced: float,
 ) -> Predictions:
-    """Return predictions in which some rows have the prior of the training rows.
+    """Return predictions in which the given rows have the prior of the training rows `y`.
 
-    Args:
-        found: Predictions of n rows.
-        rows: Whether each row gets the prior, shape (n,).
-        y: Positions of the classes, or the numbers, of the training rows.
-        n_classes: Number of classes; 0 if numbers are predicted.
-        balanced: Weight of members of the model whose classes weigh the same.
+    `balanced` is the weight of members that weight classes equally; `n_classes` is 0 for numbers.
     """
     label, score = found.label.copy(), found.score
     if not n_classes:
@@ -196,11 +190,7 @@ def _with_prior(
 
 
 def _check_constraints(store: ArtifactStore, study: str, about: Mapping[str, Any]) -> None:
-    """Check that the final model meets the constraints set since it was fitted.
-
-    Raises:
-        BadInput: If one of its members does not.
-    """
+    """Raise `BadInput` if a member of the final model violates constraints added later."""
     ledger = Ledger(store.database)
     plan = StudyPlan.from_stored(find_study(store, study))
     constraints = [bounded.constraint for bounded in plan.options.bounds]
@@ -213,8 +203,7 @@ def _check_constraints(store: ArtifactStore, study: str, about: Mapping[str, Any
         above = [c.name for c in constraints if c.excess(quantities) > 0]
         if number in members and above:
             raise BadInput(
-                f"the final model of study {study!r} comes from trial {number}, which does "
-                f"not meet the constraints set since ({', '.join(above)}), and no other took its "
-                "place",
-                remedy="run the study on, or with the constraints it had",
+                f"the final model of study {study!r} comes from trial {number}, which violates "
+                f"constraints added later ({', '.join(above)}), and no other trial replaced it",
+                remedy="resume the study, or restore its earlier constraints",
             )

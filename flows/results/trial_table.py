@@ -1,4 +1,4 @@
-"""The trials of a study as a table, with the columns that Optuna's `trials_dataframe` has."""
+"""The trials of a study as a table, with the columns of Optuna's `trials_dataframe`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ OPTUNA_STATES: Mapping[TrialState, str] = {
     TrialState.RUNNING: "RUNNING",
     TrialState.WAITING: "WAITING",
 }
-"""Optuna's words for the states of a trial; what ran on less than all is PRUNED there."""
+"""Optuna's names of trial states; a partial evaluation is PRUNED."""
 
 
 _ALWAYS = ("number", "value", "datetime_start", "datetime_complete", "duration", "state")
@@ -28,19 +28,16 @@ _ORDER = (
     "number", "value", "datetime_start", "datetime_complete", "duration", "params_", "user_attrs_",
     "system_attrs_", "state",
 )  # fmt: skip
-"""What names of columns begin with."""
+"""Prefixes of column names, in display order."""
 
 
 def trial_table(store: ArtifactStore, study: str) -> pd.DataFrame:
-    """Return the trials of a study, a row each, by number.
+    """Return the trials of a study by number, one row each, with Optuna's columns.
 
-    Columns are those of Optuna: `number`, `value` (the loss), `datetime_start` and
-    `datetime_complete` (UTC) of the last attempt, `duration` (what that took, without the time
-    that it waited), `params_<step>` (the algorithm) and `params_<step>__<hyperparameter>`, then
-    what we know besides as `user_attrs_...` and `system_attrs_...`, and `state` in Optuna's words.
-
-    Raises:
-        UnknownName: If there is no such study.
+    Columns are `number`, `value` (the loss), `datetime_start` and `datetime_complete` (UTC) of the
+    last attempt, `duration` (of that attempt, without waiting), `params_<step>` (the algorithm),
+    `params_<step>__<hyperparameter>`, our own facts as `user_attrs_...` and `system_attrs_...`, and
+    `state` in Optuna's terms. Raises `UnknownName` if the study does not exist.
     """
     stored = find_study(store, study)
     plan, moments = StudyPlan.from_stored(stored), moments_of(store, study)
@@ -56,9 +53,9 @@ def trial_table(store: ArtifactStore, study: str) -> pd.DataFrame:
 def attributes_of(
     trial: TrialView, plan: StudyPlan, moments: Moments | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what is known of a trial besides its parameters and value: ours and the system's.
+    """Return further facts about a trial: user attributes and system attributes.
 
-    Constraints are there as Optuna keeps them, met where they are not above 0.
+    Constraints are in Optuna's form: met if not above 0.
     """
     evaluation, failure = trial.evaluation, trial.failure
     has_ended = evaluation is not None or failure is not None
@@ -91,7 +88,7 @@ def attributes_of(
 
 
 def writable(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table of trials as files hold it: values of several types in a column are texts."""
+    """Return a table of trials for files: columns with values of several types become text."""
     made = table.copy()
     for name in table:
         is_object = table[name].dtype == object
@@ -118,19 +115,18 @@ def _row(trial: TrialView, plan: StudyPlan, moments: Moments | None) -> dict[str
 
 
 def _time(seconds: float | None) -> pd.Timestamp | None:
-    """Return seconds since 1970 as a time in UTC, to the microsecond."""
     return None if seconds is None else pd.Timestamp(round(seconds * 1e6), unit="us", tz="UTC")
 
 
 def _rank(name: str, steps: Sequence[str]) -> tuple[int, int]:
-    """Return where a column stands among the others; parameters are in the order of the steps."""
+    """Return the sort key of a column; parameters are in the order of the steps."""
     place = next(place for place, start in enumerate(_ORDER) if name.startswith(start))
     step = name.removeprefix("params_").partition("__")[0]
     return place, steps.index(step) if name.startswith("params_") and step in steps else 0
 
 
 def _column(values: Iterable[Any]) -> pd.Series:
-    """Return values as a column of their type, with gaps."""
+    """Return values as a column of their common type, with gaps."""
     listed = list(values)
     kinds = {type(value) for value in listed if value is not None}
     for kind, name in ((bool, "boolean"), (int, "Int64"), (str, "str")):
