@@ -1,6 +1,6 @@
-"""The commands that start, resume, inspect and export a study.
+"""Commands that start, resume, inspect and export a study.
 
-Light to import: commands that show a study print them.
+Cheap to import, because commands that show a study print them.
 """
 
 import shlex
@@ -19,27 +19,17 @@ _SOURCE = tuple(one.name for one in fields(Source) if one.name in OPTIONS)
 
 
 def run_command(plan: StudyPlan, name: str) -> list[str]:
-    """Return the words of the `prefect-tune run` that starts such a study.
+    """Return the unquoted words of the `prefect-tune run` that starts such a study as `name`.
 
-    Options at their defaults are left out, and those that say where trials run and are stored.
-    Words are not quoted: `shlex.join` does that.
-
-    Args:
-        plan: Plan of the study.
-        name: Name for the study.
+    Options at their defaults and options for workers and storage are omitted.
     """
     return _words(plan, name, (one.name for one in OPTIONS.values() if one.is_stored))
 
 
 def continue_command(plan: StudyPlan, name: str) -> list[str]:
-    """Return the words of the `prefect-tune run` that resumes such a study.
+    """Return the unquoted words of the `prefect-tune run` that resumes the study.
 
-    It names the data, the stop rule, and `--no-cache` if it was given: options that are left out
-    stay as they are.
-
-    Args:
-        plan: Plan of the study.
-        name: Name of the study.
+    They name the data, the stop rule, and `--no-cache` if given; other options keep their values.
     """
     return _words(plan, name, (*_SOURCE, "trials", "budget", "no_cache"))
 
@@ -47,14 +37,7 @@ def continue_command(plan: StudyPlan, name: str) -> list[str]:
 def next_commands(
     study: str, store_options: Sequence[str], *, has_model: bool, has_failed: bool = False
 ) -> Iterator[str]:
-    """Yield the commands that a user may want after looking at a study.
-
-    Args:
-        study: Name of the study.
-        store_options: Words by which a command finds the store.
-        has_model: Whether there is a model to export.
-        has_failed: Whether to offer the commands that list failed trials and run them again.
-    """
+    """Yield useful commands after showing a study, with the words that select its store."""
     asked = [["show", study], ["report", study], ["trials", study]]
     asked.append(["artifacts", "ls", "--study", study])
     if has_failed:
@@ -65,9 +48,9 @@ def next_commands(
 
 
 def removed_option(plan: StudyPlan) -> str:
-    """Return the option, `name=value`, that the plan's method no longer takes; empty without one.
+    """Return the option, `name=value`, that the plan's method no longer has; empty if none.
 
-    The commands of `run_command` and `continue_command` are refused with such an option. Empty too
+    Commands from `run_command` and `continue_command` are refused with such an option. Also empty
     if the method is not installed here.
     """
     declared = METHODS.get(plan.method)
@@ -103,7 +86,7 @@ def _usual_values(plan: StudyPlan) -> Mapping[str, Any]:
     is_default_space = options.space in DEFAULT_SPACES.values()
     if is_default_space:
         usual["space"] = options.space
-    # With a default space and metric, an option may have named classes or numbers as the target.
+    # With a default space and metric, the kind of target may come from the metric option.
     is_usual = options.metric in DEFAULT_METRICS.values()
     if is_usual and (plan.predicts is None or not is_default_space):
         usual["metric"] = options.metric

@@ -1,4 +1,4 @@
-"""Finding studies, their trials, and the artifacts that they made or used."""
+"""Finds studies, their trials, and the artifacts they made or used."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,11 +14,7 @@ from prefect_tune.storage.store import ArtifactStore
 
 
 def find_study(store: ArtifactStore, name: str) -> StoredStudy:
-    """Return the study of that name.
-
-    Raises:
-        UnknownName: If there is none.
-    """
+    """Return a study by name; raise `UnknownName` if it does not exist."""
     ledger = Ledger(store.database)
     stored = ledger.study(name)
     if stored is None:
@@ -27,24 +23,19 @@ def find_study(store: ArtifactStore, name: str) -> StoredStudy:
 
 
 def leader_of(ledger: Ledger, stored: StoredStudy) -> int | None:
-    """Return the number of the trial that leads a study, as its process recorded it."""
+    """Return the number of the incumbent, as recorded by the study's process."""
     if "best_trial" in stored.result:
         number: int | None = stored.result.get("best_trial")
         return number
     from prefect_tune.optimizers.events import Told  # noqa: PLC0415 - heavy, and rarely needed
 
-    # A process of an older version, begun before the store was upgraded, names it in events only.
+    # A process of an older version, started before the upgrade, records it in events only.
     numbers = [number for (number,) in ledger.event_values(stored.name, Told.kind, ("incumbent",))]
     return numbers[-1] if numbers else None
 
 
 def list_trials(store: ArtifactStore, name: str) -> list[TrialView]:
-    """Return all trials of a study, in the order of their numbers.
-
-    Raises:
-        UnknownName: If there is no such study.
-        DatabaseDamaged: If one of them is not as it was written.
-    """
+    """Return all trials of a study by number; `UnknownName` or `DatabaseDamaged` on failure."""
     find_study(store, name)
     with documents_of(name):
         return [
@@ -62,17 +53,17 @@ def failed_trials(store: ArtifactStore, name: str) -> list[int]:
     """Return the numbers of the failed trials of a study.
 
     Raises:
-        UnknownName: If there is no such study.
+        UnknownName: If the study does not exist.
     """
     trials = list_trials(store, name)
     return [trial.number for trial in trials if trial.state == TrialState.FAILED]
 
 
 def keys_of(store: ArtifactStore, name: str) -> list[str]:
-    """Return the keys of the artifacts that a study made, or that its completed trials used.
+    """Return the keys of the artifacts that a study made or its completed trials used.
 
     Raises:
-        UnknownName: If there is no such study.
+        UnknownName: If the study does not exist.
     """
     steps = (step for trial in list_trials(store, name) for step in trial.steps)
     return list(dict.fromkeys([*store.index.keys_of(name), *(step["key"] for step in steps)]))
@@ -89,7 +80,7 @@ def trials_using(store: ArtifactStore, key: str) -> list[tuple[str, int]]:
 
 
 def load_code_of(store: ArtifactStore, entry: Entry) -> None:
-    """Load the user's code that an artifact was made with, if a study still has it."""
+    """Load the user's code of an artifact, if a study still has it."""
     users = (study for study, _ in trials_using(store, entry.key))
     for name in dict.fromkeys([entry.study, *users]):
         stored = Ledger(store.database).study(name)
@@ -100,16 +91,11 @@ def load_code_of(store: ArtifactStore, entry: Entry) -> None:
 
 
 def remove_study(store: ArtifactStore, name: str) -> list[str]:
-    """Remove a study, and return the ids of the records that went with it.
-
-    Raises:
-        UnknownName: If there is no such study.
-        BadInput: If another process runs it.
-    """
+    """Remove a study, and return the ids of its records; raise `BadInput` if a process runs it."""
     find_study(store, name)
     with held_study(store, name):
         lease = study_lease(name)
-        # Records go first: after an interrupt, the rest is still found by the study's name.
+        # Records go first: after an interrupt, the rest can still be found by the study's name.
         gone = store.records.release(name, lease=lease)
         Ledger(store.database, lease).delete_study(name)
         return gone

@@ -1,7 +1,7 @@
-"""A study, read in one pass over its trials; what `show --json` prints.
+"""A study, read in one pass over its trials; the content of `show --json`.
 
-Light to import, and quick: neither the space nor the history is built. The trials that lead are
-those that the running process recorded; nothing is ranked here.
+Cheap to import and fast: neither the space nor the history is built. Incumbents come from the
+process that ran the study; readers never rank.
 """
 
 from collections import Counter
@@ -30,9 +30,9 @@ class ChosenTrial:
     """A trial that leads, is the model, or is nearest to the constraints.
 
     Attributes:
-        trial: Its number.
-        loss: Its loss.
-        fidelity: The part of the whole evaluation that it ran; empty for all of it.
+        trial: Number of the trial.
+        loss: Loss of the trial.
+        fidelity: Fidelity of the evaluation; empty if it was full.
         constraints: Measured quantities by name.
         configuration: Algorithm and hyperparameters by step.
     """
@@ -59,8 +59,8 @@ class Ensemble:
     Attributes:
         kind: `single`, `greedy`, `agnostic`, or `method` if the method chose the weights.
         members: Trials and weights.
-        losses: Loss on the held-out rows, for greedy selection at each size; empty if not known.
-        nested: By kind of ensemble, its loss on rows that did not decide its weights.
+        losses: Held-out losses of greedy selection at each size; empty if unknown.
+        nested: Loss by kind of ensemble on rows that did not decide its weights.
     """
 
     kind: str
@@ -70,12 +70,12 @@ class Ensemble:
 
     @property
     def has_several(self) -> bool:
-        """Whether there is more than one member."""
+        """Whether there are several members."""
         return len(self.members) > 1
 
     @property
     def heaviest(self) -> list[WeightedTrial]:
-        """The members, the heaviest first."""
+        """Members by decreasing weight."""
         return sorted(self.members, key=lambda member: (-member.weight, member.trial))
 
 
@@ -89,11 +89,11 @@ class FailedRefit:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """The trials that were chosen first as the model, and why they were replaced.
+    """The first choice for the model, which was replaced.
 
     Attributes:
-        trials: Numbers of its trials.
-        reason: Why it was replaced.
+        trials: Numbers of the trials chosen first.
+        reason: Reason for the replacement.
         failures: All failed refits.
     """
 
@@ -107,10 +107,10 @@ class CacheUse:
     """Use of the cache by a study.
 
     Attributes:
-        hits: Steps, counted per fold, that were loaded; a passthrough counts as neither.
-        misses: Steps, counted per fold, that were computed.
-        size_bytes: Size of the study's artifacts in the cache now.
-        seconds_saved: Seconds that hits saved; negative if loading took longer.
+        hits: Loaded steps, counted per fold; a passthrough is neither hit nor miss.
+        misses: Computed steps, counted per fold.
+        size_bytes: Current size of the study's artifacts in the cache.
+        seconds_saved: Seconds saved by hits; negative if loading took longer.
     """
 
     hits: int
@@ -124,11 +124,11 @@ class StudySeconds:
     """Time of a study.
 
     Attributes:
-        total: Time spent.
-        budget: Time allowed; None if it is not bounded.
-        over_budget: Time spent beyond the budget; None if it is not bounded.
-        evaluating: Sum over the trials.
-        asking: Time in which the method chose configurations.
+        total: Study time.
+        budget: Time budget; None if unbounded.
+        over_budget: Time beyond the budget; None if unbounded.
+        evaluating: Seconds of all trials.
+        asking: Time spent in asks.
     """
 
     total: float
@@ -140,7 +140,7 @@ class StudySeconds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyView:
-    """A study as people and programs see it; the fields are those of `show --json`.
+    """A study for people and programs; the fields are the JSON fields of `show --json`.
 
     Attributes:
         study: Name.
@@ -148,33 +148,34 @@ class StudyView:
         metric: Name of the metric.
         space: Name of the space.
         data: The data, as given.
-        store_options: Words by which a command finds the store.
+        store_options: Command-line words that select the store.
         state: running, complete, interrupted or failed.
         n_trials: Trials that have ended.
-        n_stopped: Trials that ended with a loss from a part of the evaluation.
+        n_stopped: Trials that ended with a loss from a partial evaluation.
         n_failed: Failed trials.
-        n_waiting: Trials that run or wait.
-        n_begun: Configurations begun.
-        incumbent: The trial that leads.
-        finalists: Trials evaluated on a second split, the best first.
-        plugins: Plugins that the study uses.
+        n_waiting: Running or waiting trials.
+        n_begun: Configurations started.
+        incumbent: The incumbent.
+        finalists: Trials evaluated on a second split, best first.
+        plugins: Plugins of the study.
         constraints: Bounds by quantity.
-        nearest_infeasible: The trial nearest to the constraints, if none leads.
-        model_trial: The trial that is the final model; None if several are.
-        model_is_partial: Whether the model ran in part, as no full trial meets the constraints.
-        ensemble: The final model, if it is an ensemble or was preferred to one.
-        instead_of: The first choice, if it could not be the model.
-        no_model: Why the last run ended without a model.
+        nearest_infeasible: Trial nearest to the constraints, if there is no incumbent.
+        model_trial: Trial of the final model; None if several.
+        model_is_partial: Whether the model is a partial trial, as no full one meets the
+            constraints.
+        ensemble: Final model, if it is an ensemble or was preferred to one.
+        instead_of: First choice, if it could not be the model.
+        no_model: Reason why the last run ended without a model.
         model_of_folds: Whether the model averages the models of the folds, for lack of time.
-        model_subset: Share of the training rows that the model was fitted on.
+        model_subset: Share of the training rows the model was fitted on.
         test_loss: Loss of the model on the test rows.
-        test_loss_undefined: Why that loss is undefined.
+        test_loss_undefined: Reason for an undefined test loss.
         single_best_test_loss: Test loss of the best trial alone.
-        single_best_test_loss_undefined: Why that loss is undefined.
+        single_best_test_loss_undefined: Reason if that test loss is undefined.
         holdout: Share of held-out rows; None for cross-validation.
         chance_loss: Loss of guessing.
         decisions: Decisions of the method.
-        notes: Warnings of its runs.
+        notes: Warnings of the runs.
         cache: Use of the cache.
         seconds: Time spent.
     """
@@ -216,12 +217,12 @@ class StudyView:
 
     @property
     def losses(self) -> LossWords:
-        """The words for its losses."""
+        """Formatting of losses in the study's metric."""
         return LossWords(self.metric)
 
     @property
     def n_full(self) -> int:
-        """Trials with the loss of the whole evaluation."""
+        """Number of full evaluations."""
         return self.n_trials - self.n_stopped - self.n_failed
 
     @property
@@ -231,30 +232,30 @@ class StudyView:
 
     @property
     def has_model(self) -> bool:
-        """Whether there is a final model of the last run."""
+        """Whether the last run has a final model."""
         return (self.model_trial is not None or self.has_ensemble) and not self.no_model
 
     @property
     def has_other_model(self) -> bool:
-        """Whether the final model is one trial, and not the one that leads."""
+        """Whether the final model is a single trial other than the incumbent."""
         model, best = self.model_trial, self.incumbent
         return model is not None and best is not None and model.trial != best.trial
 
     @property
     def method_notes(self) -> Sequence[str]:
-        """Notes of the method on its search."""
+        """Notes the method has reported."""
         return self.decisions.get("notes", ())
 
     def decision_lines(self) -> list[str]:
-        """Return what the method decided, and how many configurations its race ended."""
+        """Return the decisions of the method, and the number of configurations its race stopped."""
         lines, method = [], METHODS.get(self.method)
         if (race := self.decisions.get("race")) is not None:
             begun = counted(race["begun"], "configuration")
-            lines.append(f"race: of {begun} {race['stopped']:,} ended early, clearly behind")
+            lines.append(f"race: stopped {race['stopped']:,} of {begun} early")
         return lines if method is None else [*lines, *method.decision_lines(self.decisions)]
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields as JSON values; an ensemble without losses has no keys for them."""
+        """Return all fields as JSON values; an ensemble without losses omits their fields."""
         document = json_values(to_document(self))
         if self.ensemble is not None and not self.ensemble.losses:
             for name in ("losses", "nested"):
@@ -265,16 +266,11 @@ class StudyView:
 def read_study(
     store: ArtifactStore, name: str, *collectors: Callable[[TrialView], None]
 ) -> StudyView:
-    """Read a study in one pass over its trials, in constant memory.
-
-    Args:
-        store: The store of the study.
-        name: Its name.
-        collectors: Each takes every trial, in the same pass.
+    """Read a study in one pass over its trials, in constant memory; collectors see each trial.
 
     Raises:
-        UnknownName: If there is no such study.
-        DatabaseDamaged: If its documents are not as they were written.
+        UnknownName: If the study does not exist.
+        DatabaseDamaged: If its documents were changed or damaged.
     """
     stored = find_study(store, name)
     plan, result = StudyPlan.from_stored(stored), stored.result
@@ -325,7 +321,7 @@ def read_study(
 
 
 class _Sums:
-    """Sums over the trials of a study, and the trials that are shown: best, nearest, model."""
+    """Sums over the trials of a study, and the trials to show: best, nearest and model."""
 
     def __init__(self, plan: StudyPlan, result: Mapping[str, Any], best: int | None) -> None:
         members = [member["trial"] for member in result.get("members") or ()]
@@ -345,7 +341,6 @@ class _Sums:
         self._seconds_saved = 0.0
 
     def add(self, trial: TrialView) -> None:
-        """Add a trial."""
         self.states[trial.state] += 1
         self.configurations.add(trial.configuration_text)
         self.cost_seconds += trial.cost_seconds
@@ -370,16 +365,14 @@ class _Sums:
                 self._misses += 1
 
     def chosen(self, number: int | None) -> ChosenTrial | None:
-        """Return the trial of that number, one of those that are shown."""
         return self._shown[number]
 
     def cache_use(self, size_bytes: int) -> CacheUse:
-        """Return what the cache did; it holds `size_bytes` of the study now."""
         return CacheUse(self._hits, self._misses, size_bytes, self._seconds_saved)
 
 
 def _state(store: ArtifactStore, stored: StoredStudy) -> str:
-    """Return the state of a study; one whose process was killed while running is interrupted."""
+    """Return the state of a study; a running study whose process is gone is interrupted."""
     is_cut = stored.state == "running" and not is_being_run(store, stored.name)
     return "interrupted" if is_cut else stored.state
 
@@ -402,7 +395,6 @@ def _final_model(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _replaced(document: Mapping[str, Any] | None) -> Replaced | None:
-    """Return the first choice, from the result's document with its members and failures."""
     if not document:
         return None
     failures = from_document(tuple[FailedRefit, ...], document.get("failures", []))

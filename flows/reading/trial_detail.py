@@ -1,8 +1,7 @@
-"""One trial in detail: its values, why it was proposed, its result, and its cost.
+"""One trial in detail: its values, why it was proposed, its result and its cost.
 
-It is read from the ledger, the space for ranges and defaults, and the cache for the arguments that
-estimators got, where these are available. `params_of` flattens a configuration, and `moments_of`
-has the times of all trials. Light to import.
+The detail is read from the ledger and, if available, from the space (ranges and defaults) and the
+cache (arguments of estimators). Cheap to import.
 """
 
 import shlex
@@ -29,7 +28,7 @@ if TYPE_CHECKING:  # for types alone: a trial is shown where its space is missin
 
 
 def params_of(configuration: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration as flat as scikit-learn's parameters.
+    """Return a configuration as flat parameters in scikit-learn's style.
 
     >>> params_of({"fit model": {"algorithm": "svc", "hyperparameters": {"C": 2.0}}})
     {'fit model': 'svc', 'fit model__C': 2.0}
@@ -43,16 +42,16 @@ def params_of(configuration: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """Times and facts of one trial from the events of its study.
+    """Times and facts of a trial from the events of its study.
 
     Attributes:
-        asked: When it was asked for, in seconds since 1970.
+        asked: Time of the ask, in seconds since 1970.
         queued: Time of the ask or of the latest retry.
-        ended: When it ended last; None while it has not.
-        reason: Phase of the method and text, why it was asked for; None where that is not kept.
-        task_run_id: Its task run in Prefect; empty where there is none.
-        output_bytes: Bytes kept of what it printed; None while it has not ended, and where the
-            version of prefect-tune that ran it kept no output.
+        ended: Time of the latest end; None before it.
+        reason: Phase of the method and reason for the proposal; None if not recorded.
+        task_run_id: Id of the task run; empty if there is none.
+        output_bytes: Size of the stored output; None before the end, or if the version that ran the
+            trial stored no output.
     """
 
     asked: float
@@ -63,13 +62,10 @@ class Moments:
     output_bytes: int | None = None
 
     def span(self, cost_seconds: float) -> tuple[float, float | None]:
-        """Return when the last attempt began and ended.
+        """Return start and end of the last attempt.
 
-        A trial that has ended began `cost_seconds` before, so that neither waiting nor an earlier
-        attempt counts; one that has not ended began at `queued`.
-
-        Args:
-            cost_seconds: What it took, where it has ended.
+        An ended trial started `cost_seconds` before its end, which excludes waiting and earlier
+        attempts; any other trial started at `queued`.
         """
         return (
             (self.queued, None) if self.ended is None else (self.ended - cost_seconds, self.ended)
@@ -77,7 +73,7 @@ class Moments:
 
 
 def moments_of(store: ArtifactStore, study: str) -> dict[int, Moments]:
-    """Return what the events of a study say of its trials, by number."""
+    """Return the moments of each trial of a study, by number."""
     found: dict[int, Moments] = {}
     for event in Ledger(store.database).each_event(study):
         number = event.body["number"]
@@ -99,25 +95,20 @@ def moments_of(store: ArtifactStore, study: str) -> dict[int, Moments]:
 
 
 def space_as_run(plan: StudyPlan, study: str) -> "Space":
-    """Return the space of a study as it was in the run.
-
-    Raises:
-        BadInput: If it is another one here, or a user's code cannot be loaded.
-        UnknownName: If there is none of that name here.
-    """
+    """Return the space of a study as it was in the run; raise `BadInput` if it differs here."""
     problem = plan.problem
     space = problem.find_space()
     if space.digest != problem.space_digest:
         raise BadInput(
-            f"the space {problem.space} of study {study!r} is another one here",
-            remedy="use the version that made the study",
+            f"the space {problem.space} of study {study!r} differs in this version",
+            remedy="use the version that ran the study",
         )
     return space
 
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """The trial that leads, for comparison."""
+    """The incumbent, for comparison."""
 
     trial: int
     loss: float
@@ -136,16 +127,16 @@ class SameConfiguration:
 
 @dataclass(frozen=True, slots=True)
 class ChosenValue:
-    """The value of a hyperparameter.
+    """Value of a hyperparameter.
 
     Attributes:
         name: Name of the hyperparameter.
         value: Its value.
         default: Its default; None if the space is not available.
         is_default: Whether the value is the default; None if the space is not available.
-        range: The values it may have, in words; None if the space is not available.
+        range: Range of values, in words; None if the space is not available.
         is_log: Whether it is searched on a log scale.
-        effective: The value that the estimator got on the data of the first fold.
+        effective: Value the estimator received in the first fold.
     """
 
     name: str
@@ -169,7 +160,7 @@ class ChosenStep:
 
 @dataclass(frozen=True, slots=True)
 class FoldCost:
-    """The cost of a step in one fold; see `StepCost`."""
+    """Cost of a step in one fold; see `StepCost`."""
 
     fold: int
     hit: bool
@@ -180,7 +171,7 @@ class FoldCost:
 
 @dataclass(frozen=True, slots=True)
 class StepFolds:
-    """The cost of a step in each fold."""
+    """Cost of a step in each fold."""
 
     step: str
     folds: tuple[FoldCost, ...]
@@ -188,7 +179,7 @@ class StepFolds:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredBound:
-    """A constraint, and what was measured; `value` is None if nothing was."""
+    """A constraint and its measurement; `value` is None if not measured."""
 
     quantity: str
     value: float | None
@@ -198,7 +189,7 @@ class MeasuredBound:
 
 @dataclass(frozen=True, slots=True)
 class Learning:
-    """How an iterative model learned; see `Evaluation`."""
+    """Learning curve of an iterative model; see `Evaluation`."""
 
     losses: tuple[float, ...]
     best_epoch: int | None
@@ -208,7 +199,7 @@ class Learning:
 
 @dataclass(frozen=True, slots=True)
 class FailureDetail:
-    """Why the trial failed, and the command that runs it again; see `Failure`."""
+    """Failure of a trial, and the command that reruns it; see `Failure`."""
 
     kind: str
     message: str
@@ -221,7 +212,7 @@ class FailureDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialDetail:
-    """Everything that is known of a trial; the fields are those of `show --trial --json`.
+    """All details of a trial; the fields are the JSON fields of `show --trial --json`.
 
     Attributes:
         study: Name of the study.
@@ -230,15 +221,15 @@ class TrialDetail:
         metric: Name of the metric.
         loss: Loss; None without an evaluation.
         fold_losses: Loss of each fold.
-        incumbent: The trial that leads.
+        incumbent: The incumbent.
         chance_loss: Loss of guessing.
-        fidelity: The part of the whole evaluation that it ran; empty for all of it.
+        fidelity: Fidelity of the evaluation; empty if it was full.
         stretches: Other trials of the same configuration.
         method: Name of the method.
-        reason: Why it was asked for, as the method recorded it.
+        reason: Reason for the proposal, as the method recorded it.
         asked_at: Time of asking, ISO 8601 in UTC.
         ended_at: Time of the end.
-        attempts: How often it was started.
+        attempts: Number of starts.
         flow_run_id: Prefect's flow run of the latest session.
         task_run_id: Prefect's task run.
         output_bytes: Size of its stored output; None if none was stored.
@@ -246,10 +237,10 @@ class TrialDetail:
         cost_seconds: Wall time; None before the end.
         cost_uncached_seconds: Time without the cache; None without an evaluation.
         load_seconds: Time of loading before; None before the end.
-        steps: What each step took.
+        steps: Cost of each step.
         constraints: Measured quantities and their bounds.
-        curve: How the model learned; None if it was fitted at once.
-        failure: Why it failed.
+        curve: Learning curve; None if the model was fitted at once.
+        failure: The failure; None if there is none.
         in_model: Whether it is part of the final model.
         code: Command that prints its code.
         show_output: Command that prints its output.
@@ -287,7 +278,7 @@ class TrialDetail:
 
     @property
     def losses(self) -> LossWords:
-        """The words for its losses."""
+        """Formatting of losses in the study's metric."""
         return LossWords(self.metric)
 
     def to_json(self) -> dict[str, Any]:
@@ -296,12 +287,12 @@ class TrialDetail:
 
 
 def trial_detail(store: ArtifactStore, study: str, number: int) -> TrialDetail:
-    """Return everything that is known of a trial.
+    """Return all details of a trial.
 
     Raises:
-        UnknownName: If there is no such study.
-        BadInput: If there is no such trial in it.
-        DatabaseDamaged: If the documents are not as they were written.
+        UnknownName: If the study does not exist.
+        BadInput: If the trial does not exist.
+        DatabaseDamaged: If stored documents were changed or damaged.
     """
     stored = find_study(store, study)
     plan = StudyPlan.from_stored(stored)
@@ -348,12 +339,7 @@ def trial_detail(store: ArtifactStore, study: str, number: int) -> TrialDetail:
 
 
 def trial_numbered(store: ArtifactStore, study: str, number: int) -> TrialView:
-    """Return the trial of that number.
-
-    Raises:
-        BadInput: If there is none.
-        DatabaseDamaged: If it is not as it was written.
-    """
+    """Return a trial by number; raise `BadInput` if it does not exist."""
     last: int | None = None
     with documents_of(study):
         for document in Ledger(store.database).each_trial(study):
@@ -369,7 +355,7 @@ def trial_numbered(store: ArtifactStore, study: str, number: int) -> TrialView:
 def _others(
     store: ArtifactStore, study: str, plan: StudyPlan, trial: TrialView, best: int | None
 ) -> tuple[Leader | None, tuple[SameConfiguration, ...]]:
-    """Return the trial that leads, and the other trials of the same configuration."""
+    """Return the incumbent and the other trials of the same configuration."""
     leader, stretches, text = None, [], trial.configuration_text
     with documents_of(study):
         for other in map(TrialView, Ledger(store.database).each_trial(study)):
@@ -431,15 +417,15 @@ def _value(
 
 
 def _space(plan: StudyPlan, study: str) -> "Space | None":
-    """Return the space of a study as it was in the run; None if it is not available here."""
+    """Return the space of a study as it was in the run; None if not available here."""
     try:
         return space_as_run(plan, study)
-    except Exception:  # of any kind: a user's file, or a package that is missing here
+    except Exception:  # of any kind: an error in the user's file, or a missing package
         return None
 
 
 def _arguments(store: ArtifactStore, trial: TrialView) -> dict[str, dict[str, Any]]:
-    """Return the arguments that estimators got in the first fold, by step, if still kept."""
+    """Return the arguments of estimators in the first fold by step, if still cached."""
     keys = [step["key"] for step in trial.steps if step["fold"] == 0]
     entry = store.index.entries(keys[-1:]).get(keys[-1]) if keys else None
     if entry is None or not entry.is_present:
@@ -449,7 +435,6 @@ def _arguments(store: ArtifactStore, trial: TrialView) -> dict[str, dict[str, An
 
 
 def _steps(costs: tuple[StepCost, ...]) -> tuple[StepFolds, ...]:
-    """Return the costs by step, in the order in which the steps ran."""
     folds: dict[str, list[FoldCost]] = {}
     for cost in costs:
         of_fold = FoldCost(cost.fold, cost.hit, cost.seconds, cost.load_seconds, cost.key)

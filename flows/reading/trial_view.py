@@ -1,7 +1,4 @@
-"""One trial, read from its JSON document without its space.
-
-Looking at a study needs neither its space nor the libraries of its methods.
-"""
+"""One trial, read from its JSON document, without its space or the libraries of its methods."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,16 +17,16 @@ _NOTHING: Mapping[str, Any] = {}
 
 @dataclass(frozen=True, slots=True)
 class TrialView:
-    """A trial as the ledger or a running study has it.
+    """A trial as recorded by the ledger or a running study.
 
     Attributes:
-        document: The trial as JSON values, from the ledger or made by `Trial.to_json`.
+        document: The trial as JSON values, from the ledger or from `Trial.to_json`.
     """
 
     document: Mapping[str, Any]
 
     def checked(self) -> Mapping[str, Any]:
-        """Check that everything shown of a trial can be read, and return the document.
+        """Check that everything shown of a trial can be read; return the document.
 
         Raises:
             ValueError: If something is missing or damaged.
@@ -50,27 +47,27 @@ class TrialView:
 
     @property
     def attempts(self) -> int:
-        """How often the trial was started."""
+        """Number of starts."""
         return int(self.document["attempts"])
 
     @property
     def query(self) -> Mapping[str, Any]:
-        """The query as JSON values: the configuration, and the part of the evaluation to run."""
+        """The query as JSON values: configuration and fidelity."""
         return self.document["query"]
 
     @property
     def subset(self) -> float:
-        """Share of the rows that the trial asks for."""
+        """Requested share of the rows."""
         return float(self.query.get("subset", 1.0))
 
     @property
     def folds(self) -> int | None:
-        """Folds that the trial asks for; None for all."""
+        """Requested folds; None for all."""
         return self.query.get("folds")
 
     @property
     def epochs(self) -> int | None:
-        """Epochs that the trial asks for; None for a full training."""
+        """Requested epochs; None for a full training."""
         return self.query.get("epochs")
 
     @property
@@ -80,17 +77,17 @@ class TrialView:
 
     @property
     def configuration_text(self) -> bytes:
-        """The configuration as JSON with sorted keys: equal for trials of one configuration."""
+        """The configuration as JSON with sorted keys, equal for trials of one configuration."""
         return orjson.dumps(self.configuration, option=orjson.OPT_SORT_KEYS)
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The algorithm of each step."""
+        """Algorithm of each step."""
         return tuple(choice["algorithm"] for choice in self.configuration.values())
 
     @property
     def is_full(self) -> bool:
-        """Whether the loss is that of the whole evaluation."""
+        """Whether the loss is from a full evaluation."""
         return self.state == TrialState.COMPLETE
 
     @property
@@ -127,7 +124,7 @@ class TrialView:
 
     @property
     def trouble(self) -> str:
-        """Why a training ended before the epochs that were asked for; empty if it did not."""
+        """Why a training ended before the requested epochs; empty if it did not."""
         return self._evaluated.get("trouble") or ""
 
     @property
@@ -137,12 +134,12 @@ class TrialView:
 
     @property
     def steps(self) -> Sequence[Mapping[str, Any]]:
-        """Cost of each step of each fold of an evaluation, as JSON values of `StepCost`."""
+        """Cost of each step and fold of an evaluation, as JSON values of `StepCost`."""
         return self._evaluated.get("steps", ())
 
     @property
     def all_steps(self) -> Sequence[Mapping[str, Any]]:
-        """Costs of `steps`; of a failed trial, of the steps that ended before the failure."""
+        """Costs of `steps`, or for a failed trial of the steps that ended before the failure."""
         return (*self.steps, *(self.document["failure"] or _NOTHING).get("steps", ()))
 
     @property
@@ -152,11 +149,11 @@ class TrialView:
 
     @property
     def load_seconds(self) -> float:
-        """Seconds of loading data and libraries before the clock of the trial started."""
+        """Seconds spent loading data and libraries before the clock of the trial started."""
         return float(self._outcome.get("load_seconds", 0.0))  # documents of version 0.1 lack it
 
     def fidelity(self, plan: "StudyPlan") -> str:
-        """Return which part of the whole evaluation the trial ran; empty for all of it."""
+        """Return the fidelity of the trial as text; empty for a full evaluation."""
         return plan.whole.part(self.query)
 
     @property
