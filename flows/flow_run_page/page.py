@@ -1,7 +1,6 @@
-"""Follows a study, and keeps the page of its flow run up to date, in a thread of its own.
+"""The page of a flow run in Prefect, updated by a thread of its own while the study runs.
 
-A server that is slow or away holds up nothing but that thread; at the end it is waited for a
-moment.
+A slow or unreachable server delays only that thread; the end of the flow waits for it briefly.
 """
 
 import json
@@ -29,27 +28,20 @@ from prefect_tune.optimizers.trials.trial import Trial
 
 _LEAST_SECONDS, _MOST_SECONDS = 5.0, 30.0
 _SHARE = 0.01
-"""Of the time since the start, between two updates."""
+"""Interval between updates as a share of the time since the start."""
 _LAST_SECONDS, _CUT_SECONDS = 10.0, 2.0
-"""Longest wait for the last update, and where the flow was cut."""
+"""Longest wait for the last update: at a regular end, and if the flow was interrupted."""
 _AWAY_SECONDS = 1.0
-"""Longest wait for it where the update before has failed."""
+"""Longest wait for the last update if the previous update failed."""
 
 
 @contextmanager
 def shown_on_page(
     study: Study, observer: Observer, progress: Progress, outage: OutageNote
 ) -> Iterator["FlowRunPage"]:
-    """Keep the page of the current flow run up to date in the body.
+    """Yield the page of the current flow run, an observer, and keep it up to date during the body.
 
-    Args:
-        study: The study.
-        observer: Whoever follows it besides.
-        progress: Where it stands now.
-        outage: Says once that the server is away.
-
-    Yields:
-        The page, which follows the study and tells `observer` all that it is told.
+    The page passes everything on to `observer`; `outage` reports an unreachable server.
     """
     page = FlowRunPage(study, observer, progress, outage)
     page.start()
@@ -63,13 +55,7 @@ def shown_on_page(
 
 @dataclass
 class _Shown:
-    """The content of a page; changed by the flow, read by the thread, each with the lock.
-
-    Attributes:
-        account: Of the study, but for the failures.
-        table: Rows of the trials.
-        failures: Failed trials by reason.
-    """
+    """Content of a page; the flow writes it and the thread reads it, each with the lock."""
 
     account: Account
     table: TrialsTable
@@ -81,13 +67,13 @@ class FlowRunPage:
 
     Args:
         study: The study.
-        observer: Whoever follows it besides.
-        progress: Where it stands now.
-        outage: Says once that the server is away.
+        observer: Observer that the page passes everything on to.
+        progress: Current progress.
+        outage: Reports an unreachable server once.
 
     Attributes:
-        state: The state that it is to show at the end; interrupted if nobody says another.
-        result: The summary that it is to show at the end.
+        state: State to show at the end; interrupted unless set.
+        result: Summary to show at the end.
     """
 
     def __init__(
@@ -118,7 +104,7 @@ class FlowRunPage:
                 self._take(trial)
 
     def start(self) -> None:
-        """Begin to publish."""
+        """Start publishing."""
         self._thread.start()
 
     def note(self, text: str) -> None:
@@ -130,24 +116,21 @@ class FlowRunPage:
         self._observer.warn(text)
 
     def ended(self, trial: Trial, progress: Progress) -> None:
-        """Take a trial that has ended."""
+        """Add a trial that has ended."""
         with self._lock:
             self._take(trial)
         self._see(progress)
         self._observer.ended(trial, progress)
 
     def tick(self, progress: Progress) -> None:
-        """Take where the study stands, and say once where that cannot be shown."""
+        """Update the progress; report once if the page cannot be published."""
         self._see(progress)
         if self._error is not None:
             self._outage.say(self._error)
         self._observer.tick(progress)
 
     def end(self, seconds: float) -> None:
-        """Publish for the last time, and wait for that at most so long.
-
-        Where the server was away just now, it is hardly waited for.
-        """
+        """Publish for the last time; wait at most `seconds`, or less if the server is away."""
         if self._error is not None:
             seconds = min(seconds, _AWAY_SECONDS)
         with self._lock:
@@ -162,7 +145,6 @@ class FlowRunPage:
             self._outage.say(self._error)
 
     def _take(self, trial: Trial) -> None:
-        """Take a trial; one that cannot be shown is left out."""
         try:
             url = _task_run_url(self._study.task_run_ids.get(trial.number))
             self._shown.table.add(trial, url)
@@ -175,7 +157,7 @@ class FlowRunPage:
             self._shown.account = replace(self._shown.account, progress=progress)
 
     def _keep(self) -> None:
-        """Publish now and then until the study has ended, and once more."""
+        """Publish periodically until the study has ended, and once more."""
         try:
             with closing(Publisher(UUID(str(flow_run.id)))) as publisher:
                 self._publish(publisher)
@@ -201,37 +183,37 @@ class FlowRunPage:
         last = [group.trials[-1] for group in groups[:MOST_REASONS]]
         urls = {n: _task_run_url(self._study.task_run_ids.get(n)) for n in last}
         account = replace(account, task_run_urls=urls)
-        said, n_trials = short(account), account.progress.n_trials
-        listed = f"all {n_trials:,} trials, the newest first"
+        line, n_trials = short(account), account.progress.n_trials
+        listed = f"all {n_trials:,} trials, newest first"
         if len(rows) < n_trials:
-            listed = f"{len(rows):,} of {n_trials:,} trials: the newest, best and last failed ones"
+            listed = f"{len(rows):,} of {n_trials:,} trials: newest, best and latest failures"
         return (
-            Page(artifact_key(self._key, "summary"), "markdown", summary(account), said),
+            Page(artifact_key(self._key, "summary"), "markdown", summary(account), line),
             Page(artifact_key(self._key, "trials"), "table", json.dumps(rows), listed),
-            Page(artifact_key(self._key, "progress"), "progress", _percent(account), said),
+            Page(artifact_key(self._key, "progress"), "progress", _percent(account), line),
         )
 
 
 def _task_run_url(task_run_id: str | None) -> str:
-    """Return where Prefect shows a task run; empty where that is not known."""
+    """Return the URL of a task run in Prefect's UI; empty if unknown."""
     try:
         return (url_for("task-run", obj_id=task_run_id) if task_run_id else None) or ""
-    except Exception:  # of settings that name no address; the trial is shown without a link
+    except Exception:  # settings without an address; the trial is shown without a link
         return ""
 
 
 def _base_name(study: str) -> str:
-    """Return the name that artifacts of a study go by.
+    """Return the name for the keys of a study's artifacts.
 
-    A study that is named by its flow run is one night of a deployment, whose nights are versions of
-    one thing.
+    Scheduled runs share one artifact key per deployment, so Prefect shows them as versions of one
+    artifact.
     """
     is_of_night = deployment.id and study == str(flow_run.id)
     return f"{flow_run.flow_name}-{deployment.name}" if is_of_night else study
 
 
 def _percent(account: Account) -> float:
-    """Return how much of the search is done, by what bounds it and is nearest to its end."""
+    """Return the finished share of the search, by the bound that is closest."""
     progress = account.progress
     if account.state == "complete":
         return 100.0

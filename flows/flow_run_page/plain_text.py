@@ -1,6 +1,6 @@
-"""Other people's texts in Prefect's pages, where they must be no markup and load nothing.
+"""Text of users and trials on Prefect's pages, where it must not act as markup or load anything.
 
-Names of columns and algorithms, and messages of failures, may hold anything.
+Names of columns and algorithms, and failure messages, can contain anything.
 """
 
 import re
@@ -9,7 +9,7 @@ from prefect_tune.flows import markdown
 from prefect_tune.flows.text import shown
 
 _MORE = re.compile(r"([()+\-.:/@])")
-"""Characters that mean something at the start of a line or in an address."""
+"""Characters with a meaning at the start of a line or in an address."""
 _NOTHING = "\N{ZERO WIDTH SPACE}"
 _LOOK_ALIKES = str.maketrans({"*": "∗", "`": "'"})
 _ACTIVE = re.compile(r"(?<=[<\]&~])|(?<![A-Za-z0-9])(?=_)")
@@ -17,7 +17,7 @@ _LINK = re.compile(r"(?<=:)(?=//)|(?<=www)(?=\.)|(?<=mailto)(?=:)", re.IGNORECAS
 
 
 def escaped(text: str) -> str:
-    r"""Return a text for a line of markdown, in which addresses are no links.
+    r"""Return a text for a line of Markdown; addresses do not become links.
 
     >>> escaped("a_b <img src=x>")
     'a\\_b \\<img src=x\\>'
@@ -27,15 +27,14 @@ def escaped(text: str) -> str:
 
 
 def cell(text: str) -> str:
-    """Return a text for a cell of a table, which one of Prefect's two pages takes for markdown.
+    """Return a text for a table cell, which only one of Prefect's two UIs renders as Markdown.
 
-    The other one shows escapes as they are, so that here look-alikes and spaces of no width have to
-    serve.
+    The other UI shows escapes literally, so look-alikes and zero-width spaces are used instead.
     """
     plain = _NOTHING.join(_LINK.split(_ACTIVE.sub(_NOTHING, _line(text).translate(_LOOK_ALIKES))))
     return plain if plain[:1].isalpha() else _NOTHING + plain
 
 
 def _line(text: str) -> str:
-    """Return a text in one line, without passwords and with steering characters spelt out."""
+    """Return a text in one line, without passwords and with control characters spelt out."""
     return shown(" ".join(text.split()))

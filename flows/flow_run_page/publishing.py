@@ -1,7 +1,7 @@
-"""Artifacts of a flow run in Prefect, made once and then updated in place.
+"""Artifacts of a flow run in Prefect, created once and then updated in place.
 
-Each version of an artifact stays for good, and Prefect's client would send an event with each
-update that holds all of its data: so neither is made anew.
+Prefect keeps every version of an artifact, and its client sends an event with all data on each
+update. Updating in place without events avoids both.
 """
 
 import re
@@ -26,13 +26,13 @@ _TIMEOUT_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The content of an artifact.
+    """Content of an artifact.
 
     Attributes:
-        key: Its key; artifacts of one key are versions of one thing.
+        key: Artifact key; artifacts with equal keys are versions of one artifact.
         kind: `markdown`, `table` or `progress`.
-        data: Its content.
-        description: One line of markdown.
+        data: Content.
+        description: One line of Markdown.
     """
 
     key: str
@@ -42,26 +42,24 @@ class Page:
 
 
 def artifact_key(name: str, part: str) -> str:
-    """Return the key of an artifact of something with that name.
+    """Return the artifact key for a part of the page of `name`.
 
     >>> artifact_key("responders", "trials"), artifact_key("A.b", "trials")
     ('responders-trials', 'a-b-4ff54a-trials')
     """
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-    if plain != name:  # or `a.b` and `a_b` would be versions of one thing
+    if plain != name:  # else `a.b` and `a_b` would be versions of one artifact
         plain = f"{plain}-{sha256(name.encode()).hexdigest()[:_DIGEST]}".lstrip("-")
     return f"{plain}-{part}"
 
 
 @dataclass
 class Publisher:
-    """Publishes pages of one flow run; made and used in one thread, and closed there.
-
-    Its client is its own: those of a flow run must not be shared among threads.
+    """Publishes pages of one flow run with a client of its own; use and close it in one thread.
 
     Attributes:
-        flow_run_id: The flow run.
-        published: What was published last, and the id of its artifact, by key.
+        flow_run_id: Id of the flow run.
+        published: Last published page and artifact id, by key.
     """
 
     flow_run_id: UUID
@@ -70,15 +68,11 @@ class Publisher:
     _client: Any = None
 
     def close(self) -> None:
-        """Close its connections."""
+        """Close the connections."""
         self._stack.close()
 
     def publish(self, *pages: Page) -> None:
-        """Publish what has changed.
-
-        Raises:
-            Exception: If the server does not answer; what was published by then stays.
-        """
+        """Publish changed pages; raise the error of a server that does not answer."""
         for page in pages:
             known, artifact_id = self.published.get(page.key, (None, None))
             if known == page:
@@ -96,7 +90,7 @@ class Publisher:
         return self._client
 
     def _find(self, client: Any, key: str) -> UUID | None:
-        """Return the artifact that an earlier process of the flow run has made, if there is one."""
+        """Return the artifact created by an earlier process of the flow run, if any."""
         found = client.read_artifacts(
             artifact_filter=ArtifactFilter(
                 flow_run_id=ArtifactFilterFlowRunId(any_=[self.flow_run_id]),
@@ -119,7 +113,7 @@ class Publisher:
 
 
 def _update(client: Any, artifact_id: UUID, page: Page) -> bool:
-    """Update an artifact, without an event; return False where it was deleted."""
+    """Update an artifact without an event; return False if it was deleted."""
     update = ArtifactUpdate(data=page.data, description=page.description)
     try:
         client.request(

@@ -1,4 +1,4 @@
-"""A study as a page of Markdown: best trial, curve, status, failures, and how to continue."""
+"""Summary of a study in Markdown: best trial, curve, status, failures and next commands."""
 
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,13 +28,7 @@ _LINE, _INK, _GRID = "#1860f2", "#333842", "#dfe3ea"
 
 
 def curve_picture(points: Sequence[CurvePoint], seconds: float, title: str) -> str:
-    """Return an image in markdown; empty without incumbents.
-
-    Args:
-        points: The incumbents, which can be compared with one another.
-        seconds: The time of the study, at which the curve ends.
-        title: What the losses are, for people.
-    """
+    """Return the curve of comparable incumbents as a Markdown image; empty without incumbents."""
     if not points:
         return ""
     first, last = points[0].loss, points[-1].loss
@@ -91,19 +85,19 @@ MOST_REASONS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """Everything that a page shows of a study.
+    """Content of a page about a study.
 
     Attributes:
-        progress: Where it stands.
+        progress: Progress of the study.
         method: Name of the method.
         space: Name of the space.
         data: Name of the data.
-        chance_loss: Loss of guessing; None where there is none.
+        chance_loss: Loss of guessing; None if there is none.
         state: running, complete, interrupted or failed.
-        store_options: The words by which a command finds its store.
-        failures: Failed trials by reason, the most frequent first.
-        task_run_urls: Where Prefect shows the last trial of each reason, by number.
-        result: The study once it has ended.
+        store_options: Command-line words that select the store.
+        failures: Failed trials by reason, most frequent first.
+        task_run_urls: URL of the last trial of each reason, by trial number.
+        result: The study after its end.
     """
 
     progress: Progress
@@ -119,18 +113,18 @@ class Account:
 
     @property
     def losses(self) -> LossWords:
-        """The words for its losses."""
+        """Formatting of losses in the study's metric."""
         return self.progress.losses
 
 
 def summary(account: Account) -> str:
-    """Return the page."""
+    """Return the page as Markdown."""
     parts = _best, _curve, _pipeline, _standing, _failures, _commands
     return "\n\n".join("\n".join(lines) for part in parts if (lines := list(part(account))))
 
 
 def short(account: Account) -> str:
-    """Return the same in a line."""
+    """Return the summary in one line."""
     progress = account.progress
     parts = [_trials(progress)]
     if (best := progress.incumbent) is not None:
@@ -160,7 +154,7 @@ def _best(account: Account) -> Iterator[str]:
 
 
 def _about_model(view: StudyView) -> Iterator[str]:
-    """Yield an ensemble, and what is unusual about the model."""
+    """Yield notes on an ensemble and on anything unusual about the model."""
     losses, test = view.losses, view.test_loss
     ensemble, model, replaced = view.ensemble, view.model_trial, view.instead_of
     tested = "" if test is None else f", on the test rows **{losses.of(test)}**"
@@ -214,13 +208,13 @@ def _standing(account: Account) -> Iterator[str]:
 
 
 def _trials(progress: Progress) -> str:
-    """Return how many trials there are, of configurations where those may take several."""
+    """Return the number of trials, and of configurations if those can take several trials."""
     if not progress.can_go_on:
         return progress.counts
     begun = counted(progress.n_begun, "configuration")
     if progress.trials_total:
         begun = f"{progress.n_begun:,} of {progress.trials_total:,} configurations"
-    return f"{progress.counts}; {begun} begun"
+    return f"{progress.counts}; {begun} started"
 
 
 def _failures(account: Account) -> Iterator[str]:
@@ -253,8 +247,8 @@ def _commands(account: Account) -> Iterator[str]:
     yield from block(commands, "sh")
     yield ""
     yield (
-        f"The same command with `--study {study}` resumes it, with a larger `--budget` or more "
-        "`--trials`."
+        f"To resume the study, rerun the command with `--study {study}` and a larger `--budget` or "
+        "more `--trials`."
     )
 
 

@@ -1,4 +1,4 @@
-"""The table of trials: the newest, the best and the last failed ones."""
+"""Table of trials: the newest, the best and the latest failures."""
 
 from bisect import insort
 from collections import deque
@@ -13,14 +13,14 @@ from prefect_tune.optimizers.trials.trial import Trial
 
 _NEWEST, _BEST, _FAILED = 100, 50, 50
 _MESSAGE = 120
-"""Characters of a reason, at most."""
+"""Maximum characters of a reason."""
 
 
 class TrialsTable:
     """Trials that have ended, one row each.
 
     Args:
-        whole: The whole evaluation of a configuration.
+        whole: Full evaluation of a configuration.
         constraints: Constraints that the best trials meet.
     """
 
@@ -32,12 +32,7 @@ class TrialsTable:
         self._rows: dict[int, dict[str, Any]] = {}
 
     def add(self, trial: Trial, url: str) -> None:
-        """Take a trial that has ended, perhaps once more.
-
-        Args:
-            trial: The trial.
-            url: Where Prefect shows its task run; empty where that is not known.
-        """
+        """Add or update a trial that has ended; `url` of its task run is empty if unknown."""
         if trial.number in self._rows:
             self._best = [(loss, n) for loss, n in self._best if n != trial.number]
             for numbers in (self._newest, self._failed):
@@ -52,7 +47,7 @@ class TrialsTable:
         self._drop()
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the rows, the newest trials first."""
+        """Return the rows, newest trials first."""
         return [self._rows[number] for number in sorted(self._rows, reverse=True)]
 
     def _may_lead(self, trial: Trial) -> bool:
@@ -61,7 +56,7 @@ class TrialsTable:
         return is_full and violation(self._constraints, measured) <= 0
 
     def _drop(self) -> None:
-        """Forget the rows of trials that are neither new nor good nor failed of late."""
+        """Drop rows of trials that are no longer among the newest, best or latest failures."""
         dropped = []
         if len(self._newest) > _NEWEST:
             dropped.append(self._newest.popleft())
@@ -77,7 +72,7 @@ class TrialsTable:
     def _row(self, trial: Trial, url: str) -> dict[str, Any]:
         steps = trial.evaluation.steps if trial.evaluation else ()
         part = self._whole.part(trial.query.to_json())
-        state = f"in part ({part})" if trial.state == TrialState.STOPPED else str(trial.state)
+        state = f"partial ({part})" if trial.state == TrialState.STOPPED else str(trial.state)
         path = [algorithm for algorithm in trial.query.configuration.path if algorithm != "none"]
         failure = shortened(failure_text(trial.failure)) if trial.failure else ""
         return {
@@ -93,5 +88,5 @@ class TrialsTable:
 
 
 def shortened(text: str) -> str:
-    """Return as much of a reason as has room in a row."""
+    """Return a reason, truncated to the length of a cell."""
     return text if len(text) <= _MESSAGE else text[: _MESSAGE - 1] + "…"
