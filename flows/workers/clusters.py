@@ -1,4 +1,4 @@
-"""The Dask cluster that a flow runs on: processes of this machine, or a scheduler of the user's."""
+"""The Dask cluster of a flow: local processes, or the user's scheduler."""
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,18 +22,13 @@ if TYPE_CHECKING:
 
 
 _CONNECT_SECONDS = 10
-"""How long a scheduler elsewhere may take to answer."""
+"""Time limit for an external scheduler to answer."""
 _START_SECONDS = 10
-"""How long to wait for the last local worker where others are up: each has been up before."""
+"""Wait for the last local worker if others are up; each has been up before."""
 
 
 class _EarlyCluster:
-    """A cluster that starts and closes in the background.
-
-    Args:
-        n_workers: Local workers; None for one per core.
-        once: Whether it is for one flow, so that it closes as soon as that needs no workers.
-    """
+    """A cluster that starts and closes in the background; with `once`, as soon as one flow ends."""
 
     def __init__(self, n_workers: int | None, *, once: bool) -> None:
         self._starts, self._once = WorkerStarts(), once
@@ -43,11 +38,7 @@ class _EarlyCluster:
 
     @contextmanager
     def used(self) -> Iterator["LocalCluster"]:
-        """Yield the cluster once it is up.
-
-        Raises:
-            BadInput, NoWorkers: As `local_cluster`.
-        """
+        """Yield the cluster once it is up."""
         try:
             yield self._starting.result()
         finally:
@@ -66,11 +57,11 @@ class _EarlyCluster:
         return self._closing
 
     def _close(self) -> None:
-        if self._starting.exception() is None:  # else the flow has raised it, or nobody needs it
+        if self._starting.exception() is None:  # else the flow has raised it, or it is not needed
             self._starting.result().close()
 
 
-# A flow's parameters are plain values: a cluster can only be handed to it beside them.
+# A flow's parameters are plain values, so a cluster needs another way into the flow.
 _EARLY_CLUSTER: ContextVar[_EarlyCluster | None] = ContextVar("early_cluster", default=None)
 
 
@@ -78,12 +69,10 @@ _EARLY_CLUSTER: ContextVar[_EarlyCluster | None] = ContextVar("early_cluster", d
 def workers_started_early(
     n_workers: int | None, scheduler: str | None, *, once: bool = False
 ) -> Iterator[None]:
-    """Start local workers in the background, for the flows that are called in the body.
+    """Start local workers in the background for the flows called in the body.
 
-    Args:
-        n_workers: Local workers; None for one per core.
-        scheduler: Address of a scheduler to use instead: then there is nothing to start.
-        once: Whether the body calls one flow; its workers close while it ends.
+    With a scheduler, nothing is started. With `once`, the body calls one flow, whose workers close
+    while it ends.
     """
     if scheduler:
         yield
@@ -104,14 +93,14 @@ def started_pool(
     """Yield a pool of workers that are up.
 
     Args:
-        context: The study.
-        limits: What each of its trials may take.
-        n_workers: Trials at the same time; None for one per core, or per worker of the scheduler.
+        context: Study context.
+        limits: Limits of each trial.
+        n_workers: Concurrent trials; None for one per core, or per worker of the scheduler.
         scheduler: Address of a scheduler to use instead of local workers.
 
     Raises:
         BadInput: If the scheduler cannot be reached, or one of its workers cannot be used.
-        NoWorkers: If no local worker could be started for long.
+        NoWorkers: If no local worker could be started for a long time.
     """
     if scheduler:
         with _external_pool(context, limits, n_workers, scheduler) as pool:
@@ -132,7 +121,7 @@ def started_pool(
 def _external_pool(
     context: StudyContext, limits: TrialLimits, n_workers: int | None, scheduler: str
 ) -> Iterator[WorkerPool]:
-    """Yield the workers of a scheduler: those that are there, and those that will come."""
+    """Yield a pool of the present and future workers of a scheduler."""
     connecting = {"timeout": _CONNECT_SECONDS}
     with LeanDaskTaskRunner(address=scheduler, client_kwargs=connecting) as runner:
         client = connected(runner, scheduler)
@@ -147,7 +136,7 @@ def _external_pool(
 
 @contextmanager
 def _local_cluster(n_workers: int | None) -> Iterator["LocalCluster"]:
-    """Yield the cluster that was started early, else one of our own."""
+    """Yield the cluster that was started early, else a new one."""
     early = _EARLY_CLUSTER.get()
     if early is not None:
         with early.used() as cluster:

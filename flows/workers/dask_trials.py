@@ -1,9 +1,8 @@
-"""Trials on Dask workers: submitted one by one, collected as they end, cut if need be.
+"""Trials on Dask workers: submits them one by one, collects outcomes, and cuts trials if necessary.
 
 A trial whose worker is gone comes back with a failure. Local workers die together with their fork
-server. If the code of a trial kills the fork server, all running trials lose their workers, and
-would do so again beside that trial. The search therefore waits until no trial is running, and
-reruns these trials one by one, until each has ended.
+server. If a trial's code kills the fork server, all running trials lose their workers. The search
+then waits until no trial is running and reruns the affected trials one by one.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,11 +38,11 @@ from prefect_tune.tasks.worker.readiness import make_ready
 from prefect_tune.tasks.worker.trial_note import notice_topic
 
 _TURN_SECONDS = 2.0
-"""Time that a search has to start a trial before another search gets the turn."""
+"""Time a search has to start a trial before another search gets its turn."""
 
 
 class Isolation:
-    """Trials of all searches that share workers, identified by search and trial number."""
+    """Trials of all searches that share workers; suspects run one at a time."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -52,7 +51,7 @@ class Isolation:
         self._turn: tuple[int, float] = (0, 0.0)
 
     def admits(self, search: int) -> bool:
-        """Return whether a search may start a trial now, which it should then do at once."""
+        """Return whether a search may start a trial now; it should then start one at once."""
         with self._lock:
             if not self._suspects:
                 return True
@@ -63,19 +62,13 @@ class Isolation:
             return True
 
     def start(self, search: int, number: int) -> bool:
-        """Note that a trial has started; return whether it runs alone as a suspect."""
+        """Record that a trial has started; return whether it runs alone as a suspect."""
         with self._lock:
             self._running.add((search, number))
             return bool(self._suspects)
 
     def end(self, search: int, number: int, *, is_suspect: bool = False) -> None:
-        """Note that a trial has ended.
-
-        Args:
-            search: Its search.
-            number: Its number.
-            is_suspect: Whether its worker died with the fork server while other trials ran.
-        """
+        """Record that a trial ended; a suspect lost its worker together with the fork server."""
         with self._lock:
             self._running.discard((search, number))
             if is_suspect:
@@ -84,7 +77,7 @@ class Isolation:
                 self._suspects.discard((search, number))
 
     def forget(self, search: int) -> None:
-        """Forget the trials of a search that starts no more of them."""
+        """Forget the trials of a search that has ended."""
         with self._lock:
             self._running = {trial for trial in self._running if trial[0] != search}
             self._suspects = {trial for trial in self._suspects if trial[0] != search}
@@ -92,12 +85,7 @@ class Isolation:
 
 @contextmanager
 def notices_received(client: distributed.Client, flow_run_id: UUID) -> Iterator[None]:
-    """Hand on the warnings that workers send while the body runs.
-
-    Args:
-        client: Client of the workers' scheduler.
-        flow_run_id: Flow run that the warnings belong to.
-    """
+    """Relay the warnings that workers send during the body."""
     topic = notice_topic(str(flow_run_id))
     client.subscribe_topic(topic, _receive)
     try:
@@ -108,28 +96,27 @@ def notices_received(client: distributed.Client, flow_run_id: UUID) -> Iterator[
 
 
 async def _receive(event: tuple[float, Mapping[str, Any]]) -> None:
-    """Hand on a warning, in Dask's own thread."""
-    message = event[1]  # Dask adds fields of its own, as the address of the worker
+    """Relay a warning; runs in Dask's own thread."""
+    message = event[1]  # Dask adds fields of its own, such as the worker's address
     relay(Notice(**{field.name: message[field.name] for field in fields(Notice)}))
 
 
 _MOST_LEFT = 3
-"""How many workers may leave with a trial before that is taken for its doing."""
+"""Workers that may leave while running a trial before the trial is blamed."""
 _MOST_RAN = 1_000
-"""Configurations of which it is known where they ran; older ones are hardly in memory there."""
+"""Configurations whose last worker is remembered; older ones are rarely still in its memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A trial that is no longer under way.
+    """A trial that is no longer running.
 
     Attributes:
         trial: The trial as it was started.
-        outcome: What its worker sent back; None when the worker died or was ended.
-        failure: Why the worker died or was ended; None when there is an outcome.
-        has_left: Whether the worker has left its scheduler, or the trial has not begun on it: no
-            doing of the trial.
-        task_run_id: Its task run; empty where there is none.
+        outcome: Outcome from the worker; None if the worker died or was killed.
+        failure: Reason for the worker's death; None if there is an outcome.
+        has_left: Whether the worker left its scheduler or never began; not the trial's fault.
+        task_run_id: Id of the task run; empty if there is none.
         printed: Output of the trial.
     """
 
@@ -143,14 +130,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One run of a trial.
-
-    Attributes:
-        trial: The trial as it was started.
-        limit_seconds: Seconds that it may take.
-        n_server_deaths: Deaths of the fork server before it was started.
-        is_alone: Whether it runs alone, as a suspect.
-    """
+    """One run of a trial, with the deaths of the fork server before it."""
 
     trial: Trial
     limit_seconds: float
@@ -159,20 +139,20 @@ class _Run:
 
 
 class DaskTrials:
-    """As many trials at the same time as there are slots. Make one with `DaskTrials.started`.
+    """Running trials, at most one per slot. Create one with `DaskTrials.started`.
 
     Args:
         pool: The workers.
-        context: The study.
-        flow_run_id: The flow run that the task runs belong to.
-        reports: What the workers' nannies report.
-        limit_seconds: How long a trial may take that is given no other limit.
-        isolation: Shared with the trials of other studies on the same workers; None for a new one.
-        cores: Cores that the tasks share, each with an equal number of threads; 0 for one thread
-            each, as on workers of others.
+        context: Study context.
+        flow_run_id: Flow run of the task runs.
+        reports: Reports of the workers' nannies.
+        limit_seconds: Default time limit of a trial.
+        isolation: Isolation shared with other studies on the same workers; None for a new one.
+        cores: Cores that concurrent tasks share evenly as threads; 0 for one thread each, as on
+            external workers.
 
     Attributes:
-        n_task_runs: Task runs that ended so far, those inside of trials included.
+        n_task_runs: Task runs that have ended, including those inside trials.
     """
 
     def __init__(
@@ -189,7 +169,7 @@ class DaskTrials:
         self._isolation = isolation or Isolation()
         self._cores = cores
         self._pool, self._reports, self._limit_seconds = pool, reports, limit_seconds
-        # The same for all trials, whose costs are compared.
+        # All trials get the same threads, because their costs are compared.
         self._context = self._sharing_cores(context, pool.n_slots)
         self._flow_run_id = flow_run_id
         self.n_task_runs = 0
@@ -209,14 +189,13 @@ class DaskTrials:
         n_workers: int | None = None,
         scheduler: str | None = None,
     ) -> Iterator["DaskTrials"]:
-        """Start workers for trials; at the end, end the trials under way.
+        """Start workers for trials; at the end, cut running trials.
 
         Args:
-            context: The study.
-            flow_run_id: The flow run that the task runs belong to.
-            limits: What each trial may take.
-            n_workers: Trials at the same time; None for one per core, or per worker of the
-                scheduler.
+            context: Study context.
+            flow_run_id: Flow run of the task runs.
+            limits: Limits of each trial.
+            n_workers: Concurrent trials; None for one per core, or per worker of the scheduler.
             scheduler: Address of a Dask scheduler; None for local workers.
 
         Raises:
@@ -236,17 +215,15 @@ class DaskTrials:
                 pool.drain()
 
     def prepare_workers(self) -> None:
-        """Do now what each worker does once, at no trial's cost, and let workers be shared."""
+        """Do the one-time work of each worker now, and allow sharing."""
         self._pool.prepare(partial(make_ready, self._context))
 
     @contextmanager
     def sharing(self, context: StudyContext) -> Iterator["DaskTrials"]:
-        """Yield trials of another study, one at a time, on a worker of their own.
+        """Yield trials of another study, which run one at a time on a worker of their own.
 
-        After `prepare_workers`, and in any thread; with more threads than slots, some wait.
-
-        Raises:
-            NoWorkers: If none of the workers can go on.
+        Call it after `prepare_workers`, in any thread. If threads outnumber slots, some wait.
+        Raises `NoWorkers` if no usable worker is left.
         """
         with self._pool.reserved() as pool:
             other = DaskTrials(
@@ -267,32 +244,32 @@ class DaskTrials:
 
     @property
     def n_task_runs_of_all(self) -> int:
-        """Task runs of these trials and of all that share their workers."""
+        """Task runs of these trials and of all studies that share their workers."""
         return sum(trials.n_task_runs for trials in (self, *self._sharing))
 
     @property
     def n_slots(self) -> int:
-        """Trials at the same time."""
+        """Concurrent trials."""
         return self._pool.n_slots
 
     @property
     def n_shared(self) -> int:
-        """Workers that `sharing` can hand out, now or later."""
+        """Workers that `sharing` can provide, now or later."""
         return self._pool.n_reserved
 
     @property
     def n_running(self) -> int:
-        """Trials under way."""
+        """Number of running trials."""
         return len(self._under_way)
 
     @property
     def standing(self) -> tuple[RunningTrial, ...]:
-        """Where each trial under way stands."""
+        """Progress of each running trial."""
         now = monotonic()
         return tuple(self._standing_of(task, now) for task in self._under_way)
 
     def has_room(self) -> bool:
-        """Find out whether a worker is free."""
+        """Return whether a worker is free."""
         return self.n_running < self._pool.count_slots() and self._isolation.admits(id(self))
 
     def submit(
@@ -303,13 +280,13 @@ class DaskTrials:
         *,
         pilot_seconds: float | None = None,
     ) -> None:
-        """Start a trial on a free worker: that which ran its configuration last, if it is free.
+        """Start a trial on a free worker, preferably the last one that ran its configuration.
 
         Args:
             trial: The trial.
-            report: Which of its steps are task runs of their own.
-            limit_seconds: How long it may take; None for what the nannies allow.
-            pilot_seconds: Most that a pilot may predict for it to start; None for no pilot.
+            report: Which steps are task runs of their own.
+            limit_seconds: Time limit of the trial; None for the nannies' limit.
+            pilot_seconds: Longest prediction of a pilot for the trial to start; None for no pilot.
         """
         parameters = {
             "number": trial.number,
@@ -329,23 +306,19 @@ class DaskTrials:
         self._under_way.submit(run, evaluate, parameters, f"trial {trial.number}", preferred)
 
     def give_up(self, trial: Trial) -> None:
-        """Note that a trial will not be started again, so that no other waits for it."""
+        """Record that a trial will not be rerun, so that no other trial waits for it."""
         self._isolation.end(id(self), trial.number)
 
     def bench(self, worker: str) -> int:
-        """Use a worker no more; return how many are left, or are to come back."""
+        """Stop using a worker; return how many are left or will come back."""
         return self._pool.bench(worker)
 
     def collect(self, timeout_seconds: float) -> list[Ended]:
-        """Return the trials that have ended, after waiting at most that long for the first.
-
-        Raises:
-            NoWorkers: If no local worker could be started for long.
-        """
+        """Return trials that have ended, waiting at most `timeout_seconds` for the first."""
         return [self._end(ended) for ended in self._under_way.collect(timeout_seconds)]
 
     def cut(self, reason: str) -> list[Trial]:
-        """End all trials under way, for real: their worker processes go and come back."""
+        """End all running trials by killing their worker processes, which restart."""
         trials = [run.trial for run in self._under_way.cut(reason)]
         for trial in trials:
             self._isolation.end(id(self), trial.number)
@@ -359,7 +332,7 @@ class DaskTrials:
         limit_seconds: float = inf,
         check: Callable[[], None] = lambda: None,
     ) -> Any:
-        """Run a task that is no trial, while none is under way: see `run_jobs`."""
+        """Run a task that is not a trial while no trial is running: see `run_jobs`."""
         job = Job(task, parameters)
         (result,) = self.run_all([job], limit_seconds=limit_seconds, check=check)
         return result
@@ -371,9 +344,9 @@ class DaskTrials:
         limit_seconds: float = inf,
         check: Callable[[], None] = lambda: None,
     ) -> list[Any]:
-        """Run tasks that are no trials, while none is under way: see `run_jobs`.
+        """Run tasks that are not trials while no trial is running (see `run_jobs`).
 
-        They share the cores of all trials.
+        The tasks share the cores of all trials.
         """
         n_at_once = min(len(jobs), self.n_slots)
         results = run_jobs(
@@ -394,7 +367,6 @@ class DaskTrials:
         return replace(job, parameters={**job.parameters, "context": context})
 
     def _sharing_cores(self, context: StudyContext, n_at_once: int) -> StudyContext:
-        """Return a context with the threads of each of so many tasks that run at once."""
         return replace(context, most_threads=max(self._cores // max(n_at_once, 1), 1))
 
     def _standing_of(self, task: SubmittedTask[_Run], now: float) -> RunningTrial:
@@ -409,7 +381,6 @@ class DaskTrials:
         )
 
     def _end(self, ended: EndedTask[_Run]) -> Ended:
-        """Return the outcome of a trial that has ended."""
         self.n_task_runs += 1
         task, trial = ended.task, ended.task.subject.trial
         if ended.fault is not None:
@@ -427,7 +398,7 @@ class DaskTrials:
         return Ended(trial, outcome, task_run_id=str(task.task_run_id), printed=outcome.printed)
 
     def _end_lost(self, task: SubmittedTask[_Run], report: NannyReport | None) -> Ended:
-        """Settle a trial whose worker died or was ended; the nanny may know why and where."""
+        """Settle a trial whose worker died, using the nanny's report if there is one."""
         lost, number = task.subject, task.subject.trial.number
         printed = NOTHING
         if report is None:
@@ -449,7 +420,7 @@ class DaskTrials:
 
 
 def _note_worker(ran: dict[Configuration, str], configuration: Configuration, worker: str) -> None:
-    """Note where a configuration ran last, and forget the oldest of many."""
+    """Record the last worker of a configuration, and forget the oldest of many."""
     ran.pop(configuration, None)  # the newest come last
     ran[configuration] = worker
     if len(ran) > _MOST_RAN:
@@ -457,7 +428,7 @@ def _note_worker(ran: dict[Configuration, str], configuration: Configuration, wo
 
 
 def _outcome(state: State[Any], seconds: float) -> TrialOutcome:
-    """Return what the state of a trial's task run holds; what Prefect raised is a failure."""
+    """Return the outcome in the state of a trial's task run; an error of Prefect is a failure."""
     data = getattr(state.data, "result", state.data)
     if isinstance(data, TrialOutcome):
         return data
@@ -466,7 +437,6 @@ def _outcome(state: State[Any], seconds: float) -> TrialOutcome:
 
 
 def _final_state(failure: Failure, message: str) -> State[Any]:
-    """Return the state of a task run whose trial's worker is gone."""
     if failure.kind == FailureKind.TIMEOUT:
         return Failed(name="TimedOut", message=message)
     return (

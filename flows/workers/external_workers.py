@@ -1,4 +1,4 @@
-"""Checks of the workers that others started, before their first trial of a study."""
+"""Checks of external workers before their first trial of a study."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,20 +14,20 @@ from prefect_tune.tasks.worker.dask_runner import LeanDaskTaskRunner
 from prefect_tune.tasks.worker.readiness import INDEX_MACHINE, worker_environment
 
 _CONNECT_SECONDS = 30
-"""How long to wait for the first worker of a scheduler."""
+"""Wait for the first worker of a scheduler."""
 _LISTED_SECONDS = 5.0
-"""How long the scheduler may take to list a worker that has answered."""
+"""Time limit for the scheduler to list a worker that has answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerCheck:
-    """Finds out whether workers can run a study's trials.
+    """Checks whether workers can run a study's trials.
 
     Attributes:
         scheduler: Address of their scheduler.
-        context: The study.
-        limits: What each of its trials may take.
-        ours: What the flow has, and each worker must have.
+        context: Study context.
+        limits: Limits of each trial.
+        ours: Environment of the flow, which each worker must share.
     """
 
     scheduler: str
@@ -36,21 +36,12 @@ class WorkerCheck:
     ours: Mapping[str, Any]
 
     def __call__(self, client: distributed.Client, address: str) -> None:
-        """Check a worker.
-
-        Raises:
-            BadInput: If it cannot be used; says why.
-            Exception: If it cannot be reached.
-        """
+        """Check a worker; raise `BadInput` if it is unusable, any error if it is unreachable."""
         answers = client.run(worker_environment, self.context, workers=[address], on_error="return")
         self._check(client, answers)
 
     def all_at_once(self, client: distributed.Client) -> Mapping[str, str]:
-        """Check all workers, and return the nanny of each address; who leaves meanwhile has none.
-
-        Raises:
-            BadInput: If one of them cannot be used; names it.
-        """
+        """Check all workers, raising `BadInput` if one is unusable; return nannies by address."""
         answers = client.run(worker_environment, self.context, on_error="return")
         there = {a: e for a, e in answers.items() if not isinstance(e, CommClosedError)}
         return self._check(client, there)
@@ -81,11 +72,7 @@ def connected(runner: LeanDaskTaskRunner, scheduler: str) -> distributed.Client:
 
 
 def _describe(client: distributed.Client, addresses: Sequence[str]) -> Mapping[str, Any]:
-    """Return what the scheduler knows of its workers; it may take a moment to list them.
-
-    Raises:
-        BadInput: If one of them has disconnected.
-    """
+    """Return the scheduler's information on workers, which may take a moment to be complete."""
     until = monotonic() + _LISTED_SECONDS
     while True:
         workers: dict[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
@@ -110,18 +97,18 @@ def _check_environment(
             continue
         if name == INDEX_MACHINE:
             raise BadInput(
-                f"worker {address} runs on {environment[name].name}, and the index of the store is "
-                f"a SQLite file, which is safe on one machine alone, {here.name}; name a database "
-                "that all workers reach, with --database postgresql+psycopg://user@host/name"
+                f"worker {address} runs on {environment[name].name}, but the store's index is a "
+                f"SQLite file, which only processes on {here.name} can share; use a database that "
+                "all workers reach, with --database postgresql+psycopg://user@host/name"
             )
-        raise BadInput(f"worker {address} has {name} {environment[name]}, the flow has {here}")
+        raise BadInput(f"worker {address} has {name} {environment[name]}; the flow has {here}")
 
 
 def _check_process(address: str, worker: Mapping[str, Any], limits: TrialLimits) -> None:
-    """Raise unless a worker runs one trial at a time, can be ended, and has the memory for it."""
+    """Raise unless a worker runs one trial at a time, can be killed and has enough memory."""
     if not worker.get("nanny"):
         raise BadInput(
-            f"worker {address} has no nanny, so a trial on it could not be ended; start it with "
+            f"worker {address} has no nanny, so its trials could not be killed; start it with "
             "--nanny"
         )
     if worker["nthreads"] != 1:

@@ -1,11 +1,10 @@
-"""The fork server of local workers: the process that they are forked from.
+"""The fork server of local workers: the process they are forked from.
 
 The fork server imports everything once, so that a worker is up in a fifth of a second. A command
 imports the same, so its fork server is a copy of the command's process, forked before any thread
 starts. If it is killed, `multiprocessing` starts a new one when the next worker is forked, in any
-thread, and with the modules that Dask has chosen meanwhile. `_ForkServer` therefore sets modules,
-environment and signals at every start. Only Linux has a fork server; on other systems workers are
-spawned.
+thread and with the modules Dask has set by then. `_ForkServer` therefore sets modules, environment
+and signals at every start. Only Linux has a fork server; other systems spawn workers.
 
 This module imports little, so that a command can start the fork server first.
 """
@@ -37,8 +36,8 @@ PRELOAD = (
     "prefect_tune.tasks.worker.start_log",
     "prefect_tune.tasks.worker.printed_output",
 )
-"""Modules that a worker loads: they tie it to its parent, write its note, import what trials need,
-close the log of its start, and capture its output."""
+"""Modules that a worker loads: they tie it to its parent, write its note, import the modules of
+trials, close its start log and capture its output."""
 _SERVER = "prefect_tune.flows.workers.preloaded"
 _PREFECT_VARIABLES: Mapping[str, str] = {
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
@@ -62,7 +61,6 @@ class _ForkServer(forkserver.ForkServer):
     """`multiprocessing`'s fork server with our modules, environment and signals."""
 
     def ensure_running(self) -> None:
-        """Start the fork server unless it is running."""
         self.set_forkserver_preload([_SERVER, *PRELOAD])  # Dask replaces them
         with environment(), _terminal_ignored():
             super().ensure_running()
@@ -77,8 +75,8 @@ class _ForkServer(forkserver.ForkServer):
             listener.listen()
             # All clients have the other end: the fork server ends when the last one has.
             alive, client_end = os.pipe()
-            flush_streams()  # or both processes would write what is held back
-            # The copy must not take a signal by the handlers of this process.
+            flush_streams()  # else both processes would write buffered text
+            # The copy must not handle signals with the handlers of this process.
             former = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
             try:
                 if (pid := os.fork()) == 0:
@@ -90,7 +88,7 @@ class _ForkServer(forkserver.ForkServer):
             self._forkserver_pid = pid
 
     def _serve(self, listener: int, alive: int) -> NoReturn:
-        """Be the fork server, in a copy of the process that starts it."""
+        """Act as the fork server, in a copy of the process that starts it."""
         try:
             self._lock = threading.Lock()  # held in the process that was copied
             _become_new(keep=(listener, alive))
@@ -106,7 +104,7 @@ class _ForkServer(forkserver.ForkServer):
 
 
 def _become_new(keep: Collection[int]) -> None:
-    """Make a copy of this process like a new one: its signals, hooks and file descriptors."""
+    """Reset signals, hooks and file descriptors of a copied process."""
     for number in _ENDING:
         signal.signal(number, signal.SIG_DFL)
     sys.excepthook, sys.unraisablehook = sys.__excepthook__, sys.__unraisablehook__
@@ -115,7 +113,7 @@ def _become_new(keep: Collection[int]) -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in open_here - {nothing, *keep}:
         if descriptor > _STANDARD_ERROR:
-            # Locks and pipes of the other process; objects may still hold their numbers.
+            # Locks and pipes of the other process; objects may still refer to their numbers.
             os.dup2(nothing, descriptor, inheritable=False)
 
 
@@ -126,7 +124,7 @@ def start_fork_server() -> None:
 
 
 def fork_server_pid() -> int | None:
-    """Return the process id of the last fork server, dead or alive; None before the first start."""
+    """Return the process id of the last fork server, dead or alive; None before the first."""
     pid: int | None = _server()._forkserver_pid if METHOD == "forkserver" else None  # noqa: SLF001
     return pid
 
@@ -134,8 +132,8 @@ def fork_server_pid() -> int | None:
 def end_stopped_fork_server() -> bool:
     """Kill the fork server if it is stopped, as by SIGSTOP; return whether it was.
 
-    A stopped fork server neither forks workers nor reports that they died. The next start of a
-    worker starts another fork server.
+    A stopped fork server neither forks workers nor reports their deaths. The next start of a worker
+    starts another one.
     """
     pid = fork_server_pid()
     with suppress(psutil.Error):
@@ -149,13 +147,12 @@ def end_stopped_fork_server() -> bool:
 def early_fork_server() -> Iterator[Callable[[], None]]:
     """Start the fork server early, and kill it after the body.
 
-    In a process that has loaded no numerical library and has no other thread, the body loads what
-    workers need, and the fork server is a copy of it. In any other process, the fork server starts
-    at once and imports modules while the body runs.
+    In a process without numerical libraries and other threads, the body loads the modules of
+    workers, and the fork server is a copy of the process. Otherwise, the fork server starts at once
+    and imports modules while the body runs.
 
     Yields:
-        A function for the body to call once it has loaded the modules and before it starts a
-        thread.
+        A function to call once the modules are loaded, before any thread starts.
     """
     is_new = (
         METHOD == "forkserver"
@@ -191,7 +188,7 @@ def _server() -> Any:
 
 @contextmanager
 def _terminal_ignored() -> Iterator[None]:
-    """Make processes started in the body ignore signals of the terminal; the flow ends them.
+    """Let processes started in the body ignore terminal signals; the flow ends them.
 
     Only the main thread can do so. In other threads, the fork server ignores them once it runs.
     """
@@ -207,11 +204,7 @@ def _terminal_ignored() -> Iterator[None]:
 
 
 def _scratch_folder() -> Path:
-    """Return the folder for temporary files.
-
-    Raises:
-        BadInput: If the folder cannot be made.
-    """
+    """Return the folder for temporary files; raise `BadInput` if it cannot be created."""
     from prefect_tune.tasks.bad_input import BadInput  # noqa: PLC0415 - heavy; see above
 
     try:
@@ -230,7 +223,6 @@ class _Environment:
         self._former_folder: str | None = None
 
     def enter(self) -> None:
-        """Set the environment, unless another thread has set it."""
         folder, log = str(_scratch_folder()), str(log_path(_scratch_folder()))
         ours = {**_ENVIRONMENT, "TMPDIR": folder, LOG_VARIABLE: log}
         with self._lock:
@@ -244,7 +236,6 @@ class _Environment:
             os.environ.update(ours)
 
     def leave(self) -> None:
-        """Restore the former environment, unless another thread still needs this one."""
         with self._lock:
             self._n_users -= 1
             if self._n_users:

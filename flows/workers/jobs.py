@@ -1,4 +1,4 @@
-"""Tasks that are no trials, run on workers and waited for: refits, measurements."""
+"""Jobs: tasks other than trials, such as refits, that run on workers and are waited for."""
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -17,19 +17,19 @@ from prefect_tune.optimizers.trials.outcome import FailureKind
 from prefect_tune.tasks.trial.evaluate import TrialOutcome
 
 _ATTEMPTS = 2
-"""How often a job is started whose worker dies."""
+"""Number of starts of a job whose worker dies."""
 _CHECK_SECONDS = 0.5
-"""Between two looks at jobs under way."""
+"""Interval between checks of running jobs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A task that is no trial.
+    """A task other than a trial.
 
     Attributes:
-        task: The task.
-        parameters: Its parameters.
-        what: What it does, for errors; empty where that is plain.
+        task: The Prefect task.
+        parameters: Parameters of the task.
+        what: Subject of error messages; empty for none.
     """
 
     task: Any
@@ -46,27 +46,27 @@ def run_jobs(
     limit_seconds: float = inf,
     check: Callable[[], None] = lambda: None,
 ) -> list[Any]:
-    """Run jobs, as many side by side as there are slots; one whose worker dies, once more.
+    """Run jobs, one per slot at once, and repeat a job once if its worker dies.
 
-    With the first that fails, all others are ended.
+    The first failure ends all other jobs.
 
     Args:
-        pool: The workers, none of which is needed by a trial meanwhile.
-        flow_run_id: The flow run that the task runs belong to.
-        jobs: What to run, begun in this order.
-        reports: What nannies say of jobs that are held to the limits of trials.
-        limit_seconds: Longest time that each may take on a worker, whatever its nanny allows.
-        check: Called while they run; they are ended when this raises.
+        pool: The workers, not used by trials meanwhile.
+        flow_run_id: Flow run of the task runs.
+        jobs: The jobs, started in this order.
+        reports: Nanny reports on jobs under the limits of trials.
+        limit_seconds: Time limit of each job, whatever its nanny allows.
+        check: Called while jobs run; an error it raises ends the jobs.
 
     Returns:
-        Their results, in their order.
+        The results, in the order of the jobs.
 
     Raises:
         NoWorkers: If no worker comes back.
         RuntimeError: If the worker of a job died in each attempt.
-        TimeoutError: If one takes longer.
-        MemoryError: If its nanny ended one that took too much.
-        Exception: What a job or `check` raises. (A trial that fails has a result.)
+        TimeoutError: If a job exceeds the time limit.
+        MemoryError: If a nanny killed a job for its memory.
+        Exception: If a job or `check` raises it. (A failed trial has a result.)
     """
     under_way: TasksUnderWay[_Attempt] = TasksUnderWay(pool, flow_run_id, reports)
     return _SideBySide(pool, under_way, jobs, limit_seconds, check).run()
@@ -80,12 +80,7 @@ class _Attempt:
 
 @dataclass
 class _SideBySide:
-    """Jobs of one call of `run_jobs`.
-
-    Attributes:
-        waiting: Attempts that are to be started.
-        results: By position.
-    """
+    """State of one call of `run_jobs`: attempts to start, and results by position."""
 
     pool: WorkerPool
     under_way: TasksUnderWay[_Attempt]
@@ -96,7 +91,6 @@ class _SideBySide:
     results: dict[int, Any] = field(default_factory=dict)
 
     def run(self) -> list[Any]:
-        """Run them all, and return their results."""
         self.waiting.extend(_Attempt(position) for position in range(len(self.jobs)))
         try:
             while self.waiting or self.under_way:
@@ -110,7 +104,7 @@ class _SideBySide:
         return [self.results[position] for position in range(len(self.jobs))]
 
     def _start(self) -> None:
-        """Start what waits, as far as there are workers."""
+        """Start waiting jobs while there are free workers."""
         while self.waiting:
             if not self.under_way:
                 self.pool.wait_for_worker(self.check)
@@ -122,7 +116,6 @@ class _SideBySide:
             self.under_way.submit(attempt, job.task, job.parameters, name)
 
     def _check(self) -> None:
-        """Check that jobs may go on, and that none of them has taken too long."""
         if self.under_way:
             self.check()
         for task in self.under_way:
@@ -132,7 +125,7 @@ class _SideBySide:
                 raise TimeoutError(f"{what}took more than {self.limit_seconds:g} s")
 
     def _settle(self, ended: EndedTask[_Attempt]) -> None:
-        """Take the result of a job that ended; let it wait once more if its worker died."""
+        """Store the result of a job, or repeat it if its worker died."""
         attempt, report = ended.task.subject, ended.report
         if ended.state is not None:
             data = getattr(ended.state.data, "result", ended.state.data)

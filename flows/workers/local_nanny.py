@@ -1,6 +1,6 @@
-"""Nannies of local workers: failed starts are repeated, with a pause that doubles each time.
+"""Nannies of local workers, which repeat failed starts with pauses that double each time.
 
-Dask's own nanny gives up after one failed start, and restarts workers that die at once forever.
+Dask's own nanny gives up after one failed start, and endlessly restarts workers that die at once.
 """
 
 import asyncio
@@ -26,9 +26,9 @@ from prefect_tune.tasks.worker.trial_note import note_path, read_text
 _TICK_SECONDS = 0.1
 _CLOSED = (Status.closing, Status.closed, Status.closing_gracefully, Status.failed)
 _FAILED_START = "nanny-instantiate-failed"
-"""Reason that Dask's nanny gives when it closes itself after a failed start."""
+"""Reason given by Dask's nanny when it closes itself after a failed start."""
 _UNKNOWN_CODE = 255
-"""Exit code of a process whose fork server ended before it could report the code."""
+"""Exit code of a process whose fork server ended before it could report one."""
 
 
 class LocalNanny(distributed.Nanny):
@@ -57,13 +57,9 @@ class LocalNanny(distributed.Nanny):
         self._pause_seconds = 0.0
 
     async def instantiate(self) -> Status:
-        """Start a worker, repeating failed starts.
+        """Start a worker, repeating failed starts; return `failed` if the flow has ended meanwhile.
 
-        Returns:
-            `Status.running`, or `Status.failed` if the flow has ended meanwhile.
-
-        Raises:
-            NoWorkers: If the nanny's first worker cannot be started within a minute.
+        Raises `NoWorkers` if the nanny's first worker cannot be started within a minute.
         """
         async with self._starting:
             while await self._paused():
@@ -94,7 +90,7 @@ class LocalNanny(distributed.Nanny):
         return await super().close(timeout=timeout, reason=reason)
 
     async def _start_once(self, log_since: int) -> str | None:
-        """Start a worker once; return the cause of the failure, or None if the worker is up."""
+        """Start a worker once; return the cause of a failure, or None if the worker is up."""
         self._exit_code, self._server = None, fork_server_pid()
         attempt = asyncio.ensure_future(super().instantiate())
         seconds = self._starts.start_seconds(self.address)
@@ -103,9 +99,9 @@ class LocalNanny(distributed.Nanny):
             while not attempt.done() and self._is_wanted() and monotonic() < until:
                 await asyncio.wait([attempt], timeout=_TICK_SECONDS)
         finally:
-            attempt.cancel()  # does nothing where it is done
+            attempt.cancel()  # has no effect if done
         if not attempt.done():
-            end_stopped_fork_server()  # on which the attempt may wait
+            end_stopped_fork_server()  # the attempt may wait for it
             await asyncio.wait([attempt])
             return f"was not up after {seconds:.0f} s"
         if (error := attempt.exception()) is not None:
@@ -130,7 +126,6 @@ class LocalNanny(distributed.Nanny):
         return self._is_wanted()
 
     def _discard(self) -> None:
-        """Kill and forget a worker process that is not up."""
         former, self.process = self.process, None
         if former is None:
             return
@@ -141,7 +136,7 @@ class LocalNanny(distributed.Nanny):
             killing.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def _on_worker_exit_sync(self, exitcode: int) -> None:
-        """Note the exit code of a worker; if the worker was up, start another one."""
+        """Record the exit code of a worker; if the worker was up, start another one."""
         self._exit_code = exitcode
         if self._starting.locked():  # `instantiate` repeats the start itself
             return
@@ -159,7 +154,7 @@ class LocalNanny(distributed.Nanny):
         super()._on_worker_exit_sync(exitcode)
 
     async def _on_worker_exit(self, exitcode: int) -> None:
-        """Restart the worker after the nanny itself has started: Dask does not do so before."""
+        """Restart the worker only after the nanny itself has started, because Dask does not."""
         while self.status == Status.init:  # noqa: ASYNC110 - Dask has no event for it
             await asyncio.sleep(_TICK_SECONDS)
         await super()._on_worker_exit(exitcode)

@@ -1,17 +1,16 @@
 """Worker processes on this machine, forked from a process that has imported everything once.
 
 A worker that imports scikit-learn and Prefect itself takes seconds to start. A forked worker is
-back a fifth of a second after it was ended, which makes trial limits cheap. Workers are forked on
-Linux and spawned elsewhere.
+back within a fifth of a second, which makes trial limits cheap. Workers are forked on Linux and
+spawned elsewhere.
 
-A Dask scheduler runs anyone's code, so its nodes talk only to each other and to the flow. All
-traffic is TLS with one temporary key in the memory of these processes. Dask's HTTP servers
-(dashboard, metrics, tasks with their arguments) would require no key and are therefore off.
+A Dask scheduler runs any code it receives, so its nodes talk only to each other and to the flow:
+all traffic is TLS with one temporary key in the memory of these processes. Dask's HTTP servers
+(dashboard, metrics, tasks with their arguments) require no key and are therefore off.
 
-Workers do not import the user's main module, so a script needs no guard and a notebook has none.
-`multiprocessing` would import the module in each process to load what was pickled from there, and
-an unguarded script would start over in each worker. Trials need nothing from there: spaces and
-quantities travel as text.
+Workers do not import the user's main module, so a script needs no guard. `multiprocessing` would
+import it in each process, and an unguarded script would start over in each worker. Trials need
+nothing from it: spaces and quantities travel as text.
 """
 
 import logging
@@ -49,18 +48,18 @@ class ClosedWorker(_WithoutHttp, Worker):
 
 
 _OF_NANNY = "Dask Worker process (from Nanny)"
-"""Name of the processes that nannies start. Dask pickles functions of a main module by value."""
+"""Name of processes started by nannies. Dask pickles functions of a main module by value."""
 _MAIN = ("init_main_from_name", "init_main_from_path")
 _prepared = spawn.get_preparation_data
 
 
 def spare_main_module() -> None:
-    """Start the workers of nannies without the main module of this process from now on."""
+    """Start workers without the main module of this process from now on."""
     spawn.get_preparation_data = _without_main
 
 
 def _without_main(name: str) -> dict[str, Any]:
-    """Return what a process of that name is told of this one before it starts."""
+    """Return the preparation data for a process, for workers without the main module."""
     told: dict[str, Any] = _prepared(name)
     if name == _OF_NANNY:
         return {what: value for what, value in told.items() if what not in _MAIN}
@@ -69,20 +68,21 @@ def _without_main(name: str) -> dict[str, Any]:
 
 _DASK_SETTINGS: Mapping[str, Any] = {
     "distributed.worker.multiprocessing-method": METHOD,
-    # On a busy machine, a worker may take long to come back.
+    # On a busy machine, a worker may take long to restart.
     "distributed.deploy.lost-worker-timeout": "1h",
-    # Nannies know whether their workers live; the scheduler would ask the clock, which may be set.
+    # Nannies know whether their workers live; the scheduler would rely on the clock, which may
+    # be changed.
     "distributed.scheduler.worker-ttl": None,
-    # Whether to start the trial of a worker that died again is the search's decision.
+    # The search decides whether to rerun the trial of a dead worker.
     "distributed.scheduler.allowed-failures": 0,
-    # The store keeps matrices; a worker out of memory is ended, not slowed down.
+    # The store has the matrices; a worker out of memory is killed, not slowed down.
     "distributed.worker.memory.target": False,
     "distributed.worker.memory.spill": False,
     "distributed.worker.memory.pause": False,
     # Nothing is served by HTTP.
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
-    # Dask profiles itself a hundred times a second, which takes a core in fifteen from the trials.
+    # Dask profiles itself a hundred times a second, which costs the trials a core in fifteen.
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "1s",
     "distributed.admin.tick.cycle": "10s",
@@ -92,10 +92,7 @@ _DASK_SETTINGS: Mapping[str, Any] = {
 
 @contextmanager
 def local_settings() -> Iterator[None]:
-    """Set Dask up for local workers, for as long as they live.
-
-    One that died is started again with the settings of that moment.
-    """
+    """Configure Dask for local workers, as long as they live: restarts need the settings too."""
     import dask  # noqa: PLC0415 - heavy; see above
 
     with dask.config.set(_DASK_SETTINGS):
@@ -103,15 +100,15 @@ def local_settings() -> Iterator[None]:
 
 
 def local_cluster(n_workers: int | None, starts: "WorkerStarts | None" = None) -> "LocalCluster":
-    """Start a cluster of worker processes with one thread each, by default one per core.
+    """Start a cluster of worker processes with one thread each.
 
     Args:
-        n_workers: Number of workers.
+        n_workers: Number of workers; None for one per core.
         starts: Record of worker starts and their failures; None for a new one.
 
     Raises:
-        BadInput: If there can be no folder for temporary files.
-        NoWorkers: If a worker could not be started for long.
+        BadInput: If the folder for temporary files cannot be created.
+        NoWorkers: If a worker could not be started for a long time.
     """
     import distributed  # noqa: PLC0415 - heavy
     from dask.system import CPU_COUNT  # noqa: PLC0415 - of what this process may use

@@ -1,8 +1,8 @@
-"""Limits of trials, kept by the nannies of their workers, and what the nannies report.
+"""Reports of nannies, which enforce the limits of trials on their workers.
 
-They say at which step a trial is when that changes, some twice a second at most. A nanny kills a
-worker whose trial is over a limit, and sees when one dies of itself. Only it knows why, and which
-step the trial was at: to Dask, the worker is gone.
+A nanny reports the current step of its trial, at most about twice a second. It kills a worker whose
+trial is over a limit, and notices a worker that dies. Only the nanny knows the reason and the
+step; Dask knows only that the worker is gone.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,12 +21,12 @@ from prefect_tune.tasks.problem import TrialLimits
 from prefect_tune.tasks.worker.limit_keeper import LimitKeeper, take_back
 
 _STEP_SECONDS = 0.5
-"""Least time between two reports of a nanny on the step of its trial."""
+"""Shortest interval between two step reports of a nanny."""
 _STEPS_A_SECOND = 64
-"""Of such reports from all nannies together, at most: they are all for one scheduler."""
+"""Maximum step reports from all nannies together, because one scheduler receives them all."""
 _REPORT_SECONDS = 6.0
-"""How long after a worker is gone there may be a report: its nanny looks ten times a second, where
-the machine lets it."""
+"""Wait for a report after a worker is gone; its nanny checks ten times a second if the machine is
+not overloaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class NannyReport:
 
     Attributes:
         worker: Address of the worker.
-        failure: The failure of its trial.
+        failure: Failure of its trial.
         nanny: Address of its nanny.
     """
 
@@ -46,13 +46,12 @@ class NannyReport:
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """The step that a trial is at.
+    """The current step of a trial.
 
     Attributes:
-        step: Name of the step; None before its first.
-        fold: Number of the fold; None before its first.
-        started: When the trial was started, by this process's monotonic clock, and later by the
-            seconds in which it waited for others.
+        step: Name of the step; None before the first.
+        fold: Number of the fold; None before the first.
+        started: Start of the trial by this process's monotonic clock, plus its waiting time.
     """
 
     step: str | None
@@ -68,33 +67,28 @@ class _Followed:
 
 
 class NannyReports:
-    """The reports on trials under way, which are known by the ids of their task runs."""
+    """Reports on running trials, identified by their task runs."""
 
     def __init__(self) -> None:
         self._followed: dict[UUID, _Followed] = {}
 
     def follow(self, task_run_id: UUID, future: distributed.Future) -> None:
-        """Take reports on a trial, and cancel its future when its worker is killed."""
+        """Receive reports on a trial, and cancel its future if its worker is killed."""
         self._followed[task_run_id] = _Followed(future)
 
     def forget(self, task_run_id: UUID) -> None:
-        """Take no more reports on a trial."""
+        """Stop receiving reports on a trial."""
         self._followed.pop(task_run_id, None)
 
     def step_of(self, task_run_id: UUID) -> StepReport | None:
-        """Return the step that a followed trial is at, as far as that was said."""
+        """Return the last reported step of a trial; None if unknown."""
         followed = self._followed.get(task_run_id)
         return None if followed is None else followed.step
 
     def wait_for(self, task_run_id: UUID, gone_since: float | None = None) -> NannyReport | None:
-        """Wait a moment for the report on a followed trial, and forget the trial.
+        """Wait briefly for the report on a trial, then forget it; None if there is no report.
 
-        Args:
-            task_run_id: Of the trial.
-            gone_since: When its worker went, by the monotonic clock; None for now.
-
-        Returns:
-            The report; None if there is none, as when the nanny died too.
+        `gone_since` is the time of its worker's end by the monotonic clock; None for now.
         """
         now = monotonic()
         until = (now if gone_since is None else gone_since) + _REPORT_SECONDS
@@ -106,7 +100,7 @@ class NannyReports:
             self.forget(task_run_id)
 
     async def receive(self, event: tuple[float, Mapping[str, Any]]) -> None:
-        """Take an event of the limit keepers' topic, in Dask's own thread."""
+        """Process an event of the limit keepers' topic; runs in Dask's own thread."""
         _, message = event
         followed = self._followed.get(UUID(message["trial"]))
         if followed is None:
@@ -117,7 +111,7 @@ class NannyReports:
             return
         failure = from_document(Failure, message["failure"])
         followed.reports.put(NannyReport(message["worker"], failure, message["nanny"]))
-        # Dask would start it again, on a worker that comes back under the same address.
+        # Dask would restart the task on a worker that returns under the same address.
         await followed.future.cancel(force=True)
 
 
@@ -125,15 +119,9 @@ class NannyReports:
 def limits_kept(
     client: distributed.Client, flow_run_id: UUID, limits: TrialLimits, n_workers: int = 1
 ) -> Iterator[NannyReports]:
-    """Keep the trials of a flow run within limits, on all workers of a client's scheduler.
+    """Enforce limits on the trials of a flow run, on all workers of a scheduler.
 
-    What flows that were killed have left on the scheduler goes, too.
-
-    Args:
-        client: Of the scheduler.
-        flow_run_id: The flow run.
-        limits: The limits.
-        n_workers: How many workers report, about.
+    Plugins left on the scheduler by killed flows are removed too. `n_workers` is approximate.
     """
     tell_seconds = max(_STEP_SECONDS, n_workers / _STEPS_A_SECOND)
     keeper = LimitKeeper(str(flow_run_id), limits, client.id, tell_seconds)
@@ -144,6 +132,6 @@ def limits_kept(
     try:
         yield reports
     finally:
-        with suppress(Exception):  # a cluster that is gone keeps no limits
+        with suppress(Exception):  # the cluster may be gone
             client.unsubscribe_topic(keeper.topic)
             client.run_on_scheduler(take_back, keeper.name)

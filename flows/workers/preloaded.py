@@ -1,6 +1,6 @@
-"""All that a trial needs, loaded once by the process that workers are forked from.
+"""Modules of trials, loaded once by the process that workers are forked from.
 
-That is a process of its own, or a copy of a command's process that has loaded this module.
+That process is separate, or a copy of a command's process that has loaded this module.
 """
 
 from prefect_tune.tasks.worker.orphans import is_fork_server, tie_fork_server
@@ -9,14 +9,14 @@ from prefect_tune.tasks.worker.start_log import begin_log, quick_imports
 
 
 def begin() -> None:
-    """Tie this process, the fork server, to the flow, and begin the log of workers' starts."""
+    """Tie this process, the fork server, to the flow, and start the log of worker starts."""
     tie_fork_server()
     capture_fork_server()
     begin_log()
 
 
 if is_fork_server():
-    begin()  # before others are imported, which may print or fail
+    begin()  # before further imports, which may print or fail
 with quick_imports():
     import distributed.nanny  # noqa: F401
 

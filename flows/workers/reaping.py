@@ -1,7 +1,7 @@
-"""Flow and task runs whose process is gone get a final state.
+"""Final states for flow and task runs whose process is gone.
 
 Prefect does not notice when a Dask worker or a flow is killed: its runs would stay Running for
-ever. A study does not depend on what Prefect shows, and errors are only logged.
+ever. A study does not depend on what Prefect shows, so errors are only logged.
 """
 
 import logging
@@ -32,21 +32,15 @@ _OPEN_STATES = [StateType.PENDING, StateType.RUNNING]
 
 
 def reap(flow_run_id: UUID, state: State[Any], of_trials: Iterable[UUID] | None = None) -> int:
-    """Give the open task runs of a flow run a final state.
+    """Give the open task runs of a flow run a final state; return their number.
 
-    Args:
-        flow_run_id: The flow run.
-        state: The final state.
-        of_trials: Task runs to take, with those inside of them; None for all.
-
-    Returns:
-        Their number.
+    `of_trials` restricts this to the given task runs and their child runs.
     """
     wanted = None if of_trials is None else {str(i) for i in of_trials}
     reaped = set[UUID]()
     try:
         with get_client(sync_client=True) as client:
-            # Until none is found: trials that run meanwhile move the pages.
+            # Until none is found, because trials that run meanwhile shift the pages.
             while found := [
                 task_run
                 for task_run in _open_runs(client, flow_run_id)
@@ -62,7 +56,7 @@ def reap(flow_run_id: UUID, state: State[Any], of_trials: Iterable[UUID] | None 
 
 
 def _open_runs(client: SyncPrefectClient, flow_run_id: UUID) -> list[TaskRun]:
-    """Return the open task runs of a flow run, page by page: no request gets all of many."""
+    """Return the open task runs of a flow run, page by page, because requests are limited."""
     found: list[TaskRun] = []
     while page := client.read_task_runs(
         flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[flow_run_id])),
@@ -79,15 +73,7 @@ def _open_runs(client: SyncPrefectClient, flow_run_id: UUID) -> list[TaskRun]:
 def end_task_run(
     flow_run_id: UUID, task_run_id: UUID, task: Task[..., Any], name: str, state: State[Any]
 ) -> None:
-    """Give a task run a final state, and create it where the server has not heard of it.
-
-    Args:
-        flow_run_id: The flow run.
-        task_run_id: The task run.
-        task: What it is a run of.
-        name: Its name.
-        state: The final state.
-    """
+    """Give a task run a final state, and create it if the server does not know it."""
     try:
         with get_client(sync_client=True) as client:
             try:
@@ -113,11 +99,9 @@ def _parents(task_run: TaskRun) -> set[str]:
 
 
 def end_former_run(former: str | None, flow_run_id: UUID) -> None:
-    """End the flow run of an earlier session, and what it left open, in Prefect's eyes.
+    """Close the flow run of an earlier session and its open task runs in Prefect.
 
-    Args:
-        former: Id of that flow run; None if there was none.
-        flow_run_id: The flow run of this session; the same one when Prefect retries it.
+    If Prefect retries a flow run, both ids are equal, and only task runs are closed.
     """
     if former is None:
         return

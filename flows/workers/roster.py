@@ -1,7 +1,7 @@
-"""The workers of a scheduler of others': who has come, has passed the checks, and has left.
+"""The workers of an external scheduler: which have come, passed the checks, or left.
 
-The scheduler is asked once a second. A worker that starts again has another address but the same
-nanny, which is who is known here.
+The scheduler is polled once a second. A restarted worker has another address but the same nanny, so
+nannies identify workers here.
 """
 
 import logging
@@ -20,15 +20,15 @@ from prefect_tune.tasks.bad_input import BadInput
 _LOGGER = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
 _RETURN_SECONDS = 30.0
-"""How long a worker may be away before it has left: one that was ended starts again."""
+"""Absence after which a worker has left; a killed worker restarts sooner."""
 _WAIT_SECONDS = 600.0
-"""How long to wait for a worker where there is none."""
+"""Longest wait for a worker if there is none."""
 _AGAIN_SECONDS = 60.0
-"""How long after a check that a worker has not passed it is checked again."""
+"""Interval after which a worker that failed a check is checked again."""
 
 
 class NoWorkers(StoreLost):
-    """No worker can go on, or there has been none for long."""
+    """No usable worker is left, or there has been none for a long time."""
 
 
 @dataclass
@@ -36,12 +36,12 @@ class Roster:
     """The workers that may run a study's trials.
 
     Args:
-        client: A client of their scheduler.
-        check: What each worker has to pass before its first trial.
-        note: Takes what a user should know.
+        client: Client of their scheduler.
+        check: Check that each worker has to pass before its first trial.
+        note: Called with notes for the user.
 
     Attributes:
-        addresses: Nanny of each worker that is there now and may be used, by its address.
+        addresses: Nanny of each present usable worker, by address.
     """
 
     client: distributed.Client
@@ -49,13 +49,13 @@ class Roster:
     note: Callable[[str], None]
     addresses: Mapping[str, str] = field(default_factory=dict)
     _seen: dict[str, float] = field(default_factory=dict)
-    """When each nanny that passed was last there."""
+    """Time at which each accepted nanny was last present."""
     _refused: set[str] = field(default_factory=set)
-    """Nannies whose workers could not go on."""
+    """Nannies whose workers became unusable."""
     _unfit: dict[str, tuple[float, str]] = field(default_factory=dict)
-    """When each nanny has not passed a check, and why."""
+    """Time and reason of each nanny's last failed check."""
     _checks: dict[str, tuple[str, Future[None]]] = field(default_factory=dict)
-    """Address and check under way, by nanny."""
+    """Address and running check, by nanny."""
     _checking: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(4, thread_name_prefix="checks of workers")
     )
@@ -65,29 +65,25 @@ class Roster:
 
     @property
     def n_workers(self) -> int:
-        """Workers that may be used, with those that are about to be back."""
+        """Number of usable workers, including those about to return."""
         return len(self._seen)
 
     @property
     def is_short(self) -> bool:
-        """Whether a worker is about to be back."""
+        """Whether a worker is about to return."""
         return len(self.addresses) < len(self._seen)
 
     def check_all(self) -> None:
-        """Check those that are there.
-
-        Raises:
-            BadInput: If one of them cannot be used; names it.
-        """
+        """Check the workers that are present; raise `BadInput` if one cannot be used."""
         for address, nanny in self.check.all_at_once(self.client).items():
             self._seen[nanny] = monotonic()
             self.addresses = {**self.addresses, address: nanny}
 
     def look(self) -> None:
-        """Notice who has come, was found good, and has left, if the last look was a while ago.
+        """Update the roster if the last update was some time ago.
 
         Raises:
-            NoWorkers: If there has been nobody for long.
+            NoWorkers: If there has been no worker for a long time.
         """
         now = monotonic()
         with self._lock:  # pools of several threads share it
@@ -97,11 +93,11 @@ class Roster:
             self._look(now)
 
     def expects(self, nanny: str) -> bool:
-        """Return whether a nanny's worker may be used, and is there or about to be back."""
+        """Return whether a nanny's worker is usable and present or about to return."""
         return nanny in self._seen
 
     def refuse(self, address: str) -> int:
-        """Use a worker no more, nor any that its nanny starts; return how many are left."""
+        """Stop using a worker and its nanny; return how many workers are left."""
         with self._lock:
             nanny = self.addresses.get(address)
             if nanny is not None:
@@ -111,7 +107,7 @@ class Roster:
             return len(self._seen)
 
     def close(self) -> None:
-        """Begin no more checks."""
+        """Start no more checks."""
         self._checking.shutdown(wait=False, cancel_futures=True)
 
     def _look(self, now: float) -> None:
@@ -124,7 +120,7 @@ class Roster:
         for nanny in left:
             del self._seen[nanny]
         if left:
-            self.note(f"{_workers(len(left))} left; those that remain: {self.n_workers}")
+            self.note(f"{_workers(len(left))} left; {self.n_workers} remaining")
         for address, nanny in here.items():
             if nanny not in self._seen and self._may_check(nanny, now):
                 check = self._checking.submit(self.check, self.client, address)
@@ -137,7 +133,7 @@ class Roster:
         return nanny not in self._unfit or now - self._unfit[nanny][0] > _AGAIN_SECONDS
 
     def _settle_checks(self) -> None:
-        """Take the results of checks that have ended."""
+        """Process the results of finished checks."""
         for nanny, (address, check) in list(self._checks.items()):
             if not check.done():
                 continue
@@ -148,13 +144,13 @@ class Roster:
                 _, known = self._unfit.get(nanny, (0.0, ""))
                 self._unfit[nanny] = (monotonic(), str(error))
                 if str(error) != known:
-                    self.note(f"{error}; it is not used")
-            except Exception as error:  # it has left, or is checked once more
+                    self.note(f"{error}; the worker is not used")
+            except Exception as error:  # it has left, or will be checked again
                 _LOGGER.info(f"worker {address} could not be checked: {error}")
             else:
                 self._unfit.pop(nanny, None)
                 self._seen[nanny] = monotonic()
-                self.note(f"worker {address} has joined; {_workers(self.n_workers)} in all")
+                self.note(f"worker {address} joined; {_workers(self.n_workers)} in total")
 
     def _wait_for_somebody(self, now: float) -> None:
         if self.addresses:
@@ -162,12 +158,12 @@ class Roster:
             return
         if self._alone_since is None:
             self._alone_since = now
-            self.note(f"{self.check.scheduler} has no worker for the study: it waits for one")
+            self.note(f"waiting for a worker: {self.check.scheduler} has none for the study")
         elif now - self._alone_since > _WAIT_SECONDS:
             raise NoWorkers(
                 f"{self.check.scheduler} has had no worker for the study for "
-                f"{_WAIT_SECONDS / 60:g} min; start some with `dask worker`, and the same command "
-                "continues the study"
+                f"{_WAIT_SECONDS / 60:g} min; start some with `dask worker` and rerun the command "
+                "to resume the study"
             )
 
 

@@ -1,7 +1,7 @@
-"""The folder for temporary files of this process and of its workers; no other user may enter it.
+"""The private folder for temporary files of this process and its workers.
 
-A worker imports from its folder, so whoever could write there would run code. It is gone when the
-process ends, and the next one sweeps what a killed one left.
+A worker imports from its folder, so write access would allow running code. The folder is deleted
+when the process ends; the next process sweeps the folders of killed ones.
 """
 
 import fcntl
@@ -18,16 +18,12 @@ from prefect_tune.storage.local_files import make_own
 
 _LOCK = "lock"
 _AFTER_ALL_OTHERS = -1_000
-"""When to remove it: `multiprocessing` removes what it has in there before."""
+"""Priority of the deletion, after `multiprocessing` has deleted its own files there."""
 
 
 @cache
 def scratch_folder() -> Path:
-    """Return the folder, made when it is first asked for.
-
-    Raises:
-        PermissionError: If another user has made the folder for all such folders.
-    """
+    """Return the folder, created on first use; `PermissionError` if its parent is not ours."""
     base = Path(tempfile.gettempdir()) / f"prefect-tune-{os.getuid()}"
     make_own(base)
     with _locked(base / _LOCK):
@@ -35,7 +31,7 @@ def scratch_folder() -> Path:
             if folder.is_dir() and _is_left(folder):
                 shutil.rmtree(folder, ignore_errors=True)
         folder = Path(tempfile.mkdtemp(dir=base, prefix=f"{os.getpid()}-"))
-        # The system takes the lock back when this process dies, however it dies.
+        # The system releases the lock however this process dies.
         lock = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX)
     Finalize(None, shutil.rmtree, (folder, True), exitpriority=_AFTER_ALL_OTHERS)

@@ -1,8 +1,8 @@
-"""How far the Prefect server is behind, and which task runs to report meanwhile.
+"""Pace of reporting to the Prefect server: which task runs to report, and when to wait.
 
-A server keeps events in queues of fixed length and silently drops those that do not fit: their task
-runs are lost, or stay Running for ever. A study counts the task runs that it has reported, asks the
-server how many it has recorded, and keeps the difference far below that length.
+A server keeps events in queues of fixed length and silently drops any excess: task runs are then
+lost, or stay Running for ever. A study therefore counts the task runs it has reported, asks the
+server how many it has recorded, and keeps the difference far below the queue length.
 """
 
 from time import monotonic, sleep
@@ -16,40 +16,37 @@ from prefect_tune.flows.progress import Observer
 from prefect_tune.tasks.trial.evaluate import Report
 
 _LAG_ALLOWED = 1_000
-"""Most task runs reported and not yet recorded: three events each, in a queue of 10,000."""
+"""Maximum task runs reported but not recorded; each has three events in a queue of 10,000."""
 _LAG_RESUMED = 200
-"""Task runs behind below which more are reported again."""
+"""Lag below which more task runs are reported again."""
 _COUNT_EVERY = 200
-"""Task runs between two requests to the server."""
+"""Reported task runs between two requests to the server."""
 _FINAL = [StateType.COMPLETED, StateType.FAILED, StateType.CRASHED, StateType.CANCELLED]
 _REPORTS: tuple[Report, ...] = ("steps", "misses", "trial")
 
 
 class OutageNote:
-    """Says once that the server is away.
-
-    Args:
-        observer: Gets the note.
-    """
+    """Reports once that the server is unreachable."""
 
     def __init__(self, observer: Observer) -> None:
-        self._observer, self._is_said = observer, False
+        self._observer, self._is_reported = observer, False
 
     def say(self, error: Exception) -> None:
-        """Say it, unless it was said."""
-        if not self._is_said:
-            self._is_said = True
-            self._observer.note(f"the Prefect server does not answer ({error}); the study goes on")
+        """Report the outage, unless done before."""
+        if not self._is_reported:
+            self._is_reported = True
+            text = f"the Prefect server does not answer ({error}); the study continues"
+            self._observer.note(text)
 
 
 class ServerPace:
-    """Decides which task runs to report to the server, and when to let it catch up first.
+    """Decides which task runs to report to the server, and when to let it catch up.
 
     Args:
-        task_runs: Which task runs the user asked for; `auto` for as many as the server can take.
-        flow_run_id: The flow run whose task runs are counted.
-        observer: Gets a note when fewer are reported.
-        outage: Says that the server is away; one of its own when left out.
+        task_runs: Requested task runs; `auto` for as many as the server can process.
+        flow_run_id: Flow run whose task runs are counted.
+        observer: Receives a note if fewer task runs are reported.
+        outage: Reports an unreachable server; None for a new one.
     """
 
     def __init__(
@@ -67,15 +64,11 @@ class ServerPace:
 
     @property
     def report(self) -> Report:
-        """The task runs that the next trial reports."""
+        """Task runs that the next trial reports."""
         return _REPORTS[self._level] if self._task_runs == "auto" else self._task_runs
 
     def may_submit(self, n_reported: int) -> bool:
-        """Find out whether the server can take another trial; with `auto`, report fewer task runs.
-
-        Args:
-            n_reported: Task runs reported so far.
-        """
+        """Return whether the server can take another trial; with `auto`, adapt the reports."""
         is_behind = self._lag > _LAG_ALLOWED
         if is_behind or n_reported - self._counted_at >= _COUNT_EVERY:
             self._lag = self._missing(n_reported)
@@ -84,11 +77,7 @@ class ServerPace:
         return self._lag <= _LAG_ALLOWED
 
     def wait_until_recorded(self, n_reported: int, timeout_seconds: float = 15.0) -> int:
-        """Wait until all task runs are recorded, while the server makes progress.
-
-        Returns:
-            How many are still missing.
-        """
+        """Wait for all task runs to be recorded while the server advances; return the rest."""
         missing, since = self._missing(n_reported), monotonic()
         while missing > 0 and monotonic() - since < timeout_seconds:
             sleep(0.2)
@@ -104,14 +93,14 @@ class ServerPace:
             self._level += 1
             shown = "only steps that are not cached" if self._level == 1 else "no steps"
             self._observer.note(
-                f"the Prefect server is {self._lag} task runs behind: trials now show {shown} "
-                "there (--task-runs steps shows all and waits)"
+                f"the Prefect server is {self._lag} task runs behind: trials now report {shown} "
+                "(--task-runs steps reports all and waits)"
             )
         elif self._lag < _LAG_RESUMED and self._level > 0:
             self._level -= 1
 
     def _missing(self, n_reported: int) -> int:
-        """Count the task runs reported and not recorded; 0 when the server does not answer."""
+        """Return the task runs reported but not recorded; 0 if the server does not answer."""
         try:
             return n_reported - self._count_recorded()
         except Exception as error:  # a study does not depend on what Prefect shows

@@ -1,7 +1,7 @@
-"""Tasks on workers from submission to their end: trials of a search, and other jobs.
+"""Tasks on workers from submission to their end: trials of a search, and jobs.
 
-If a worker dies, Dask reports only that it is gone, and Prefect notices nothing. The nanny's report
-is therefore awaited, and the task runs are given a final state from here.
+If a worker dies, Dask reports only that it is gone, and Prefect notices nothing. This module
+therefore waits for the nanny's report and sets the final states of task runs.
 """
 
 import logging
@@ -30,7 +30,7 @@ Subject = TypeVar("Subject")
 
 @dataclass(frozen=True, slots=True)
 class SubmittedTask(Generic[Subject]):
-    """A task under way.
+    """A running task.
 
     Attributes:
         subject: The trial or job that the task runs.
@@ -54,13 +54,13 @@ class SubmittedTask(Generic[Subject]):
 
 @dataclass(frozen=True, slots=True)
 class EndedTask(Generic[Subject]):
-    """A task that is no longer under way.
+    """A task that has ended.
 
     Attributes:
         task: The task.
-        state: Final state of its task run; None if the worker failed, died or was ended.
-        fault: Fault of a worker that is still running; None if there was no such fault.
-        report: Nanny's report on a worker that died or was ended; None if there is none.
+        state: Final state of its task run; None if the worker failed, died or was killed.
+        fault: Fault of a worker that is still running; None if there was none.
+        report: Nanny's report on a worker that died or was killed; None if there is none.
     """
 
     task: SubmittedTask[Subject]
@@ -70,11 +70,11 @@ class EndedTask(Generic[Subject]):
 
 
 class TasksUnderWay(Generic[Subject]):
-    """Tasks of a flow run that were submitted to workers and have not been collected.
+    """Tasks of a flow run that were submitted to workers and not collected yet.
 
     Args:
         pool: The workers.
-        flow_run_id: The flow run that the task runs belong to.
+        flow_run_id: Flow run of the task runs.
         reports: Reports of the workers' nannies.
     """
 
@@ -97,14 +97,9 @@ class TasksUnderWay(Generic[Subject]):
         name: str,
         preferred: str | None = None,
     ) -> None:
-        """Submit a task.
+        """Submit a task for a subject, to the `preferred` worker address if it is free.
 
-        Args:
-            subject: The trial or job that the task runs.
-            task: The Prefect task.
-            parameters: Parameters of the task.
-            name: Name of the task run if the Prefect server has not recorded it before it ends.
-            preferred: Address of the worker to run the task if it is free; None for any worker.
+        `name` is used for the task run if the Prefect server does not record it before it ends.
         """
         future = self._pool.submit(task, parameters, preferred)
         task_run_id = future.task_run_id
@@ -115,12 +110,10 @@ class TasksUnderWay(Generic[Subject]):
         )
 
     def collect(self, timeout_seconds: float) -> Iterator[EndedTask[Subject]]:
-        """Yield the tasks that have ended, after waiting at most that long for the first.
+        """Yield tasks that have ended, waiting at most `timeout_seconds` for the first.
 
-        If none has ended, tasks whose only worker is gone are cancelled, and end with a later call.
-
-        Raises:
-            NoWorkers: If no local worker could be started for long.
+        If none has ended, tasks whose only worker is gone are cancelled, to end in a later call.
+        Raises `NoWorkers` if no local worker could be started for a long time.
         """
         self._pool.check()
         if self._pool.is_short:
@@ -139,7 +132,7 @@ class TasksUnderWay(Generic[Subject]):
                 yield self._end(self._tasks.pop(task_run_id), at)
 
     def cut(self, reason: str) -> list[Subject]:
-        """End all tasks under way together with their worker processes, which come back."""
+        """End all running tasks by killing their worker processes, which restart."""
         cut = list(self._tasks.values())
         self._tasks.clear()
         if not cut:
@@ -152,25 +145,24 @@ class TasksUnderWay(Generic[Subject]):
         return [task.subject for task in cut]
 
     def settle(self, tasks: Sequence[SubmittedTask[Subject]], state: State[Any]) -> None:
-        """Give the task runs of tasks whose process is gone, and all inside, a final state."""
+        """Set the final state of task runs whose process is gone, and of their child runs."""
         for task in tasks:
             end_task_run(self._flow_run_id, task.task_run_id, task.task, task.name, state)
         reap(self._flow_run_id, state, of_trials=[task.task_run_id for task in tasks])
 
     def _end(self, task: SubmittedTask[Subject], at: float) -> EndedTask[Subject]:
-        """Return the end of a task whose future is done since then."""
         try:
             state: State[Any] = task.future.wrapped_future.result()
         except WorkerFault as fault:
             self._reports.forget(task.task_run_id)
             return EndedTask(task, fault=fault)
-        except (Exception, CancelledError) as error:  # its worker died or was ended
+        except (Exception, CancelledError) as error:  # its worker died or was killed
             _LOGGER.info(f"{task.name} was lost: {error}")
             report = self._reports.wait_for(task.task_run_id, at)
             self._pool.note_death(report.worker if report else None)
             return EndedTask(task, report=report)
         finally:
-            # Or Dask computes it again when a worker dies.
+            # Else Dask computes it again when a worker dies.
             task.future.wrapped_future.release()
         self._reports.forget(task.task_run_id)
         return EndedTask(task, state)

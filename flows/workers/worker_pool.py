@@ -1,10 +1,9 @@
-"""The Dask workers that tasks of ours may run on: those that are there and are not about to go.
+"""The Dask workers available to our tasks: present and not about to go.
 
-A worker that dies, or is ended, takes its task with it and is back in a moment. Until then, a task
-more than there are workers would wait at another one, and die with that one.
-
-On a scheduler of others', each task is for one worker alone: Dask has no other one then to start a
-task again on whose worker has died, which it would do three times.
+A worker that dies or is killed loses its task and restarts within a moment. Until the worker
+returns, an extra task would queue on another worker and be lost with it. On an external scheduler,
+each task is bound to one worker, because Dask would otherwise restart the task of a dead worker on
+another one, up to three times.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,32 +23,31 @@ from prefect_tune.tasks.worker.dask_runner import LeanDaskTaskRunner, drain_work
 from prefect_tune.tasks.worker.printed_output import NOTHING, Printed, take_printed
 
 _LEAVE_SECONDS = 1.0
-"""How long to wait until the scheduler notices that a worker is gone."""
+"""Wait for the scheduler to notice that a worker is gone."""
 _RETURN_SECONDS = 60.0
-"""How long to wait for workers that died to be back."""
+"""Wait for dead workers to return."""
 _TICK_SECONDS = 0.02
 _SOON_SECONDS = 2.0
-"""How long a worker that was ended may take to be back before it is looked for less often."""
+"""Time after which a missing worker is looked for less often."""
 _EMPTY_SECONDS = 5.0
-"""Time without a local worker after which the process that workers are forked from is checked."""
+"""Time without a local worker after which the fork server is checked."""
 _AWAITED_SECONDS = 30.0
-"""How long a task waits for a worker that is about to be back, before it queues elsewhere."""
+"""Time a task waits for a worker about to return before it queues elsewhere."""
 _FREE_SECONDS = 0.5
-"""Between two looks whether a worker may still become free."""
+"""Interval between checks for a free worker."""
 
 
 class WorkerPool:
-    """Workers for as many tasks at the same time as there are slots.
+    """Workers for as many concurrent tasks as there are slots.
 
     Args:
         runner: A started runner.
-        n_slots: Tasks at the same time.
-        nanny: Address of the nanny whose worker is the only one to use; None for any worker.
-        leaving: Addresses of workers that are about to go, shared by the pools of one runner.
-        benched: Nannies whose workers are not used any more, shared likewise.
-        roster: The workers that may be used of a scheduler of others', as many as there are up to
-            `n_slots`; None where all may be.
-        starts: Starts of local workers; None for workers of others.
+        n_slots: Maximum concurrent tasks.
+        nanny: Address of the nanny whose worker is used exclusively; None for any worker.
+        leaving: Addresses of workers about to go, shared by the pools of one runner.
+        benched: Nannies whose workers are no longer used, shared likewise.
+        roster: Usable workers of an external scheduler; None if all workers are usable.
+        starts: Starts of local workers; None for external workers.
     """
 
     def __init__(
@@ -68,7 +66,7 @@ class WorkerPool:
         self._leaving = set() if leaving is None else leaving
         self._addresses: list[str] = []
         self._benched = set() if benched is None else benched
-        self._is_short = nanny is not None or roster is not None  # until its workers are known
+        self._is_short = nanny is not None or roster is not None  # until the workers are known
         self._free_nannies: SimpleQueue[str] = SimpleQueue()
         self._handed_out: frozenset[str] = frozenset()
         self._placed: dict[PrefectDaskFuture[Any], str] = {}
@@ -77,27 +75,23 @@ class WorkerPool:
 
     @property
     def client(self) -> distributed.Client:
-        """The client of the scheduler."""
+        """Client of the scheduler."""
         return self._runner.client
 
     @property
     def n_slots(self) -> int:
-        """Tasks at the same time."""
+        """Concurrent tasks."""
         if self._roster is None or self._nanny is not None:
             return int(self._most)
         return int(min(self._roster.n_workers, self._most))
 
     @property
     def is_short(self) -> bool:
-        """Whether there were fewer workers than slots when this was last known."""
+        """Whether there were fewer workers than slots at the last count."""
         return self._is_short
 
     def count_slots(self) -> int:
-        """Count the tasks that may run now, which are fewer while a worker is not back yet.
-
-        Raises:
-            NoWorkers: If there has been none for long, or the one that is reserved has left.
-        """
+        """Count the tasks that can run now; `NoWorkers` after a long time without a worker."""
         if self._roster is not None:
             self._roster.look()
             if self._nanny is not None and not self._roster.expects(self._nanny):
@@ -116,11 +110,7 @@ class WorkerPool:
         return n_slots
 
     def check(self) -> None:
-        """Do nothing while there is a local worker, or hope for one.
-
-        Raises:
-            NoWorkers: If there has been none for long.
-        """
+        """Raise `NoWorkers` if there has been no local worker for a long time."""
         if self._starts is None:
             return
         self._starts.check()
@@ -129,7 +119,7 @@ class WorkerPool:
             self._starts.check(self._nanny)
 
     def _check_fork_server(self) -> None:
-        """End the process that workers are forked from if it is stopped and no worker comes up."""
+        """Kill the fork server if it is stopped and no worker comes up."""
         if self._starts is None:
             return
         now = monotonic()
@@ -140,12 +130,12 @@ class WorkerPool:
 
     @property
     def n_server_deaths(self) -> int:
-        """Deaths of the process that local workers are forked from, and of all workers with it."""
+        """Deaths of the fork server, each with all of its workers."""
         return 0 if self._starts is None else self._starts.n_server_deaths
 
     @property
     def look_seconds(self) -> float:
-        """Seconds between two looks for a worker that is about to be back: more as time passes."""
+        """Seconds between two checks for a returning worker, longer as time passes."""
         if not self._is_short:
             self._short_since = None
         elif self._short_since is None:
@@ -156,13 +146,7 @@ class WorkerPool:
     def submit(
         self, task: Any, parameters: Mapping[str, Any], preferred: str | None = None
     ) -> PrefectDaskFuture[Any]:
-        """Submit one run of a Prefect task.
-
-        Args:
-            task: The task.
-            parameters: Its parameters.
-            preferred: Address of the worker to run it if it is free; None for any.
-        """
+        """Submit one run of a Prefect task, to the `preferred` worker address if it is free."""
         if self._roster is not None:
             return self._submit_to_one(task, parameters, preferred)
         if self._nanny is not None or self._benched:
@@ -172,7 +156,7 @@ class WorkerPool:
         return self._runner.submit_lean(task, parameters, [preferred], allow_other_workers=True)
 
     def cancel_stranded(self, future: PrefectDaskFuture[Any]) -> None:
-        """Cancel a task whose only worker is gone: Dask would wait for that one for ever."""
+        """Cancel a task whose only worker is gone; Dask would wait for the worker for ever."""
         if self._roster is not None:
             self._roster.look()
             is_stranded = self._placed.get(future) not in self._roster.addresses
@@ -184,7 +168,7 @@ class WorkerPool:
             future.wrapped_future.cancel(force=True)
 
     def end(self, futures: Sequence[PrefectDaskFuture[Any]]) -> None:
-        """End tasks together with the processes that they run in."""
+        """Kill tasks together with their processes."""
         client = self._runner.client
         keys = {future.wrapped_future.key for future in futures}
         busy = [address for address, theirs in client.processing().items() if keys & set(theirs)]
@@ -195,11 +179,7 @@ class WorkerPool:
             client.run(end_worker, address, workers=[address], nanny=True, on_error="ignore")
 
     def note_death(self, address: str | None = None) -> None:
-        """Note that a worker is gone, and wait a moment until the scheduler knows, too.
-
-        Args:
-            address: The worker; None if it is not known which.
-        """
+        """Record that a worker, if known, is gone, and wait until the scheduler knows."""
         self._is_short = True
         if address is None:
             return
@@ -210,45 +190,32 @@ class WorkerPool:
             sleep(_TICK_SECONDS)
 
     def take_printed(self, nanny: str, task_run_id: UUID) -> Printed:
-        """Return what a trial printed whose worker is gone.
-
-        Args:
-            nanny: Address of the nanny of the worker.
-            task_run_id: Task run of the trial.
-        """
-        # To the scheduler, a nanny is as good an address as a worker.
+        """Return the output of a trial whose worker is gone, given the worker's nanny."""
+        # The scheduler accepts the address of a nanny like that of a worker.
         answers = self._runner.client.run(
             take_printed, str(task_run_id), workers=[nanny], on_error="ignore"
         )
         return answers.get(nanny, NOTHING)
 
     def bench(self, address: str) -> int:
-        """Use a worker no more, nor any that its nanny starts; return how many are left.
-
-        Args:
-            address: The worker.
-        """
+        """Stop using a worker and its nanny; return how many workers are left."""
         self._is_short = True
         if self._roster is not None and self._nanny is None:
             return self._roster.refuse(address)
         worker = self._describe_workers().get(address)
         if worker is not None and worker["nanny"] not in self._benched:
             self._benched.add(worker["nanny"])
-            self._most -= 1  # also while others are about to be back
+            self._most -= 1  # even while others are about to return
         return int(self._most)
 
     def wait_for_worker(self, check: Callable[[], None]) -> None:
-        """Wait until a task that is submitted now goes to a worker that stays.
+        """Wait until a new task would go to a worker that stays; `check` may raise to stop.
 
-        Args:
-            check: Called while waiting; ends it by raising.
-
-        Raises:
-            NoWorkers: If no worker comes back; on a scheduler of others', for long.
+        Raises `NoWorkers` if no worker returns, on an external scheduler after a long time.
         """
         until = monotonic() + _RETURN_SECONDS
         while self._is_short:
-            # Where any worker may be used, it could go to one that is leaving.
+            # If any worker can be used, the task could go to one that is leaving.
             is_chosen = self._nanny is not None or self._roster is not None
             if self.count_slots() > 0 and (is_chosen or not self._leaving):
                 return
@@ -258,10 +225,10 @@ class WorkerPool:
             sleep(self.look_seconds)
 
     def wait_for_all(self, seconds: float) -> None:
-        """Wait until all local workers are up, or at least one when that many seconds are over.
+        """Wait until all local workers are up, or at least one after that many seconds.
 
         Raises:
-            NoWorkers: If none is up for long.
+            NoWorkers: If no worker has been up for a long time.
         """
         until = monotonic() + seconds
         self._is_short = True
@@ -269,12 +236,12 @@ class WorkerPool:
             sleep(self.look_seconds)
 
     def prepare(self, make_ready: Callable[[], None]) -> None:
-        """Call a function on each worker once, and let `reserved` hand the workers out.
+        """Call a function on each worker once, and allow `reserved` to assign the workers.
 
         Raises:
-            NoWorkers: If no worker is up for long.
+            NoWorkers: If no worker has been up for a long time.
         """
-        self.wait_for_all(_RETURN_SECONDS)  # an earlier flow may have ended some
+        self.wait_for_all(_RETURN_SECONDS)  # an earlier flow may have killed some
         nannies = self._find_nannies()
         self._runner.prepare_workers(make_ready, list(nannies))
         self._handed_out = frozenset(sorted(set(nannies.values()))[: self.n_slots])
@@ -283,17 +250,15 @@ class WorkerPool:
 
     @property
     def n_reserved(self) -> int:
-        """Workers that `reserved` can hand out, now or later."""
+        """Workers that `reserved` can provide, now or later."""
         return len(self._handed_out - self._benched)
 
     @contextmanager
     def reserved(self) -> Iterator["WorkerPool"]:
-        """Yield a pool with one of the workers, which no other such pool has; wait for a free one.
+        """Yield a pool with exclusive use of one worker; wait for a free one.
 
-        After `prepare`, and in any thread. The death of its worker is not noticed by the others.
-
-        Raises:
-            NoWorkers: If each of the workers has been benched.
+        Call it after `prepare`, in any thread. Other pools do not notice the death of its worker.
+        Raises `NoWorkers` if all workers have been benched.
         """
         nanny = self._free_nanny()
         try:
@@ -314,25 +279,25 @@ class WorkerPool:
         while self.n_reserved:
             with suppress(Empty):
                 return self._free_nannies.get(timeout=_FREE_SECONDS)
-        raise NoWorkers("no worker can go on")
+        raise NoWorkers("no usable worker is left")
 
     def drain(self) -> None:
-        """Send what the workers have not yet told the Prefect server."""
-        with suppress(KeyError):  # a worker left meanwhile, and Dask looks for it
+        """Let the workers send their remaining events to the Prefect server."""
+        with suppress(KeyError):  # a worker left meanwhile, and Dask looks it up
             self._runner.client.run(drain_worker, on_error="ignore")
 
     def _is_free(self, address: str) -> bool:
-        """Return whether a worker is there, stays, and runs nothing: Dask would let a task wait."""
+        """Return whether a worker is present, staying and idle; else Dask would queue the task."""
         running = self._runner.client.processing().get(address)
         return running is not None and not running and address not in self._leaving
 
     def _submit_to_one(
         self, task: Any, parameters: Mapping[str, Any], preferred: str | None
     ) -> PrefectDaskFuture[Any]:
-        """Submit a task to the free worker that it prefers, or that others use least.
+        """Submit a task to the preferred free worker, or the least busy one.
 
-        If a worker is about to be back and the others are busy with work of others, it waits for
-        that worker for a while.
+        If a worker is about to return and the others are busy with external work, wait for it for a
+        while.
         """
         assert self._roster is not None  # noqa: S101 - else any worker may run it
         until = monotonic() + _AWAITED_SECONDS
@@ -356,7 +321,7 @@ class WorkerPool:
         return future
 
     def _find_workers(self) -> list[str]:
-        """Find the workers that we may use, without those that are about to go."""
+        """Return the addresses of usable workers, without those about to go."""
         nannies = self._find_nannies()
         self._leaving.intersection_update(nannies)
         return [
@@ -368,12 +333,11 @@ class WorkerPool:
         ]
 
     def _find_nannies(self) -> Mapping[str, str]:
-        """Return the nanny of each worker that is there and may be used, by its address."""
+        """Return the nanny of each present usable worker, by address."""
         if self._roster is not None:
             return self._roster.addresses
         workers = self._describe_workers()
         return {address: worker["nanny"] for address, worker in workers.items()}
 
     def _describe_workers(self) -> Mapping[str, Any]:
-        """Return what the scheduler knows of its workers, by their addresses."""
         return self._runner.client.scheduler_info(n_workers=-1)["workers"]

@@ -1,9 +1,9 @@
-"""Starts of local workers: which fail, why, when to try again, and when to give up.
+"""Starts of local workers: which fail, why, when to retry, and when to give up.
 
 Without any worker, a run ends within a minute of the first failed start. If a worker dies after it
 has begun a trial, its start counts as successful and the death is charged to the trial. Linux
-counts the processes killed for lack of memory, on the machine and in each control group (a
-container, a batch job); those counts show whether a worker was among them.
+counts out-of-memory kills, on the machine and in each control group (a container, a batch job);
+these counts show whether a worker was among them.
 """
 
 import signal
@@ -28,13 +28,13 @@ _MACHINE = Path("/proc/vmstat")
 
 
 def count_oom_kills() -> int:
-    """Return the number of processes killed so far; 0 if the system does not count them."""
+    """Return the number of out-of-memory kills so far; 0 if the system does not count them."""
     counts = [_count(path) for path in (_MACHINE, *_files_of_groups())]
     return max(counts)  # the machine's count includes those of groups, but may be hidden
 
 
 def _files_of_groups() -> list[Path]:
-    """Return the files with the counts of this process's control groups, of versions 1 and 2."""
+    """Return the files with the counts of this process's control groups, versions 1 and 2."""
     files = [_GROUPS / "memory.events", _GROUPS / "memory" / "memory.oom_control"]
     with suppress(OSError, ValueError):
         for line in _OWN_GROUPS.read_text().splitlines():
@@ -47,7 +47,7 @@ def _files_of_groups() -> list[Path]:
 
 
 def _count(path: Path) -> int:
-    """Return the number after the word `oom_kill` in a file; 0 if the file lacks it."""
+    """Return the number after `oom_kill` in a file; 0 if missing."""
     with suppress(OSError, ValueError):
         for line in path.read_text().splitlines():
             word, _, number = line.partition(" ")
@@ -61,8 +61,7 @@ _MOST_SECONDS = 40.0
 _START_SECONDS = 45.0
 """Longest start of a worker once any worker has been up."""
 _FIRST_START_SECONDS = 55.0
-"""Longest start before that: libraries may come from a slow disk, but a run that cannot begin ends
-within a minute."""
+"""Longest start before that. The disk may be slow, but a run that cannot begin ends in a minute."""
 _PROVEN_SECONDS = 5.0
 """Lifetime after which a start counts as successful, even if the worker has begun no trial."""
 _FIRST_PAUSE_SECONDS, _MOST_PAUSE_SECONDS = 0.1, 5.0
@@ -94,7 +93,8 @@ class _State:
 
     Attributes:
         up_since: Time at which the worker came up; None while there is no worker.
-        failed_since: Beginning of the first of the latest failed starts; None after a success.
+        failed_since: Start of the first in the current series of failed starts; None after a
+            success.
         n_failed: Number of failed starts since the last success.
     """
 
@@ -128,11 +128,9 @@ class WorkerStarts:
     def start_seconds(self, nanny: str) -> float:
         """Return the time limit of the next start of a nanny's worker.
 
-        Failed starts reduce the limit, so that all of them together take as long as one. Once they
-        have taken too long for a run without workers, other workers are up, and the limit is whole.
-
-        Args:
-            nanny: Address of the nanny.
+        Failed starts reduce the limit, so that together they take as long as one. Once they have
+        taken too long for a run without workers, other workers are up, and the full limit applies
+        again.
         """
         with self._lock:
             most = _START_SECONDS if self._has_started else _FIRST_START_SECONDS
@@ -141,13 +139,13 @@ class WorkerStarts:
             return most - failing if failing <= _MOST_SECONDS else most
 
     def note_up(self, nanny: str) -> None:
-        """Note that the worker of a nanny is up."""
+        """Record that the worker of a nanny is up."""
         with self._lock:
             self._has_started = True
             self._states.setdefault(nanny, _State()).up_since = self.clock()
 
     def note_death(self, nanny: str, *, had_trial: bool) -> bool:
-        """Note the death of a worker that was up; return whether its start counts as failed."""
+        """Record the death of a worker that was up; return whether its start counts as failed."""
         with self._lock:
             state = self._states.setdefault(nanny, _State())
             lived, state.up_since = self.clock() - (state.up_since or 0.0), None
@@ -157,12 +155,10 @@ class WorkerStarts:
         return True
 
     def note_failure(self, nanny: str, cause: str, since: float) -> float:
-        """Note a failed start, and return the seconds to pause before the next one.
+        """Record a failed start; return the seconds to pause before the next one.
 
-        Args:
-            nanny: Address of the nanny.
-            cause: Cause of the failure, as a predicate whose subject is the worker.
-            since: Time at which the start began.
+        `cause` is a predicate whose subject is the worker; `since` is the time at which the start
+        began.
         """
         with self._lock:
             self.cause = cause
@@ -174,18 +170,14 @@ class WorkerStarts:
             return min(pause, _MOST_PAUSE_SECONDS)
 
     def note_server_death(self, pid: int) -> None:
-        """Note the death of a fork server; several nannies may report the same one."""
+        """Record the death of a fork server; several nannies may report the same one."""
         with self._lock:
             if pid not in self._dead_servers:
                 self._dead_servers.add(pid)
                 self.n_server_deaths += 1
 
     def is_hopeless(self, nanny: str | None = None) -> bool:
-        """Return whether starts have failed for so long that the run should end.
-
-        Args:
-            nanny: Address of a nanny, to ask about its worker only; None for all workers.
-        """
+        """Return whether starts, of one nanny or all, have failed for too long to go ahead."""
         with self._lock:
             states = [s for n, s in self._states.items() if nanny in (None, n)]
             since = [s.failed_since for s in states if s.up_since is None]
@@ -195,14 +187,7 @@ class WorkerStarts:
             return all(s is not None and self.clock() - s > _MOST_SECONDS for s in since)
 
     def check(self, nanny: str | None = None) -> None:
-        """Raise an error if starts have failed for so long that the run should end.
-
-        Args:
-            nanny: Address of a nanny, to ask about its worker only; None for all workers.
-
-        Raises:
-            NoWorkers: If `is_hopeless`.
-        """
+        """Raise `NoWorkers` if `is_hopeless`."""
         if self.is_hopeless(nanny):
             raise self.no_workers()
 
@@ -213,7 +198,7 @@ class WorkerStarts:
             seconds = self.clock() - min(since, default=self.clock())
         return NoWorkers(
             f"no worker could be started for {seconds:.0f} s: the last one {self.cause}. "
-            f"{_remedy(self.cause)}, then run the same command to continue"
+            f"{_remedy(self.cause)}, then rerun the command to resume"
         )
 
     def explain(self, exit_code: int | None, *, log_since: int | None = None) -> str:
@@ -233,12 +218,7 @@ class WorkerStarts:
         return self._with_traces(how, log_since)
 
     def explain_error(self, error: BaseException, log_since: int) -> str:
-        """Return why a worker could not be started, as a predicate whose subject is the worker.
-
-        Args:
-            error: Error that the start raised.
-            log_since: Size of the log before the start.
-        """
+        """Return why a worker could not be started, as a predicate; arguments as in `explain`."""
         seen: BaseException | None = error
         while seen is not None and not isinstance(seen, OSError | EOFError):
             seen = seen.__cause__ or seen.__context__  # Dask's own errors hide the first one
