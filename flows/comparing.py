@@ -62,7 +62,7 @@ def compare(  # noqa: PLR0917 - flat parameters make the form of a deployment
         The standings that `prefect-tune compare --json` prints.
 
     Raises:
-        BadInput, UnknownName, StoreRefused: If something cannot be used, before any work starts.
+        BadInput, UnknownName, StoreRefused: If an option cannot be used, before any work starts.
         StudyFailed: If not a single trial was completed.
     """
     parameters = dict(locals())
@@ -72,8 +72,8 @@ def compare(  # noqa: PLR0917 - flat parameters make the form of a deployment
         run_replicates(comparison, to_do, current_observer())
     if left := [replicate.prepared.name for replicate in to_do if not replicate.has_ended()]:
         raise StudyFailed(
-            f"{len(left)} replicates have not ended ({', '.join(left[:3])}); the same command with "
-            f"{comparison.again} goes on with them"
+            f"{len(left)} replicates are unfinished ({', '.join(left[:3])}); rerun the command "
+            f"with {comparison.again} to resume them"
         )
     if comparison.curves().incumbent.isna().all():
         raise StudyFailed(f"comparison {comparison.name!r} ended without a completed trial")

@@ -1,4 +1,4 @@
-"""Flows called where an event loop runs, as in a notebook: in a thread of their own."""
+"""Flows that can be called inside a running event loop, such as a notebook's."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,21 +18,21 @@ P = ParamSpec("P")
 Result = TypeVar("Result")
 
 _FORMER = ("eviction",)
-"""Parameters that flows had once; they are ignored in deployments."""
+"""Removed flow parameters, ignored in existing deployments."""
 
 
 class FlowApart(Flow[P, Result]):
-    """A flow that may be called where an event loop runs."""
+    """A flow that can be called inside a running event loop."""
 
     if not TYPE_CHECKING:  # its parameters and result are those that Prefect declares
 
         @errors_for_caller()
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
-            """Call the flow as any other; errors are in the words of the caller."""
+            """Call the flow; errors name Python parameters instead of options."""
             return apart_from_loop(partial(super().__call__, *args, **kwargs))
 
     def validate_parameters(self, parameters: dict[str, Any]) -> dict[str, Any]:
-        """Validate parameters, without those that deployments of earlier versions have stored."""
+        """Validate parameters, ignoring removed ones stored in deployments of earlier versions."""
         kept = {name: value for name, value in parameters.items() if name not in _FORMER}
         return super().validate_parameters(kept)
 
@@ -40,7 +40,7 @@ class FlowApart(Flow[P, Result]):
 def flow_apart(
     name: str,
 ) -> Callable[[Callable[P, Result]], FlowApart[P, Result]]:
-    """Make functions flows of that name that may be called where an event loop runs."""
+    """Return a decorator that makes functions flows which can be called inside an event loop."""
 
     def made(function: Callable[P, Result]) -> FlowApart[P, Result]:
         return FlowApart(function, name=name, persist_result=False, log_prints=False)
@@ -49,10 +49,10 @@ def flow_apart(
 
 
 def apart_from_loop(work: Callable[[], Result]) -> Result:
-    """Do work here, or in a thread of its own if this one runs an event loop.
+    """Do work here, or in a thread of its own if this thread runs an event loop.
 
-    An interrupt of this thread ends a study in the other one as it would end it here: at the next
-    look at its progress, twice a second.
+    An interrupt of this thread ends the study in the other thread at the next progress update,
+    within half a second.
     """
     if not _runs_loop():
         return work()
@@ -65,7 +65,7 @@ def apart_from_loop(work: Callable[[], Result]) -> Result:
             observer.check()
             with observed_by(observer):
                 outcome.set_result(work())
-        except BaseException as error:  # raised by whoever waits for it
+        except BaseException as error:  # raised again in the waiting thread
             outcome.set_exception(error)
 
     thread = Thread(target=context.run, args=(followed,), name="study")
@@ -75,7 +75,7 @@ def apart_from_loop(work: Callable[[], Result]) -> Result:
     except KeyboardInterrupt:
         interrupted.set()
         if thread.is_alive():
-            thread.join()  # it puts its trials back
+            thread.join()  # it requeues its trials
         raise
 
 
@@ -88,29 +88,24 @@ def _runs_loop() -> bool:
 
 
 class _Interruptible:
-    """An observer that interrupts whom it observes, once that is asked for."""
+    """Observer that raises `KeyboardInterrupt` in the observed study once `interrupted` is set."""
 
     def __init__(self, observer: Observer, interrupted: Event) -> None:
         self._observer, self._interrupted = observer, interrupted
 
     def note(self, text: str) -> None:
-        """Hand on."""
         self._observer.note(text)
 
     def warn(self, text: str) -> None:
-        """Hand on."""
         self._observer.warn(text)
 
     def ended(self, trial: Trial, progress: Progress) -> None:
-        """Hand on."""
         self._observer.ended(trial, progress)
 
     def tick(self, progress: Progress) -> None:
-        """Hand on, or interrupt."""
         self.check()
         self._observer.tick(progress)
 
     def check(self) -> None:
-        """Interrupt if that is asked for."""
         if self._interrupted.is_set():
             raise KeyboardInterrupt

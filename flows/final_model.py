@@ -1,7 +1,4 @@
-"""The final model of a study: what the search has chosen, fitted on all training rows and stored.
-
-Only then it is scored on the test rows.
-"""
+"""Final model of a study: refits the chosen trials on all training rows and scores the result."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -53,25 +50,24 @@ def fit_final_model(
     observer: Observer,
     seconds_left: Callable[[], float] = lambda: inf,
 ) -> None:
-    """Fit and store the incumbent or an ensemble, then score it; skip what is done already.
+    """Fit and store the incumbent or an ensemble, then score it; skip finished parts.
 
-    If that cannot be refitted, kept and read back, the next best trial is used (see `next_best`).
-    If the time does not suffice for a refit, a trial that ran on a part of the rows is fitted on as
-    large a part as the time allows. Else the model is the mean of the models of the folds where
-    there may be one (see `can_average_folds`), and elsewhere the refit takes its time, on as many
-    rows as the trial ran on.
-    No choice depends on the test rows: whatever goes wrong there leaves the stored model in place.
+    If the choice cannot be refitted, stored and read back, the next best trial is used (see
+    `next_best`). If a refit would take too long, a trial that ran on a subset is fitted on the
+    largest subset the time allows. If that is not possible, the model averages the models of the
+    folds (see `can_average_folds`), or the refit exceeds its time.
+    No choice depends on the test rows: a failure while scoring leaves the stored model in place.
 
     Args:
         study: A study whose search has ended.
         running: Workers to fit on.
-        context: The study, for the workers.
-        observer: Follows the study.
-        seconds_left: Says how many seconds are left for it.
+        context: Study context for the workers.
+        observer: Observer of the study.
+        seconds_left: Returns the seconds left.
 
     Raises:
         StudyFailed: If nothing was evaluated, or no trial can be refitted.
-        StoreLost: If the store cannot go on.
+        StoreLost: If the store becomes unusable.
     """
     incumbent = _incumbent(study)
     restore = partial(restore_predictions, study, running, context, observer)
@@ -107,16 +103,10 @@ def fit_final_model(
 
 
 def ending_seconds(study: Study, n_slots: int, most_seconds: float) -> float:
-    """Return the seconds that follow the search: a second look, the final model, and its scores.
+    """Return the predicted seconds after the search: re-evaluation, final model and its scores.
 
-    An ensemble of kind `auto` takes as long to fit as the best trial several times at most, and so
-    is any other taken to. Where that is more than there may be, fewer rows are fitted, or the mean
-    of the folds is made.
-
-    Args:
-        study: A study whose search is under way.
-        n_slots: How many trials run at once.
-        most_seconds: The most that may follow.
+    An ensemble is assumed to cost a fixed multiple of the best trial. If the result would exceed
+    `most_seconds`, fewer rows are fitted or the models of the folds are averaged.
     """
     best, plan, optimizer = study.incumbent, study.plan, study.optimizer
     if best is None:
@@ -140,12 +130,12 @@ _NOT_TESTED = {
 
 
 def _is_scored(study: Study) -> bool:
-    """Return whether the stored model was scored; earlier versions scored before they stored."""
+    """Return whether the stored model was scored; earlier versions scored before storing."""
     return bool(study.result.get("is_scored", True))
 
 
 def _score(study: Study, running: DaskTrials, context: StudyContext, observer: Observer) -> None:
-    """Score the stored model on the test rows, and the best trial alone beside an ensemble."""
+    """Score the stored model on the test rows; for an ensemble, also the best trial alone."""
     members, number = study.result["members"], study.result["single_best"]
     model = alone = score_model(running, context)
     is_compared = [member["trial"] for member in members] != [number]
@@ -176,8 +166,8 @@ class _Choice:
 
     Attributes:
         weighted: Trials and their weights.
-        rule: How they were chosen; None if the method itself said them.
-        chosen: What the rule has chosen; None where it had nothing to choose from.
+        rule: Ensemble rule; None if the method itself chose.
+        chosen: Result of the rule; None if it had no candidates.
     """
 
     weighted: tuple[tuple[Trial, float], ...]
@@ -186,21 +176,19 @@ class _Choice:
 
     @property
     def members(self) -> list[dict[str, Any]]:
-        """Trials and weights as JSON values."""
         return [{"trial": trial.number, "weight": weight} for trial, weight in self.weighted]
 
     @property
     def is_ensemble(self) -> bool:
-        """Whether there are several members."""
         return len(self.weighted) > 1
 
     def single_best(self, incumbent: Trial) -> Trial:
-        """Return the trial that is tested alone beside it."""
+        """Return the trial that is scored alone for comparison."""
         return incumbent if self.is_ensemble else self.weighted[0][0]
 
     @property
     def ensemble(self) -> dict[str, Any] | None:
-        """The ensemble as JSON values, and a trial that was preferred to one; None otherwise."""
+        """Ensemble as JSON values, or the single trial preferred to one; else None."""
         is_compared = self.rule is not None and self.rule.kind in {"auto", "greedy"}
         if self.chosen is not None and (self.chosen.kind != "single" or is_compared):
             return {**self.chosen.to_json(), "members": self.members}
@@ -208,7 +196,7 @@ class _Choice:
 
 
 def _choice(study: Study, incumbent: Trial, restore: Callable[[Sequence[Trial]], None]) -> _Choice:
-    """Choose what the final model is made of, as the user says, or else the method."""
+    """Choose the members of the final model by the user's rule, or by default the method's."""
     declared, options = study.optimizer.method.ensemble, study.plan.options
     if declared == "auto" and options.bounds:  # an ensemble would be slower and larger
         declared = None
@@ -231,13 +219,13 @@ def _ensemble(
     rule: EnsembleRule,
     restore: Callable[[Sequence[Trial]], None],
 ) -> ChosenEnsemble | None:
-    """Choose an ensemble; whatever goes wrong, a study that has a best trial has a model."""
+    """Choose an ensemble; on any error, fall back to the best trial."""
     try:
         with one_thread():
             return choose_ensemble(study, rule.kind, rule.size, restore)
     except (StoreLost, StoreRefused):
         raise
-    except Exception as error:  # of any kind, as from memory that does not suffice
+    except Exception as error:  # of any kind, such as too little memory
         _LOGGER.warning("no ensemble could be chosen", exc_info=True)
         assert incumbent.evaluation is not None  # noqa: S101 - it is the incumbent
         reason = masked(f"{type(error).__name__}: {error}".split("\n", 1)[0])
@@ -247,24 +235,24 @@ def _ensemble(
 
 
 _AFTER_SECONDS = 2.0
-"""For what follows a fit besides the scores: the summary, the end of the process."""
+"""Reserved for the summary and the end of the process, after fit and scores."""
 _SCORED = 2
-"""Members for whose scores time is held back."""
+"""Members whose scoring time is reserved."""
 _AVERAGING_SECONDS = 1.0
-"""To make a model of the folds' models, once a refit has taken too long."""
+"""Reserved for averaging the models of the folds after a refit that took too long."""
 _HOPE = 1.25
-"""A refit is begun if it is predicted to take at most so many times the time left. If it does take
-longer, it is ended in time."""
+"""A refit starts if its predicted time is at most this multiple of the time left; if it is about to
+exceed the time left, it is stopped."""
 
 
 @dataclass
 class _Refits:
-    """Refits within the time that is left; the first fields are arguments of `fit_final_model`.
+    """Refits within the time left; the first fields are the arguments of `fit_final_model`.
 
     Attributes:
-        are_of_folds: Whether the last model is the mean of the models of the folds.
-        subset: Share of the training rows that it was fitted on, or its trial.
-        after_seconds: For what follows once it is fitted.
+        are_of_folds: Whether the last model averages the models of the folds.
+        subset: Share of the training rows the last model was fitted on.
+        after_seconds: Seconds reserved for the work after the fit.
     """
 
     study: Study
@@ -277,12 +265,7 @@ class _Refits:
     after_seconds: float = 0.0
 
     def fit(self, weighted: Weighted) -> float:
-        """Fit and keep a model; return the seconds that it took.
-
-        Raises:
-            RefitFailed: If it cannot be fitted or kept; names the trial.
-            StoreLost: If the store cannot go on.
-        """
+        """Fit and store a model; return the seconds, or raise `RefitFailed` or `StoreLost`."""
         trials = [trial for trial, _ in weighted]
         self.are_of_folds, self.subset = False, 1.0
         if self.seconds_left() == inf:
@@ -309,27 +292,27 @@ class _Refits:
             return self._average(weighted, str(reason))
         if self.subset < 1:
             self.observer.note(
-                f"no time is left to fit on all training rows (a refit takes about {needed}): the "
+                f"too little time to fit on all training rows (a refit takes about {needed}): the "
                 f"model is fitted on {self.subset:.2g} of them; the next run of study "
-                f"{self.study.name} refits it on all"
+                f"{self.study.name} refits it on all rows"
             )
         return seconds
 
     def _average(self, weighted: Weighted, reason: str) -> float:
-        """Keep the mean of the folds' models; refit where the cache has lost one."""
+        """Store the mean of the models of the folds; refit if the cache has lost one."""
         self.subset = 1.0
         try:
             seconds = average_folds(self.running, self.context, weighted)
         except RefitFailed as failure:
             self.observer.note(
-                f"{failure}; fitted on all training rows instead, which takes longer"
+                f"{failure}; fitting on all training rows instead, which takes longer"
             )
             return refit_model(self.study, self.running, self.context, weighted)
         self.are_of_folds = True
         self.subset = max(trial.query.subset for trial, _ in weighted)
         self.observer.note(
-            f"no time is left to fit on all training rows ({reason}): the model is the mean of the "
-            f"models of the folds; the next run of study {self.study.name} refits it on all rows"
+            f"too little time to fit on all training rows ({reason}): the model averages the fold "
+            f"models; the next run of study {self.study.name} refits it on all rows"
         )
         return seconds
 
@@ -339,21 +322,14 @@ class _Refits:
 
 
 def _fitted(refits: _Refits, choice: _Choice) -> tuple[_Choice, float, list[dict[str, Any]]]:
-    """Fit what was chosen, or else the best trial that can be refitted.
-
-    Returns:
-        What was fitted, the seconds that it took, and what failed before.
-
-    Raises:
-        StudyFailed: If no trial can be refitted.
-    """
+    """Fit the choice or the best refittable trial; return it, the seconds and the failures."""
     study, failures = refits.study, list[dict[str, Any]]()
     next_best = NextBest(_others(study, choice), study.seconds())
     singles = (_Choice(((trial, 1.0),)) for trial in next_best)
     for candidate in chain([choice], singles):
         if failures:
             number = candidate.weighted[0][0].number
-            refits.observer.note(f"{failures[-1]['reason']}; trial {number} is tried instead")
+            refits.observer.note(f"{failures[-1]['reason']}; trying trial {number} instead")
         try:
             seconds = refits.fit(candidate.weighted)
         except RefitFailed as failure:
@@ -370,7 +346,7 @@ def _fitted(refits: _Refits, choice: _Choice) -> tuple[_Choice, float, list[dict
 
 
 def _others(study: Study, choice: _Choice) -> list[Trial]:
-    """Return the trials that may take the place of a choice, the best first."""
+    """Return the trials that can replace a choice, best first."""
     best, ranked = study.incumbent, ranked_trials(study.optimizer.history)
     if choice.is_ensemble:
         return [*([best] if best else []), *(t for t in ranked if t != best)]
@@ -379,20 +355,20 @@ def _others(study: Study, choice: _Choice) -> list[Trial]:
 
 
 def _is_replaced(study: Study, choice: _Choice) -> bool:
-    """Return whether the study's model was taken instead of this, within the same limits."""
+    """Return whether this choice failed before under the same limits and was replaced."""
     replaced = study.result.get("instead_of") or {}
     is_same = {**replaced, **_attempt(study, choice)} == replaced
     return is_same and study.store.records.is_whole(model_record(study.name))
 
 
 def _attempt(study: Study, choice: _Choice) -> dict[str, Any]:
-    """Return what could not be fitted within which limits, as JSON values."""
+    """Return the choice and its limits as JSON values."""
     limits = study.plan.trial_limits()
     return {"members": choice.members, "limits": [limits.seconds, limits.memory_bytes]}
 
 
 def _is_fitted(study: Study, choice: _Choice, incumbent: Trial) -> bool:
-    """Return whether the study's model is made of this, and was tested beside the incumbent."""
+    """Return whether the stored model is this choice, compared with the incumbent."""
     result = study.result
     is_alone = [trial.number for trial, _ in choice.weighted] == [incumbent.number]
     is_tested = is_alone or result.get("single_best") == incumbent.number
@@ -401,24 +377,19 @@ def _is_fitted(study: Study, choice: _Choice, incumbent: Trial) -> bool:
 
 
 def _incumbent(study: Study) -> Trial:
-    """Return the incumbent.
-
-    Raises:
-        StudyFailed: If there is none; says why.
-    """
+    """Return the incumbent; raise `StudyFailed` with the reason if there is none."""
     if study.incumbent is not None:
         return study.incumbent
     if missed := nearest_miss(study):
         study.set_result(members=None, ensemble=None, instead_of=None, **_NOT_TESTED)
         raise StudyFailed(f"study {study.name!r} ended without a model: {missed}")
     raise StudyFailed(
-        f"study {study.name!r} ended without a model, as no trial was evaluated: "
+        f"study {study.name!r} ended without a model because no trial was evaluated: "
         f"{most_frequent_failure(study)}"
     )
 
 
 def _notes(study: Study, choice: _Choice) -> Iterator[str]:
-    """Yield what a user should know of the model before it is fitted."""
     rule, chosen = choice.rule, choice.chosen
     number = choice.weighted[0][0].number
     yield from chosen.notes if chosen else ()
@@ -426,17 +397,17 @@ def _notes(study: Study, choice: _Choice) -> Iterator[str]:
     if rule is not None and rule.kind != "single" and is_single:
         is_compared = chosen is not None and bool(chosen.nested or rule.kind == "greedy")
         why = (
-            "is better on the held-out rows than the best full trial"
+            "no ensemble scored better on the held-out rows"
             if is_compared
-            else ("can be made of the trials")
+            else "the trials cannot form an ensemble"
         )
-        yield f"no ensemble {why}; trial {number} is taken"
+        yield f"model: trial {number} ({why})"
     if rule is not None and rule.size and chosen and 1 < len(chosen.losses) < rule.size:
-        yield f"the ensemble has {len(chosen.losses)} picks; adding more does not help"
+        yield f"the ensemble has {len(chosen.losses)} picks; more did not improve it"
     if choice.is_ensemble and study.plan.options.bounds:
-        yield "each member meets the constraints; the ensemble is slower and larger"
+        yield "each member meets the constraints, but the ensemble is slower and larger"
     if choice.is_ensemble and not study.plan.options.use_cache:
-        yield "without a cache, members are fitted one after the other"
+        yield "without a cache, members are fitted one after another"
     trial, history = choice.weighted[0][0], study.optimizer.history
     if not trial.query.is_full and history.incumbent is None:
         fidelity = study.plan.whole.part(trial.query.to_json())

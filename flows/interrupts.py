@@ -1,7 +1,7 @@
-"""Signals that end a command: Ctrl-C, `kill`, a terminal that is closed.
+"""Signals that end a command: Ctrl-C, `kill`, a closed terminal.
 
-The first one ends the study, which can be continued, and then all that was started for it. Another
-one, a second later or more, ends the process at once, with what runs below it.
+The first signal ends the study, which stays resumable, and everything started for it. Another
+signal at least a second later ends the process and its children at once.
 """
 
 import os
@@ -18,18 +18,18 @@ import psutil
 from prefect_tune.storage.waiting import is_put_off
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""All but the last, where `nohup` has it ignored."""
+"""Handled signals; SIGHUP is left alone if `nohup` ignores it."""
 _SAME_SECONDS = 1.0
-"""Shells and service managers tell a process and its group, so that one end comes twice."""
+"""Window in which repeated signals count as one; shells signal both a process and its group."""
 _AGAIN_SECONDS = 0.01
 _SHOW_CURSOR = "\x1b[?25h"
 
 
 class EndedBySignal(KeyboardInterrupt):
-    """A signal has come; what goes on is put back, so that it can be continued.
+    """A signal has ended the command; running work is requeued.
 
     Attributes:
-        exit_code: What shells say of a process that the signal ended.
+        exit_code: Exit code that shells report for the signal.
     """
 
     def __init__(self, number: int) -> None:
@@ -38,10 +38,10 @@ class EndedBySignal(KeyboardInterrupt):
 
 
 class _Handler:
-    """Raises at the first signal, and ends the process at another one.
+    """Raises `EndedBySignal` at the first signal, and ends the process at a later one.
 
     Args:
-        say: Called at once when the first has come; what follows takes some seconds.
+        say: Called at once at the first signal, because the end takes some seconds.
     """
 
     def __init__(self, say: Callable[[], None]) -> None:
@@ -53,7 +53,7 @@ class _Handler:
         if self._since == 0.0:
             self._since = monotonic()
             if number == signal.SIGHUP:
-                # A write to a terminal that is gone would be an error each time.
+                # Each write to a closed terminal would be an error.
                 nowhere = os.open(os.devnull, os.O_RDWR)
                 for terminal in self._terminals:
                     os.dup2(nowhere, terminal)
@@ -67,14 +67,14 @@ class _Handler:
             self._end_at_once(number)
 
     def take(self) -> dict[int, object]:
-        """Handle the signals from now on; return who did before."""
+        """Handle the signals from now on; return the previous handlers."""
         ignored = {
             s for s in ENDING_SIGNALS[1:] if signal.getsignal(s) is signal.SIG_IGN
         }  # by `nohup`
         return {s: signal.signal(s, self) for s in ENDING_SIGNALS if s not in ignored}
 
     def raise_again(self, ignored: "sys.UnraisableHookArgs") -> None:
-        """Raise once more what Python has ignored: it was raised while an object was let go."""
+        """Raise again an error that Python ignored because it was raised in a finalizer."""
         error = ignored.exc_value
         if not isinstance(error, EndedBySignal):
             sys.__unraisablehook__(ignored)
@@ -83,7 +83,7 @@ class _Handler:
         Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), error.exit_code - 128)).start()
 
     def _end_at_once(self, number: int) -> None:
-        """End what runs below this process, but for servers that others may use, and itself."""
+        """End this process and its children, except for servers that others may use."""
         for child in psutil.Process().children(recursive=True):
             with suppress(psutil.Error, OSError):
                 if os.getsid(child.pid) == os.getsid(0):
@@ -99,16 +99,12 @@ def _end(number: int) -> None:
 
 
 _CURRENT: list[_Handler] = []
-"""The handler of the command that runs in this process."""
+"""Handler of the command running in this process."""
 
 
 @contextmanager
 def interrupts_taken(say: Callable[[], None]) -> Iterator[None]:
-    """Raise `EndedBySignal` in the body when a signal comes; in the main thread.
-
-    Args:
-        say: Called at once when the first has come.
-    """
+    """Raise `EndedBySignal` in the body at a signal, calling `say` first; for the main thread."""
     handler = _Handler(say)
     former, former_hook = handler.take(), sys.unraisablehook
     sys.unraisablehook = handler.raise_again
@@ -123,7 +119,7 @@ def interrupts_taken(say: Callable[[], None]) -> Iterator[None]:
 
 
 def retake_interrupts() -> None:
-    """Handle signals again inside a flow run, where Prefect has put a handler in our place."""
+    """Handle signals again inside a flow run, where Prefect has replaced the handler."""
     if _CURRENT:
         _CURRENT[-1].take()
 

@@ -1,4 +1,4 @@
-"""Markdown: tables and lists of texts that may be other people's."""
+"""Markdown tables, lists and code of untrusted text."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from prefect_tune.flows.text import shown
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$&!])")
-"""Characters that mean something to Markdown or to HTML in it."""
+"""Characters with a meaning in Markdown or embedded HTML."""
 
 
 def escaped(text: object) -> str:
-    r"""Return a text that Markdown shows as it is, on one line.
+    r"""Return a text on one line that Markdown shows literally.
 
     >>> escaped("a|b <i>"), escaped("total_cost")
     ('a\\|b \\<i\\>', 'total\\_cost')
@@ -19,7 +19,7 @@ def escaped(text: object) -> str:
 
 
 def code(text: object) -> str:
-    r"""Return a text as code within a line; as text where it has a backtick or a bar.
+    r"""Return a text as inline code, or escaped if it contains a backtick or a bar.
 
     >>> code("C=0.5"), code("a|b")
     ('`C=0.5`', 'a\\|b')
@@ -29,7 +29,7 @@ def code(text: object) -> str:
 
 
 def block(lines: Iterable[str], language: str) -> list[str]:
-    """Return lines as a block of code, which no backticks in them end.
+    """Return lines as a code block whose fence is longer than any backticks in them.
 
     >>> block(["ls"], "sh")
     ['```sh', 'ls', '```']
@@ -41,6 +41,6 @@ def block(lines: Iterable[str], language: str) -> list[str]:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return a table, a line each; cells are Markdown."""
+    """Return the lines of a table; cells are Markdown."""
     lines = [header, ["---"] * len(header), *rows]
     return [f"| {' | '.join(cells)} |" for cells in lines]

@@ -1,7 +1,7 @@
-"""Progress of a running study: running trials, best losses over time, time left, and observers.
+"""Progress of a running study, and its observers.
 
-A flow's parameters are plain values, so that a deployment can pass them. A caller in the same
-process therefore follows a flow through `observed_by`.
+Flow parameters are plain values, so that deployments can pass them. A caller in the same process
+follows a flow through `observed_by`.
 """
 
 from collections import deque
@@ -28,15 +28,15 @@ from prefect_tune.storage.masking import masked
 
 @dataclass(frozen=True, slots=True)
 class RunningTrial:
-    """Where a trial under way stands.
+    """Progress of a running trial.
 
     Attributes:
-        number: Its number.
-        path: Its algorithms, in the order of the steps.
-        seconds: Seconds since its start, without those in which it waited for others.
-        limit_seconds: Seconds that it may take.
-        step: Name of the step that it is at; empty before that is known.
-        fold: Number of the fold that it is at, as failures have it; None before that is known.
+        number: Number of the trial.
+        path: Algorithms in step order.
+        seconds: Seconds since the start, without waiting for other trials.
+        limit_seconds: Time limit.
+        step: Name of the current step; empty if not known yet.
+        fold: Number of the current fold, as in failures; None if not known yet.
     """
 
     number: int
@@ -54,8 +54,8 @@ class CurvePoint(NamedTuple):
     """A new incumbent.
 
     Attributes:
-        seconds: When it came, by the time of the study.
-        loss: Its loss.
+        seconds: Study time at which it was found.
+        loss: Loss of the incumbent.
     """
 
     seconds: float
@@ -63,19 +63,13 @@ class CurvePoint(NamedTuple):
 
 
 class IncumbentCurve:
-    """Incumbents so far; beyond 200, every second one between first and last is dropped."""
+    """Incumbents so far; above 200, every second one between first and last is dropped."""
 
     def __init__(self) -> None:
         self._points: list[tuple[str, CurvePoint]] = []
 
     def add(self, seconds: float, loss: float, fidelity: str = "") -> None:
-        """Add the incumbent, unless its loss and fidelity equal those of the last.
-
-        Args:
-            seconds: The time of the study.
-            loss: Loss of the incumbent.
-            fidelity: Part of the evaluation that the loss is of, in words; empty for all of it.
-        """
+        """Add an incumbent at a study time, unless its loss and fidelity equal the last ones."""
         if self._points and (fidelity, loss) == (self._points[-1][0], self._points[-1][1].loss):
             return
         self._points.append((fidelity, CurvePoint(seconds, loss)))
@@ -84,27 +78,27 @@ class IncumbentCurve:
 
     @property
     def points(self) -> tuple[CurvePoint, ...]:
-        """The incumbents with the same fidelity as the last one."""
+        """Incumbents with the same fidelity as the last one."""
         last = self._points[-1][0] if self._points else ""
         return tuple(point for fidelity, point in self._points if fidelity == last)
 
 
 _LAST = 20
-"""Latest trials that the rate is estimated from; older ones say little."""
+"""Latest trials used to estimate the rate."""
 
 
 class RemainingTime:
-    """Predicts the seconds that a search has left.
+    """Predicts the seconds left in a search.
 
     Args:
-        seconds: Time of the study when the search begins.
+        seconds: Study time at the start of the search.
     """
 
     def __init__(self, seconds: float) -> None:
         self._ends = deque([seconds], maxlen=_LAST + 1)
 
     def ended(self, seconds: float) -> None:
-        """Note that a trial has ended."""
+        """Record that a trial has ended."""
         self._ends.append(seconds)
 
     def seconds(
@@ -117,15 +111,9 @@ class RemainingTime:
         n_begun: int,
         n_running: int,
     ) -> float | None:
-        """Return what is left until the first of the bounds; None where nothing can be said.
+        """Return the seconds until the first bound is reached at study time `now`; None if unknown.
 
-        Args:
-            now: Time of the study.
-            seconds_total: Time in all, if that is bounded.
-            trials_total: Configurations in all, if that is bounded.
-            n_ended: Trials that have ended.
-            n_begun: Configurations begun.
-            n_running: Trials under way.
+        `n_ended` and `n_running` count trials, `n_begun` and `trials_total` configurations.
         """
         by_clock = None if seconds_total is None else max(seconds_total - now, 0.0)
         n_last = len(self._ends) - 1
@@ -141,28 +129,28 @@ class RemainingTime:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a study stands.
+    """Progress of a study.
 
     Attributes:
-        study: Its name.
+        study: Name of the study.
         metric: Name of the metric.
-        n_trials: Trials that have ended, failed ones included.
-        n_failed: Failed ones.
-        n_running: Trials under way.
-        trials_total: Configurations to begin in all, if that is bounded.
-        seconds: Time spent, earlier runs included.
-        seconds_total: Time in all, if that is bounded.
-        incumbent: The best trial so far.
-        cache_hits: Steps of folds that were served from the cache.
-        seconds_saved: Seconds that the cache saved.
-        whole: The whole evaluation of a configuration.
-        n_stopped: Trials that ended with a loss from a part of the evaluation.
-        n_begun: Configurations begun.
-        can_go_on: Whether a configuration may take several trials.
-        running: Where each trial under way stands.
-        phase: What the method is at, or the study after its search; empty where that is not known.
-        seconds_left: What is left until the search ends; None where that cannot be said.
-        curve: The incumbents so far that can be compared with the last one.
+        n_trials: Trials that have ended, including failed ones.
+        n_failed: Failed trials.
+        n_running: Running trials.
+        trials_total: Maximum number of configurations; None if unbounded.
+        seconds: Study time, including earlier sessions.
+        seconds_total: Time budget; None if unbounded.
+        incumbent: Best trial so far.
+        cache_hits: Fold steps served from the cache.
+        seconds_saved: Seconds saved by the cache.
+        whole: Full evaluation of a configuration.
+        n_stopped: Trials that ended with a loss from a partial evaluation.
+        n_begun: Configurations started.
+        can_go_on: Whether a configuration can take several trials.
+        running: Progress of each running trial.
+        phase: Current phase of the method or of the study; empty if unknown.
+        seconds_left: Seconds until the search ends; None if unknown.
+        curve: Incumbents so far that are comparable with the last one.
     """
 
     study: str
@@ -187,12 +175,12 @@ class Progress:
 
     @property
     def losses(self) -> LossWords:
-        """The words for its losses."""
+        """Formatting of losses in the study's metric."""
         return LossWords(self.metric)
 
     @property
     def counts(self) -> str:
-        """How many trials have ended, and how."""
+        """Numbers of trials by outcome, as text."""
         return counts_text(self.n_trials, self.n_stopped, self.n_failed, of=self._trials_bound)
 
     @property
@@ -200,23 +188,23 @@ class Progress:
         return None if self.can_go_on else self.trials_total
 
     def part(self, trial: Trial | None) -> str:
-        """Return the part of the whole evaluation that a trial ran; empty for all of it."""
+        """Return the fidelity of a trial as text; empty for a full evaluation."""
         return "" if trial is None else self.whole.part(trial.query.to_json())
 
     def best_line(self) -> str:
-        """Return what leads, or why nothing does."""
+        """Return the best loss, or why there is none, in one line."""
         if (best := self.incumbent) is not None and best.loss is not None:
             return f"best {self.losses.named(best.loss)}{bracketed(self.part(best))}"
         is_any_whole = self.n_trials > self.n_failed + self.n_stopped
-        return f"none {'meets the constraints' if is_any_whole else 'has run in full'} yet"
+        return f"no trial {'meets the constraints' if is_any_whole else 'has run in full'} yet"
 
     def status_line(self) -> str:
-        """Return where the study stands in one line."""
+        """Return the progress in one line."""
         parts = [] if self.incumbent is None else [self.best_line()]
         if self.can_go_on:
             of = f"/{self.trials_total}" if self.trials_total else ""
             is_one = self.n_begun == 1 and not of
-            parts.append(f"{self.n_begun}{of} configuration{'s' * (not is_one)} begun")
+            parts.append(f"{self.n_begun}{of} configuration{'s' * (not is_one)} started")
         parts.append(self.counts)
         if self.seconds_total is not None:
             parts.append(f"{format_seconds(max(self.seconds_total - self.seconds, 0))} left")
@@ -236,36 +224,36 @@ class Observer(Protocol):
     """Follows a study."""
 
     def note(self, text: str) -> None:
-        """Take something that a user should know, once."""
+        """Receive a note for the user."""
 
     def warn(self, text: str) -> None:
-        """Take a warning, in any thread; the log of the flow run has it already."""
+        """Receive a warning, in any thread; it is already in the log of the flow run."""
 
     def ended(self, trial: Trial, progress: Progress) -> None:
-        """Take a trial that has ended."""
+        """Receive a trial that has ended."""
 
     def tick(self, progress: Progress) -> None:
-        """Take the progress; called about twice a second."""
+        """Receive the progress; called about twice a second."""
 
 
 class LoggingObserver:
-    """Writes to the log of the flow run."""
+    """Observer that writes to the log of the flow run."""
 
     def note(self, text: str) -> None:
-        """Write one line."""
+        """Log one line."""
         get_run_logger().info(masked(text))
 
     def warn(self, text: str) -> None:
-        """Write nothing: the log has it."""
+        """Do nothing: the log has the warning."""
 
     def ended(self, trial: Trial, progress: Progress) -> None:
-        """Write one line per trial."""
+        """Log one line per trial."""
         line = f"{progress.trial_line(trial)} ({progress.best_line()})"
         log = get_run_logger()
         log.info(line) if trial.failure is None else log.warning(line)
 
     def tick(self, progress: Progress) -> None:
-        """Write nothing: a log has no use for it."""
+        """Do nothing: progress does not belong in a log."""
 
 
 _OBSERVER: ContextVar[Observer | None] = ContextVar("observer", default=None)
@@ -273,7 +261,7 @@ _OBSERVER: ContextVar[Observer | None] = ContextVar("observer", default=None)
 
 @contextmanager
 def observed_by(observer: Observer) -> Iterator[None]:
-    """Let an observer follow the flows that are called in the body."""
+    """Let an observer follow the flows called in the body."""
     token = _OBSERVER.set(observer)
     try:
         yield
@@ -282,5 +270,5 @@ def observed_by(observer: Observer) -> Iterator[None]:
 
 
 def current_observer() -> Observer:
-    """Return whoever observes; by default the log of the flow run."""
+    """Return the current observer; by default the log of the flow run."""
     return _OBSERVER.get() or LoggingObserver()

@@ -1,7 +1,7 @@
-"""Trials evaluated again as jobs.
+"""Re-evaluates trials as jobs.
 
-Finalists are evaluated on a second split of the rows, trials whose held-out predictions were not
-kept are evaluated for an ensemble, and earlier trials for a constraint that was set since.
+Finalists are evaluated on a second split of the rows, trials without stored held-out predictions
+for an ensemble, and earlier trials for a constraint that was added later.
 """
 
 from collections import deque
@@ -27,30 +27,22 @@ from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.trial.evaluate import TrialOutcome, evaluate
 
 _TIMES_BEFORE = 2.0
-"""What a finalist may take, by what it took before, where that is more than the limit of trials and
+"""Time limit of a finalist as a multiple of its earlier cost, if that exceeds the trial limit and
 the user has set none."""
 
 
-class _TimeSpent(Exception):  # noqa: N818 - it says what is the matter
+class _TimeSpent(Exception):  # noqa: N818 - the name states the condition
     """The study has no time left."""
 
 
 def look_again(
     study: Study, running: DaskTrials, context: StudyContext, observer: Observer
 ) -> None:
-    """Evaluate the finalists on another split, unless they have been, and say which is chosen.
+    """Re-evaluate the finalists on another split, unless done before, and report the choice.
 
-    One that fails there is not chosen instead of the best. Where the time does not suffice, those
-    that were looked at count; the best stays chosen if it is not among them.
-
-    Args:
-        study: A study whose search has ended, and whose time runs.
-        running: Workers to evaluate on.
-        context: The study, for the workers.
-        observer: Follows the study.
-
-    Raises:
-        StoreLost: If the store cannot go on.
+    A finalist that fails there cannot replace the best trial. If the time does not suffice, the
+    finalists evaluated so far are compared; the best trial stays chosen if it is not among them.
+    Raises `StoreLost` if the store becomes unusable.
     """
     few = finalists_of(study.plan, study.optimizer, running.n_slots)
     if not few:
@@ -60,13 +52,13 @@ def look_again(
     known = {int(number): loss for number, loss in study.result.get("seen_again", {}).items()}
     if new := [trial for trial in few if trial.number not in known]:
         listed = ", ".join(str(trial.number) for trial in new)
-        observer.note(f"looking again at the best trials on another split of the rows: {listed}")
+        observer.note(f"re-evaluating the best trials on another split of the rows: {listed}")
         try:
             for number, loss in _losses_again(study, running, context, new):
                 known[number] = loss
                 study.set_result(seen_again={str(n): known[n] for n in known})
         except (_TimeSpent, BadInput) as reason:
-            observer.note(f"the second look ended early: {reason}")
+            observer.note(f"the re-evaluation ended early: {reason}")
     looks = [
         Look(trial.number, trial.evaluation.loss, known[trial.number])
         for trial in few
@@ -81,13 +73,7 @@ def look_again(
 def _losses_again(
     study: Study, running: DaskTrials, context: StudyContext, trials: Sequence[Trial]
 ) -> Iterator[tuple[int, float | None]]:
-    """Yield numbers and losses on another split, None of those that failed.
-
-    Raises:
-        BadInput: If the rows allow no other split.
-        _TimeSpent: If the time of the study does not suffice.
-        StoreLost: If the store cannot go on.
-    """
+    """Yield numbers and losses on another split, None for a failed trial, until the time is up."""
     problem, store = study.problem, study.store
     dataset = load_dataset(store, problem.dataset)
     split = split_again(dataset, load_split(store, problem.split))
@@ -101,7 +87,7 @@ def _losses_again(
     check = partial(_check_time, study)
     with _predictions_released(study):
         for trial, outcome in _evaluated_again(
-            running, context, trials, limit_seconds, what="second look at ", check=check
+            running, context, trials, limit_seconds, what="re-evaluation of ", check=check
         ):
             evaluation = outcome.evaluation if isinstance(outcome, TrialOutcome) else None
             yield trial.number, None if evaluation is None else evaluation.loss
@@ -109,7 +95,7 @@ def _losses_again(
 
 @contextmanager
 def _predictions_released(study: Study) -> Iterator[None]:
-    """Keep no held-out predictions that are made in the body: no ensemble is made of them."""
+    """Delete held-out predictions made in the body, because no ensemble uses them."""
     records = study.store.records
     former = set(records.used_by(study.name, PREDICTIONS))
     try:
@@ -120,21 +106,16 @@ def _predictions_released(study: Study) -> Iterator[None]:
 
 
 def _check_time(study: Study) -> None:
-    """Check that the study has time left.
-
-    Raises:
-        _TimeSpent: If it has none.
-    """
     budget = study.plan.options.budget
     if budget is not None and study.seconds() > budget:
-        raise _TimeSpent("the time is spent")
+        raise _TimeSpent("time budget used")
 
 
 def _choice_text(losses: LossWords, looks: Sequence[Look]) -> str:
-    """Return which trial is chosen after the second look."""
+    """Return a message with the choice after the re-evaluation."""
     first, chosen = looks[0], chosen_look(looks)
     if first.again is None:
-        return f"trial {first.trial} failed on the other split, and stays chosen"
+        return f"trial {first.trial} failed on the other split and stays the choice"
     if chosen == first:
         return f"trial {first.trial} stays the best: {losses.named(first.mean)} over both splits"
     return (
@@ -144,7 +125,7 @@ def _choice_text(losses: LossWords, looks: Sequence[Look]) -> str:
 
 
 _MOST = 100
-"""More of the best ones would take longer than they could make an ensemble better."""
+"""Maximum number of trials; more would cost time without improving an ensemble."""
 
 
 def restore_predictions(
@@ -154,23 +135,14 @@ def restore_predictions(
     observer: Observer,
     trials: Sequence[Trial],
 ) -> None:
-    """Evaluate trials once more, which is quick where the cache has their models.
+    """Evaluate trials, given best first, again for their predictions; fast if models are cached.
 
-    A trial that fails this time stays without predictions, and nothing new is told of any.
-
-    Args:
-        study: The study.
-        running: Workers to evaluate on.
-        context: The study, for the workers.
-        observer: Follows the study.
-        trials: Complete trials, the best first.
-
-    Raises:
-        StoreLost: If the store cannot go on.
+    A trial that fails now stays without predictions. The method is not told. Raises `StoreLost` if
+    the store becomes unusable.
     """
     again = trials[:_MOST]
     if again:
-        observer.note(f"predicting once more with the models of {counted(len(again), 'trial')}")
+        observer.note(f"recomputing the held-out predictions of {counted(len(again), 'trial')}")
     limit_seconds = study.plan.trial_limits().seconds
     for trial, outcome in _evaluated_again(running, context, again, limit_seconds):
         if isinstance(outcome, Exception):
@@ -184,19 +156,10 @@ def measure_missing(
     limit_seconds: float,
     observer: Observer,
 ) -> None:
-    """Measure the bounded quantities that trials lack which could be chosen.
+    """Measure missing constrained quantities of trials that could be chosen.
 
-    A trial that cannot be measured does not meet the constraint.
-
-    Args:
-        study: The study.
-        running: Workers to measure on.
-        context: The study, for the workers.
-        limit_seconds: Seconds that one trial may take.
-        observer: Follows the study.
-
-    Raises:
-        StoreLost: If the store cannot go on.
+    A trial that cannot be measured does not meet the constraint. Raises `StoreLost` if the store
+    becomes unusable.
     """
     missing = study.without_quantities()
     if missing:
@@ -220,23 +183,12 @@ def _evaluated_again(
     what: str = "",
     check: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[Trial, TrialOutcome | Exception]]:
-    """Evaluate trials again, as many side by side as there are slots; one by one if one fails.
+    """Evaluate trials again, one per slot at once; a failed batch is repeated one by one.
 
-    Args:
-        running: Workers to evaluate on.
-        context: The study, for the workers.
-        trials: The trials.
-        limit_seconds: Seconds that one trial may take.
-        what: Purpose of the task runs, before the name of their trial; empty for their own names.
-        check: Called meanwhile; the evaluation ends with what this raises.
-
-    Yields:
-        Trial and outcome; for one over a limit, or whose worker died in each attempt, the error.
-
-    Raises:
-        StoreLost: If the store cannot go on.
+    Yields a trial with its outcome, or with the error if it exceeded a limit or its worker died in
+    each attempt. Raises `StoreLost` if the store becomes unusable.
     """
-    at_once = max(running.n_slots, 1)  # all workers may be away
+    at_once = max(running.n_slots, 1)  # all workers may be temporarily gone
     batches = deque(trials[i : i + at_once] for i in range(0, len(trials), at_once))
     while batches:
         batch = batches.popleft()
@@ -258,7 +210,7 @@ def _evaluated_again(
             outcomes = running.run_all(jobs, limit_seconds=limit_seconds, check=check)
         except StoreLost:
             raise
-        except (RuntimeError, TimeoutError, MemoryError) as error:  # over a limit, or dead
+        except (RuntimeError, TimeoutError, MemoryError) as error:  # exceeded limit, dead worker
             if len(batch) == 1:
                 yield batch[0], error
             else:

@@ -1,4 +1,4 @@
-"""Refits of what a study has chosen: members side by side, then the model, then its scores."""
+"""Refits of chosen trials: the members in parallel, then the model, then its scores."""
 
 import json
 from collections import Counter
@@ -31,31 +31,25 @@ from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.trial.evaluate import Report
 
 Weighted = Sequence[tuple[Trial, float]]
-"""Trials that a model is made of, and their weights."""
+"""Member trials of a model, and their weights."""
 
 _SLACK = 1.25
-"""Of the seconds that a refit should take."""
+"""Safety factor of predicted seconds."""
 _KEEPING_SECONDS = 0.5
-"""To put a model together, read it back and store it."""
+"""Seconds to assemble a model, store it and read it back."""
 
 
-class OutOfTime(Exception):  # noqa: N818 - it says what is the matter
-    """The study has no time left for what is under way."""
+class OutOfTime(Exception):  # noqa: N818 - the name states the condition
+    """The study has no time left for the current work."""
 
 
 def refit_seconds(
     study: Study, trials: Sequence[Trial], n_slots: int, subset: float = 1.0
 ) -> float:
-    """Return how long fitting trials on the training rows should take at most.
+    """Return the predicted seconds to fit trials on the training rows, with a safety margin.
 
-    Each takes as long as one of its folds, more by as many rows as there are more. Where a trial
-    ran on a part of the rows, that is what the costs of all trials predict.
-
-    Args:
-        study: The study.
-        trials: Those that the model is made of.
-        n_slots: How many are fitted at once.
-        subset: Share of the rows, for trials that ran on a part of them.
+    The prediction scales the time of a fold by the number of rows. For trials on a subset, it comes
+    from the cost model of all trials, for the share `subset` of the rows.
     """
     options = study.plan.options
     share = 1 - (1 / options.folds if options.folds is not None else options.holdout or 0.0)
@@ -72,12 +66,7 @@ def refit_seconds(
 
 
 def scoring_seconds(study: Study, trials: Sequence[Trial]) -> float:
-    """Return how long the scores of the test rows should take: of a model, and of its first trial.
-
-    Args:
-        study: The study.
-        trials: Those that the model is made of.
-    """
+    """Return the predicted seconds to score a model and its first trial alone on the test rows."""
     split, costs = load_split(study.store, study.problem.split), study.optimizer.costs
     n_rows = len(split.held_out(REFIT))
     scored = [*trials, *(trials[:1] if len(trials) > 1 else ())]
@@ -86,16 +75,9 @@ def scoring_seconds(study: Study, trials: Sequence[Trial]) -> float:
 
 
 def subset_in_time(study: Study, trials: Sequence[Trial], n_slots: int, seconds: float) -> float:
-    """Return the largest share of the training rows that a refit has time for; 0 if there is none.
+    """Return the largest share of the training rows that a refit has time for; 0 if none.
 
-    That is all rows, or the half, a quarter and so on of them where that is still more than the
-    trials ran on.
-
-    Args:
-        study: The study.
-        trials: Those that the model is made of.
-        n_slots: How many are fitted at once.
-        seconds: How long it may take.
+    Candidates are 1, 1/2, 1/4 and so on, down to the subset the trials ran on.
     """
     subset, most = 1.0, max(trial.query.subset for trial in trials)
     while subset > most or subset == 1.0:
@@ -106,10 +88,11 @@ def subset_in_time(study: Study, trials: Sequence[Trial], n_slots: int, seconds:
 
 
 def can_average_folds(study: Study, trials: Sequence[Trial]) -> bool:
-    """Return whether means of the models of folds may take the place of refits.
+    """Return whether the mean of the models of the folds can replace a refit.
 
-    Only with a cache, which holds them. Never under constraints, which they were not measured
-    against, and not where models stop at their best epoch, which those of folds have passed.
+    This requires a cache that stores these models. Constraints rule it out, because they were not
+    measured for the mean, and so does early stopping, because fold models have passed the best
+    epoch.
     """
     plan = study.plan
     is_trained_further = any(t.evaluation is not None and t.evaluation.curve for t in trials)
@@ -117,12 +100,10 @@ def can_average_folds(study: Study, trials: Sequence[Trial]) -> bool:
 
 
 def average_folds(running: DaskTrials, context: StudyContext, weighted: Weighted) -> float:
-    """Keep the model that is made of the models of the folds of trials; return the seconds.
+    """Store the mean of the models of the folds as the final model; return the seconds it took.
 
-    Raises:
-        RefitFailed: If the cache has lost one of them, or the model cannot be kept; names the
-            trial.
-        StoreLost: If the store cannot go on.
+    Raises `RefitFailed` if the cache has lost a model or the result cannot be stored, and
+    `StoreLost`.
     """
     started = perf_counter()
     members = [folds_of(trial, weight) for trial, weight in weighted]
@@ -141,27 +122,24 @@ def refit_model(
     check: Callable[[], None] = lambda: None,
     subset: float = 1.0,
 ) -> float:
-    """Fit members on the training rows and keep the model that is made of them.
+    """Fit members on the training rows and store the model that combines them; return the seconds.
 
-    They are fitted side by side, each by a task of its own, and handed over by the cache, where
-    they stay pinned until then. Without a cache one task fits them one after the other.
+    Each member is fitted by a task of its own, in parallel, and pinned in the cache until the model
+    is stored. Without a cache, one task fits them one after another.
 
     Args:
         study: The study.
-        running: Workers to fit on, none of which is needed by a trial.
-        context: The study, for the workers.
-        weighted: Trials that the model is made of, and their weights.
-        check: Called meanwhile; the refit ends with the `OutOfTime` that this raises.
+        running: Workers to fit on, not used by trials.
+        context: Study context for the workers.
+        weighted: Member trials and their weights.
+        check: Called repeatedly; may raise `OutOfTime` to stop the refit.
         subset: Share of the training rows to fit on.
 
-    Returns:
-        The seconds that it took.
-
     Raises:
-        OutOfTime: As `check` raises it.
-        RefitFailed: If a member cannot be fitted or kept, or takes too long, or the worker of a
-            task died in each attempt; names the trial.
-        StoreLost: If the store cannot go on.
+        OutOfTime: If `check` raises it.
+        RefitFailed: If a member cannot be fitted or stored, takes too long, or kills its worker in
+            each attempt; names the trial.
+        StoreLost: If the store becomes unusable.
     """
     started = perf_counter()
     members = [member_of(study, trial, weight, subset) for trial, weight in weighted]
@@ -169,7 +147,7 @@ def refit_model(
     times = _times(study, [trial for trial, _ in weighted])
     parameters = {"what": what, "members": members, "context": context, "times": times}
     pins = study.store.index.pins
-    pins.release_beginning(member_pins(study.name))  # of a session that was killed
+    pins.release_beginning(member_pins(study.name))  # left by a killed session
     try:
         with _failures_named("" if len(members) > 1 else f"refit of {what}"):
             if len(members) == 1 or not context.use_cache:
@@ -187,12 +165,12 @@ def refit_model(
 
 @contextmanager
 def _failures_named(what: str) -> Iterator[None]:
-    """Raise `RefitFailed` for whatever goes wrong with the members of a model in the body."""
+    """Turn errors of the members in the body into `RefitFailed`."""
     try:
         yield
     except (StoreLost, RefitFailed, OutOfTime):
         raise
-    except Exception as error:  # of any kind: what users wrote runs on the workers
+    except Exception as error:  # of any kind: workers run users' code
         failed = RefitFailed(f"{what}: {error}" if what else str(error))
         failed.is_over_limit = isinstance(error, TimeoutError)
         raise failed from error
@@ -208,19 +186,11 @@ def score_model(
     alone: Member | None = None,
     check: Callable[[], None] = lambda: None,
 ) -> LossOnTest:
-    """Score the stored model of a study on the test rows, or one trial alone.
+    """Score the stored model of a study, or one trial alone, on the test rows.
 
-    Whatever goes wrong leaves the loss undefined, and the model as it is. A worker that died and a
-    limit that was exceeded are accidents: the next session scores again.
-
-    Args:
-        running: Workers to score on, none of which is needed by a trial.
-        context: The study, for the workers.
-        alone: The trial; None for the model.
-        check: Called meanwhile; scoring ends with what this raises.
-
-    Raises:
-        StoreLost: If the store cannot go on.
+    On any error the loss is undefined and the model stays in place. A dead worker or an exceeded
+    limit is not final: the next session scores again. An error that `check` raises stops the
+    scoring, as does a `StoreLost`.
     """
     ends: list[BaseException] = []
 
@@ -237,7 +207,7 @@ def score_model(
         scored: FinalScores = running.run(score, parameters, check=checked)
     except StoreLost:
         raise
-    except Exception as error:  # over a limit, a worker that died, what a model raises
+    except Exception as error:  # an exceeded limit, a dead worker, or an error of the model
         if error in ends:
             raise
         return LossOnTest(None, masked(f"{error}".split("\n", 1)[0]), is_final=False)
@@ -245,21 +215,20 @@ def score_model(
 
 
 def folds_of(trial: Trial, weight: float = 1.0) -> Member:
-    """Return the mean of the models of a trial's folds as a member of the final model."""
+    """Return a member that averages the models of a trial's folds."""
     return Member(trial.number, trial.query.to_json(), weight, of_folds=True)
 
 
 def member_of(study: Study, trial: Trial, weight: float = 1.0, subset: float = 1.0) -> Member:
-    """Return a trial as a member of the final model, fitted on a share of the training rows."""
+    """Return a trial as a member that is fitted on a share of the training rows."""
     query = replace(study.optimizer.refit(trial), subset=subset)
     return Member(trial.number, query.to_json(), weight)
 
 
 def _in_turn(members: Sequence[Member]) -> list[Member]:
-    """Return members so that as few as can be begin while what they begin with is being made.
+    """Order members so that few wait for a prefix another member computes.
 
-    The first of each prefix come first, then the second ones: side by side, those of one prefix
-    would wait for each other.
+    The first member of each prefix comes first, then the second ones.
     """
     n_before: Counter[str] = Counter()
     turns = []
@@ -271,7 +240,7 @@ def _in_turn(members: Sequence[Member]) -> list[Member]:
 
 
 def _times(study: Study, trials: Sequence[Trial]) -> float:
-    """Return how many times as long as a trial a refit may take: also of trials without a limit."""
+    """Return the time limit of a refit as a multiple of the trial limit."""
     taken = max((trial.cost_seconds for trial in trials), default=0.0)
     return REFIT_TIMES * max(1.0, taken / study.plan.trial_limits().seconds)
 

@@ -1,4 +1,4 @@
-"""The loop: ask, start on a free worker, tell as each trial ends, until the stop rule holds."""
+"""The search loop: ask, start trials on free workers, tell outcomes, until the stop rule holds."""
 
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -23,22 +23,23 @@ from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.trial.evaluate import TrialOutcome
 
 _MOST_DEATHS = 2
-"""Of a trial's workers; the second death is its own doing."""
+"""Worker deaths after which a trial fails; the second one is attributed to the trial."""
 _DIED = "the worker process died"
+_TIME_USED = "time budget used"
 _TICK_SECONDS = 0.5
 _MOST_RESERVED = 0.25
-"""Share of the seconds that is held back at most."""
+"""Largest share of the budget that is reserved for the final model."""
 _MOST_BROKEN, _LATE_SECONDS = 3, 30.0
-"""Failures after which no first result is waited for once the time is spent, and the seconds left
-that a method is told meanwhile."""
+"""Failures after which an overdue search without a result ends, and the seconds left that the
+method sees while such a search continues."""
 _MOST_UNENDED = 10
-"""Trials that do not end in time, and none that does, after which the cheapest has no limit."""
+"""Timeouts without any result after which the cheapest trial runs without a limit."""
 _DUE_TIMES = 1.5
-"""The cheapest also has no limit once what it should take, so many times, is all that is left."""
+"""The limit is also lifted once the time left is at most this many times the predicted cost."""
 _CUT_TIMES = 2.0
-"""A trial that was cut should take at least this many times what it took."""
+"""Smallest predicted cost of a trial that timed out, as a multiple of its time so far."""
 _LAST_ASKS = 10
-"""Of how many asks a method is told the seconds one by one."""
+"""Most recent asks whose individual durations are passed to the method."""
 
 
 def search(
@@ -51,26 +52,26 @@ def search(
     only: Collection[int] | None = None,
     reserve: Callable[[float], float] = lambda _: 0.0,
 ) -> str:
-    """Run trials until the stop rule holds, and wait for those under way.
+    """Run trials until the stop rule holds, then wait for running trials.
 
-    Trials that are under way when the time ends, or when the flow is interrupted, are cut: they
-    wait for another session of the study.
+    If the time ends or the flow is interrupted, running trials are cut and requeued for the next
+    session of the study.
 
     Args:
-        study: Where trials are asked for and told.
-        running: Where they run.
-        stop_rule: When to end.
-        pace: How many task runs the server can take.
-        observer: Follows the search.
-        only: Numbers of the waiting trials to run, and no others; None asks for new ones too.
-        reserve: Says how many of the seconds are for what comes after the search, given the most
-            that they may be: a quarter of all.
+        study: The study.
+        running: Running trials.
+        stop_rule: Stop rule of the search.
+        pace: Limits submission to the speed of the Prefect server.
+        observer: Observer of the search.
+        only: Numbers of the waiting trials to run exclusively; None asks for new trials too.
+        reserve: Returns the seconds to reserve for the work after the search, given the maximum, a
+            quarter of all seconds.
 
     Returns:
-        Why it ended, as people say it.
+        A human-readable reason for the end.
 
     Raises:
-        NoWorkers: If no worker can go on, or none could be started for long.
+        NoWorkers: If no usable worker is left, or none could be started for a long time.
     """
     plan = study.plan
     limit = TimeLimit(
@@ -95,7 +96,7 @@ def progress_of(
     phase: str = "",
     seconds_left: float | None = None,
 ) -> Progress:
-    """Return where a study stands."""
+    """Return the progress of a study."""
     metric, totals = study.problem.find_metric(), study.trials.totals
     return Progress(
         study=study.name,
@@ -122,13 +123,13 @@ def progress_of(
 
 @dataclass
 class _Search:
-    """One search, with what all of its steps need; its first fields are the arguments of `search`.
+    """State of one search; the first fields are the arguments of `search`.
 
     Attributes:
-        time_limit: Of the next trial.
-        waits: Whether the method has said that its next ask waits for a tell.
-        said: Notes of the method.
-        remaining_time: Predicts the end.
+        time_limit: Time limit of the next trial.
+        waits: Whether the method waits for an outcome before its next ask.
+        reported: Notes the method has reported so far.
+        remaining_time: Estimate of the time left.
     """
 
     study: Study
@@ -140,14 +141,13 @@ class _Search:
     reserve: Callable[[float], float]
     time_limit: TimeLimit
     waits: bool = False
-    said: set[str] = field(default_factory=set)
+    reported: set[str] = field(default_factory=set)
     remaining_time: RemainingTime = field(init=False)
 
     def __post_init__(self) -> None:
         self.remaining_time = RemainingTime(self.study.seconds())
 
     def run(self) -> str:
-        """Run to the end, and return why it ended."""
         reason = ""
         while True:
             while not reason and self.running.has_room():
@@ -162,15 +162,15 @@ class _Search:
             for ended in self.running.collect(_TICK_SECONDS):
                 self._settle(ended)
             if reason and self.study.next_waiting(self.only) is not None:
-                reason = ""  # a worker died meanwhile, and its trial waits
+                reason = ""  # a worker died, and its trial was requeued
             self.observer.tick(self._progress())
             if self._is_spent():
-                for trial in self.running.cut("the study's time is spent"):
+                for trial in self.running.cut("the study's time budget is used up"):
                     self.study.put_back(trial)
-                return "the time is spent"
+                return _TIME_USED
 
     def _start(self, trial: Trial) -> None:
-        """Start a trial, after a pilot where nothing is known of its costs."""
+        """Start a trial, after a pilot if its cost is unknown."""
         budget = self._budget()
         seconds = self.time_limit.seconds(trial, budget)
         pilot_seconds = self.time_limit.pilot_seconds(trial, budget)
@@ -178,11 +178,11 @@ class _Search:
         self.running.submit(started, self.pace.report, seconds, pilot_seconds=pilot_seconds)
 
     def _next(self) -> tuple[Trial | None, str]:
-        """Return the next trial to start, or why there is none; neither while the method waits."""
+        """Return the next trial or the reason to end; neither while the method waits."""
         if self._is_spent():
-            return None, "the time is spent"
+            return None, _TIME_USED
         if self._seconds_left() <= 0 and self.running.n_running:
-            return None, ""  # one of them will be the first result
+            return None, ""  # a running trial will be the first result
         if (waiting := self.study.next_waiting(self.only)) is not None:
             return waiting, ""
         if self.only is not None:
@@ -190,16 +190,13 @@ class _Search:
         return (None, "") if self.waits else self._ask()
 
     def _end_of_retry(self, numbers: Collection[int]) -> str:
-        """Return why a retry ended, and what is left to do of what it ran."""
         n_parts = sum(self.study.trials[n].state == TrialState.STOPPED for n in numbers)
-        said = "all are run again"
+        text = "all trials were rerun"
         if n_parts and self.study.plan.options.race:
-            said += f"; {n_parts} of them ran a part of the evaluation, and what keeps up goes on "
-            said += "when the study does"
-        return said
+            text += f"; {n_parts} of them are partial, and resuming the study completes the best"
+        return text
 
     def _ask(self) -> tuple[Trial | None, str]:
-        """Ask for a new trial; as `_next`."""
         is_begun = self.stop_rule.trials is not None and self._trials_left() == 0
         if is_begun and not self.study.optimizer.can_go_on:
             return None, "all trials are done"
@@ -211,13 +208,13 @@ class _Search:
         except SpaceExhausted as end:
             return None, "all trials are done" if is_begun else str(end)
         for note in self.study.optimizer.notes:
-            if note not in self.said:
-                self.said.add(note)
+            if note not in self.reported:
+                self.reported.add(note)
                 self.observer.note(note)
         return trial, ""
 
     def _trials_left(self) -> int | None:
-        """Return how many configurations may still be begun; None when that is not limited."""
+        """Return how many configurations may still be started; None without a limit."""
         n_trials = self.stop_rule.trials
         return None if n_trials is None else max(n_trials - self.study.n_begun, 0)
 
@@ -244,7 +241,7 @@ class _Search:
         return left if left > most else left - self.reserve(most)
 
     def _is_spent(self) -> bool:
-        """Return whether no time is left; a study without any result has time for its first one."""
+        """Return whether the time is used up; a study without a result may wait for one."""
         if self._seconds_left() > 0:
             return False
         if self._has_result:
@@ -268,18 +265,14 @@ class _Search:
         return progress_of(self.study, self.stop_rule, running, phase=phase, seconds_left=left)
 
     def _settle(self, ended: Ended) -> None:
-        """Tell the outcome of a trial; one whose worker died is started once more.
-
-        Raises:
-            NoWorkers: If no worker can go on.
-        """
+        """Tell the outcome of a trial, or requeue a trial whose worker was lost."""
         trial, outcome = ended.trial, ended.outcome
         if outcome is not None and outcome.lost:
             self._put_back(trial, outcome)
             return
         if ended.has_left:
             self.study.put_back(trial)
-            self.observer.note(f"the worker of trial {trial.number} left; the trial waits again")
+            self.observer.note(f"trial {trial.number} was requeued: its worker left")
             return
         if outcome is not None and outcome.evaluation is not None:
             trial = trial.ended(outcome.evaluation)
@@ -290,7 +283,7 @@ class _Search:
         elif trial.deaths + 1 < _MOST_DEATHS:
             self.study.put_back_dead(trial)
             how = ended.failure.message.removeprefix(_DIED) if ended.failure else ""
-            text = f"the worker of trial {trial.number} died{how}; the trial is started again"
+            text = f"trial {trial.number} was requeued: its worker died{how}"
             self.observer.note(text)
             return
         else:
@@ -309,10 +302,10 @@ class _Search:
         self._run_cheapest()
 
     def _run_cheapest(self) -> None:
-        """Run the cheapest trial whatever its limit, once it shows that none would end in time.
+        """Rerun the cheapest trial without a limit if no trial would finish within it.
 
-        That is once ten have not, or all models have been tried, or nothing more may be begun, or
-        the cheapest would soon not end within the budget.
+        The limit is lifted once ten trials have timed out, all models have been tried, no new trial
+        may start, or the budget would soon be too short for the cheapest trial.
         """
         costs = self.study.optimizer.costs
         if self.only is not None or self.time_limit.lifted is not None or self._has_result:
@@ -328,15 +321,15 @@ class _Search:
         if not (is_over or is_due or len(late) >= _MOST_UNENDED or costs.models <= costs.seen):
             return
         self.observer.note(
-            f"no trial would end within its limit, so trial {cheapest.number} runs without one: it "
-            f"is the cheapest, and should take {format_seconds(seconds)}; raise --trial-timeout or "
+            f"no trial finishes within its limit, so trial {cheapest.number}, the cheapest, runs "
+            f"without one and should take {format_seconds(seconds)}; raise --trial-timeout or "
             "--budget"
         )
         self.time_limit.lift(cheapest.number)
         self.study.retry(cheapest.number)
 
     def _seconds_to_end(self, trial: Trial) -> float:
-        """Return what a trial is predicted to take that did not end within its limit."""
+        """Return the predicted seconds of a trial that exceeded its limit."""
         outcome = trial.failure
         took = 0.0 if outcome is None or outcome.is_unstarted else _CUT_TIMES * outcome.cost_seconds
         return max(self.study.optimizer.costs.seconds(trial.query), took)
@@ -347,16 +340,16 @@ class _Search:
         return totals.told > totals.failed
 
     def _unended(self) -> list[Trial]:
-        """Return the trials that have not ended within their limit, or were not begun for it."""
+        """Return trials that exceeded their limit, or were predicted to."""
         failed = (t for t in self.study.trials.values() if t.failure is not None)
         return [t for t in failed if t.failure and t.failure.kind == FailureKind.TIMEOUT]
 
     def _put_back(self, trial: Trial, outcome: TrialOutcome) -> None:
-        """Let a trial wait whose worker cannot go on, and use the worker no more.
+        """Requeue a trial whose worker is unusable, and stop using the worker.
 
         Raises:
-            NoWorkers: If no other can go on.
-            StoreLost: If no worker could go on, whichever it is.
+            NoWorkers: If no usable worker is left.
+            StoreLost: If the cause affects all workers.
         """
         if outcome.is_lost_to_all:
             with suppress(StoreLost):  # the ledger may be on the same full disk
@@ -366,6 +359,6 @@ class _Search:
         if self.running.bench(outcome.worker) == 0:
             raise NoWorkers(outcome.lost)
         self.observer.note(
-            f"worker {outcome.worker} is not used any more, and trial {trial.number} waits for "
-            f"another: {outcome.lost}"
+            f"trial {trial.number} was requeued, and worker {outcome.worker} is no longer used: "
+            f"{outcome.lost}"
         )

@@ -1,4 +1,4 @@
-"""One session of a study inside a flow run: workers up, search, final model, summary."""
+"""One session of a study inside a flow run: workers, search, final model and summary."""
 
 from collections.abc import Callable, Collection
 from contextlib import nullcontext, suppress
@@ -30,9 +30,9 @@ from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.problem import StudyContext
 
 _NO_SERVER = (
-    "no Prefect server is named, so Prefect uses a temporary one, which loses task runs when it "
+    "no Prefect server is set, so Prefect uses a temporary one, which loses task runs when it "
     "ends; wrap the call in `with prefect_tune.local_server():`, or set PREFECT_API_URL. The study "
-    "itself loses nothing: everything is in its ledger"
+    "itself is complete in its ledger"
 )
 
 
@@ -41,19 +41,19 @@ def run_study(
     only: Collection[int] | None = None,
     at_start: Callable[[Study], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Search until the stop rule holds, fit the final model, and sum up.
+    """Search until the stop rule holds, fit the final model, and summarise the study.
 
     Args:
         prepared: The study.
-        only: Numbers of the waiting trials to run, and no others, whatever the stop rule.
-        at_start: Called with the study once it is ours.
+        only: Numbers of the waiting trials to run exclusively, whatever the stop rule.
+        at_start: Called with the study once this process holds its lease.
 
     Returns:
         The summary that `prefect-tune show --json` prints.
 
     Raises:
         BadInput: If another process runs the study, or the cluster cannot be used.
-        StudyFailed: If nothing was evaluated, or nothing can be the model.
+        StudyFailed: If nothing was evaluated, or no trial can be the model.
     """
     flow_run_id = UUID(str(flow_run.id))
     observer = StudyNotices(current_observer(), str(flow_run_id))
@@ -99,7 +99,7 @@ def run_study(
 
 
 def _name_flow_run(flow_run_id: UUID, study: Study) -> None:
-    """Name the flow run by its study, and tag it by study and method beside its own tags."""
+    """Name the flow run by its study, and add tags for study and method."""
     method = study.optimizer.name
     tags = [*flow_run.tags, f"study:{study.name}", f"method:{method}"]
     with get_client(sync_client=True) as client:
@@ -108,7 +108,7 @@ def _name_flow_run(flow_run_id: UUID, study: Study) -> None:
 
 
 def _run(study: Study, pace: ServerPace, observer: Observer, only: Collection[int] | None) -> int:
-    """Search and fit the final model on workers of this session; return the task runs reported."""
+    """Search and fit the final model on this session's workers; return the reported task runs."""
     plan, limits = study.plan, study.plan.trial_limits()
     was_spent = plan.options.budget is not None and study.seconds_before >= plan.options.budget
     context = StudyContext(
@@ -140,24 +140,24 @@ def _run(study: Study, pace: ServerPace, observer: Observer, only: Collection[in
                     observer,
                     reserve=lambda most: ending_seconds(study, running.n_slots, most),
                 )
-                observer.note(f"search ended: {reason}")
-                observer.tick(progress_of(study, plan.options.stop_rule, phase="second look"))
+                observer.note(f"search finished: {reason}")
+                observer.tick(progress_of(study, plan.options.stop_rule, phase="re-evaluation"))
                 look_again(study, running, context, observer)
         else:
             reason = search(study, running, StopRule(), pace, observer, only=only)
-            observer.note(f"search ended: {reason}")
+            observer.note(f"search finished: {reason}")
         decisions = study.optimizer.decisions
         study.set_result(decisions=decisions, algorithm_seconds=study.optimizer.costs.portable())
-        said = study.optimizer.notes if only is None else ()
+        reported = study.optimizer.notes if only is None else ()
         for note in decisions.get("notes", ()):
-            if note not in said:
+            if note not in reported:
                 observer.note(f"{study.optimizer.name}: {note}")
         if changed := changed_code(plan):
             warn("code", changed)
         if left_out := left_out_for_memory(study):
-            warn("memory", left_out)  # in the study's result, too
+            warn("memory", left_out)  # recorded in the study's result too
         observer.tick(progress_of(study, plan.options.stop_rule, phase="final model"))
-        # Where nothing was left to search, the session is there for the model.
+        # If nothing was left to search, the session serves the model only.
         is_for_model = was_spent or study.trials.totals.told == n_told
         seconds_left = (lambda: inf) if is_for_model or only is not None else study.seconds_left
         fit_final_model(study, running, context, observer, seconds_left)

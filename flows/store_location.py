@@ -1,7 +1,7 @@
-"""Where the store is: our folder on a machine, and the options `--store` and `--database`.
+"""Location of the store: the data folder, and the options `--store` and `--database`.
 
-Prefect shows parameters of a flow run to anyone who may see the run, so none has a password. Light
-to import.
+Prefect shows the parameters of a flow run to anyone who can see the run, so none may contain a
+password. Cheap to import.
 """
 
 import os
@@ -24,21 +24,21 @@ def home() -> Path:
 
 
 BLOCK = "block:"
-"""What `--store` begins with where it names a Prefect block."""
+"""Prefix of a `--store` that names a Prefect block."""
 DATABASE_VARIABLE = "PREFECT_TUNE_DATABASE"
-"""Environment variable of the flow's process that names the database where no parameter does."""
+"""Environment variable of the flow's process that names the database by default."""
 
 
 def default_store() -> str:
-    """Return the folder of the store that is meant where none is named."""
+    """Return the folder of the default store."""
     return str(home() / "store")
 
 
 def store_options(address: "StoreAddress") -> list[str]:
-    """Return the words by which a command finds a store; none for the default one.
+    """Return the command-line words that select a store; none for the default store.
 
-    Passwords are stars, except that a database with one is not named where the environment names
-    it: no command takes it.
+    Passwords are masked. A database with a password is omitted if it comes from the environment,
+    because no command accepts it.
     """
     words = [] if address.url == default_store() else ["--store", masked(address.url)]
     shown = masked(address.database)
@@ -49,10 +49,10 @@ def store_options(address: "StoreAddress") -> list[str]:
 
 
 def store_address(store: str | None, database: str | None) -> "StoreAddress":
-    """Return where the store is, by default below `PREFECT_TUNE_HOME`.
+    """Return the address of the store, by default below `PREFECT_TUNE_HOME`.
 
     Raises:
-        BadInput: If a Prefect block is named and cannot be loaded, or a URL has a password in it.
+        BadInput: If a named Prefect block cannot be loaded, or a URL contains a password.
     """
     check_no_password("store", store)
     from prefect_tune.storage.database import without_password  # noqa: PLC0415 - heavy
@@ -63,8 +63,8 @@ def store_address(store: str | None, database: str | None) -> "StoreAddress":
             "Prefect would show its password with the run",
             option="database",
             value=shown,
-            remedy=f"set {DATABASE_VARIABLE} to this URL instead, or name a block that holds it "
-            "with --store block:NAME",
+            remedy=f"set {DATABASE_VARIABLE} to this URL instead, or store it in a block and use "
+            "--store block:NAME",
         )
     if store is not None and store.startswith(BLOCK):
         return _address_in_block(store.removeprefix(BLOCK))
@@ -76,17 +76,13 @@ def store_address(store: str | None, database: str | None) -> "StoreAddress":
 
 
 def check_no_password(option: str, url: str | None) -> None:
-    """Check that a URL names no password or key.
-
-    Raises:
-        BadInput: If it does.
-    """
+    """Raise `BadInput` if a URL contains a password or key."""
     if url and has_password(url):
         raise BadInput(
             "Prefect would show its password with the run",
             option=option,
             value=url,
-            remedy="give it in the environment instead, as AWS_SECRET_ACCESS_KEY for s3:// or as "
+            remedy="set it in the environment instead, as AWS_SECRET_ACCESS_KEY for s3:// or as "
             "FSSPEC_PROTOCOL_OPTION for any filesystem",
         )
 

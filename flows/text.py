@@ -1,8 +1,7 @@
-"""Words for everything that is shown of a study: losses, fidelities, failures, counts, durations.
+"""Wording of everything shown of a study: losses, fidelities, failures, counts, durations.
 
-Terminal, log, Prefect's pages, report and model card use the same words. Names of columns and
-studies and messages of failures come from others: passwords in them are masked, and characters that
-control a terminal escaped. Light to import.
+Terminal, log, Prefect's pages, report and model card share this wording. Names and failure messages
+come from users: passwords are masked and terminal control characters escaped. Cheap to import.
 """
 
 import re
@@ -25,7 +24,7 @@ _BYTES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
 def counted(n: int, noun: str) -> str:
-    """Return a number of things as text.
+    """Return a number with its noun.
 
     >>> counted(1, "path"), counted(2912, "path")
     ('1 path', '2,912 paths')
@@ -34,33 +33,25 @@ def counted(n: int, noun: str) -> str:
 
 
 def parse_seconds(text: str, option: str) -> float:
-    """Parse a duration such as `90s`, `30m`, `1h30m` or `2d`; return seconds.
-
-    Raises:
-        BadInput: If it is not one; names the option.
-    """
+    """Parse a duration such as `90s`, `1h30m` or `2d` into seconds; raise `BadInput` if invalid."""
     if re.fullmatch(DURATION_PATTERN, text) is None:
         raise BadInput(
-            f"--{option} {text}: a duration is a number with its unit (s, m, h or d), "
+            f"--{option} {text}: a duration is a number with a unit (s, m, h or d), "
             "for instance 30m or 1h30m"
         )
     parts = re.findall(r"(\d+(?:\.\d+)?)\s*([smhd])", text)
     seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
     if seconds <= 0:
-        raise BadInput(f"--{option} {text}: a duration must be longer than nothing")
+        raise BadInput(f"--{option} {text}: a duration must be longer than 0 s")
     return seconds
 
 
 def parse_bytes(text: str, option: str) -> int:
-    """Parse a size such as `500MB` or `10GB`; return bytes.
-
-    Raises:
-        BadInput: If it is not one; names the option.
-    """
+    """Parse a size such as `500MB` or `10GB` into bytes; raise `BadInput` if invalid."""
     match = re.fullmatch(SIZE_PATTERN, text)
     if match is None:
         raise BadInput(
-            f"--{option} {text}: a size is a number with its unit (B, KB, MB, GB or TB), "
+            f"--{option} {text}: a size is a number with a unit (B, KB, MB, GB or TB), "
             "for instance 500MB or 10GB"
         )
     return round(float(match[1]) * _BYTES[match[2].upper()])
@@ -96,7 +87,7 @@ def format_bytes(size_bytes: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """The whole evaluation of a study, of which a trial may run a part.
+    """The full evaluation of a configuration, from which fidelities are described.
 
     Attributes:
         folds: Folds; None without cross-validation.
@@ -107,37 +98,31 @@ class Whole:
     epochs: int | None
 
     def part(self, query: Mapping[str, Any]) -> str:
-        """Return the part that a query, as JSON values, asks for; empty for all of it."""
+        """Return the fidelity of a query, given as JSON values; empty if full."""
         return fidelity_text(query, self.folds, self.epochs)
 
 
 def bracketed(text: str) -> str:
-    """Return a text in brackets, after a space; nothing for an empty text."""
+    """Return a text in brackets after a space; empty for an empty text."""
     return f" ({text})" if text else ""
 
 
 def counts_text(n_trials: int, n_stopped: int, n_failed: int, *, of: int | None = None) -> str:
-    """Return how many trials have ended, and how.
+    """Return the number of ended trials by outcome; `of` is their maximum, if each runs in full.
 
     >>> counts_text(8, 0, 1, of=20), counts_text(12, 7, 0)
-    ('8 of 20 trials, 1 failed', '12 trials: 5 in full, 7 in part, 0 failed')
-
-    Args:
-        n_trials: Ended trials.
-        n_stopped: Trials that ran a part of the evaluation.
-        n_failed: Failed trials.
-        of: Trials in all, if they are bounded and each runs in full.
+    ('8 of 20 trials, 1 failed', '12 trials: 5 full, 7 partial, 0 failed')
     """
     if n_stopped:
         n_full = n_trials - n_stopped - n_failed
-        parts = f"{counted(n_trials, 'trial')}: {n_full:,} in full, {n_stopped:,} in part"
+        parts = f"{counted(n_trials, 'trial')}: {n_full:,} full, {n_stopped:,} partial"
     else:
         parts = f"{n_trials:,} of {counted(of, 'trial')}" if of else counted(n_trials, "trial")
     return f"{parts}, {n_failed:,} failed"
 
 
 def saved_text(seconds: float) -> str:
-    """Return the seconds that the cache saved; 0.0s where loading took longer than making."""
+    """Return the seconds saved by the cache; 0.0s if loading took longer than computing."""
     return format_seconds(max(seconds, 0.0))
 
 
@@ -153,7 +138,7 @@ class Failed(Protocol):
 
 
 def failure_text(failure: Failed) -> str:
-    """Return where and why a trial failed."""
+    """Return step, fold and message of a failure."""
     if not failure.step:
         return failure.message
     fold = "" if failure.fold is None else f", fold {failure.fold}"
@@ -162,22 +147,22 @@ def failure_text(failure: Failed) -> str:
 
 _NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")
 _LONGEST_MESSAGE = 2_000
-"""Characters; `show` prints the whole of a longer one."""
+"""Maximum characters of a message; `show` prints longer ones in full."""
 _LONGEST_TRACEBACK = 20_000
-"""Characters of the end, which has the reason."""
+"""Characters kept from the end of a traceback, which has the reason."""
 
 
 @dataclass(slots=True)
 class FailureGroup:
-    """Trials that failed for the same reason; texts are those of the first, without passwords.
+    """Trials that failed for the same reason; texts are from the first one, without passwords.
 
     Attributes:
-        kind: How they failed.
-        step: The step that failed, if known.
-        message: The message; the beginning of a long one.
-        traceback: The traceback; the end of a long one, and empty if there is none.
+        kind: Kind of the failure.
+        step: The failed step, if known.
+        message: The message, truncated.
+        traceback: The end of the traceback; empty if there is none.
         trials: Numbers of the trials, in the order of their failures.
-        seconds: Time that they took.
+        seconds: Time of the trials.
     """
 
     kind: FailureKind
@@ -218,7 +203,7 @@ class FailureGroups:
         return len(self._of)
 
     def add(self, number: int, failure: Failure | None) -> None:
-        """Take the outcome of a trial; an earlier failure of the same trial no longer counts."""
+        """Add the outcome of a trial, replacing an earlier failure of the same trial."""
         if (former := self._of.pop(number, None)) is not None:
             group, seconds = former
             group.trials.remove(number)
@@ -233,7 +218,7 @@ class FailureGroups:
         self._of[number] = group, failure.cost_seconds
 
     def found(self) -> list[FailureGroup]:
-        """Return the groups, the largest first."""
+        """Return the groups, largest first."""
         groups = (group for group in self._groups.values() if group.trials)
         return sorted(groups, key=lambda group: -len(group.trials))
 
@@ -244,7 +229,7 @@ _HARMLESS = {"\n", "\t", "\N{ZERO WIDTH JOINER}", "\N{ZERO WIDTH NON-JOINER}", "
 
 
 def shown(text: str) -> str:
-    """Return a text with stars for passwords, and with steering characters spelt out."""
+    """Return a text with masked passwords and visible control characters."""
     return "".join(map(_visible, masked(text)))
 
 

@@ -1,6 +1,6 @@
 """The flows `tune`, one flow run per session of a study, and `retry`, for failed trials.
 
-A DataFrame is taken out of a flow's parameters and prepared like a file.
+A DataFrame is replaced by its name in a flow's parameters, and prepared like a file.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -41,19 +41,19 @@ def prepare_frame(
     """Check a DataFrame, and enter a study of it in the ledger or find it there.
 
     Args:
-        parameters: Those of the flow `tune`, with the DataFrame as `data`; `test` may be one too.
-        validated: Checks parameters of plain values, and returns all of them.
+        parameters: Parameters of the flow `tune` with a DataFrame as `data`, perhaps as `test` too.
+        validated: Validates plain parameters, and returns all of them.
 
     Returns:
-        Plain parameters, which name the DataFrames and the study; and the study.
+        Plain parameters, which name the DataFrames and the study, and the study.
 
     Raises:
-        BadInput, UnknownName, StoreRefused: If something cannot be used.
+        BadInput, UnknownName, StoreRefused: If an option cannot be used.
     """
     frame = checked_frame(parameters["data"])
     frame, target = with_target(frame, parameters.get("target"))
     named = {**parameters, "data": frame_name(frame), "target": target}
-    if parameters.get("positive") is not None:  # a class of the values, not its text
+    if parameters.get("positive") is not None:  # a class value, not its text
         named["positive"] = str(parameters["positive"])
     test = parameters.get("test")
     if isinstance(test, pd.DataFrame):
@@ -75,7 +75,7 @@ _OF_PREFECT = ("return_state", "wait_for")
 
 
 class TuneFlow(FlowApart[P, dict[str, Any]]):
-    """A flow that takes DataFrames."""
+    """A flow that accepts DataFrames."""
 
     @overload  # type: ignore[override] # Prefect's come in another order
     def __call__(
@@ -98,26 +98,26 @@ class TuneFlow(FlowApart[P, dict[str, Any]]):
         if isinstance(bound.arguments.get("data"), pd.DataFrame):
             return apart_from_loop(partial(self._call_with_frame, call, bound.arguments))
         if isinstance(bound.arguments.get("test"), pd.DataFrame):
-            raise BadInput("test is a DataFrame, and data is not; give both as DataFrames or files")
+            raise BadInput("test is a DataFrame but data is not; pass both as DataFrames or files")
         return call(*args, **kwargs)
 
     @contextmanager
     def frame_taken(
         self, parameters: Mapping[str, Any]
     ) -> Iterator[tuple[dict[str, Any], PreparedStudy]]:
-        """Prepare a study of a DataFrame, and hand it over to the flow called in the body.
+        """Prepare a study of a DataFrame, and hand it to the flow called in the body.
 
-        Prefect keeps and shows parameters: it gets the name of the DataFrame, and its content is in
-        the store, as that of a file is.
+        Prefect stores and shows parameters, so the flow gets the name of the DataFrame; its content
+        is in the store.
 
         Args:
-            parameters: Those of the flow, with the DataFrame as `data`; `target` may be the values.
+            parameters: Parameters of the flow with the DataFrame as `data`; `target` may be values.
 
         Yields:
             The parameters to call the flow with, and the study.
 
         Raises:
-            BadInput, UnknownName, StoreRefused: If something cannot be used.
+            BadInput, UnknownName, StoreRefused: If an option cannot be used.
         """
         given, prepared = prepare_frame(parameters, self._validated)
         with HANDOVER.offered(given, prepared):
@@ -176,15 +176,15 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
 ) -> dict[str, Any]:
     """Tune a pipeline: search for its algorithms and their hyperparameters.
 
-    Called from Python, `data` may be a DataFrame, and `target` then a column of it or the values;
-    `test` may then be a DataFrame too.
+    In a call from Python, `data` can be a DataFrame; `target` is then one of its columns or the
+    values, and `test` can be a DataFrame too.
 
     Returns:
         The summary that `prefect-tune show --json` prints.
 
     Raises:
-        BadInput, UnknownName, StoreRefused: If something cannot be used, before any work starts.
-        StudyFailed: If nothing was evaluated, or nothing can be the model.
+        BadInput, UnknownName, StoreRefused: If an option cannot be used, before any work starts.
+        StudyFailed: If nothing was evaluated, or no trial can be the model.
     """
     parameters = dict(locals())
     prepared = HANDOVER.take(parameters)
@@ -210,13 +210,13 @@ def retry(  # noqa: PLR0917 - flat parameters make the form of a deployment
     trial_timeout: str | None = None,
     trial_memory: str | None = None,
 ) -> dict[str, Any]:
-    """Run failed trials of a study again, in addition to its budget: those numbered, or all.
+    """Rerun failed trials of a study, all or those given by number, in addition to its budget.
 
     Returns:
         The summary that `prefect-tune show --json` prints.
 
     Raises:
-        UnknownName, BadInput: If there is no such study, or no such failed trial.
+        UnknownName, BadInput: If the study or a failed trial does not exist.
     """
     parameters = dict(locals())
     prepared = HANDOVER.take(parameters)
@@ -226,13 +226,12 @@ def retry(  # noqa: PLR0917 - flat parameters make the form of a deployment
             current_observer().note(for_caller(str(note)))
     numbers = frozenset(failed_trials(prepared.store, study) if trial is None else trial)
     if not numbers:
-        current_observer().note(f"no trial of study {study} has failed")
+        current_observer().note(f"study {study} has no failed trials")
         return read_study(prepared.store, study).to_json()
     return run_study(prepared, numbers, lambda opened: _put_back(opened, numbers))
 
 
 def _put_back(study: Study, numbers: Collection[int]) -> None:
-    """Let the failed trials of these numbers wait for another start."""
     for trial in list(study.trials.values()):
         if trial.state == TrialState.FAILED and trial.number in numbers:
             study.retry(trial.number)
