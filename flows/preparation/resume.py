@@ -124,7 +124,7 @@ def check_unchanged(
         known, offered = "", "with it"
         if name == "space" and is_user_space(given):
             if _has_other_code(plan, request):
-                known = f"was started with another content of {given}"
+                known = f"was started with a different version of {given}"
         elif given is True and not current:
             known = f"was started without {flag}"
         elif given is False and current is True:
@@ -132,8 +132,9 @@ def check_unchanged(
         elif given != current:
             offered = f"with {given}"
             if name == "option":
-                known = f"has {f'the method options {dict(current)}' if current else ''}"
-                known += "" if current else "no method options"
+                known = (
+                    f"has {f'method options {dict(current)}' if current else 'no method options'}"
+                )
             else:
                 known = f"has no {flag}" if current is None else f"has {flag} {current}"
         if known:

@@ -12,8 +12,8 @@ from prefect_tune.flows.text import Whole
 @pytest.mark.parametrize(
     ("counts", "said"),
     [
-        ({"n_trials": 2, "n_failed": 1, "n_stopped": 1}, "none has run in full yet"),
-        ({"n_trials": 3, "n_failed": 1, "n_stopped": 1}, "none meets the constraints yet"),
+        ({"n_trials": 2, "n_failed": 1, "n_stopped": 1}, "no trial has run in full yet"),
+        ({"n_trials": 3, "n_failed": 1, "n_stopped": 1}, "no trial meets the constraints yet"),
     ],
 )
 def test_the_reason_for_no_leading_trial_is_shown(counts, said) -> None:

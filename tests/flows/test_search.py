@@ -288,8 +288,8 @@ def test_the_others_do_not_wait_for_a_slow_trial() -> None:
 
 def test_what_is_under_way_when_the_time_is_spent_waits_untold() -> None:
     done = Searched({(3, 1): "hangs", (4, 1): "hangs"}, seconds=5)
-    assert done.reason == "the time is spent"
-    assert done.pool.cuts == ["the study's time is spent"]
+    assert done.reason == "time budget used"
+    assert done.pool.cuts == ["the study's time budget is used up"]
     assert done.study.numbers("waiting") == [3, 4]
     assert [t.number for t in done.study.told] == [0, 1, 2]
 
@@ -333,7 +333,7 @@ def test_once_the_time_is_spent_the_cheapest_runs_on_instead_of_more_that_do_not
     assert [t.state for t in done.study.trials.values()].count(TrialState.COMPLETE) == 1
     assert len(done.study.trials) <= 2  # those of both workers
     fates |= {(n, 2): "fails" for n in range(9)}
-    assert Searched(fates, WrittenStudy(spent=20.0), seconds=5).reason == "the time is spent"
+    assert Searched(fates, WrittenStudy(spent=20.0), seconds=5).reason == "time budget used"
 
 
 def test_trials_have_the_whole_time_where_the_user_has_set_a_limit() -> None:
@@ -366,7 +366,7 @@ def test_time_is_held_back_for_what_comes_after_and_asked_for_when_it_is_near() 
         return 7.0
 
     arguments: Any = (study, WrittenPool(study), StopRule(seconds=100), Pace(), Heard())
-    assert search(*arguments, reserve=reserve) == "the time is spent"
+    assert search(*arguments, reserve=reserve) == "time budget used"
     assert (study.spent, min(asked)) == (93.0, 75.0)
 
 
@@ -379,7 +379,7 @@ def test_at_most_a_quarter_of_the_time_is_held_back() -> None:
 
 def test_a_budget_that_is_spent_at_the_start_leaves_time_for_a_first_result() -> None:
     done = Searched(study=WrittenStudy(spent=20.0), seconds=5)
-    assert done.reason == "the time is spent"
+    assert done.reason == "time budget used"
     assert [t.number for t in done.study.told] == [0]
     assert done.pool.most == 1
     assert done.study.budgets[0].seconds_left == 60.0
@@ -401,7 +401,7 @@ def test_trials_that_wait_are_run_before_new_ones_are_asked_for() -> None:
 def test_a_retry_runs_the_trials_that_it_names_and_no_others() -> None:
     study = WrittenStudy(trials=StudyTrials(Trial(n, QUERY) for n in range(4)))
     done = Searched(study=study, only=frozenset({1, 3}), trials=10)
-    assert done.reason == "all are run again"
+    assert done.reason == "all trials were rerun"
     assert [t.number for t in done.study.told] == [1, 3]
     assert done.study.numbers("waiting") == [0, 2]
 
@@ -516,7 +516,7 @@ class Promoting(WrittenStudy):
 def test_a_method_that_waits_is_asked_again_after_the_next_tell_and_not_before() -> None:
     study = Promoting(optimizer=_method(can_go_on=True))
     done = Searched({(0, 1): "hangs"}, study=study, seconds=4, trials=2)
-    assert done.reason == "the time is spent"
+    assert done.reason == "time budget used"
     assert study.n_asks == 2 + 1  # for a free worker, once after trial 1 was told
 
 

@@ -217,7 +217,7 @@ def test_what_came_before_the_time_was_spent_counts(looked, monkeypatch) -> None
     looked.again(15.0, 11.0, 1.0, 1.0, 1.0)
     assert [look["trial"] for look in looked.study.result["finalists"]] == [2, 3]
     assert looked.chosen == 3
-    assert "time is spent" in looked.notes[1]
+    assert "time budget used" in looked.notes[1]
     looked.study.set_result(finalists=[], seen_again={})
     assert not looked.again(1.0).asked
     assert looked.chosen == 2

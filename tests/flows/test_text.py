@@ -64,7 +64,7 @@ def test_numbers_have_four_digits_and_what_is_none_has_a_dash() -> None:
 
 
 def test_counts_add_up_to_all_trials() -> None:
-    assert counts_text(9, 4, 2) == "9 trials: 3 in full, 4 in part, 2 failed"
+    assert counts_text(9, 4, 2) == "9 trials: 3 full, 4 partial, 2 failed"
     assert counts_text(1, 0, 0) == "1 trial, 0 failed"
 
 

@@ -143,11 +143,11 @@ def test_the_time_of_a_session_is_noted_again_after_an_outage(
     ledger.create_study("s", {}, {})
     with StudyClock(ledger, "s", 0.0).running():
         rename(either_store, "sessions", "away")
-        wait_for(lambda: warnings(caplog, "the study's time is not noted"))
+        wait_for(lambda: warnings(caplog, "the study's time is not recorded"))
         rename(either_store, "away", "sessions")
         before = ledger.study("s").seconds
         wait_for(lambda: ledger.study("s").seconds > before)
-    assert len(warnings(caplog, "the study's time is not noted")) == 1
+    assert len(warnings(caplog, "the study's time is not recorded")) == 1
 
 
 def test_each_outage_is_reported_once(caplog) -> None:

@@ -51,7 +51,7 @@ def test_leader_progress_and_next_steps_are_shown_while_it_runs() -> None:
     assert "| model | svm | C \\= 1" not in page  # "=" needs no escape
     assert "| model | svm | C = 1, kernel = rbf |" in page
     assert "| state | running\\: design |" in page
-    (counts,) = (line for line in page.splitlines() if "configurations begun" in line)
+    (counts,) = (line for line in page.splitlines() if "configurations started" in line)
     assert re.findall(r"\d+", counts) == ["18", "9", "7", "2", "20", "40"]
     assert "| time | 2m00s of 10m00s |" in page
     assert "| cache | 1,234 steps served, 44s saved |" in page
@@ -125,7 +125,7 @@ def test_a_row_says_what_became_of_a_trial_and_where_a_failed_one_is_seen() -> N
         "pipeline": "unit > svm", "failure": "", "task run": "",
     }  # fmt: skip
     assert (newest["state"], newest["loss"], newest["cached"]) == (
-        "in part (folds 1 of 3)",
+        "partial (folds 1 of 3)",
         "9.5",
         "",
     )

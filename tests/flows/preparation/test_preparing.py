@@ -165,7 +165,7 @@ def test_a_study_that_is_there_is_prepared_again_without_reading_its_input(prepa
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [({"race": True}, "first fold"), ({"method": "halving", "trials": 99}, "trained again")],
+    [({"race": True}, "first fold"), ({"method": "halving", "trials": 99}, "retrain")],
 )
 def test_repeated_work_without_a_cache_is_noted(prepared, options, said) -> None:
     given = {"target": "target", "drop": ["patient"], **options}

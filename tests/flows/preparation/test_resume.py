@@ -76,7 +76,7 @@ def test_what_may_change_in_the_life_of_a_study_changes_when_it_is_given(
         ({"space": "small"}, "--space modern"),
         ({"folds": 4}, "--folds 3"),
         ({"test_size": 0.3}, "--test-size 0.2"),
-        ({"option": {"r": 3}}, "no options"),
+        ({"option": {"r": 3}}, "no method options"),
         ({"race": False}, "with --race"),
         ({"holdout": 0.2}, "no --holdout"),
         ({"drop": ["patient", "a"]}, "this --drop"),
@@ -240,7 +240,7 @@ def test_a_study_keeps_its_space_when_another_becomes_the_default(
 def test_a_study_of_a_space_that_changed_otherwise_is_refused(start, monkeypatch) -> None:
     made = start("s", "random")
     knows(monkeypatch, NEW, *MODELS[1:])
-    with pytest.raises(BadInput, match="knows otherwise"):
+    with pytest.raises(BadInput, match="differs"):
         Study(made.store, made.name)
 
 

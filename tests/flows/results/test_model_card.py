@@ -123,7 +123,7 @@ def test_a_card_of_events_has_codes_and_patients() -> None:
     text = card(dataset=dataset, options={"target": None}, quality=QualityOnTest())
     assert "one of `case`, `control` from the events" in text
     assert "| patients | 40;" in text
-    assert "as in `prefect-tune predict`" in text
+    assert "`prefect-tune predict` makes rows" in text
     assert "## Columns" not in text
     assert "pipeline_tag" not in header_of(text)
 
@@ -146,8 +146,8 @@ def test_losses_of_an_ensemble_are_compared_with_the_best_trial() -> None:
         ({"own": ("Picky",), "format": "skops"}, "must be installed."),
         ({"format": "skops", "trusted": ("a.B",)}, 'trusted = [\n    "a.B",\n]\n'),
         ({"about": ABOUT | {"subset": 0.5}}, "fitted on 0.5 of the training rows."),
-        ({"about": ABOUT | {"of_folds": True}}, "no time was left to fit on all training rows."),
-        ({"about": ABOUT | {"test_loss": None}}, "No row was held back for a test"),
+        ({"about": ABOUT | {"of_folds": True}}, "too little time to fit on all training rows."),
+        ({"about": ABOUT | {"test_loss": None}}, "No test rows were held back"),
         ({"about": ABOUT | {"test_loss_undefined": "no <b>"}}, r"is undefined: no \<b\>."),
     ],
 )

@@ -278,7 +278,7 @@ def test_a_model_read_back_predicts_as_the_stored_one(ended, file_format) -> Non
 def test_a_model_that_predicts_otherwise_is_not_exported(ended, monkeypatch) -> None:
     calls = count()
     monkeypatch.setattr(exporting, "_predicted", lambda *_: [np.array([next(calls)])])
-    with pytest.raises(RuntimeError, match="predicts otherwise"):
+    with pytest.raises(RuntimeError, match="predicts differently"):
         export(ended.store, "s", "pickle")
 
 
