@@ -23,7 +23,7 @@ from prefect_tune.flows.options.declared import (
 from prefect_tune.flows.preparation.handover import Handover
 from prefect_tune.flows.preparation.prepare import PreparedStudy, prepare, study_name_from
 from prefect_tune.flows.preparation.request import StudyRequest
-from prefect_tune.flows.preparation.resolve import check_method, pose
+from prefect_tune.flows.preparation.resolve import check_method, evaluation_setup
 from prefect_tune.flows.preparation.resume import (
     CannotContinue,
     check_options_known,
@@ -221,7 +221,9 @@ def _check_comparable(options: StudyOptions) -> None:
 def _check_entrants(request: StudyRequest, design: _Design, found: StudyInput) -> None:
     """Check that each method supports the objective of each repeat."""
     seeds = [_first_seed(request) + repeat for repeat in range(design.n_repeats)]
-    objectives = [pose(request.with_options(seed=seed), found).objective for seed in seeds]
+    objectives = [
+        evaluation_setup(request.with_options(seed=seed), found).objective for seed in seeds
+    ]
     for repeat, entrant in design:
         check_method(
             entrant.method,

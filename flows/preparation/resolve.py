@@ -110,7 +110,7 @@ _DEMO_TRIALS, _DEMO_SECONDS = 20, 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Posed:
+class EvaluationSetup:
     """Evaluation of a study: splits, metric and objective.
 
     Attributes:
@@ -132,7 +132,7 @@ class Posed:
     notes: tuple[Note, ...]
 
 
-def pose(request: StudyRequest, found: StudyInput) -> Posed:
+def evaluation_setup(request: StudyRequest, found: StudyInput) -> EvaluationSetup:
     """Split the rows and find the metric, without importing anything.
 
     Raises:
@@ -158,7 +158,7 @@ def pose(request: StudyRequest, found: StudyInput) -> Posed:
         text = f"the data is large: one holdout of {holdout:.1%} of the training rows replaces"
         notes = [*notes, Note(f"{text} {_DEFAULT_FOLDS} folds (override with --folds)", "holdout")]
     notes += _rare_notes(dataset, split)
-    return Posed(folds, holdout, test_size, split, metric, objective, tuple(notes))
+    return EvaluationSetup(folds, holdout, test_size, split, metric, objective, tuple(notes))
 
 
 def _rare_notes(dataset: Dataset, split: Split) -> Iterator[Note]:
@@ -196,8 +196,8 @@ def resolve(
     given = request.options
     method = given.method or DEFAULT_METHOD
     dataset = (found := read_input(request, reader)).dataset
-    posed = pose(request, found)
-    split, objective = posed.split, posed.objective
+    setup = evaluation_setup(request, found)
+    split, objective = setup.split, setup.objective
     _check_memory(given, found, split)
     check = partial(check_method, method, given.option, found.space, objective, option="option")
     race = is_raced(given, plain := check(race=bool(given.race)))
@@ -206,12 +206,12 @@ def resolve(
     trials, seconds = _stop_rule(given)
     resolved = replace(
         given,
-        test_size=posed.test_size,
-        folds=posed.folds,
-        holdout=posed.holdout,
+        test_size=setup.test_size,
+        folds=setup.folds,
+        holdout=setup.holdout,
         space=found.space_name,
         method=method,
-        metric=posed.metric.name,
+        metric=setup.metric.name,
         constraint=given.bounds,
         race=race,
         seed=split.seed,
@@ -221,7 +221,7 @@ def resolve(
     plan = StudyPlan(
         options=resolved,
         data_name=dataset.name,
-        problem=_problem(found, posed, store, method),
+        problem=_problem(found, setup, store, method),
         chance_loss=objective.chance,
         predicts=found.source.predicts,
         aside=found.source.aside,
@@ -232,7 +232,7 @@ def resolve(
     notes = constraint_notes(given.bounds, dataset, split, method)
     epoch_notes = _epoch_notes(plan, found.space, len(dataset.classes), objective.iterative)
     notes += [*_stretch_notes(plan, made), *epoch_notes]
-    return plan, [*posed.notes, *found.notes(), *notes]
+    return plan, [*setup.notes, *found.notes(), *notes]
 
 
 def _check_memory(options: StudyOptions, found: StudyInput, split: Split) -> None:
@@ -253,24 +253,26 @@ def _check_memory(options: StudyOptions, found: StudyInput, split: Split) -> Non
         )
 
 
-def _problem(found: StudyInput, posed: Posed, store: ArtifactStore, method: str) -> Problem:
+def _problem(
+    found: StudyInput, setup: EvaluationSetup, store: ArtifactStore, method: str
+) -> Problem:
     """Return the problem of a study; import its data and split."""
     names = {
         "method": method,
-        "metric": posed.metric.name,
+        "metric": setup.metric.name,
         "space": found.space_name,
         "format": found.dataset.format,
     }
     return Problem(
         dataset=import_dataset(found.dataset, store),
-        split=import_split(posed.split, store),
+        split=import_split(setup.split, store),
         space=found.space_name,
         space_digest=found.space.digest,
         algorithms=algorithm_ids(found.space),
-        metric=posed.metric.name,
-        seed=posed.split.seed,
+        metric=setup.metric.name,
+        seed=setup.split.seed,
         space_code=found.space_code,
-        positive=posed.metric.positive,
+        positive=setup.metric.positive,
         plugins=used_plugins(names),
         behind=found.behind,
     )
