@@ -84,7 +84,7 @@ def search(
         return _Search(study, running, stop_rule, pace, observer, only, reserve, limit).run()
     except BaseException:
         running.cut("the flow was interrupted")
-        study.put_back_running()
+        study.requeue_running()
         raise
 
 
@@ -166,7 +166,7 @@ class _Search:
             self.observer.tick(self._progress())
             if self._is_spent():
                 for trial in self.running.cut("the study's time budget is used up"):
-                    self.study.put_back(trial)
+                    self.study.requeue(trial)
                 return _TIME_USED
 
     def _start(self, trial: Trial) -> None:
@@ -268,10 +268,10 @@ class _Search:
         """Tell the outcome of a trial, or requeue a trial whose worker was lost."""
         trial, outcome = ended.trial, ended.outcome
         if outcome is not None and outcome.lost:
-            self._put_back(trial, outcome)
+            self._requeue_lost(trial, outcome)
             return
-        if ended.has_left:
-            self.study.put_back(trial)
+        if ended.worker_left:
+            self.study.requeue(trial)
             self.observer.note(f"trial {trial.number} was requeued: its worker left")
             return
         if outcome is not None and outcome.evaluation is not None:
@@ -281,7 +281,7 @@ class _Search:
         elif ended.failure is not None and ended.failure.kind != FailureKind.CRASHED:
             trial = trial.failed(ended.failure)
         elif trial.deaths + 1 < _MOST_DEATHS:
-            self.study.put_back_dead(trial)
+            self.study.requeue_after_crash(trial)
             how = ended.failure.message.removeprefix(_DIED) if ended.failure else ""
             text = f"trial {trial.number} was requeued: its worker died{how}"
             self.observer.note(text)
@@ -344,7 +344,7 @@ class _Search:
         failed = (t for t in self.study.trials.values() if t.failure is not None)
         return [t for t in failed if t.failure and t.failure.kind == FailureKind.TIMEOUT]
 
-    def _put_back(self, trial: Trial, outcome: TrialOutcome) -> None:
+    def _requeue_lost(self, trial: Trial, outcome: TrialOutcome) -> None:
         """Requeue a trial whose worker is unusable, and stop using the worker.
 
         Raises:
@@ -353,9 +353,9 @@ class _Search:
         """
         if outcome.is_lost_to_all:
             with suppress(StoreLost):  # the ledger may be on the same full disk
-                self.study.put_back(trial)
+                self.study.requeue(trial)
             raise StoreLost(outcome.lost)
-        self.study.put_back(trial)
+        self.study.requeue(trial)
         if self.running.bench(outcome.worker) == 0:
             raise NoWorkers(outcome.lost)
         self.observer.note(

@@ -105,7 +105,7 @@ class Study:
         """Open a study, unless another process runs it, and requeue trials left running."""
         with held_study(store, name):
             study = cls(store, name, plan)
-            study.put_back_running()
+            study.requeue_running()
             if study.plan.options.bounds == study.former_bounds:
                 study._record_leaders()  # new constraints must be recorded first
             yield study
@@ -190,22 +190,22 @@ class Study:
         """Record another start of a trial."""
         return self._set(trial.started())
 
-    def put_back(self, trial: Trial) -> Trial:
+    def requeue(self, trial: Trial) -> Trial:
         """Requeue a trial that was cut; the method is not told."""
         return self._set(trial.waiting())
 
-    def put_back_dead(self, trial: Trial) -> Trial:
+    def requeue_after_crash(self, trial: Trial) -> Trial:
         """Requeue a trial whose worker died by itself."""
         return self._set(trial.died())
 
-    def put_back_running(self) -> None:
+    def requeue_running(self) -> None:
         """Requeue all running trials, when no worker runs any.
 
         The ledger is authoritative: an interrupt may have come before this process knew.
         """
         space = self.problem.find_space()
         for document in self.ledger.trials(self.name, TrialState.RUNNING):
-            self.put_back(Trial.from_json(document, space))
+            self.requeue(Trial.from_json(document, space))
 
     def tell(self, trial: Trial, task_run_id: str = "", printed: Printed = NOTHING) -> None:
         """Record outcome, task run and output of a trial, and tell the optimizer."""

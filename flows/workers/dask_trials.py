@@ -115,7 +115,7 @@ class Ended:
         trial: The trial as it was started.
         outcome: Outcome from the worker; None if the worker died or was killed.
         failure: Reason for the worker's death; None if there is an outcome.
-        has_left: Whether the worker left its scheduler or never began; not the trial's fault.
+        worker_left: Whether the worker left its scheduler or never began; not the trial's fault.
         task_run_id: Id of the task run; empty if there is none.
         printed: Output of the trial.
     """
@@ -123,7 +123,7 @@ class Ended:
     trial: Trial
     outcome: TrialOutcome | None
     failure: Failure | None = None
-    has_left: bool = False
+    worker_left: bool = False
     task_run_id: str = ""
     printed: Printed = NOTHING
 
@@ -412,11 +412,11 @@ class DaskTrials:
         self._isolation.end(id(self), lost.trial.number, is_suspect=is_suspect)
         message = failure_message(failure, self._context.study, number)
         self._under_way.settle([task], _final_state(failure, message))
-        has_left = False  # the nanny would have reported the death of the worker
+        worker_left = False  # the nanny would have reported the death of the worker
         if report is None:
             n_left = self._n_left[number] = self._n_left.get(number, 0) + 1
-            has_left = n_left < _MOST_LEFT
-        return Ended(lost.trial, None, failure, has_left, str(task.task_run_id), printed)
+            worker_left = n_left < _MOST_LEFT
+        return Ended(lost.trial, None, failure, worker_left, str(task.task_run_id), printed)
 
 
 def _note_worker(ran: dict[Configuration, str], configuration: Configuration, worker: str) -> None:

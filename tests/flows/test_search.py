@@ -101,15 +101,15 @@ class WrittenStudy:
     def start(self, trial: Trial) -> Trial:
         return self._set(trial.started())
 
-    def put_back(self, trial: Trial) -> Trial:
+    def requeue(self, trial: Trial) -> Trial:
         return self._set(trial.waiting())
 
-    def put_back_dead(self, trial: Trial) -> Trial:
+    def requeue_after_crash(self, trial: Trial) -> Trial:
         return self._set(trial.died())
 
-    def put_back_running(self) -> None:
+    def requeue_running(self) -> None:
         for number in self.numbers("running"):
-            self.put_back(self.trials[number])
+            self.requeue(self.trials[number])
 
     def retry(self, number: int) -> None:
         self._set(self.trials[number].retried())
