@@ -26,7 +26,7 @@ from prefect_tune.flows.refitting import (
 )
 from prefect_tune.flows.study.ensemble import MOST_REFITS, ChosenEnsemble, choose_ensemble
 from prefect_tune.flows.study.explanations import most_frequent_failure, nearest_miss
-from prefect_tune.flows.study.finalists import ends_in_one, finalists_of, look_seconds
+from prefect_tune.flows.study.finalists import finalists_of, look_seconds, picks_single_trial
 from prefect_tune.flows.study.next_best import NextBest, ranked_trials
 from prefect_tune.flows.study.study import Study, StudyFailed
 from prefect_tune.flows.text import LossWords, counted, format_seconds
@@ -112,7 +112,7 @@ def ending_seconds(study: Study, n_slots: int, most_seconds: float) -> float:
     if best is None:
         return _AFTER_SECONDS
     few = finalists_of(plan, optimizer, n_slots)
-    members = [best] * (1 if ends_in_one(plan, optimizer) else MOST_REFITS)
+    members = [best] * (1 if picks_single_trial(plan, optimizer) else MOST_REFITS)
     scored = members[:_SCORED]
     around = look_seconds(few, n_slots) + _AFTER_SECONDS + scoring_seconds(study, scored)
     subset = subset_in_time(study, members, n_slots, most_seconds - around)
@@ -201,7 +201,7 @@ def _choice(study: Study, incumbent: Trial, restore: Callable[[Sequence[Trial]],
     if declared == "auto" and options.bounds:  # an ensemble would be slower and larger
         declared = None
     rule = options.ensemble or (EnsembleRule(declared) if declared else None)
-    if ends_in_one(study.plan, study.optimizer):
+    if picks_single_trial(study.plan, study.optimizer):
         return _Choice(((incumbent, 1.0),), rule)
     if rule is None:
         weights = study.optimizer.weights or {incumbent.number: 1.0}

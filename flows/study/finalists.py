@@ -47,7 +47,7 @@ _START_SECONDS = 0.5
 """Overhead of a task."""
 
 
-def ends_in_one(plan: "StudyPlan", optimizer: "Optimizer") -> bool:
+def picks_single_trial(plan: "StudyPlan", optimizer: "Optimizer") -> bool:
     """Return whether the final model is the single trial with the lowest loss.
 
     Constraints rule out `auto` ensembles, and a method that predicts losses chooses by itself.
@@ -65,7 +65,7 @@ def finalists_of(plan: "StudyPlan", optimizer: "Optimizer", n_slots: int) -> "li
     Re-evaluation may take a tenth of the time budget. Without a time budget, there are at most a
     tenth as many finalists as full trials. Trials with equal fold losses count once.
     """
-    if not ends_in_one(plan, optimizer):
+    if not picks_single_trial(plan, optimizer):
         return []
     history, seconds = optimizer.history, plan.options.budget
     most = _FEW if seconds is not None else min(_FEW, int(_MOST_SHARE * len(history.complete)))

@@ -10,7 +10,7 @@ from math import inf
 from time import perf_counter
 from typing import Any
 
-from prefect_tune.flows.study.finalists import Look, chosen_look, ends_in_one
+from prefect_tune.flows.study.finalists import Look, chosen_look, picks_single_trial
 from prefect_tune.flows.study.lease import StudyClock, held_study, study_lease
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.replayed import replayed_study
@@ -128,7 +128,7 @@ class Study:
             return best
         chosen = self.trials[chosen_look(looks).trial]
         is_allowed = self.optimizer.history.violation(chosen) <= 0  # under current constraints
-        return chosen if is_allowed and ends_in_one(self.plan, self.optimizer) else best
+        return chosen if is_allowed and picks_single_trial(self.plan, self.optimizer) else best
 
     @property
     def finalists(self) -> tuple[Look, ...]:
