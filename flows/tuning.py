@@ -228,10 +228,10 @@ def retry(  # noqa: PLR0917 - flat parameters make the form of a deployment
     if not numbers:
         current_observer().note(f"study {study} has no failed trials")
         return read_study(prepared.store, study).to_json()
-    return run_study(prepared, numbers, lambda opened: _requeue_lost(opened, numbers))
+    return run_study(prepared, numbers, lambda opened: _requeue_failed(opened, numbers))
 
 
-def _requeue_lost(study: Study, numbers: Collection[int]) -> None:
+def _requeue_failed(study: Study, numbers: Collection[int]) -> None:
     for trial in list(study.trials.values()):
         if trial.state == TrialState.FAILED and trial.number in numbers:
             study.retry(trial.number)
