@@ -231,7 +231,7 @@ def resolve(
     )
     notes = constraint_notes(given.bounds, dataset, split, method)
     epoch_notes = _epoch_notes(plan, found.space, len(dataset.classes), objective.iterative)
-    notes += [*_stretch_notes(plan, made), *epoch_notes]
+    notes += [*_partial_notes(plan, made), *epoch_notes]
     return plan, [*setup.notes, *found.notes(), *notes]
 
 
@@ -297,7 +297,7 @@ def _start(
     return known_configurations(options.start, optimizer.space, store)
 
 
-def _stretch_notes(plan: StudyPlan, method: Optimizer) -> list[Note]:
+def _partial_notes(plan: StudyPlan, method: Optimizer) -> list[Note]:
     """Return notes on studies whose trials can be partial evaluations."""
     notes, trials = [], plan.options.trials
     if plan.options.race and not plan.options.use_cache and plan.options.holdout is None:

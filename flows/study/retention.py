@@ -96,9 +96,9 @@ class KeptPredictions:
         if len(self._best) > self._n_best:
             self._let_go(self._best.pop()[1])
         if self._can_go_on:
-            self._take_stretch(trial)
+            self._take_partial(trial)
 
-    def _take_stretch(self, trial: Trial) -> None:
+    def _take_partial(self, trial: Trial) -> None:
         configuration = trial.query.configuration
         if former := self._stopped.pop(configuration, None):
             self._let_go(former)
@@ -133,7 +133,7 @@ def _key(record: str) -> str:
     return record.rsplit("/", 1)[-1]
 
 
-class StretchPins:
+class RungPins:
     """Pins the models of the newest partial evaluation of each incomplete configuration.
 
     Args:

@@ -14,7 +14,7 @@ from prefect_tune.flows.study.finalists import Look, chosen_look, picks_single_t
 from prefect_tune.flows.study.lease import StudyClock, held_study, study_lease
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.replayed import replayed_study
-from prefect_tune.flows.study.retention import KeptPredictions, StretchPins
+from prefect_tune.flows.study.retention import KeptPredictions, RungPins
 from prefect_tune.flows.study.trial_output import keep_output
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.converter import from_document, to_document
@@ -93,7 +93,7 @@ class Study:
         self.ask_seconds, self.asking_seconds = replayed.ask_seconds, sum(replayed.ask_seconds)
         self.task_run_ids, self.curve = replayed.task_run_ids, replayed.curve
         self._pinned: int | None = None
-        self._stretch_pins: StretchPins | None = None
+        self._rung_pins: RungPins | None = None
         self._kept: KeptPredictions | None = None
         self._clock = StudyClock(self.ledger, name, stored.seconds)
 
@@ -223,8 +223,8 @@ class Study:
             self.curve.add(seconds, best.loss, self.plan.whole.part(best.query.to_json()))
         if chosen != self._pinned:
             self._pin_incumbent()
-        if self._stretch_pins is not None:
-            self._stretch_pins.tell(trial)
+        if self._rung_pins is not None:
+            self._rung_pins.tell(trial)
         if self._kept is not None:
             self._kept.tell(trial, self.incumbent)
 
@@ -297,15 +297,15 @@ class Study:
     def searching(self) -> Iterator[None]:
         """Pin the incumbent's artifacts and resumable models during the body."""
         self._pin_incumbent()
-        self._pin_stretches()
+        self._pin_rungs()
         self._keep_predictions()
         try:
             yield
             self._record_leaders()  # the last ask may have changed what is predicted
         finally:
-            if self._stretch_pins is not None:
-                self._stretch_pins.release()
-                self._stretch_pins = None
+            if self._rung_pins is not None:
+                self._rung_pins.release()
+                self._rung_pins = None
             self.store.index.pins.release(study_lease(self.name))
 
     def _leaders(self) -> dict[str, int | None]:
@@ -338,11 +338,11 @@ class Study:
             self.store.index.pins.set(keys, study_lease(self.name), _PIN_SECONDS)
             self._pinned = self.incumbent.number
 
-    def _pin_stretches(self) -> None:
+    def _pin_rungs(self) -> None:
         if self.optimizer.can_go_on:
             owner, model = f"{study_lease(self.name)} stretches", self.optimizer.space.steps[-1]
-            self._stretch_pins = StretchPins(self.store.index.pins, owner, model.name, _PIN_SECONDS)
-            self._stretch_pins.begin(self.trials.values())
+            self._rung_pins = RungPins(self.store.index.pins, owner, model.name, _PIN_SECONDS)
+            self._rung_pins.begin(self.trials.values())
 
     def _keep_predictions(self) -> None:
         optimizer, rule = self.optimizer, self.plan.options.ensemble
