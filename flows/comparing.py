@@ -9,7 +9,7 @@ from prefect.runtime import deployment, flow_run
 from prefect_tune.flows.comparison.comparison import Comparison
 from prefect_tune.flows.comparison.prepare import HANDOVER, prepare_comparison
 from prefect_tune.flows.comparison.session import run_replicates
-from prefect_tune.flows.event_loop import flow_apart
+from prefect_tune.flows.event_loop import loop_safe_flow
 from prefect_tune.flows.options.caller import for_caller
 from prefect_tune.flows.options.declared import COMPARE_OPTIONS
 from prefect_tune.flows.options.form import documented
@@ -17,7 +17,7 @@ from prefect_tune.flows.progress import current_observer
 from prefect_tune.flows.study.study import StudyFailed
 
 
-@flow_apart("compare")
+@loop_safe_flow("compare")
 @partial(documented, options=COMPARE_OPTIONS)
 def compare(  # noqa: PLR0917 - flat parameters make the form of a deployment
     data: str = "cohort:demo",

@@ -21,7 +21,7 @@ _FORMER = ("eviction",)
 """Removed flow parameters, ignored in existing deployments."""
 
 
-class FlowApart(Flow[P, Result]):
+class LoopSafeFlow(Flow[P, Result]):
     """A flow that can be called inside a running event loop."""
 
     if not TYPE_CHECKING:  # its parameters and result are those that Prefect declares
@@ -37,13 +37,13 @@ class FlowApart(Flow[P, Result]):
         return super().validate_parameters(kept)
 
 
-def flow_apart(
+def loop_safe_flow(
     name: str,
-) -> Callable[[Callable[P, Result]], FlowApart[P, Result]]:
+) -> Callable[[Callable[P, Result]], LoopSafeFlow[P, Result]]:
     """Return a decorator that makes functions flows which can be called inside an event loop."""
 
-    def made(function: Callable[P, Result]) -> FlowApart[P, Result]:
-        return FlowApart(function, name=name, persist_result=False, log_prints=False)
+    def made(function: Callable[P, Result]) -> LoopSafeFlow[P, Result]:
+        return LoopSafeFlow(function, name=name, persist_result=False, log_prints=False)
 
     return made
 

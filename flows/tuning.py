@@ -13,7 +13,7 @@ import pandas as pd
 from prefect import State
 from prefect.runtime import deployment, flow_run
 
-from prefect_tune.flows.event_loop import FlowApart, apart_from_loop, flow_apart
+from prefect_tune.flows.event_loop import LoopSafeFlow, apart_from_loop, loop_safe_flow
 from prefect_tune.flows.options.caller import errors_for_caller, for_caller
 from prefect_tune.flows.options.form import documented
 from prefect_tune.flows.preparation.prepare import HANDOVER, PreparedStudy, prepare, prepare_retry
@@ -74,7 +74,7 @@ P = ParamSpec("P")
 _OF_PREFECT = ("return_state", "wait_for")
 
 
-class TuneFlow(FlowApart[P, dict[str, Any]]):
+class TuneFlow(LoopSafeFlow[P, dict[str, Any]]):
     """A flow that accepts DataFrames."""
 
     @overload  # type: ignore[override] # Prefect's come in another order
@@ -197,7 +197,7 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
     return run_study(prepared)
 
 
-@flow_apart("retry")
+@loop_safe_flow("retry")
 @documented
 def retry(  # noqa: PLR0917 - flat parameters make the form of a deployment
     study: str,
