@@ -23,8 +23,8 @@ from prefect_tune.flows.study.explanations import changed_code, left_out_for_mem
 from prefect_tune.flows.study.notices import StudyNotices
 from prefect_tune.flows.study.study import Study, StudyFailed
 from prefect_tune.flows.workers.dask_trials import DaskTrials
-from prefect_tune.flows.workers.reaping import end_former_run, settle_task_runs
 from prefect_tune.flows.workers.server_pace import OutageNote, ServerPace
+from prefect_tune.flows.workers.task_run_states import close_previous_flow_run, finish_task_runs
 from prefect_tune.storage.notices import warn
 from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.problem import StudyContext
@@ -63,7 +63,7 @@ def run_study(
     opened = Study.opened(prepared.store, prepared.name, prepared.plan)
     with observer.listening(), opened as study:
         observer.attach(study)
-        end_former_run(study.former_flow_run, flow_run_id)
+        close_previous_flow_run(study.former_flow_run, flow_run_id)
         study.set_plan(plan)
         study.note_versions()
         at_start(study)
@@ -91,7 +91,7 @@ def run_study(
             page.state = "interrupted" if is_still_cut else "complete"
             study.set_state(page.state)
             study.set_result(no_model=None)
-            settle_task_runs(pace, flow_run_id, n_task_runs, observer)
+            finish_task_runs(pace, flow_run_id, n_task_runs, observer)
             prepared.store.index.flush()
             observer.write()
             page.result = view = read_study(prepared.store, study.name)

@@ -25,9 +25,9 @@ from prefect_tune.flows.comparison.replicate import Interrupted, replicate_conte
 from prefect_tune.flows.progress import Observer, Progress
 from prefect_tune.flows.text import Whole
 from prefect_tune.flows.workers.dask_trials import DaskTrials
-from prefect_tune.flows.workers.reaping import end_former_run, settle_task_runs
 from prefect_tune.flows.workers.roster import NoWorkers
 from prefect_tune.flows.workers.server_pace import ServerPace
+from prefect_tune.flows.workers.task_run_states import close_previous_flow_run, finish_task_runs
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.tasks.threads import one_thread
 
@@ -38,7 +38,7 @@ def run_replicates(comparison: Comparison, to_do: Sequence[Replicate], observer:
     """Run replicates in the current flow run; `BadInput` if a study or the cluster is unusable."""
     flow_run_id = UUID(str(flow_run.id))
     for former in {replicate.plan.flow_run_id for replicate in to_do}:
-        end_former_run(former, flow_run_id)
+        close_previous_flow_run(former, flow_run_id)
     with get_client(sync_client=True) as client:
         client.update_flow_run(flow_run_id, name=f"{comparison.name} (compare)")
     comparison.store.sweep()
@@ -57,7 +57,7 @@ def run_replicates(comparison: Comparison, to_do: Sequence[Replicate], observer:
         session = _Session(comparison, running, observer)
         pace = _CommonPace(options.task_runs, flow_run_id, observer, count=session.n_task_runs)
         _run_in_threads(session, pace, to_do)
-    settle_task_runs(pace, flow_run_id, session.n_task_runs(), observer)
+    finish_task_runs(pace, flow_run_id, session.n_task_runs(), observer)
     comparison.store.index.flush()
 
 

@@ -6,6 +6,6 @@ of one of the `clusters`: `local_workers`, forked on this machine, or workers th
 which the `roster` keeps track of once they have passed the checks of `external_workers`. Local
 workers get a `scratch` folder and find everything `preloaded` by a `fork_server`. A `local_nanny`
 restarts its worker, and `worker_starts` limit how long starts may fail. `nanny_reports` give the
-reason if a worker is gone. Towards Prefect, `reaping` ends runs whose process died, and
+reason if a worker is gone. Towards Prefect, `task_run_states` ends runs whose process died, and
 `server_pace` keeps the server from losing any.
 """

@@ -31,7 +31,9 @@ _LOGGER = logging.getLogger(__name__)
 _OPEN_STATES = [StateType.PENDING, StateType.RUNNING]
 
 
-def reap(flow_run_id: UUID, state: State[Any], of_trials: Iterable[UUID] | None = None) -> int:
+def close_open_runs(
+    flow_run_id: UUID, state: State[Any], of_trials: Iterable[UUID] | None = None
+) -> int:
     """Give the open task runs of a flow run a final state; return their number.
 
     `of_trials` restricts this to the given task runs and their child runs.
@@ -98,7 +100,7 @@ def _parents(task_run: TaskRun) -> set[str]:
     return {str(parent.id) for parent in inputs if hasattr(parent, "id")}
 
 
-def end_former_run(former: str | None, flow_run_id: UUID) -> None:
+def close_previous_flow_run(former: str | None, flow_run_id: UUID) -> None:
     """Close the flow run of an earlier session and its open task runs in Prefect.
 
     If Prefect retries a flow run, both ids are equal, and only task runs are closed.
@@ -115,10 +117,10 @@ def end_former_run(former: str | None, flow_run_id: UUID) -> None:
             if run.state is None or run.state.type not in (StateType.RUNNING, StateType.PENDING):
                 return
             client.set_flow_run_state(UUID(former), state, force=True)
-    reap(UUID(former), state)
+    close_open_runs(UUID(former), state)
 
 
-def settle_task_runs(
+def finish_task_runs(
     pace: ServerPace, flow_run_id: UUID, n_task_runs: int, observer: Observer
 ) -> None:
     """Wait until Prefect has recorded the task runs of a flow run, and end those left open."""
@@ -126,4 +128,4 @@ def settle_task_runs(
     missing = pace.wait_until_recorded(n_task_runs)
     if missing:
         observer.note(f"the Prefect server has not recorded {missing} task runs")
-    reap(flow_run_id, Crashed(message="its process ended before it did"))
+    close_open_runs(flow_run_id, Crashed(message="its process ended before it did"))

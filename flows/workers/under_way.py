@@ -19,7 +19,7 @@ from prefect.states import Cancelled
 from prefect_dask.task_runners import PrefectDaskFuture
 
 from prefect_tune.flows.workers.nanny_reports import NannyReport, NannyReports
-from prefect_tune.flows.workers.reaping import end_task_run, reap
+from prefect_tune.flows.workers.task_run_states import close_open_runs, end_task_run
 from prefect_tune.flows.workers.worker_pool import WorkerPool
 from prefect_tune.tasks.worker.dask_runner import WorkerFault
 
@@ -148,7 +148,7 @@ class TasksUnderWay(Generic[Subject]):
         """Set the final state of task runs whose process is gone, and of their child runs."""
         for task in tasks:
             end_task_run(self._flow_run_id, task.task_run_id, task.task, task.name, state)
-        reap(self._flow_run_id, state, of_trials=[task.task_run_id for task in tasks])
+        close_open_runs(self._flow_run_id, state, of_trials=[task.task_run_id for task in tasks])
 
     def _end(self, task: SubmittedTask[Subject], at: float) -> EndedTask[Subject]:
         try:

@@ -13,8 +13,13 @@ from prefect.states import Cancelled, Completed, Crashed
 from prefect_api import states, task_runs
 
 from prefect_tune.flows.workers import server_pace
-from prefect_tune.flows.workers.reaping import end_former_run, end_task_run, reap, settle_task_runs
 from prefect_tune.flows.workers.server_pace import ServerPace
+from prefect_tune.flows.workers.task_run_states import (
+    close_open_runs,
+    close_previous_flow_run,
+    end_task_run,
+    finish_task_runs,
+)
 from prefect_tune.tasks.trial.evaluate import evaluate
 
 
@@ -105,7 +110,7 @@ def state_of(runs: OpenRuns) -> StateType | None:
 @pytest.mark.usefixtures("server")
 def test_the_run_of_a_killed_session_is_ended_with_what_it_left_open() -> None:
     killed = OpenRuns()
-    end_former_run(str(killed.flow_run_id), uuid4())
+    close_previous_flow_run(str(killed.flow_run_id), uuid4())
     assert state_of(killed) == StateType.CRASHED
     assert states(task_runs(killed.flow_run_id)) == {"Crashed": 4, "Completed": 1}
 
@@ -113,7 +118,7 @@ def test_the_run_of_a_killed_session_is_ended_with_what_it_left_open() -> None:
 @pytest.mark.usefixtures("server")
 def test_a_run_that_prefect_retries_stays_and_what_its_first_try_left_open_is_ended() -> None:
     retried = OpenRuns()
-    end_former_run(str(retried.flow_run_id), retried.flow_run_id)
+    close_previous_flow_run(str(retried.flow_run_id), retried.flow_run_id)
     assert state_of(retried) == StateType.RUNNING
     assert states(task_runs(retried.flow_run_id)) == {"Crashed": 4, "Completed": 1}
 
@@ -123,10 +128,10 @@ def test_a_run_that_has_ended_or_that_this_server_does_not_know_is_left_alone() 
     ended = OpenRuns()
     with get_client(sync_client=True) as client:
         client.set_flow_run_state(ended.flow_run_id, Completed(), force=True)
-    end_former_run(str(ended.flow_run_id), uuid4())
+    close_previous_flow_run(str(ended.flow_run_id), uuid4())
     assert states(task_runs(ended.flow_run_id)) == {"Running": 4, "Completed": 1}
-    end_former_run(str(uuid4()), uuid4())
-    end_former_run(None, uuid4())
+    close_previous_flow_run(str(uuid4()), uuid4())
+    close_previous_flow_run(None, uuid4())
 
 
 @pytest.mark.usefixtures("server")
@@ -137,10 +142,10 @@ def test_at_the_end_missing_task_runs_are_noted_and_open_ones_ended() -> None:
 
     runs, observer = OpenRuns(), Heard()
     pace: Any = Pace()
-    settle_task_runs(pace, runs.flow_run_id, 7, observer)
+    finish_task_runs(pace, runs.flow_run_id, 7, observer)
     assert ["2 task runs" in note for note in observer.notes] == [True]
     assert states(task_runs(runs.flow_run_id)) == {"Crashed": 4, "Completed": 1}
-    settle_task_runs(pace, runs.flow_run_id, 5, observer)
+    finish_task_runs(pace, runs.flow_run_id, 5, observer)
     assert len(observer.notes) == 1
 
 
@@ -150,7 +155,7 @@ CRASHED = Crashed(message="its process is gone")
 @pytest.mark.usefixtures("server")
 def test_all_open_task_runs_are_ended_and_no_other() -> None:
     runs, others = OpenRuns(), OpenRuns()
-    assert reap(runs.flow_run_id, CRASHED) == 4
+    assert close_open_runs(runs.flow_run_id, CRASHED) == 4
     assert states(task_runs(runs.flow_run_id)) == {"Crashed": 4, "Completed": 1}
     assert states(task_runs(others.flow_run_id)) == {"Running": 4, "Completed": 1}
 
@@ -158,7 +163,7 @@ def test_all_open_task_runs_are_ended_and_no_other() -> None:
 @pytest.mark.usefixtures("server")
 def test_of_some_trials_what_ran_inside_is_ended_too() -> None:
     runs = OpenRuns()
-    assert reap(runs.flow_run_id, Cancelled(), of_trials=[runs.one]) == 2
+    assert close_open_runs(runs.flow_run_id, Cancelled(), of_trials=[runs.one]) == 2
     assert runs.states() == {
         "trial 0": "Cancelled", "step of 0": "Cancelled", "done": "Completed",
         "trial 1": "Running", "step of 1": "Running",
@@ -170,9 +175,9 @@ def test_of_more_task_runs_than_one_request_gets_none_stays_open() -> None:
     runs, others = OpenRuns(), 225
     runs.add("step of 0", runs.one, n=others)
     runs.add("step of 1", runs.other, n=others)
-    assert reap(runs.flow_run_id, CRASHED, of_trials=[runs.other]) == others + 2
-    assert reap(runs.flow_run_id, CRASHED) == others + 2
-    assert reap(runs.flow_run_id, CRASHED) == 0
+    assert close_open_runs(runs.flow_run_id, CRASHED, of_trials=[runs.other]) == others + 2
+    assert close_open_runs(runs.flow_run_id, CRASHED) == others + 2
+    assert close_open_runs(runs.flow_run_id, CRASHED) == 0
 
 
 @pytest.mark.usefixtures("server")
@@ -187,6 +192,6 @@ def test_a_trial_that_the_server_never_heard_of_is_made_with_its_final_state() -
 @pytest.mark.usefixtures("server")
 def test_a_server_that_is_gone_is_a_warning_and_no_error(caplog) -> None:
     with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}):
-        assert reap(uuid4(), CRASHED) == 0
+        assert close_open_runs(uuid4(), CRASHED) == 0
         end_task_run(uuid4(), uuid4(), evaluate, "trial 0", CRASHED)
     assert caplog.text.count("could not be set to Crashed") == 2

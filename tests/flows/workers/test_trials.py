@@ -254,7 +254,7 @@ def pool() -> Pool:
 @pytest.fixture
 def unsettled(monkeypatch) -> None:
     """No server hears of task runs that are cut."""
-    for settle in ("end_task_run", "reap"):
+    for settle in ("end_task_run", "close_open_runs"):
         monkeypatch.setattr(under_way_module, settle, lambda *_, **__: None)
 
 
