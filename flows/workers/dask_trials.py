@@ -23,7 +23,7 @@ from prefect.states import Crashed, Failed
 from prefect_tune.flows.progress import RunningTrial
 from prefect_tune.flows.workers.clusters import started_pool
 from prefect_tune.flows.workers.jobs import Job, run_jobs
-from prefect_tune.flows.workers.nanny_reports import NannyReport, NannyReports, limits_kept
+from prefect_tune.flows.workers.nanny_reports import NannyReport, NannyReports, enforce_limits
 from prefect_tune.flows.workers.under_way import EndedTask, SubmittedTask, TasksUnderWay
 from prefect_tune.flows.workers.worker_pool import WorkerPool
 from prefect_tune.optimizers.space.configuration import Configuration
@@ -203,7 +203,7 @@ class DaskTrials:
         """
         with (
             started_pool(context, limits, n_workers, scheduler) as pool,
-            limits_kept(pool.client, flow_run_id, limits, pool.n_slots) as reports,
+            enforce_limits(pool.client, flow_run_id, limits, pool.n_slots) as reports,
             notices_received(pool.client, flow_run_id),
         ):
             cores = 0 if scheduler else CPU_COUNT

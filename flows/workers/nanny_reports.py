@@ -116,7 +116,7 @@ class NannyReports:
 
 
 @contextmanager
-def limits_kept(
+def enforce_limits(
     client: distributed.Client, flow_run_id: UUID, limits: TrialLimits, n_workers: int = 1
 ) -> Iterator[NannyReports]:
     """Enforce limits on the trials of a flow run, on all workers of a scheduler.

@@ -24,7 +24,7 @@ from prefect_tune.flows.tuning import tune
 from prefect_tune.flows.workers import local_workers, worker_starts
 from prefect_tune.flows.workers.fork_server import fork_server_pid, start_fork_server
 from prefect_tune.flows.workers.local_workers import local_cluster, local_settings
-from prefect_tune.flows.workers.nanny_reports import limits_kept
+from prefect_tune.flows.workers.nanny_reports import enforce_limits
 from prefect_tune.flows.workers.roster import NoWorkers
 from prefect_tune.flows.workers.scratch import scratch_folder
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
@@ -253,7 +253,7 @@ import distributed
 sys.path.insert(0, sys.argv[2])
 from held_lock import hold
 from prefect_tune.flows.workers import fork_server, local_nanny, local_workers
-from prefect_tune.flows.workers.nanny_reports import limits_kept
+from prefect_tune.flows.workers.nanny_reports import enforce_limits
 from prefect_tune.tasks.problem import TrialLimits
 
 if sys.argv[3] == "spawned":
@@ -264,7 +264,7 @@ with ThreadPoolExecutor(1) as thread:  # it ends; its children stay
 with (
     local_workers.local_settings(),
     distributed.Client(cluster) as client,
-    limits_kept(client, uuid4(), TrialLimits(seconds=1000)),
+    enforce_limits(client, uuid4(), TrialLimits(seconds=1000)),
 ):
     client.wait_for_workers(2)
     held = [client.submit(hold, sys.argv[1], pure=False) for _ in range(2)]
@@ -345,7 +345,7 @@ def test_nothing_is_left_of_a_killed_worker_command_whose_trial_holds_its_interp
         command = external.start_worker(PYTHONPATH=str(tmp_path / "dask"))
         with (
             distributed.Client(external.address) as client,
-            limits_kept(client, uuid4(), limits),
+            enforce_limits(client, uuid4(), limits),
         ):
             client.wait_for_workers(1, timeout=60)
             monkeypatch.syspath_prepend(tmp_path / "dask")

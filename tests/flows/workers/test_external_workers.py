@@ -28,7 +28,7 @@ from prefect_tune.flows.tuning import tune
 from prefect_tune.flows.workers import external_workers
 from prefect_tune.flows.workers import roster as module
 from prefect_tune.flows.workers.external_workers import WorkerCheck, _check_environment
-from prefect_tune.flows.workers.nanny_reports import limits_kept
+from prefect_tune.flows.workers.nanny_reports import enforce_limits
 from prefect_tune.flows.workers.roster import NoWorkers, Roster
 from prefect_tune.flows.workers.worker_pool import WorkerPool
 from prefect_tune.tasks.bad_input import BadInput
@@ -353,13 +353,13 @@ from uuid import uuid4
 
 import distributed
 from pools import noted
-from prefect_tune.flows.workers.nanny_reports import limits_kept
+from prefect_tune.flows.workers.nanny_reports import enforce_limits
 from prefect_tune.tasks.problem import TrialLimits
 
 flow_run = uuid4()
 with (
     distributed.Client(sys.argv[1]) as client,
-    limits_kept(client, flow_run, TrialLimits(seconds=1000)),
+    enforce_limits(client, flow_run, TrialLimits(seconds=1000)),
 ):
     client.submit(noted, uuid4(), flow_run, 1000, pure=False).result()
 """
@@ -439,7 +439,7 @@ def test_the_next_flow_takes_back_what_a_killed_one_has_left(external_of_all, cl
     with killed_flow(external_of_all, client):
         (left,) = marks(client)
         wait_for(lambda: is_alone(client))
-        with limits_kept(client, uuid4(), TrialLimits(60)):
+        with enforce_limits(client, uuid4(), TrialLimits(60)):
             (own,) = marks(client)
             assert own != left
         assert marks(client) == set()

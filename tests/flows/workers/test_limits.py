@@ -18,7 +18,7 @@ from user_spaces import PRELUDE
 
 from prefect_tune.flows.tuning import retry, tune
 from prefect_tune.flows.workers import nanny_reports
-from prefect_tune.flows.workers.nanny_reports import NannyReports, limits_kept
+from prefect_tune.flows.workers.nanny_reports import NannyReports, enforce_limits
 from prefect_tune.tasks.problem import TrialLimits
 from prefect_tune.tasks.worker import limit_keeper
 from prefect_tune.tasks.worker.limit_keeper import mark_of
@@ -178,7 +178,7 @@ class Reported:
         """Run it; look at what is left while limits are still kept."""
         client.wait_for_workers(1, timeout=60)
         flow_run_id, trial = uuid4(), uuid4()
-        with limits_kept(client, flow_run_id, limits) as reports:
+        with enforce_limits(client, flow_run_id, limits) as reports:
             self.future = client.submit(task, trial, flow_run_id, *given, pure=False)
             reports.follow(trial, self.future)
             wait_for(self.future.done)
@@ -246,7 +246,7 @@ def test_a_worker_that_dies_of_itself_is_reported_with_where_its_trial_was(clien
 def test_trials_of_other_flow_runs_and_after_the_body_are_left_alone(client) -> None:
     client.wait_for_workers(1, timeout=60)
     ours, theirs = uuid4(), uuid4()
-    with limits_kept(client, ours, LIMITS):
+    with enforce_limits(client, ours, LIMITS):
         client.submit(noted, uuid4(), theirs, 0.8, pure=False).result(timeout=60)
     client.submit(noted, uuid4(), ours, 0.8, pure=False).result(timeout=60)
 
@@ -255,7 +255,7 @@ def test_trials_of_other_flow_runs_and_after_the_body_are_left_alone(client) -> 
 def test_the_step_that_a_trial_is_at_is_reported_once(client) -> None:
     client.wait_for_workers(1, timeout=60)
     flow_run_id, trial = uuid4(), uuid4()
-    with limits_kept(client, flow_run_id, TrialLimits(seconds=1000)) as reports:
+    with enforce_limits(client, flow_run_id, TrialLimits(seconds=1000)) as reports:
         future = client.submit(noted, trial, flow_run_id, 2.0, pure=False)
         reports.follow(trial, future)
         since = monotonic()
@@ -309,7 +309,7 @@ def test_what_a_trial_has_started_is_counted_and_goes_with_its_worker(  # noqa: 
 def test_what_a_trial_has_left_goes_when_limits_are_no_longer_kept(client, tmp_path) -> None:
     client.wait_for_workers(1, timeout=60)
     flow_run_id = uuid4()
-    with limits_kept(client, flow_run_id, TrialLimits(seconds=1000)):
+    with enforce_limits(client, flow_run_id, TrialLimits(seconds=1000)):
         run = (uuid4(), flow_run_id, tmp_path, SLEEP, "returns")
         client.submit(with_children, *run, pure=False).result(timeout=60)
         assert len(alive(tmp_path)) == 3
