@@ -53,7 +53,7 @@ _MAIN = ("init_main_from_name", "init_main_from_path")
 _prepared = spawn.get_preparation_data
 
 
-def spare_main_module() -> None:
+def skip_main_module() -> None:
     """Start workers without the main module of this process from now on."""
     spawn.get_preparation_data = _without_main
 
@@ -117,7 +117,7 @@ def local_cluster(n_workers: int | None, starts: "WorkerStarts | None" = None) -
     from prefect_tune.flows.workers.worker_starts import WorkerStarts  # noqa: PLC0415
 
     start_fork_server()
-    spare_main_module()
+    skip_main_module()
     starts = starts or WorkerStarts()
     logging.getLogger("distributed").setLevel(logging.ERROR)  # it logs every connection
     listening = {

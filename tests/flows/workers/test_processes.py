@@ -18,7 +18,7 @@ from processes import kill
 from prefect_tune.flows.workers.local_workers import (
     local_cluster,
     local_settings,
-    spare_main_module,
+    skip_main_module,
 )
 from prefect_tune.storage.local_files import make_own
 
@@ -90,7 +90,7 @@ def test_one_of_ours_that_is_wider_is_closed(tmp_path) -> None:
 @pytest.mark.slow
 def test_only_workers_are_spared() -> None:
     before = spawn.get_preparation_data("Process-1")
-    spare_main_module()
+    skip_main_module()
     assert spawn.get_preparation_data("Process-1") == before
     told = spawn.get_preparation_data("Dask Worker process (from Nanny)")
     assert {name for name in before if name not in told} <= {
