@@ -26,7 +26,7 @@ from prefect_tune.flows.refitting import (
 )
 from prefect_tune.flows.study.ensemble import MOST_REFITS, ChosenEnsemble, choose_ensemble
 from prefect_tune.flows.study.explanations import most_frequent_failure, nearest_miss
-from prefect_tune.flows.study.finalists import finalists_of, look_seconds, picks_single_trial
+from prefect_tune.flows.study.finalists import finalists_of, picks_single_trial, recheck_seconds
 from prefect_tune.flows.study.next_best import NextBest, ranked_trials
 from prefect_tune.flows.study.study import Study, StudyFailed
 from prefect_tune.flows.text import LossWords, counted, format_seconds
@@ -114,7 +114,7 @@ def ending_seconds(study: Study, n_slots: int, most_seconds: float) -> float:
     few = finalists_of(plan, optimizer, n_slots)
     members = [best] * (1 if picks_single_trial(plan, optimizer) else MOST_REFITS)
     scored = members[:_SCORED]
-    around = look_seconds(few, n_slots) + _AFTER_SECONDS + scoring_seconds(study, scored)
+    around = recheck_seconds(few, n_slots) + _AFTER_SECONDS + scoring_seconds(study, scored)
     subset = subset_in_time(study, members, n_slots, most_seconds - around)
     if not subset and can_average_folds(study, [best]):
         return min(around + _AVERAGING_SECONDS, most_seconds)

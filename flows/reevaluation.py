@@ -35,7 +35,7 @@ class _TimeSpent(Exception):  # noqa: N818 - the name states the condition
     """The study has no time left."""
 
 
-def look_again(
+def recheck_finalists(
     study: Study, running: DaskTrials, context: StudyContext, observer: Observer
 ) -> None:
     """Re-evaluate the finalists on another split, unless done before, and report the choice.

@@ -17,7 +17,7 @@ from prefect_tune.flows.options.values import StopRule
 from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.progress import Observer, current_observer
 from prefect_tune.flows.reading.study_view import read_study
-from prefect_tune.flows.reevaluation import look_again, measure_missing
+from prefect_tune.flows.reevaluation import measure_missing, recheck_finalists
 from prefect_tune.flows.search import progress_of, search
 from prefect_tune.flows.study.explanations import changed_code, left_out_for_memory
 from prefect_tune.flows.study.notices import StudyNotices
@@ -142,7 +142,7 @@ def _run(study: Study, pace: ServerPace, observer: Observer, only: Collection[in
                 )
                 observer.note(f"search finished: {reason}")
                 observer.tick(progress_of(study, plan.options.stop_rule, phase="re-evaluation"))
-                look_again(study, running, context, observer)
+                recheck_finalists(study, running, context, observer)
         else:
             reason = search(study, running, StopRule(), pace, observer, only=only)
             observer.note(f"search finished: {reason}")

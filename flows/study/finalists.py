@@ -72,7 +72,7 @@ def finalists_of(plan: "StudyPlan", optimizer: "Optimizer", n_slots: int) -> "li
     few: list[Trial] = []
     for trial in history.best(_CANDIDATES) if most else ():
         is_dear = seconds is not None and (
-            look_seconds([*few, trial], n_slots) > _MOST_SHARE * seconds
+            recheck_seconds([*few, trial], n_slots) > _MOST_SHARE * seconds
         )
         if not few and is_dear:
             return []
@@ -83,7 +83,7 @@ def finalists_of(plan: "StudyPlan", optimizer: "Optimizer", n_slots: int) -> "li
     return few if len(few) > 1 else []
 
 
-def look_seconds(few: "Sequence[Trial]", n_slots: int) -> float:
+def recheck_seconds(few: "Sequence[Trial]", n_slots: int) -> float:
     """Return the predicted seconds to re-evaluate trials, which run in batches of `n_slots`."""
     costs = [t.evaluation.cost_uncached_seconds for t in few if t.evaluation is not None]
     batches = [costs[start : start + n_slots] for start in range(0, len(costs), n_slots)]

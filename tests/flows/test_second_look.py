@@ -18,8 +18,8 @@ from worlds import evaluation, mixed_space
 from prefect_tune.flows.final_model import fit_final_model
 from prefect_tune.flows.options.values import EnsembleRule
 from prefect_tune.flows.reading.study_view import read_study
-from prefect_tune.flows.reevaluation import look_again, measure_missing, restore_predictions
-from prefect_tune.flows.study.finalists import finalists_of, look_seconds
+from prefect_tune.flows.reevaluation import measure_missing, recheck_finalists, restore_predictions
+from prefect_tune.flows.study.finalists import finalists_of, recheck_seconds
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.workers.jobs import Job
 from prefect_tune.optimizers import Constraint, Failure, Query, Trial
@@ -95,7 +95,7 @@ class Looked:
         """Look again; losses are those of the finalists, the best first."""
         self.notes.clear()
         workers: Any = Workers(dict(zip(ranked, losses, strict=False)), evaluates=evaluates)
-        look_again(self.study, workers, self.context, self.heard)
+        recheck_finalists(self.study, workers, self.context, self.heard)
         return workers  # type: ignore[no-any-return]
 
     @property
@@ -254,7 +254,7 @@ def test_what_was_seen_before_an_interrupt_is_known_and_leaves_no_record(looked)
 
     workers: Any = Cut({}, evaluates=True)
     with pytest.raises(KeyboardInterrupt):
-        look_again(looked.study, workers, looked.context, looked.heard)
+        recheck_finalists(looked.study, workers, looked.context, looked.heard)
     assert looked.study.result["seen_again"] == {n: losses[n] for n in ("2", "3")}
     assert not looked.study.store.records.used_by(NAME, PREDICTIONS)
     again = looked.again(evaluates=True)
@@ -308,9 +308,9 @@ def test_looking_again_takes_at_most_a_tenth_of_the_seconds(tmp_path) -> None:
 
 def test_a_look_takes_as_long_as_the_dearest_of_each_batch() -> None:
     trials = [Trial(0, QUERY).started().ended(evaluation(1.0, s)) for s in (8.0, 1.0, 1.0, 2.0)]
-    assert look_seconds(trials, 1) == 1.25 * 12 + 4 * 0.5
-    assert look_seconds(trials, 2) == 1.25 * (8 + 2) + 2 * 0.5
-    assert look_seconds([], 2) == 0
+    assert recheck_seconds(trials, 1) == 1.25 * 12 + 4 * 0.5
+    assert recheck_seconds(trials, 2) == 1.25 * (8 + 2) + 2 * 0.5
+    assert recheck_seconds([], 2) == 0
 
 
 def test_of_trials_with_the_same_losses_one_is_looked_at(tmp_path) -> None:
