@@ -16,7 +16,7 @@ from prefect.runtime import deployment, flow_run
 from prefect.utilities.urls import url_for
 
 from prefect_tune.flows.flow_run_page.publishing import Page, Publisher, artifact_key
-from prefect_tune.flows.flow_run_page.summary import MOST_REASONS, Account, short, summary
+from prefect_tune.flows.flow_run_page.summary import MOST_REASONS, PageState, one_line, summary
 from prefect_tune.flows.flow_run_page.trials_table import TrialsTable
 from prefect_tune.flows.progress import Observer, Progress
 from prefect_tune.flows.reading.study_view import StudyView
@@ -57,7 +57,7 @@ def shown_on_page(
 class _Shown:
     """Content of a page; the flow writes it and the thread reads it, each with the lock."""
 
-    account: Account
+    page_state: PageState
     table: TrialsTable
     failures: FailureGroups = field(default_factory=FailureGroups)
 
@@ -80,7 +80,7 @@ class FlowRunPage:
         self, study: Study, observer: Observer, progress: Progress, outage: OutageNote
     ) -> None:
         plan = study.plan
-        account = Account(
+        page_state = PageState(
             progress=progress,
             method=plan.method,
             space=plan.space,
@@ -92,7 +92,7 @@ class FlowRunPage:
         self.result: StudyView | None = None
         self._study, self._observer, self._outage = study, observer, outage
         table = TrialsTable(plan.whole, [bound.constraint for bound in plan.options.bounds])
-        self._shown, self._lock = _Shown(account, table), Lock()
+        self._shown, self._lock = _Shown(page_state, table), Lock()
         self._key = ""
         self._error: Exception | None = None
         self._ended = Event()
@@ -134,10 +134,10 @@ class FlowRunPage:
         if self._error is not None:
             seconds = min(seconds, _AWAY_SECONDS)
         with self._lock:
-            account = self._shown.account
-            last = replace(account.progress, running=(), n_running=0, seconds_left=None)
-            self._shown.account = replace(
-                account, progress=last, state=self.state, result=self.result
+            page_state = self._shown.page_state
+            last = replace(page_state.progress, running=(), n_running=0, seconds_left=None)
+            self._shown.page_state = replace(
+                page_state, progress=last, state=self.state, result=self.result
             )
         self._ended.set()
         self._thread.join(seconds)
@@ -154,7 +154,7 @@ class FlowRunPage:
 
     def _see(self, progress: Progress) -> None:
         with self._lock:
-            self._shown.account = replace(self._shown.account, progress=progress)
+            self._shown.page_state = replace(self._shown.page_state, progress=progress)
 
     def _keep(self) -> None:
         """Publish periodically until the study has ended, and once more."""
@@ -179,18 +179,18 @@ class FlowRunPage:
     def _pages(self) -> tuple[Page, ...]:
         with self._lock:
             rows, groups = self._shown.table.rows(), self._shown.failures.found()
-            account = replace(self._shown.account, failures=tuple(groups))
+            page_state = replace(self._shown.page_state, failures=tuple(groups))
         last = [group.trials[-1] for group in groups[:MOST_REASONS]]
         urls = {n: _task_run_url(self._study.task_run_ids.get(n)) for n in last}
-        account = replace(account, task_run_urls=urls)
-        line, n_trials = short(account), account.progress.n_trials
+        page_state = replace(page_state, task_run_urls=urls)
+        line, n_trials = one_line(page_state), page_state.progress.n_trials
         listed = f"all {n_trials:,} trials, newest first"
         if len(rows) < n_trials:
             listed = f"{len(rows):,} of {n_trials:,} trials: newest, best and latest failures"
         return (
-            Page(artifact_key(self._key, "summary"), "markdown", summary(account), line),
+            Page(artifact_key(self._key, "summary"), "markdown", summary(page_state), line),
             Page(artifact_key(self._key, "trials"), "table", json.dumps(rows), listed),
-            Page(artifact_key(self._key, "progress"), "progress", _percent(account), line),
+            Page(artifact_key(self._key, "progress"), "progress", _percent(page_state), line),
         )
 
 
@@ -212,10 +212,10 @@ def _base_name(study: str) -> str:
     return f"{flow_run.flow_name}-{deployment.name}" if is_of_night else study
 
 
-def _percent(account: Account) -> float:
+def _percent(page_state: PageState) -> float:
     """Return the finished share of the search, by the bound that is closest."""
-    progress = account.progress
-    if account.state == "complete":
+    progress = page_state.progress
+    if page_state.state == "complete":
         return 100.0
     shares = [0.0]
     if progress.seconds_total:

@@ -84,7 +84,7 @@ MOST_REASONS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class PageState:
     """Content of a page about a study.
 
     Attributes:
@@ -117,36 +117,36 @@ class Account:
         return self.progress.losses
 
 
-def summary(account: Account) -> str:
+def summary(page_state: PageState) -> str:
     """Return the page as Markdown."""
     parts = _best, _curve, _pipeline, _standing, _failures, _commands
-    return "\n\n".join("\n".join(lines) for part in parts if (lines := list(part(account))))
+    return "\n\n".join("\n".join(lines) for part in parts if (lines := list(part(page_state))))
 
 
-def short(account: Account) -> str:
+def one_line(page_state: PageState) -> str:
     """Return the summary in one line."""
-    progress = account.progress
+    progress = page_state.progress
     parts = [_trials(progress)]
     if (best := progress.incumbent) is not None:
-        loss = f"{account.losses.of(best.loss)}{bracketed(progress.part(best))}"
-        parts.insert(0, f"best {escaped(account.losses.name)} {loss}")
-    if progress.seconds_left is not None and account.state == "running":
+        loss = f"{page_state.losses.of(best.loss)}{bracketed(progress.part(best))}"
+        parts.insert(0, f"best {escaped(page_state.losses.name)} {loss}")
+    if progress.seconds_left is not None and page_state.state == "running":
         parts.append(f"done in about {format_seconds(progress.seconds_left)}")
     return " · ".join(parts)
 
 
-def _best(account: Account) -> Iterator[str]:
-    best, losses, view = account.progress.incumbent, account.losses, account.result
+def _best(page_state: PageState) -> Iterator[str]:
+    best, losses, view = page_state.progress.incumbent, page_state.losses, page_state.result
     if best is None:
         yield "## No trial leads yet"
         return
     yield f"## Best {escaped(losses.name)}: {losses.of(best.loss)}"
-    parts = [f"trial {best.number}{bracketed(account.progress.part(best))}"]
+    parts = [f"trial {best.number}{bracketed(page_state.progress.part(best))}"]
     is_other = view is not None and view.has_other_model
     if view is not None and view.single_best_test_loss is not None and not is_other:
         parts.append(f"on the test rows **{losses.of(view.single_best_test_loss)}**")
-    if account.chance_loss is not None:
-        parts.append(f"guessing: {losses.of(account.chance_loss)}")
+    if page_state.chance_loss is not None:
+        parts.append(f"guessing: {losses.of(page_state.chance_loss)}")
     yield " · ".join(parts)
     for text in _about_model(view) if view is not None else ():
         yield ""
@@ -173,16 +173,16 @@ def _about_model(view: StudyView) -> Iterator[str]:
         yield f"{escaped(losses.name)} on the test rows is undefined: {reason}"
 
 
-def _curve(account: Account) -> Iterator[str]:
-    progress, losses = account.progress, account.losses
+def _curve(page_state: PageState) -> Iterator[str]:
+    progress, losses = page_state.progress, page_state.losses
     part = bracketed(progress.part(progress.incumbent))
     title = f"best {losses.name}{losses.unit}{part}"
     if picture := curve_picture(progress.curve, progress.seconds, title):
         yield picture
 
 
-def _pipeline(account: Account) -> Iterator[str]:
-    best = account.progress.incumbent
+def _pipeline(page_state: PageState) -> Iterator[str]:
+    best = page_state.progress.incumbent
     if best is None:
         return
     rows = []
@@ -192,17 +192,17 @@ def _pipeline(account: Account) -> Iterator[str]:
     yield from _table(("step", "algorithm", "values"), rows)
 
 
-def _standing(account: Account) -> Iterator[str]:
-    progress = account.progress
-    phase = f": {progress.phase}" if progress.phase and account.state == "running" else ""
+def _standing(page_state: PageState) -> Iterator[str]:
+    progress = page_state.progress
+    phase = f": {progress.phase}" if progress.phase and page_state.state == "running" else ""
     total, saved = progress.seconds_total, saved_text(progress.seconds_saved)
     time = format_seconds(progress.seconds) + (f" of {format_seconds(total)}" if total else "")
     rows = [
-        ("state", f"{account.state}{phase}"),
+        ("state", f"{page_state.state}{phase}"),
         ("trials", _trials(progress)),
         ("time", time),
         ("cache", f"{progress.cache_hits:,} steps served, {saved} saved"),
-        ("searched", f"{account.space} by {account.method}, on {account.data}"),
+        ("searched", f"{page_state.space} by {page_state.method}, on {page_state.data}"),
     ]
     yield from _table(("study", progress.study), rows)
 
@@ -217,32 +217,32 @@ def _trials(progress: Progress) -> str:
     return f"{progress.counts}; {begun} started"
 
 
-def _failures(account: Account) -> Iterator[str]:
-    if not account.failures:
+def _failures(page_state: PageState) -> Iterator[str]:
+    if not page_state.failures:
         return
     yield "### Failed trials"
     yield ""
     rows = []
-    for group in account.failures[:MOST_REASONS]:
+    for group in page_state.failures[:MOST_REASONS]:
         last = f"trial\N{NO-BREAK SPACE}{group.trials[-1]}"
-        url = account.task_run_urls.get(group.trials[-1])
+        url = page_state.task_run_urls.get(group.trials[-1])
         shown = f"[{last}]({url})" if url else last
         rows.append((escaped(shortened(group.text)), f"{len(group.trials):,}", shown))
     yield from table(("reason", "trials", "last"), rows)
-    if (n_more := len(account.failures) - MOST_REASONS) > 0:
+    if (n_more := len(page_state.failures) - MOST_REASONS) > 0:
         yield ""
         yield f"and {counted(n_more, 'reason')} more"
 
 
-def _commands(account: Account) -> Iterator[str]:
-    view, study = account.result, account.progress.study
+def _commands(page_state: PageState) -> Iterator[str]:
+    view, study = page_state.result, page_state.progress.study
     yield "### Next"
     yield ""
     commands = next_commands(
         study,
-        account.store_options,
+        page_state.store_options,
         has_model=view is not None and view.has_model,
-        has_failed=bool(account.failures),
+        has_failed=bool(page_state.failures),
     )
     yield from block(commands, "sh")
     yield ""

@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 from worlds import mixed_space
 
 from prefect_tune.flows.flow_run_page.plain_text import cell, escaped
-from prefect_tune.flows.flow_run_page.summary import Account, short, summary
+from prefect_tune.flows.flow_run_page.summary import PageState, one_line, summary
 from prefect_tune.flows.flow_run_page.trials_table import TrialsTable
 from prefect_tune.flows.progress import CurvePoint, Progress
 from prefect_tune.flows.text import FailureGroups, Whole
@@ -35,7 +35,7 @@ PROGRESS = Progress(
 )  # fmt: skip
 
 
-ACCOUNT = Account(
+PAGE_STATE = PageState(
     progress=PROGRESS, method="flash", space="my_<space>", data="patients", chance_loss=50.0
 )
 
@@ -46,7 +46,7 @@ def picture_of(page: str) -> ET.Element:
 
 
 def test_leader_progress_and_next_steps_are_shown_while_it_runs() -> None:
-    page = summary(ACCOUNT)
+    page = summary(PAGE_STATE)
     assert page.startswith("## Best error: 8.667 %\ntrial 19 · guessing: 50 %\n\n![best error")
     assert "| model | svm | C \\= 1" not in page  # "=" needs no escape
     assert "| model | svm | C = 1, kernel = rbf |" in page
@@ -61,11 +61,11 @@ def test_leader_progress_and_next_steps_are_shown_while_it_runs() -> None:
     assert "export" not in page
     assert "on the test rows" not in page
     in_short = ["8.667", "18", "9", "7", "2", "20", "40", "1m35s"]
-    assert re.findall(r"\d[\w.]*", short(ACCOUNT)) == in_short
+    assert re.findall(r"\d[\w.]*", one_line(PAGE_STATE)) == in_short
 
 
 def test_commands_name_a_store_that_is_not_the_default() -> None:
-    page = summary(replace(ACCOUNT, store_options=("--store", "s3://of us/store")))
+    page = summary(replace(PAGE_STATE, store_options=("--store", "s3://of us/store")))
     assert "prefect-tune show responders --store 's3://of us/store'\n" in page
 
 
@@ -75,7 +75,7 @@ def test_failures_are_listed_by_reason_with_the_last_one_of_each() -> None:
         failures.add(number, failed(number, message, step).failure)
     for number in (6, 7):
         failures.add(number, failed(number, "<img> | took").failure)
-    page = summary(replace(ACCOUNT, failures=failures.found(), task_run_urls=urls))
+    page = summary(replace(PAGE_STATE, failures=failures.found(), task_run_urls=urls))
     assert (
         "| model\\: \\<img\\> \\| took | 3 | [trial\xa07](http://server/runs/task-run/7) |" in page
     )
@@ -85,15 +85,15 @@ def test_failures_are_listed_by_reason_with_the_last_one_of_each() -> None:
 
 def test_the_loss_of_less_than_everything_says_so() -> None:
     best = Trial(3, replace(QUERY, subset=0.125)).started().ended(Evaluation(12.5))
-    account = replace(ACCOUNT, progress=replace(PROGRESS, incumbent=best))
-    assert "trial 3 (subset 1/8) · " in summary(account)
-    assert short(account).startswith("best error 12.5 % (subset 1/8) · ")
+    page_state = replace(PAGE_STATE, progress=replace(PROGRESS, incumbent=best))
+    assert "trial 3 (subset 1/8) · " in summary(page_state)
+    assert one_line(page_state).startswith("best error 12.5 % (subset 1/8) · ")
 
 
 @pytest.mark.parametrize("losses", [(48.0, 9.0), (9.0,), (0.0, 0.0), (-3.0, -4.0)])
 def test_the_curve_is_a_picture_that_stands_alone(losses) -> None:
     curve = tuple(CurvePoint(float(at), loss) for at, loss in enumerate(losses))
-    root = picture_of(summary(replace(ACCOUNT, progress=replace(PROGRESS, curve=curve))))
+    root = picture_of(summary(replace(PAGE_STATE, progress=replace(PROGRESS, curve=curve))))
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
     texts = [t.text for t in root.iter("{http://www.w3.org/2000/svg}text")]
     assert {"0 s", "2m00s", "best error %"} <= set(texts)
