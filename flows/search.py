@@ -252,7 +252,7 @@ class _Search:
         return n_failed >= _MOST_BROKEN and not self._unended()
 
     def _progress(self) -> Progress:
-        running, reason = self.running.standing, self.study.optimizer.reason
+        running, reason = self.running.running_trials, self.study.optimizer.reason
         phase = "" if reason is None else reason.phase
         left = self.remaining_time.seconds(
             self.study.seconds(),

@@ -119,7 +119,7 @@ class PageState:
 
 def summary(page_state: PageState) -> str:
     """Return the page as Markdown."""
-    parts = _best, _curve, _pipeline, _standing, _failures, _commands
+    parts = _best, _curve, _pipeline, _status_rows, _failures, _commands
     return "\n\n".join("\n".join(lines) for part in parts if (lines := list(part(page_state))))
 
 
@@ -192,7 +192,7 @@ def _pipeline(page_state: PageState) -> Iterator[str]:
     yield from _table(("step", "algorithm", "values"), rows)
 
 
-def _standing(page_state: PageState) -> Iterator[str]:
+def _status_rows(page_state: PageState) -> Iterator[str]:
     progress = page_state.progress
     phase = f": {progress.phase}" if progress.phase and page_state.state == "running" else ""
     total, saved = progress.seconds_total, saved_text(progress.seconds_saved)

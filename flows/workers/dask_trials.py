@@ -263,10 +263,10 @@ class DaskTrials:
         return len(self._under_way)
 
     @property
-    def standing(self) -> tuple[RunningTrial, ...]:
+    def running_trials(self) -> tuple[RunningTrial, ...]:
         """Progress of each running trial."""
         now = monotonic()
-        return tuple(self._standing_of(task, now) for task in self._under_way)
+        return tuple(self._running_trial(task, now) for task in self._under_way)
 
     def has_room(self) -> bool:
         """Return whether a worker is free."""
@@ -369,7 +369,7 @@ class DaskTrials:
     def _sharing_cores(self, context: StudyContext, n_at_once: int) -> StudyContext:
         return replace(context, most_threads=max(self._cores // max(n_at_once, 1), 1))
 
-    def _standing_of(self, task: SubmittedTask[_Run], now: float) -> RunningTrial:
+    def _running_trial(self, task: SubmittedTask[_Run], now: float) -> RunningTrial:
         at, run = self._reports.step_of(task.task_run_id), task.subject
         return RunningTrial(
             number=run.trial.number,

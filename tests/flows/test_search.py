@@ -153,7 +153,7 @@ class WrittenPool:
         return len(self.under_way)
 
     @property
-    def standing(self) -> tuple[RunningTrial, ...]:
+    def running_trials(self) -> tuple[RunningTrial, ...]:
         return tuple(RunningTrial(t.number, ("unit", "svm"), 1.0, 9.0) for t in self.under_way)
 
     def has_room(self) -> bool:

@@ -147,15 +147,15 @@ def test_the_trial_of_a_killed_worker_is_lost_and_no_other(slow) -> None:
 def test_where_a_trial_stands_is_known_while_it_runs(slow) -> None:
     def body(trials: DaskTrials) -> None:
         start(trials, slow, 7)
-        (before,) = trials.standing
+        (before,) = trials.running_trials
         assert (before.number, before.limit_seconds, before.step) == (7, LIMITS.seconds, "")
         assert before.path == draw(slow, 7).configuration.path
-        at = wait_for(lambda: trials.standing[0].step and trials.standing[0])
+        at = wait_for(lambda: trials.running_trials[0].step and trials.running_trials[0])
         assert at.step in [step.name for step in slow.problem.find_space().steps]
         assert at.fold in (0, 1, 2)
         assert before.seconds <= at.seconds < LIMITS.seconds
         trials.cut("it is known")
-        assert trials.standing == ()
+        assert trials.running_trials == ()
 
     in_flow(slow, body)
 
