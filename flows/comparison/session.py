@@ -82,7 +82,7 @@ class _Session:
     running: DaskTrials
     observer: Observer
     stop: Event = field(default_factory=Event)
-    standing: dict[str, Progress] = field(default_factory=dict)
+    progress_by_study: dict[str, Progress] = field(default_factory=dict)
     n_ended: int = 0
     warned: set[str] = field(default_factory=set)
 
@@ -98,25 +98,25 @@ class _Session:
 
     def progress(self, n_replicates: int, n_threads: int) -> Progress:
         """Return the combined progress of all replicates."""
-        standing = list(self.standing.values())
+        all_progress = list(self.progress_by_study.values())
         plan = self.comparison.replicates[0].plan
         seconds, trials = plan.options.budget, plan.options.trials
         return Progress(
             study=self.comparison.name,
             metric=plan.metric,
-            n_trials=sum(p.n_trials for p in standing),
-            n_failed=sum(p.n_failed for p in standing),
-            n_running=sum(p.n_running for p in standing),
+            n_trials=sum(p.n_trials for p in all_progress),
+            n_failed=sum(p.n_failed for p in all_progress),
+            n_running=sum(p.n_running for p in all_progress),
             trials_total=None if trials is None else trials * n_replicates,
-            seconds=sum(p.seconds for p in standing) / n_threads,
+            seconds=sum(p.seconds for p in all_progress) / n_threads,
             seconds_total=None if seconds is None else seconds * n_replicates / n_threads,
             incumbent=None,
-            cache_hits=sum(p.cache_hits for p in standing),
-            seconds_saved=sum(p.seconds_saved for p in standing),
+            cache_hits=sum(p.cache_hits for p in all_progress),
+            seconds_saved=sum(p.seconds_saved for p in all_progress),
             whole=Whole(None, None),
-            n_stopped=sum(p.n_stopped for p in standing),
-            n_begun=sum(p.n_begun for p in standing),
-            can_go_on=any(p.can_go_on for p in standing),
+            n_stopped=sum(p.n_stopped for p in all_progress),
+            n_begun=sum(p.n_begun for p in all_progress),
+            can_go_on=any(p.can_go_on for p in all_progress),
         )
 
 
@@ -144,7 +144,7 @@ class _Job:
         self.tick(progress)
 
     def tick(self, progress: Progress) -> None:
-        self.session.standing[progress.study] = progress
+        self.session.progress_by_study[progress.study] = progress
         self.check()
 
     def run(self) -> None:
