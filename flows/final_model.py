@@ -58,13 +58,6 @@ def fit_final_model(
     folds (see `can_average_folds`), or the refit exceeds its time.
     No choice depends on the test rows: a failure while scoring leaves the stored model in place.
 
-    Args:
-        study: A study whose search has ended.
-        running: Workers to fit on.
-        context: Study context for the workers.
-        observer: Observer of the study.
-        seconds_left: Returns the seconds left.
-
     Raises:
         StudyFailed: If nothing was evaluated, or no trial can be refitted.
         StoreLost: If the store becomes unusable.
@@ -165,7 +158,6 @@ class _Choice:
     """Members of the final model, and how they were chosen.
 
     Attributes:
-        weighted: Trials and their weights.
         rule: Ensemble rule; None if the method itself chose.
         chosen: Result of the rule; None if it had no candidates.
     """

@@ -31,7 +31,6 @@ class RunningTrial:
     """Progress of a running trial.
 
     Attributes:
-        number: Number of the trial.
         path: Algorithms in step order.
         seconds: Seconds since the start, without waiting for other trials.
         limit_seconds: Time limit.
@@ -55,7 +54,6 @@ class CurvePoint(NamedTuple):
 
     Attributes:
         seconds: Study time at which it was found.
-        loss: Loss of the incumbent.
     """
 
     seconds: float
@@ -132,22 +130,15 @@ class Progress:
     """Progress of a study.
 
     Attributes:
-        study: Name of the study.
-        metric: Name of the metric.
         n_trials: Trials that have ended, including failed ones.
-        n_failed: Failed trials.
-        n_running: Running trials.
         trials_total: Maximum number of configurations; None if unbounded.
         seconds: Study time, including earlier sessions.
         seconds_total: Time budget; None if unbounded.
-        incumbent: Best trial so far.
         cache_hits: Fold steps served from the cache.
         seconds_saved: Seconds saved by the cache.
-        whole: Full evaluation of a configuration.
         n_stopped: Trials that ended with a loss from a partial evaluation.
         n_begun: Configurations started.
         can_go_on: Whether a configuration can take several trials.
-        running: Progress of each running trial.
         phase: Current phase of the method or of the study; empty if unknown.
         seconds_left: Seconds until the search ends; None if unknown.
         curve: Incumbents so far that are comparable with the last one.

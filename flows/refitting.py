@@ -125,15 +125,7 @@ def refit_model(
     """Fit members on the training rows and store the model that combines them; return the seconds.
 
     Each member is fitted by a task of its own, in parallel, and pinned in the cache until the model
-    is stored. Without a cache, one task fits them one after another.
-
-    Args:
-        study: The study.
-        running: Workers to fit on, not used by trials.
-        context: Study context for the workers.
-        weighted: Member trials and their weights.
-        check: Called repeatedly; may raise `OutOfTime` to stop the refit.
-        subset: Share of the training rows to fit on.
+    is stored. Without a cache, one task fits them one after another. `check` is called repeatedly.
 
     Raises:
         OutOfTime: If `check` raises it.

@@ -52,26 +52,13 @@ def search(
     only: Collection[int] | None = None,
     reserve: Callable[[float], float] = lambda _: 0.0,
 ) -> str:
-    """Run trials until the stop rule holds, then wait for running trials.
+    """Run trials until the stop rule holds, then wait for running trials; return the reason to end.
 
     If the time ends or the flow is interrupted, running trials are cut and requeued for the next
-    session of the study.
-
-    Args:
-        study: The study.
-        running: Running trials.
-        stop_rule: Stop rule of the search.
-        pace: Limits submission to the speed of the Prefect server.
-        observer: Observer of the search.
-        only: Numbers of the waiting trials to run exclusively; None asks for new trials too.
-        reserve: Returns the seconds to reserve for the work after the search, given the maximum, a
-            quarter of all seconds.
-
-    Returns:
-        A human-readable reason for the end.
-
-    Raises:
-        NoWorkers: If no usable worker is left, or none could be started for a long time.
+    session of the study. `only` restricts the search to waiting trials with these numbers.
+    `reserve` returns the seconds to reserve for the work after the search, given their maximum, a
+    quarter of all. Raises `NoWorkers` if no usable worker is left, or none could be started for a
+    long time.
     """
     plan = study.plan
     limit = TimeLimit(

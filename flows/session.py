@@ -43,10 +43,8 @@ def run_study(
 ) -> dict[str, Any]:
     """Search until the stop rule holds, fit the final model, and summarise the study.
 
-    Args:
-        prepared: The study.
-        only: Numbers of the waiting trials to run exclusively, whatever the stop rule.
-        at_start: Called with the study once this process holds its lease.
+    `only` restricts the search to waiting trials with these numbers, whatever the stop rule.
+    `at_start` is called with the study once this process holds its lease.
 
     Returns:
         The summary that `prefect-tune show --json` prints.

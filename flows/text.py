@@ -157,7 +157,6 @@ class FailureGroup:
     """Trials that failed for the same reason; texts are from the first one, without passwords.
 
     Attributes:
-        kind: Kind of the failure.
         step: The failed step, if known.
         message: The message, truncated.
         traceback: The end of the traceback; empty if there is none.

@@ -40,12 +40,9 @@ def prepare_frame(
 ) -> tuple[dict[str, Any], PreparedStudy]:
     """Check a DataFrame, and enter a study of it in the ledger or find it there.
 
-    Args:
-        parameters: Parameters of the flow `tune` with a DataFrame as `data`, perhaps as `test` too.
-        validated: Validates plain parameters, and returns all of them.
-
-    Returns:
-        Plain parameters, which name the DataFrames and the study, and the study.
+    `data` and perhaps `test` are DataFrames among the parameters of `tune`; `validated` checks
+    plain parameters. Returns plain parameters, which name the DataFrames and the study, and the
+    study.
 
     Raises:
         BadInput, UnknownName, StoreRefused: If an option cannot be used.
@@ -108,13 +105,7 @@ class TuneFlow(LoopSafeFlow[P, dict[str, Any]]):
         """Prepare a study of a DataFrame, and hand it to the flow called in the body.
 
         Prefect stores and shows parameters, so the flow gets the name of the DataFrame; its content
-        is in the store.
-
-        Args:
-            parameters: Parameters of the flow with the DataFrame as `data`; `target` may be values.
-
-        Yields:
-            The parameters to call the flow with, and the study.
+        is in the store. Yields the parameters to call the flow with, and the study.
 
         Raises:
             BadInput, UnknownName, StoreRefused: If an option cannot be used.

@@ -35,8 +35,6 @@ class Entrant:
 
     Attributes:
         label: Text the user wrote, also shown in results.
-        method: Name of the method.
-        options: Options of the method.
     """
 
     label: str
@@ -90,9 +88,7 @@ class Replicate:
     """One method's study in one repeat of a comparison.
 
     Attributes:
-        entrant: The method.
         repeat: Number of the repeat, from 0.
-        prepared: The study.
     """
 
     entrant: Entrant
@@ -130,9 +126,7 @@ class Comparison:
     """A comparison in the ledger, ready to run.
 
     Attributes:
-        name: Name of the comparison.
         options: Options shared by the replicates and options of the session.
-        store: Store of the comparison.
         replicates: All replicates, ordered by repeat.
         out: File for the curves.
         notes: Notes on the data and on decisions, for the user.

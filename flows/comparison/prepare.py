@@ -55,10 +55,8 @@ def prepare_comparison(
 ) -> Comparison:
     """Read and check the input, and enter the replicates in the ledger or find them there.
 
-    Args:
-        parameters: Parameters of the flow `compare`.
-        default_name: Name of a new comparison; by default made from the data and the time.
-        flow_run_id: Id of the flow run; None for a command, which prepares before its flow run.
+    By default, a comparison is named after data and time. `flow_run_id` is None for a command,
+    which prepares before its flow run.
 
     Raises:
         BadInput, UnknownName, StoreRefused: If an option cannot be used.
@@ -119,7 +117,7 @@ class _Design:
 
     @classmethod
     def of(cls, options: CompareOptions, former: Sequence[Replicate]) -> "_Design":
-        """Return the given methods and repeats, merged with those of a resumed comparison."""
+        """Return the given methods and repeats, merged with a resumed comparison's."""
         given = options.methods
         by_default = ",".join(m.name for m in METHODS.without_plugins() if m.compared_by_default)
         entrants = parse_methods(given or ("" if former else by_default))

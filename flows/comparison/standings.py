@@ -154,14 +154,8 @@ class SingleComparison:
     """The comparison that standings belong to.
 
     Attributes:
-        comparison: Name of the comparison.
-        data: Name of the data.
-        space: Name of the space.
-        metric: Name of the metric.
-        repeats: Repeats of each method.
         budget_seconds: Time of each replicate; None if trials are bounded.
         budget_trials: Trials of each replicate; None if time is bounded.
-        out: File of the curves.
         undefined_test_losses: Number of replicates without a test loss, by reason.
     """
 
@@ -227,13 +221,8 @@ def standings(
 ) -> Standings:
     """Rank methods at fractions of the budget and at its end.
 
-    Args:
-        curves: Curves of one comparison, or concatenated curves of several.
-        fractions: Fractions of the budget; test losses exist for `FRACTIONS`.
-        seed: Seed of the permutation test.
-
-    Raises:
-        ValueError: If a replicate of a method is missing, or there are no replicates.
+    `curves` are of one comparison or several; test losses exist for `FRACTIONS`; `seed` is for the
+    permutation test. Raises `ValueError` if a replicate is missing, or there are none.
     """
     if curves.empty:
         raise ValueError("nothing to compare: the files contain no replicate")

@@ -66,9 +66,7 @@ class FlowRunPage:
     """The page of a flow run, as an observer of its study.
 
     Args:
-        study: The study.
         observer: Observer that the page passes everything on to.
-        progress: Current progress.
         outage: Reports an unreachable server once.
 
     Attributes:

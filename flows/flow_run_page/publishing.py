@@ -31,7 +31,6 @@ class Page:
     Attributes:
         key: Artifact key; artifacts with equal keys are versions of one artifact.
         kind: `markdown`, `table` or `progress`.
-        data: Content.
         description: One line of Markdown.
     """
 
@@ -58,7 +57,6 @@ class Publisher:
     """Publishes pages of one flow run with a client of its own; use and close it in one thread.
 
     Attributes:
-        flow_run_id: Id of the flow run.
         published: Last published page and artifact id, by key.
     """
 

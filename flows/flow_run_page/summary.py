@@ -88,10 +88,6 @@ class PageState:
     """Content of a page about a study.
 
     Attributes:
-        progress: Progress of the study.
-        method: Name of the method.
-        space: Name of the space.
-        data: Name of the data.
         chance_loss: Loss of guessing; None if there is none.
         state: running, complete, interrupted or failed.
         store_options: Command-line words that select the store.

@@ -20,7 +20,6 @@ class TrialsTable:
     """Trials that have ended, one row each.
 
     Args:
-        whole: Full evaluation of a configuration.
         constraints: Constraints that the best trials meet.
     """
 

@@ -46,9 +46,7 @@ class PreparedStudy:
     """A study in the ledger, ready to run.
 
     Attributes:
-        name: Name of the study.
         plan: Plan of this session.
-        store: Store of the study.
         notes: Notes on the data and on decisions, for the user.
         since: Reading of `time.monotonic` from which the budget counts.
     """
@@ -95,13 +93,8 @@ def prepare(
 ) -> PreparedStudy:
     """Read and check the input, and enter the study in the ledger or find it there.
 
-    Args:
-        request: The request.
-        store: Store of the study.
-        default_name: Name of a new study without one; by default made from data, method and time.
-        reader: Reader of the input.
-        is_compared: Whether the study belongs to a comparison and must ignore earlier studies.
-        flow_run_id: Id of the flow run; None for a command, which prepares before its flow run.
+    By default, a new study is named after data, method and time. A study in a comparison ignores
+    earlier studies. `flow_run_id` is None for a command, which prepares before its flow run.
 
     Raises:
         BadInput, UnknownName, StoreRefused: If an option cannot be used.

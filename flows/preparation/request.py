@@ -26,7 +26,6 @@ class StudyRequest:
     """Options of a study to start or resume, with the objects they name.
 
     Attributes:
-        options: Options as given.
         metric: Metric; None if none is named.
         space: Space; None if none is named.
         space_code: Text of the user's file that declares the space; empty for any other space.

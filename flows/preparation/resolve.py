@@ -117,9 +117,6 @@ class EvaluationSetup:
         folds: Cross-validation folds; None with a single holdout.
         holdout: Share of the training rows in the single holdout; None with folds.
         test_size: Share of test rows, 0 for none; None if a file names them.
-        split: Folds and test part.
-        metric: Metric to optimize.
-        objective: Objective passed to the method.
         notes: Notes on the metric and the split for the user.
     """
 

@@ -115,8 +115,8 @@ def check_unchanged(
 ) -> None:
     """Raise `CannotContinue` if a named option differs from the existing study or comparison.
 
-    `subject` is its human-readable name and `plan` its plan, or that of any study in the
-    comparison.
+    `subject` is its human-readable name. For a comparison, `plan` is the plan of any of its
+    studies.
     """
     for name in names:
         flag, current = OPTIONS[name].flag, getattr(plan.options, name)

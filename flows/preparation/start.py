@@ -28,17 +28,11 @@ _WRITTEN = (
 
 
 def known_configurations(start: str, space: Space, store: ArtifactStore) -> list[Configuration]:
-    """Return the configurations that `--start` names.
+    """Return the configurations that `--start` names, checked against the space.
 
-    Args:
-        start: A JSON file with a list of configurations or trials; the name of a study, for its ten
-            best full trials that met its constraints; `portfolio` for the space's portfolio; or
-            `none`.
-        space: Search space.
-        store: Store of the earlier studies.
-
-    Raises:
-        BadInput: If `start` is none of these, or an entry does not belong to the space.
+    `start` is a JSON file with a list of configurations or trials; the name of a study, for its ten
+    best full trials that met its constraints; `portfolio` for the space's portfolio; or `none`.
+    Raises `BadInput` for anything else, and for entries outside the space.
     """
     if start == _NONE:
         return []

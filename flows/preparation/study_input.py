@@ -60,7 +60,6 @@ class InputReader:
     """Reader of an input.
 
     Attributes:
-        read: Reads the data set.
         states: Reads the states of its files, given the known states.
     """
 
@@ -83,8 +82,6 @@ class StudyInput:
 
     Attributes:
         source: Source of the data, with the kind of target found.
-        dataset: The data.
-        space_name: Name of the space.
         space: Part of the space whose libraries are available here.
         space_code: Text of the user's file; empty for a space of the catalogue.
         missing: Libraries missing for the rest of the space.

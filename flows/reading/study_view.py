@@ -30,11 +30,8 @@ class ChosenTrial:
     """A trial that leads, is the model, or is nearest to the constraints.
 
     Attributes:
-        trial: Number of the trial.
-        loss: Loss of the trial.
         fidelity: Fidelity of the evaluation; empty if it was full.
         constraints: Measured quantities by name.
-        configuration: Algorithm and hyperparameters by step.
     """
 
     trial: int
@@ -58,7 +55,6 @@ class Ensemble:
 
     Attributes:
         kind: `single`, `greedy`, `agnostic`, or `method` if the method chose the weights.
-        members: Trials and weights.
         losses: Held-out losses of greedy selection at each size; empty if unknown.
         nested: Loss by kind of ensemble on rows that did not decide its weights.
     """
@@ -93,8 +89,6 @@ class Replaced:
 
     Attributes:
         trials: Numbers of the trials chosen first.
-        reason: Reason for the replacement.
-        failures: All failed refits.
     """
 
     trials: tuple[int, ...]
@@ -124,7 +118,6 @@ class StudySeconds:
     """Time of a study.
 
     Attributes:
-        total: Study time.
         budget: Time budget; None if unbounded.
         over_budget: Time beyond the budget; None if unbounded.
         evaluating: Seconds of all trials.
@@ -143,21 +136,14 @@ class StudyView:
     """A study for people and programs; the fields are the JSON fields of `show --json`.
 
     Attributes:
-        study: Name.
-        method: Name of the method.
-        metric: Name of the metric.
-        space: Name of the space.
         data: The data, as given.
         store_options: Command-line words that select the store.
         state: running, complete, interrupted or failed.
         n_trials: Trials that have ended.
         n_stopped: Trials that ended with a loss from a partial evaluation.
-        n_failed: Failed trials.
         n_waiting: Running or waiting trials.
         n_begun: Configurations started.
-        incumbent: The incumbent.
         finalists: Trials evaluated on a second split, best first.
-        plugins: Plugins of the study.
         constraints: Bounds by quantity.
         nearest_infeasible: Trial nearest to the constraints, if there is no incumbent.
         model_trial: Trial of the final model; None if several.
@@ -173,11 +159,7 @@ class StudyView:
         single_best_test_loss: Test loss of the best trial alone.
         single_best_test_loss_undefined: Reason if that test loss is undefined.
         holdout: Share of held-out rows; None for cross-validation.
-        chance_loss: Loss of guessing.
-        decisions: Decisions of the method.
         notes: Warnings of the runs.
-        cache: Use of the cache.
-        seconds: Time spent.
     """
 
     study: str

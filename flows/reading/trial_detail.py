@@ -130,8 +130,6 @@ class ChosenValue:
     """Value of a hyperparameter.
 
     Attributes:
-        name: Name of the hyperparameter.
-        value: Its value.
         default: Its default; None if the space is not available.
         is_default: Whether the value is the default; None if the space is not available.
         range: Range of values, in words; None if the space is not available.
@@ -215,32 +213,19 @@ class TrialDetail:
     """All details of a trial; the fields are the JSON fields of `show --trial --json`.
 
     Attributes:
-        study: Name of the study.
-        trial: Number.
-        state: State.
-        metric: Name of the metric.
         loss: Loss; None without an evaluation.
-        fold_losses: Loss of each fold.
-        incumbent: The incumbent.
-        chance_loss: Loss of guessing.
         fidelity: Fidelity of the evaluation; empty if it was full.
         stretches: Other trials of the same configuration.
-        method: Name of the method.
         reason: Reason for the proposal, as the method recorded it.
         asked_at: Time of asking, ISO 8601 in UTC.
         ended_at: Time of the end.
         attempts: Number of starts.
-        flow_run_id: Prefect's flow run of the latest session.
-        task_run_id: Prefect's task run.
         output_bytes: Size of its stored output; None if none was stored.
-        pipeline: The choice of each step.
         cost_seconds: Wall time; None before the end.
         cost_uncached_seconds: Time without the cache; None without an evaluation.
         load_seconds: Time of loading before; None before the end.
-        steps: Cost of each step.
         constraints: Measured quantities and their bounds.
         curve: Learning curve; None if the model was fitted at once.
-        failure: The failure; None if there is none.
         in_model: Whether it is part of the final model.
         code: Command that prints its code.
         show_output: Command that prints its output.

@@ -20,8 +20,6 @@ class TrialOutput:
     """Output of the last attempt of a trial.
 
     Attributes:
-        study: Name of the study.
-        trial: Number of the trial.
         output: Text of the output; None if unknown.
         is_cut: Whether the beginning was truncated.
         missing: Reason why there is no text; empty if there is.
@@ -88,13 +86,8 @@ def pipeline_code(
 ) -> str:
     """Return Python code that builds the pipeline of a trial and fits it to `X` and `y`.
 
-    `note` is called if steps have to run first.
-
-    Raises:
-        UnknownName: If the study does not exist.
-        BadInput: If the trial does not exist, its space differs here, or an estimator has a value
-            that cannot be written as code.
-        StoreLost: If the study's data is lost.
+    `note` is called if steps have to run first. Raises as `built_pipeline`, and `BadInput` if an
+    estimator has a value that cannot be written as code.
     """
     plan = StudyPlan.from_stored(find_study(store, study))
     if not plan.options.use_cache:

@@ -35,12 +35,8 @@ class Exported:
     """A final model as a file.
 
     Attributes:
-        study: Name of the study.
-        metric: Name of the metric.
         about: Trials, weights, data and test loss, as stored with the model.
         format: `pickle` or `skops`.
-        data: Content of the file.
-        model: The model as read from the file.
         packages: Versions of the distributions needed to read and use the model, by name.
         own: Names of classes from prefect-tune or the user's file.
         carries_code: Whether the code of these classes is included, for this version of Python.

@@ -120,17 +120,13 @@ class CardFacts:
     """Facts of a model card.
 
     Attributes:
-        plan: Plan of the study.
-        exported: The file, with its model.
         dataset: All rows.
-        n_test: Number of test rows.
         members: Pipelines of the model.
         best_trial: Trial chosen by the search; None without one.
         best_loss: Cross-validated loss of that trial.
         fidelity: Fidelity of that loss; empty if the evaluation was full.
         held_out_loss: Loss of an ensemble on the held-out rows it was selected on.
         single_best_test_loss: Loss of the best single trial on the test rows.
-        quality: Quality of the predictions on the test rows.
         n_configurations: Configurations evaluated.
         n_trials: Trials that ended.
         n_failed: Trials that failed.

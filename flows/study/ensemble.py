@@ -53,7 +53,6 @@ class ChosenEnsemble:
         members: Trials with weights, the best trial alone or the heaviest first.
         losses: Mean loss over the folds; for greedy selection, at each size from 1.
         nested: Loss of each kind on rows it was not built on, if the kind was chosen.
-        notes: Notes for the user.
     """
 
     kind: Kind
@@ -158,7 +157,7 @@ def _sequence(study: Study, use: int) -> np.random.SeedSequence:
 
 
 def _bootstraps(study: Study) -> Bootstraps:
-    """Return the bootstraps of the agnostic ensemble, as large as those of the search."""
+    """Return the bootstraps of the agnostic ensemble, with the size used in the search."""
     wanted, searched = bootstraps_for(study.problem.find_metric()), study.optimizer.bootstraps
     return wanted if searched is None else Bootstraps(wanted.n, searched.share)
 

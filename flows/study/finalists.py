@@ -21,7 +21,6 @@ class Look:
     """A finalist with its losses on two splits.
 
     Attributes:
-        trial: Number of the trial.
         loss: Loss on the split of the search.
         again: Loss on the second split; None if the trial failed there.
     """

@@ -57,8 +57,6 @@ class StudyClock:
     """Counts the seconds of a session and records them in the ledger every few seconds.
 
     Args:
-        ledger: Ledger of the sessions.
-        study: Name of the study.
         spent_seconds: Seconds of earlier sessions; also an attribute.
     """
 

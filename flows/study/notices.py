@@ -29,7 +29,6 @@ class StudyNotices:
 
     Args:
         observer: Observer that everything is passed on to.
-        flow_run: Id of the flow run.
     """
 
     def __init__(self, observer: Observer, flow_run: str) -> None:

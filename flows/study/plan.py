@@ -43,7 +43,6 @@ class StudyPlan:
         options: Resolved options; options of the session as given.
         data_name: Human-readable name of the data.
         problem: Data, split, space, metric and seed, by digest or name.
-        chance_loss: Loss of guessing.
         predicts: Kind of the target; None if only the data decided it.
         aside: Dropped columns whose values are stored for the groups of a constraint.
         quantity_digests: Digest of each quantity ever bounded, by its text.

@@ -64,10 +64,9 @@ class StudyTotals:
 
     Attributes:
         told: Trials that have ended.
-        failed: Failed trials.
         stopped: Trials with a loss from a partial evaluation.
         cost_seconds: Seconds of all trials.
-        cache_hits: Fold steps served from the cache, including those of failed trials.
+        cache_hits: Fold steps served from the cache, failed trials included.
         seconds_saved: Seconds saved by the cache.
     """
 
@@ -94,11 +93,7 @@ class StudyTotals:
 class StudyTrials(Mapping[int, Trial]):
     """Trials by number, in the order of asking; an update costs the same for any number of trials.
 
-    Args:
-        trials: Initial trials.
-
     Attributes:
-        totals: Totals over the trials.
         configurations: Configurations started so far.
     """
 
@@ -145,7 +140,6 @@ class Replayed:
 
     Attributes:
         optimizer: Optimizer that has been told all trials.
-        trials: All trials.
         ask_seconds: Seconds of each ask.
         task_run_ids: Task run ids of ended trials by number, if recorded.
         curve: Incumbents over time.

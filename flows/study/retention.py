@@ -36,8 +36,6 @@ class KeptPredictions:
     The cost of a trial does not depend on the number of trials.
 
     Args:
-        records: Records of the store.
-        study: Name of the study.
         lease: Lease this process must hold.
         violation: Returns the constraint violation of a trial; `<= 0` if it meets all constraints.
         uses_all: Whether an ensemble may consist of any trials.
@@ -137,8 +135,6 @@ class RungPins:
     """Pins the models of the newest partial evaluation of each incomplete configuration.
 
     Args:
-        pins: Pins of the store.
-        owner: Owner of the pins.
         step: Name of the step that fits the model.
         seconds: Lifetime of the pins.
     """

@@ -47,8 +47,6 @@ class Study:
     """A study and its trials. Open one with `Study.opened`.
 
     Args:
-        store: Store of the study.
-        name: Name of a study in the ledger.
         plan: Plan of this session; by default the plan in the ledger.
 
     Attributes:
@@ -60,7 +58,6 @@ class Study:
         optimizer: The method, told of all outcomes.
         trials: All trials by number.
         ask_seconds: Seconds of each ask.
-        asking_seconds: Seconds of all asks.
         task_run_ids: Task run ids of ended trials by number, if any.
         curve: Incumbents over time.
         result: Result so far, as in the ledger.

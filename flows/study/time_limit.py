@@ -29,7 +29,6 @@ class TimeLimit:
     longer.
 
     Args:
-        costs: Cost model of trials.
         most_seconds: Limit of the plan.
         is_adaptive: Whether the limit may differ from the plan's.
         failed_seconds: Seconds until the failure of rerun trials, by number.

@@ -90,13 +90,9 @@ def workers_started_early(
 def started_pool(
     context: StudyContext, limits: TrialLimits, n_workers: int | None, scheduler: str | None
 ) -> Iterator[WorkerPool]:
-    """Yield a pool of workers that are up.
+    """Yield a pool of workers that are up, of a scheduler if given, else local ones.
 
-    Args:
-        context: Study context.
-        limits: Limits of each trial.
-        n_workers: Concurrent trials; None for one per core, or per worker of the scheduler.
-        scheduler: Address of a scheduler to use instead of local workers.
+    By default, there is one worker per core, or each of the scheduler's.
 
     Raises:
         BadInput: If the scheduler cannot be reached, or one of its workers cannot be used.

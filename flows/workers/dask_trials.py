@@ -112,12 +112,10 @@ class Ended:
     """A trial that is no longer running.
 
     Attributes:
-        trial: The trial as it was started.
         outcome: Outcome from the worker; None if the worker died or was killed.
         failure: Reason for the worker's death; None if there is an outcome.
         worker_left: Whether the worker left its scheduler or never began; not the trial's fault.
         task_run_id: Id of the task run; empty if there is none.
-        printed: Output of the trial.
     """
 
     trial: Trial
@@ -142,10 +140,6 @@ class DaskTrials:
     """Running trials, at most one per slot. Create one with `DaskTrials.started`.
 
     Args:
-        pool: The workers.
-        context: Study context.
-        flow_run_id: Flow run of the task runs.
-        reports: Reports of the workers' nannies.
         limit_seconds: Default time limit of a trial.
         isolation: Isolation shared with other studies on the same workers; None for a new one.
         cores: Cores that concurrent tasks share evenly as threads; 0 for one thread each, as on
@@ -189,14 +183,7 @@ class DaskTrials:
         n_workers: int | None = None,
         scheduler: str | None = None,
     ) -> Iterator["DaskTrials"]:
-        """Start workers for trials; at the end, cut running trials.
-
-        Args:
-            context: Study context.
-            flow_run_id: Flow run of the task runs.
-            limits: Limits of each trial.
-            n_workers: Concurrent trials; None for one per core, or per worker of the scheduler.
-            scheduler: Address of a Dask scheduler; None for local workers.
+        """Start workers for trials, as `started_pool`; at the end, cut running trials.
 
         Raises:
             BadInput: If the scheduler cannot be reached, or one of its workers cannot be used.
@@ -282,11 +269,8 @@ class DaskTrials:
     ) -> None:
         """Start a trial on a free worker, preferably the last one that ran its configuration.
 
-        Args:
-            trial: The trial.
-            report: Which steps are task runs of their own.
-            limit_seconds: Time limit of the trial; None for the nannies' limit.
-            pilot_seconds: Longest prediction of a pilot for the trial to start; None for no pilot.
+        `report` selects the steps that become task runs. Without `limit_seconds`, the nannies'
+        limit applies. With `pilot_seconds`, the trial starts if a pilot predicts at most that time.
         """
         parameters = {
             "number": trial.number,

@@ -24,9 +24,6 @@ class WorkerCheck:
     """Checks whether workers can run a study's trials.
 
     Attributes:
-        scheduler: Address of their scheduler.
-        context: Study context.
-        limits: Limits of each trial.
         ours: Environment of the flow, which each worker must share.
     """
 

@@ -27,8 +27,6 @@ class Job:
     """A task other than a trial.
 
     Attributes:
-        task: The Prefect task.
-        parameters: Parameters of the task.
         what: Subject of error messages; empty for none.
     """
 
@@ -46,20 +44,10 @@ def run_jobs(
     limit_seconds: float = inf,
     check: Callable[[], None] = lambda: None,
 ) -> list[Any]:
-    """Run jobs, one per slot at once, and repeat a job once if its worker dies.
+    """Run jobs, one per slot at once, and return their results in order.
 
-    The first failure ends all other jobs.
-
-    Args:
-        pool: The workers, not used by trials meanwhile.
-        flow_run_id: Flow run of the task runs.
-        jobs: The jobs, started in this order.
-        reports: Nanny reports on jobs under the limits of trials.
-        limit_seconds: Time limit of each job, whatever its nanny allows.
-        check: Called while jobs run; an error it raises ends the jobs.
-
-    Returns:
-        The results, in the order of the jobs.
+    A job is repeated once if its worker dies. The first failure ends all other jobs, as does an
+    error raised by `check`, which is called repeatedly. Trials must not use the workers meanwhile.
 
     Raises:
         NoWorkers: If no worker comes back.

@@ -34,11 +34,6 @@ _UNKNOWN_CODE = 255
 class LocalNanny(distributed.Nanny):
     """A nanny that repeats failed starts until a worker is up or the flow ends.
 
-    Args:
-        arguments: Positional arguments for Dask's nanny.
-        starts: Record of the cluster's worker starts.
-        options: Keyword arguments for Dask's nanny.
-
     Attributes:
         last_death: How the last worker ended, as a predicate whose subject is the worker.
     """
@@ -161,10 +156,6 @@ class LocalNanny(distributed.Nanny):
 
 
 class LocalCluster(distributed.SpecCluster):
-    """A cluster of this machine.
-
-    Attributes:
-        starts: Record of worker starts and their failures.
-    """
+    """A cluster of this machine."""
 
     starts: WorkerStarts

@@ -100,15 +100,10 @@ def local_settings() -> Iterator[None]:
 
 
 def local_cluster(n_workers: int | None, starts: "WorkerStarts | None" = None) -> "LocalCluster":
-    """Start a cluster of worker processes with one thread each.
+    """Start a cluster of worker processes with one thread each, by default one per core.
 
-    Args:
-        n_workers: Number of workers; None for one per core.
-        starts: Record of worker starts and their failures; None for a new one.
-
-    Raises:
-        BadInput: If the folder for temporary files cannot be created.
-        NoWorkers: If a worker could not be started for a long time.
+    Raises `BadInput` if the folder for temporary files cannot be created, and `NoWorkers` if a
+    worker could not be started for a long time.
     """
     import distributed  # noqa: PLC0415 - heavy
     from dask.system import CPU_COUNT  # noqa: PLC0415 - of what this process may use

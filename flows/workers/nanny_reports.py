@@ -31,13 +31,7 @@ not overloaded."""
 
 @dataclass(frozen=True, slots=True)
 class NannyReport:
-    """Why the worker of a trial is gone.
-
-    Attributes:
-        worker: Address of the worker.
-        failure: Failure of its trial.
-        nanny: Address of its nanny.
-    """
+    """Why the worker of a trial is gone."""
 
     worker: str
     failure: Failure

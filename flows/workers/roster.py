@@ -36,7 +36,6 @@ class Roster:
     """The workers that may run a study's trials.
 
     Args:
-        client: Client of their scheduler.
         check: Check that each worker has to pass before its first trial.
         note: Called with notes for the user.
 

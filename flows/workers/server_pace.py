@@ -44,7 +44,6 @@ class ServerPace:
 
     Args:
         task_runs: Requested task runs; `auto` for as many as the server can process.
-        flow_run_id: Flow run whose task runs are counted.
         observer: Receives a note if fewer task runs are reported.
         outage: Reports an unreachable server; None for a new one.
     """

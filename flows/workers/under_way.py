@@ -34,9 +34,6 @@ class SubmittedTask(Generic[Subject]):
 
     Attributes:
         subject: The trial or job that the task runs.
-        task: The Prefect task.
-        name: Name of the task run.
-        future: Future of the task run.
         started: Time of the submission, by the monotonic clock.
     """
 
@@ -57,7 +54,6 @@ class EndedTask(Generic[Subject]):
     """A task that has ended.
 
     Attributes:
-        task: The task.
         state: Final state of its task run; None if the worker failed, died or was killed.
         fault: Fault of a worker that is still running; None if there was none.
         report: Nanny's report on a worker that died or was killed; None if there is none.
@@ -70,13 +66,7 @@ class EndedTask(Generic[Subject]):
 
 
 class TasksUnderWay(Generic[Subject]):
-    """Tasks of a flow run that were submitted to workers and not collected yet.
-
-    Args:
-        pool: The workers.
-        flow_run_id: Flow run of the task runs.
-        reports: Reports of the workers' nannies.
-    """
+    """Tasks of a flow run that were submitted to workers and not collected yet."""
 
     def __init__(self, pool: WorkerPool, flow_run_id: UUID, reports: NannyReports) -> None:
         self._pool, self._flow_run_id, self._reports = pool, flow_run_id, reports

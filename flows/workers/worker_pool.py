@@ -41,7 +41,6 @@ class WorkerPool:
     """Workers for as many concurrent tasks as there are slots.
 
     Args:
-        runner: A started runner.
         n_slots: Maximum concurrent tasks.
         nanny: Address of the nanny whose worker is used exclusively; None for any worker.
         leaving: Addresses of workers about to go, shared by the pools of one runner.
@@ -191,7 +190,7 @@ class WorkerPool:
 
     def take_printed(self, nanny: str, task_run_id: UUID) -> Printed:
         """Return the output of a trial whose worker is gone, given the worker's nanny."""
-        # The scheduler accepts the address of a nanny like that of a worker.
+        # The scheduler accepts the address of a nanny in place of a worker's.
         answers = self._runner.client.run(
             take_printed, str(task_run_id), workers=[nanny], on_error="ignore"
         )

@@ -30,7 +30,7 @@ _MACHINE = Path("/proc/vmstat")
 def count_oom_kills() -> int:
     """Return the number of out-of-memory kills so far; 0 if the system does not count them."""
     counts = [_count(path) for path in (_MACHINE, *_files_of_groups())]
-    return max(counts)  # the machine's count includes those of groups, but may be hidden
+    return max(counts)  # the machine's count includes all groups, but may be hidden
 
 
 def _files_of_groups() -> list[Path]:
@@ -108,9 +108,7 @@ class WorkerStarts:
     """Starts of the workers of one local cluster. All nannies share it; it is thread-safe.
 
     Attributes:
-        clock: Monotonic clock, in seconds.
         cause: Cause of the last failed start, as a predicate; empty before any failure.
-        n_server_deaths: Deaths of the fork server.
         is_over: Whether the flow has ended, so that no more workers are started.
     """
 
