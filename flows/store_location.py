@@ -51,8 +51,7 @@ def store_options(address: "StoreAddress") -> list[str]:
 def store_address(store: str | None, database: str | None) -> "StoreAddress":
     """Return the address of the store, by default below `PREFECT_TUNE_HOME`.
 
-    Raises:
-        BadInput: If a named Prefect block cannot be loaded, or a URL contains a password.
+    Raises `BadInput` if a named Prefect block cannot be loaded, or a URL contains a password.
     """
     check_no_password("store", store)
     from prefect_tune.storage.database import without_password  # noqa: PLC0415 - heavy

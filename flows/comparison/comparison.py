@@ -103,8 +103,7 @@ class Replicate:
     def stored(self) -> StoredStudy:
         """Return the current study from the ledger.
 
-        Raises:
-            UnknownName: If it was removed in the meantime.
+        Raises `UnknownName` if it was removed in the meantime.
         """
         return find_study(self.prepared.store, self.prepared.name)
 

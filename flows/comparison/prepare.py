@@ -56,10 +56,8 @@ def prepare_comparison(
     """Read and check the input, and enter the replicates in the ledger or find them there.
 
     By default, a comparison is named after data and time. `flow_run_id` is None for a command,
-    which prepares before its flow run.
-
-    Raises:
-        BadInput, UnknownName, StoreRefused: If an option cannot be used.
+    which prepares before its flow run. Raises `BadInput`, `UnknownName` or `StoreRefused` if an
+    option cannot be used.
     """
     own = CompareOptions.parse(parameters)
     if own.methods is not None:

@@ -121,8 +121,7 @@ class StudyOptions:
     def parse(cls, given: Mapping[str, Any]) -> Self:
         """Parse written forms, as flows take them; None counts as omitted.
 
-        Raises:
-            BadInput, UnknownName: If an option cannot be used; names it.
+        Raises `BadInput` or `UnknownName` if an option cannot be used; names it.
         """
         options = cls(**_parsed(given, OPTIONS))
         for one, other in (("test", "test_size"), ("folds", "holdout")):
@@ -143,8 +142,7 @@ class StudyOptions:
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         """Return the inverse of `to_json`; a missing option has its default.
 
-        Raises:
-            ValueError: If the document is damaged.
+        Raises `ValueError` if the document is damaged.
         """
         return from_document(cls, document)
 
@@ -194,8 +192,7 @@ class CompareOptions:
     def parse(cls, given: Mapping[str, Any]) -> Self:
         """Parse written forms, as the flow `compare` takes them.
 
-        Raises:
-            BadInput: If an option cannot be used; names it.
+        Raises `BadInput` if an option cannot be used; names it.
         """
         return cls(**_parsed(given, _ONLY_COMPARE))
 

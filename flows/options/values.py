@@ -83,8 +83,7 @@ class EnsembleRule:
         >>> EnsembleRule.parse(1).kind
         'single'
 
-        Raises:
-            ValueError: If it is neither.
+        Raises `ValueError` if it is neither.
         """
         kinds = {str(kind): kind for kind in ENSEMBLE_KINDS}
         if isinstance(value, str) and value in kinds:
@@ -108,8 +107,7 @@ class EnsembleRule:
 def parse_assignment(text: str) -> tuple[str, Any]:
     """Return name and value of NAME=VALUE; a value is parsed as JSON if possible.
 
-    Raises:
-        ValueError: If the text is not of the form NAME=VALUE.
+    Raises `ValueError` if the text is not of the form NAME=VALUE.
     """
     match = re.fullmatch(r"([A-Za-z_]\w*)=(.*)", text)
     if match is None:

@@ -94,10 +94,8 @@ def prepare(
     """Read and check the input, and enter the study in the ledger or find it there.
 
     By default, a new study is named after data, method and time. A study in a comparison ignores
-    earlier studies. `flow_run_id` is None for a command, which prepares before its flow run.
-
-    Raises:
-        BadInput, UnknownName, StoreRefused: If an option cannot be used.
+    earlier studies. `flow_run_id` is None for a command, which prepares before its flow run. Raises
+    `BadInput`, `UnknownName` or `StoreRefused` if an option cannot be used.
     """
     since = monotonic()
     ledger = Ledger(store.database)
@@ -151,11 +149,9 @@ def prepare_retry(
 ) -> PreparedStudy:
     """Find a study and check that its failed trials, by default all, can be rerun.
 
-    Options are as for `tune`; None keeps the study's value or the default.
-
-    Raises:
-        UnknownName, BadInput, StoreRefused: If the study or a failed trial does not exist, or
-            another process runs the study.
+    Options are as for `tune`; None keeps the study's value or the default. Raises `UnknownName`,
+    `BadInput` or `StoreRefused` if the study or a failed trial does not exist, or another process
+    runs the study.
     """
     given = StudyOptions.parse(
         {

@@ -132,8 +132,7 @@ class EvaluationSetup:
 def evaluation_setup(request: StudyRequest, found: StudyInput) -> EvaluationSetup:
     """Split the rows and find the metric, without importing anything.
 
-    Raises:
-        BadInput, UnknownName: If an option cannot be used.
+    Raises `BadInput` or `UnknownName` if an option cannot be used.
     """
     dataset, options = found.dataset, request.options
     test_size = options.test_size
@@ -187,8 +186,7 @@ def resolve(
 ) -> tuple[StudyPlan, list[Note]]:
     """Return the plan of a new study and notes for the user; import the data and its split.
 
-    Raises:
-        BadInput, UnknownName: If an option cannot be used.
+    Raises `BadInput` or `UnknownName` if an option cannot be used.
     """
     given = request.options
     method = given.method or DEFAULT_METHOD

@@ -50,10 +50,8 @@ def resume(
     """Return the plan of a resumed study and notes for the user.
 
     Allowed changes are not noted: progress and summary show the current values. `flow_run_id` is
-    None for a command, which prepares before its flow run.
-
-    Raises:
-        CannotContinue, BadInput, UnknownName: If a given option cannot change or cannot be used.
+    None for a command, which prepares before its flow run. Raises `CannotContinue`, `BadInput` or
+    `UnknownName` if a given option cannot change or cannot be used.
     """
     plan = StudyPlan.from_stored(stored)
     check_options_known(stored.name, plan)

@@ -52,8 +52,7 @@ def _checked(document: Mapping[str, Any]) -> Mapping[str, Any]:
 def failed_trials(store: ArtifactStore, name: str) -> list[int]:
     """Return the numbers of the failed trials of a study.
 
-    Raises:
-        UnknownName: If the study does not exist.
+    Raises `UnknownName` if the study does not exist.
     """
     trials = list_trials(store, name)
     return [trial.number for trial in trials if trial.state == TrialState.FAILED]
@@ -62,8 +61,7 @@ def failed_trials(store: ArtifactStore, name: str) -> list[int]:
 def keys_of(store: ArtifactStore, name: str) -> list[str]:
     """Return the keys of the artifacts that a study made or its completed trials used.
 
-    Raises:
-        UnknownName: If the study does not exist.
+    Raises `UnknownName` if the study does not exist.
     """
     steps = (step for trial in list_trials(store, name) for step in trial.steps)
     return list(dict.fromkeys([*store.index.keys_of(name), *(step["key"] for step in steps)]))

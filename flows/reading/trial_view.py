@@ -28,8 +28,7 @@ class TrialView:
     def checked(self) -> Mapping[str, Any]:
         """Check that everything shown of a trial can be read; return the document.
 
-        Raises:
-            ValueError: If something is missing or damaged.
+        Raises `ValueError` if something is missing or damaged.
         """
         self.evaluation, self.failure  # noqa: B018 - reads both
         dict(self.configuration, number=self.number, state=self.state)

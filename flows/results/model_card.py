@@ -165,8 +165,7 @@ class CardFacts:
 def card_facts(store: ArtifactStore, exported: Exported) -> CardFacts:
     """Return the facts of an exported model for its card.
 
-    Raises:
-        RecordDamaged: If the study's data is lost.
+    Raises `RecordDamaged` if the study's data is lost.
     """
     stored, view = find_study(store, exported.study), read_study(store, exported.study)
     plan = StudyPlan.from_stored(stored)

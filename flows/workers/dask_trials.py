@@ -185,8 +185,7 @@ class DaskTrials:
     ) -> Iterator["DaskTrials"]:
         """Start workers for trials, as `started_pool`; at the end, cut running trials.
 
-        Raises:
-            BadInput: If the scheduler cannot be reached, or one of its workers cannot be used.
+        Raises `BadInput` if the scheduler cannot be reached, or one of its workers cannot be used.
         """
         with (
             started_pool(context, limits, n_workers, scheduler) as pool,

@@ -54,8 +54,7 @@ class WorkerCheck:
 def connected(runner: LeanDaskTaskRunner, scheduler: str) -> distributed.Client:
     """Return the client of a runner once its scheduler has a worker.
 
-    Raises:
-        BadInput: If no worker can be reached.
+    Raises `BadInput` if no worker can be reached.
     """
     try:
         client = runner.client

@@ -81,8 +81,7 @@ class Roster:
     def look(self) -> None:
         """Update the roster if the last update was some time ago.
 
-        Raises:
-            NoWorkers: If there has been no worker for a long time.
+        Raises `NoWorkers` if there has been no worker for a long time.
         """
         now = monotonic()
         with self._lock:  # pools of several threads share it

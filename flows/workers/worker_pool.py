@@ -226,8 +226,7 @@ class WorkerPool:
     def wait_for_all(self, seconds: float) -> None:
         """Wait until all local workers are up, or at least one after that many seconds.
 
-        Raises:
-            NoWorkers: If no worker has been up for a long time.
+        Raises `NoWorkers` if no worker has been up for a long time.
         """
         until = monotonic() + seconds
         self._is_short = True
@@ -237,8 +236,7 @@ class WorkerPool:
     def prepare(self, make_ready: Callable[[], None]) -> None:
         """Call a function on each worker once, and allow `reserved` to assign the workers.
 
-        Raises:
-            NoWorkers: If no worker has been up for a long time.
+        Raises `NoWorkers` if no worker has been up for a long time.
         """
         self.wait_for_all(_RETURN_SECONDS)  # an earlier flow may have killed some
         nannies = self._find_nannies()
