@@ -338,7 +338,6 @@ def _fitted(refits: _Refits, choice: _Choice) -> tuple[_Choice, float, list[dict
 
 
 def _others(study: Study, choice: _Choice) -> list[Trial]:
-    """Return the trials that can replace a choice, best first."""
     best, ranked = study.incumbent, ranked_trials(study.optimizer.history)
     if choice.is_ensemble:
         return [*([best] if best else []), *(t for t in ranked if t != best)]
@@ -354,7 +353,6 @@ def _is_replaced(study: Study, choice: _Choice) -> bool:
 
 
 def _attempt(study: Study, choice: _Choice) -> dict[str, Any]:
-    """Return the choice and its limits as JSON values."""
     limits = study.plan.trial_limits()
     return {"members": choice.members, "limits": [limits.seconds, limits.memory_bytes]}
 

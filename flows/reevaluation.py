@@ -112,7 +112,6 @@ def _check_time(study: Study) -> None:
 
 
 def _choice_text(losses: LossWords, looks: Sequence[Look]) -> str:
-    """Return a message with the choice after the re-evaluation."""
     first, chosen = looks[0], chosen_look(looks)
     if first.again is None:
         return f"trial {first.trial} failed on the other split and stays the choice"

@@ -201,7 +201,6 @@ class _Search:
         return trial, ""
 
     def _trials_left(self) -> int | None:
-        """Return how many configurations may still be started; None without a limit."""
         n_trials = self.stop_rule.trials
         return None if n_trials is None else max(n_trials - self.study.n_begun, 0)
 

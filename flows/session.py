@@ -97,7 +97,6 @@ def run_study(
 
 
 def _name_flow_run(flow_run_id: UUID, study: Study) -> None:
-    """Name the flow run by its study, and add tags for study and method."""
     method = study.optimizer.name
     tags = [*flow_run.tags, f"study:{study.name}", f"method:{method}"]
     with get_client(sync_client=True) as client:

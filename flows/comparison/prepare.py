@@ -108,8 +108,6 @@ def prepare_comparison(
 
 @dataclass(frozen=True)
 class _Design:
-    """Methods to compare, and the number of repeats."""
-
     entrants: tuple[Entrant, ...]
     n_repeats: int
 
@@ -135,7 +133,6 @@ class _Design:
         )
 
     def __iter__(self) -> Iterator[tuple[int, Entrant]]:
-        """Yield repeat and method, ordered by repeat."""
         for repeat in range(self.n_repeats):
             first = repeat % len(self.entrants)  # so that not always the same methods run together
             for entrant in self.entrants[first:] + self.entrants[:first]:
@@ -143,7 +140,6 @@ class _Design:
 
 
 def _former_replicates(store: ArtifactStore, name: str) -> list[Replicate]:
-    """Return the existing replicates of a comparison."""
     found, ledger = [], Ledger(store.database)
     for study in ledger.study_names():
         match = re.fullmatch(rf"{re.escape(name)}-(\d+)-(.+)", study)

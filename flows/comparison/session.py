@@ -76,8 +76,6 @@ class _CommonPace(ServerPace):
 
 @dataclass
 class _Session:
-    """State shared by all replicates of one flow run."""
-
     comparison: Comparison
     running: DaskTrials
     observer: Observer
@@ -93,11 +91,9 @@ class _Session:
             self.observer.warn(text)
 
     def n_task_runs(self) -> int:
-        """Return the number of task runs the server should have or receive."""
         return self.n_ended + self.running.n_task_runs_of_all
 
     def progress(self, n_replicates: int, n_threads: int) -> Progress:
-        """Return the combined progress of all replicates."""
         all_progress = list(self.progress_by_study.values())
         plan = self.comparison.replicates[0].plan
         seconds, trials = plan.options.budget, plan.options.trials

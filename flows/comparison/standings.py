@@ -299,7 +299,6 @@ def least_p_value(n_blocks: int, n_methods: int) -> float:
 
 
 def _stage(curves: pd.DataFrame, fraction: float, rng: np.random.Generator) -> Stage:
-    """Return methods by average rank of their test losses, with statistics and pairs."""
     state = state_at(curves, fraction)
     table = _losses(state)
     names = list(table.columns)

@@ -193,7 +193,6 @@ class FlowRunPage:
 
 
 def _task_run_url(task_run_id: str | None) -> str:
-    """Return the URL of a task run in Prefect's UI; empty if unknown."""
     try:
         return (url_for("task-run", obj_id=task_run_id) if task_run_id else None) or ""
     except Exception:  # settings without an address; the trial is shown without a link

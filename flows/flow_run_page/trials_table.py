@@ -55,7 +55,6 @@ class TrialsTable:
         return is_full and violation(self._constraints, measured) <= 0
 
     def _drop(self) -> None:
-        """Drop rows of trials that are no longer among the newest, best or latest failures."""
         dropped = []
         if len(self._newest) > _NEWEST:
             dropped.append(self._newest.popleft())

@@ -93,7 +93,6 @@ def _parameter(found: re.Match[str]) -> str:
 
 
 def _assignment(name: str, value: str) -> str:
-    """Return a parameter assignment in Python syntax."""
     kind, text = _ALL[name].kind, json.dumps(value, ensure_ascii=False)
     if kind in ("whole", "number"):
         return f"{name}={value}"

@@ -213,7 +213,6 @@ def study_name_from(text: str) -> str:
 
 
 def _set_cache(options: StudyOptions, store: ArtifactStore) -> Iterator[Note]:
-    """Set the cache budget of the store if one is given."""
     if options.cache_budget is not None:
         before, after = store.index.budget_bytes(), options.cache_budget
         store.set_budget(after)

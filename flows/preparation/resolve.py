@@ -285,7 +285,6 @@ def is_raced(options: StudyOptions, optimizer: Optimizer) -> bool:
 def _start(
     options: StudyOptions, optimizer: Optimizer, store: ArtifactStore
 ) -> list[Configuration]:
-    """Return the initial configurations: those named, a portfolio, or none."""
     if options.start is None:
         begins = optimizer.method.has_portfolio and not optimizer.is_of_paper
         return portfolio_of(optimizer.space, optimizer.objective) if begins else []
@@ -331,7 +330,6 @@ def _epoch_notes(
 
 
 def _stop_rule(options: StudyOptions) -> tuple[int | None, float | None]:
-    """Return the maximum trials and seconds of the search."""
     if not options.stop_rule.is_open:
         return options.trials, options.budget
     if options.data.startswith("cohort:demo"):

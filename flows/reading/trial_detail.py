@@ -340,7 +340,6 @@ def trial_numbered(store: ArtifactStore, study: str, number: int) -> TrialView:
 def _others(
     store: ArtifactStore, study: str, plan: StudyPlan, trial: TrialView, best: int | None
 ) -> tuple[Leader | None, tuple[SameConfiguration, ...]]:
-    """Return the incumbent and the other trials of the same configuration."""
     leader, stretches, text = None, [], trial.configuration_text
     with documents_of(study):
         for other in map(TrialView, Ledger(store.database).each_trial(study)):

@@ -335,7 +335,6 @@ def written_use(path: Path, study: str) -> str:
 
 
 def _is_model_card(text: str) -> bool:
-    """Return whether a text has a header with prefect-tune's tag."""
     found = _HEADER.match(text)
     try:
         header = yaml.safe_load(found[1]) if found else None

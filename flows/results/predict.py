@@ -122,7 +122,6 @@ def predict(
 
 
 def _without(cells: Sequence[UnreadableCell], frame: pd.DataFrame) -> pd.DataFrame:
-    """Remove the predictions of rows with unreadable cells, and log these rows."""
     for cell in cells[:_SHOWN_CELLS]:
         _LOGGER.warning(
             f"row {cell.row + 1} has no prediction: column {cell.column} is {cell.value!r}, "

@@ -126,7 +126,6 @@ def _rank(name: str, steps: Sequence[str]) -> tuple[int, int]:
 
 
 def _column(values: Iterable[Any]) -> pd.Series:
-    """Return values as a column of their common type, with gaps."""
     listed = list(values)
     kinds = {type(value) for value in listed if value is not None}
     for kind, name in ((bool, "boolean"), (int, "Int64"), (str, "str")):

@@ -78,7 +78,6 @@ class NextBest:
 
 
 def _algorithms(trial: Trial) -> dict[str, str]:
-    """Return the algorithm of each searched step, in order."""
     return {step: choice.algorithm for step, choice in trial.query.configuration.choices}
 
 

@@ -215,7 +215,6 @@ class _Events:
             yield happened
 
     def curve(self, trials: Mapping[int, Trial], whole: Whole) -> IncumbentCurve:
-        """Return the incumbents recorded with the trials."""
         curve = IncumbentCurve()
         for seconds, number in self._led:
             if (loss := trials[number].loss) is not None:

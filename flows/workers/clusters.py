@@ -38,7 +38,6 @@ class _EarlyCluster:
 
     @contextmanager
     def used(self) -> Iterator["LocalCluster"]:
-        """Yield the cluster once it is up."""
         try:
             yield self._starting.result()
         finally:
@@ -46,7 +45,6 @@ class _EarlyCluster:
                 self._begin_to_close()
 
     def end(self) -> None:
-        """Wait until the cluster is closed."""
         closing = self._begin_to_close()
         self._background.shutdown()
         closing.result()
@@ -117,7 +115,6 @@ def started_pool(
 def _external_pool(
     context: StudyContext, limits: TrialLimits, n_workers: int | None, scheduler: str
 ) -> Iterator[WorkerPool]:
-    """Yield a pool of the present and future workers of a scheduler."""
     connecting = {"timeout": _CONNECT_SECONDS}
     with LeanDaskTaskRunner(address=scheduler, client_kwargs=connecting) as runner:
         client = connected(runner, scheduler)
@@ -132,7 +129,6 @@ def _external_pool(
 
 @contextmanager
 def _local_cluster(n_workers: int | None) -> Iterator["LocalCluster"]:
-    """Yield the cluster that was started early, else a new one."""
     early = _EARLY_CLUSTER.get()
     if early is not None:
         with early.used() as cluster:

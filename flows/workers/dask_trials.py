@@ -403,7 +403,6 @@ class DaskTrials:
 
 
 def _note_worker(ran: dict[Configuration, str], configuration: Configuration, worker: str) -> None:
-    """Record the last worker of a configuration, and forget the oldest of many."""
     ran.pop(configuration, None)  # the newest come last
     ran[configuration] = worker
     if len(ran) > _MOST_RAN:

@@ -92,7 +92,6 @@ class _SideBySide:
         return [self.results[position] for position in range(len(self.jobs))]
 
     def _start(self) -> None:
-        """Start waiting jobs while there are free workers."""
         while self.waiting:
             if not self.under_way:
                 self.pool.wait_for_worker(self.check)

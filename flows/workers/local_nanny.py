@@ -114,7 +114,6 @@ class LocalNanny(distributed.Nanny):
         return not (self._is_closing or self._starts.is_over or self.status in _CLOSED)
 
     async def _paused(self) -> bool:
-        """Pause after a failed start; return whether a worker is still wanted afterwards."""
         until, self._pause_seconds = monotonic() + self._pause_seconds, 0.0
         while self._is_wanted() and monotonic() < until:  # noqa: ASYNC110 - any thread ends it
             await asyncio.sleep(_TICK_SECONDS)

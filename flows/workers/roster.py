@@ -131,7 +131,6 @@ class Roster:
         return nanny not in self._unfit or now - self._unfit[nanny][0] > _AGAIN_SECONDS
 
     def _settle_checks(self) -> None:
-        """Process the results of finished checks."""
         for nanny, (address, check) in list(self._checks.items()):
             if not check.done():
                 continue

@@ -39,7 +39,6 @@ def scratch_folder() -> Path:
 
 
 def _is_left(folder: Path) -> bool:
-    """Return whether the process of a folder has ended."""
     with suppress(FileNotFoundError):
         lock = os.open(folder / _LOCK, os.O_RDWR)
         try:

@@ -330,7 +330,6 @@ class WorkerPool:
         ]
 
     def _find_nannies(self) -> Mapping[str, str]:
-        """Return the nanny of each present usable worker, by address."""
         if self._roster is not None:
             return self._roster.addresses
         workers = self._describe_workers()
