@@ -1,14 +1,13 @@
 """Searches within a budget, resumed, retried and compared; no mathematics.
 
-The flows are in `tuning` (tune and retry) and `comparing`. `session` takes a study through a flow
-run: `search` is the loop over its trials, `reevaluation` runs trials again (finalists on a second
-split, lost predictions, new constraints), and `final_model` is made of the study's choice by
-`refitting`. `results` are for those who use a study afterwards.
+The flows are in `tuning` (tune and retry) and `comparing`. `session` runs a study in a flow run:
+`search` is the loop over its trials, `reevaluation` reruns trials (finalists on a second split,
+lost predictions, new constraints), and `final_model` fits the chosen trials by `refitting`.
+`results` are for later use of a study.
 
 `preparation` turns parameters into a study, `study` is a study in the ledger, `reading` shows a
-stored study to people and programs, `workers` run its trials, and `comparison` sets studies of
-several methods side by side. `progress` is what observers of a running study see, and
-`flow_run_page` is its page in Prefect. `options` declares the parameters of the flows; `interrupts`
-end a study, and an `event_loop` that already runs gets a thread of its own. `text`, `markdown` and
-`store_location` serve all.
+stored study to people and programs, `workers` run its trials, and `comparison` compares studies of
+several methods. Observers of a running study receive its `progress`, and `flow_run_page` is its
+page in Prefect. `options` declares the parameters of the flows, `interrupts` end a study, and
+`event_loop` lets flows run inside an event loop. `text`, `markdown` and `store_location` serve all.
 """

@@ -1,6 +1,6 @@
-"""Comparing methods: what enters, how the replicates stand, and who leads.
+"""Comparisons of methods: entrants, replicates and standings.
 
-`prepare` enters a `comparison` of methods, with their options, in the ledger. `session` runs the
-replicates of a comparison, each a `replicate`. Their `curves` are ranked by `standings`, also those
-of several comparisons, with `pairwise` statistics of the methods.
+`prepare` enters a `comparison` of methods, with their options, in the ledger. `session` runs its
+replicates, each a `replicate`. `standings` rank their `curves`, also across several comparisons,
+with `pairwise` statistics of the methods.
 """

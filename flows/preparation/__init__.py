@@ -1,7 +1,7 @@
-"""From parameters to a study in the ledger: every error in the input is found here, first.
+"""From parameters to a study in the ledger: errors in the input are found here, before any work.
 
-`request` holds the parsed options of `flows.options` and finds the metric and the space they name.
-`prepare` either has a new study resolved (`resolve`, from its `study_input`, with the
-configurations to `start` from) or merges with the study in the ledger (`resume`); `constraints` are
-checked for both. `handover` passes what a flow's caller has prepared on to the flow.
+`request` holds the parsed options of `flows.options` with the metric and the space they name.
+`prepare` either resolves a new study (`resolve`, from its `study_input`, with the configurations to
+`start` from) or merges the request with an existing study (`resume`); both check `constraints`.
+`handover` passes the result of a flow's caller to the flow.
 """

@@ -1,6 +1,6 @@
-"""Reading a study from its ledger, for people and programs: light to import.
+"""Reading a study from its ledger, for people and programs; cheap to import.
 
 `lookup` finds studies and trials, `trial_view` reads one trial and `study_view` a whole study in
 one pass, `trial_detail` explains a trial, and `commands` has the commands that start, resume and
-inspect a study. Nothing is ranked here: the process that runs a study records which trial leads.
+inspect a study. Readers never rank: the process that runs a study records the incumbent.
 """
