@@ -46,7 +46,7 @@ class _Handler:
 
     def __init__(self, say: Callable[[], None]) -> None:
         self._say, self._since = say, 0.0
-        self._is_said = False
+        self._is_announced = False
         self._terminals = [fd for fd in (0, 1, 2) if _is_terminal(fd)]
 
     def __call__(self, number: int, _: object) -> None:
@@ -57,8 +57,8 @@ class _Handler:
                 nowhere = os.open(os.devnull, os.O_RDWR)
                 for terminal in self._terminals:
                     os.dup2(nowhere, terminal)
-            if not self._is_said:
-                self._is_said = True
+            if not self._is_announced:
+                self._is_announced = True
                 self._say()
             if not is_put_off(partial(_end, number)):
                 _end(number)
