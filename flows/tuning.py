@@ -84,11 +84,7 @@ class TuneFlow(LoopSafeFlow[P, dict[str, Any]]):
 
     @errors_for_caller()
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the flow with its parameters; `data` may be a DataFrame, and then `test` too.
-
-        Raises:
-            BadInput: If `test` is one and `data` is not.
-        """
+        """Call the flow; `data`, and then also `test`, can be DataFrames, else `BadInput`."""
         of_prefect = {name: kwargs.pop(name) for name in _OF_PREFECT if name in kwargs}
         bound = signature(self.fn).bind(*args, **kwargs)
         call = partial(super().__call__, **of_prefect)

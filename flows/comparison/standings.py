@@ -332,7 +332,7 @@ def _stage(curves: pd.DataFrame, fraction: float, rng: np.random.Generator) -> S
 def _losses(state: pd.DataFrame) -> pd.DataFrame:
     """Return test losses by block and method, inf if undefined; all replicates must exist."""
     losses = state.set_index([*_BLOCK, "method"]).test_loss.astype(float).fillna(np.inf)
-    table = losses.unstack("method")  # noqa: PD010 - each replicate is there once
+    table = losses.unstack("method")  # noqa: PD010 - each replicate occurs once
     for block, found in table.isna().iterrows():
         if found.any():
             comparison, _, _, repeat = table.index[table.index.get_loc(block)]
