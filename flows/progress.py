@@ -195,7 +195,7 @@ class Progress:
         if self.can_go_on:
             of = f"/{self.trials_total}" if self.trials_total else ""
             is_one = self.n_begun == 1 and not of
-            parts.append(f"{self.n_begun}{of} configuration{'s' * (not is_one)} started")
+            parts.append(f"{self.n_begun}{of} configuration{'s' * (not is_one)}")
         parts.append(self.counts)
         if self.seconds_total is not None:
             parts.append(f"{format_seconds(max(self.seconds_total - self.seconds, 0))} left")

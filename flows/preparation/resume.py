@@ -149,8 +149,8 @@ def _with_constraints(
     for column in replace(plan.options, constraint=bounds).source.aside:
         if dataset.columns is not None and column not in dataset.columns:
             raise BadInput(
-                f"--constraint of column {column!r}: study {name!r} dropped the column and stored "
-                "no values",
+                f"--constraint of column {column!r}: study {name!r} excluded it with --drop and "
+                "stored no values",
                 remedy="start another --study with the constraint",
             )
     check_constraints(bounds, dataset, split)

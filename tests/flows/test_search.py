@@ -311,7 +311,7 @@ def test_if_no_trial_ends_in_time_the_cheapest_keeps_running_with_a_note() -> No
     assert study.trials[n].state == TrialState.COMPLETE
     assert [limit > 1.0 for limit in done.pool.limits].count(True) == 1
     (note,) = done.heard.notes
-    assert f"trial {n} runs" in note
+    assert f"trial {n}, the cheapest, runs" in note
 
 
 def test_the_cheapest_runs_on_once_no_more_may_be_begun() -> None:
@@ -425,7 +425,7 @@ def test_a_trial_whose_worker_died_is_started_once_more() -> None:
     assert done.study.trials[1].attempts == 2
     assert done.study.numbers("complete") == [0, 1, 2]
     (note,) = done.heard.notes
-    assert "trial 1 died" in note
+    assert "trial 1 was requeued" in note
 
 
 def test_a_second_death_is_the_trials_own_doing() -> None:
@@ -473,7 +473,7 @@ def test_a_worker_that_must_stop_is_benched_and_its_trial_is_requeued() -> None:
     assert done.study.numbers("complete") == [0, 1, 2, 3]
     assert done.study.trials[1].attempts == 2
     (note,) = done.heard.notes
-    assert all(part in note for part in ("worker w1", "trial 1 waits", "the disk is full"))
+    assert all(part in note for part in ("worker w1", "trial 1 was requeued", "the disk is full"))
 
 
 def test_starts_that_were_cut_are_no_deaths() -> None:

@@ -100,7 +100,7 @@ def test_stretches_are_told_apart_from_the_configurations_begun(shown) -> None:
     said = shown(n_trials=31, n_stopped=24, n_begun=8, incumbent=incumbent, decisions=race)
     assert holds(said, "31 trials", "6 full", "24 partial", "1 failed", "8 configurations")
     assert "trial 1 (subset 1/9)" in said
-    assert holds(said, "race", "12", "7")
+    assert holds(said, "race", "7", "12")
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def test_columns_and_numbers_are_listed_and_what_steers_markdown_is_escaped() ->
     assert "best single trial (4) on" not in text
     (evaluated,) = (line for line in text.splitlines() if line.startswith("| evaluated |"))
     assert re.findall(r"\d+", evaluated) == ["5", "6", "1", "1", "15"]
-    assert "| columns left out | `id` |" in text
+    assert "| excluded columns | `id` |" in text
     assert "| python | 3.12.1 |" in text
     assert "Fairness" in text
     assert not re.search(r"\n{3}|[^\n]\n##", text)
