@@ -154,7 +154,7 @@ def test_trials_whose_predictions_are_gone_are_left_out_and_counted(study, folde
         (folder / "gone").rename(lay)
     assert heaviest not in weights_of(chosen)
     (note,) = chosen.notes
-    assert note.startswith("1 trial left out")
+    assert note.startswith("1 trial excluded")
     assert choose_ensemble(study, "agnostic").notes == ()
 
 
