@@ -1,4 +1,4 @@
-"""BOHB: Hyperband, whose configurations a kernel density draws (Falkner, Klein and Hutter 2018).
+"""BOHB: Hyperband with configurations drawn from kernel densities (Falkner, Klein and Hutter 2018).
 
 Algorithm 1, the brackets, is `Hyperband`. Algorithm 2, how one configuration is drawn:
 
@@ -8,10 +8,10 @@ Algorithm 1, the brackets, is `Hyperband`. Algorithm 2, how one configuration is
     draw N_s samples from l', of widths b_w     Bohb.near, KernelDensity.sample
     return the sample of largest l(x) / g(x)    Bohb._by_model, KernelDensity.log_density
 
-Departures: the prior is one component more of each density, as in TPE; what a configuration does
-not have is uniform in its kernel, where BOHB imputes it; g is fitted to all that are not good;
-nothing is asked for twice. Densities are relative to the prior, which is 1 everywhere, so what is
-inactive can be left out.
+Departures: the prior is one more component of each density, as in TPE. Hyperparameters that a
+configuration does not have are uniform in its kernel, where BOHB imputes them. g is fitted to all
+results that are not good. Nothing is proposed twice. Densities are relative to the prior, which is
+1 everywhere, so inactive hyperparameters can be skipped.
 """
 
 from dataclasses import dataclass
@@ -36,28 +36,27 @@ from prefect_tune.optimizers.trials.trial import Trial
 _LEAST_WIDTH = 1e-3
 """Of a kernel, in positions; BOHB's min_bandwidth."""
 _PRIOR_WIDTH = 12**-0.5
-"""Standard deviation of the prior: that of a hyperparameter which fewer than two have."""
+"""Standard deviation of the prior, for hyperparameters that fewer than two points have."""
 
 
 @dataclass(frozen=True)
 class KernelDensity:
     """A mixture of product kernels and the prior (Falkner et al. 2018, section 3.2).
 
-    Algorithms and categories have Aitchison-Aitken kernels, which leave a choice with probability
-    lambda for any of the values; numbers have Gaussian ones, cut to [0, 1]. Widths follow Scott's
-    rule; for choices, Gini's impurity is their deviation. A hyperparameter that a kernel's
-    configuration does not have is uniform in it: BOHB imputes draws from the prior, of which this
-    is the mean. The prior is one component more, as in TPE and not in BOHB: without it, an
-    algorithm that none of a few good ones has is as good as excluded. (Median regret on recorded
-    curves and planted worlds was lower with it.)
+    Algorithms and categories have Aitchison-Aitken kernels, which replace a choice by a random one
+    with probability lambda. Numbers have Gaussian kernels truncated to [0, 1]. Widths follow
+    Scott's rule, with Gini's impurity as the deviation of choices. A hyperparameter missing from a
+    kernel's configuration is uniform, which is the mean of BOHB's imputation from the prior. The
+    prior is one more component, as in TPE and not in BOHB: without it, an algorithm missing from
+    the few good results would be excluded. (It lowered the median regret on recorded curves and
+    planted worlds.)
 
     Attributes:
-        space: Encodes configurations.
-        points: The configurations, n of them.
-        active: Which hyperparameters they have, shape (n, d).
-        leaving: By step, lambda of its algorithm, shape (K,).
-        widths: Of hyperparameters: the standard deviation in positions, or lambda of a category,
-            shape (d,).
+        space: Encoder of configurations.
+        points: The n configurations.
+        active: Hyperparameters that they have, shape (n, d).
+        leaving: lambda of each step's algorithm, shape (K,).
+        widths: Standard deviation of each number, or lambda of each category, shape (d,).
     """
 
     space: CandidateSpace
@@ -70,10 +69,7 @@ class KernelDensity:
     def fit(cls, space: CandidateSpace, points: Candidates, dimension: int) -> "KernelDensity":
         """Return the density of at least one configuration.
 
-        Args:
-            space: Encodes configurations.
-            points: The configurations.
-            dimension: Numbers and choices that one configuration has, for Scott's rule.
+        `dimension` is the number of numbers and choices of one configuration, for Scott's rule.
         """
         factor = len(points) ** (-1 / (dimension + 4))
         active = space.columns.active(points)
@@ -91,7 +87,7 @@ class KernelDensity:
         return cls(space, Candidates(points.algorithms, units), active, leaving, widths)
 
     def log_density(self, candidates: Candidates) -> Array:
-        """Return the logarithm of the density relative to the prior's, shape (m,)."""
+        """Return the logarithm of the density relative to the prior, shape (m,)."""
         units = self.space.columns.snapped(candidates.units)
         both = self.space.columns.active(candidates)[:, None, :] & self.active[None, :, :]
         logs = np.where(both, self._log_of_values(units), 0.0).sum(axis=2)
@@ -102,7 +98,7 @@ class KernelDensity:
         return total - np.log(len(self.points) + 1)
 
     def sample(self, n: int, widening: float, rng: Generator) -> Candidates:
-        """Return up to n draws that can run, from kernels so many times as wide, and the prior."""
+        """Return up to n runnable draws from the prior and from kernels widened by a factor."""
         rows = rng.integers(len(self.points) + 1, size=n)
         is_prior = rows == len(self.points)
         rows[is_prior] = 0
@@ -138,13 +134,13 @@ class KernelDensity:
 def _log_of_choice(
     same: NDArray[np.bool_], leaving: Array | np.float64, n_values: NDArray[np.intp] | int
 ) -> Array:
-    """Return the logarithm of a choice's kernel times the number of its values."""
+    """Log kernel of a choice, times the number of its values."""
     other = leaving / n_values
     return np.log(np.where(same, 1 - leaving + other, other) * n_values)
 
 
 def _impurity(values: Array | NDArray[np.intp]) -> float:
-    """Return Gini's impurity, one more value of another kind among them: so it is never 0."""
+    """Gini's impurity with one added value of another kind, so that it is positive."""
     _, counts = np.unique(values, return_counts=True)
     n = len(values) + 1
     return float(1 - ((counts / n) ** 2).sum() - 1 / n**2)
@@ -155,29 +151,29 @@ _MORE_RESULTS = 3
 
 
 class Bohb(Hyperband):
-    """Hyperband with a model of where the good configurations are."""
+    """Hyperband with a model of the good configurations."""
 
     method: ClassVar[Method] = BOHB
 
     def begin(self, rng: Generator) -> Configuration:
-        """Return a configuration to begin with, one that was not asked for before.
+        """Return a new configuration to start with.
 
         Raises:
-            SpaceExhausted: If there is none.
+            SpaceExhausted: If none is left.
         """
         is_random = rng.random() < self.options.random_share
         proposed = None if is_random else self._by_model(rng)
         if proposed is None:
             return super().begin(rng)
-        self._drawn = "more like the good results than like the others"
+        self._drawn = "closer to the good results than to the others"
         return proposed
 
     @property
     def modelled(self) -> tuple[list[Trial], list[Trial]] | None:
-        """Good and bad results of the highest rung with enough of them, the best first.
+        """Good and bad results of the highest rung with enough results, the best first.
 
-        There must be three more than a configuration has numbers and choices. Runs that failed are
-        bad, and do not count.
+        Enough is three more than the largest number of numbers and choices of a configuration.
+        Failed runs are bad and do not count towards that number.
         """
         told = [t for t in self.history if t.is_told]
         for level in reversed(self.rungs.levels):
@@ -190,11 +186,11 @@ class Bohb(Hyperband):
         return None
 
     def near(self, good: KernelDensity, rng: Generator) -> Candidates:
-        """Return draws around the good ones, from a wider density than theirs."""
+        """Return draws from the density of the good results, widened."""
         return good.sample(self.options.n_samples, self.options.bandwidth_factor, rng)
 
     def _by_model(self, rng: Generator) -> Configuration | None:
-        """Return the draw of the largest ratio that is new; None without a model or such a draw."""
+        """New draw of the largest ratio; None without a model or a new draw."""
         if (split := self.modelled) is None:
             return None
         good, bad = (
@@ -216,7 +212,7 @@ class Bohb(Hyperband):
 
     @cached_property
     def _dimension(self) -> int:
-        """Numbers and choices of a configuration that has the most of them."""
+        """Largest number of numbers and choices of a configuration."""
         steps = self.space.searched
         return sum(
             (len(s.algorithms) > 1) + max(a.n_hyperparameters for a in s.algorithms) for s in steps

@@ -1,4 +1,4 @@
-"""Declarations of the small methods, their options, and how their decisions are shown."""
+"""Declarations of the small methods, with their options and the rendering of their decisions."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _KERNEL = (
 
 RANDOM_SEARCH = Method(
     name="random",
-    purpose="draws from the prior; the baseline, and for as many workers as there are",
+    purpose="draws from the prior; the baseline, and good for any number of workers",
     implementation="prefect_tune.optimizers.methods.references:RandomSearch",
 )
 
@@ -25,9 +25,9 @@ RANDOM_SEARCH = Method(
 class SmacOptions(MethodOptions):
     """Options of `--method smac`.
 
-    The defaults of the forest and of the improvement are those of SMAC3's facade for
-    hyperparameters. Its facade for configuring algorithms splits from 3 runs on, considers five
-    sixths of the columns, and takes no logarithm.
+    The defaults follow SMAC3's hyperparameter facade. SMAC3's
+    algorithm-configuration facade differs: it splits nodes of 3 runs, considers five sixths of the
+    columns, and takes no logarithm.
     """
 
     n_startup: int = option(
@@ -116,7 +116,7 @@ class JoptOptions(MethodOptions):
 
 JOPT = Method(
     name="jopt",
-    purpose="one Gaussian process over all paths and hyperparameters; what ADMM is compared with",
+    purpose="one Gaussian process over all paths and hyperparameters; ADMM's reference",
     implementation="prefect_tune.optimizers.methods.references:Jopt",
     options=JoptOptions,
     compared_by_default=False,
@@ -124,7 +124,7 @@ JOPT = Method(
 
 
 def ensemble_lines(decisions: Mapping[str, Any]) -> list[str]:
-    """Return the lines of what `Esmbo.decisions` gives."""
+    """Return `Esmbo.decisions` as lines of text."""
     n_members, n_trials = decisions.get("members", 0), decisions.get("candidates", 0)
     if not n_members:
         return []
@@ -132,7 +132,7 @@ def ensemble_lines(decisions: Mapping[str, Any]) -> list[str]:
     among = (
         f"in the search, {n_members} of {n_trials} models were the best in some of {n} bootstraps"
     )
-    return [f"{among}, worth {effective:.1f} of equal weight"]
+    return [f"{among}, equivalent to {effective:.1f} of equal weight"]
 
 
 @dataclass(frozen=True)
@@ -140,8 +140,8 @@ class HistoriesOptions(MethodOptions):
     """Options of the bootstraps."""
 
     n_histories: int = option(
-        "Bootstraps of the held-out examples (N), each with a history of its own; 1 for a single "
-        "history of all examples, which is plain search for the best model.",
+        "Bootstraps of the held-out examples (N), each with its own history; 1 for a single "
+        "history of all examples, a plain search for the best model.",
         default=30,
         at_least=1,
     )
@@ -162,7 +162,7 @@ class HistoriesOptions(MethodOptions):
 
     @property
     def bootstraps(self) -> Bootstraps:
-        """Those that evaluations are to have the risks of; one alone is of all examples."""
+        """Bootstraps in which evaluations report risks; a single one has all examples."""
         return Bootstraps(self.n_histories, self.share if self.n_histories > 1 else 0.0)
 
 
@@ -219,7 +219,7 @@ class BracketOptions(MethodOptions):
 
 
 def bracket_lines(decisions: Mapping[str, Any]) -> list[str]:
-    """Return the lines of what `Halving.decisions` gives."""
+    """Return `Halving.decisions` as lines of text."""
     return list(_lines(decisions)) if "fidelity" in decisions else []
 
 
@@ -231,7 +231,7 @@ def _lines(decisions: Mapping[str, Any]) -> Iterator[str]:
     else:
         whole = f"all {full} {fidelity}"
     rungs = " to ".join([*map(str, partial), whole])
-    yield f"one in {decisions['eta']} goes on, from {rungs} ({decisions['reason']})"
+    yield f"one in {decisions['eta']} is promoted, from {rungs} ({decisions['reason']})"
     for rung in decisions["rungs"]:
         level, n_runs, n_failed = rung["level"], rung["runs"], rung["failed"]
         counted = f"{level} {fidelity.removesuffix('s') if level == 1 else fidelity}"
@@ -245,7 +245,7 @@ _BRACKETS: dict[str, Any] = {
     "compared_by_default": False,
     "render_decisions": bracket_lines,
 }
-"""What halving, Hyperband and BOHB declare alike."""
+"""Shared by halving, Hyperband and BOHB."""
 
 
 @dataclass(frozen=True)
@@ -259,8 +259,8 @@ class HalvingOptions(BracketOptions):
 
 HALVING = Method(
     name="halving",
-    purpose="random configurations at a fraction of the cost, of which the best go on; for many "
-    "workers, and where little tells much",
+    purpose="random configurations at a fraction of the cost, the best are promoted; for many "
+    "workers, and if partial evaluations predict full ones",
     implementation="prefect_tune.optimizers.methods.halving:Halving",
     options=HalvingOptions,
     **_BRACKETS,
@@ -269,7 +269,7 @@ HALVING = Method(
 
 HYPERBAND = Method(
     name="hyperband",
-    purpose="halving that begins at several levels in turn, as nobody knows how much little tells",
+    purpose="halving that starts at several fidelities in turn, since the best one is unknown",
     implementation="prefect_tune.optimizers.methods.halving:Hyperband",
     options=BracketOptions,
     **_BRACKETS,
@@ -308,7 +308,7 @@ class BohbOptions(BracketOptions):
 
 BOHB = Method(
     name="bohb",
-    purpose="Hyperband that begins with what resembles the best so far; for iterative models, "
+    purpose="Hyperband that starts with configurations like the best so far; for iterative models, "
     "large data and many workers",
     implementation="prefect_tune.optimizers.methods.bohb:Bohb",
     options=BohbOptions,

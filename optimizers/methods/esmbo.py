@@ -1,7 +1,7 @@
 """ESMBO: sequential model-based ensemble optimisation (Lacoste et al. 2014).
 
-Which model is the best is not known: over bootstraps of the held-out examples it is now this one,
-now that one. Algorithm 2, for N histories:
+Which model is best is uncertain: it varies over bootstraps of the held-out examples. Algorithm 2,
+for N histories:
 
     S'_j = bootstrap(S)                         Bootstraps of the options, drawn where trials run
     v = k modulo N, SMBO(R_v) (algorithm 1)     Esmbo._targets, Jopt._next (eq. 2 and 3)
@@ -9,9 +9,9 @@ now that one. Algorithm 2, for N histories:
     E gains h                                   every complete trial is a candidate
     eq. 5 and 6: how often h is the best        Esmbo.weights, best_frequencies
 
-Departures: the answer is not all of E but the models that are the best in some bootstrap, by how
-many those are (eq. 4); all histories share one kernel; a trial without risks counts with its loss.
-ERS (section 6) draws at random and ends in the same ensemble: `EnsembledRandomSearch`.
+Departures: the answer has only the models that are best in some bootstrap, weighted by how often
+(eq. 4). All histories share one kernel. A trial without risks counts with its loss. ERS (section 6)
+draws at random and ends in the same ensemble: `EnsembledRandomSearch`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,8 +36,8 @@ _FEW_EXAMPLES = 30
 class Esmbo(Jopt):
     """One Gaussian process for the histories of all bootstraps, improved in turn.
 
-    A trial without risks, as one that lost a race, counts in each history with its loss and what
-    the others have there more than theirs.
+    A trial without risks, such as one that lost a race, counts in each history with its loss plus
+    that history's mean difference between risk and loss.
     """
 
     method: ClassVar[Method] = ESMBO
@@ -45,7 +45,7 @@ class Esmbo(Jopt):
 
     @property
     def weights(self) -> Mapping[int, float]:
-        """Share of the bootstraps in which each trial is the best; those of 0 are left out."""
+        """Share of the bootstraps in which each trial is the best, without zeros."""
         history = self.history
         candidates = [t for t in history.complete if history.violation(t) <= 0]
         if not candidates:
@@ -55,31 +55,30 @@ class Esmbo(Jopt):
 
     @property
     def notes(self) -> Sequence[str]:
-        """Whether the bootstraps mean little, or the trials are too few for all of them."""
+        """Warnings of too few held-out examples or too few trials."""
         n, n_startup = self.options.n_histories, self.options.n_startup
         left = max(self._most_trials - n_startup, 0)
         if left >= n:
             return self._notes_on_examples()
-        said = (
-            f"after {n_startup} random ones, {left:g} trials are left for {n} histories, so that "
-            f"some are never improved; more trials or --option n_histories={max(left, 1):g} would "
-            "serve"
+        note = (
+            f"{n_startup} random configurations leave {left:g} trials for {n} histories, so some "
+            f"of them never improve; use more trials or --option n_histories={max(left, 1):g}"
         )
-        return (*self._notes_on_examples(), said)
+        return (*self._notes_on_examples(), note)
 
     def _notes_on_examples(self) -> tuple[str, ...]:
         held_out, n_folds = self.objective.n_held_out, self.objective.n_folds or 1
         if not self.options.share or held_out is None or held_out * n_folds >= _FEW_EXAMPLES:
             return ()
-        said = (
-            f"{held_out * n_folds} held-out examples are few for bootstraps: the ensemble's "
-            "weights are mostly luck"
+        note = (
+            f"{held_out * n_folds} held-out examples are too few for bootstraps; the weights of "
+            "the ensemble are mostly noise"
         )
-        return (said,)
+        return (note,)
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """The ensemble of the moment: histories, candidates, members, and how many they equal."""
+        """The current ensemble: histories, candidates, members and their effective number."""
         weights = np.array(list(self.weights.values()))
         return {
             "histories": self.options.n_histories,
@@ -94,10 +93,9 @@ class Esmbo(Jopt):
         return super()._propose(budget, rng)
 
     def _targets(self, trials: Sequence[Trial], losses: Array) -> tuple[Array, int]:
-        """Return the risks of trials, and whose turn it is; failed ones are as bad as any.
+        """Return the risks of trials, and the number of the next history.
 
-        What a failed trial counts as in a history is as far above its loss there as elsewhere: the
-        worst risk of all told, plus what the rule adds to the worst loss.
+        A failed trial exceeds the worst risk by as much as its loss exceeds the worst loss.
         """
         told = self._risks([t for t in trials if t.loss is not None])
         worst = max(t.loss for t in trials if t.loss is not None)
@@ -111,7 +109,7 @@ class Esmbo(Jopt):
                 place += 1
         return risks, self._n_asks % self.options.n_histories
 
-    def _said(self, number: int) -> str:
+    def _why(self, number: int) -> str:
         n = self.options.n_histories
         return f"largest expected improvement in the {ordinal(number + 1)} of {n} bootstraps"
 
@@ -129,13 +127,13 @@ class Esmbo(Jopt):
 
 
 class EnsembledRandomSearch(Esmbo):
-    """Random configurations that end in the ensemble of ESMBO."""
+    """Random search that ends in the ensemble of ESMBO."""
 
     method: ClassVar[Method] = ERS
 
     @property
     def notes(self) -> Sequence[str]:
-        """Whether the bootstraps mean little."""
+        """Warning of too few held-out examples."""
         return self._notes_on_examples()
 
     def _next(self, rng: Generator) -> Configuration:

@@ -1,4 +1,4 @@
-"""Successive halving and Hyperband: of the configurations of a rung the best one in eta goes on.
+"""Successive halving and Hyperband: of each rung, the best 1/eta of the configurations is promoted.
 
 Jamieson and Talwalkar 2016 (one bracket); Li et al. 2018, algorithm 1 (brackets in turn):
 
@@ -7,14 +7,14 @@ Jamieson and Talwalkar 2016 (one bracket); Li et al. 2018, algorithm 1 (brackets
     get_hyperparameter_configuration(n)         Halving.begin
     n_i = floor(n eta^-i), top_k(T, L, n_i)     Bracket.promotion, by n_promoted and ranked
     run_then_return_val_loss(t, r_i)            Rungs.query
-    the configuration of the least loss         Halving.incumbent, by full evaluations where any are
+    the configuration of the least loss         Halving.incumbent, by full evaluations if any
 
-Departures: a rung is decided when all its runs are told, and a worker that is free meanwhile begins
-the next bracket, as in BOHB (Falkner et al. 2018); the epochs of a rung are resumed from the one
-below; runs that violate constraints rank last, failed ones are lost; after s = 0 brackets begin
-again at s_max; the first rung is decided with what it has when no more may begin.
+Departures: a rung is decided when all its runs are told; meanwhile a free worker begins the next
+bracket, as in BOHB (Falkner et al. 2018). Epochs of a rung are resumed from the one below.
+Infeasible runs rank last, and failed ones are lost. After s = 0, brackets start again at s_max. If
+no more configurations may begin, the first rung is decided with those that it has.
 
-`choose_rungs` takes the fidelity that is asked for, or the best one that the study can have.
+`choose_rungs` takes the requested fidelity, or the best one available to the study.
 """
 
 from collections.abc import Callable, Mapping
@@ -49,19 +49,19 @@ from prefect_tune.optimizers.trials.trial import Trial
 _LEAST_ROWS = 100
 """Of a subset: losses of models of fewer rows hardly tell what they are of all."""
 _MOST_SUBSETS = 4
-"""Rungs of subsets, unless it is said otherwise."""
+"""Default number of rungs of subsets."""
 _MANY_SUBSETS = 3
 """With so many rungs the smallest subset saves more than folds do."""
 _ORDER: tuple[Fidelity, ...] = ("epochs", "subset", "folds")
 
 
 def choose_rungs(space: Space, objective: Objective, options: BracketOptions) -> tuple[Rungs, str]:
-    """Return the rungs of a study, and why in this fidelity, for people.
+    """Return the rungs of a study, and the reason for their fidelity, for people.
 
-    Numbers of rows that the objective does not know exclude no subsets.
+    If the objective does not know the number of rows, subsets are allowed.
 
     Raises:
-        ValueError: If the study cannot have the fidelity, or none; says which it can have.
+        ValueError: If the study cannot have the requested fidelity, or any.
     """
     obstacles = {fidelity: _obstacle(fidelity, space, objective, options) for fidelity in _ORDER}
     possible = [fidelity for fidelity in _ORDER if not obstacles[fidelity]]
@@ -72,7 +72,7 @@ def choose_rungs(space: Space, objective: Objective, options: BracketOptions) ->
                 f"fidelity={options.fidelity} is not possible: {obstacles[options.fidelity]}; "
                 f"{instead or 'a method without fidelities'} would serve"
             )
-        return _rungs(options.fidelity, objective, options), "as asked for"
+        return _rungs(options.fidelity, objective, options), "as requested"
     if not possible:
         listed = "; ".join(f"{fidelity}: {obstacles[fidelity]}" for fidelity in _ORDER)
         raise ValueError(
@@ -93,7 +93,7 @@ def choose_rungs(space: Space, objective: Objective, options: BracketOptions) ->
 def _obstacle(
     fidelity: Fidelity, space: Space, objective: Objective, options: BracketOptions
 ) -> str:
-    """Return why a study cannot have a fidelity; empty if it can."""
+    """Reason why a study cannot have a fidelity; empty if it can."""
     if fidelity == "epochs":
         if objective.epochs is None:
             return "the study trains models at once, as it has no number of epochs (--epochs)"
@@ -131,7 +131,7 @@ def _rungs(fidelity: Fidelity, objective: Objective, options: BracketOptions) ->
 
 
 def _n_subsets(objective: Objective, eta: int) -> int:
-    """Return the largest s for which a subset of `eta^-s` of the rows is not too small."""
+    """Largest s such that a subset of `eta^-s` of the rows is large enough."""
     s = 0
     while s < 32 and _is_enough(objective, eta ** (s + 1)):
         s += 1
@@ -152,11 +152,11 @@ def _least_rows(objective: Objective) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a bracket begins.
+    """Start of a bracket.
 
     Attributes:
         size: Configurations that it begins.
-        first: The rung on which it begins them, from 0.
+        first: Rung on which they begin, from 0.
     """
 
     size: int
@@ -164,7 +164,7 @@ class Plan:
 
 
 def hyperband_plan(index: int, n_rungs: int, eta: int) -> Plan:
-    """Return the bracket of that number of Hyperband (Li et al. 2018, algorithm 1).
+    """Return the Hyperband bracket of that number (Li et al. 2018, algorithm 1).
 
     Bracket s begins `ceil((s_max + 1) / (s + 1) * eta^s)` configurations s rungs below the last
     one, for s = s_max..0, and then again.
@@ -177,15 +177,15 @@ def hyperband_plan(index: int, n_rungs: int, eta: int) -> Plan:
 class Bracket:
     """One bracket of successive halving; its runs are numbers of trials, rung by rung.
 
-    A rung is decided when all its runs are told: the best one in eta of them go on, at least one.
-    A run that failed is told and lost.
+    A rung is decided when all its runs are told. Then the best 1/eta of them, at least one, is
+    promoted; failed runs are lost.
 
     Attributes:
-        plan: How it begins.
-        eta: One in so many goes on.
-        number: Its place among all brackets, from 0.
-        runs: By rung from the plan's first one, the trials in the order of asking.
-        is_closed: Whether it begins no more, though it is not full.
+        plan: Start of the bracket.
+        eta: Inverse share of promoted runs.
+        number: Place among all brackets, from 0.
+        runs: Trials of each rung, from the plan's first, in the order of asking.
+        is_closed: Whether it accepts no more configurations, although not full.
     """
 
     plan: Plan
@@ -196,16 +196,13 @@ class Bracket:
 
     @property
     def takes_more(self) -> bool:
-        """Whether it has configurations to begin."""
+        """Whether it accepts more configurations."""
         return not self.is_closed and len(self.runs[0]) < self.plan.size
 
     def promotion(self, history: History, *, closing: bool = False) -> Trial | None:
-        """Return a run whose configuration is to go on now, if there is one.
+        """Return a run whose configuration should be promoted now, if any.
 
-        Args:
-            history: All trials.
-            closing: Whether no more configurations may be begun, so that the first rung is decided
-                with those that it has.
+        If `closing`, no more configurations begin, and the first rung is decided with those it has.
         """
         if self.takes_more and not closing:
             return None
@@ -223,13 +220,13 @@ class Bracket:
 class Brackets:
     """All brackets of a study, from the trials in the order of asking.
 
-    A configuration that is new begins in the last bracket, or in the next one if that takes no
-    more; one that is not goes on in its own.
+    A new configuration begins in the last bracket, or in the next one if that is full. A known
+    configuration continues in its own bracket.
 
     Args:
         n_rungs: Rungs of a full evaluation.
-        eta: One in so many goes on.
-        plan: How the bracket of each number begins.
+        eta: Inverse share of promoted runs.
+        plan: Function from the number of a bracket to its plan.
     """
 
     def __init__(self, n_rungs: int, eta: int, plan: Callable[[int], Plan]) -> None:
@@ -240,32 +237,32 @@ class Brackets:
 
     @property
     def places(self) -> Mapping[Configuration, tuple[Bracket, int]]:
-        """By configuration, its bracket and the highest of its rungs that it was asked for on."""
+        """Bracket of each configuration, and its highest requested rung."""
         return self._places
 
     def catch_up(self, history: History) -> None:
-        """Enter the trials that were asked for since the last time."""
+        """Register trials requested since the last call."""
         for number in range(self._n_entered, len(history)):
             self._enter(history[number])
         self._n_entered = len(history)
 
     def promotion(self, history: History, *, closing: bool = False) -> Trial | None:
-        """Return a run whose configuration is to go on now, that of the oldest bracket first."""
+        """Return a run whose configuration should be promoted now, oldest bracket first."""
         found = (b.promotion(history, closing=closing) for b in self._brackets)
         return next((trial for trial in found if trial is not None), None)
 
     def rung_above(self, configuration: Configuration) -> int:
-        """Return the rung, from 0, on which a configuration goes on."""
+        """Return the next rung of a configuration, from 0."""
         bracket, k = self._places[configuration]
         return bracket.plan.first + k + 1
 
     @property
     def first_rung(self) -> int:
-        """The rung on which the next new configuration begins."""
+        """Rung on which the next new configuration begins."""
         return self._open().plan.first
 
     def number_of(self, configuration: Configuration) -> int:
-        """Return the number of a configuration's bracket, from 0; a new one begins in the next."""
+        """Return the number of a configuration's bracket, from 0, or of the next if it is new."""
         known = self._places.get(configuration)
         return (known[0] if known else self._open()).number
 
@@ -306,15 +303,11 @@ class Halving(Optimizer):
         self._drawn = ""
 
     def plan(self, index: int) -> Plan:  # noqa: ARG002 - all brackets are alike
-        """Return how the bracket of that number begins."""
+        """Return the plan of the bracket of that number."""
         return Plan(self.options.n or self.options.eta ** (len(self.rungs) - 1))
 
     def begin(self, rng: Generator) -> Configuration:
-        """Return a configuration to begin with, one that was not asked for before.
-
-        Raises:
-            SpaceExhausted: If there is none.
-        """
+        """Return a new configuration to start with, or raise `SpaceExhausted`."""
         self._drawn = "drawn at random"
         return new_configuration(self.space, self.history.asked, rng)
 
@@ -335,7 +328,7 @@ class Halving(Optimizer):
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """The rungs, why in this fidelity, and how many runs each has seen."""
+        """The rungs with their numbers of runs, and the reason for their fidelity."""
         runs = [(self.rungs.level(t.query), t.state) for t in self.history if t.is_told]
         rungs = [
             {
@@ -380,17 +373,17 @@ class Halving(Optimizer):
         return self._asked(configuration, rung, "among the best of the rung below")
 
     def _asked(self, configuration: Configuration, rung: int, why: str) -> Query:
-        """Return the query of a configuration on a rung, from 0, and say why."""
+        """Return the query of a configuration on a rung, from 0, and set its reason."""
         bracket, n_rungs = self.brackets.number_of(configuration) + 1, len(self.rungs)
         self._because = Reason(f"bracket {bracket}, rung {rung + 1} of {n_rungs}", why)
         return self.rungs.query(configuration, rung)
 
 
 class Hyperband(Halving):
-    """From many configurations on the lowest rung to a few that begin on the last one."""
+    """Brackets from many configurations on the lowest rung to a few on the last one."""
 
     method: ClassVar[Method] = HYPERBAND
 
     def plan(self, index: int) -> Plan:
-        """Return how the bracket of that number begins."""
+        """Return the plan of the bracket of that number."""
         return hyperband_plan(index, len(self.rungs), self.options.eta)

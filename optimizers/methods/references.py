@@ -1,22 +1,22 @@
-"""References of other methods: random search, and JOPT, the joint optimiser of whole pipelines.
+"""Reference methods: random search, and JOPT, the joint optimiser of whole pipelines.
 
 Random search is the baseline that every other method must beat (Bergstra and Bengio 2012). Its
-trials are independent draws from the prior of each hyperparameter, a conditional one only where it
-is active. Here `new_configuration` draws a path evenly among those that can run, then the values of
-its algorithms; the answer is the best trial, the history's incumbent. Departure: no configuration
-is asked for twice, so a small space ends in `SpaceExhausted`.
+trials are independent draws from the prior of each hyperparameter that is active.
+`new_configuration` draws a path uniformly among the runnable ones, then the values of its
+algorithms. The answer is the best trial. Departure: no configuration is proposed twice, so a small
+space ends in `SpaceExhausted`.
 
-JOPT is what ADMM is compared with (Liu, Ram et al. 2020, section 5), problem (1) of the paper
-without splitting:
+JOPT is the reference of ADMM (Liu, Ram et al. 2020, section 5), problem (1) of the paper without
+splitting:
 
     z one-hot, theta of all algorithms          PipelineInputs, behind GaussianSearch.inputs
     a Gaussian process of f(z, theta)           GaussianSearch.learned
     expected improvement                        AugmentedImprovement, without an added term
     its maximiser, integers rounded             GaussianSearch.ranked
 
-Departures: configurations that differ only in what is inactive are one; `kernel=conditional`
-compares only what two pipelines share; the improvement is in logarithms; pending queries are
-imagined to give their mean.
+Departures: configurations that differ only in inactive parts are one. `kernel=conditional` compares
+only the shared parts of two pipelines. Improvement is in logarithms. Pending queries are assumed to
+return their mean.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,10 +40,10 @@ from prefect_tune.optimizers.trials.trial import Trial
 
 
 class RandomSearch(Optimizer):
-    """Draws configurations from the prior, never one that was asked for before.
+    """Draws new configurations from the prior.
 
-    In a space with more than a hundred thousand configurations of which almost all were asked for,
-    it gives up after a thousand draws in a row that were.
+    In a space of more than a hundred thousand configurations, almost all of them known, it gives up
+    after a thousand known draws in a row.
     """
 
     method: ClassVar[Method] = RANDOM_SEARCH
@@ -54,7 +54,7 @@ class RandomSearch(Optimizer):
 
 
 _START = Reason("random start", "too few results for a Gaussian process")
-_NOTHING_ELSE = Reason("random", "all that the Gaussian process proposes was asked for")
+_NOTHING_ELSE = Reason("random", "all proposals of the Gaussian process were evaluated already")
 
 
 class Jopt(Optimizer):
@@ -85,17 +85,17 @@ class Jopt(Optimizer):
         best_first = observed[np.argsort(mine, kind="stable")]
         ranked = maximise(acquisition, search.inputs, best_first, rng)
         for configuration in search.new_configurations(ranked, asked):
-            self._because = Reason("expected improvement", self._said(number))
+            self._because = Reason("expected improvement", self._why(number))
             return configuration
         self._because = _NOTHING_ELSE
         return new_configuration(self.space, asked, rng)
 
-    def _said(self, number: int) -> str:  # noqa: ARG002
-        """Return why for a configuration that is to improve on the target of that number."""
+    def _why(self, number: int) -> str:  # noqa: ARG002
+        """Reason of a configuration that improves on the target of that number."""
         return "largest expected improvement by a Gaussian process"
 
     def _targets(self, trials: Sequence[Trial], losses: Array) -> tuple[Array, int]:  # noqa: ARG002
-        """Return what is learned of trials, shape (n, t), and which target is to be improved."""
+        """Targets of trials, shape (n, t), and the number of the one to improve."""
         return losses[:, None], 0
 
     @cached_property

@@ -1,8 +1,8 @@
-"""Rungs: configurations begin on a small part of a full evaluation, and the best go on to more.
+"""Rungs: configurations begin on a small part of a full evaluation, and the best are promoted.
 
-What halving, Hyperband, BOHB, BAPI's start and Fabolas' first design share: levels and their
-queries, when a rung is decided, how its runs are ranked, and the steps that they take. Which runs
-belong to a rung, and which go on of those that are ranked, is a matter of each method.
+Shared by halving, Hyperband, BOHB, BAPI's start and Fabolas' first design: levels and their
+queries, when a rung is decided, the ranking of its runs, and the resulting steps. Each method
+decides which runs belong to a rung, and which ranked runs are promoted.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -22,11 +22,11 @@ Level = TypeVar("Level", int, float)
 
 @dataclass(frozen=True)
 class Rungs:
-    """The levels of one fidelity, the last of which is the full evaluation.
+    """The levels of one fidelity, up to the full evaluation.
 
     Attributes:
-        fidelity: What grows from rung to rung.
-        levels: Epochs or folds, or shares of the training rows, strictly growing.
+        fidelity: Fidelity that grows from rung to rung.
+        levels: Epochs, folds or shares of the training rows, strictly growing.
     """
 
     fidelity: Fidelity
@@ -53,9 +53,9 @@ class Rungs:
 
 
 def highest_s(total: int, eta: int) -> int:
-    """Return the largest s with `eta^s <= total`, at least 1, in whole numbers.
+    """Return the largest s with `eta^s <= total`, at least 1, in integers.
 
-    In floating point floor(log(243) / log(3)) is 4.
+    In floating point, floor(log(243) / log(3)) is 4.
     """
     s = 0
     while eta ** (s + 1) <= total:
@@ -66,10 +66,7 @@ def highest_s(total: int, eta: int) -> int:
 def counted_levels(total: int, eta: int, s: int) -> tuple[int, ...]:
     """Return `total * eta^-k` for k = s..0, rounded and at least 1 (Li et al. 2018, algorithm 1).
 
-    Args:
-        total: Epochs or folds of a full evaluation (R), >= 2.
-        eta: What each is divided by to give the one below.
-        s: Rungs below the last one, at most `highest_s(total, eta)`.
+    `total` is R, at least 2, and s is at most `highest_s(total, eta)`.
     """
     return tuple(max(1, round(total / eta**k)) for k in range(s, -1, -1))
 
@@ -91,32 +88,32 @@ class GoOn(Generic[Level]):
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing until a pending trial is told; a model that knows enough may be asked meanwhile."""
+    """No step until a pending trial is told; a method with a model may ask it meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Nothing any more."""
+    """No further step."""
 
 
 def is_decided(runs: Sequence[Trial], enough: float = inf) -> bool:
-    """Return whether a rung is decided: when all of its runs are told, or enough of them."""
+    """Return whether a rung is decided: all of its runs are told, or enough of them."""
     n_told = sum(t.is_told for t in runs)
     return n_told == len(runs) or n_told >= enough
 
 
 def n_promoted(n: int, eta: int) -> int:
-    """Return how many of n runs go on: one in eta, rounded down, and one at least."""
+    """Return how many of n runs are promoted: n / eta, rounded down, at least one."""
     return max(1, n // eta)
 
 
 def promotable(best: Iterable[Trial], gone: Collection[Configuration]) -> Iterator[Trial]:
-    """Yield those of the best runs of a rung whose configurations have not gone on."""
+    """Yield the best runs of a rung whose configurations have not been promoted yet."""
     return (t for t in best if t.query.configuration not in gone)
 
 
 def ranked(trials: Iterable[Trial], history: History) -> list[Trial]:
-    """Return the trials with a loss, the best first; those that violate constraints at the end."""
+    """Return the trials with a loss, the best first and infeasible ones last."""
 
     def key(trial: Trial) -> tuple[float, float, int]:
         loss = inf if trial.loss is None else trial.loss
@@ -126,5 +123,5 @@ def ranked(trials: Iterable[Trial], history: History) -> list[Trial]:
 
 
 def all_begun() -> SpaceExhausted:
-    """Return the end of a study that may begin no more configurations and has none to go on."""
-    return SpaceExhausted("all configurations of the budget were begun, and have ended")
+    """Return the exception for a study that may start and promote no more configurations."""
+    return SpaceExhausted("all configurations of the budget have been evaluated")

@@ -11,9 +11,9 @@ SMAC3's facade for hyperparameters (2.4):
       random configurations interleaved         ForestSearch.propose, with random_share
     Intensify                                   none: each configuration is evaluated once
 
-Departures from SMAC3: the forest is fitted at each ask, the variance in the leaves counts,
-improvement is on the best observed and not the best predicted, the first query has default values,
-and pending queries count as the mean of the losses.
+Departures from SMAC3: the forest is fitted at each ask. The variance within leaves counts.
+Improvement is over the best observed loss, not the best predicted one. The first query has default
+values. Pending queries count as the mean of the losses.
 """
 
 from collections.abc import Callable
@@ -61,17 +61,17 @@ _IMPROVING = Reason("expected improvement", "largest expected improvement by a r
 _PER_SECOND = Reason(
     "expected improvement per second", "largest expected improvement per second by a random forest"
 )
-_NOTHING_ELSE = Reason("random", "all that the forest proposes was asked for")
+_NOTHING_ELSE = Reason("random", "all proposals of the forest were evaluated already")
 
 
 class ForestSearch:
-    """The search itself, over a space or a part of it; it keeps nothing but tables.
+    """The search over a space or a part of it; stateless but for tables.
 
     Args:
-        space: The space; the forest sees all of it.
-        objective: What is minimised.
-        options: Those of SMAC.
-        proposed: The part of the space that may be proposed.
+        space: The space on which the forest is fitted.
+        objective: The objective.
+        options: Options of SMAC.
+        proposed: Part of the space that may be proposed.
     """
 
     def __init__(
@@ -88,15 +88,9 @@ class ForestSearch:
     def propose(
         self, history: History, rng: Generator, log_cost: LogCost | None = None
     ) -> tuple[Query, Reason]:
-        """Return the next query, and why.
+        """Return the next query and its reason, or raise `SpaceExhausted`.
 
-        Args:
-            history: The trials so far.
-            rng: Source of randomness.
-            log_cost: Ln of what the expected improvement of candidates is divided by.
-
-        Raises:
-            SpaceExhausted: If nothing is left to propose.
+        `log_cost` is the logarithm of the divisor of the candidates' expected improvement.
         """
         asked = history.asked
         n_told = len(history.complete) + len(history.failed)
@@ -143,9 +137,9 @@ class ForestSearch:
         return everything[np.argsort(-scores, kind="stable")]
 
     def _observed(self, history: History) -> tuple[Candidates, Array, float]:
-        """Return what the forest is fitted to, shape (n,), and the best target of those complete.
+        """Data of the forest, shape (n,), and the best target of complete trials.
 
-        The constant liar: a pending query is taken to have given the mean of the others.
+        The constant liar: pending queries count as the mean of the others.
         """
         told, losses = told_losses(history, self.objective, self.options.failure_cost)
         y = log_losses(losses, self.objective) if self.options.is_log else losses
@@ -156,7 +150,6 @@ class ForestSearch:
 
     @property
     def _improvement(self) -> Improvement:
-        """The expected improvement, in logarithms, of what the forest predicts."""
         are_logs = self.options.is_log and np.isfinite(self.objective.lower)
         is_of_loss = are_logs and self.options.improvement == "loss"
         return log_normal_improvement if is_of_loss else log_expected_improvement
@@ -164,7 +157,7 @@ class ForestSearch:
     def _climb(
         self, points: Candidates, scores: Array, score: Score, rng: Generator
     ) -> tuple[Candidates, Array]:
-        """Move all points to better neighbours, side by side, until none has a better one."""
+        """Move all points to better neighbours in parallel, until none has a better one."""
         visited, visited_scores = points, scores
         for _ in range(_N_CLIMBS):
             near, origin = neighbours(self.candidates, points, _N_NEIGHBOURS, rng)
@@ -183,7 +176,7 @@ class ForestSearch:
         return visited, visited_scores
 
     def _defaults(self, rng: Generator) -> Candidates:
-        """Return paths with their default values: what people would try first."""
+        """Random paths with default values, as people would try first."""
         drawn = self.candidates.sample(_MAX_DEFAULTS, rng)
         return Candidates(drawn.algorithms, np.tile(self.candidates.default_units, (len(drawn), 1)))
 

@@ -1,4 +1,4 @@
-"""Tree-structured Parzen estimators (Bergstra et al. 2011): Optuna's sampler behind ask, tell.
+"""Tree-structured Parzen estimators (Bergstra et al. 2011): Optuna's sampler behind ask and tell.
 
 The paper's section 4:
 
@@ -8,10 +8,10 @@ The paper's section 4:
     where it is active                          hyperparameters; Dimensions has the distributions
     start with random configurations            ParzenSearch.propose, n_startup of them
 
-Departures: Optuna's defaults since version 5, one joint density of the steps' choices and pending
-trials among the bad ones; `joint=groups` gives joint densities to hyperparameters of equal
-conditions too, read from the space where Optuna finds them in the trials; draws that cannot run or
-were asked for are drawn again; a long history is abridged to its best and last trials.
+Departures: Optuna's defaults since version 5, with one joint density of the steps' choices, and
+pending trials among the bad ones. `joint=groups` also gives joint densities to hyperparameters of
+equal conditions; these groups come from the space, where Optuna infers them from the trials.
+Repeated and invalid draws are drawn again. A long history is reduced to its best and last trials.
 """
 
 from collections import defaultdict
@@ -57,11 +57,7 @@ Group = dict[str, BaseDistribution]
 class Dimensions:
     """The distributions of a space or a part of it.
 
-    Args:
-        space: The space that may be proposed.
-
-    Attributes:
-        choices: A category per step, by its name; every trial has all of them.
+    `choices` has a category per step, by its name; every trial has all of them.
     """
 
     def __init__(self, space: Space) -> None:
@@ -79,11 +75,11 @@ class Dimensions:
         }
 
     def group(self, step: str, algorithm: str, hyperparameter: str) -> Group | None:
-        """Return the distributions that stand with a hyperparameter; None of a constant."""
+        """Return the joint distributions of a hyperparameter's group; None for a constant."""
         return self._groups.get(f"{step}/{algorithm}/{hyperparameter}")
 
     def of(self, configuration: Configuration) -> tuple[dict[str, Any], Group]:
-        """Return the parameters of a configuration that lie in the space, and distributions."""
+        """Return a configuration's parameters inside the space, and their distributions."""
         params: dict[str, Any] = {}
         distributions: Group = {}
         for step, choice in configuration.choices:
@@ -105,14 +101,14 @@ class Dimensions:
 
 
 def to_value(hyperparameter: Hyperparameter[Any, Any], suggested: Any) -> Value:
-    """Return the value that a suggestion stands for."""
+    """Return the hyperparameter value of a suggestion."""
     if isinstance(hyperparameter, CategoricalHyperparameter):
         return from_unit(hyperparameter, (suggested + 0.5) / len(hyperparameter.choices))
     return from_unit(hyperparameter, suggested)
 
 
 def _groups(step: str, algorithm: Algorithm) -> list[Group]:
-    """Return hyperparameters of equal conditions together, which are active at the same time."""
+    """Hyperparameters grouped by equal conditions, so active at the same time."""
     space = algorithm.hyperparameters
     groups: dict[str, Group] = defaultdict(dict)
     for h in space.values():
@@ -121,7 +117,7 @@ def _groups(step: str, algorithm: Algorithm) -> list[Group]:
         # A condition reads `child | parent == value`.
         written = (str(c).replace(f"{h.name} | ", "") for c in space.parent_conditions_of[h.name])
         group = groups[" and ".join(sorted(written))]
-        # Categories as such; all else by position in [0, 1], linear in logarithms.
+        # Categories stay as they are; all else is a position in [0, 1], linear in logarithms.
         group[f"{step}/{algorithm.id}/{h.name}"] = (
             CategoricalDistribution(range(len(h.choices)))
             if isinstance(h, CategoricalHyperparameter)
@@ -136,12 +132,12 @@ getLogger(InMemoryStorage.__module__).addFilter(lambda record: _STUDY not in rec
 
 
 def study_of(trials: list[FrozenTrial]) -> optuna.Study:
-    """Return a study to minimise, in memory, of these trials."""
+    """Return an in-memory study of these trials, which minimises."""
     return optuna.create_study(storage=_GivenTrials(trials), study_name=_STUDY)
 
 
 def new_trial(number: int) -> FrozenTrial:
-    """Return a trial that nothing has been suggested for."""
+    """Return a trial without suggestions."""
     return FrozenTrial(
         number=number,
         trial_id=-1,
@@ -158,7 +154,7 @@ def new_trial(number: int) -> FrozenTrial:
 
 
 class _GivenTrials(InMemoryStorage):
-    """A storage that serves the trials it is given; adding them one by one would copy each."""
+    """A storage that serves given trials; adding them one by one would copy each."""
 
     def __init__(self, trials: list[FrozenTrial]) -> None:
         super().__init__()
@@ -173,27 +169,21 @@ class _GivenTrials(InMemoryStorage):
         return [t for t in self._given if states is None or t.state in states]
 
     def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
-        """Drop the note that other processes would read; ours learn of pending trials by asks."""
+        """Drop the note: it is for other processes, and asks tell us about pending trials."""
 
 
 _DRAWS = 20
-"""Draws that cannot run or were asked for before, until the prior is drawn from."""
+"""Draws that cannot run or were proposed before, until the prior takes over."""
 _START = Reason("random start", "too few results for densities")
-_LIKELY = Reason("density ratio", "more like the good results than like the others")
-_NOTHING_ELSE = Reason("random", "all that the densities propose was asked for")
+_LIKELY = Reason("density ratio", "closer to the good results than to the others")
+_NOTHING_ELSE = Reason("random", "all proposals of the densities were evaluated already")
 
 
 class ParzenSearch:
-    """The search itself, over a space or a part of it, of one history.
+    """The search over a space or a part of it, of one history.
 
-    Densities of an algorithm's hyperparameters are fitted on the trials that have them: so the
-    conditional structure is kept, and of a trial outside the part that may be proposed what lies
-    inside it is still used.
-
-    Args:
-        space: The space that may be proposed.
-        objective: What is minimised.
-        options: Those of TPE.
+    Densities of an algorithm's hyperparameters are fitted on the trials that have them, which keeps
+    the conditional structure. Trials outside the space still contribute the parts inside it.
     """
 
     def __init__(self, space: Space, objective: Objective, options: TpeOptions) -> None:
@@ -202,11 +192,7 @@ class ParzenSearch:
         self._known: dict[int, FrozenTrial] = {}
 
     def propose(self, history: History, rng: Generator) -> tuple[Query, Reason]:
-        """Return the next query, and why.
-
-        Raises:
-            SpaceExhausted: If nothing is left to propose.
-        """
+        """Return the next query and its reason, or raise `SpaceExhausted`."""
         asked, n_known = history.asked, self.options.n_known
         n_told = history.count(TrialState.COMPLETE, TrialState.FAILED)
         if n_told < self.options.n_startup:
@@ -218,7 +204,7 @@ class ParzenSearch:
             n_startup_trials=0,
             n_ei_candidates=self.options.n_candidates,
             seed=int(rng.integers(2**31)),
-            multivariate=True,  # of what is suggested together
+            multivariate=True,  # of the jointly suggested parameters
             constant_liar=True,  # pending trials are among the bad ones
         )
         for _ in range(_DRAWS):

@@ -1,4 +1,4 @@
-"""ADMM: tune one path, choose a path, pull both together, within constraints.
+"""ADMM: tune one path, choose a path, couple the two, within constraints.
 
 Liu, Ram, Vijaykeerthy et al., "An ADMM Based Framework for AutoML Pipeline Configuration" (AAAI
 2020). An iteration of algorithms 1 and 2, with b = delta - lambda / rho and scaled u = mu / rho_g:
@@ -10,13 +10,12 @@ Liu, Ram, Vijaykeerthy et al., "An ADMM Based Framework for AutoML Pipeline Conf
     lambda += rho (theta_d - delta)             integer_update
     mu += rho_g (g - eps + slack)               next_multiplier, in Admm._end_z
 
-Evaluated configurations have integers where they must be, so the incumbent is valid at any time.
-Departures, each an option but the first: integers are penalised on their unit scale; each model is
-tried once before anything is tuned; paths are drawn from a linear model of their best values;
-z has the categories of steps that every path passes, which are drawn like algorithms from a linear
-model with effects by kind of model (see `SharedValues`);
-algorithms that were never tuned are tried with defaults, then with random values; every second
-iteration tunes a path that never was.
+Integers of evaluated configurations are rounded, so the incumbent is always valid. Departures, each
+an option but the first: integers are penalised on their unit scale. Each model is tried once before
+anything is tuned. Paths are drawn from a linear model of their best values, which also draws the
+categories of steps that every path passes, with effects by kind of model (see `SharedValues`).
+Algorithms that were never tuned are tried with defaults, then with random values. Every second
+iteration tunes a path that has not been tuned.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,13 +48,7 @@ from prefect_tune.optimizers.trials.history import capacity
 
 
 def first_paths(space: Space, paths: Sequence[Path], *, of_each_model: bool) -> list[Path]:
-    """Return the plainest path, and one per model if wanted.
-
-    Args:
-        space: The space.
-        paths: Those that can run.
-        of_each_model: Whether each model has one.
-    """
+    """Return the plainest path, and one path per model if `of_each_model`, from runnable paths."""
     plainest = plainest_path(space, paths)
     if not of_each_model:
         return [plainest]
@@ -66,10 +59,7 @@ def first_paths(space: Space, paths: Sequence[Path], *, of_each_model: bool) -> 
 
 
 def plainest_path(space: Space, paths: Sequence[Path]) -> Path:
-    """Return the path of steps that do nothing, where there are any, and naive Bayes (section 5).
-
-    Where that cannot run, the one most like it.
-    """
+    """Return the path of idle steps and naive Bayes (section 5), or the most similar path."""
     wanted = []
     for step in space.searched:
         plain = [a for a in step.algorithms if a.is_passthrough or a.id == "gaussian_nb"]
@@ -112,10 +102,10 @@ class Admm(Optimizer):
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """Where the iteration stands, as JSON values.
+        """Progress of the iteration, as JSON values.
 
-        `iteration`, `tuned` (paths that had a theta-min, the first first), `path` (the one that is
-        tuned now) and `multipliers` of the constraints that pull.
+        `iteration`, `tuned` (paths that had a theta-min, in order), `path` (being tuned), and
+        `multipliers` (of the active constraints).
         """
         state = self._state
         return {
@@ -148,8 +138,8 @@ class Admm(Optimizer):
             if first is not None:
                 state.path = first.path
                 place, n_first = self._first.index(first) + 1, len(self._first)
-                said = f"{ordinal(place)} of {n_first}, before the first iteration"
-                self._because = Reason("first paths", said)
+                why = f"{ordinal(place)} of {n_first}, before the first iteration"
+                self._because = Reason("first paths", why)
                 return Query(first)
             if (varied := self._varied(budget, rng)) is not None:
                 state.path = varied.path
@@ -164,20 +154,20 @@ class Admm(Optimizer):
                 query = self._theta_min(observed, effort, rng)
                 if query is not None:
                     state.asked += 1
-                    said = "hyperparameters of its path"
-                    self._because = self._of_block("theta-min", said, effort)
+                    why = "hyperparameters of its path"
+                    self._because = self._of_block("theta-min", why, effort)
                     return query
                 self._end_theta(observed)
             configuration = self._z.propose(state, observed, self.history, effort, rng)
             if configuration is not None:
                 state.asked += 1
-                said = f"path by {_SOLVERS[self.options.z_solver]}"
-                self._because = self._of_block("z-min", said, effort)
+                why = f"path by {_SOLVERS[self.options.z_solver]}"
+                self._because = self._of_block("z-min", why, effort)
                 return Query(configuration)
             is_stalled = state.new_in_iteration == 0
             self._end_z(observed)
             if is_stalled:
-                # A new configuration, whose path goes on.
+                # A new configuration of a path that stays under way.
                 self._because = _STALLED
                 configuration = new_configuration(self.space, self.history.asked, rng)
                 self._begin_theta(configuration.path)
@@ -185,7 +175,6 @@ class Admm(Optimizer):
                 return Query(configuration)
 
     def _varied(self, budget: Budget, rng: Generator) -> Configuration | None:
-        """Return what tells shared values apart, while the start has values that are untried."""
         if self._shared is None:
             return None
         n_varied = len(self.history) - len(self._first) - len(self._start)
@@ -197,7 +186,7 @@ class Admm(Optimizer):
 
     @cached_property
     def _bases(self) -> list[Configuration]:
-        """Configurations on which shared values are varied; what trials take does not move them."""
+        """Base configurations for varying shared values; fixed by the options, not by results."""
         assert self._shared is not None  # noqa: S101 - callers check it
         return self._shared.bases(self._z.arms.paths, Costs(self.space, self.objective))
 
@@ -206,7 +195,7 @@ class Admm(Optimizer):
         return Reason(block, f"{what}, {place} of {effort} in iteration {iteration}")
 
     def _effort(self, budget: Budget) -> int:
-        """Return I + t F, at most the largest (adaptive ADMM, section 5)."""
+        """Return I + t F, up to the maximum (adaptive ADMM, section 5)."""
         first, step = self.options.efforts(capacity(budget, self.history))
         most: int = self.options.max_effort
         return min(first + step * self._state.iteration, most)
@@ -234,10 +223,9 @@ class Admm(Optimizer):
             return None
 
     def _end_theta(self, observed: PathObservations) -> None:
-        """Take the best observed hyperparameters of the path; project integers, move multipliers.
+        """Adopt the best hyperparameters of the path; project integers and move multipliers.
 
-        The best is the least augmented value among all trials of the path, so earlier ones count
-        again with the penalties of now.
+        All trials of the path compete under the current penalties, including earlier iterations.
         """
         state = self._state
         rows = [
@@ -256,7 +244,6 @@ class Admm(Optimizer):
         state.block, state.asked, state.draws, state.seen = "z", 0, 0, []
 
     def _end_z(self, observed: PathObservations) -> None:
-        """Choose the path to tune next, move the multipliers of the constraints."""
         state, row_of = self._state, observed.row_of()
         values = observed.augmented(state, self.options.rho_g)
         paths = [t.query.configuration.path for t in observed.trials]

@@ -1,4 +1,4 @@
-"""Declaration of `--method admm`: its options, and what its variants say where none was given."""
+"""Declaration of `--method admm`: its options, and the defaults of its variants."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
@@ -19,7 +19,7 @@ class AdmmOptions(MethodOptions):
     """Options of `--method admm`."""
 
     variant: Variant = option(
-        "`paper` takes the paper's value of every option that was not given, and tries one path "
+        "`paper` uses the paper's value for every option not given, and tries one path "
         "before the first iteration instead of one per model. Both variants penalise integers on "
         "[0, 1], because they never move in their own units.",
         default="default",
@@ -67,12 +67,12 @@ class AdmmOptions(MethodOptions):
     failure_cost: FailureCost | None = option("Loss that a failed trial counts as.")
 
     def resolved(self) -> Self:
-        """Return the options with the variant's values where none was given."""
+        """Return the options with the variant's values for those that were not given."""
         given: dict[str, Any] = _VARIANTS[self.variant]
         return replace(self, **{k: v for k, v in given.items() if getattr(self, k) is None})
 
     def efforts(self, n_trials: float | None) -> tuple[int, int]:
-        """Return the effort and its step; where not given, by the trials that the budget holds."""
+        """Return the effort and its step, by default chosen from the trials the budget affords."""
         is_large = n_trials is None or n_trials > 300 or self.variant == "paper"
         is_small = not is_large and n_trials is not None and n_trials <= 100
         effort, step = (16, 16) if is_large else (6, 3) if is_small else (8, 4)

@@ -1,9 +1,9 @@
 """The arithmetic of ADMM's operator splitting: integers, multipliers and slacks.
 
 Liu, Ram et al., "An ADMM Based Framework for AutoML Pipeline Configuration" (AAAI 2020), algorithms
-1 and 2, in scaled form: `dual` is lambda / rho. Integers are positions on [0, 1] of their own
-scale. For a given value the relaxed integer that minimises the augmented term is known, as the loss
-is constant on the rounding cell; so is the slack for a given constraint value. Neither is searched.
+1 and 2, in scaled form: `dual` is lambda / rho. Integers are positions on a unit scale of their
+values. Within a rounding cell the loss is constant, so the relaxed integer that minimises the
+augmented term has a closed form. So has the slack for a given constraint value.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from prefect_tune.optimizers.space.unit_interval import Array, Grid
 
 
 def distances(grid: Grid, delta: float, dual: float) -> Array:
-    """By value v, (theta(v) - b)^2 with b = delta - dual and theta(v) nearest to b, shape (L,)."""
+    """(theta(v) - b)^2 by value v, with b = delta - dual and theta(v) nearest to b, shape (L,)."""
     b = delta - dual
     return (grid.nearest_in_cells(b) - b) ** 2
 
@@ -24,11 +24,11 @@ def integer_update(
     """Return the relaxed integer, delta and dual after one iteration (algorithm 1, eq. 9 and 11).
 
     Args:
-        grid: Its values.
-        delta: Position of the projected integer before.
-        dual: lambda / rho before.
-        chosen: Index of the value that theta-min chose; None for an inactive integer, which only
-            follows the augmented term.
+        grid: Values of the integer.
+        delta: Previous position of the projected integer.
+        dual: Previous lambda / rho.
+        chosen: Index of the value that theta-min chose; None if the integer is inactive and follows
+            the augmented term alone.
     """
     b = delta - dual
     relaxed = float(np.clip(b, 0.0, 1.0) if chosen is None else grid.nearest_in_cells(b)[chosen])
@@ -39,8 +39,8 @@ def integer_update(
 def slack(value: ArrayLike, bound: float, multiplier: float, rho_g: float) -> Array:
     """U = max(bound - g - mu / rho_g, 0), which minimises the augmented term.
 
-    The paper's u is at most the bound, which is the same for quantities `>= 0`; a negative one must
-    not count as a violation.
+    The paper also limits u to the bound, which is equivalent for quantities `>= 0`. Without that
+    limit, a negative quantity does not count as a violation.
     """
     return np.maximum(bound - np.asarray(value) - multiplier / rho_g, 0.0)
 

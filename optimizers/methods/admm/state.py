@@ -1,7 +1,7 @@
-"""Where an ADMM search stands between two asks: its state, positions, and what it knows of trials.
+"""State of an ADMM search between two asks: its position, and the trials on ADMM's scales.
 
-Positions are theta, its projection delta and the multipliers lambda. All algorithms have their
-place at all times, chosen or not (Liu, Ram et al. 2020, eq. 9 and 11).
+Positions are theta, its projection delta and the multipliers lambda. Every algorithm keeps its
+position, chosen or not (Liu, Ram et al. 2020, eq. 9 and 11).
 """
 
 from dataclasses import dataclass, field
@@ -35,29 +35,23 @@ _UNKNOWN = 2.0
 
 @dataclass
 class AdmmState:
-    """All that an ask hands to the next one; the memo is its document.
+    """State that one ask passes to the next; the memo is its JSON document.
 
-    Columns of the unit cube are keys as text. What is not listed is at its default.
+    Columns are those of the unit cube, as text. Missing columns have their default.
 
     Attributes:
         iteration: Iterations finished (t).
-        block: The sub-problem at work.
-        path: The path that is tuned (z).
-        asked: New evaluations of this block.
-        draws: Paths drawn in this z-min.
+        block, path: Sub-problem in progress, and the path being tuned (z).
+        asked, new_in_iteration: New evaluations of this block, and of this iteration.
+        draws, seen: Paths drawn in this z-min, and its trials.
         started_at: Trial number at which this theta-min began.
-        new_in_iteration: Evaluations of this iteration.
-        units: Positions of hyperparameters (theta), by column.
-        delta: Positions of projected integers, by column.
-        dual: lambda / rho, by column.
+        units, delta, dual: Positions of hyperparameters (theta), those of projected integers, and
+            lambda / rho, by column.
         mu: Multipliers of the constraints, in units of their bounds, by name and bound.
         counts: Pulls and successes of the bandit.
-        open: Trials whose outcome has not been counted yet.
-        pulled: Those of them that the z-min asked for.
-        seen: Trials of this z-min.
+        open, pulled: Trials whose outcome is not counted yet, and the open trials of the z-min.
         tuned: Paths that had a theta-min.
-        theta: Parameters of the process of `path`, where it was fitted.
-        fitted: Observations that it was fitted to.
+        theta, fitted: Parameters of the Gaussian process of `path`, and its number of observations.
     """
 
     iteration: int = 0
@@ -82,17 +76,15 @@ class AdmmState:
 
 @dataclass(frozen=True, slots=True)
 class PathObservations:
-    """Told trials on the scales that ADMM works with.
+    """Told trials, complete and failed, on the scales that ADMM works with.
 
     Attributes:
-        trials: Complete and failed ones, in the order of asking.
-        losses: f: the share of the metric's range where it has one, else the distance from the
-            best in interquartile ranges, shape (n,).
+        losses: f, as a share of the metric's range; for metrics without a range, the distance from
+            the best loss in interquartile ranges, shape (n,).
         quantities: Constrained quantities in units of their bounds, shape (n, M).
-        bounds: The bounds in the same units, less the margin: about 1, or 0 for a bound of 0,
-            shape (M,).
-        constraints: By the same order, what the state calls their multipliers.
-        worst_reward_loss: The f from which on a pull earns nothing.
+        bounds: Bounds in the same units, less the margin, shape (M,): about 1, or 0 for a 0.
+        constraints: Keys of the constraints' multipliers in the state, shape (M,).
+        worst_reward_loss: Smallest f at which a pull earns nothing.
     """
 
     trials: list[Trial]
@@ -114,21 +106,17 @@ class PathObservations:
         return total
 
     def multipliers(self, state: AdmmState) -> Array:
-        """Return mu of each constraint, 0 for one that came later, shape (M,)."""
+        """Return mu of each constraint, 0 for constraints added later, shape (M,)."""
         return np.array([state.mu.get(name, 0.0) for name in self.constraints])
 
 
 def observations(
     history: History, objective: Objective, rule: FailureCost, f_hat: float, margin: float
 ) -> PathObservations:
-    """Return what has been told; a failed trial has the loss of the rule and no quantities.
+    """Return the told trials. Failed trials get the loss of `rule` and no quantities.
 
-    Args:
-        history: All trials.
-        objective: What is minimised, and within which constraints.
-        rule: What failed trials count as.
-        f_hat: Share of the metric's range from which on a pull earns nothing.
-        margin: Share of each bound to stay below it.
+    `f_hat` is the share of the metric's range from which a pull earns nothing; `margin` is the
+    share of each bound that the search stays below it.
     """
     trials, losses = told_losses(history, objective, rule)
     span = objective.upper - objective.lower
@@ -148,9 +136,9 @@ def observations(
 
 
 def _quantities(trials: list[Trial], objective: Objective) -> tuple[Array, Array]:
-    """Return quantities over their bounds; over a typical value where the bound is 0.
+    """Return quantities over their bounds, or over a typical value for a bound of 0.
 
-    A bound that nothing measured has exceeded is idle: its values are 0, and it changes nothing.
+    Bounds that no measurement has exceeded are idle: their quantities are 0.
     """
     names = [c.name for c in objective.constraints]
     values = np.full((len(trials), len(names)), np.nan)
@@ -172,13 +160,7 @@ def _quantities(trials: list[Trial], objective: Objective) -> tuple[Array, Array
 
 
 class Positions:
-    """Reads and moves the positions of a state; it keeps none itself.
-
-    Args:
-        space: The space; its hyperparameters are the columns of the unit cube.
-        options: Weight of the integers' augmented term.
-        shared: The values that are chosen with the path; None for none.
-    """
+    """Reads and moves the positions of a state; stateless itself."""
 
     def __init__(
         self, space: Space, options: AdmmOptions, shared: SharedValues | None = None
@@ -189,12 +171,9 @@ class Positions:
         self._of_paths = {self._columns[c] for c in (shared.names if shared else ())}
 
     def at(self, state: AdmmState, path: Path, others: Array | None = None) -> Configuration:
-        """Return the path with the hyperparameters of now.
+        """Return the path with the current hyperparameters.
 
-        Args:
-            state: What was tuned.
-            path: The path.
-            others: Units of what never was, shape (d,); its default values if left out.
+        Values that were never tuned come from `others`, shape (d,), or are the defaults.
         """
         units = (self._default_units if others is None else others).copy()
         for key, unit in state.units.items():
@@ -203,15 +182,13 @@ class Positions:
 
     @property
     def n_columns(self) -> int:
-        """Hyperparameters of all algorithms (d)."""
+        """Number of hyperparameters of all algorithms (d)."""
         return len(self._encoding.columns)
 
     def move(self, state: AdmmState, chosen: Configuration | None) -> None:
         """Move theta, delta and lambda of all integers, active or not (algorithm 1, eq. 9 and 11).
 
-        Args:
-            state: Changed in place.
-            chosen: What theta-min found; None if it found nothing.
+        `chosen` is the result of theta-min, None if it found nothing. The state changes in place.
         """
         active = set[str]()
         if chosen is not None:
@@ -246,10 +223,9 @@ class Positions:
         return tables
 
     def adopt(self, state: AdmmState, configuration: Configuration) -> None:
-        """Start algorithms that were never tuned from the values of this configuration.
+        """Start untuned algorithms, and all shared values, from the values of this configuration.
 
-        The same goes for values that are chosen with the path, tuned or not. Theta and its
-        projection delta: integers are pulled to where they were found.
+        Both theta and its projection delta move, so integers are pulled to the adopted values.
         """
         units, is_active = self._encoding.to_cube(configuration)
         for column in np.flatnonzero(is_active):
@@ -272,6 +248,6 @@ class Positions:
 
     @cached_property
     def _default_units(self) -> Array:
-        """Defaults on the unit cube; discrete ones on their values."""
+        """Defaults on the unit cube, with discrete hyperparameters on their values."""
         hyperparameters = [self._encoding.hyperparameter(c) for c in self._encoding.columns]
         return np.array([to_unit(h, h.default_value) for h in hyperparameters])

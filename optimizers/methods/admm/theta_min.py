@@ -1,7 +1,7 @@
 """ADMM's theta-min: the next hyperparameters of one path (Liu, Ram et al. 2020, eq. 8).
 
-The process models the loss and the constraint values, not their augmented sum, of which the rest is
-known: points of earlier iterations count again with the penalties of now.
+The Gaussian process models the loss and the constraint values. The rest of the augmented sum is
+known, so observations of earlier iterations count under the current penalties.
 """
 
 from dataclasses import replace
@@ -35,14 +35,7 @@ _REGION = 0.4
 
 
 class ThetaMin:
-    """Proposes hyperparameters for paths; what it learns from comes with each call.
-
-    Args:
-        space: The space.
-        objective: What is minimised.
-        options: Which solver, and the weights of the augmented terms.
-        positions: Where integers are pulled to.
-    """
+    """Proposes hyperparameters for paths; stateless between calls."""
 
     def __init__(
         self, space: Space, objective: Objective, options: AdmmOptions, positions: Positions
@@ -54,10 +47,10 @@ class ThetaMin:
     def propose(
         self, state: AdmmState, observed: PathObservations, history: History, rng: Generator
     ) -> Query:
-        """Return a new query of the path that the state tunes.
+        """Return a new query of the path being tuned.
 
         Raises:
-            SpaceExhausted: If the path has none left.
+            SpaceExhausted: If the path has no new configuration.
         """
         path, solver = state.path, self.options.theta_solver
         on_path = [t for t in history if t.query.configuration.path == path]
@@ -69,7 +62,7 @@ class ThetaMin:
         return Query(self._improving(state, observed, history, rng))
 
     def search(self, path: Path) -> GaussianSearch:
-        """Return tables of a path, made once."""
+        """Return the cached search tables of a path."""
         if path not in self._searches:
             self._searches[path] = GaussianSearch(self._subspace(path))
         return self._searches[path]
@@ -92,7 +85,7 @@ class ThetaMin:
     def _by_forest(
         self, state: AdmmState, observed: PathObservations, history: History, rng: Generator
     ) -> Query:
-        """Return the same by SMAC's forest, which sees the augmented losses."""
+        """Propose by SMAC's forest, fitted to the augmented losses."""
         path = state.path
         encoded = self.search(path)
         row_of, values = observed.row_of(), observed.augmented(state, self.options.rho_g)
@@ -108,7 +101,7 @@ class ThetaMin:
             elif trial.failure is not None:
                 of_failures.append(float(values[row_of[trial.number]]))
             on_path.record(seen)
-        # Failures count on the scale of the augmented losses too; a share of a range is at least 0.
+        # Augmented losses may be negative, but shares of a range may not; failures count alike.
         is_share = np.isfinite(self.objective.upper - self.objective.lower)
         objective = Objective("augmented", "", 0.0 if is_share else -np.inf, min(of_failures))
         options = SmacOptions(n_startup=_N_INITIAL, failure_cost="bound")
@@ -118,7 +111,7 @@ class ThetaMin:
     def _improving(
         self, state: AdmmState, observed: PathObservations, history: History, rng: Generator
     ) -> Configuration:
-        """Maximise the expected improvement of the augmented loss; f and g are modelled apart."""
+        """Maximise the expected improvement of the augmented loss; f and g have separate models."""
         path, search = state.path, self.search(state.path)
         rows = [i for i, t in enumerate(observed.trials) if t.query.configuration.path == path]
         live = observed.quantities.any(axis=0)
@@ -151,9 +144,9 @@ class ThetaMin:
     def _region(
         self, best: Candidates, values: Array, numbers: list[int], state: AdmmState
     ) -> tuple[Array, Array]:
-        """Return a box around the best: doubled after a success, halved after d failures.
+        """Return a box around the best point: doubled after a success, halved after d failures.
 
-        Success and failure are those of this theta-min.
+        Successes and failures are counted within the current theta-min.
         """
         d, side, failures = max(best.units.shape[1], 2), _REGION, 0
         for i, number in enumerate(numbers):

@@ -1,7 +1,7 @@
 """ADMM's z-min: the next path at fixed hyperparameters (Liu, Ram et al. 2020, eq. 12).
 
-All solvers choose among the paths that can run. Thompson sampling with Bernoulli rewards is
-algorithm A1 of the paper; the linear one regresses the best value of each path on its algorithms.
+All solvers choose among the runnable paths. Thompson sampling with Bernoulli rewards is algorithm
+A1 of the paper. The linear solver regresses the best value of each path on its algorithms.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -39,14 +39,11 @@ _NOISE = 0.3
 
 
 class PathArms:
-    """The paths of a space as rows of arms, to choose one of them in one pass.
+    """The paths of a space as rows of bandit arms, so that one pass scores all of them.
 
-    An algorithm is an arm; an order of T steps is T of them, a step and its place each: the order
-    of largest sum is an assignment of steps to places.
-
-    Args:
-        space: The space.
-        seed: Draws the paths that are searched, where there are too many to list.
+    Each algorithm is an arm. An order of T steps is T arms, one per step and place, and the best
+    order is an assignment of steps to places. If the paths are too many to list, `seed` samples
+    them.
     """
 
     def __init__(self, space: Space, seed: int) -> None:
@@ -74,17 +71,11 @@ class PathArms:
         return self.least(-draws)
 
     def linear(self, values: Mapping[Path, float]) -> "LinearModel":
-        """Return the posterior of a linear model of the best value seen of each path."""
+        """Return the posterior of a linear model of the best value of each path."""
         return self._learned(*self._one_hot(values))
 
     def values(self, shared: SharedValues, trials: Sequence[Trial], losses: Array) -> "LinearModel":
-        """Return the posterior of a linear model of losses on algorithms and shared values.
-
-        Args:
-            shared: The values that paths have in common.
-            trials: The trials.
-            losses: Their losses, shape (n,).
-        """
+        """Return the posterior of a linear model of losses on algorithms and shared values."""
         known = [i for i, t in enumerate(trials) if t.query.configuration.path in self._index]
         configurations = [trials[i].query.configuration for i in known]
         places = [self._index[c.path] for c in configurations]
@@ -98,11 +89,11 @@ class PathArms:
         return LinearModel(mean, np.linalg.cholesky(precision))
 
     def least(self, weights: Array) -> Path:
-        """Return the path of least sum of the weights of its arms, shape (N,)."""
+        """Return the path with the smallest sum of arm weights, shape (N,)."""
         return self.paths[int(np.argmin(weights[self._columns].sum(axis=1)))]
 
     def improving(self, values: Mapping[Path, float], excluded: set[Path], rng: Generator) -> Path:
-        """Return the path of largest expected improvement of a process over one-hot paths."""
+        """Return the path of largest expected improvement by a GP over one-hot paths."""
         rows, targets = self._one_hot(values)
         groups = np.repeat(np.arange(len(self._sizes)), self._sizes)
         kernel = Constant() * Matern52(range(rows.shape[1]), groups)
@@ -140,11 +131,11 @@ def _arms(step: Step, algorithm: Algorithm) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class LinearModel:
-    """Normal coefficients of algorithms, and of shared values at the end, to draw paths from.
+    """Normal posterior of the coefficients of algorithms, followed by shared values.
 
     Attributes:
-        mean: Of the coefficients, shape (N + S,).
-        root: L with LL' their precision, shape (N + S, N + S).
+        mean: Posterior mean, shape (N + S,).
+        root: L with LL' = posterior precision, shape (N + S, N + S).
     """
 
     mean: Array
@@ -164,15 +155,7 @@ _DRAWS_PER_EFFORT = 20
 
 
 class ZMin:
-    """Proposes paths; what it learns from comes with each call.
-
-    Args:
-        space: The space.
-        seed: Draws the paths that are searched, where there are too many to list.
-        options: Which solver, and where an algorithm starts that was never tuned.
-        positions: The hyperparameters of now.
-        shared: The values that are chosen with the path; None for none.
-    """
+    """Proposes paths; stateless between calls."""
 
     def __init__(
         self,
@@ -191,7 +174,7 @@ class ZMin:
         return PathArms(self._space, self._seed)
 
     def count(self, state: AdmmState, observed: PathObservations, rng: Generator) -> None:
-        """Let the bandit earn what its pulls brought since the last ask."""
+        """Update the bandit with the outcomes of its pulls since the last ask."""
         row_of = observed.row_of()
         values = observed.augmented(state, self._options.rho_g)
         for number in [n for n in state.open if n in row_of]:
@@ -208,7 +191,7 @@ class ZMin:
         effort: int,
         rng: Generator,
     ) -> Configuration | None:
-        """Return the next path at the hyperparameters of now; None when this z-min is done."""
+        """Return the next path at the current hyperparameters; None when this z-min is done."""
         row_of, values = observed.row_of(), observed.augmented(state, self._options.rho_g)
         asked = {t.query.configuration: t.number for t in history}
         draw = self._draw(state, observed, values, rng)
@@ -240,7 +223,7 @@ class ZMin:
     def _drawn_values(
         self, observed: PathObservations, values: Array, rng: Generator
     ) -> Callable[[Configuration], Configuration]:
-        """Return what gives configurations the values that are chosen with the path."""
+        """Return a function that sets the shared values of a configuration."""
         if self._shared is None:
             return lambda configuration: configuration
         drawn = self.arms.values(self._shared, observed.trials, values).draw(rng)

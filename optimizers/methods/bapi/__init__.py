@@ -1,7 +1,7 @@
 """BAPI (Belakaria et al.): its `declaration`, and `bapi`, the method.
 
-An ask is a `turn`: the next initial training, a told training that is resumed, or the choice of a
-plan. The `planning` spends the rest of the budget by a belief in `curves` and `costs`, which the
-`learner` fits to few points of each curve. `decisions` are the answer, how trainings ended, and
-advice.
+An ask is a `turn`: an initial training, the resumption of an earlier training, or a choice from a
+plan. `planning` spends the rest of the budget, guided by a belief in `curves` and `costs`. The
+`learner` fits that belief to a few points of each curve. `decisions` choose the answer, describe
+how trainings ended and give advice.
 """

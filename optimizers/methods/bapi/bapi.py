@@ -10,12 +10,12 @@ Equation 8, algorithm 3 (t_opt)          planning.enough_epochs
 Section 3.4 (points of a curve)          curves.chosen_epochs
 Equations 9 to 18 (slopes), 20 to 24     surrogates.monotone, surrogates.curve_kernel
 
-`variant=paper` has the paper's settings. By default the start is successive halving, costs cool as
-the budget is spent, seconds (and losses where likelier) are learned as logarithms, algorithm 5 also
-stops what is far behind, and the answer is the steadiest curve. Both depart from the paper: EP
-replaces samples of the truncated normal, the last point of q-EI is integrated, a planned training
-takes at least p epochs, the best one is trained to its end, and the seconds of prefixes,
-checkpoints and pending trainings are paid.
+`variant=paper` has the paper's settings. The default starts with successive halving, cools costs as
+the budget is spent, models log seconds (and log losses if likelier), also stops trainings that are
+far behind, and answers with the steadiest curve. Both variants depart from the paper: EP replaces
+samples of the truncated normal, the last point of q-EI is integrated, a planned training takes at
+least p epochs, the best training is completed, and the budget pays for prefixes, checkpoints and
+pending trainings.
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,7 +55,7 @@ class Bapi(Optimizer):
     """Queries planned over configurations and epochs.
 
     Raises:
-        ValueError: If no model trains in epochs, or for too few of them.
+        ValueError: If no model trains in epochs, or the epochs are too few.
     """
 
     method: ClassVar[Method] = BAPI
@@ -88,17 +88,17 @@ class Bapi(Optimizer):
 
     @property
     def incumbent(self) -> Trial | None:
-        """The best stretch, whatever its epochs: of its model, the best epoch counts."""
+        """The best partial or full training, by the best epoch of its model."""
         curves = list(self._curves().values())
         return best_stretch(curves, self.history, is_steady=self.settings.steady)
 
     @property
     def notes(self) -> Sequence[str]:
-        """Whether the budget is small, or another method would serve better."""
+        """Advice if the budget is small or another method fits better."""
         return tuple((self.memo or {}).get("notes", {}).values())
 
     def refit(self, trial: Trial) -> Query:
-        """Return the query of the final model: as many epochs as were best, and no more."""
+        """Return the query of the final model, which ends at the best epoch."""
         best = trial.evaluation.best_epoch if trial.evaluation else None
         return Query(trial.query.configuration, epochs=best)
 
@@ -106,7 +106,7 @@ class Bapi(Optimizer):
     def decisions(self) -> dict[str, Any]:
         """Epochs trained and spared, how trainings ended, and notes.
 
-        And `least`, the trial of the least loss at any one epoch, where it is not the answer.
+        `least` is the trial with the least loss at any one epoch, if that is not the answer.
         """
         curves = list(self._curves().values())
         found = decisions_of(curves, self.memo or {}, self.t_max)
@@ -116,12 +116,7 @@ class Bapi(Optimizer):
         return found
 
     def pool(self, best: Candidates, rng: Generator) -> Candidates:
-        """Return new candidates: from the prior, and near the best.
-
-        Args:
-            best: Configurations of the best scores; may be none.
-            rng: Source of randomness.
-        """
+        """Return new candidates, from the prior and near the `best` configurations (if any)."""
         new = drawn_evenly(self._learner.inputs, _N_NEW, rng)
         if not len(best):
             return self._learner.inputs.snapped(new)
@@ -131,10 +126,10 @@ class Bapi(Optimizer):
         return self._learner.inputs.snapped(pool)
 
     def begin(self, rng: Generator) -> Configuration:
-        """Return a random configuration, one that was not asked for before.
+        """Return a new random configuration.
 
         Raises:
-            SpaceExhausted: If there is none.
+            SpaceExhausted: If none is left.
         """
         return new_configuration(self.space, self.history.asked, rng)
 
@@ -166,7 +161,7 @@ class Bapi(Optimizer):
             budget,
             self.t_max,
             n_plans=memo.get("n_plans", 0),
-            said=memo.get("notes", {}),
+            earlier=memo.get("notes", {}),
         )
         self.memo = memo
         return query
@@ -176,7 +171,7 @@ class Bapi(Optimizer):
         try:
             query = self._ordered(turn.order(), rng)
         except SpaceExhausted as exhausted:
-            # No configuration is left to begin: those that were are gone on with.
+            # No configuration is left to begin, so the trainings under way are resumed.
             nothing, turn.budget = exhausted, replace(turn.budget, trials_left=0)
             query = self._ordered(turn.order(), rng)
         if query is not None:
@@ -184,7 +179,7 @@ class Bapi(Optimizer):
         if self.history.pending:
             raise NotYet
         if turn.remaining.may_begin:
-            self.begin(rng)  # which says so if there is none
+            self.begin(rng)  # raises if none is left
             nothing = SpaceExhausted("what is left of the budget affords no epoch")
         raise nothing
 
@@ -204,7 +199,7 @@ class Bapi(Optimizer):
         return self._known[1]
 
     def _start_size(self, budget: Budget, curves: Mapping[Configuration, LearningCurve]) -> int:
-        """Return how many configurations the start has: fewer as a budget shows to be small."""
+        """Return the number of initial configurations, which shrinks if the budget proves small."""
         if self.settings.n_first is not None:
             return self.settings.n_first
         n_trials = None if budget.trials_left is None else len(curves) + budget.trials_left

@@ -1,6 +1,6 @@
-"""Costs of training, and B_r of algorithms 1, 2 and 4: the remaining budget and what it pays for.
+"""Costs of training, and B_r of algorithms 1, 2 and 4: the remaining budget and what it affords.
 
-Seconds are predicted of an epoch by configuration, and of what comes before it.
+A model predicts the seconds of an epoch by configuration. The steps before training add overhead.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -32,13 +32,13 @@ _LOOKS_A_STRETCH = 5
 
 
 def affordable(seconds: float, rate: float, *, done: int, target: int) -> int:
-    """Return the epochs, up to a target, that a training reaches; 0 if not one more than is done.
+    """Return the epochs a training can reach, up to `target`; 0 if no new epoch is affordable.
 
     Args:
-        seconds: Seconds the new epochs may take; inf for no end.
+        seconds: Seconds the new epochs may take; inf for no limit.
         rate: Seconds of an epoch.
         done: Epochs done.
-        target: Most epochs, from the start of the training.
+        target: Most epochs, counted from the start of the training.
     """
     if seconds == inf:
         return target
@@ -52,7 +52,7 @@ class RemainingBudget:
 
     Attributes:
         budget: The budget at this ask.
-        curves: All curves of the study, in the order of beginning.
+        curves: All curves of the study, in the order of their start.
     """
 
     budget: Budget
@@ -60,24 +60,24 @@ class RemainingBudget:
 
     @property
     def may_begin(self) -> bool:
-        """Whether new configurations may be begun."""
+        """Whether new configurations may be started."""
         return self.budget.trials_left != 0
 
     @property
     def seconds(self) -> float:
-        """B_r in worker-seconds, pending trainings included; inf for no end."""
+        """B_r in worker-seconds, including pending trainings; inf for no limit."""
         return inf if self.budget.seconds_left is None else self.budget.seconds_left
 
     @property
     def longest(self) -> float:
-        """Seconds one training may take: one worker's part of those left."""
+        """Seconds one training may take: one worker's share of the rest."""
         return self.seconds / max(self.budget.n_workers, 1)
 
     @property
     def spent_share(self) -> float:
-        """The spent share of the budget, by seconds if they are limited, else by configurations.
+        """Spent share of the budget, by seconds if they are limited, else by configurations.
 
-        If neither seconds nor new configurations are left, all of it is spent.
+        It is 1 if neither seconds nor new configurations are left.
         """
         budget = self.budget
         if budget.seconds_left is not None:
@@ -88,11 +88,11 @@ class RemainingBudget:
         return len(self.curves) / (len(self.curves) + budget.trials_left)
 
     def epochs(self, done: int, target: int, *, rate: float, pending_seconds: float) -> int:
-        """Return the affordable epochs of a training by predicted costs; 0 if not one more.
+        """Return the epochs a training can afford by predicted costs; 0 if no new epoch.
 
         Args:
             done: Epochs done.
-            target: Epochs the training is to reach.
+            target: Epochs the training should reach.
             rate: Predicted seconds of an epoch.
             pending_seconds: Predicted seconds of the pending trainings, which are paid first.
         """
@@ -100,14 +100,10 @@ class RemainingBudget:
         return affordable(seconds, rate, done=done, target=target)
 
     def epochs_by_told_rates(self, configuration: Configuration | None, target: int) -> int:
-        """Return the affordable epochs of a training before costs are learned; 0 if not one more.
+        """Return the epochs a training can afford before costs are modelled; 0 if no new epoch.
 
-        An epoch takes what the told epochs of its configuration took, or else the mean of the
-        others. Before any rate is known, all epochs are affordable while anything is left.
-
-        Args:
-            configuration: The configuration; None for a new one.
-            target: Epochs the training is to reach.
+        The rate is that measured for `configuration`, or the mean rate if it is None or has none.
+        Without any rate, all epochs up to `target` are affordable while budget is left.
         """
         rates = {c.configuration: c.rate for c in self.curves if c.rate is not None}
         if not rates:
@@ -123,13 +119,10 @@ class RemainingBudget:
         return affordable(min(left, self.longest), rate, done=done, target=target)
 
     def epochs_worth_a_look(self, configuration: Configuration | None, t_max: int) -> int:
-        """Return the fewest epochs that take long compared with the looks of the planner.
+        """Return the fewest epochs, at most `t_max`, that justify the planner's own time.
 
-        They take five looks, or two looks of each worker, because one planner serves them all.
-
-        Args:
-            configuration: The configuration, for its rate; None for a typical one.
-            t_max: Epochs of a full training, the most that are returned.
+        They last for five checks by the planner, or two per worker, since all workers share one
+        planner. `configuration` gives the rate; None stands for a typical one.
         """
         looks = self.budget.last_ask_seconds
         rates = {c.configuration: c.rate for c in self.curves if c.rate is not None}
@@ -164,9 +157,9 @@ class Rates:
     """Predicted seconds of an epoch.
 
     Attributes:
-        process: Of ln seconds, or of seconds.
-        kind: Which of the two.
-        least: Smallest rate seen.
+        process: Gaussian process of seconds, or of ln seconds.
+        kind: Scale of the process.
+        least: Smallest rate observed.
     """
 
     process: GaussianProcess
@@ -174,9 +167,9 @@ class Rates:
     least: float
 
     def seconds(self, inputs: Array) -> Array:
-        """Return seconds of an epoch, shape (m,), all positive: of ln seconds, the lognormal mean.
+        """Return positive seconds of an epoch, shape (m,); the lognormal mean for ln seconds.
 
-        The paper's process has mean 0, and predicts no seconds far from data: it gets a floor.
+        The paper's process has mean 0, so far from data its prediction is raised to a floor.
         """
         mean, deviation = self.process.predict(inputs)
         if self.kind == "linear":
@@ -187,11 +180,11 @@ class Rates:
 
 
 class CostModel:
-    """Learns rates of one space; it keeps no observation.
+    """Learns rates for one space; stores no observations.
 
     Args:
-        inputs: Of the space.
-        kind: Of the model.
+        inputs: Inputs of the space.
+        kind: Scale of the rates.
     """
 
     def __init__(self, inputs: PipelineInputs, kind: CostKind) -> None:
@@ -208,12 +201,9 @@ class CostModel:
     def rates(
         self, curves: Sequence[LearningCurve], theta: Array | None, rng: Generator | None = None
     ) -> Rates | None:
-        """Return rates learned from curves, from an earlier theta on; None if none is known.
+        """Return rates learned from curves, starting from `theta`; None if no rate is known.
 
-        Args:
-            curves: All that were begun.
-            theta: Parameters of an earlier fit.
-            rng: Source of randomness; None to keep these parameters.
+        Without an `rng`, the parameters stay at `theta`.
         """
         timed = [(c, c.rate) for c in curves if c.rate is not None][-_MOST_RATES:]
         if not timed:
@@ -222,7 +212,7 @@ class CostModel:
         rates = np.array([rate for _, rate in timed])
         targets = rates if self.kind == "linear" else np.log(rates)
         mean = 0.0 if self.kind == "linear" else float(targets.mean())
-        # As of a deviation of 0, so that a single rate has an uncertainty too.
+        # Adds a deviation of 0, so that even a single rate has an uncertainty.
         scale = float(np.sqrt(np.mean((targets - mean) ** 2))) + 1e-6
         if rng is None:
             assert theta is not None  # noqa: S101 - the caller's duty
@@ -246,14 +236,14 @@ class CostModel:
 
 @dataclass(frozen=True)
 class Overheads:
-    """Seconds besides training: steps before the model, loading checkpoints, and losing them.
+    """Seconds in addition to training: steps before the model, and loading or losing checkpoints.
 
     Attributes:
-        prefixes: By path up to the model, the median seconds of making it.
-        made: Prefixes, with their values, that were made in this study.
+        prefixes: Median seconds of computing a prefix, by path up to the model.
+        made: Prefixes, with their values, computed in this study.
         thaw: Median seconds of loading a checkpoint.
-        lost: Share of the checkpoints that were not found when they were wanted.
-        model_step: Name of the step of models, behind the prefix.
+        lost: Share of the requested checkpoints that were missing.
+        model_step: Name of the model's step, which follows the prefix.
     """
 
     prefixes: Mapping[tuple[str, ...], float]
@@ -264,7 +254,7 @@ class Overheads:
 
     @classmethod
     def of(cls, curves: Sequence[LearningCurve]) -> "Overheads":
-        """Learn them from what was told."""
+        """Estimate overheads from the curves so far."""
         by_path: dict[tuple[str, ...], list[float]] = {}
         made = set()
         for curve in curves:
@@ -283,15 +273,10 @@ class Overheads:
         )
 
     def seconds(self, configuration: Configuration, done: int, rate: float) -> float:
-        """Return the seconds besides those of new epochs.
+        """Return the expected seconds in addition to new epochs.
 
-        A checkpoint is lost with the probability with which others were, and then the epochs done
-        are trained again.
-
-        Args:
-            configuration: What to train.
-            done: Epochs that it was trained for.
-            rate: Seconds of an epoch.
+        A missing checkpoint costs the `done` epochs again, at `rate` seconds each; its probability
+        is the share of checkpoints lost so far.
         """
         if done:
             return self.thaw + self.lost * done * rate

@@ -1,4 +1,4 @@
-"""The learning curves of a study, and the few points of each that GP_f learns from."""
+"""The learning curves of a study, and the few points of each that GP_f is fitted to."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,17 +24,17 @@ _LEAST_SECONDS = 1e-6
 
 @dataclass(frozen=True)
 class LearningCurve:
-    """The learning curve of one configuration, as far as it was told.
+    """The learning curve of one configuration so far.
 
     Attributes:
-        configuration: Which.
-        trials: Its stretches, in the order of asking; the last one may be pending.
+        configuration: The configuration.
+        trials: Its partial trainings, in the order of asking; the last one may be pending.
         t_max: Epochs of a full training.
-        is_iterative: Whether its model trains in epochs; a full fit counts as all of them.
-        epochs: Those whose loss is known, rising, shape (k,).
-        losses: The least loss up to each of them, shape (k,).
-        model_step: Name of the step of models.
-        is_infeasible: Whether it violates constraints by the last that was told of it.
+        is_iterative: Whether its model trains in epochs; any other fit counts as all epochs.
+        epochs: Epochs with a known loss, rising, shape (k,).
+        losses: Least loss up to each of these epochs, shape (k,).
+        model_step: Name of the model's step.
+        is_infeasible: Whether its latest measurements violate constraints.
     """
 
     configuration: Configuration
@@ -48,51 +48,51 @@ class LearningCurve:
 
     @property
     def done(self) -> int:
-        """Epochs done, 0 before anything was told."""
+        """Epochs done; 0 before the first result."""
         return self.epochs[-1] if self.epochs else 0
 
     @property
     def loss(self) -> float:
-        """The least loss; inf before there is one."""
+        """The least loss; inf before the first result."""
         return self.losses[-1] if self.losses else np.inf
 
     @cached_property
     def is_pending(self) -> bool:
-        """Whether a stretch is under way."""
+        """Whether a partial training is under way."""
         return not self.trials[-1].is_told
 
     @property
     def target(self) -> int:
-        """Epochs that the stretch under way goes to, or that the last one went to."""
+        """Target epoch of the current or latest partial training."""
         return self.trials[-1].query.epochs or self.t_max
 
     @cached_property
     def is_closed(self) -> bool:
-        """Whether it cannot go on, or need not: it failed, diverged, violates, or is trained."""
+        """Whether the training is over: complete, failed, diverged or infeasible."""
         is_lost = self.has_failed or self.is_infeasible or self.trouble != ""
         return is_lost or self.done >= self.t_max
 
     @cached_property
     def has_failed(self) -> bool:
-        """Whether its last stretch failed."""
+        """Whether its latest trial failed."""
         return self.trials[-1].failure is not None
 
     @cached_property
     def trouble(self) -> str:
-        """Why its training cannot go on; empty if it can."""
+        """Reason why the training cannot be resumed; empty if it can."""
         return next((t.evaluation.trouble for t in reversed(self.trials) if t.evaluation), "")
 
     def loss_at(self, epoch: int) -> float:
-        """Return the least loss up to an epoch; that of the first known one before it."""
+        """Return the least loss up to an epoch, or the first known loss for earlier epochs."""
         if not self.epochs:
             return np.inf
         return self.losses[max(int(np.searchsorted(self.epochs, epoch, side="right")) - 1, 0)]
 
     @cached_property
     def rate(self) -> float | None:
-        """Seconds of an epoch of the model alone, folds summed; None when not known.
+        """Seconds of an epoch of the model alone, summed over folds; None if unknown.
 
-        As if nothing had been cached: what was served counts with what it took once.
+        Cached parts count with their original seconds.
         """
         seconds, n_epochs, done = 0.0, 0, 0
         for trial in self.trials:
@@ -115,7 +115,7 @@ class LearningCurve:
 
     @cached_property
     def prefix_seconds(self) -> float | None:
-        """Seconds of the steps before the model, had nothing been cached; None when not known."""
+        """Uncached seconds of the steps before the model; None if unknown."""
         for trial in self.trials:
             steps = trial.evaluation.steps if trial.evaluation else ()
             before = [s.seconds for s in steps if s.step != self.model_step]
@@ -125,7 +125,7 @@ class LearningCurve:
 
     @cached_property
     def load_seconds(self) -> tuple[float, ...]:
-        """Of each stretch that went on from a checkpoint, the seconds of loading it."""
+        """Seconds of loading a checkpoint, for each trial that resumed from one."""
         return tuple(
             sum(s.load_seconds for s in t.evaluation.steps if s.step == self.model_step)
             for t in self.trials
@@ -134,7 +134,7 @@ class LearningCurve:
 
     @cached_property
     def resumptions(self) -> tuple[bool, ...]:
-        """Of each stretch that was to go on, whether its checkpoint was found."""
+        """Whether the checkpoint was found, for each trial that needed one."""
         found, done = [], 0
         for trial in self.trials:
             if trial.evaluation is None or not trial.evaluation.curve:
@@ -160,7 +160,7 @@ def trains_in_epochs(configuration: Configuration, space: Space, objective: Obje
 def curves_of(
     history: History, space: Space, objective: Objective, t_max: int
 ) -> Mapping[Configuration, LearningCurve]:
-    """Return the curve of each configuration that was asked for, in the order of beginning."""
+    """Return the curve of each configuration, in the order of their start."""
     stretches: dict[Configuration, list[Trial]] = {}
     for trial in history:
         stretches.setdefault(trial.query.configuration, []).append(trial)
@@ -199,10 +199,7 @@ def _curve(
 
 
 def _losses(trial: Trial, t_max: int) -> dict[int, float]:
-    """Return the losses by epoch that a trial tells; without a curve, that of its last epoch.
-
-    Those behind one that is not finite say nothing.
-    """
+    """Return the losses of a trial by epoch, up to the first that is not finite."""
     evaluation = trial.evaluation
     if evaluation is None:
         return {}
@@ -224,21 +221,18 @@ _MOST_EPOCHS = 50
 def chosen_epochs(
     epochs: Sequence[int], n_points: int, t_max: int, *, of_time: Decay, theta: Array, noise: float
 ) -> list[int]:
-    """Return the last epoch, and those of the largest variance given the ones chosen before.
+    """Return the last epoch, then greedily the epochs of largest conditional variance, sorted.
 
     This is the paper's selection of data points (section 3.4), after Nguyen et al. 2020, by the
-    kernel of t alone: the choice depends on neither losses nor other curves.
+    kernel of t alone, so that it depends on neither losses nor other curves.
 
     Args:
-        epochs: Those that are known, rising, at least one.
-        n_points: How many to choose.
+        epochs: Known epochs, rising, at least one.
+        n_points: Most epochs to choose.
         t_max: Epochs of a full training.
-        of_time: Covariance of t.
-        theta: Its parameters.
-        noise: Variance of observations, standardised.
-
-    Returns:
-        Up to `n_points` epochs, rising.
+        of_time: Covariance over t.
+        theta: Parameters of `of_time`.
+        noise: Variance of standardised observations.
     """
     if len(epochs) <= n_points:
         return list(epochs)
@@ -259,15 +253,15 @@ def chosen_epochs(
 
 
 def thinned(counts: Sequence[int], losses: Sequence[float], most: int) -> list[bool]:
-    """Return which curves keep their last point alone, so that all have at most so many points.
+    """Return which curves keep only their last point, so that all points together fit a limit.
 
-    Those with the largest losses are the first; the best one is left as it is. Each has one, so
-    that there are never fewer than curves.
+    Curves with the largest losses are reduced first; the best curve never is. Every curve keeps
+    a point, so the total may exceed `most`.
 
     Args:
         counts: Points of each curve.
-        losses: The least of each.
-        most: Points of all curves.
+        losses: Least loss of each curve.
+        most: Most points of all curves together.
     """
     total, is_thinned = sum(counts), [False] * len(counts)
     for i in sorted(range(len(losses)), key=lambda i: (-losses[i], -i))[:-1]:
@@ -288,11 +282,9 @@ many times what the best and the median are apart."""
 
 
 def largest_told(losses: Array, objective: Objective) -> float:
-    """Return the loss above which losses say no more than that a training diverged.
+    """Return the loss above which a loss only says that the training diverged.
 
-    Args:
-        losses: Told ones, shape (n,), at least one.
-        objective: Its bound, if it has one, or the loss of chance.
+    This is the metric's bound or the loss of chance, or derived from the `losses`, shape (n,).
     """
     if np.isfinite(objective.upper):
         return objective.upper
@@ -304,11 +296,11 @@ def largest_told(losses: Array, objective: Objective) -> float:
 
 @dataclass(frozen=True)
 class CurveObservations:
-    """Points of curves.
+    """Points of learning curves.
 
     Attributes:
-        inputs: With the time trained behind them, shape (n, width + 1).
-        losses: The least up to then, shape (n,).
+        inputs: Inputs, then the share of the training done, shape (n, width + 1).
+        losses: Least losses up to these epochs, shape (n,).
     """
 
     inputs: Array
@@ -326,15 +318,15 @@ class CurveObservations:
         n_points: int,
         t_max: int,
     ) -> Self:
-        """Return the points of curves, at least one of which has some or has failed.
+        """Return the points of curves, at least one of which has points or has failed.
 
         Args:
-            curves: All that were begun.
-            inputs: Of the space.
-            kernel: Its part of time, and theta, decide which epochs say most.
+            curves: All curves of the study.
+            inputs: Inputs of the space.
+            kernel: Kernel whose time part selects the most informative epochs.
             theta: Parameters of the kernel and the noise.
-            objective: Says where losses are cut off.
-            n_points: Of each curve at most.
+            objective: Objective, which determines where losses are capped.
+            n_points: Most points of each curve.
             t_max: Epochs of a full training.
         """
         p, of_time = len(kernel.parameters), kernel.of_time
@@ -349,7 +341,7 @@ class CurveObservations:
         is_thinned = thinned([len(e) for e in epochs], [c.loss for c in known], _MOST_POINTS)
         epochs = [e[-1:] if cut else e for e, cut in zip(epochs, is_thinned, strict=True)]
         rows = [(c, e, c.loss_at(e)) for c, es in zip(known, epochs, strict=True) for e in es]
-        # What fails or violates is as bad as the worst, at the end: it is avoided with its like.
+        # Failed and infeasible trainings count as the worst loss, so that similar ones are avoided.
         worst = max((c.losses[0] for c in curves if c.epochs), default=0.0)
         useless = [c for c in curves if c.is_infeasible or (c.has_failed and not c.epochs)]
         rows += [(c, t_max, worst) for c in useless]
@@ -361,7 +353,7 @@ class CurveObservations:
 
 
 def most_telling(curves: Sequence[LearningCurve]) -> list[LearningCurve]:
-    """Return the curves that are learned from, in their order: the best ones and the newest."""
+    """Return the curves to learn from, in their order: the best and the newest."""
     told = [c for c in curves if c.epochs or c.has_failed]
     if len(told) <= _MOST_CURVES:
         return told

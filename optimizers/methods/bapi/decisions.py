@@ -21,18 +21,18 @@ def advice_of(
     t_max: int,
     *,
     n_plans: int,
-    said: Mapping[str, str],
+    earlier: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return notes by what they are about; those that were said stay as they are.
+    """Return notes by topic; notes in `earlier` stay as they are.
 
     Args:
-        curves: All that were begun.
-        budget: What is left, and what the last asks took.
+        curves: All curves of the study.
+        budget: Budget left, and the seconds of recent asks.
         t_max: Epochs of a full training.
         n_plans: Plans made so far.
-        said: Earlier notes.
+        earlier: Notes reported so far.
     """
-    notes = dict(said)
+    notes = dict(earlier)
     rates = [c.rate for c in curves if c.is_iterative and c.rate is not None]
     if len(rates) < _LEAST_RATES:
         return notes
@@ -63,17 +63,17 @@ def decisions_of(
 ) -> dict[str, Any]:
     """Return epochs trained and spared, how trainings ended, and notes.
 
-    Spared are the epochs of what was ended for a reason; of what was left, as a budget ended or
-    better ones went on from the start, nobody knows.
+    Only trainings ended by a decision count as spared epochs. Trainings left behind when the budget
+    ended, or when better ones were promoted, do not.
 
     Args:
-        curves: All that were begun.
-        memo: Of the last ask; empty before there is one.
+        curves: All curves of the study.
+        memo: Memo of the last ask; empty before the first one.
         t_max: Epochs of a full training.
     """
     told = [c for c in curves if c.epochs and c.is_iterative]
     last = {str(c.trials[-1].number) for c in told if c.done < t_max}
-    verdicts = [said for number, said in memo.get("verdicts", {}).items() if number in last]
+    verdicts = [verdict for number, verdict in memo.get("verdicts", {}).items() if number in last]
     decided = [c for c in told if str(c.trials[-1].number) in last & set(memo.get("verdicts", {}))]
     spared = sum(t_max - c.done for c in decided)
     ended = len(decided) + sum(c.done >= t_max or bool(c.trouble) for c in told)
@@ -101,13 +101,13 @@ _SHARE = 0.18
 
 
 def steady_loss(losses: Sequence[float], t_max: int) -> float:
-    """Return the least mean of losses over neighbouring epochs, 18 % of a full training.
+    """Return the least mean of losses over a window of epochs, 18 % of a full training.
 
-    The least of hundreds of validated losses is least by luck in part; a mean over neighbours has
-    less of that luck. A shorter curve counts with the mean of all its epochs.
+    The least of hundreds of losses is optimistic; averaging neighbours reduces that bias. A curve
+    shorter than the window counts with the mean of all its epochs.
 
     Args:
-        losses: After each epoch, at least one.
+        losses: Loss after each epoch, at least one.
         t_max: Epochs of a full training.
     """
     width = min(max(1, round(_SHARE * t_max)), len(losses))
@@ -117,13 +117,12 @@ def steady_loss(losses: Sequence[float], t_max: int) -> float:
 def best_stretch(
     curves: Sequence[LearningCurve], history: History, *, is_steady: bool
 ) -> Trial | None:
-    """Return the trial that is the answer; its best epoch is that of the model.
+    """Return the trial to answer with; its model is taken from its best epoch.
 
     Args:
-        curves: All that were begun.
-        history: Says which trials meet the constraints.
-        is_steady: Whether configurations are compared by their steady losses; else by the least
-            loss at any epoch.
+        curves: All curves of the study.
+        history: History, which knows which trials meet the constraints.
+        is_steady: Whether to compare steady losses instead of the least loss at any epoch.
     """
     best: tuple[float, float, int] | None = None
     for curve in curves:

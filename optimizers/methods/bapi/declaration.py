@@ -16,7 +16,7 @@ Sites = Literal["falling", "all"]
 
 @dataclass(frozen=True)
 class BapiOptions(MethodOptions):
-    """Options of `--method bapi`; those that are not given are as the variant has them."""
+    """Options of `--method bapi`; the variant decides those that are not given."""
 
     variant: Variant = option("`default`, or `paper` for the published method.", default="default")
     horizon: int | None = option(
@@ -33,12 +33,12 @@ class BapiOptions(MethodOptions):
         at_least=0,
     )
     sure: float | None = option(
-        "Deviations that the predicted end of a training must lie behind the best for the training "
+        "Deviations by which a training's predicted end must trail the best for the training "
         "to be stopped too (3; paper never).",
         at_least=0,
     )
     epsilon: float | None = option(
-        "Loss that may be given up by ending before the full training (0.003 of the metric's "
+        "Loss that may be sacrificed by ending before the full training (0.003 of the metric's "
         "range; paper 0.01; for a metric without a range, 0.02 of the spread seen).",
         at_least=0,
     )
@@ -52,25 +52,24 @@ class BapiOptions(MethodOptions):
 
 @dataclass(frozen=True)
 class Settings:
-    """All settings of a run: those of `BapiOptions`, and those that the variant decides.
+    """All settings of a run: those of `BapiOptions`, and those fixed by the variant.
 
     Attributes:
-        looks_early: Whether a new training is looked at after a 25th of a full one, before `p`.
-        epsilon_share: Share of a metric's range that is the tolerance if `epsilon` is not given.
-        start: Whether the first configurations begin by successive halving, or are random ones
-            of which the best is trained to the end.
-        choice: Rule for the next of the planned configurations: improvement per cost, or in
-            between that and improvement alone by the budget spent (cool).
-        n_points: Epochs of a curve that are learned from.
-        sites: Places where the model knows that curves rise: both ends of each curve under way
-            (all), or only where the model would fall otherwise (falling); None for nowhere.
-        has_tail: Whether what decays is kept from ending early, as steep beginnings suggest.
-        within: Covariance of configurations.
-        cost: Scale on which seconds are learned: logarithms, or the paper's linear kernel.
-        score: Scale on which losses are learned: as they are, or the likelier of that and
-            logarithms (auto).
-        steady: Whether the answer is the configuration of the least mean loss over neighbouring
-            epochs; else that of the least loss at any.
+        looks_early: Whether a new training is also checked after 1/25 of a full one, before `p`.
+        epsilon_share: Tolerance as a share of the metric's range, if `epsilon` is not given.
+        start: Initial design: successive halving, or random configurations with the best one
+            trained to the end.
+        choice: Rule that picks from the plan: improvement per cost, or a cooled compromise with
+            improvement alone, by the budget spent (cool).
+        n_points: Points of each curve to learn from.
+        sites: Where the model is told that curves rise: at both ends of each open curve (all),
+            only where the model would fall otherwise (falling), or nowhere (None).
+        has_tail: Whether decay is kept from ending early, as steep beginnings suggest.
+        within: Covariance over configurations.
+        cost: Scale of the cost model: logarithms, or the paper's linear kernel.
+        score: Scale of the loss model: losses, or the likelier of losses and logarithms (auto).
+        steady: Whether the answer has the least mean loss over neighbouring epochs, instead of the
+            least loss at any epoch.
     """
 
     horizon: int = 4
@@ -94,7 +93,7 @@ class Settings:
 
     @classmethod
     def of(cls, options: BapiOptions) -> Self:
-        """Return the settings of a variant with the options that were given."""
+        """Return the settings of the options' variant, overridden by the options given."""
         given = {k: v for k, v in asdict(options).items() if v is not None and k != "variant"}
         return replace(cls(), **{**_VARIANTS[options.variant], **given})
 
@@ -120,7 +119,7 @@ _VARIANTS: dict[Variant, dict[str, Any]] = {
 
 
 def training_lines(decisions: Mapping[str, Any]) -> list[str]:
-    """Return the lines of what `Bapi.decisions` gives."""
+    """Return `Bapi.decisions` as lines of text."""
     known = decisions.get("configurations", 0) + decisions.get("at_once", 0)
     return list(_lines(decisions)) if known else []
 
@@ -135,9 +134,9 @@ def _lines(decisions: Mapping[str, Any]) -> Iterator[str]:
     if decisions["at_once"]:
         yield f"  {decisions['at_once']} others fitted at once, as their models have no epochs"
     ends = decisions["ends"]
-    said = [f"{ends[end]} {words}" for end, words in _ENDS.items() if ends.get(end)]
-    if said:
-        yield f"  {', '.join(said)}"
+    outcomes = [f"{ends[end]} {words}" for end, words in _ENDS.items() if ends.get(end)]
+    if outcomes:
+        yield f"  {', '.join(outcomes)}"
     if "least" in decisions:
         least = decisions["least"]
         yield (
@@ -145,7 +144,7 @@ def _lines(decisions: Mapping[str, Any]) -> Iterator[str]:
             "answer has the least mean over neighbouring epochs"
         )
     if decisions["thawed"]:
-        yield f"  {counted(decisions['thawed'], 'training')} gone on with after others were tried"
+        yield f"  {counted(decisions['thawed'], 'training')} resumed after others were tried"
 
 
 _ENDS = {
@@ -161,7 +160,7 @@ _ENDS = {
 BAPI = Method(
     name="bapi",
     purpose="the budget planned over learning curves: trainings that will not win are stopped, and "
-    "may be gone on with; for models whose training takes seconds or more",
+    "may be resumed; for models whose training takes seconds or more",
     implementation="prefect_tune.optimizers.methods.bapi.bapi:Bapi",
     options=BapiOptions,
     honours_constraints=True,

@@ -1,6 +1,7 @@
-"""GP_f and GP_c: the belief in learning curves and costs, fitted at times and else recalled.
+"""GP_f and GP_c: the belief in learning curves and costs.
 
-Curves are learned as scores: the higher, the better.
+Parameters are refitted now and then; every ask conditions on all curves. Curves are learned as
+scores; higher is better.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,12 +39,12 @@ _ROWS = 200
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Losses as scores and back; both keep the order.
+    """A monotone map between losses and scores.
 
     Attributes:
-        lower: Least loss possible.
-        offset: Added to the distance from it, or a perfect loss would be infinitely far from all
-            others; None where scores are minus the losses.
+        lower: Least possible loss.
+        offset: Constant added to the distance from `lower`, so that a perfect loss has a finite
+            score; None if scores are negative losses.
     """
 
     lower: float = 0.0
@@ -51,9 +52,9 @@ class Scores:
 
     @classmethod
     def of(cls, objective: Objective, kind: ScoreKind) -> Self:
-        """Return the scores of an objective: half a row in error is added to the loss.
+        """Return the scores of an objective; the offset is the loss of half a misclassified row.
 
-        Losses without a least and a largest value are scored as they are.
+        Losses without finite bounds are scored as they are.
         """
         width = objective.upper - objective.lower
         if kind == "raw" or not isfinite(width):
@@ -62,21 +63,21 @@ class Scores:
 
     @classmethod
     def all_of(cls, objective: Objective, kind: ScoreKind) -> tuple[Self, ...]:
-        """Return the scores that may be chosen among, at least one."""
+        """Return the candidate scales, at least one."""
         log, raw = cls.of(objective, "log"), cls.of(objective, "raw")
         return (log, raw) if kind == "auto" and log != raw else (cls.of(objective, kind),)
 
     @property
     def kind(self) -> ScoreKind:
-        """Which they are."""
+        """The scale of the scores."""
         return "raw" if self.offset is None else "log"
 
     def log_slopes(self, losses: Array) -> Array:
-        """Return ln |d score / d loss|, of the losses' shape."""
+        """Return ln |d score / d loss| of each loss."""
         return np.zeros_like(losses) if self.offset is None else self.of_losses(losses)
 
     def of_losses(self, losses: Array) -> Array:
-        """Return scores, of the losses' shape."""
+        """Return the scores of losses."""
         if self.offset is None:
             return -losses
         return -np.log(np.maximum(losses - self.lower, 0.0) + self.offset)
@@ -86,13 +87,13 @@ class Scores:
         return float(self.of_losses(np.array([loss]))[0])
 
     def losses(self, scores: Array) -> Array:
-        """Return the losses that scores stand for, not below the least one possible."""
+        """Return the losses of scores, clipped at the least possible loss."""
         if self.offset is None:
             return -scores
         return self.lower + np.maximum(np.exp(-scores) - self.offset, 0.0)
 
     def loss_of_gain(self, gain: Array, score: float) -> Array:
-        """Return about how much less loss a small gain over a score is, of the gain's shape."""
+        """Return the loss that small gains over a score save, to first order."""
         return gain if self.offset is None else gain * float(np.exp(-score))
 
 
@@ -101,16 +102,16 @@ Epochs = int | NDArray[np.intp]
 
 @dataclass(frozen=True)
 class CurveBelief:
-    """Scores, minus losses, over configurations and the time trained.
+    """Scores over configurations and the share of a training done.
 
     Attributes:
-        process: Of scores; t is the last input.
+        process: Gaussian process of scores; its last input is t.
         t_max: Epochs of a full training.
-        rates: Of costs; None before any is known.
-        scores: Their unit.
-        bounds: Least and largest loss that the metric has.
-        sites: Where slopes are known not to be negative, of curves that are asked about too; None
-            for nowhere.
+        rates: Seconds of an epoch; None before any is known.
+        scores: Map between losses and scores.
+        bounds: Least and largest loss of the metric.
+        sites: Rule for the places of queried curves at which slopes are known not to be negative;
+            None for nowhere.
     """
 
     process: MonotoneProcess
@@ -121,16 +122,15 @@ class CurveBelief:
     sites: Sites | None
 
     def at(self, inputs: Array, epochs: Epochs) -> Array:
-        """Return rows of inputs with the time trained behind them, shape (m, width + 1)."""
+        """Return inputs followed by the share of the training done, shape (m, width + 1)."""
         t = np.broadcast_to(np.asarray(epochs) / self.t_max, len(inputs))
         return np.column_stack([inputs, t])
 
     def curve(self, row: Array, *, is_known: bool = False) -> Array:
         """Return the expected loss after each epoch, shape (t_max,), never rising.
 
-        Args:
-            row: Inputs of a configuration, shape (1, width).
-            is_known: Whether its slopes have been looked at already.
+        `row` has the inputs of one configuration, shape (1, width). `is_known` skips adding slope
+        sites, for rows that have them already.
         """
         rows = self.at(np.repeat(row, self.t_max, axis=0), np.arange(1, self.t_max + 1))
         process = self.process
@@ -145,13 +145,13 @@ class CurveBelief:
         return self.process.predict(self.at(inputs, epochs))
 
     def outcome(self, inputs: Array, epochs: Epochs) -> tuple[Array, Array]:
-        """Return means and deviations of scores as they are observed, shape (m,)."""
+        """Return means and deviations of observed scores, noise included, shape (m,)."""
         mean, deviation = self.predict(inputs, epochs)
         noise = self.process.noise_variance(self.at(inputs, epochs)) * self.process.scale**2
         return mean, np.sqrt(deviation**2 + noise)
 
     def improvement(self, inputs: Array, epochs: Epochs, best: float) -> Array:
-        """Return the expected improvement of scores on the best, shape (m,)."""
+        """Return the expected improvement of scores over `best`, shape (m,)."""
         mean, deviation = self.predict(inputs, epochs)
         return expected_improvement(-mean, deviation, -best)
 
@@ -184,14 +184,7 @@ def curve_inputs(space: Space, settings: Settings) -> PipelineInputs:
 
 
 class CurveLearner:
-    """Learns beliefs of one space; it keeps no observation.
-
-    Args:
-        space: The space.
-        objective: What is minimised.
-        settings: Of the method.
-        t_max: Epochs of a full training.
-    """
+    """Learns beliefs of one space; stores no observations."""
 
     def __init__(self, space: Space, objective: Objective, settings: Settings, t_max: int) -> None:
         self.inputs = curve_inputs(space, settings)
@@ -207,15 +200,15 @@ class CurveLearner:
     def learn(
         self, curves: Sequence[LearningCurve], memo: Mapping[str, Any], rng: Generator
     ) -> tuple[CurveBelief, dict[str, Any]]:
-        """Return the belief before a plan, and what of it is kept, as JSON values.
+        """Return the belief for a plan, and its parameters as JSON values for the memo.
 
-        Parameters are fitted at every plan while points are few, then at every third, and when
-        points have grown by 15 %; the paper fits them at every plan.
+        While points are few, parameters are fitted at every plan, as in the paper. Later they are
+        fitted at every third plan, and whenever the points have grown by 15 %.
 
         Args:
-            curves: At least one of them has a score, or has failed.
-            memo: Of the last ask; may be empty.
-            rng: Draws a start of the fit.
+            curves: Curves of the study, at least one with a score or a failure.
+            memo: Memo of the last ask; may be empty.
+            rng: Source of the random start of the fit.
         """
         n_plans, fitted = memo.get("n_plans", 0), memo.get("n_fitted", 0)
         n = len(self._observations(curves, memo).losses)
@@ -230,7 +223,7 @@ class CurveLearner:
         return self.recall(curves, kept), kept
 
     def recall(self, curves: Sequence[LearningCurve], memo: Mapping[str, Any]) -> CurveBelief:
-        """Return the belief with the parameters of an earlier plan and the curves of now."""
+        """Return the belief with earlier parameters, conditioned on the current curves."""
         seen, scores = self._observations(curves, memo), self.scores(memo)
         targets = scores.of_losses(seen.losses)
         process = GaussianProcess.given(
@@ -248,11 +241,11 @@ class CurveLearner:
         return CurveBelief(monotone, self._t_max, rates, scores, self._bounds, sites)
 
     def scores(self, memo: Mapping[str, Any]) -> Scores:
-        """Return the scores that the last fit chose; the first ones before there was a fit."""
+        """Return the scores chosen by the last fit, or the default ones."""
         return next((s for s in self._scores if s.kind == memo.get("score")), self._scores[0])
 
     def trains_in_epochs(self, candidates: Candidates) -> NDArray[np.bool_]:
-        """Return which candidates have a model that trains in epochs, shape (n,)."""
+        """Return which candidates have an iterative model, shape (n,)."""
         last = self._space.steps[-1]
         is_iterative = np.array([a.id in self._objective.iterative for a in last.algorithms])
         if last.fixed:
@@ -291,7 +284,7 @@ class CurveLearner:
         }
 
     def _evidence(self, process: GaussianProcess, scores: Scores, losses: Array) -> float:
-        """Return the log posterior of the parameters, as a density of the losses themselves."""
+        """Log posterior of the parameters, as a density of the untransformed losses."""
         value = log_posterior_value(
             self._kernel, process.theta, process.inputs, process.standardised, noise=self._noise
         )
@@ -317,7 +310,7 @@ class CurveLearner:
         )
 
     def _sites(self, curves: Sequence[LearningCurve]) -> Array:
-        """Return where slopes are known not to be negative: unfinished curves, the best first."""
+        """Places where slopes are known not to be negative: unfinished curves, the best first."""
         if self._settings.sites is None:
             return np.empty((0, self.inputs.width + 1))
         times = site_times(self._t_max)

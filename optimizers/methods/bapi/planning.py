@@ -1,4 +1,4 @@
-"""The plan of the remaining budget, and its parts: algorithms 3 and 4, and the rule of 5."""
+"""The plan of the remaining budget: algorithms 3 and 4, and the stopping rule of algorithm 5."""
 
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
@@ -24,12 +24,12 @@ from prefect_tune.optimizers.space.unit_interval import Array
 
 @dataclass(frozen=True, slots=True)
 class PlannedTraining:
-    """One configuration of a plan.
+    """One entry of a plan.
 
     Attributes:
-        number: Of the candidate.
-        epochs: That it is to be trained for, from its start.
-        seconds: That the new ones of them take.
+        number: Number of the candidate.
+        epochs: Epochs to reach, from the start of the training.
+        seconds: Seconds of the new epochs.
     """
 
     number: int
@@ -42,16 +42,16 @@ class Horizon:
     """A plan as far as the budget reaches (algorithm 4, NMO).
 
     Attributes:
-        done: Epochs that each candidate was trained for, shape (m,).
-        allowed: Which of them may be planned, shape (m,).
-        enough: From a candidate's number to its t_opt, at least its epochs done; None if it cannot
-            be trained.
+        done: Epochs done of each candidate, shape (m,).
+        allowed: Candidates that may be planned, shape (m,).
+        enough: Function from a candidate's number to its t_opt, at least its epochs done; None if
+            it cannot be trained.
         rates: Seconds of an epoch, shape (m,).
-        overheads: From a candidate's number to seconds besides those of epochs.
-        least_step: Epochs that are trained at least, unless fewer are left.
-        is_divisible: Which of them can be trained for fewer than all epochs, shape (m,).
+        overheads: Function from a candidate's number to its seconds in addition to epochs.
+        least_step: Fewest epochs of a training, unless fewer are left.
+        is_divisible: Candidates that can be trained for fewer than all epochs, shape (m,).
         t_max: Epochs of a full training.
-        most: Entries at most.
+        most: Most entries of a plan.
         longest: Seconds that one training may take.
     """
 
@@ -72,14 +72,14 @@ class Horizon:
         """Return the entries in the order of choosing.
 
         Args:
-            improvement: In which pending trials are chosen already.
-            fallback: Ranks candidates where improvements are all 0, shape (m,).
+            improvement: Joint improvement in which pending trials are already chosen.
+            fallback: Ranking of the candidates if all improvements are 0, shape (m,).
             budget: Seconds that may be spent.
         """
         if budget <= 0:
             return []
         entries: list[PlannedTraining] = []
-        # Near its end the budget pays for few first epochs: no other t_opt needs to be known.
+        # Near its end, the budget affords first epochs of few candidates; only these need a t_opt.
         least = np.where(self.is_divisible, 1, self.t_max - self.done)
         can_begin = self.rates * least <= min(budget, self.longest)
         allowed, left = self.allowed.copy(), budget
@@ -110,7 +110,7 @@ class Horizon:
         return entries
 
     def _entry(self, j: int) -> PlannedTraining | None:
-        """Return what to train of a candidate; None if it has had enough."""
+        """Entry of a candidate; None if it needs no more epochs."""
         done, enough = int(self.done[j]), self.enough(j)
         if enough is None or (done and enough <= done):
             return None
@@ -122,7 +122,7 @@ class Horizon:
         )
 
     def _clipped(self, j: int, left: float) -> PlannedTraining | None:
-        """Return the affordable epochs of a candidate; None if not one."""
+        """Entry cut to the affordable epochs; None if none is affordable."""
         seconds, rate = left - self.overheads(j), float(self.rates[j])
         epochs = affordable(seconds, rate, done=int(self.done[j]), target=self.t_max)
         return PlannedTraining(j, epochs, left) if epochs and self.is_divisible[j] else None
@@ -137,33 +137,33 @@ def chosen_entry(
     choice: Choice,
     spent: float,
 ) -> int:
-    """Return the place of the entry to run next (algorithm 2, line 6).
+    """Return the index of the entry to run next (algorithm 2, line 6).
 
     Args:
         entries: The plan, not empty.
-        means: Expected scores after their epochs, shape (k,).
-        deviations: Likewise.
+        means: Expected scores after the planned epochs, shape (k,).
+        deviations: Deviations of these scores, shape (k,).
         best: Score to improve on.
-        choice: By improvement per cost, or cooled by the budget spent (Lee et al. 2020).
-        spent: Share of the budget that is spent, which cools the costs.
+        choice: Improvement per cost, or cost cooled by the budget spent (Lee et al. 2020).
+        spent: Spent share of the budget.
     """
     power = 1.0 if choice == "per_cost" else 1.0 - spent
     costs = np.maximum([e.seconds for e in entries], 1e-9)
-    # Scores are the higher the better, which improvement is the lower the better.
+    # Improvement is defined for losses, so scores change sign.
     worth = log_expected_improvement(-means, np.maximum(deviations, 1e-12), -best)
     return int(np.argmax(worth - power * np.log(costs)))
 
 
-Verdict = Literal["goes on", "finished", "stopped"]
+Verdict = Literal["continues", "finished", "stopped"]
 
 
 def enough_epochs(curve: Array, epsilon: float, done: int = 0) -> int:
-    """Return t_opt: the least epoch within epsilon of the loss at the last one (equation 8).
+    """Return t_opt: the first epoch within epsilon of the final loss (equation 8).
 
     Args:
         curve: Expected loss after each epoch, never rising, shape (t_max,).
-        epsilon: In the unit of the losses.
-        done: Epochs done, which it is not below.
+        epsilon: Tolerance in the unit of the losses.
+        done: Epochs done, a lower bound of the result.
     """
     near = curve <= curve[-1] + epsilon
     return max(int(near.argmax()) + 1, done)
@@ -180,26 +180,26 @@ def verdict(
     tau: float,
     sure: float,
 ) -> Verdict:
-    """Return whether a training goes on (algorithm 5, line 5).
+    """Return whether a training continues (algorithm 5, line 5).
 
-    It is stopped if it is not expected to beat the best, and that is certain enough: deviations
-    are of predicted observations. The paper's rule, by tau alone, goes on with what is hopeless
-    where curves have little noise: nothing to come is then as certain as what was seen.
+    It is stopped if it is expected to lose, with enough certainty. Deviations are of observed
+    scores. The paper's rule uses tau alone, which lets hopeless trainings continue if curves have
+    little noise, because the future is then as certain as the past.
 
     Args:
         done: Epochs done.
         target: t_opt.
-        mean: Of the score after as many epochs.
-        deviation: Likewise.
-        deviation_now: Of the score after the epochs done.
+        mean: Expected score at the target.
+        deviation: Deviation of that score.
+        deviation_now: Deviation of the score after the epochs done.
         best: Best score of all trials.
-        tau: Times `deviation_now` that `deviation` may be at most,
-        sure: or deviations that `mean` is behind the best.
+        tau: Largest ratio of `deviation` to `deviation_now` that is certain enough.
+        sure: Number of deviations behind the best that is certain enough.
     """
     if done >= target:
         return "finished"
     is_certain = deviation <= tau * deviation_now or best - mean >= sure * deviation
-    return "stopped" if mean <= best and is_certain else "goes on"
+    return "stopped" if mean <= best and is_certain else "continues"
 
 
 MOST_PENDING = 16
@@ -208,14 +208,14 @@ MOST_PENDING = 16
 
 @dataclass(frozen=True)
 class Prospects:
-    """m configurations that may be trained, or are being trained.
+    """m configurations that may be trained or are being trained.
 
     Attributes:
-        inputs: Of the process, shape (m, width).
+        inputs: Inputs of the process, shape (m, width).
         done: Epochs done, shape (m,).
-        targets: Epochs that stretches under way go to, 0 where there is none, shape (m,).
-        is_divisible: Which can be trained for fewer than all epochs, shape (m,).
-        configuration: From a number to its configuration; None if it cannot be had.
+        targets: Target epochs of pending trainings, 0 for the others, shape (m,).
+        is_divisible: Candidates that can be trained for fewer than all epochs, shape (m,).
+        configuration: Function from a number to its configuration; None if it is not available.
     """
 
     inputs: Array
@@ -235,10 +235,10 @@ class Prospects:
         """Return the prospects of a plan.
 
         Args:
-            begun: Trainings that may be resumed, and pending ones.
-            new: Candidates that were not begun.
+            begun: Resumable and pending trainings.
+            new: New candidates.
             learner: Learner of the space.
-            asked: Configurations that were begun; a new one that decodes into one is not to be had.
+            asked: Configurations already started, which new candidates may not decode into.
         """
         inputs, zeros = learner.inputs, [0] * len(new)
         pool = inputs.encode(c.configuration for c in begun).joined(new)
@@ -266,15 +266,15 @@ class Planning:
     """A plan made from a belief.
 
     Attributes:
-        prospects: The candidates, those under way among them.
-        belief: In scores and seconds.
-        overheads: Seconds besides epochs.
-        settings: Of the method.
+        prospects: Candidates, including pending trainings.
+        belief: Belief in scores and seconds.
+        overheads: Seconds in addition to epochs.
+        settings: Settings of the method.
         best: Score to improve on.
         epsilon: Loss that may be added by ending early.
         longest: Seconds that one training may take.
-        quantum: Epochs after which a training is looked at.
-        normals: Of fantasies, shape (draws, most that are chosen).
+        quantum: Epochs between two checks of a training.
+        normals: Normal draws of fantasies, shape (draws, most choices).
     """
 
     prospects: Prospects
@@ -300,22 +300,19 @@ class Planning:
 
     @property
     def pending_seconds(self) -> float:
-        """Seconds that what is under way is expected to take."""
+        """Expected remaining seconds of pending trainings."""
         left = np.maximum(self.prospects.targets - self.prospects.done, 0)
         return float(left @ self.rates)
 
     def entries(
         self, budget: float, allowed: NDArray[np.bool_] | None = None
     ) -> list[PlannedTraining]:
-        """Return the plan of a budget in seconds, among those allowed; it may be empty."""
+        """Return the plan of a budget in seconds, restricted to `allowed`; may be empty."""
         improvement, variance = self.improvement()
         return self._horizon(allowed).plan(improvement, variance, budget)
 
     def improvement(self) -> tuple[JointImprovement, Array]:
-        """Return the improvement of what is chosen next to what is under way, and variances.
-
-        The variances are those of all candidates before anything is chosen, shape (m,).
-        """
+        """Return the joint improvement given pending trainings, and prior variances, shape (m,)."""
         process = self.belief.process
         rows = self.belief.at(self.prospects.inputs, self.t_max)
         mean, half = process.predict_half(rows)
@@ -348,7 +345,7 @@ class Planning:
         )
 
     def chosen(self, entries: list[PlannedTraining], spent: float) -> PlannedTraining:
-        """Return the entry that is run next, when such a share of the budget is spent."""
+        """Return the entry to run next, at this spent share of the budget."""
         numbers = np.array([e.number for e in entries])
         epochs = np.array([e.epochs for e in entries])
         means, deviations = self.belief.predict(self.prospects.inputs[numbers], epochs)

@@ -1,6 +1,7 @@
 """One ask of BAPI: one pass of the loop of algorithm 2 (Belakaria et al. 2022).
 
-It starts with successive halving over epochs, or with random configurations and the best of them.
+The search starts with successive halving over epochs, or with random configurations, the best
+of which is trained to the end.
 """
 
 from collections.abc import Callable, Mapping
@@ -48,13 +49,13 @@ Step = Begin[int] | GoOn[int] | Wait | Done
 
 @dataclass(frozen=True)
 class Design:
-    """Rungs of epochs, each with as many configurations as go on to it.
+    """Rungs of epochs, each with a number of configurations.
 
-    It keeps nothing: its state is a function of the curves in the order of beginning. The first
-    configurations that were begun are its own.
+    Stateless: the first configurations of the study are the design's, and the curves in the order
+    of their start show its progress.
 
     Attributes:
-        epochs: Of each rung, rising.
+        epochs: Epochs of each rung, rising.
         counts: Configurations on each rung.
     """
 
@@ -63,7 +64,7 @@ class Design:
 
     @classmethod
     def halving(cls, n: int, t_max: int) -> Self:
-        """Return n at a 25th of the epochs, a third of them at three times as many, and so on."""
+        """Return n configurations at 1/25 of the epochs, a third at three times as many, etc."""
         epochs, counts = [max(2, round(t_max / 25))], [n]
         while len(epochs) < 3 and epochs[-1] * _ETA < t_max and counts[-1] >= _ETA:
             epochs.append(epochs[-1] * _ETA)
@@ -72,15 +73,13 @@ class Design:
 
     @classmethod
     def random(cls, n: int, t_max: int, quantum: int) -> Self:
-        """Return n for a quantum each, of which the best is trained to the end."""
+        """Return n configurations for a quantum each, the best of which is trained to the end."""
         return cls((t_max,), (n,)) if quantum >= t_max else cls((quantum, t_max), (n, 1))
 
     def next(self, curves: Mapping[Configuration, LearningCurve], *, may_begin: bool) -> Step:
-        """Return the next step.
+        """Return the next step, from all curves in the order of their start.
 
-        Args:
-            curves: All that were begun, in that order.
-            may_begin: Whether the budget allows for new ones.
+        `may_begin` says whether the budget affords new configurations.
         """
         own = list(curves.values())[: self.counts[0]]
         if len(own) < self.counts[0] and may_begin:
@@ -94,7 +93,7 @@ class Design:
             if behind:
                 return Wait()
             if rung + 1 < len(self.epochs):
-                # A full fit needs no going on, and is no match for a few epochs.
+                # A full fit cannot be resumed, and does not compare with a few epochs.
                 known = [c for c in entrants if c.is_iterative and c.done >= epochs]
                 known = [c for c in known if not c.is_infeasible and not c.trouble]
                 ranked = sorted(known, key=lambda c: c.loss_at(epochs))
@@ -103,17 +102,17 @@ class Design:
         return Done()
 
     def waiting(self, curves: Mapping[Configuration, LearningCurve]) -> set[Configuration]:
-        """Return the configurations that wait here for others to be told; none at the end."""
+        """Return the configurations that wait for a rung to be decided; empty at the end."""
         is_over = isinstance(self.next(curves, may_begin=False), Done)
         return set() if is_over else set(list(curves)[: self.counts[0]])
 
 
 def size_of_start(n_epochs: float | None, n_configurations: int | None, t_max: int) -> int:
-    """Return how many configurations a start by halving has.
+    """Return the number of configurations of a start by halving.
 
     Args:
-        n_epochs: Epochs that the whole budget is worth; None when not known.
-        n_configurations: That the whole budget may begin; None for any number.
+        n_epochs: Epochs that the whole budget affords; None if unknown.
+        n_configurations: Configurations that the whole budget affords; None for any number.
         t_max: Epochs of a full training.
     """
     few = (
@@ -137,12 +136,12 @@ _EPSILON_OF_SPREAD = 0.02
 _LEAST_EPSILON = 1e-6
 _WORTHWHILE = 0.1
 """Least gain of a planned training where no seconds end a study, as a share of epsilon."""
-_STARTED = Reason("start", "begun: a new configuration")
-_PROMOTED = Reason("start", "gone on with: among the best after as many epochs")
-_STILL_WINS = Reason("training", "gone on with: it may still win")
-_PLANNED = Reason("plan", "begun: of the plan that promises most for what is left of the budget")
-_THAWED = Reason("plan", "gone on with: of the plan that promises most for what is left")
-_ENDED = Reason("end", "gone on with: the best so far, trained to the end")
+_STARTED = Reason("start", "started: a new configuration")
+_PROMOTED = Reason("start", "resumed: among the best after as many epochs")
+_STILL_WINS = Reason("training", "resumed: it may still win")
+_PLANNED = Reason("plan", "started: part of the best plan for the rest of the budget")
+_THAWED = Reason("plan", "resumed: part of the best plan for the rest of the budget")
+_ENDED = Reason("end", "resumed: the best so far, trained to the end")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +151,7 @@ class Order:
     Attributes:
         configuration: The configuration; None for a random new one.
         epochs: Epochs to reach, from the start of the training.
-        because: Why, for people.
+        because: Reason, for people.
     """
 
     configuration: Configuration | None
@@ -165,12 +164,10 @@ class BapiTurn:
     """The state of one ask, and the branches of the loop.
 
     Attributes:
-        curves: All curves of the study, in the order of beginning.
-        memo: The memo of the last ask; changed into that of this one.
-        history: All trials.
-        budget: The budget at this ask.
-        objective: The objective.
-        settings: Settings of the method.
+        curves: All curves of the study, in the order of their start.
+        memo: Memo of the last ask, updated into the memo of this one.
+        history, budget: All trials, and the budget at this ask.
+        objective, settings: The objective, and the settings of the method.
         t_max: Epochs of a full training.
         design: Design of the initial trainings.
         learner: Learner of curves and costs.
@@ -195,8 +192,8 @@ class BapiTurn:
     def order(self) -> Order | None:
         """Return the next training of the loop; None if there is none to request.
 
-        The trainings of line 7 run between asks, one stretch at a time. An ask therefore enters
-        the loop where the told trials have left it, and ends at the first training it requests.
+        The trainings of line 7 run between asks, in parts. An ask therefore enters the loop where
+        the told trials have left it, and ends at the first training it requests.
         """
         return self.initial() or self.evaluation() or self.plan() or self.end()
 
@@ -212,11 +209,11 @@ class BapiTurn:
         epochs = self.remaining.epochs_by_told_rates(configuration, step.level)
         if configuration is not None:
             return Order(configuration, epochs, _PROMOTED) if epochs else None
-        # A random model may have no epochs: the plan knows which models can be trained in part.
+        # A random model may not train in epochs; the plan knows which ones do.
         return Order(None, epochs, _STARTED) if epochs == step.level else None
 
     def evaluation(self) -> Order | None:
-        """Line 7, algorithm 5: return the first told training that goes on."""
+        """Line 7, algorithm 5: return the first told training that should continue."""
         targets: dict[str, int] = dict(self.memo.get("targets", {}))
         told = [n for n in sorted(map(int, targets)) if self.history[n].is_told]
         if not told:
@@ -229,14 +226,14 @@ class BapiTurn:
             if curve.is_closed or curve.is_pending:
                 continue
             row = self._rows([curve])
-            enough, said = self._verdict(curve, row, target, belief)
-            if said != "goes on":
-                # Verdicts on trainings that were resumed since are forgotten.
+            enough, outcome = self._verdict(curve, row, target, belief)
+            if outcome != "continues":
+                # Verdicts on trainings resumed since then are dropped.
                 last = {
                     str(c.trials[-1].number) for c in self.curves.values() if c.done < self.t_max
                 }
                 kept = {n: v for n, v in self.memo.get("verdicts", {}).items() if n in last}
-                self.memo["verdicts"] = {**kept, str(curve.trials[-1].number): said}
+                self.memo["verdicts"] = {**kept, str(curve.trials[-1].number): outcome}
                 continue
             epochs = self.remaining.epochs(
                 curve.done,
@@ -271,7 +268,7 @@ class BapiTurn:
         return self._stretch(configuration, done, entry.epochs, because)
 
     def end(self) -> Order | None:
-        """Return the best training, to its last epoch, if none was trained that far by the end."""
+        """Return the best training, to its last epoch, if none was trained that far."""
         if self.remaining.may_begin or self.history.complete:
             return None
         going = [c for c in self.curves.values() if c.epochs and not c.is_closed]
@@ -288,12 +285,12 @@ class BapiTurn:
 
     @property
     def quantum(self) -> int:
-        """Epochs after which a training is looked at, p of algorithm 5."""
+        """Epochs between two checks of a training, p of algorithm 5."""
         return max(1, round(self.settings.p * self.t_max))
 
     @property
     def first_look(self) -> int:
-        """Epochs after which a new training is looked at for the first time."""
+        """Epochs before the first check of a new training."""
         if not self.settings.looks_early:
             return self.quantum
         return min(self.quantum, max(2, round(self.t_max / 25)))
@@ -305,7 +302,7 @@ class BapiTurn:
 
     @cached_property
     def least_loss(self) -> float:
-        """Minus y_best: the least feasible loss, or the least of all if none is feasible."""
+        """Minus y_best: the least feasible loss, or the least loss if none is feasible."""
         ended = [t for t in self.history if t.loss is not None]
         feasible = [t for t in ended if self.history.violation(t) <= 0]
         return min((t.loss for t in feasible or ended if t.loss is not None), default=inf)
@@ -328,7 +325,7 @@ class BapiTurn:
     def _stretch(
         self, configuration: Configuration | None, done: int, target: int, because: Reason
     ) -> Order:
-        """Algorithm 5, line 6: return the training up to its next look, and note its target."""
+        """Algorithm 5, line 6: return the training up to its next check, and record its target."""
         self.memo.setdefault("targets", {})
         self.memo["targets"] = {**self.memo["targets"], str(len(self.history)): target}
         least = self.remaining.epochs_worth_a_look(configuration, self.t_max)
@@ -338,9 +335,9 @@ class BapiTurn:
     def _verdict(
         self, curve: LearningCurve, row: Array, target: int, belief: CurveBelief
     ) -> tuple[int, Verdict]:
-        """Algorithm 5, lines 4 and 5: return t_opt by what was told, and whether to go on."""
+        """Algorithm 5, lines 4 and 5: return the updated t_opt, and the verdict."""
         if not self.settings.early_stopping:
-            return target, "finished" if curve.done >= target else "goes on"
+            return target, "finished" if curve.done >= target else "continues"
         expected = belief.curve(row, is_known=True)
         enough = enough_epochs(expected, self.epsilon, curve.done)
         rows, epochs = np.repeat(row, 2, axis=0), np.array([enough, curve.done])
@@ -380,7 +377,7 @@ class BapiTurn:
         )
 
     def _prospects(self) -> Prospects:
-        """Return the candidates of a plan: trainings to resume, pending ones, and new ones."""
+        """Candidates of a plan: resumable, pending and new trainings."""
         pending = [c for c in self.curves.values() if c.is_pending]
         told = most_telling([c for c in self.curves.values() if not c.is_pending])
         waits = self.design.waiting(self.curves)
@@ -396,7 +393,7 @@ class BapiTurn:
         return Prospects.of([*begun, *pending], new, self.learner, asked=self.curves)
 
     def _unlike(self, new: Candidates) -> Candidates:
-        """Return the new candidates without duplicates and without those that were begun."""
+        """New candidates without duplicates and without configurations already started."""
         inputs = self.learner.inputs
         begun = inputs.of(inputs.encode(self.curves))
         rows = np.vstack([begun, inputs.of(new)])
@@ -406,7 +403,7 @@ class BapiTurn:
     def _worthwhile(
         self, entries: list[PlannedTraining], planning: Planning
     ) -> list[PlannedTraining]:
-        """Return the entries that may gain something, where no seconds end a study."""
+        """Entries with enough gain, for studies that no time limit ends."""
         if not entries:
             return []
         rows = planning.prospects.inputs[[e.number for e in entries]]

@@ -1,7 +1,7 @@
-"""Fabolas (Klein et al. 2017): learns on small subsets, decides for the full data.
+"""Fabolas (Klein et al. 2017): learns from small subsets, decides for the full data.
 
-`fabolas` is the method, with its `declaration`, and the methods that the paper compares. Its asks
-are a `first_design` on the sizes of its `recipe`, then a `turn` each: confirm, verify or `search`.
-`observations` are what a `belief` is learned from by `inference`. `decisions` give subsets up when
-they tell nothing, rank what was evaluated and describe the choice. `rules` are the numbers.
+`fabolas` is the method, with its `declaration` and the methods that the paper compares. Its first
+asks are a `first_design` on the sizes of its `recipe`. Later asks are a `turn` each: confirm,
+verify or `search`. `inference` learns a `belief` from `observations`. `decisions` drop subsets that
+are not informative, rank configurations and describe the choice. `rules` are the constants.
 """

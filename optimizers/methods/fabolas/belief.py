@@ -50,16 +50,16 @@ def pipeline_inputs(space: Space) -> PipelineInputs:
 
 @dataclass(frozen=True, slots=True)
 class SubsetBelief:
-    """Losses and seconds, as learned from some observations.
+    """Losses and seconds, learned from a set of observations.
 
     Attributes:
-        samples: Of the losses, one a hyperparameter sample.
-        costs: Of ln seconds of one fold; None where they do not matter.
-        scale: The unit of the losses.
-        cost_scale: Mean and deviation of ln seconds, the least seen, and the most to be expected.
-        basis: Of the losses.
-        folds: Of a small subset, and of others.
-        small: s up to which a subset is small.
+        samples: Posteriors of the losses, one per hyperparameter sample.
+        costs: Process of ln seconds of one fold; None if costs are not modelled.
+        scale: Scale of the losses.
+        cost_scale: Mean and deviation of ln seconds, the least observed, and the most expected.
+        basis: Basis functions of the losses.
+        folds: Folds of a small subset, and of larger ones.
+        small: Largest s of a small subset.
     """
 
     samples: tuple[Posterior, ...]
@@ -71,7 +71,7 @@ class SubsetBelief:
     small: float = 0.0
 
     def predict(self, inputs: Array) -> tuple[Array, Array]:
-        """Return means and deviations of the mixture, standardised, shape (n,)."""
+        """Return standardised means and deviations of the mixture, shape (n,)."""
         each = [sample.predict(inputs) for sample in self.samples]
         means = np.array([mean for mean, _ in each])
         variances = np.array([variance for _, variance in each])
@@ -82,7 +82,7 @@ class SubsetBelief:
         return np.mean([sample.noise(inputs) for sample in self.samples], axis=0)
 
     def outcome(self, row: Array) -> tuple[float, float]:
-        """Return mean and deviation of an outcome at a row, (1, d), before it is standardised."""
+        """Return mean and deviation of the outcome of one row, (1, d), before standardisation."""
         mean, deviation = self.predict(row)
         spread = np.sqrt(deviation**2 + self.noise(row))
         return (
@@ -91,12 +91,12 @@ class SubsetBelief:
         )
 
     def knows(self, inputs: Array) -> NDArray[np.bool_]:
-        """Return which rows anything is known of, shape (n,)."""
+        """Return which rows have a model, shape (n,)."""
         known = self.samples[0].knows(inputs)
         return known if self.costs is None else known & self.costs.knows(inputs)
 
     def seconds(self, inputs: Array) -> Array:
-        """Return predicted seconds, c of equation 7, shape (n,), not far beyond those seen."""
+        """Return predicted seconds, c of equation 7, clipped near those observed, shape (n,)."""
         mean, deviation, least, most = self.cost_scale
         if self.costs is None:
             return np.zeros(len(inputs))
@@ -106,9 +106,9 @@ class SubsetBelief:
         return folds * np.exp(np.clip(log_seconds, least - RULES.cheapest, most + RULES.dearest))
 
     def with_outcomes_drawn(self, inputs: Array, rng: Generator) -> "SubsetBelief":
-        """Return it with outcomes of rows under way, drawn by each sample.
+        """Return the belief with outcomes of pending rows, drawn by each sample.
 
-        One sample draws a few: a single lucky outcome would draw all that follows to itself.
+        A single sample draws several outcomes, because one lucky draw would attract all later asks.
         """
         samples = self.samples if len(self.samples) > 1 else self.samples * RULES.outcomes
         drawn = tuple(sample.with_outcomes_drawn(inputs, rng) for sample in samples)
@@ -116,16 +116,16 @@ class SubsetBelief:
 
 
 class SubsetLearner:
-    """Learns beliefs of one space; it keeps no observation.
+    """Learns beliefs of one space; stores no observations.
 
     Args:
-        inputs: Of the space.
-        recipe: The method.
-        objective: Its unit decides the scale.
-        inference: How the parameters of the losses' process are found.
-        n_samples: Draws of them.
-        subset_folds: Folds that small subsets are evaluated on; None for all.
-        small: s up to which they are small.
+        inputs: Inputs of the space.
+        recipe: Search recipe of the method.
+        objective: Objective, which determines the scale.
+        inference: Inference of the loss process's parameters.
+        n_samples: Number of parameter draws.
+        subset_folds: Folds of small subsets; None for all.
+        small: Largest s of a small subset.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class SubsetLearner:
         noise = FallingNoise(s) if recipe.has_falling_noise else ConstantNoise()
         kernel = FidelityKernel(within, s, self._basis)
         self._losses = Regression(kernel, noise, inference, n_samples)
-        # Full evaluations are few: drawing parameters costs little and keeps the process in doubt.
+        # With few full evaluations, drawn parameters are cheap and keep the process uncertain.
         full = FidelityKernel(within, s, FULL)
         self._full = Regression(full, ConstantNoise(), "ensemble", n_samples)
         self._costs = Regression(FidelityKernel(within, s, COST), ConstantNoise())
@@ -162,13 +162,13 @@ class SubsetLearner:
         *,
         full_only: bool = False,
     ) -> tuple[SubsetBelief, dict[str, Any]]:
-        """Return the belief, and what of it is kept for the next ask, as JSON values.
+        """Return the belief, and its parameters for the next ask, as JSON values.
 
         Args:
-            seen: At least one of them has a loss.
-            kept: By the last ask; may be empty.
+            seen: Observations, at least one with a loss.
+            kept: Parameters of the last ask; may be empty.
             rng: Source of randomness.
-            full_only: Whether losses are learned from full evaluations alone; seconds are as kept.
+            full_only: Whether losses are learned from full evaluations alone, with unchanged costs.
         """
         losses, _, _ = self._loss_groups(seen, full_only=full_only)
         name = "full" if full_only else "losses"
@@ -182,7 +182,7 @@ class SubsetLearner:
     def recall(
         self, seen: SubsetObservations, kept: Mapping[str, Any], *, full_only: bool = False
     ) -> SubsetBelief:
-        """Return the belief with the parameters of an earlier ask and the observations of now."""
+        """Return the belief with earlier parameters, conditioned on the current observations."""
         groups, column, scale = self._loss_groups(seen, full_only=full_only)
         regression = self._full if full_only else self._losses
         samples = regression.posteriors(groups, kept["full" if full_only else "losses"], column)

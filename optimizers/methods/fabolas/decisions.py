@@ -1,10 +1,10 @@
-"""The gate, the ranking of configurations by predicted loss on all rows, and decisions for people.
+"""The gate on subsets, the ranking by predicted loss on all rows, and decisions for people.
 
-The gate says whether subsets help to predict full evaluations. Before each full evaluation its loss
-is predicted with all results, those on subsets included. Subsets help if the loss is likelier by
-these predictions than by a plain guess from the full evaluations before it; a process of full
-evaluations alone is one such guess once there are a few. Subsets that do not help are given up, and
-taken up again when predictions improve.
+The gate decides whether subsets help to predict full evaluations. The loss of each full evaluation
+is predicted beforehand, from all results including subsets. Subsets help if the observed loss is
+likelier under these predictions than under a guess from earlier full evaluations alone (their
+distribution, or a process of them once there are a few). Otherwise subsets are given up, until
+predictions improve.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,14 +30,14 @@ from prefect_tune.optimizers.trials.trial import Trial
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Of one full evaluation.
+    """Prediction of one full evaluation, on the scale of learned losses.
 
     Attributes:
-        reason: Why it was asked for.
-        mean: Of the outcome as it is learned, before it is standardised.
-        deviation: Of the outcome, noise included.
-        mean_alone: As predicted from full evaluations alone; None with fewer than two.
-        deviation_alone: Likewise.
+        reason: Reason of the ask.
+        mean: Predicted outcome before standardisation.
+        deviation: Its deviation, noise included.
+        mean_alone: Prediction from full evaluations alone; None with fewer than two.
+        deviation_alone: Deviation of `mean_alone`.
     """
 
     reason: str
@@ -47,7 +47,7 @@ class Prediction:
     deviation_alone: float | None = None
 
     def to_json(self) -> list[Any]:
-        """Return all fields in order, to nine digits: losses may be tiny, and deviations not 0."""
+        """Return all fields in order, with nine digits, so that tiny values do not become 0."""
         return [
             self.reason,
             *(
@@ -58,7 +58,7 @@ class Prediction:
 
     @classmethod
     def all_of(cls, memo: Mapping[str, Any]) -> "dict[int, Prediction]":
-        """Return those kept in a memo, by number of the trial."""
+        """Return the predictions in a memo, by number of the trial."""
         return {int(number): cls(*fields) for number, fields in memo.get("full", {}).items()}
 
 
@@ -67,15 +67,15 @@ class Gate:
     """The verdict on subsets.
 
     Attributes:
-        skills: Of each judged evaluation in the order of asking, ln of how much likelier its
-            outcome was with subsets than without, within +-2.
+        skills: Log likelihood ratios of judged outcomes, with subsets over without, clipped to
+            +-2, in the order of asking.
     """
 
     skills: tuple[float, ...]
 
     @property
     def is_open(self) -> bool:
-        """Whether subsets are asked for."""
+        """Whether subsets may be requested."""
         is_open = True
         for n in range(RULES.least_judged, len(self.skills) + 1):
             total = sum(self.skills[max(n - RULES.judged, 0) : n])
@@ -85,7 +85,7 @@ class Gate:
 
     @property
     def is_proven(self) -> bool:
-        """Whether subsets have been of help so far."""
+        """Whether subsets have helped so far."""
         last = self.skills[-RULES.judged :]
         return len(last) >= RULES.least_judged and sum(last) >= RULES.proves
 
@@ -93,18 +93,17 @@ class Gate:
     def of(
         cls, predictions: Mapping[int, Prediction], outcomes: Mapping[int, float], spread: float
     ) -> "Gate":
-        """Judge predictions by what came out.
+        """Judge predictions by their outcomes.
 
         Args:
-            predictions: Of full evaluations by number of the trial.
-            outcomes: Of full evaluations by number of the trial, in the unit of the predictions,
-                those without a prediction included.
+            predictions: Predictions of full evaluations, by number of the trial.
+            outcomes: Outcomes of all full evaluations, in the unit of the predictions.
             spread: Standard deviation of all losses in that unit.
         """
         skills = []
         for number in sorted(predictions.keys() & outcomes.keys()):
             if number == min(outcomes):
-                continue  # nothing to guess from
+                continue  # no earlier outcome to guess from
             before = np.array([y for other, y in outcomes.items() if other < number])
             skill = _skill(predictions[number], outcomes[number], before, spread)
             if predictions[number].deviation > RULES.vague * spread:
@@ -114,7 +113,7 @@ class Gate:
 
 
 def _skill(prediction: Prediction, outcome: float, before: Array, spread: float) -> float:
-    """Return the log density with subsets over that of the better guess without."""
+    """Log density with subsets, minus the log density of the better guess without."""
     with_subsets = _log_density(outcome, prediction.mean, prediction.deviation)
     middle = float(before.mean())
     scatter = float(((before - middle) ** 2).sum())
@@ -134,10 +133,10 @@ class AnswerStanding:
     """Configurations with a loss that did not fail on all rows, the best first.
 
     Attributes:
-        trials: Of each the one on most rows, that is the one asked for first of equals.
+        trials: Trial of each configuration on the most rows, the earliest among equals.
         candidates: Their configurations.
-        mean: Predicted losses at s = 1, standardised, shape (n,).
-        deviation: Of the function there, shape (n,).
+        mean: Standardised predicted losses at s = 1, shape (n,).
+        deviation: Deviations of the function there, shape (n,).
     """
 
     trials: tuple[Trial, ...]
@@ -174,7 +173,7 @@ class AnswerStanding:
 
 
 def _of_each(seen: SubsetObservations, history: History) -> NDArray[np.intp]:
-    """Return the row of each configuration that may be chosen, that on most rows."""
+    """Row of each eligible configuration on the most rows."""
     failed = {t.query.configuration for t in history.failed if t.query.is_full}
     best: dict[Configuration, int] = {}
     for i, trial in enumerate(seen.trials):
@@ -187,7 +186,7 @@ def _of_each(seen: SubsetObservations, history: History) -> NDArray[np.intp]:
     return np.array(list(best.values()), dtype=np.intp)
 
 
-_HELPLESS = "they were no help in predicting full evaluations"
+_HELPLESS = "they did not help to predict full evaluations"
 
 
 def decisions_of(
@@ -195,18 +194,15 @@ def decisions_of(
 ) -> dict[str, Any]:
     """Return the sizes evaluated, the gate, models by probability, confirmations and notes.
 
-    Args:
-        history: All trials.
-        sizes: That may be asked for.
-        memo: Of the last ask; empty before there is one.
-        is_log: Whether losses are learned, and predicted, as their logarithms.
+    `memo` is that of the last ask, empty before the first. `is_log` says whether predictions are
+    of logarithms of losses.
     """
     told = [(t.query.subset, t.state) for t in history if t.is_told]
     shares = [share for share in sizes.shares if any(share == at for at, _ in told)]
     confirmations = list(_confirmations(history, memo, is_log=is_log))
     notes = [sizes.note] if sizes.note else []
     if history.stopped and not history.complete:
-        notes.append("nothing was evaluated on all rows: the best one is a prediction")
+        notes.append("no configuration was evaluated on all rows: the best one is a prediction")
     elif history.stopped and "full" in memo and all(c["loss"] is None for c in confirmations):
         notes.append("the budget ended before the predicted best was confirmed on all rows")
     failures = [t.failure for t in history.failed if t.query.is_full]

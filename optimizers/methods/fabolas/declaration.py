@@ -17,7 +17,7 @@ class SurrogateOptions(MethodOptions):
 
     inference: Inference = option(
         "Parameters of the process: the most likely ones (map), or several draws (ensemble), which "
-        "take four times as long and find nothing better sooner.",
+        "take four times as long without a better result.",
         default="map",
     )
     n_samples: int = option("Draws of the parameters.", default=8, at_least=1)
@@ -28,7 +28,7 @@ class SurrogateOptions(MethodOptions):
 
 @dataclass(frozen=True)
 class ReferenceOptions(SurrogateOptions):
-    """Options of the methods that Fabolas is compared with."""
+    """Options of the reference methods of Fabolas."""
 
     inference: Inference = option(
         "Parameters of the process: several draws (ensemble), as in the paper, or the most likely "
@@ -79,7 +79,7 @@ class FabolasOptions(SurrogateOptions):
 
 
 def size_lines(decisions: Mapping[str, Any]) -> list[str]:
-    """Return the lines of what `Fabolas.decisions` gives."""
+    """Return `Fabolas.decisions` as lines of text."""
     lines, gate = list(_sizes(decisions)), decisions.get("gate", {})
     if gate.get("state") == "closed":
         lines.append(f"subsets were given up: {gate['reason']}")
@@ -115,7 +115,7 @@ def _confirmed(confirmations: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 FABOLAS = Method(
     name="fabolas",
-    purpose="Gaussian processes over configurations and subset sizes, asked for information per "
+    purpose="Gaussian processes over configurations and subset sizes, searched by information per "
     "second; for many rows, where one evaluation takes long",
     implementation="prefect_tune.optimizers.methods.fabolas.fabolas:Fabolas",
     options=FabolasOptions,

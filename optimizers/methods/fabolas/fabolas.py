@@ -9,11 +9,11 @@ Algorithm 1, line 1 (initial design)       first_design.ScatteredDesign; by defa
 Equations 2, 3 and 5 (EI, ES, MTBO)        ExpectedImprovement, EntropySearch, TwoTasks
 
 `variant=paper` has the paper's acquisition, bases, noise, drawn parameters, incumbent and initial
-design. By default the acquisition is the information gain in closed form, all configurations share
-a trend, noise falls with the size, parameters are fitted, the incumbent pays kappa deviations, and
-the design is halved; full evaluations verify predictions, and a gate gives subsets up. Both depart
-from the paper: their priors (`belief`), random candidates in place of DIRECT and CMA-ES, and
-confirmations at the end of the budget. `rules` has the numbers.
+design. The default has the information gain in closed form, a trend shared by all configurations,
+noise that falls with the size, fitted parameters, an incumbent that pays kappa deviations, a halved
+design, full evaluations that verify predictions, and a gate on subsets. Both variants depart from
+the paper: other priors (`belief`), random candidates in place of DIRECT and CMA-ES, and
+confirmations at the end of the budget. `rules` has the constants.
 """
 
 from collections.abc import Mapping
@@ -131,9 +131,9 @@ class Fabolas(Optimizer):
 
     @property
     def incumbent(self) -> Trial | None:
-        """The best by prediction on all rows; once some were confirmed, the best of the full ones.
+        """The predicted best on all rows; once some are confirmed, the best full evaluation.
 
-        Before anything is learned, the best of those on most rows.
+        Before the first fit, the best of the configurations on the most rows.
         """
         seen = tuple(self.history)
         if (
@@ -147,7 +147,7 @@ class Fabolas(Optimizer):
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """Sizes, the probability of each model, the gate, and what confirmations came to."""
+        """Sizes, probability of each model, the gate, and outcomes of confirmations."""
         is_log = self.recipe.learns_logs(self.objective)
         return decisions_of(self.history, self.sizes, self.memo or {}, is_log=is_log)
 
@@ -188,7 +188,7 @@ class Fabolas(Optimizer):
         return self._unlearned(rng, may_begin=may_begin)
 
     def _unlearned(self, rng: Generator, *, may_begin: bool) -> Query:
-        """Return a new configuration, or one that is to be seen on all rows, the best first."""
+        """Query before a fit is possible: a new configuration, or the best one on all rows."""
         nothing_new = all_begun()
         self._because = _UNLEARNED
         if may_begin:
@@ -244,7 +244,7 @@ class Fabolas(Optimizer):
         return proposal.query
 
     def _confirmations(self, memo: Mapping[str, Any]) -> list[int]:
-        """Return the confirmations since the last subset: a larger budget has its own."""
+        """Confirmations since the last subset; a larger budget has its own."""
         subsets = [t.number for t in self.history if t.query.subset < 1]
         return [
             number
@@ -283,7 +283,7 @@ class Fabolas(Optimizer):
         return self.recipe.subsets.query(configuration, share, self.history)
 
     def _begun(self, step: BeginAlgorithm, rng: Generator) -> Configuration:
-        """Return a new configuration as the first design wants it, as far as it can be had."""
+        """New configuration as the first design requests it, as far as possible."""
         *before, last = self.space.searched
         if step.has_defaults and not self.space.steps[-1].fixed:
             plainest = (*(s.plainest.id for s in before), last.algorithms[step.algorithm].id)
@@ -295,7 +295,7 @@ class Fabolas(Optimizer):
         return self._drawn(step.algorithm, rng)
 
     def _drawn(self, model: int, rng: Generator) -> Configuration:
-        """Return a new configuration of that model, or of any when it has no more."""
+        """New configuration of that model, or of any model if it has no more."""
         last = self.space.steps[-1]
         asked = self.history.asked
         for _ in range(RULES.path_draws if self._n_models > 1 else 0):
@@ -344,7 +344,7 @@ class ExpectedImprovement(Fabolas):
 class EntropySearch(Fabolas):
     """Full evaluations by information (equation 3; Hennig and Schuler 2012).
 
-    It is not divided by cost, as all evaluations are of all rows.
+    Costs do not count, since all evaluations use all rows.
     """
 
     method: ClassVar[Method] = ES
@@ -359,7 +359,7 @@ class EntropySearch(Fabolas):
 class TwoTasks(Fabolas):
     """Evaluations of one of two tasks by information per second (equation 5; Swersky et al. 2013).
 
-    The tasks are all rows and one subset; they are correlated freely (equation 4).
+    The tasks are all rows and one subset, with a free correlation (equation 4).
     """
 
     method: ClassVar[Method] = MTBO

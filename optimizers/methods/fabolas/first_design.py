@@ -1,4 +1,4 @@
-"""The first evaluations: successive halving over small sizes, and its winner once on all rows."""
+"""The first evaluations: successive halving over small sizes, then one full run of the winner."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -29,8 +29,8 @@ class BeginAlgorithm(Begin[float]):
 
     Attributes:
         level: Share of the rows.
-        algorithm: Which algorithm of the last step it is to have, by its place there.
-        has_defaults: Whether it is to have default values, and nothing before it.
+        algorithm: Place of its algorithm in the last step.
+        has_defaults: Whether it has default values and idle steps before the model.
     """
 
     algorithm: int
@@ -42,20 +42,20 @@ Step = BeginAlgorithm | GoOn[float] | Wait | Done
 
 @dataclass(frozen=True)
 class FirstDesign:
-    """Successive halving over small sizes, and its winner once on all rows, the anchor.
+    """Successive halving over small sizes; the winner, the anchor, is run once on all rows.
 
-    It keeps nothing: its state is a function of the trials in the order of asking. A configuration
-    that is new at the first share begins on the first rung, and is on the next one when it is asked
-    for at the next share. A rung sends the best half on once as many are told as it is to have.
-    Failed trials come after all others, as a larger subset may cure them; those that took too long
-    or too much memory do not go on. A worker that is free before a rung is decided begins one more
-    configuration, up to twice as many as there were to be. Where algorithms are to be chosen from,
-    each begins with its default values, which are often near the best.
+    Stateless: the trials in the order of asking show its progress. A configuration that is new at
+    the first share is on the first rung, and on the next rung once it is requested at the next
+    share. A rung promotes its best half once it has as many results as planned. Failed trials rank
+    last, since a larger subset may cure them, but trials over the time or memory limit are not
+    promoted. While a rung is undecided, a free worker begins one more configuration, up to twice
+    the planned number. Each algorithm of the last step begins with its defaults, which are often
+    nearly the best values.
 
     Attributes:
         shares: Share of the rows on each rung, rising; the last one may be the full data.
-        counts: Configurations on each rung; of the first one, those before any goes on.
-        algorithms: Places of the algorithms of the last step, in the order of beginning.
+        counts: Configurations on each rung; on the first, those needed before a promotion.
+        algorithms: Places of the algorithms of the last step, in the order of their start.
     """
 
     shares: tuple[float, ...]
@@ -75,11 +75,11 @@ class FirstDesign:
         """Return the design for data of these sizes.
 
         Args:
-            sizes: The sizes.
-            n_first: Configurations on the first rung, before any goes on; each rung has half of
-                those below it. Two of each algorithm if that is more.
-            n_algorithms: Algorithms of the last step, each of which begins as often as the others.
-            seed: Decides in which order they begin.
+            sizes: Sizes of subsets.
+            n_first: Configurations on the first rung before a promotion, at least two per
+                algorithm; each higher rung has half as many.
+            n_algorithms: Algorithms of the last step, which begin equally often.
+            seed: Seed of their order.
             has_anchor: Whether the winner is evaluated on all rows.
         """
         order = np.random.default_rng(seed).permutation(n_algorithms)
@@ -97,16 +97,13 @@ class FirstDesign:
 
     @property
     def most_begun(self) -> int:
-        """Configurations that it begins at most, with many workers."""
+        """Most configurations it begins, with many workers."""
         return 2 * self.counts[0]
 
     def next(self, history: History, *, may_begin: bool = True) -> Step:
-        """Return what comes next.
+        """Return the next step, given all trials.
 
-        Args:
-            history: All trials, pending ones included.
-            may_begin: Whether more configurations may be begun; the rungs are decided with those
-                that they have otherwise.
+        If no more configurations `may_begin`, rungs are decided with those that they have.
         """
         rungs = self._rungs(history)
         n_begun = len(rungs[0])
@@ -115,7 +112,7 @@ class FirstDesign:
         if len(rungs) > 1 and len(rungs[-1]) >= self.counts[-1]:
             return Done()
         goal = self.counts[0] if may_begin else n_begun
-        is_whole = True  # whether nothing more comes onto the rung
+        is_whole = True  # whether the rung below can promote no more
         for k, (rung, above) in enumerate(pairwise(rungs)):
             is_enough = is_whole and is_decided(rung, goal)
             is_settled = is_whole and is_decided(rung)
@@ -141,21 +138,21 @@ class FirstDesign:
         for trial in history:
             query = trial.query
             place = places.setdefault(query.configuration, -1)
-            # The full data comes from any rung, when those above have failed.
+            # Any rung may supply the full evaluation if the rungs above have failed.
             rung = last if query.subset == 1.0 and place >= 0 else place + 1
             if place < last and query.subset == self.shares[rung]:
                 rungs[rung].append(trial)
                 places[query.configuration] = rung
             elif place < 0:
-                places[query.configuration] = last  # not begun here, so on no rung ever
+                places[query.configuration] = last  # begun elsewhere, so never on a rung
         return rungs
 
     def _best(
         self, rungs: Sequence[Sequence[Trial]], rung: int, history: History
     ) -> Iterator[Trial]:
-        """Return the runs that may go on from a rung and have not, the best first.
+        """Runs of a rung that may be promoted and have not been, the best first.
 
-        The full data is for one that never failed, from a lower rung if need be.
+        Full data is for a configuration that never failed, from a lower rung if need be.
         """
         share = self.shares[rung + 1]
         gone = {t.query.configuration for t in history if t.query.subset >= share}
@@ -173,11 +170,11 @@ class FirstDesign:
 
 @dataclass(frozen=True)
 class ScatteredDesign:
-    """New configurations, each on one of some small sizes in turn, as the paper has it.
+    """New configurations on small sizes in turn, as in the paper.
 
     Attributes:
-        shares: Share of the rows, in turn.
-        count: Configurations.
+        shares: Shares of the rows, in turn.
+        count: Number of configurations.
         algorithms: Places of the algorithms of the last step, in turn.
     """
 
@@ -187,13 +184,13 @@ class ScatteredDesign:
 
     @classmethod
     def of(cls, sizes: Sizes, *, n_first: int = 10, n_algorithms: int = 1, seed: int = 0) -> Self:
-        """Return the design for data of these sizes; the arguments are those of `FirstDesign`."""
+        """Return the design for data of these sizes, with arguments as in `FirstDesign.of`."""
         order = np.random.default_rng(seed).permutation(n_algorithms)
         shares = (1.0,) if sizes.is_single else _rung_shares(sizes)
         return cls(shares, n_first, tuple(int(a) for a in order))
 
     def next(self, history: History, *, may_begin: bool = True) -> Step:
-        """Return what comes next; the arguments are those of `FirstDesign.next`."""
+        """Return the next step, with arguments as in `FirstDesign.next`."""
         n = len(history.asked)
         if not may_begin or n >= self.count:
             return Done()
@@ -202,11 +199,10 @@ class ScatteredDesign:
 
 
 def _promising(best: Sequence[Trial], history: History) -> list[Trial]:
-    """Return the best of a rung: those nearer to the first than to the last, of at least four.
+    """Runs of a rung, if at least four, whose loss is nearer to the best than to the worst.
 
-    Where losses are above 0, nearer by their logarithms: half of a rung may be on a plateau, as at
-    the loss of chance, and what is hopeless takes long at that. Those that violate constraints
-    go on only where all do.
+    Positive losses are compared by logarithm, since half of a rung may be on a plateau such as the
+    loss of chance. Infeasible configurations are promoted only if all are infeasible.
     """
     feasible = [t for t in best if history.violation(t) <= 0] or list(best)
     losses = [t.loss for t in feasible if t.loss is not None]
@@ -225,6 +221,6 @@ def _rung_shares(sizes: Sizes) -> tuple[float, ...]:
     shares = sizes.shares[:-1]
     if set(RULES.rung_shares) <= set(shares):
         return RULES.rung_shares
-    # The shares are equally far apart on the logarithmic scale; of two as near, the smaller one.
+    # Shares are evenly spaced by logarithm; ties go to the smaller one.
     n = len(shares)
     return tuple(shares[k] for k in sorted({-((3 - n * j) // 6) for j in RULES.rung_sixths}))

@@ -1,13 +1,12 @@
 """The processes of losses and seconds, with parameters fitted or drawn by walkers (section 3.4).
 
-A belief in losses is one Gaussian process, or with many results one per model algorithm, at a cost
-that falls with the square of their number; the minimiser is sought over all of them together. All
-values are in the unit of the targets, which are standardised over all models: the processes divide
-them by nothing more.
+A belief in losses is one Gaussian process. With many results it is one process per model algorithm,
+which reduces the quadratic cost of predictions; the minimiser is still sought over all of them.
+Targets are standardised over all models, and the processes do not rescale them.
 
-The stretch moves are emcee's (Foreman-Mackey et al. 2013). The walkers are kept from one ask to the
-next, so a few sweeps do where a new chain would need its burn-in each time. With many parameters,
-or with few observations, the most likely ones are taken.
+The stretch moves are emcee's (Foreman-Mackey et al. 2013). Walkers persist between asks, so a few
+sweeps suffice where a new chain would need a burn-in. With many parameters, or few observations,
+the most likely parameters are used.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,11 +31,9 @@ EVERYTHING = -1
 
 
 def model_keys(inputs: Array, column: int | None) -> NDArray[np.intp]:
-    """Return by row which process it belongs to, shape (n,).
+    """Return the key of each row's process, shape (n,).
 
-    Args:
-        inputs: Shape (n, d).
-        column: The input that says which model a pipeline has; None for one process of all.
+    `column` is the input that tells the model of a pipeline; None for a single process.
     """
     if column is None:
         return np.full(len(inputs), EVERYTHING, dtype=np.intp)
@@ -48,7 +45,7 @@ class Posterior:
     """One hyperparameter sample of the belief.
 
     Attributes:
-        processes: By key.
+        processes: Gaussian processes by key.
         column: See `model_keys`.
     """
 
@@ -56,11 +53,11 @@ class Posterior:
     column: int | None = None
 
     def knows(self, inputs: Array) -> NDArray[np.bool_]:
-        """Return which rows have a process: not those of a model of which nothing is known."""
+        """Return which rows have a process; models without observations have none."""
         return np.isin(model_keys(inputs, self.column), list(self.processes))
 
     def predict(self, inputs: Array) -> tuple[Array, Array]:
-        """Return means and variances without noise, shape (n,), of rows that it knows."""
+        """Return means and noise-free variances, shape (n,), of rows that have a process."""
         mean, variance = np.empty(len(inputs)), np.empty(len(inputs))
         for rows, process in self._parts(inputs):
             mean[rows], deviation = process.predict(inputs[rows])
@@ -75,7 +72,7 @@ class Posterior:
         return noise
 
     def joint(self, inputs: Array) -> tuple[Array, Array]:
-        """Return means, (n,), and covariance, (n, n), of rows together."""
+        """Return the joint means, (n,), and covariance, (n, n), of rows."""
         mean, covariance = np.empty(len(inputs)), np.zeros((len(inputs), len(inputs)))
         for rows, process in self._parts(inputs):
             own, block = process.joint(inputs[rows])
@@ -88,10 +85,10 @@ class Posterior:
         """Return the information that candidates give about the minimiser, shape (C, M), in nats.
 
         Args:
-            minimiser: Of the representers, by this posterior.
-            representers: Shape (R, d), at s = 1.
-            inputs: Of C candidates.
-            basis: That of the processes' kernels.
+            minimiser: Minimiser among the representers, by this posterior.
+            representers: Inputs at s = 1, shape (R, d).
+            inputs: Inputs of C candidates.
+            basis: Basis of the processes' kernels.
             sizes: s of M sizes, shape (M,).
         """
         gains = np.empty((len(inputs), len(sizes)))
@@ -110,9 +107,9 @@ class Posterior:
         return gains
 
     def with_outcomes_drawn(self, inputs: Array, rng: Generator) -> "Posterior":
-        """Return it as if rows under way had come back with outcomes drawn from it, in turn.
+        """Return the posterior after drawing outcomes of pending rows from it, one after the other.
 
-        Averaged over hyperparameter samples this integrates over the outcomes (Snoek et al. 2012).
+        The mean over hyperparameter samples integrates over the outcomes (Snoek et al. 2012).
         """
         processes = dict(self.processes)
         for row in inputs:
@@ -134,20 +131,16 @@ class Posterior:
 def scattered(
     parameters: Sequence[Parameter], centre: Array, rng: Generator, n: int | None = None
 ) -> Array:
-    """Return walkers around a point, mixed with draws of the priors, shape (n, p).
+    """Return walkers around a point such as the mode, mixed with prior draws, shape (n, p).
 
-    Args:
-        parameters: Their bounds hold.
-        centre: For instance the most likely parameters, shape (p,).
-        rng: Source of randomness.
-        n: Walkers, at least 2 (p + 1), which is the default.
+    The default n is the minimum, 2 (p + 1). Walkers stay within the bounds.
     """
     p = len(parameters)
     n = max(n or 0, 2 * (p + 1))
     drawn = np.array([[q.draw(rng) for q in parameters] for _ in range(n)]).reshape(n, p)
     near = rng.random((n, 1)) * (drawn - centre) + centre
     lower, upper = (np.array([getattr(q, at) for q in parameters]) for at in ("lower", "upper"))
-    # Walkers on a bound in one plane could not leave it.
+    # Walkers that all lie on a bound could never leave it.
     margin = 1e-6 * (upper - lower) * (1 + rng.random((n, p)))
     return np.clip(near, lower + margin, upper - margin)
 
@@ -155,11 +148,11 @@ def scattered(
 def advanced(
     walkers: Array, log_density: Callable[[Array], float], n_sweeps: int, rng: Generator
 ) -> Array:
-    """Return the walkers after some sweeps, shape (n, p).
+    """Return the walkers, shape (n, p), after some sweeps.
 
     Args:
-        walkers: Shape (n, p).
-        log_density: Of one theta, up to a constant; -inf where there is none.
+        walkers: Current walkers, shape (n, p).
+        log_density: Log density of a theta up to a constant; -inf outside its support.
         n_sweeps: Moves of each walker.
         rng: Source of randomness.
     """
@@ -175,12 +168,7 @@ Inference = Literal["ensemble", "map"]
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The observations of one process.
-
-    Attributes:
-        inputs: Shape (n, d).
-        targets: Standardised over all groups, shape (n,).
-    """
+    """The observations of one process: inputs, (n, d), and standardised targets, (n,)."""
 
     inputs: Array
     targets: Array
@@ -191,13 +179,13 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Regression:
-    """Processes of one kernel and noise, with their parameters drawn or fitted.
+    """Processes of one kernel and noise, with drawn or fitted parameters.
 
     Attributes:
-        kernel: Over configurations and sizes.
-        noise: Around them.
-        inference: Whether their parameters are drawn.
-        n_samples: How many draws.
+        kernel: Kernel over configurations and sizes.
+        noise: Noise model.
+        inference: Whether parameters are drawn or fitted.
+        n_samples: Number of draws.
     """
 
     kernel: Kernel
@@ -210,13 +198,10 @@ class Regression:
     ) -> dict[str, dict[str, Any]]:
         """Return the parameters of each process, as JSON values by key.
 
-        Args:
-            groups: Observations by key.
-            kept: Returned by an earlier ask.
-            rng: Source of randomness.
+        `kept` are the parameters of an earlier ask.
         """
         start: Mapping[str, Any] = {}
-        if str(EVERYTHING) in kept:  # a process that is now parted
+        if str(EVERYTHING) in kept:  # a process that was split since
             start = {"thetas": kept[str(EVERYTHING)]["thetas"], "n": 0}
         return {
             str(key): self._learned_of(group, kept.get(str(key), start), rng)
@@ -226,10 +211,10 @@ class Regression:
     def posteriors(
         self, groups: Mapping[int, Group], kept: Mapping[str, Mapping[str, Any]], column: int | None
     ) -> tuple[Posterior, ...]:
-        """Return a posterior per draw, with parameters that were kept and observations of now.
+        """Return a posterior per draw, from kept parameters and current observations.
 
-        Of a process that has been parted, or put together, since they were kept, they are those of
-        the one before.
+        After a split into processes per model, or a merge, a new process has the parameters of its
+        predecessor.
         """
         thetas: dict[int, Any] = {}
         for key in groups:

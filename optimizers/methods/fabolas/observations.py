@@ -18,13 +18,12 @@ from prefect_tune.optimizers.trials.trial import Trial
 
 @dataclass(frozen=True, slots=True)
 class LossScale:
-    """The unit in which losses are learned: standardised, errors as their logarithms.
+    """The scale on which losses are learned: standardised, with errors as logarithms.
 
     Attributes:
-        floor: Least loss that a logarithm is taken of; None where losses are learned as they are.
-        cap: Largest loss that is learned as it is.
-        mean: Of what is learned, before it is standardised.
-        deviation: Likewise.
+        floor: Least loss before taking logarithms; None if losses are learned as they are.
+        cap: Largest loss, at which larger ones are clipped.
+        mean, deviation: Location and scale for standardisation.
     """
 
     floor: float | None
@@ -34,9 +33,9 @@ class LossScale:
 
     @classmethod
     def of(cls, losses: Array, objective: Objective, *, is_log: bool) -> "LossScale":
-        """Return the scale of some losses, at least one, shape (n,); logarithms are of percents.
+        """Return the scale of one or more losses, shape (n,); logarithms are of percents.
 
-        No row in error is taken for half a row; what is not an error is cut off three
+        The floor is half a row in error. Losses that are not errors are capped at three
         interquartile ranges above the median.
         """
         floor, cap = None, np.inf
@@ -50,16 +49,16 @@ class LossScale:
         return cls(floor, cap, float(flat.mean()), deviation if deviation > 1e-12 else 1.0)
 
     def learned(self, losses: Array) -> Array:
-        """Return losses as they are learned, shape (n,)."""
+        """Return standardised losses, shape (n,)."""
         return (self.flat(losses) - self.mean) / self.deviation
 
     def flat(self, losses: Array) -> Array:
-        """Return losses before they are standardised, shape (n,)."""
+        """Return losses before standardisation, shape (n,)."""
         capped = np.clip(losses, -RULES.largest_loss, min(self.cap, RULES.largest_loss))
         return capped if self.floor is None else np.log(np.maximum(capped, self.floor))
 
     def loss(self, mean: Array) -> Array:
-        """Return the losses that learned values stand for, shape (n,)."""
+        """Return the losses of standardised values, shape (n,)."""
         flat = self.mean + self.deviation * mean
         return flat if self.floor is None else np.exp(flat)
 
@@ -69,12 +68,12 @@ class SubsetObservations:
     """Trials that have ended, in the order of asking.
 
     Attributes:
-        trials: n of them.
+        trials: The n trials.
         candidates: Their configurations.
-        inputs: With s as the last column, shape (n, width + 1).
-        losses: Failed ones have the worst finite loss; nan where a failure tells nothing of the
-            loss, shape (n,).
-        log_seconds: Of one fold, shape (n,).
+        inputs: Inputs with s as the last column, shape (n, width + 1).
+        losses: Losses, shape (n,); failed trials have the worst finite loss, or nan if the failure
+            is not informative.
+        log_seconds: ln seconds of one fold, shape (n,).
     """
 
     trials: tuple[Trial, ...]
@@ -87,7 +86,7 @@ class SubsetObservations:
     def of(
         cls, history: History, sizes: Sizes, inputs: PipelineInputs, n_folds: int
     ) -> "SubsetObservations":
-        """Return those of a study, of so many folds."""
+        """Return the observations of a study with `n_folds` folds."""
         trials = tuple(t for t in history if t.is_told)
         candidates = inputs.encode(t.query.configuration for t in trials)
         s = np.array([float(sizes.s(t.query.subset)) for t in trials])
@@ -125,7 +124,7 @@ class SubsetObservations:
         return self.inputs[:, -1]
 
     def thinned(self, most: int) -> "SubsetObservations":
-        """Return at most so many: the large subsets, the best hundred, and the newest others."""
+        """Return at most `most` rows: large subsets, the best hundred, and the newest others."""
         if len(self) <= most:
             return self
         rank = np.argsort(np.argsort(np.nan_to_num(self.losses, nan=np.inf), kind="stable"))
@@ -135,18 +134,17 @@ class SubsetObservations:
 
 
 def _seconds(trial: Trial) -> float:
-    """Return what it would have taken with nothing cached, whatever was evaluated before it."""
+    """Seconds the trial would have taken without a cache."""
     if trial.evaluation is None:
         return trial.cost_seconds
     return trial.evaluation.cost_uncached_seconds or trial.evaluation.cost_seconds
 
 
 def _excused(trials: tuple[Trial, ...]) -> set[int]:
-    """Return the failures on subsets that say nothing of the configuration on all rows.
+    """Failures on subsets that tell nothing about the configuration on all rows.
 
-    A path that fails where rows are few, for want of a class or of more rows than components, may
-    be the best on all of them: so much was seen if it succeeded on a larger subset, and is granted
-    a few times otherwise.
+    A path that fails on few rows, for example because a class is missing, may be the best on all
+    rows. Its failure is excused if it succeeded on a larger subset, and otherwise a few times.
     """
     largest: dict[tuple[str, ...], float] = {}
     for t in trials:

@@ -1,6 +1,6 @@
-"""The sizes of subsets and basis functions of them (section 3.1), and what methods make of them.
+"""The sizes of subsets, their basis functions (section 3.1), and the search recipes of methods.
 
-A `SearchRecipe` has the parts in which Fabolas and the methods that it is compared with differ.
+A `SearchRecipe` has the parts in which Fabolas and its reference methods differ.
 """
 
 from dataclasses import dataclass, field
@@ -64,7 +64,7 @@ FULL = Basis(lambda s: np.ones((len(s), 1)), lambda s: np.zeros((len(s), 1)), tr
 def log_size(n: ArrayLike, n_min: int, n_max: int) -> Array:
     """Return s, the size of a subset on a logarithmic scale from 0 to 1 (Klein et al. 2017).
 
-    `s = log(n / n_min) / log(n_max / n_min)`, clipped to [0, 1]; 1 where `n_min = n_max`.
+    `s = log(n / n_min) / log(n_max / n_min)`, clipped to [0, 1]; 1 if `n_min = n_max`.
     """
     n = np.asarray(n, dtype=float)
     if n_min == n_max:
@@ -74,15 +74,15 @@ def log_size(n: ArrayLike, n_min: int, n_max: int) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """The sizes of subsets that may be asked for.
+    """The allowed sizes of subsets.
 
     Attributes:
-        n_min: Training rows of the smallest subset, where s = 0.
-        n_max: Training rows of all, where s = 1; 64 where the rows are not known.
-        shares: Shares of the rows that may be asked for, rising to 1. Each is a power of one half,
-            so that trials of the same size share their subsets and all that is made of them.
-        note: Why the smallest subset is larger than the rows alone would ask for, or why there is
-            only the full data, for people; empty otherwise.
+        n_min: Training rows of the smallest subset (s = 0).
+        n_max: All training rows (s = 1); 64 if unknown.
+        shares: Allowed shares of the rows, rising to 1. Each is a power of 1/2, so that trials of
+            the same size share subsets and cached results.
+        note: Reason, for people, why the smallest subset is larger than the number of rows
+            requires, or why there are no subsets; may be empty.
     """
 
     n_min: int
@@ -91,12 +91,12 @@ class Sizes:
     note: str = ""
 
     def s(self, share: ArrayLike) -> Array:
-        """Return s of shares of the rows, of their shape."""
+        """Return s of shares of the rows, in their shape."""
         return log_size(np.asarray(share, dtype=float) * self.n_max, self.n_min, self.n_max)
 
     @property
     def is_single(self) -> bool:
-        """Whether there is only the full data."""
+        """Whether the full data is the only size."""
         return len(self.shares) == 1
 
     @classmethod
@@ -107,7 +107,7 @@ class Sizes:
 
     @classmethod
     def pair(cls, objective: Objective, share: float) -> Self:
-        """Return a subset and the full data; the full data alone where the subset has no row."""
+        """Return a subset and the full data, or the full data alone if the subset has no row."""
         n_rows = objective.n_rows or RULES.unknown_range
         n_min = round(share * n_rows)
         if not 1 <= n_min < n_rows:
@@ -116,11 +116,11 @@ class Sizes:
 
     @classmethod
     def of(cls, objective: Objective) -> Self:
-        """Return the sizes for data of so many rows and classes.
+        """Return the sizes for the objective's rows and classes.
 
         The smallest subset has at least 10 rows a class, 50 in all, 1/256 of the rows, and
-        `ROWS_PER_CLASS` rows of the rarest class, or it would not be what all rows are. With fewer
-        than 8 times as many rows there is only the full data.
+        `ROWS_PER_CLASS` rows of the rarest class, so that it resembles the full data. With fewer
+        than 8 times as many rows, the full data is the only size.
         """
         n_rows, rarest = objective.n_rows, objective.n_rarest
         if n_rows is None:
@@ -143,7 +143,7 @@ class Sizes:
 
 
 def _dyadic(least: float) -> tuple[float, ...]:
-    """Return the powers of one half from the least share on, rising to 1."""
+    """Powers of 1/2 from the least share to 1."""
     shares = [1.0]
     while shares[-1] / 2 >= least:
         shares.append(shares[-1] / 2)
@@ -162,24 +162,18 @@ def _too_few(n_rows: int, least: int, usual: int, rarest: int | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Subsets:
-    """How queries of less than all rows are made.
+    """Builder of queries on subsets.
 
     Attributes:
-        n_draws: Independent families of subsets, given out in turn.
-        folds: Folds that small ones are evaluated on; None for all.
+        n_draws: Independent families of subsets, used in turn.
+        folds: Folds of small subsets; None for all.
     """
 
     n_draws: int = 1
     folds: int | None = None
 
     def query(self, configuration: Configuration, share: float, history: History) -> Query:
-        """Return a query for a share of the rows, with a family that it has not had yet.
-
-        Args:
-            configuration: Of the query.
-            share: In (0, 1].
-            history: All trials.
-        """
+        """Return a query for a share of the rows, in (0, 1], from an unused family of subsets."""
         if share == 1.0:
             return Query(configuration)
         taken = {
@@ -203,23 +197,23 @@ Acquisition = Literal["gain", "gain_per_cost", "divergence_per_cost", "improveme
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchRecipe:
-    """How a method of this family searches.
+    """The parts of a search method of this family.
 
     Attributes:
-        log_basis: Basis functions of ln of an error.
-        raw_basis: Of any other loss.
-        acquisition: Chooses the next query.
-        is_log: Whether errors are learned as their logarithms.
-        has_falling_noise: Whether losses of small subsets may scatter more.
+        log_basis: Basis functions for log errors.
+        raw_basis: Basis functions for other losses.
+        acquisition: Acquisition function.
+        is_log: Whether errors are learned as logarithms.
+        has_falling_noise: Whether noise may be larger on small subsets.
         kappa: Deviations added to the prediction of an incumbent.
-        verify_every: Asks without a full evaluation after which the predicted best gets one, where
-            subsets have proved their worth; None for no full evaluation before the end.
-        has_gate: Whether subsets are given up when they tell nothing.
-        n_confirmed: Best configurations that are evaluated in full at the end.
-        has_anchor: Whether the first evaluations end with one of all rows.
-        has_halving: Whether the first evaluations are halved; else each has a subset at random.
-        subsets: How queries of less than all rows are made.
-        is_drawn: Whether parameters are drawn whatever the option says.
+        verify_every: Asks without a full evaluation until the predicted best gets one, if subsets
+            have proved helpful; None for no full evaluation before the end.
+        has_gate: Whether uninformative subsets are given up.
+        n_confirmed: Predicted best configurations evaluated in full at the end.
+        has_anchor: Whether the first evaluations end with one on all rows.
+        has_halving: Whether the first evaluations are halved, instead of having random sizes.
+        subsets: Builder of queries on subsets.
+        is_drawn: Whether parameters are drawn regardless of the option.
     """
 
     log_basis: Basis
@@ -238,22 +232,16 @@ class SearchRecipe:
 
     @property
     def has_costs(self) -> bool:
-        """Whether seconds are learned: only where evaluations may be of less than all rows."""
+        """Whether seconds are modelled, which only subsets need."""
         return self.acquisition.endswith("_per_cost")
 
     def learns_logs(self, objective: Objective) -> bool:
-        """Return whether losses are learned as their logarithms: those that are errors."""
+        """Return whether losses are learned as logarithms, which requires errors."""
         return self.is_log and objective.is_percentage
 
     @classmethod
     def plain(cls, basis: Basis, acquisition: Acquisition, n_confirmed: int = 0) -> "SearchRecipe":
-        """Return one with nothing but a process and an acquisition.
-
-        Args:
-            basis: Of all losses.
-            acquisition: Chooses the next query.
-            n_confirmed: Best configurations that are evaluated in full at the end.
-        """
+        """Return a recipe of a process and an acquisition alone, with one basis for all losses."""
         return cls(
             log_basis=basis,
             raw_basis=basis,

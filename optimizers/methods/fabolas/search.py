@@ -1,7 +1,7 @@
-"""The next query: the candidate and size that tell most about the minimiser for what they cost.
+"""The next query: the candidate and size with the most information about the minimiser per cost.
 
-All sizes of a candidate are scored at once, and the same draws serve all candidates, hyperparameter
-samples and rounds. The paper maximises by DIRECT and CMA-ES (section 3.4).
+All sizes of a candidate are scored at once. Candidates, hyperparameter samples and rounds share the
+same draws. The paper maximises by DIRECT and CMA-ES (section 3.4).
 """
 
 from collections.abc import Iterator
@@ -32,10 +32,9 @@ class ScoredCandidate:
     """Candidates and sizes with their scores.
 
     Attributes:
-        candidates: C of them.
-        scores: Shape (C, M); -inf where it is not to be asked for.
-        gains: Information, or improvement, before it is divided by cost, shape (C, M); 0 where none
-            is computed.
+        candidates: The C candidates.
+        scores: Scores, shape (C, M); -inf for excluded queries.
+        gains: Information or improvement before division by cost, shape (C, M); 0 if not computed.
     """
 
     candidates: Candidates
@@ -55,15 +54,15 @@ class Search:
     """One ask's search of a belief.
 
     Args:
-        inputs: Of the space.
-        belief: With what is under way imagined.
-        sizes: s of the sizes that may be asked for, rising to 1, shape (M,).
-        evaluated: Candidates with results, the best by prediction first.
-        best: Least predicted loss among them, standardised.
+        inputs: Inputs of the space.
+        belief: Belief with outcomes of pending trials imagined.
+        sizes: s of the allowed sizes, rising to 1, shape (M,).
+        evaluated: Candidates with results, the best predicted first.
+        best: Least standardised prediction among them.
         rng: Source of randomness.
 
     Attributes:
-        probabilities: p_min of the representers, the mean over the samples; None for improvement.
+        probabilities: Mean p_min of the representers over the samples; None for improvement.
         representers: Candidates that stand for the space.
     """
 
@@ -89,7 +88,7 @@ class Search:
 
     @property
     def probabilities(self) -> Array:
-        """p_min of the representers, the mean over the samples, shape (R,)."""
+        """Mean p_min of the representers over the samples, shape (R,)."""
         return np.mean([m.probabilities for m in self._minimisers], axis=0)
 
     def models(self) -> dict[str, float]:
@@ -105,9 +104,7 @@ class Search:
     def run(self, acquisition: Acquisition, overhead: float) -> ScoredCandidate:
         """Return the scored candidates of all rounds.
 
-        Args:
-            acquisition: The score.
-            overhead: Seconds of an ask, besides those of the evaluation.
+        `overhead` has the seconds of an ask in addition to the evaluation.
         """
         if acquisition != "improvement":
             self._seek_minimiser()
@@ -175,14 +172,13 @@ class Search:
         return ScoredCandidate(candidates, values / (self._seconds(inputs) + overhead), gains)
 
     def _seconds(self, inputs: Array) -> Array:
-        """Return predicted seconds of each candidate on each size, shape (C, M)."""
         n, m = len(inputs), len(self._sizes)
         at_sizes = np.repeat(inputs, m, axis=0)
         at_sizes[:, -1] = np.tile(self._sizes, n)
         return self._belief.seconds(at_sizes).reshape(n, m)
 
     def _improvement(self, inputs: Array) -> Array:
-        """Return ln of the expected improvement at s = 1, the mean over the samples, shape (C,)."""
+        """Log expected improvement at s = 1, averaged over the samples, shape (C,)."""
         each = []
         for sample in self._belief.samples:
             mean, variance = sample.predict(inputs)

@@ -1,4 +1,4 @@
-"""One ask once a process is learned: confirm, verify, or search (algorithm 1, line 4)."""
+"""One ask after the first fit: confirm, verify, or search (algorithm 1, line 4)."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -45,13 +45,13 @@ _SOUGHT: Mapping[Acquisition, Reason] = {
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """The next query, and why.
+    """The next query and its reason.
 
     Attributes:
         query: The query.
-        reason: confirm, verify, search, or improve.
-        because: The same for people.
-        models: Probability that the best pipeline has a model algorithm, by its id, where the
+        reason: Key of the reason: confirm, verify, search or improve.
+        because: Reason for people.
+        models: Probability that the best pipeline has a model algorithm, by its id, if the
             minimiser was sought.
     """
 
@@ -66,16 +66,15 @@ class FabolasTurn:
     """One ask.
 
     Attributes:
-        inputs: Of the space.
-        sizes: That may be asked for.
-        recipe: The method.
-        history: All trials.
-        budget: What is left.
-        belief: In losses and seconds.
-        standing: Of the configurations with results.
-        gives_up_subsets: Whether only all rows are asked for.
-        is_proven: Whether subsets have been of help so far.
-        n_first: Trials before anything was learned.
+        inputs: Inputs of the space.
+        sizes: Allowed sizes.
+        recipe: Search recipe of the method.
+        history, budget: All trials, and the budget at this ask.
+        belief: Belief in losses and seconds.
+        standing: Ranking of the configurations with results.
+        gives_up_subsets: Whether only full evaluations are allowed.
+        is_proven: Whether subsets have helped so far.
+        n_first: Trials before the first fit.
         n_confirmed: Confirmations so far.
         rng: Source of randomness.
     """
@@ -94,11 +93,11 @@ class FabolasTurn:
     rng: Generator
 
     def proposal(self) -> Proposal:
-        """Return what to ask for.
+        """Return the next query.
 
         Raises:
-            NotYet: If nothing is to be begun, and more may be told by what is under way.
-            SpaceExhausted: If nothing is left to ask for.
+            NotYet: If nothing may be started, but pending trials may change that.
+            SpaceExhausted: If no query is left.
         """
         best = [t.query.configuration for t in self.standing.trials[: self.recipe.n_confirmed]]
         n_left = max(self.recipe.n_confirmed - self.n_confirmed, 0)
@@ -118,14 +117,14 @@ class FabolasTurn:
         return self._searched()
 
     def _is_late(self, unconfirmed: list[Configuration]) -> bool:
-        """Whether the time left is what confirmations take."""
+        """Whether the time left is needed for confirmations."""
         if self._seconds_left is None:
             return False
         rows = self.inputs.at(self.inputs.encode(unconfirmed), 1.0)
         each = RULES.reserved * self.belief.seconds(rows) + self._overhead
         whole = self._seconds_left + self.budget.seconds_spent / self.budget.n_workers
         n_workers = self.budget.n_workers
-        # As many as half of the budget is enough for, one at least.
+        # As many as half of the budget affords, at least one.
         needed = max(
             (s for s in np.maximum(np.cumsum(each) / n_workers, each) if s <= whole / 2),
             default=float(each[0]),
@@ -133,9 +132,9 @@ class FabolasTurn:
         return bool(needed >= self._seconds_left)
 
     def _doubtful(self) -> int | None:
-        """Return the best by prediction, or the best of those predicted to be better than it is.
+        """Place of the predicted best, or of the best configuration predicted to beat it.
 
-        None when that was asked for on all rows already, or its outcome there is known.
+        None if its full evaluation was requested already, or its outcome is known well enough.
         """
         if self.recipe.verify_every is None:
             return None
@@ -150,9 +149,9 @@ class FabolasTurn:
         return None
 
     def _is_paid(self, place: int) -> bool:
-        """Whether subsets have cost enough for a full evaluation of one by its place.
+        """Whether subsets have cost enough to justify a full evaluation.
 
-        Where subsets have told nothing so far, it is made at once.
+        It is made at once if subsets have told nothing so far.
         """
         configuration = self.standing.trials[place].query.configuration
         row = self.inputs.at(self.inputs.encode([configuration]), 1.0)
@@ -171,7 +170,7 @@ class FabolasTurn:
         return paid >= (RULES.trusted if is_trusted else RULES.unproven)
 
     def _searched(self) -> Proposal:
-        # Once some are confirmed at the end of the time, the rest of it is for full evaluations.
+        # Once some are confirmed near the end, the rest of the time is for full evaluations.
         left, spent = self._seconds_left, self.budget.seconds_spent / self.budget.n_workers
         is_confirmed = self.n_confirmed > 0 and left is not None and left < spent
         is_only_full = self.gives_up_subsets or is_confirmed
@@ -198,7 +197,7 @@ class FabolasTurn:
         found = search.run(acquisition, self._overhead)
         models = search.models() if acquisition != "improvement" else {}
         reason = "improve" if acquisition == "improvement" else "search"
-        # Improvement would be expected in corners never seen, at the price of full evaluations.
+        # Expected improvement would explore unseen corners at the price of full evaluations.
         if acquisition != "improvement" and (
             found.gains.max() < RULES.least_gain or search.entropy < RULES.least_entropy
         ):
@@ -228,9 +227,9 @@ class FabolasTurn:
                 yield self.recipe.subsets.query(configuration, share, self.history)
 
     def _is_upwards(self, configuration: Configuration, share: float) -> bool:
-        """Whether it is more than the configuration has had, or another subset of that size.
+        """Whether the query is larger than earlier ones, or another subset of the same size.
 
-        Of what is under way the outcome is awaited first.
+        Outcomes of pending queries are awaited first.
         """
         if any(t.query.configuration == configuration for t in self.history.pending):
             return False
@@ -245,7 +244,7 @@ class FabolasTurn:
         return bool(self._fitting(self.inputs.encode([configuration]), (share,))[0, 0])
 
     def _fitting(self, candidates: Candidates, shares: tuple[float, ...]) -> NDArray[np.bool_]:
-        """Return which sizes of C candidates are likely to end in time, shape (C, M)."""
+        """Which sizes of C candidates are likely to end in time, shape (C, M)."""
         if self._seconds_left is None:
             return np.ones((len(candidates), len(shares)), dtype=np.bool_)
         at_sizes = (self.inputs.at(candidates, float(s)) for s in self.sizes.s(shares))
@@ -259,7 +258,7 @@ class FabolasTurn:
 
     @property
     def _overhead(self) -> float:
-        """Seconds besides those of an evaluation: the last asks', and of handing it to a worker."""
+        """Seconds in addition to an evaluation: recent asks, and dispatch to a worker."""
         last = self.budget.last_ask_seconds[-RULES.last_asks :]
         return RULES.dispatch_seconds + (median(last) if last else 0.0)
 
@@ -281,7 +280,6 @@ class FabolasTurn:
 
 
 def _largest_shares(trials: Iterable[Trial]) -> dict[Configuration, float]:
-    """Return the largest share of the rows that trials of each configuration have."""
     largest: dict[Configuration, float] = {}
     for t in trials:
         configuration = t.query.configuration

@@ -1,4 +1,4 @@
-"""Declaration of `--method flash`: options by the paper's names, and how decisions are shown."""
+"""Declaration of `--method flash`: options by the paper's names, and the rendering of decisions."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -90,11 +90,11 @@ class FlashOptions(MethodOptions):
 
     @property
     def is_paper(self) -> bool:
-        """Whether the paper's variant was asked for."""
+        """Whether the variant is the paper's."""
         return self.variant == "paper"
 
     def resolved(self) -> Self:
-        """Return the options with the variant's values where none was given."""
+        """Return the options with the variant's values for those that were not given."""
         given: dict[str, Any] = _VARIANTS[self.variant]
         return replace(self, **{k: v for k, v in given.items() if getattr(self, k) is None})
 

@@ -1,4 +1,4 @@
-"""FLASH: design, pruning of paths by a linear model, then tuning of what is left.
+"""FLASH: a design, pruning of paths by a linear model, then tuning of the rest.
 
 Zhang, Bahadori, Su and Sun, "FLASH: Fast Bayesian Optimization for Data Analytic Pipelines" (KDD
 2016), algorithm 1:
@@ -8,15 +8,15 @@ Zhang, Bahadori, Su and Sun, "FLASH: Fast Bayesian Optimization for Data Analyti
     lines 11 to 16, T_prune: max EIPS (eq. 4)   Flash._most_promising, by PathScores.terms (eq. 2)
     line 18, G' of the r best paths             Flash._prune, by subspace_of
     lines 20 to 26, T_total                     Flash._tuned, by Tuning on all trials
-    algorithm 3, cached prefixes                the cache of tasks; PathCost counts what it serves
+    algorithm 3, cached prefixes                the cache of tasks; PathCost counts cached steps
 
-Departures, where `variant=paper` has the paper's way: a design that begins with plain paths;
-default values at a path's first run; the hyperparameters of steps that every path passes are
-searched like algorithms (see `SharedValues`): the first trials vary them on the cheapest linear
-model and the cheapest boosted trees, they are columns of eq. 1 with interactions by kind of model,
-and the first run of a path has the values that look best for its kind by then; cost by steps in
-seconds; G' has algorithms with good losses besides; lengths of phases shrink with the budget; eq. 1
-has a free intercept, as in the authors' code.
+Departures of the default, all undone by `variant=paper`: the design starts with plain paths. A path
+first runs with default values. Hyperparameters of steps that every path passes are searched like
+algorithms (see `SharedValues`): the first trials vary them on the cheapest linear model and the
+cheapest boosted trees, eq. 1 has columns for them with interactions by kind of model, and a path
+first runs with the values that look best for its kind. Costs are summed over steps, in seconds. G'
+also has algorithms with good losses. Phases shrink with the budget. Eq. 1 has a free intercept, as
+in the authors' code.
 """
 
 from collections import defaultdict
@@ -54,17 +54,15 @@ from prefect_tune.optimizers.trials.objective import MANY_ROWS
 
 @dataclass
 class FlashMemo:
-    """Decisions of the phases, None until they are made; paths stand by their index.
+    """Decisions of the phases, None before they are made; paths are given by index.
 
     Attributes:
-        phase: The phase of the last ask.
-        design: Paths of Phase 1 in order; once it has ended, those that ran.
-        n_init: Length of Phase 1.
-        n_prune: Length of Phase 2.
-        n_varied: Trials that varied shared values, in addition to the design.
+        phase: Phase of the last ask.
+        design: Paths of Phase 1 in order; after Phase 1, those that ran.
+        n_init, n_prune: Lengths of Phases 1 and 2.
+        n_varied: Trials of Phase 1, outside the design, that varied shared values.
         ranking: The r best paths, best first, with their ln EIPS at xi = 0.
-        subspace: By step, the algorithms of G'.
-        n_subspace_paths: Paths of G' that can run.
+        subspace, n_subspace_paths: Algorithms of G' by step, and the number of its runnable paths.
         notes: Messages for people.
     """
 
@@ -79,13 +77,13 @@ class FlashMemo:
     notes: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the phase, and the decisions made, as JSON values."""
+        """Return the phase and the decisions made, as JSON values."""
         undecided, document = to_document(FlashMemo()), to_document(self)
         made = {name: value for name, value in document.items() if value != undecided[name]}
         return {"phase": self.phase, **made}
 
     def rendered(self, paths: Sequence[Path]) -> dict[str, Any]:
-        """Return `Flash.decisions`: the same with paths as lists of algorithm ids."""
+        """Return `Flash.decisions`, with paths as lists of algorithm ids."""
         names = ("phase", "n_init", "n_prune", "n_subspace_paths", "subspace")
         known = ((name, getattr(self, name)) for name in names)
         decisions: dict[str, Any] = {name: value for name, value in known if value is not None}
@@ -117,11 +115,10 @@ class Flash(Optimizer):
     def decisions(self) -> dict[str, Any]:
         """The decisions of each phase so far, as JSON values.
 
-        `phase` (1 to 3), `n_known` if it began with known configurations, `n_init` (these among
-        them) and `n_prune` once they are settled, `design` and `ranking` (the
-        r best paths with their ln EIPS at xi = 0, best first) as lists of algorithm ids,
-        `shared_values` (by kind of model, the values that paths have in common and that look best
-        by now), `subspace` (G') by step, `n_subspace_paths`, and `notes` for people.
+        `phase` (1 to 3), `n_known` (known configurations run first), `n_init` (including these) and
+        `n_prune`, `design` and `ranking` (the r best paths with their ln EIPS at xi = 0) as lists
+        of algorithm ids, `shared_values` (the best so far, by kind of model), `subspace` (G') by
+        step, `n_subspace_paths`, and `notes` for people.
         """
         is_blank = self._decided.design is None
         rendered = self._decided.rendered(() if is_blank else self._models.table.paths)
@@ -150,7 +147,7 @@ class Flash(Optimizer):
         if varied is not None:
             is_base = varied in self._bases
             is_plain = is_base and varied.path in {table.paths[i] for i in table.plain}
-            decided.n_varied += not is_plain  # the design has plain paths anyway
+            decided.n_varied += not is_plain  # the design covers plain paths
             self._because = _SHARED
             return Query(varied)
         if decided.subspace is None:
@@ -164,7 +161,7 @@ class Flash(Optimizer):
             return Query(new_configuration(self.space, self.history.asked, rng))
 
     def _varied(self, budget: Budget, rng: Generator) -> Configuration | None:
-        """Return what tells shared values apart, while Phase 1 has values that are untried."""
+        """Next variation of shared values, while Phase 1 has untried values."""
         decided, table = self._decided, self._models.table
         if table.shared is None or decided.n_init is not None:
             return None
@@ -179,24 +176,24 @@ class Flash(Optimizer):
 
     @cached_property
     def _bases(self) -> list[Configuration]:
-        """Configurations on which shared values are varied; what trials take does not move them."""
+        """Base configurations for varying shared values; fixed, whatever trials take."""
         table = self._models.table
         if table.shared is None:
             return []
         return table.shared.bases(table.paths, Costs(self.space, self.objective))
 
     def _phase(self, budget: Budget, *, is_varied: bool) -> int:
-        """Return the phase of this ask; a settled length stays, whatever the budget says later."""
+        """Phase of this ask; a length, once fixed, ignores later budgets."""
         decided, table, n = self._decided, self._models.table, len(self.history)
         if decided.subspace is not None:
             return 3
         holds, n_known = capacity(budget, self.history), len(self._start)
-        # A length that was given is one of all trials of Phase 1.
-        besides = decided.n_varied if self.options.n_init is None else 0
-        left = None if holds is None else holds - besides
+        # A given length counts all trials of Phase 1.
+        n_extra = decided.n_varied if self.options.n_init is None else 0
+        left = None if holds is None else holds - n_extra
         lengths = phase_lengths(self.options, table, left, n_known)
         if decided.n_init is None:
-            if is_varied or n < lengths.n_init + besides or not self.history.complete:
+            if is_varied or n < lengths.n_init + n_extra or not self.history.complete:
                 return 1
             decided.n_init = n
             decided.design = table.numbers_of(self.history)
@@ -204,7 +201,7 @@ class Flash(Optimizer):
             return 2
         decided.n_prune = n - decided.n_init
         wanted = wanted_lengths(self.options, table, n_known)
-        n_wanted = wanted.n_init + besides
+        n_wanted = wanted.n_init + n_extra
         if n < n_wanted + wanted.n_prune:
             decided.notes.append(
                 f"the budget holds too few trials for phases of {n_wanted} + "
@@ -213,27 +210,19 @@ class Flash(Optimizer):
         return 3
 
     def _designed(self, rng: Generator) -> Configuration:
-        """Return the next configuration of the design.
-
-        Raises:
-            SpaceExhausted: If there is none.
-        """
         design = self._decided.design
         assert design is not None  # noqa: S101 - made by the first ask
         paths = rest_of_design(design, self.options, self._models, self.history, rng)
         _, configuration = self._first_new(paths, rng)
-        said = f"one of {len(design)} paths that tell most about all {len(self._models.table):,}"
-        self._because = Reason("design", said)
+        why = f"one of {len(design)} paths that tell most about all {len(self._models.table):,}"
+        self._because = Reason("design", why)
         return configuration
 
     def _most_promising(self, rng: Generator) -> Configuration:
-        """Return a configuration of the path of largest EIPS that need not wait for all others.
+        """New configuration of the path of largest EIPS that is not excluded.
 
-        These are paths under way, and with default values those that have run: what more values
-        of a path are worth is for Phase 3 to find out.
-
-        Raises:
-            SpaceExhausted: If there is none.
+        Pending paths are excluded and, with default values, paths that have run: further values of
+        a path are the task of Phase 3.
         """
         log_ei, log_cost = self._models.scores.terms(self.history)
         scores = log_ei - log_cost
@@ -243,19 +232,15 @@ class Flash(Optimizer):
         per_second = "" if self.options.cost == "none" else " per second"
         phase, gain = f"expected improvement{per_second}", two_digits(float(np.exp(log_ei[i])))
         gain += " points" if self.objective.is_percentage else ""
-        # The other rules divide by what is no time.
+        # The other rules do not divide by seconds.
         is_time = self.options.cost == "steps"
         seconds = f" in {two_digits(float(np.exp(log_cost[i])))} s" if is_time else ""
-        said = f"largest {phase} of {len(scores):,} paths ({gain}{seconds})"
-        self._because = Reason(phase, said)
+        why = f"largest {phase} of {len(scores):,} paths ({gain}{seconds})"
+        self._because = Reason(phase, why)
         return configuration
 
     def _first_new(self, paths: Iterable[int], rng: Generator) -> tuple[int, Configuration]:
-        """Return the first of the paths that has new hyperparameters, and these.
-
-        Raises:
-            SpaceExhausted: If none of them has.
-        """
+        """First path with a new configuration, and that configuration."""
         asked, table = self.history.asked, self._models.table
         for i in paths:
             if self.options.start == "defaults" and (first := table.first_run(i)) not in asked:
@@ -273,7 +258,7 @@ class Flash(Optimizer):
         return query
 
     def _prune(self, rng: Generator) -> None:
-        """Settle the ranking and G', the product of the algorithms of the r best paths."""
+        """Fix the ranking and G', the product of the algorithms of the r best paths."""
         paths = self._models.table.paths
         if not self.options.pruning:
             self._decided.subspace = subspace_of(self.space, paths, self.history)

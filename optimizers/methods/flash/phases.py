@@ -1,6 +1,6 @@
-"""FLASH's phases: the paths that run first, the trials of each phase, G', and how it is tuned.
+"""FLASH's phases: the initial design, the trials of each phase, G', and its tuning.
 
-In Phase 3 a surrogate that has seen all trials tunes the sub-space G'.
+In Phase 3, a surrogate fitted to all trials tunes the sub-space G'.
 """
 
 from collections import Counter
@@ -36,13 +36,9 @@ _EXPENSIVE = 2.0
 def initial_design(
     options: FlashOptions, table: PathTable, bases: Sequence[Configuration], rng: Generator
 ) -> list[int]:
-    """Return the paths of Phase 1 in the order to run them.
+    """Return the paths of Phase 1 in the order to run them, as resolved `options` say.
 
-    Args:
-        options: Those of FLASH, resolved.
-        table: The paths.
-        bases: Configurations on which shared values are varied; plain paths of them come first.
-        rng: Breaks ties.
+    Plain paths of `bases`, on which shared values are varied, come first.
     """
     n = options.n_init if options.n_init is not None else table.rank
     assert options.design is not None  # noqa: S101 - resolved at construction
@@ -59,9 +55,9 @@ def rest_of_design(
     history: History,
     rng: Generator,
 ) -> list[int]:
-    """Return the paths not asked for yet, in order, with the expensive ones at the end.
+    """Return the paths not run yet, in order, with the expensive ones at the end.
 
-    When all were asked for: paths at random, those asked for least first.
+    If all have run: paths at random, those with the fewest runs first.
     """
     asked = Counter(models.table.numbers_of(history))
     unmatched, left = Counter(asked), []
@@ -98,11 +94,9 @@ class PhaseLengths:
     n_prune: int
 
     def shrunk(self, limit: float | None, least: int = 1) -> Self:
-        """Return both in proportion, where together they exceed a limit.
+        """Return both lengths, scaled down in proportion if their sum exceeds `limit`.
 
-        Args:
-            limit: Trials that they may take together; None for as many as they want.
-            least: Trials of Phase 1 in any case, if so many are wanted.
+        Phase 1 keeps at least `least` trials, if it wants so many.
         """
         both = self.n_init + self.n_prune
         if limit is None or both <= limit:
@@ -113,13 +107,10 @@ class PhaseLengths:
 
 
 def wanted_lengths(options: FlashOptions, table: PathTable, n_known: int = 0) -> PhaseLengths:
-    """Return both phases for a budget that is large enough.
+    """Return the lengths of both phases for an ample budget.
 
-    Args:
-        options: Those of FLASH, resolved.
-        table: The paths.
-        n_known: Known configurations that it begins with. As many as half of the design or more
-            stand for it, as a portfolio does, and need a short Phase 2 only: they did well before.
+    If `n_known`, the number of known configurations run first, is at least half of the design, they
+    replace it, as a portfolio does. Phase 2 is then short, because they did well before.
     """
     rank = min(table.rank, len(table))
     n_init, n_prune = rank, rank
@@ -133,13 +124,9 @@ def wanted_lengths(options: FlashOptions, table: PathTable, n_known: int = 0) ->
 def phase_lengths(
     options: FlashOptions, table: PathTable, capacity: float | None, n_known: int = 0
 ) -> PhaseLengths:
-    """Return both phases for a budget: all of it where lengths were given, else a share of it.
+    """Return the lengths of both phases for a budget of `capacity` trials (None if unknown).
 
-    Args:
-        options: Those of FLASH, resolved.
-        table: The paths.
-        capacity: Trials that the budget holds in all; None where that is not known.
-        n_known: Known configurations that it begins with.
+    Given lengths may take the whole budget, default ones a share of it.
     """
     wanted = wanted_lengths(options, table, n_known)
     is_given = options.n_init is not None or options.n_prune is not None
@@ -152,14 +139,9 @@ def phase_lengths(
 def subspace_of(
     space: Space, paths: Iterable[Path], history: History, keep: float = 0.0
 ) -> dict[str, list[str]]:
-    """Return the algorithms of some paths by step, in the order of the space.
+    """Return the algorithms of `paths` by step, in the order of the space.
 
-    Args:
-        space: The space.
-        paths: Those that G' is to hold, with all that combine their algorithms.
-        history: The trials so far.
-        keep: Share of each step's algorithms that is in G' besides, by the least loss observed
-            with them; 0 for none.
+    `keep` is the share of each step's algorithms to add, those with the least loss observed.
     """
     kept = [set(column) for column in zip(*paths, strict=True)]
     if keep:
@@ -173,7 +155,7 @@ def subspace_of(
 
 
 def _best(space: Space, history: History, keep: float) -> list[set[str]]:
-    """Return the best share of the algorithms of each step, at least two of them."""
+    """Best share of the algorithms of each step, at least two of them."""
     complete = sorted(history.complete, key=lambda t: (t.loss, t.number))
     best = []
     for k, step in enumerate(space.searched):
@@ -191,14 +173,14 @@ _INSTANT_SECONDS = 1e-9
 
 
 class Tuning:
-    """Proposes configurations of G', and now and then of the whole space.
+    """Proposes configurations of G', and sometimes of the whole space.
 
     Args:
         space: The whole space.
-        subspace: G'.
-        objective: What is minimised.
-        options: Those of FLASH, resolved.
-        cost: Predicts the seconds of candidates.
+        subspace: Algorithms of G' by step.
+        objective: The objective.
+        options: Options of FLASH, resolved.
+        cost: Predictor of the candidates' seconds.
     """
 
     def __init__(
@@ -213,11 +195,7 @@ class Tuning:
         self._objective, self._options, self._cost = objective, options, cost
 
     def propose(self, history: History, rng: Generator) -> tuple[Query, Reason]:
-        """Return the next query, and why.
-
-        Raises:
-            SpaceExhausted: If nothing is left to propose.
-        """
+        """Return the next query and its reason, or raise `SpaceExhausted`."""
         outside = self._options.outside
         is_outside = rng.random() < outside if outside else False
         search = self._outside if is_outside else self._inside
@@ -232,10 +210,9 @@ class Tuning:
         return query, Reason(surrogate, f"{reason.text}, {where}")
 
     def _log_cost(self, history: History, space: CandidateSpace, power: float) -> LogCost | None:
-        """Return ln of what divides the expected improvement of candidates.
+        """Log divisor of the expected improvement of candidates.
 
-        What is least is a share of a run of any path, not of the candidates at hand: scores of one
-        batch are compared with those of another.
+        Its floor is a share of a run of any path, so that scores are comparable between batches.
         """
         if not power:
             return None

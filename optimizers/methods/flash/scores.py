@@ -25,13 +25,13 @@ _TIE = 1e-12
 
 
 class PathScores:
-    """Scores of the paths of a table, from any history.
+    """Scores of the B paths of a table, from any history.
 
     Args:
-        options: Those of FLASH, resolved.
-        objective: What is minimised.
-        table: The B paths.
-        cost: Predicts their seconds step by step.
+        options: Options of FLASH, resolved.
+        objective: The objective.
+        table: Table of the paths.
+        cost: Predictor of their seconds, step by step.
     """
 
     def __init__(
@@ -43,30 +43,26 @@ class PathScores:
     def log_eips(self, history: History) -> Array:
         """Return ln of the expected improvement per cost of the next run of each path, shape (B,).
 
-        What is cached counts at its load time. Pending paths are taken to return what the model
-        expects.
+        Cached steps count at their load time. Pending paths are assumed to return their prediction.
         """
         log_ei, log_cost = self.terms(history)
         return log_ei - log_cost
 
     def terms(self, history: History) -> tuple[Array, Array]:
-        """Return ln of the expected improvement, and of what divides it, of shape (B,) each."""
+        """Return log expected improvement and log divisor, shape (B,) each."""
         return self._terms(history, self._xi, once=True)
 
     def log_eips_of_many_runs(self, history: History) -> Array:
         """Return `log_eips` of many runs with other values, with xi = 0, shape (B,).
 
-        Nothing is cached for them, and a path that is expensive but good must stay: the paper's
-        logarithm of the time is taken.
+        Nothing is cached for them. Divide by log time, as in the paper, so that slow but accurate
+        paths survive pruning.
         """
         log_ei, log_cost = self._terms(history, 0.0, once=False)
         return log_ei - log_cost
 
     def best_values(self, history: History) -> BestValues:
-        """Return the values of what paths have in common that look best, by kind of model.
-
-        Nothing of it is kept: each loss that is told counts, whatever its path.
-        """
+        """Return the shared values that look best so far, by kind of model."""
         shared = self._table.shared
         assert shared is not None  # noqa: S101 - callers check it
         if not history.complete:
@@ -102,7 +98,7 @@ class PathScores:
         return log_ei, self._log_cost(history, seen, seconds, once=once)
 
     def _log_cost(self, history: History, seen: Array, seconds: Array, *, once: bool) -> Array:
-        """Return ln of what divides the expected improvement, shape (B,)."""
+        """Log divisor of the expected improvement, shape (B,)."""
         rule = self._options.cost
         if rule == "steps" and not once:
             return np.log(guarded_log_seconds(self._cost.seconds(history, None)))
@@ -120,7 +116,7 @@ class PathScores:
         return np.log(np.maximum(expected, floor))
 
     def _fitted(self, paths: Array, targets: Array) -> PathLinear:
-        # Equation (1) has no free level: an algorithm that was never seen adds a loss of 0.
+        # Equation (1) has no intercept, so an unseen algorithm adds a loss of 0.
         given = self._options
         return PathLinear.fit(paths, targets, given.ridge, has_intercept=not given.is_paper)
 
@@ -134,21 +130,21 @@ class PathScores:
 
 
 def ranked(scores: Array, rng: Generator | None) -> list[int]:
-    """Return indices by falling score; equal ones in random order, given an `rng`."""
+    """Return indices by falling score, with ties in random order if there is an `rng`."""
     order = np.arange(len(scores)) if rng is None else rng.permutation(len(scores))
     rounded = np.round(scores[order] / _TIE) * _TIE
     return [int(i) for i in order[np.argsort(-rounded, kind="stable")]]
 
 
 class PathModels:
-    """The paths of a space, what each costs, and how promising each is; made when first used.
+    """The paths of a space, their costs and scores; each is built when first used.
 
     Args:
         space: The space.
-        seed: Draws the paths of a space with too many to list.
-        objective: What is minimised.
-        options: Those of FLASH, resolved.
-        costs: Predicts seconds where trials look at parts of many rows first; None where not.
+        seed: Seed of the sample of paths, used if they are too many to list.
+        objective: The objective.
+        options: Options of FLASH.
+        costs: Predictor of seconds, if trials look at parts of many rows first; else None.
     """
 
     def __init__(
@@ -165,14 +161,14 @@ class PathModels:
         self._options = options
 
     def learn(self, history: History) -> None:
-        """Let first runs of paths have the shared values that look best by now."""
+        """Update the shared values for first runs of paths."""
         if self.table.shared is not None:
             self.table.best = self.scores.best_values(history)
             self.cost.take(self.table.best)
 
     @cached_property
     def table(self) -> PathTable:
-        """The paths by index; shared values are told apart unless all values are drawn."""
+        """The paths by index; shared values have columns unless all values are drawn."""
         has_defaults = self._options.start == "defaults"
         shared = SharedValues(self._space) if has_defaults else None
         return PathTable(self._space, self._seed, shared)

@@ -231,19 +231,19 @@ def test_worked_decision_both_ways() -> None:
     seen_now, seen_end = np.hypot(now, noise), np.hypot(end, noise)
     assert seen_end / seen_now == pytest.approx(1.8605210188)
     assert said(deviation=seen_end, deviation_now=seen_now) == "stopped"
-    assert said(deviation=end, deviation_now=now) == "goes on"
+    assert said(deviation=end, deviation_now=now) == "continues"
 
 
 def test_a_training_ends_when_it_will_surely_not_win_or_had_enough() -> None:
-    assert said(mean=0.9001, deviation=0.0072111) == "goes on"
+    assert said(mean=0.9001, deviation=0.0072111) == "continues"
     assert said(mean=0.9, deviation=0.0072111) == "stopped"
-    assert said(tau=1.8) == "goes on"
+    assert said(tau=1.8) == "continues"
     assert said(tau=1.9) == "stopped"
     almost_known = {"deviation_now": 1e-6}
-    assert said(**almost_known) == "goes on"  # 0.52 deviations behind
+    assert said(**almost_known) == "continues"  # 0.52 deviations behind
     assert said(**almost_known, sure=0.5) == "stopped"
-    assert said(**almost_known, sure=0.55) == "goes on"
-    assert said(**almost_known, mean=0.95, sure=0.0) == "goes on"
+    assert said(**almost_known, sure=0.55) == "continues"
+    assert said(**almost_known, mean=0.95, sure=0.0) == "continues"
     assert said(done=40) == "finished"
     assert said(done=41) == "finished"
     assert said(done=40, mean=2.0) == "finished"
