@@ -1,14 +1,13 @@
-"""Methods of search behind ask and tell. Pure: no Prefect, no files, no clock, no network.
+"""Search methods behind ask and tell. Pure: no Prefect, no files, no clock, no network.
 
-`space` declares what can be chosen and `trials` holds what was observed. Methods learn with
-`surrogates`, choose with `acquisitions`, and reason about `paths`; each of the `methods` declares
-itself by a `method` with its `options`, and `registry` knows them by name; it is one of the
-registries that also find the declarations of installed `plugins`. `optimizer` is the contract of
-all, told by a `budget` what is left; it gives a reason for what it asks for, and `events` resume
-one; `racing` stands around any of them and ends by `race_rules` what is clearly behind.
-`importance` says afterwards which choices mattered. The `converter` turns dataclasses of all rooms
-into JSON documents and back. Everything here is loaded when first touched: the libraries of some
-methods take seconds to import.
+`space` declares the choices and `trials` holds observations. Methods learn with `surrogates`,
+choose with `acquisitions`, and reason about `paths`. Each of the `methods` declares itself by a
+`method` with its `options`. `registry` finds methods by name, as other registries find the
+declarations of installed `plugins`. `optimizer` is the contract of all methods; `budget` tells it
+what is left, and `events` resume it. `racing` wraps any method and stops configurations that are
+clearly behind by `race_rules`. `importance` estimates afterwards which choices mattered. The
+`converter` turns dataclasses of all rooms into JSON documents and back. Everything is loaded on
+first use, because the libraries of some methods take seconds to import.
 """
 
 from importlib import import_module
@@ -139,7 +138,7 @@ _NAMES = {
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
-if not TYPE_CHECKING:  # a type checker knows all names from the imports above, and no others
+if not TYPE_CHECKING:  # a type checker knows all names from the imports above
 
     def __getattr__(name: str) -> Any:
         if name in _HOMES:

@@ -5,18 +5,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How much a study may still spend when an optimizer is asked.
+    """The budget of a study at one ask.
 
     Attributes:
         trials_spent: Trials told so far.
-        trials_left: Configurations that may still be begun; None when not limited. At 0 only those
-            begun may be gone on with.
+        trials_left: Configurations that may still be started; None if unlimited. At 0, only those
+            under way may be resumed.
         seconds_spent: Worker-seconds spent so far.
-        seconds_left: Worker-seconds that may still be spent; None when not limited.
-        ask_seconds: Seconds that the optimizer's own asks have taken so far.
+        seconds_left: Worker-seconds left; None if unlimited.
+        ask_seconds: Total seconds of the optimizer's own asks.
         n_workers: Trials that may run at the same time.
-        last_ask_seconds: Seconds of the last asks, newest last.
-        trial_seconds: Limit of a trial that the user has set; None if there is none.
+        last_ask_seconds: Seconds of recent asks, newest last.
+        trial_seconds: Time limit of a trial set by the user, if any.
     """
 
     trials_spent: int = 0
@@ -30,7 +30,7 @@ class Budget:
 
     @property
     def share_left(self) -> float:
-        """Share of the whole budget that is left, by what ends it first; 1 when nothing does."""
+        """Share of the whole budget left, by the tighter limit; 1 without limits."""
         spent_and_left = (
             (self.trials_spent, self.trials_left),
             (self.seconds_spent, self.seconds_left),

@@ -1,10 +1,8 @@
-"""One converter between dataclasses and their JSON documents: of trials, memos, plans and reports.
+"""Conversion between dataclasses and JSON documents: trials, memos, plans and reports.
 
 A class whose document needs a space, or differs from its fields, has its own `to_json` or
-`from_json`, which leaves all other fields to this module.
-
-msgspec is imported by the first conversion, because help and completion import the classes and
-convert nothing.
+`from_json` and leaves all other fields to this module. msgspec is imported by the first conversion,
+because help and completion import the classes and convert nothing.
 """
 
 from collections.abc import Mapping
@@ -20,9 +18,7 @@ T = TypeVar("T")
 def to_document(value: "DataclassInstance", **documents: Any) -> dict[str, Any]:
     """Return the fields of a dataclass as JSON values, nested ones included, as a copy.
 
-    Args:
-        value: An instance of a dataclass.
-        documents: Documents of fields that have hooks of their own, by name of the field.
+    `documents` replace the documents of fields with hooks of their own, by name of the field.
     """
     from msgspec import to_builtins  # noqa: PLC0415 - see above
 
@@ -33,21 +29,21 @@ def to_document(value: "DataclassInstance", **documents: Any) -> dict[str, Any]:
 
 
 def json_values(value: Any) -> Any:
-    """Return a document with lists in place of tuples, as if it had been written and read."""
+    """Return a document with lists in place of tuples, as after writing and reading it."""
     if isinstance(value, Mapping):
         return {name: json_values(part) for name, part in value.items()}
     return [*map(json_values, value)] if isinstance(value, list | tuple) else value
 
 
 def from_document(cls: type[T], document: Any) -> T:
-    """Return the dataclass that has these JSON values; instances among the values are kept.
+    """Return the dataclass with these JSON values; instances among the values stay as they are.
 
-    Fields that the document lacks have their defaults, and keys without a field are skipped: other
-    versions wrote more or fewer.
+    Missing fields have their defaults and unknown keys are skipped, because other versions wrote
+    more or fewer.
 
     Raises:
         ValueError: If a field without a default is missing, or a value has the wrong type or is
-            refused by its class; names the place in the document.
+            rejected by its class; names the place in the document.
     """
     from msgspec import ValidationError, convert  # noqa: PLC0415 - see above
 
@@ -58,7 +54,6 @@ def from_document(cls: type[T], document: Any) -> T:
 
 
 def _plain(value: Any) -> Any:
-    """Return a number or text of numpy, or a read-only mapping, as Python's own."""
     if isinstance(value, float):
         return float(value)
     if isinstance(value, str):

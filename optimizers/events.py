@@ -14,9 +14,9 @@ from prefect_tune.optimizers.trials.trial import Trial
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Trial `number` was asked for; `memo` is what the method wants back on replay.
+    """Trial `number` was requested; `memo` is the method's state for replay.
 
-    Only the last memo of a study counts; it is kept beside the events, and not in them as in 0.1.
+    Only the last memo of a study counts. It is stored separately; in 0.1 the events contained it.
     """
 
     number: int
@@ -73,10 +73,10 @@ def event_document(event: Event) -> dict[str, Any]:
 
 
 def event_of(kind: str, document: Mapping[str, Any], space: Space) -> Event:
-    """Return the event of a kind that has this document, checked against a space.
+    """Return the event of this kind and document, checked against a space.
 
     Raises:
-        KeyError: If no kind of event has this name, or the document lacks its query.
+        KeyError: If the kind is unknown, or the document lacks its query.
         ValueError: If anything else in the document is missing or wrong.
     """
     event = _CLASSES[kind]
@@ -91,15 +91,10 @@ def event_of(kind: str, document: Mapping[str, Any], space: Space) -> Event:
 def replay(
     optimizer: Optimizer, events: Sequence[Event], memo: Mapping[str, Any] | None = None
 ) -> None:
-    """Bring a new optimizer to the state it would have after these events.
+    """Bring a new optimizer to the state it had after these events.
 
-    Args:
-        optimizer: A new one.
-        events: All events in order.
-        memo: What the last ask handed out; None where the events have it themselves.
-
-    Raises:
-        ValueError: If the events are not in an order in which they can have happened.
+    `memo` is that of the last ask, None if the events contain it. A `ValueError` is raised if the
+    order of the events is impossible.
     """
     asks = [position for position, event in enumerate(events) if isinstance(event, Asked)]
     for position, event in enumerate(events):

@@ -1,13 +1,12 @@
 """The importance of the choices of a study: functional ANOVA on random forests.
 
 Hutter, Hoos and Leyton-Brown, An efficient approach for assessing hyperparameter importance, ICML
-2014, on the encoding of conditional spaces that the forests of SMAC and FLASH search by. Unlike
-there, choices of algorithms are inputs as hyperparameters are, the shares are Sobol' indices
-estimated from draws of the prior, and each forest is fitted to a bootstrap of the trials, so that
-the spread over the forests says how sure a share is. Inputs are drawn as independent uniforms, each
-of which stands for a choice of a candidate. Losses above a bound count as the bound: guessing, or
-the upper fence of Tukey's box plot where that is less. Otherwise a few useless corners of the space
-would make most of the variance, and nothing would be said of the rest.
+2014, on the encoding of conditional spaces that the forests of SMAC and FLASH use. Departures:
+choices of algorithms are inputs like hyperparameters. Shares are Sobol' indices estimated from
+prior draws. Each forest is fitted to a bootstrap of the trials, so that the spread over forests
+shows the uncertainty of a share. Inputs are drawn as independent uniforms, each standing for a
+choice. Losses are capped at the loss of guessing, or at the upper fence of Tukey's box plot if that
+is lower. Otherwise a few useless corners of the space would make up most of the variance.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,12 +27,12 @@ from prefect_tune.optimizers.surrogates.random_forest import RandomForest
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One thing to choose in a space.
+    """One choice in a space.
 
     Attributes:
         step: Name of the step.
-        algorithm: Whose hyperparameter it is; None for the choice of the algorithm itself.
-        hyperparameter: Its name; None likewise.
+        algorithm: Algorithm of the hyperparameter; None for the choice of the algorithm itself.
+        hyperparameter: Name of the hyperparameter; None for the choice of the algorithm.
     """
 
     step: str
@@ -50,16 +49,15 @@ def inputs_of(space: CandidateSpace) -> tuple[Input, ...]:
 class PriorDraws:
     """Pairs of independent draws A and B of a space's prior, as Saltelli et al. (2010) need them.
 
-    Each input is drawn by itself: an algorithm of each step evenly, a position of each
-    hyperparameter evenly on its scale. A hyperparameter that is not active, and the choice at a
-    step that the model ignores, then simply have no effect, which makes the decomposition of the
-    variance well defined on a conditional space. Paths that cannot run are drawn too: without them
-    the choices would not be independent.
+    Each input is drawn independently: the algorithms of a step uniformly, and the positions of a
+    hyperparameter uniformly on its scale. Inactive hyperparameters and ignored steps have no
+    effect, which makes the decomposition of the variance well defined on a conditional space. Paths
+    that cannot run are drawn too, because the choices would be dependent without them.
 
     Args:
-        space: The space, of K searched steps and d hyperparameters.
-        n: How many pairs, a power of 2.
-        seed: Of the scrambled Sobol' sequence that they are taken from.
+        space: The space, with K searched steps and d hyperparameters.
+        n: Number of pairs, a power of 2.
+        seed: Seed of the scrambled Sobol' sequence.
     """
 
     def __init__(self, space: CandidateSpace, n: int, seed: int) -> None:
@@ -78,14 +76,7 @@ class PriorDraws:
         return a, b
 
     def changed(self, position: int) -> tuple[NDArray[np.intp], Candidates]:
-        """Return the rows of A that another value of one input makes another pipeline of.
-
-        Args:
-            position: Of the input.
-
-        Returns:
-            The rows, shape (m,), and these rows of A with that input taken from B.
-        """
+        """Return the rows of A whose pipeline changes with one input, and them with B's value."""
         if position < self._n_steps:
             algorithms = self.a.algorithms.copy()
             algorithms[:, position] = self._b.algorithms[:, position]
@@ -116,14 +107,14 @@ _AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """The share of the variance of the loss that one input makes.
+    """The share of the variance of the loss due to one input.
 
     Attributes:
-        input: What is chosen.
-        main: Share that it makes by itself, averaged over all others; 0 to 1.
-        main_deviation: Standard deviation of that share over the models.
-        total: Share that it has a part in, together with others too; 0 to 1.
-        total_deviation: Standard deviation of that share over the models.
+        input: The choice.
+        main: Share of the input alone, averaged over all others; 0 to 1.
+        main_deviation: Standard deviation of `main` over the models.
+        total: Share of the input and its interactions; 0 to 1.
+        total_deviation: Standard deviation of `total` over the models.
     """
 
     input: Input
@@ -138,19 +129,16 @@ def effects(
 ) -> list[Effect]:
     """Return the first-order and total Sobol' index of each input, the largest total first.
 
-    The estimators are those of Saltelli et al. (2010), over A, B and A with one column of B at a
-    time. On a conditional space most inputs are not active in most rows, which then are as they
-    were: only the others are predicted again, so the work grows with what is active in a pipeline
-    and not with the hyperparameters of the space.
-
-    A model that predicts the same everywhere has no variance to split, and is left out; if all
-    do, there are no effects.
+    The estimators of Saltelli et al. (2010) use A, B and A with one column of B at a time. On a
+    conditional space, most inputs are inactive in most rows, which stay the same. Only the changed
+    rows are predicted again, so the work grows with the active inputs of a pipeline and not with
+    the hyperparameters of the space. Models with constant predictions are skipped.
 
     Args:
         space: The space.
-        predict: Predictions of s models, for instance one per bootstrap of the trials.
-        seed: Of the draws.
-        n: How many draws, a power of 2.
+        predict: Predictions of s models, such as one per bootstrap of the trials.
+        seed: Seed of the draws.
+        n: Number of draws, a power of 2.
     """
     draws, inputs = PriorDraws(space, n, seed), inputs_of(space)
     f_a, f_b = map(predict, draws.features())
@@ -179,7 +167,7 @@ def effects(
 def _with_one_of_b(
     space: CandidateSpace, draws: PriorDraws, predict: Predict, f_a: Array, positions: range
 ) -> Array:
-    """Return the predictions of A with each of some inputs taken from B, shape (k, s, n)."""
+    """Predictions of A with each of some inputs taken from B, shape (k, s, n)."""
     changed = [draws.changed(position) for position in positions]
     f_ab = np.repeat(f_a[None], len(changed), axis=0)
     if not sum(len(rows) for rows, _ in changed):
@@ -194,7 +182,7 @@ def _with_one_of_b(
 
 
 def _summed(shares: Array) -> tuple[float, float]:
-    """Return mean and standard deviation over the models; estimates below 0 are noise of 0."""
+    """Mean and standard deviation over the models; negative estimates are noise around 0."""
     return float(np.clip(shares.mean(), 0.0, 1.0)), float(shares.std())
 
 
@@ -206,12 +194,11 @@ _MAX_FEATURES = 0.5
 
 
 class BaggedForests:
-    """Forests and the out-of-bag R2 of them together; `fit` makes them.
+    """Forests and their joint out-of-bag R2; `fit` makes them.
 
     Args:
-        forests: One for each bootstrap.
-        r2: Share of the variance of the losses that is predicted for trials that were left out;
-            1 is all, 0 or less is none.
+        forests: Forests, one per bootstrap.
+        r2: Share of the variance of losses predicted out of bag; 1 is all, 0 or less is none.
     """
 
     def __init__(self, forests: list[RandomForest], r2: float) -> None:
@@ -238,12 +225,12 @@ class BaggedForests:
         return cls(forests, _r2(y, left_out))
 
     def predict(self, X: Array) -> Array:
-        """Return what each forest predicts of m configurations, shape (forests, m)."""
+        """Return each forest's predictions of m configurations, shape (forests, m)."""
         return np.array([forest.predict(X)[0] for forest in self._forests])
 
 
 def _r2(y: Array, left_out: Array) -> float:
-    """Return R2 of the mean of those predictions that had not seen the trial."""
+    """R2 of the mean out-of-bag predictions."""
     known = ~np.isnan(left_out).all(axis=0)
     predicted = np.nanmean(left_out[:, known], axis=0)
     spread = float(((y[known] - y[known].mean()) ** 2).sum())
@@ -263,11 +250,11 @@ class Importance:
     """The importance of the choices of a study.
 
     Attributes:
-        n_configurations: How many configurations it is learned from.
-        bound: Losses above it count as it; None where there are too few.
-        r2: Out-of-bag R2 of the forests; None where there are none that tell losses apart.
-        effects: The largest total first; empty if nothing can be said.
-        reason: Why nothing can be said; empty if something can.
+        n_configurations: Number of configurations used.
+        bound: Cap of the losses; None if there are too few.
+        r2: Out-of-bag R2 of the forests; None without informative forests.
+        effects: Effects, the largest total first; empty without a result.
+        reason: Reason for the lack of a result; empty if there is one.
     """
 
     n_configurations: int
@@ -287,9 +274,10 @@ def importance_of(
     """Return how much each choice matters for the loss, over the whole space.
 
     Args:
-        space: What was searched.
-        configurations: Those with a loss, each once, as JSON values: of many, few are read.
-        losses: Their losses, shape (n,).
+        space: The search space.
+        configurations: Configurations with a loss, each once, as JSON values. Only some of many
+            are read.
+        losses: Losses of the configurations, shape (n,).
         chance: Loss of guessing, if known.
         seed: Source of randomness.
     """

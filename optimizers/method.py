@@ -1,7 +1,7 @@
-"""How a method of search declares itself and its options, and gives reasons for its asks.
+"""How a method declares itself and its options, and gives reasons for its asks.
 
-Light to import, and so are the declarations: help, lists and views read them, and a method's
-libraries take seconds.
+Cheap to import, as are the declarations: help, lists and views read them, while a method's
+libraries take seconds to load.
 """
 
 import re
@@ -14,11 +14,11 @@ from prefect_tune.optimizers.options import check_options, options_of
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why an ask asked for what it did.
+    """Reason for an ask.
 
     Attributes:
-        phase: The part of the method that asked, in a few words.
-        text: Why for this query, in one short line; may be empty.
+        phase: Phase of the method, in a few words.
+        text: Reason for this query, in one short line; may be empty.
     """
 
     phase: str
@@ -30,7 +30,7 @@ class Reason:
 
 
 def ordinal(n: int) -> str:
-    """Return a number as a place in a row.
+    """Return an ordinal number.
 
     >>> [ordinal(n) for n in (1, 2, 3, 4, 11, 12, 21, 112)]
     ['1st', '2nd', '3rd', '4th', '11th', '12th', '21st', '112th']
@@ -40,7 +40,7 @@ def ordinal(n: int) -> str:
 
 
 def two_digits(value: float) -> str:
-    """Return a number with two digits that count.
+    """Return a number with two significant digits.
 
     >>> two_digits(0.8349), two_digits(137.2), two_digits(4e-9)
     ('0.83', '140', '4e-09')
@@ -67,12 +67,12 @@ def share_text(share: float) -> str:
 
 
 Fidelity = Literal["subset", "epochs", "folds"]
-"""Of a query: a share of the rows, a stretch of training, some of the folds."""
+"""Fidelity of a query: a share of the rows, part of a training, or some of the folds."""
 
 
 @dataclass(frozen=True)
 class MethodOptions:
-    """Options of a method, checked when they are made. A subclass declares each by `option`."""
+    """Options of a method, checked at construction. Subclasses declare fields by `option`."""
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -87,23 +87,23 @@ class Method:
     """The declaration of a method.
 
     Attributes:
-        name: The word after `--method`.
-        purpose: One line on what it is for.
-        implementation: Its `Optimizer` as `module:Class`, imported when first made.
-        options: A dataclass whose fields are declared by `option`, such as a subclass of
+        name: Value of `--method`.
+        purpose: Description in one line.
+        implementation: Its `Optimizer` as `module:Class`, imported on first use.
+        options: Dataclass whose fields are declared by `option`, such as a subclass of
             `MethodOptions`.
-        honours_constraints: Whether it searches inside of constraints; of any other method they
-            choose among the trials.
-        fidelities: Those that it asks for less than all of.
-        draws_on_cost: Whether the seconds that trials take change its asks; any other method
-            repeats its trials on one worker under a budget of trials.
-        has_portfolio: Whether it begins with its space's portfolio unless it is told otherwise.
-        is_raced: Whether its configurations race by folds unless it is told otherwise.
-        compared_by_default: Whether `compare` takes it when no methods are named.
-        ensemble: How a study of it ends unless it is told otherwise: in an agnostic Bayes ensemble
-            of its trials, or in what is best on held-out rows, an ensemble or the best trial (this
-            one without constraints only); None for the trial that the method chooses.
-        render_decisions: Turns the JSON values of `Optimizer.decisions` into lines for people.
+        honours_constraints: Whether the search itself respects constraints; for other methods,
+            constraints only select among the trials.
+        fidelities: Fidelities at which it requests partial evaluations.
+        draws_on_cost: Whether measured seconds influence its queries; other methods repeat their
+            trials exactly on one worker under a budget of trials.
+        has_portfolio: Whether it starts with its space's portfolio by default.
+        is_raced: Whether its configurations race by folds by default.
+        compared_by_default: Whether `compare` includes it by default.
+        ensemble: Default end of a study: an agnostic Bayes ensemble of its trials (`agnostic`);
+            the better of an ensemble and the best trial on held-out rows, without constraints only
+            (`auto`); or the trial that the method chooses (None).
+        render_decisions: Function that renders `Optimizer.decisions` as lines of text.
     """
 
     name: str
@@ -122,21 +122,21 @@ class Method:
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name):
             raise ValueError(
-                f"a method's name is lower-case letters, digits and _; got {self.name!r}"
+                f"the name of a method has lower-case letters, digits and _ only; got {self.name!r}"
             )
         if not self.purpose or "\n" in self.purpose:
-            raise ValueError(f"method {self.name!r} says its purpose in one line")
+            raise ValueError(f"method {self.name!r} must have a purpose of one line")
         if not re.fullmatch(r"[\w.]+:\w+", self.implementation):
             raise ValueError(
-                f"method {self.name!r} names its implementation as module:Class; "
+                f"method {self.name!r} must give its implementation as module:Class; "
                 f"got {self.implementation!r}"
             )
         if not is_dataclass(self.options):
-            raise TypeError(f"the options of method {self.name!r} are a dataclass")
+            raise TypeError(f"the options of method {self.name!r} must be a dataclass")
         options_of(self.options)
 
     def decision_lines(self, decisions: Mapping[str, Any]) -> list[str]:
-        """Return decisions as lines for people; a renderer that fails costs one line, no study."""
+        """Return decisions as lines of text; a failing renderer costs one line, not the study."""
         try:
             return list(self.render_decisions(decisions)) if decisions else []
         except Exception as error:

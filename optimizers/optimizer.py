@@ -1,7 +1,7 @@
 """The contract of all methods: ask for a query, tell its outcome, restore to resume.
 
-An optimizer's state is a fold over its events. What an ask draws depends on the seed and the number
-of asks before it, so a process that replays the events continues exactly where another stopped.
+An optimizer's state is a fold over its events. The draws of an ask depend on the seed and the
+number of earlier asks, so a process that replays the events continues exactly like the one before.
 """
 
 from abc import ABC, abstractmethod
@@ -27,29 +27,29 @@ KNOWN = "known configurations"
 
 
 class NotYet(Exception):  # noqa: N818 - not an error: the answer comes with the next outcome
-    """Nothing is to be asked for until the outcome of a pending trial is told."""
+    """The next query depends on the outcome of a pending trial."""
 
 
 class Optimizer(ABC):
-    """A method of search behind ask and tell; cheap to call in any order with queries pending.
+    """A search method behind ask and tell; cheap to call in any order, with queries pending.
 
-    Subclasses implement `_propose`, which says why in `_because`, and `_observe` and `_restore`
-    where they keep state that the history does not hold.
+    Subclasses implement `_propose`, which sets `_because`, and `_observe` and `_restore` if they
+    have state outside the history.
 
     Args:
-        space: Where to search.
+        space: The search space.
         seed: Source of all randomness, together with the number of the ask.
-        objective: What is minimised.
-        **options: The method's own options, as `method` declares them.
+        objective: The objective.
+        **options: Options of the method.
 
     Attributes:
-        costs: Predicts the seconds of queries from the trials told.
-        has_looks: Whether a race around it looks at a part of the rows of each configuration first.
-        reason: Why the last ask asked for what it did; None before the first of this process.
+        costs: Predictor of the seconds of queries, from the trials told.
+        has_looks: Whether a race around it first runs configurations on part of the rows.
+        reason: Reason of the last ask; None before the first of this process.
 
     Raises:
         UnknownName: If the method has no such option.
-        TypeError, ValueError: If an option's value is not valid; raised by the options' own checks.
+        TypeError, ValueError: If an option's value is not valid.
     """
 
     method: ClassVar[Method]
@@ -79,17 +79,17 @@ class Optimizer(ABC):
 
     @property
     def name(self) -> str:
-        """The word after `--method`."""
+        """The value of `--method`."""
         return self.method.name
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """The decisions so far that people may want to see, as JSON values."""
+        """Decisions so far that are of interest to people, as JSON values."""
         return {}
 
     @property
     def notes(self) -> Sequence[str]:
-        """Notes for people while it searches; each is to be said once."""
+        """Notes for people during the search; each is reported once."""
         return ()
 
     def refit(self, trial: Trial) -> Query:
@@ -98,50 +98,48 @@ class Optimizer(ABC):
 
     @property
     def bootstraps(self) -> Bootstraps | None:
-        """The bootstraps that it needs the risks of, as its options say; None if it needs none."""
+        """The bootstraps whose risks it needs, by its options; None if it needs none."""
         return bootstraps_of(self.options)
 
     @property
     def is_of_paper(self) -> bool:
-        """Whether its options ask for what the paper does, and for nothing around it."""
+        """Whether its options select the paper's variant, with nothing around it."""
         return getattr(self.options, "variant", None) == "paper"
 
     @property
     def can_go_on(self) -> bool:
-        """Whether it may go on with configurations when no more may be begun."""
+        """Whether configurations may be resumed when no more may be started."""
         return bool(self.method.fidelities)
 
     @property
     def least_begun(self) -> int:
-        """Configurations that it begins before one of them runs to its end."""
+        """Configurations it starts before one of them is evaluated in full."""
         return 1
 
     @property
     def incumbent(self) -> Trial | None:
-        """The trial that the method would choose now.
+        """The trial the method would choose now.
 
-        The best full one, unless the method knows better; the best partial one if none is full.
+        By default the best full one, or the best partial one if none is full.
         """
         return self.history.incumbent or self.history.best_partial
 
     @property
     def weights(self) -> Mapping[int, float]:
-        """Weights of the trials that make up the answer now: the incumbent alone, by default."""
+        """Weights of the trials in the current answer; by default the incumbent alone."""
         return {} if self.incumbent is None else {self.incumbent.number: 1.0}
 
     def begin_with(self, start: Iterable[Configuration], name: str = KNOWN) -> None:
-        """Ask for known configurations first, each in full, in their order.
+        """Propose known configurations first, each in full, in this order.
 
-        To the method they are asks like its own. Given again when a study is resumed, before its
-        events are replayed.
+        They are asks like the method's own. On resume, call it before replaying events.
 
         Args:
             start: The configurations.
-            name: Names them in the reasons of their asks.
+            name: Name for them in the reasons of their asks.
 
         Raises:
-            ValueError: If the method chooses itself how much of a configuration to run, or anything
-                was asked for already.
+            ValueError: If the method chooses the fidelity itself, or asks were made already.
         """
         if self.method.fidelities:
             asked_for = ", ".join(sorted(self.method.fidelities))
@@ -154,20 +152,19 @@ class Optimizer(ABC):
         self._start, self._start_name = tuple(dict.fromkeys(start)), name
 
     def share_costs(self, costs: Costs) -> None:
-        """Read the costs that another optimizer learns, which stands around this one."""
+        """Read the costs learned by the optimizer that wraps this one."""
         self.costs, self._learns_costs = costs, False
 
     def ask(self, budget: Budget) -> Query:
         """Return the next query, which becomes trial number `n` at the n-th ask, counted from 0.
 
-        After it, `memo` holds what `replay` must be given back, or None, and `reason` why.
+        Afterwards, `memo` has the state that `replay` needs, or None, and `reason` the reason.
 
         Raises:
-            NotYet: If the next ask waits for a tell; nothing was asked for, nothing has changed.
-            SpaceExhausted: If nothing is left to ask for.
-            RuntimeError: If the method waits with no trial pending, begins a configuration that
-                the budget excludes, or asks for more folds or epochs than there are, which are
-                faults of the method.
+            NotYet: If the next ask must wait for a tell; nothing has changed.
+            SpaceExhausted: If no query is left.
+            RuntimeError: If the method is faulty: it waits with no trial pending, exceeds the
+                budget, or requests more folds or epochs than exist.
         """
         sequence = np.random.SeedSequence(self.seed, spawn_key=(self._n_asks,))
         self._because = None
@@ -192,10 +189,10 @@ class Optimizer(ABC):
         return query
 
     def tell(self, trial: Trial) -> None:
-        """Take the outcome of a trial; failed ones are told too.
+        """Take the outcome of a trial, complete or failed.
 
         Raises:
-            ValueError: If the trial was not asked for, has another query, has not ended, was told
+            ValueError: If the trial was not requested, has another query, has not ended, was told
                 before, or has a loss that is not finite.
         """
         asked = self.history.get(trial.number)
@@ -217,21 +214,13 @@ class Optimizer(ABC):
         self._observe(trial)
 
     def retry(self, number: int) -> None:
-        """Count a failed trial as pending again.
-
-        Raises:
-            ValueError: If there is no failed trial of that number.
-        """
+        """Count a failed trial as pending again, or raise `ValueError` if it has not failed."""
         if number not in self.history or self.history[number].failure is None:
             raise ValueError(f"trial {number} has not failed, so there is nothing to retry")
         self.history.record(self.history[number].retried())
 
     def measure(self, number: int, constraints: Mapping[str, float]) -> None:
-        """Take quantities of a trial with a loss that were not measured when it was told.
-
-        Raises:
-            ValueError: If there is no such trial.
-        """
+        """Add quantities of a trial measured after it was told; `ValueError` if it has no loss."""
         trial = self.history.get(number)
         if trial is None or trial.evaluation is None:
             raise ValueError(f"trial {number} has no loss, so there are no quantities to measure")
@@ -240,13 +229,7 @@ class Optimizer(ABC):
     def restore(self, number: int, query: Query, memo: Mapping[str, Any] | None) -> None:
         """Take an ask of an earlier process, without proposing anything.
 
-        Args:
-            number: Number of the trial.
-            query: What was asked for.
-            memo: The method's own; None of all asks but the last.
-
-        Raises:
-            ValueError: If another trial comes next.
+        `memo` is needed for the last ask only. A `ValueError` is raised unless `number` is next.
         """
         if number != self._n_asks:
             raise ValueError(
@@ -258,7 +241,7 @@ class Optimizer(ABC):
         self._register(query)
 
     def _next_of_start(self) -> Query | None:
-        """Return the next of the configurations to begin with; None when all were asked for."""
+        """Next of the configurations to start with; None after the last."""
         number, n_all = self._n_asks + 1, len(self._start)
         if number > n_all:
             return None
@@ -278,14 +261,12 @@ class Optimizer(ABC):
     def _propose(self, budget: Budget, rng: Generator) -> Query:
         """Return the next query, from the history, the memo and this ask's own generator.
 
-        Sets `_because`; where it does not, the reason is the method's name alone.
-
-        Raises:
-            NotYet, SpaceExhausted: As `ask` says; before anything of the method has changed.
+        Sets `_because`; by default, the reason is the method's name. Raises `NotYet` and
+        `SpaceExhausted` like `ask`, before any state of the method has changed.
         """
 
     def _observe(self, trial: Trial) -> None:  # noqa: B027 - not every method keeps something
-        """Update what the method keeps besides the history."""
+        """Update state outside the history."""
 
     def _restore(self, memo: Mapping[str, Any]) -> None:
         """Take back the memo of the last ask."""

@@ -1,7 +1,7 @@
 """Options declared as fields of a frozen dataclass, each with everything known about it.
 
-The options of `run` and `compare` and those of every method are declared this way. Light to import,
-so that the command line shows its help at once.
+Options of `run`, `compare` and every method are declared this way. Cheap to import, so that the
+command line shows its help at once.
 """
 
 import collections.abc
@@ -38,13 +38,13 @@ def _parsed_as_it_is(value: Any, option: "Option") -> Any:  # noqa: ARG001
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The written form of an option whose value is not that form itself, such as a duration.
+    """The text form of an option whose value is something else, such as a duration.
 
     Attributes:
-        parse: Turns the written form into the value; given the option too, for errors.
-        write: Turns the value into one word of a command line; an element of it where the option
-            may be repeated.
-        pattern: Regular expression for the written form; empty where only `parse` can tell.
+        parse: Function from the text, and the option for error messages, to the value.
+        write: Function from the value, or an element of a repeatable option, to one word of a
+            command line.
+        pattern: Regular expression of the text; empty if only `parse` can tell.
     """
 
     parse: Callable[[Any, "Option"], Any] = _parsed_as_it_is
@@ -63,26 +63,26 @@ class Option:
     Attributes:
         name: Name of the field and of the flow's parameter; the flag has dashes for underscores.
         kind: Form of its values.
-        default: Value of the field when the option is left out.
-        text: Description for people; a function where it depends on the registries.
+        default: Value of the field if the option is not given.
+        text: Description for people; a function if it depends on the registries.
         group: Heading in help and forms.
         metavar: Placeholder for its value in the help.
-        default_text: Description of what holds when it is left out.
-        standard: Value that holds when it is left out of a new study, where that is fixed.
+        default_text: Description of the behaviour if it is not given.
+        standard: Fixed value that applies to a new study if it is not given.
         choices: Values that can be listed.
-        is_open: Whether other values than the choices are valid.
+        is_open: Whether values outside the choices are valid.
         or_whole: Whether a whole number is valid too.
         is_optional: Whether None is valid.
         is_argument: Whether the command takes it by position.
         bounds: Keywords of JSON schema that its value must meet.
         examples: Values that show how it is written.
         why: Reason for the bounds.
-        written: Its written form.
-        on_resume: Rule for a study that is resumed: `same` refuses another value, `changed` takes
-            one, `anew` forgets the earlier one, and `checked` leaves it to a check of its own.
-        in_compare: Whether `compare` has it; a text where its description differs there.
+        written: Its text form.
+        on_resume: Rule for resumed studies: `same` rejects another value, `changed` accepts one,
+            `anew` drops the earlier one, and `checked` leaves it to a separate check.
+        in_compare: Whether `compare` has it; a text if its description differs there.
         is_shared: Whether all replicates of a comparison have the same value.
-        is_stored: Whether the study keeps it, or only the session that it was given to.
+        is_stored: Whether the study stores it, rather than the session it was given to.
         is_literal: Whether its type lists the choices.
     """
 
@@ -111,7 +111,7 @@ class Option:
 
     @property
     def known(self) -> tuple[str, ...]:
-        """The values that can be listed; none where any may be given."""
+        """Values that can be listed; none if any value may be given."""
         return () if self.choices is None else tuple(self.choices())
 
     @property
@@ -121,29 +121,29 @@ class Option:
 
     @property
     def limits(self) -> Mapping[str, float]:
-        """Bounds of numbers among its bounds."""
+        """Numeric bounds, by keyword."""
         return {name: bound for name, bound in self.bounds.items() if name in _COMPARE}
 
     @property
     def limits_text(self) -> str:
-        """Bounds of numbers, for people; empty if there are none."""
+        """Numeric bounds as text; empty if there are none."""
         return " and ".join(f"{_WORDS[name]} {bound}" for name, bound in self.limits.items())
 
     @property
     def schema_bounds(self) -> Mapping[str, Any]:
-        """Keywords of JSON schema that the written form must meet."""
+        """Keywords of JSON schema that the text form must meet."""
         pattern = self.written.pattern or self.bounds.get("pattern")
         return {"pattern": f"^{pattern}$"} if pattern else self.bounds
 
     @property
     def help(self) -> str:
-        """Its description and default, for people."""
+        """Description and default, for people."""
         text = self.text if isinstance(self.text, str) else self.text()
         default = self.default_text if isinstance(self.default_text, str) else self.default_text()
         return f"{text}  [default: {default}]" if default else text
 
     def violation(self, value: Any) -> str:
-        """Return how a value breaks the bounds, as a predicate; empty if it meets them."""
+        """Return the bound that a value breaks, as a predicate; empty if it is valid."""
         if isinstance(value, str):
             pattern = self.bounds.get("pattern")
             return self.why if pattern and re.fullmatch(pattern, value) is None else ""
@@ -152,10 +152,9 @@ class Option:
         return f"must be {self.limits_text}" + (f"; {self.why}" if self.why else "")
 
     def parse(self, value: Any) -> Any:
-        """Return the value of a written form; the field's default for None.
+        """Return the value of a text, or the field's default for None.
 
-        Raises:
-            Exception: Errors of its own `written.parse`.
+        Raises the errors of its own `written.parse`.
         """
         if value is None:
             return dict(self.default) if self.kind == "assignments" else self.default
@@ -164,7 +163,7 @@ class Option:
         return self.written.parse(value, self)
 
     def words(self, value: Any) -> list[tuple[str, str | None]]:
-        """Return a value as flags of a command line, each with its word; None for a bare flag."""
+        """Return a value as command-line flags, each with its word; None for a bare flag."""
         if value is None:
             return []
         if self.kind in {"switch", "choice"}:
@@ -197,12 +196,12 @@ def option(
 
     Args:
         text: Description for people.
-        default: Value of the field when the option is left out.
-        default_factory: Makes the default where it is no plain value.
+        default: Value of the field if the option is not given.
+        default_factory: Function that makes a mutable default.
         at_least: Smallest value.
-        more_than: Bound that the value exceeds.
+        more_than: Lower bound, excluded.
         at_most: Largest value.
-        less_than: Bound that the value stays below.
+        less_than: Upper bound, excluded.
         pattern: Regular expression that a text matches.
         **facts: Attributes of `Option`.
     """
@@ -224,14 +223,12 @@ def option(
 def options_of(declared: type[Any]) -> Mapping[str, Option]:
     """Return the options that a dataclass declares, by name and in order.
 
-    A field without `option(...)` is an option without a description.
-
-    Raises:
-        TypeError: If a field has no default, or a type that no option has.
+    A field without `option(...)` is an option without a description. A `TypeError` is raised if a
+    field has no default, or a type that options do not support.
     """
     types = {one.name: one.type for one in fields(declared)}
     if any(isinstance(annotation, str) for annotation in types.values()):
-        types = get_type_hints(declared)  # slow, and all our own are types already
+        types = get_type_hints(declared)  # slow; our own are types already
     return {one.name: _option_of(one, types[one.name], declared) for one in fields(declared)}
 
 
@@ -257,7 +254,7 @@ def _option_of(declared: "Field[Any]", annotation: Any, owner: type[Any]) -> Opt
 
 
 def _kind_of(annotation: Any, where: str) -> tuple[Kind, tuple[str, ...], bool]:
-    """Return the form of a type's values, the texts that it admits, and whether it admits None."""
+    """Form of a type's values, the texts that it admits, and whether it admits None."""
     is_union = get_origin(annotation) in {Union, UnionType}
     parts = get_args(annotation) if is_union else (annotation,)
     some = [part for part in parts if part is not NoneType]
@@ -273,7 +270,7 @@ def _kind_of(annotation: Any, where: str) -> tuple[Kind, tuple[str, ...], bool]:
     elif some[0] in kinds:
         kind = kinds[some[0]]
     elif isinstance(some[0], type):
-        kind = "text"  # parsed by its written form
+        kind = "text"  # parsed by its text form
     else:
         raise TypeError(f"{where} is of a type that no option has: {annotation}")
     return kind, choices, len(some) < len(parts)
@@ -283,8 +280,8 @@ def check_options(options: Any) -> None:
     """Check every field of a dataclass of options against its type and its bounds.
 
     Raises:
-        TypeError: If a value is of another type; names the field and the types that it takes.
-        ValueError: If a value is none of the choices, not finite, or beyond a bound.
+        TypeError: If a value has another type; names the field and the types it takes.
+        ValueError: If a value is not a choice, not finite, or out of bounds.
     """
     declared: Any = type(options)
     for name, one in options_of(declared).items():

@@ -1,9 +1,9 @@
-"""Registries: the names that users choose by, and the declarations behind them.
+"""Registries: the names that users choose, and the declarations behind them.
 
-A declaration is built in, registered by the running program, or named as an entry point by another
-distribution, a plugin; the group of methods is `prefect_tune.methods`, and so on. Only the
-declaration that is looked up is imported. Entry points are read for a name that is not built in,
-and to list all names.
+A declaration is built in, registered by the running program, or an entry point of another
+distribution, a plugin. The group of methods is `prefect_tune.methods`, and so on. Only declarations
+that are looked up are imported. Entry points are read for names that are not built in, and to list
+all names.
 """
 
 import re
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 class Named(Protocol):
-    """A declaration."""
+    """A declaration with a name."""
 
     @property
     def name(self) -> str:
-        """Name that users choose it by."""
+        """Name by which users choose it."""
 
 
 Declared = TypeVar("Declared", bound=Named)
@@ -42,9 +42,8 @@ class Plugin:
 
     Attributes:
         kind: Kind of the declaration, for instance "method".
-        name: Name that users choose it by.
-        distribution: Name of the distribution.
-        version: Version of the distribution.
+        name: Name by which users choose it.
+        distribution, version: Name and version of the distribution.
         module: Module that declares it.
     """
 
@@ -58,10 +57,7 @@ class Plugin:
 class UnusablePlugin(UnknownName):
     """An entry point whose declaration cannot be used; the message names the distribution.
 
-    Args:
-        kind: Kind of the declaration.
-        name: Name of the entry point.
-        reason: Sentence on what is wrong with it, and the remedy.
+    `reason` is a sentence with the problem and its remedy.
     """
 
     def __init__(self, kind: str, name: str, reason: str) -> None:
@@ -72,15 +68,15 @@ class UnusablePlugin(UnknownName):
 class Registry(Mapping[str, Declared], Generic[Declared]):
     """Declarations of one kind by name: built-in ones first, then registered, then installed ones.
 
-    As a mapping, a registry lists names without importing anything, and imports the declaration
-    that is looked up. `get` returns None for a plugin that cannot be used.
+    As a mapping, a registry lists names without importing anything, and imports declarations that
+    are looked up. `get` returns None for a plugin that cannot be used.
 
     Args:
-        kind: Kind of the declarations, for instance "method"; entry points are in the group
+        kind: Kind of the declarations, for instance "method" for the entry-point group
             `prefect_tune.methods`.
-        declares: Class of the declarations, or a reference `module:Class` to it. They have an
-            attribute `name`.
-        built_in: Declarations by name, or references to them, in the order shown.
+        declares: Class of the declarations, with an attribute `name`, or a reference
+            `module:Class` to it.
+        built_in: Declarations by name, or references to them, in display order.
     """
 
     def __init__(
@@ -131,7 +127,7 @@ class Registry(Mapping[str, Declared], Generic[Declared]):
 
         Raises:
             UnknownName: If there is none.
-            UnusablePlugin: If it is a plugin's and cannot be imported, or several declare it.
+            UnusablePlugin: If a plugin cannot be imported, or several plugins declare the name.
         """
         if name in self._registered:
             return self._registered[name]
@@ -144,11 +140,7 @@ class Registry(Mapping[str, Declared], Generic[Declared]):
         return self._of_plugin(name, entries)
 
     def plugin(self, name: str) -> Plugin | None:
-        """Return where the declaration of a name was installed from.
-
-        Returns:
-            None for a name that is built in, registered or unknown.
-        """
+        """Return the plugin that declares a name; None if it is built in, registered or unknown."""
         if name in self._built_in or name in self._registered:
             return None
         entries = _installed(self.group).get(name, ())
@@ -162,11 +154,7 @@ class Registry(Mapping[str, Declared], Generic[Declared]):
         return Plugin(self.kind, name, found.name, found.version, entries[0].module)
 
     def register(self, declared: Declared) -> None:
-        """Add a declaration for the running process.
-
-        Raises:
-            ValueError: If there is another one of that name.
-        """
+        """Add a declaration for this process, or raise `ValueError` if its name is taken."""
         name = declared.name
         known = self._registered.get(name)
         if known is declared or self._built_in.get(name) is declared:
@@ -176,7 +164,7 @@ class Registry(Mapping[str, Declared], Generic[Declared]):
         self._registered[name] = declared
 
     def forget(self, name: str) -> None:
-        """Remove a registered declaration; does nothing if there is none."""
+        """Remove a registered declaration, if any."""
         self._registered.pop(name, None)
 
     def __getitem__(self, name: str) -> Declared:
@@ -236,17 +224,17 @@ class Registry(Mapping[str, Declared], Generic[Declared]):
 
 @cache
 def loaded(reference: str) -> Any:
-    """Import what a reference `module:attribute` names.
+    """Import the object of a reference `module:attribute`.
 
     Raises:
-        ImportError, AttributeError: If it names nothing.
+        ImportError, AttributeError: If it does not exist.
     """
     module, _, attribute = reference.partition(":")
     return attrgetter(attribute)(import_module(module))
 
 
 def _installed(group: str) -> "Mapping[str, tuple[EntryPoint, ...]]":
-    """Return the entry points of a group by name; a path that has changed is searched again."""
+    """Entry points of a group by name, cached until sys.path changes."""
     return _entry_points(group, tuple(sys.path))
 
 
@@ -261,6 +249,5 @@ def _entry_points(group: str, path: tuple[str, ...]) -> "Mapping[str, tuple[Entr
 
 
 def _distributions(entries: "tuple[EntryPoint, ...]") -> str:
-    """Return the distributions of entry points with their versions."""
     names = [f"{e.dist.name} {e.dist.version}" if e.dist else "a file" for e in entries]
     return " and ".join(names)

@@ -1,9 +1,9 @@
-"""The rules of a race: the stretches of an evaluation, who is behind, and what the method is told.
+"""The rules of a race: the rungs of an evaluation, who is behind, and what the method is told.
 
-A configuration runs on a part of the rows, on one fold, and on all of it. After each stretch its
-loss is compared with the incumbent's in the same one, as rows that are hard are so for both; how
-much of a difference is chance, those that ran on have shown. The method is told one evaluation a
-configuration: a paired estimate where it ended early, else all stretches together.
+A configuration runs on a part of the rows, on one fold, and on all folds. After each rung, its loss
+is compared with the incumbent's on the same rung, since hard rows are hard for both. Finished
+configurations show how much of a difference is chance. The method is told one evaluation per
+configuration: a paired estimate if it was stopped early, else all rungs together.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,11 +30,11 @@ _RUNG = 4
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """How much of a configuration is run.
+    """A rung: the part of a configuration's evaluation that one trial runs.
 
     Attributes:
         subset: Share of the training rows.
-        folds: How many of the folds; None for all.
+        folds: Number of folds; None for all.
         held_out: Share of the held-out rows.
     """
 
@@ -44,45 +44,40 @@ class Stretch:
 
     @classmethod
     def asked(cls, query: Query) -> Self:
-        """Return what a query runs."""
+        """Return the rung of a query."""
         return cls(query.subset, query.folds, query.held_out)
 
     @property
     def extent(self) -> tuple[float, float, float]:
-        """Orders stretches by how much they run."""
+        """Sort key by the amount of work."""
         return self.subset, inf if self.folds is None else self.folds, self.held_out
 
     def of(self, whole: Query) -> Query:
-        """Return the query of this stretch of a whole evaluation."""
+        """Return the query of this rung of a whole evaluation."""
         return replace(whole, subset=self.subset, folds=self.folds, held_out=self.held_out)
 
     def fits(self, query: Query) -> bool:
-        """Return whether a query asks for so much."""
+        """Return whether a query has exactly this fidelity."""
         return (query.subset, query.folds) == (self.subset, self.folds)
 
     def fits_in_part(self, query: Query) -> bool:
-        """Return whether a query asks for so many folds, and no more of the rows."""
+        """Return whether a query has these folds, and at most these rows."""
         return query.subset <= self.subset and query.folds == self.folds
 
 
 def is_large(objective: Objective) -> bool:
-    """Return whether there are so many rows that a part of them is looked at first."""
+    """Return whether the rows are so many that a look at part of them comes first."""
     return _share(objective) < 1
 
 
 def stretches_of(objective: Objective) -> tuple[Stretch, ...]:
-    """Return what a configuration runs one after another, the whole evaluation last.
+    """Return the rungs of a configuration, the whole evaluation last.
 
-    First one fold. On more than 20,000 training rows, before it that fold on parts of them: the
-    smallest 2^-k of the rows that has 10,000, and 100 of the rarest class, then four times as many
-    rows, and so on to a quarter of all. The first look is judged on the smallest 2^-k of the
-    held-out rows that has 10,000, and 100 of the rarest class; the next ones on four times as many.
-
-    Args:
-        objective: Knows the folds and the rows.
-
-    Raises:
-        ValueError: If there is nothing to begin with but the whole evaluation.
+    The first rung is one fold. With more than 20,000 training rows, it is preceded by looks at
+    parts of that fold: the smallest 2^-k of the rows that has 10,000, and 100 of the rarest class,
+    then four times as many rows, and so on up to a quarter. The first look is judged on the
+    smallest 2^-k of the held-out rows that has 10,000, and 100 of the rarest class; the next looks
+    on four times as many. A `ValueError` is raised if no rung precedes the whole evaluation.
     """
     is_split = objective.n_folds is None or objective.n_folds > 1
     folds = (Stretch(folds=1),) if is_split else ()
@@ -100,7 +95,6 @@ def stretches_of(objective: Objective) -> tuple[Stretch, ...]:
 
 
 def _share(objective: Objective) -> float:
-    """Return the share of the rows to look at first; 1 where all of them are."""
     n_rows = objective.n_rows or 0
     if n_rows <= MANY_ROWS:
         return 1.0
@@ -109,7 +103,7 @@ def _share(objective: Objective) -> float:
 
 
 def _halved(n_rows: int, n_rarest: float) -> float:
-    """Return the smallest 2^-k of rows that has enough of them, and of the rarest class."""
+    """Smallest 2^-k of rows that has enough of them, and of the rarest class."""
     share = 1.0
     while share * n_rows / 2 >= _LOOK and share * n_rarest / 2 >= _LOOK_RAREST:
         share /= 2
@@ -117,7 +111,7 @@ def _halved(n_rows: int, n_rarest: float) -> float:
 
 
 def smaller_shares(objective: Objective, share: float) -> list[float]:
-    """Return a share of the rows, its half and so on down to 1,000 rows; at least the share."""
+    """Return a share of the rows, its half, and so on down to 1,000 rows; at least the share."""
     shares = [share]
     while shares[-1] / 2 * (objective.n_rows or 0) >= _LEAST_ROWS:
         shares.append(shares[-1] / 2)
@@ -125,7 +119,6 @@ def smaller_shares(objective: Objective, share: float) -> list[float]:
 
 
 def _held_out_share(objective: Objective) -> float:
-    """Return the share of the held-out rows that a look is judged on."""
     n_rows = objective.n_held_out or 0
     rarest = inf
     if objective.n_classes and objective.n_rarest and objective.n_rows:
@@ -134,7 +127,7 @@ def _held_out_share(objective: Objective) -> float:
 
 
 LEAST_COMPARED = 3
-"""So many besides the incumbent must have run all folds before their spread is trusted."""
+"""Configurations other than the incumbent that must have run all folds to trust the spread."""
 
 
 def is_behind(
@@ -142,15 +135,15 @@ def is_behind(
 ) -> bool:
     """Return whether a configuration is worse on its first fold by more than a margin.
 
-    Before the margin is known, whether it is worse there than the incumbent on its worst fold
-    (Bergman, Purucker and Hutter 2024, "Don't Waste Your Time: Early Stopping Cross-Validation",
-    arXiv 2405.03389: the forgiving rule, after one fold).
+    Before the margin is known, it must be worse than the incumbent on its worst fold (Bergman,
+    Purucker and Hutter 2024, "Don't Waste Your Time: Early Stopping Cross-Validation", arXiv
+    2405.03389: the forgiving rule, after one fold).
 
     Args:
-        first: The evaluation of the first fold.
-        incumbent: The evaluation of the best configuration on all folds.
+        first: Evaluation of the first fold.
+        incumbent: Evaluation of the best configuration on all folds.
         history: The trials so far.
-        sign: -1 to ask whether it is better.
+        sign: -1 to test whether it is better.
     """
     known, loss = margin(incumbent, history), sign * first.fold_losses[0]
     if known is None:
@@ -159,15 +152,10 @@ def is_behind(
 
 
 def margin(incumbent: Evaluation, history: History) -> float | None:
-    """Return the difference on one fold that is not clearly one; None where too few are known.
+    """Return the difference on one fold that chance may explain; None if too few are known.
 
     With s the spread over K folds of a configuration's differences to the incumbent, pooled over
-    all that ran them, a difference on one fold lies around their mean with standard deviation
-    s sqrt(1 - 1/K): that is the margin.
-
-    Args:
-        incumbent: The evaluation of the best configuration on all folds.
-        history: The trials so far.
+    all full configurations, a difference on one fold deviates from their mean by s sqrt(1 - 1/K).
     """
     n_folds = len(incumbent.fold_losses)
     others = [
@@ -189,15 +177,14 @@ def is_behind_on_part(
 ) -> bool:
     """Return whether a configuration is worse on a part of the rows by more than a margin.
 
-    The margin is the root mean square of what a look is off, over those of which both are known:
-    it has in it what more rows change. Before three are known, how much worse the incumbent's worst
-    fold is than its best; with one fold then nothing is behind.
+    The margin is the root mean square error of a look, over configurations that ran further, so it
+    includes the effect of more rows. Before three are known, it is the difference between the
+    incumbent's worst and best fold; with one fold, nothing is behind then.
 
     Args:
-        difference: Of its loss on the part to the incumbent's on the same.
-        incumbent: The evaluation of the best configuration, or of the one that ran furthest.
-        known: The difference to the incumbent on the part, and in all, of each other one that ran
-            both.
+        difference: Difference of its loss to the incumbent's on the part.
+        incumbent: Evaluation of the best configuration, or of the one that ran furthest.
+        known: Differences to the incumbent on the part, and in all, of other configurations.
     """
     if len(known) >= LEAST_COMPARED:
         looks, wholes = np.array(known).T
@@ -213,17 +200,16 @@ def estimated(
     objective: Objective,
     difference: float | None = None,
 ) -> Evaluation:
-    """Return the evaluation of a configuration of which only a first stretch was run.
+    """Return the evaluation of a configuration stopped after its first rung.
 
-    Each fold is as much worse than the incumbent's as the stretch was, so the loss is the
-    incumbent's mean plus the difference seen; within the bounds of the metric. Seconds and steps
-    are those of the stretch, as spent.
+    Each fold is assumed to differ from the incumbent's as the rung did, within the bounds of the
+    metric. Seconds and steps are those spent.
 
     Args:
-        stretch: Of the first fold, or of all stretches together.
-        incumbent: The evaluation of the best configuration on all folds.
-        objective: Knows the bounds.
-        difference: To the incumbent in the same stretch; None for that on the first fold.
+        stretch: Evaluation of the first fold, or of all rungs together.
+        incumbent: Evaluation of the best configuration on all folds.
+        objective: Objective with the bounds.
+        difference: Difference to the incumbent on the same rung; None for the first fold.
     """
     if difference is None:
         difference = stretch.fold_losses[0] - incumbent.fold_losses[0]
@@ -235,25 +221,16 @@ def estimated(
 
 
 def as_on_all_rows(look: Evaluation, growth: Mapping[str, float]) -> Evaluation:
-    """Return the evaluation of a part of the rows with steps that took as long as all rows would.
+    """Return the evaluation of a part of the rows with steps as slow as on all rows.
 
-    What was spent stays as it is.
-
-    Args:
-        look: Of the part.
-        growth: How many times as long each step takes on all rows.
+    `growth` is the factor for each step. The seconds spent stay as they are.
     """
     steps = (replace(cost, seconds=growth[cost.step] * cost.seconds) for cost in look.steps)
     return replace(look, steps=tuple(steps))
 
 
 def joined(first: Evaluation, whole: Evaluation) -> Evaluation:
-    """Return the evaluation of a configuration that went on, as if it had been run at once.
-
-    Args:
-        first: The evaluation of the first fold.
-        whole: Of all folds, the first one served.
-    """
+    """Return the evaluation of all folds as if the first fold had not been run before."""
     return replace(
         whole,
         cost_seconds=first.cost_seconds + whole.cost_seconds,
@@ -263,10 +240,7 @@ def joined(first: Evaluation, whole: Evaluation) -> Evaluation:
 
 
 def failed_later(first: Evaluation, failure: Failure) -> Failure:
-    """Return the failure of a configuration that had its first fold behind it, with its cost.
-
-    What its first fold took is known, though the failure may not say what was served.
-    """
+    """Return the failure of a configuration after its first fold, with the cost of that fold."""
     told = {(cost.step, cost.fold) for cost in failure.steps}
     unsaid = [cost for cost in first.steps if (cost.step, cost.fold) not in told]
     return replace(
@@ -277,6 +251,6 @@ def failed_later(first: Evaluation, failure: Failure) -> Failure:
 
 
 def _made_steps(first: Sequence[StepCost], later: Sequence[StepCost]) -> tuple[StepCost, ...]:
-    """Return the later steps, those of the first stretch as that one made them."""
+    """Later steps, with hits of the first rung replaced by the steps as made there."""
     made = {(cost.step, cost.fold): cost for cost in first}
     return tuple(made.get((cost.step, cost.fold), cost) for cost in later)

@@ -1,9 +1,9 @@
-"""Racing, around any method: who is clearly behind after a part of the evaluation ends there.
+"""Racing, around any method: configurations clearly behind on part of the evaluation are stopped.
 
-A configuration first runs one fold, on many rows a part of that fold before. If it is clearly
-behind the incumbent by the `rules` it stays stopped, and the method is told a paired estimate of
-its loss; else it goes on, in the end with all folds, of which the first is served, and the method
-is told what came of it. The method itself sees one trial a configuration and knows of no folds.
+A configuration first runs one fold; with many rows, it runs part of that fold before. If it is
+clearly behind the incumbent by the rules, it stays stopped, and the method is told a paired
+estimate of its loss. Otherwise it continues up to all folds, the first of them from the cache, and
+the method is told the result. The method itself sees one trial per configuration and no folds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,29 +35,26 @@ from prefect_tune.optimizers.trials.outcome import Evaluation, TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 
 _GATHERED, _GATHERING_SHARE = 8, 0.2
-"""So many configurations are looked at on a part of the rows before the best of them goes on, or as
-many as that share of the seconds holds."""
+"""Configurations that have a look at part of the rows before the best one is resumed, or as
+many as fit into this share of the seconds, if fewer."""
 _LEADS_FROM = 1 / 8
-"""Share of the rows from which on a partial trial that is clearly ahead may lead."""
+"""Least share of the rows with which a partial trial that is clearly ahead may lead."""
 _LEADS_BY_GAIN, _LEADS_BY_SHARE = 0.5, 0.1
 """A look at fewer rows leads if it undercuts the loss of the best full trial by half of what more
 rows gained that trial, and by a tenth of the loss."""
 
 
 class Racing(Optimizer):
-    """A method whose configurations race: a part of the evaluation first, the rest if they keep up.
+    """A method whose configurations race: part of the evaluation first, the rest if they keep up.
 
-    The history has the stretches, each a trial of its own; that of `inner` has one trial for each
-    configuration, pending until it is known how far it goes.
+    The history has a trial for each rung. The history of `inner` has one trial for each
+    configuration, pending until its last rung is known.
 
     Args:
         inner: The method, new.
 
-    Attributes:
-        inner: The same.
-
     Raises:
-        ValueError: If the method cannot be raced, or there is one fold only and few rows.
+        ValueError: If the method cannot be raced, or there is only one fold and few rows.
     """
 
     def __init__(self, inner: Optimizer) -> None:
@@ -84,9 +81,9 @@ class Racing(Optimizer):
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """Those of the method, and the numbers of the race, as JSON values.
+        """The method's decisions, and the numbers of the race, as JSON values.
 
-        Under `race`: `begun` configurations, of which `stopped` ended before all folds had run.
+        `race` has `begun` configurations, and `stopped` ones that did not run all folds.
         """
         ended = [i for i in self._ran if self._is_told(i) and not self._last(i).query.is_full]
         stopped = [i for i in ended if self.inner.history[i].failure is None]
@@ -95,25 +92,25 @@ class Racing(Optimizer):
 
     @property
     def notes(self) -> Sequence[str]:
-        """Those of the method."""
+        """The method's notes."""
         return self.inner.notes
 
     @property
     def bootstraps(self) -> Bootstraps | None:
-        """Those of the method."""
+        """The method's bootstraps."""
         return self.inner.bootstraps
 
     @property
     def can_go_on(self) -> bool:
-        """Configurations that keep up go on, also when no more may be begun."""
+        """Always true: configurations that keep up are resumed when no more may be started."""
         return True
 
     @property
     def incumbent(self) -> Trial | None:
         """The trial of the configuration that the method would choose, if that ran all folds.
 
-        A partial trial that is clearly ahead of it comes first. If no configuration ran all folds,
-        the best partial one: a look at fewer rows only if it is better by a tenth of the loss.
+        A partial trial clearly ahead of it comes first. If no configuration ran all folds, it is
+        the best partial one; a look at fewer rows must be better by a tenth of the loss.
         """
         chosen = self.inner.incumbent
         if chosen is None or chosen == self.inner.history.incumbent:
@@ -121,7 +118,7 @@ class Racing(Optimizer):
         return self._whole(chosen.number) or super().incumbent
 
     def _leading_look(self) -> Trial | None:
-        """Return the partial trial that leads while none is full."""
+        """The leading partial trial while none is full."""
         if not self._has_looks or self.history.best_partial is None:
             return self.history.best_partial
         found = (self._ended(i) for i in self._ran)
@@ -133,10 +130,11 @@ class Racing(Optimizer):
         return leading or self.history.best_partial
 
     def _ahead(self) -> Trial | None:
-        """Return the trial that is clearly better than the best full one, if there is one.
+        """Partial trial clearly better than the best full one, if any.
 
-        What learns fast from few rows is not what learns most. So a look at few rows must be far
-        better. Under constraints it never leads: what it measures may grow with the rows.
+        A look at few rows must be far better, because models that learn fast from few rows need not
+        be the best. It never leads under constraints, since measured quantities may grow with the
+        rows.
         """
         best = self.history.incumbent
         if best is None:
@@ -151,7 +149,7 @@ class Racing(Optimizer):
         return self.history[min(found)[-1]] if found else None
 
     def _ended(self, i: int) -> Trial | None:
-        """Return the last stretch of a configuration that has a loss; None if any has failed."""
+        """Last rung of a configuration that has a loss; None if any has failed."""
         trials = [self.history[number] for number in self._ran[i]]
         if any(t.failure is not None and not t.failure.is_unstarted for t in trials):
             return None
@@ -159,7 +157,7 @@ class Racing(Optimizer):
 
     @property
     def weights(self) -> Mapping[int, float]:
-        """Those of the method, shared out again among the configurations that ran all folds."""
+        """The method's weights, distributed over the configurations that ran all folds."""
         chosen, weights = self.inner.incumbent, self.inner.weights
         if chosen is None or weights == {chosen.number: 1.0}:
             return super().weights
@@ -169,24 +167,24 @@ class Racing(Optimizer):
         return {n: weight / total for n, weight in known.items()} if total else super().weights
 
     def begin_with(self, start: Iterable[Configuration], name: str = KNOWN) -> None:
-        """Let these race first, in their order."""
+        """Race these configurations first, in this order."""
         self.inner.begin_with(start, name)
 
     def restore(self, number: int, query: Query, memo: Mapping[str, Any] | None) -> None:
-        """Take an ask of an earlier process; a first stretch was an ask of the method inside."""
+        """Take an ask of an earlier process; a first rung was an ask of the inner method."""
         if number == self._n_asks and self._going_on(query) is None:
             self.inner.restore(len(self.inner.history), self._stretches[-1].of(query), None)
         super().restore(number, query, memo)
 
     def retry(self, number: int) -> None:
-        """Count a failed stretch, and so its configuration, as pending again."""
+        """Count a failed rung, and so its configuration, as pending again."""
         super().retry(number)
         i = self._inner_of[number]
         if self._smaller.pop(i, None) is None and self.inner.history[i].failure is not None:
             self.inner.retry(i)
 
     def measure(self, number: int, constraints: Mapping[str, float]) -> None:
-        """Take quantities of a stretch; the last one of a configuration has those that count."""
+        """Add quantities of a rung; those of the configuration's last rung count."""
         super().measure(number, constraints)
         i = self._inner_of[number]
         is_last = self._ran[i][-1] == number
@@ -195,7 +193,7 @@ class Racing(Optimizer):
         self._stop_behind()
 
     def _propose(self, budget: Budget, rng: Generator) -> Query:  # noqa: ARG002
-        """Return what keeps up, to go on; else the first stretch of what the method asks for."""
+        """Resume a configuration that keeps up, or start the next one."""
         for i, share in self._smaller.items():
             return self._smaller_look(i, share)
         waiting = self._waiting()
@@ -217,22 +215,22 @@ class Racing(Optimizer):
     def _next_stretch(self, i: int) -> Query:
         ran, rest = self._last(i).query, self._following(self._last(i).query)
         if rest.subset < 1:
-            said = f"kept up on {ran.subset:.2g} of the rows, so {rest.subset:.2g} of them follow"
+            why = f"kept up on {ran.subset:.2g} of the rows, so {rest.subset:.2g} of them follow"
         elif ran.subset < 1:
-            follows = "all rows of it follow" if rest.folds else "all rows follow"
-            said = f"kept up on a part of the rows, so {follows}"
+            follows = "the fold runs on all rows" if rest.folds else "all rows follow"
+            why = f"kept up on part of the rows, so {follows}"
         else:
-            said = "kept up on its first fold, so the others follow"
-        self._because = Reason("race", said)
+            why = "kept up on its first fold, so the other folds follow"
+        self._because = Reason("race", why)
         return rest.of(self.inner.history[i].query)
 
     def _following(self, ran: Query) -> Stretch:
-        """Return what follows a stretch; after a smaller look, the first of the usual ones."""
+        """Rung after this one; after a smaller look, the first of the usual rungs."""
         k = self._number_of(ran)
         return self._stretches[k if ran.subset < self._stretches[k].subset else k + 1]
 
     def _gathers(self, budget: Budget) -> bool:
-        """Return whether more looks at parts of the rows come first, and then the best goes on."""
+        """Whether more looks at parts of the rows come before the best one is resumed."""
         seconds = replace(budget, trials_left=None)  # a look is a small part of a trial
         if not self._has_looks or seconds.share_left <= 1 - _GATHERING_SHARE:
             return False
@@ -241,9 +239,9 @@ class Racing(Optimizer):
         return is_alone and sum(trial.is_told for trial in lasts) < _GATHERED
 
     def _owes_looks(self, budget: Budget) -> bool:
-        """Return whether later stretches have taken more seconds than first looks.
+        """Whether later rungs have taken more seconds than first looks.
 
-        Stretches under way count with their predicted seconds. So half of the time is for new
+        Pending rungs count with their predicted seconds. So half of the time is for new
         configurations, however many keep up.
         """
         if not self._has_looks or not self._reads_costs(budget):
@@ -257,7 +255,7 @@ class Racing(Optimizer):
         return any(self.history[n].evaluation is not None for n in before)
 
     def _first_stretch(self, whole: Query, budget: Budget) -> Query:
-        """Return the first stretch of a whole evaluation: fewer rows if more would not end."""
+        """First rung of an evaluation, on fewer rows if more would not end in time."""
         first = self._stretches[0].of(whole)
         if not self._has_looks or not self._reads_costs(budget):
             return first
@@ -274,7 +272,7 @@ class Racing(Optimizer):
         return replace(first, subset=share)
 
     def _largest_share(self, look: Query, allowed: float) -> float:
-        """Return the largest share that is likely to end in time; of none the smallest."""
+        """Largest share likely to end in time, or the smallest if none is."""
         for share in (shares := smaller_shares(self.objective, look.subset)):
             query = replace(look, subset=share)
             if self.costs.seconds(query, LIKELY) <= allowed:
@@ -287,12 +285,12 @@ class Racing(Optimizer):
         assert failure is not None  # noqa: S101 - it was not started
         assert failure.pilot is not None  # noqa: S101 - which showed that
         rows, seconds = self.costs.rows(last.query), two_digits(failure.pilot.seconds)
-        said = f"again on fewer rows, as {rows:,.0f} would take {seconds} s"
-        self._because = Reason("race", said)
+        why = f"again on fewer rows, as {rows:,.0f} would take {seconds} s"
+        self._because = Reason("race", why)
         return replace(last.query, subset=share)
 
     def _would_end(self, i: int, budget: Budget) -> bool:
-        """Return whether what follows for a configuration is likely to end in time."""
+        """Whether a configuration's next rung is likely to end in time."""
         if not self._reads_costs(budget):
             return True
         last = self._last(i).query
@@ -302,7 +300,7 @@ class Racing(Optimizer):
         return seconds <= self.costs.allowed_seconds(follows, budget, is_first=False)
 
     def _reads_costs(self, budget: Budget) -> bool:
-        """Return whether predicted seconds decide; else its asks repeat, whatever trials take."""
+        """Whether predicted seconds decide; if not, asks repeat regardless of measured seconds."""
         return budget.seconds_left is not None or self.method.draws_on_cost
 
     @property
@@ -310,12 +308,12 @@ class Racing(Optimizer):
         return self._stretches[0].subset < 1
 
     def _is_first_whole(self) -> bool:
-        """Return whether what is begun now runs whole: there is nothing to compare it with."""
+        """Whether the next configuration runs in full, as nothing exists to compare it with."""
         return not self._ran and not self._has_looks
 
     def _begun(self, budget: Budget) -> Query:
         if budget.trials_left == 0:
-            raise SpaceExhausted("no configuration is left to go on with")
+            raise SpaceExhausted("no configuration is left to resume")
         n_told = sum(trial.is_told for trial in self.inner.history)
         return self.inner.ask(replace(budget, trials_spent=n_told))
 
@@ -324,23 +322,22 @@ class Racing(Optimizer):
         self.inner._restore(memo)  # noqa: SLF001 - its own, whichever ask was the last
 
     def _register(self, query: Query) -> None:
-        """Enter a stretch; the first one of a configuration was asked of the method just now."""
+        """Register a rung; a first rung was just requested by the method."""
         i = self._going_on(query)
         if i is None:
             i = len(self.inner.history) - 1
             self._ran[i] = []
         elif self._smaller.pop(i, None) is None and self._is_told(i):
-            # A constraint has changed since, and with it the incumbent.
+            # A constraint, and so the incumbent, has changed since then.
             self.inner.history.record(self.inner.history[i].waiting())
         self._ran[i].append(self._n_asks)
         self._inner_of[self._n_asks] = i
         super()._register(query)
 
     def _going_on(self, query: Query) -> int | None:
-        """Return the method's number of a configuration that goes on; None of one that begins.
+        """Number, in the method, of a configuration that is resumed; None of a new one.
 
-        Raises:
-            ValueError: If the stretch before was not run, or the race has no such stretch.
+        Raises `ValueError` if the rung before was not run, or the race has no such rung.
         """
         k, configuration = self._number_of(query), query.configuration
         if query.is_full and self._is_first_whole():
@@ -361,18 +358,14 @@ class Racing(Optimizer):
             return None
         if not found:
             raise ValueError(
-                f"trial {self._n_asks} goes on with a configuration whose stretch before is missing"
+                f"trial {self._n_asks} resumes a configuration whose previous rung is missing"
             )
         return min(
             found, key=lambda i: (self._is_told(i), -self._number_of(self._last(i).query), i)
         )
 
     def _number_of(self, query: Query) -> int:
-        """Return which of the stretches a query asks for.
-
-        Raises:
-            ValueError: If it is none of them.
-        """
+        """Number of a query's rung; `ValueError` if it is none."""
         for k, stretch in enumerate(self._stretches):
             if stretch.fits(query):
                 return k
@@ -391,7 +384,7 @@ class Racing(Optimizer):
         last, counts = self._last(i), trial.loss is not None
         is_last = last.number == trial.number
         if not is_last and self._number_of(last.query) == 0 and (counts or last.failure):
-            # It was run again after a smaller look had taken its place.
+            # It was rerun after a smaller look had replaced it.
             self._ran[i] = [*(n for n in self._ran[i] if n != trial.number), trial.number]
             is_last = True
         if is_last:
@@ -399,7 +392,7 @@ class Racing(Optimizer):
         self._stop_behind()
 
     def _observe_last(self, i: int, trial: Trial) -> None:
-        """Tell the method what came of a configuration, if that is known now."""
+        """Tell the method the outcome of a configuration, if it is final."""
         if (share := self._share_instead(trial)) is not None:
             self._smaller[i] = share
             return
@@ -415,9 +408,9 @@ class Racing(Optimizer):
             self.inner.tell(asked.completed(joined(before, seen) if before else seen))
 
     def _share_instead(self, trial: Trial) -> float | None:
-        """Return the smaller share of the rows to look at, if more would not have ended.
+        """Smaller share to look at, if a pilot showed that this one would not end in time.
 
-        None if the trial was started, or no share would end either.
+        None if the trial was started, or no share would end in time either.
         """
         failure, query = trial.failure, trial.query
         if failure is None or failure.pilot is None or not failure.is_unstarted:
@@ -431,24 +424,23 @@ class Racing(Optimizer):
         return None
 
     def _before(self, i: int) -> Evaluation | None:
-        """Return the stretches before the last one together; None where that is the first."""
+        """All rungs before the last one together; None if that is the first."""
         so_far: Evaluation | None = None
         for number in self._ran[i][:-1]:
             trial = self.history[number]
             if trial.evaluation is None:  # it was not started
                 continue
             seen = trial.evaluation
-            if trial.query.subset < 1:  # nothing that was made of them serves a later stretch
+            if trial.query.subset < 1:  # later rungs cannot reuse their steps
                 seen = replace(seen, steps=())
             so_far = joined(so_far, seen) if so_far else seen
         return so_far
 
     def _stop_behind(self) -> None:
-        """Tell the method of those that are clearly behind, and will not go on.
+        """Tell the method about configurations that are clearly behind and stay stopped.
 
-        Whenever an outcome is told: the incumbent may be another one. Of many rows it is told the
-        looks at the others too, until more is known: as they are before there is an incumbent, and
-        then as estimates.
+        Each outcome may change the incumbent, so all are checked. With many rows, the method is
+        told looks at other configurations too, as preliminary estimates.
         """
         incumbent = self.history.incumbent
         leads = None if incumbent is None else incumbent.number
@@ -476,7 +468,7 @@ class Racing(Optimizer):
         return estimated(self._as_on_all_rows(i), best, self.objective, difference)
 
     def _take_back(self, i: int) -> None:
-        """Count a configuration as pending again, whose look was told for the time being."""
+        """Count a configuration as pending again after a preliminary estimate."""
         if i in self._provisional:
             self._provisional.discard(i)
             self.inner.history.record(self.inner.history[i].waiting())
@@ -486,7 +478,7 @@ class Racing(Optimizer):
         self.inner.tell(asked.completed(evaluation))
 
     def _as_on_all_rows(self, i: int) -> Evaluation:
-        """Return the stretches of a configuration together, with steps as all rows would take."""
+        """All rungs of a configuration together, with steps as slow as on all rows."""
         last, before = self._last(i), self._before(i)
         growth = {
             step: self.costs.growth(last.query, step)
@@ -496,22 +488,22 @@ class Racing(Optimizer):
         return joined(before, seen) if before else seen
 
     def _keeps_up(self, i: int) -> bool:
-        """Return whether a configuration deserves more rows while no full trial is there.
+        """Whether a configuration deserves more rows while no trial is full.
 
-        It does if it is not clearly behind the best of those that have run on the most rows.
+        It must not be clearly behind the best of those on the most rows.
         """
         if self.history.incumbent is not None or not self._has_looks:
             return True
         return not self._is_behind(i, self._last(self._waiting()[0]))
 
     def _is_behind(self, i: int, best: Trial) -> bool:
-        """Return whether a configuration is clearly worse in its last stretch than the best one."""
+        """Whether a configuration is clearly worse in its last rung than the best one."""
         if self._last(i).query.subset == 1:
             return is_behind(_evaluation(self._last(i)), _evaluation(best), self.history)
         return self._is_behind_on_part(i, best, 1.0)
 
     def _is_ahead(self, look: Trial, best: Trial) -> bool:
-        """Return whether a stretch is clearly better than the best full trial."""
+        """Whether a rung is clearly better than the best full trial."""
         i = self._inner_of[look.number]
         if look.query.subset == 1 and not self._has_looks:
             return _evaluation(best).fold_losses[0] - _loss(look) > _tenth(best)
@@ -522,9 +514,9 @@ class Racing(Optimizer):
         return not self.objective.constraints and self._is_far_ahead(look, best)
 
     def _is_far_ahead(self, look: Trial, best: Trial) -> bool:
-        """Return whether a look at few rows is far better than the best trial is on all rows.
+        """Whether a look at few rows is far better than the best trial on all rows.
 
-        On the rows of a look that both had, if there is one.
+        If both had the same look, these rows are compared.
         """
         i, j = (self._inner_of[trial.number] for trial in (look, best))
         reached = _evaluation(best).fold_losses[0]
@@ -537,7 +529,7 @@ class Racing(Optimizer):
         return better > max(_LEADS_BY_GAIN * abs(gain), _tenth(best))
 
     def _is_behind_on_part(self, i: int, best: Trial, sign: float) -> bool:
-        """Return whether a difference on a part of the rows, times a sign, is clearly one."""
+        """Whether a difference on part of the rows, times a sign, is clear."""
         if (look := self._shared_look(i, best)) is None:
             return False
         losses, j = self._losses[look], self._inner_of[best.number]
@@ -545,7 +537,7 @@ class Racing(Optimizer):
         return is_behind_on_part(difference, _evaluation(best), self._known(look, best))
 
     def _known(self, look: Stretch, best: Trial) -> list[tuple[float, float]]:
-        """Return differences to the best in a look, and on the most rows that enough ran on."""
+        """Differences to the best in a look, and on the largest common rung of enough others."""
         j, looks, known = self._inner_of[best.number], self._losses[look], []
         further = (s for s in self._losses if look.extent < s.extent)
         for far in sorted(further, key=lambda stretch: stretch.extent, reverse=True):
@@ -557,16 +549,13 @@ class Racing(Optimizer):
         return known
 
     def _shared_look(self, i: int, best: Trial) -> Stretch | None:
-        """Return the largest look that both have had, at the same rows; None if there is none."""
+        """Largest common look of two configurations on the same rows, if any."""
         both = {i, self._inner_of[best.number]}
         looks = (s for s, losses in self._losses.items() if s.subset < 1 and both <= losses.keys())
         return max(looks, key=lambda stretch: stretch.extent, default=None)
 
     def _difference(self, i: int, incumbent: Trial) -> float | None:
-        """Return by how much a configuration was worse than the incumbent in its last stretch.
-
-        Of a part of the rows, in the last look that both had; None if they had none.
-        """
+        """Difference to the incumbent in the last rung; None without a common look."""
         last = self._last(i)
         if last.query.subset == 1:
             return _evaluation(last).fold_losses[0] - _evaluation(incumbent).fold_losses[0]
@@ -575,10 +564,7 @@ class Racing(Optimizer):
         return self._losses[look][i] - self._losses[look][self._inner_of[incumbent.number]]
 
     def _waiting(self) -> list[int]:
-        """Return the method's numbers of configurations that may go on.
-
-        Those that are nearest to the end come first, and of them the best ones.
-        """
+        """Configurations that may be resumed: nearest to the end first, then the best."""
         found = [
             (-self._number_of(last.query), _evaluation(last).loss, i)
             for i in self._ran
@@ -590,7 +576,7 @@ class Racing(Optimizer):
         return self.history[self._ran[i][-1]]
 
     def _whole(self, i: int) -> Trial | None:
-        """Return the trial of all folds of a configuration of the method, if it is complete."""
+        """Complete trial of all folds of a configuration, if any."""
         last = self._last(i) if i in self._ran else None
         return last if last is not None and last.state == TrialState.COMPLETE else None
 

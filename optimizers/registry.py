@@ -1,4 +1,4 @@
-"""Methods by the word after `--method`, each imported when it is first made."""
+"""Methods by their `--method` name, each imported on first use."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -58,29 +58,17 @@ DEFAULT_METHOD = FLASH.name
 
 
 def register(method: Method) -> None:
-    """Add a method to those that can be named.
-
-    Raises:
-        ValueError: If there is another one of that name.
-    """
+    """Add a method for this process, or raise `ValueError` if its name is taken."""
     METHODS.register(method)
 
 
 def method_named(name: str) -> Method:
-    """Return the method of that name.
-
-    Raises:
-        UnknownName: If there is none, or it cannot be used.
-    """
+    """Return the method of that name, or raise `UnknownName` if it is unknown or unusable."""
     return METHODS.named(name)
 
 
 def load_method(name: str) -> "type[Optimizer]":
-    """Import the class that implements a method.
-
-    Raises:
-        UnknownName: If there is no such method.
-    """
+    """Import the class that implements a method, or raise `UnknownName`."""
     return loaded(method_named(name).implementation)
 
 
@@ -91,9 +79,5 @@ def make_optimizer(
     objective: "Objective | None" = None,
     options: Mapping[str, Any] | None = None,
 ) -> "Optimizer":
-    """Make the optimizer of that name.
-
-    Raises:
-        UnknownName: If there is no such method, or no such option of it.
-    """
+    """Make the optimizer of that name, or raise `UnknownName` for the method or an option."""
     return load_method(method)(space, seed, objective, **(options or {}))

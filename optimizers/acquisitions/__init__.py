@@ -1,6 +1,6 @@
-"""Acquisition functions: how good a candidate is by a surrogate's mean and deviation.
+"""Acquisition functions: the value of a candidate by a surrogate's mean and deviation.
 
-`expected_improvement` has the plain one, the one of a loss whose logarithm is predicted, the one
-with penalties and constraints, and the joint one of candidates chosen together; `entropy` has the
-information gained about the minimiser. `gaussian_search` finds the best candidates.
+`expected_improvement` has the plain form, the form for log losses, the form with penalties and
+constraints, and the joint form of several candidates. `entropy` has the information gained about
+the minimiser. `gaussian_search` finds the best candidates.
 """

@@ -1,15 +1,15 @@
-"""How much an evaluation of any candidate on any fidelity tells of the minimiser at s = 1.
+"""The information that an evaluation at any fidelity gives about the minimiser at s = 1.
 
 The minimiser is sought among R representers, points that stand for the whole space. The gain is the
 mutual information of I, its index among them, and the outcome y: H[I] - E_y H[I|y] =
-H[y] - sum_i p_i H[y|I=i], by symmetry. The right side needs current draws alone, and no outcome is
-imagined; with y|I=i taken for normal it is
+H[y] - sum_i p_i H[y|I=i], by symmetry. The right side needs only current draws and no imagined
+outcome. With y|I=i taken as normal it is
 
     gain(x, s) = -1/2 sum_i p_i log(Var(y|I=i) / Var(y)).
 
-It is what entropy search (Hennig and Schuler 2012) and the code of Fabolas (Klein et al. 2017)
-estimate by expectation propagation. The normal form understates the gain: for two equal rivals by
-1 % where the outcome has a correlation of 0.7 with their difference, by 17 % where it has 0.99.
+Entropy search (Hennig and Schuler 2012) and the code of Fabolas (Klein et al. 2017) estimate the
+same by expectation propagation. The normal form understates the gain: for two equal rivals by 1 %
+if the outcome's correlation with their difference is 0.7, and by 17 % if it is 0.99.
 """
 
 from dataclasses import dataclass
@@ -25,20 +25,15 @@ from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.fidelity_kernel import Latents
 from prefect_tune.optimizers.surrogates.log_posterior import cholesky, solve_triangular
 
-# In units of the variances: representers that are one point leave the covariance singular.
+# Relative to the variances: duplicate representers leave the covariance singular.
 _JITTER = 1e-10
 
 
 def whitened_normals(n_points: int, n_draws: int, rng: Generator) -> Array:
-    """Draw U, shape (R, S), whose rows have mean 0 and UU'/S = I exactly.
+    """Draw U, shape (R, S) with S > R, whose rows have mean 0 and UU'/S = I exactly.
 
-    Exact first and second moments take nine tenths of the noise out of the information gain. The
-    same U serves all hyperparameter samples and rounds of an ask: common random numbers.
-
-    Args:
-        n_points: R, the number of representers.
-        n_draws: S, more than R.
-        rng: Where the normals come from.
+    Exact moments remove nine tenths of the noise of the information gain. All hyperparameter
+    samples and rounds of an ask share U as common random numbers.
     """
     normals = rng.standard_normal((n_points, n_draws))
     normals -= normals.mean(axis=1, keepdims=True)
@@ -47,14 +42,14 @@ def whitened_normals(n_points: int, n_draws: int, rng: Generator) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Minimiser:
-    """Joint draws of R representers, and which of them is the least in each.
+    """Joint draws of R representers, and the minimiser of each draw.
 
     Attributes:
-        mean: Of their losses at s = 1, shape (R,).
+        mean: Mean losses at s = 1, shape (R,).
         factor: L_V, the Cholesky factor of their covariance V, shape (R, R).
         normals: U, whitened, shape (R, S); the draws are mean + L_V U.
-        winners: The least of each draw, shape (S,).
-        probabilities: p_min, the share of the draws that each wins, shape (R,).
+        winners: Minimiser of each draw, shape (S,).
+        probabilities: p_min, the share of draws that each representer wins, shape (R,).
     """
 
     mean: Array
@@ -65,15 +60,9 @@ class Minimiser:
 
     @classmethod
     def of(cls, mean: Array, covariance: Array, normals: Array) -> Self:
-        """Draw the representers' losses jointly.
+        """Draw representers' losses jointly: mean (R,), covariance V (R, R), normals U (R, S).
 
-        Args:
-            mean: Shape (R,).
-            covariance: V, shape (R, R), which may be singular.
-            normals: As `whitened_normals` makes them, shape (R, S).
-
-        Raises:
-            ValueError: If V has negative eigenvalues.
+        V may be singular. A `ValueError` is raised if it has negative eigenvalues.
         """
         largest = float(np.diag(covariance).max())
         factor = cholesky(covariance, _JITTER * largest if largest > 0 else _JITTER)
@@ -83,36 +72,36 @@ class Minimiser:
 
     @property
     def entropy(self) -> float:
-        """H of the probabilities, in nats: ln R when nothing is known, 0 when all is."""
+        """H of the probabilities in nats: ln R if nothing is known, 0 if the minimiser is."""
         p = self.probabilities[self.probabilities > 0]
         return float(-(p * np.log(p)).sum()) + 0.0
 
 
-# Of the representers, those that may come from Thompson draws.
+# Share of the representers that may come from Thompson draws.
 _THOMPSON_SHARE = 0.6
 
 
 def choose_representers(
     draws: Array, log_improvement: Array, n: int, rng: Generator
 ) -> NDArray[np.intp]:
-    """Return rows of the pool, all different: n, or the whole pool when it has no more.
+    """Return distinct rows of the pool: n of them, or all if the pool is smaller.
 
-    First the minimisers of joint posterior draws (Thompson sampling), up to 0.6 n / K distinct ones
-    of each hyperparameter sample; then others, drawn without replacement with probability
-    proportional to the expected improvement summed over the samples. One set serves all samples.
+    The first are minimisers of joint posterior draws (Thompson sampling), up to 0.6 n / K distinct
+    ones per hyperparameter sample. The rest are drawn without replacement with probability
+    proportional to the expected improvement summed over the samples. All samples share the set.
 
     Args:
         draws: T joint draws at s = 1 by each of K hyperparameter samples over a pool of P points,
             shape (K, T, P).
-        log_improvement: ln of the expected improvement by each sample, shape (K, P); -inf for none.
-        n: How many representers, at least 1.
-        rng: For what is drawn to fill up.
+        log_improvement: Log expected improvement by each sample, shape (K, P); -inf for none.
+        n: Number of representers, at least 1.
+        rng: Source of randomness.
     """
     most = max(1, int(_THOMPSON_SHARE * n / len(draws)))
     minima = draws.argmin(axis=2)
     distinct = (list(dict.fromkeys(row))[:most] for row in minima.tolist())
     chosen = list(dict.fromkeys(chain.from_iterable(distinct)))[:n]
-    # Of numbers log w_i + Gumbel, the largest are a sample without replacement by w (Yellott 1977).
+    # The largest of log w_i + Gumbel are a sample without replacement by w (Yellott 1977).
     keys = logsumexp(log_improvement, axis=0) + rng.gumbel(size=draws.shape[2])
     taken = np.zeros(draws.shape[2], dtype=np.bool_)
     taken[chosen] = True
@@ -121,21 +110,20 @@ def choose_representers(
     return np.concatenate([np.array(chosen, dtype=np.intp), fill])
 
 
-# The variance of a winner with few draws counts as if this many more had shown the pooled one.
+# Variances of winners with few draws shrink to the pooled one, as if by this many more draws.
 _SHRINKAGE = 4.0
 
 
 def information_gain(minimiser: Minimiser, latents: Latents, basis: Array, noise: Array) -> Array:
     """Return the gain of C candidates on M fidelities in nats, shape (C, M).
 
-    It is at least 0 but for the noise of the draws, and at most log(Var(y) / noise) / 2.
+    Up to the noise of the draws, it lies between 0 and log(Var(y) / noise) / 2.
 
     Args:
-        minimiser: The belief now, of R representers.
-        latents: The candidates' curves, of the same posterior.
+        minimiser: Current belief about the minimiser.
+        latents: Curves of the candidates, by the same posterior.
         basis: phi(s) of the fidelities, shape (M, r).
         noise: sigma^2(s) of an evaluation, positive, shape (M,).
-
     """
     n, r = latents.mean.shape
     # P_a = L_V^-1 B_a, one column for each weight a of each candidate.
@@ -147,7 +135,7 @@ def information_gain(minimiser: Minimiser, latents: Latents, basis: Array, noise
     each = P.reshape(-1, r, n)
     known = np.einsum("zpc,zpc->pc", each[:, a], each[:, b])
     variance = weights @ latents.covariance[:, a, b].T + noise[:, None]
-    # With all representers known, that of y is no less than the noise, but for rounding.
+    # With all representers known, Var(y) is at least the noise, but for rounding.
     rest = np.maximum(variance - weights @ known, noise[:, None])
     within, shares = _within_winners(minimiser, P, r)
     left = (weights @ within.reshape(len(a), -1)).reshape(len(basis), n, -1) + rest[:, :, None]
@@ -157,7 +145,7 @@ def information_gain(minimiser: Minimiser, latents: Latents, basis: Array, noise
 def divergence_from_uniform(minimiser: Minimiser, gain: Array) -> Array:
     """Return E_y KL(p_min after y | uniform) = ln R - H + gain, in nats (Klein et al., eq. 7).
 
-    Its constant decides as soon as it is divided by cost; only the paper's variant does that.
+    The constant matters once the divergence is divided by cost, as in the paper's variant only.
     """
     constant = float(np.log(len(minimiser.mean))) - minimiser.entropy
     return constant + gain
@@ -166,7 +154,7 @@ def divergence_from_uniform(minimiser: Minimiser, gain: Array) -> Array:
 def _within_winners(minimiser: Minimiser, P: Array, r: int) -> tuple[Array, Array]:
     """Return Cov(E_a, E_b | I=i), E = U'P, for a <= b and winners i, and their probabilities.
 
-    Shapes (r (r + 1) / 2, C, winners) and (winners,); points that win no draw are left out.
+    Shapes (r (r + 1) / 2, C, winners) and (winners,); points that win no draw are dropped.
     """
     draws = len(minimiser.winners)
     counts = np.bincount(minimiser.winners)

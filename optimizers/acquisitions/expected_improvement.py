@@ -1,14 +1,14 @@
-"""Expected improvement in log form, which ranks candidates long after the plain form is 0.0.
+"""Expected improvement in log form, which still ranks candidates where the plain form is 0.0.
 
-Also that of a positive loss whose logarithm is predicted, and of a loss f plus what a search adds
-to it, where constraint values g are further targets. Without constraints the added term is a known
-function of the candidate, and the improvement of the sum is exact. With them, the sum is taken for
-normal: mean of f + penalty + (rho_g / 2) sum_i E max(0, g_i + c_i)^2, and the deviation of f alone.
+Variants: a positive loss whose logarithm is predicted, and an augmented loss, f plus terms that a
+search adds, with constraint values g as further targets. Without constraints, the added term is a
+known function of the candidate and the improvement is exact. With constraints, the sum is taken as
+normal, with mean f + penalty + (rho_g / 2) sum_i E max(0, g_i + c_i)^2 and the deviation of f.
 
-And the joint improvement of candidates that are chosen one after the other, none observed (Wilson
-et al. 2018), with the last candidate integrated exactly: for each drawn outcome of those chosen
-before, the improvement that one more brings has a closed form. It is the q-EI of BAPI (Belakaria et
-al. 2022, algorithm 4, line 3), which samples all of them.
+The joint improvement of candidates chosen one after the other, none observed (Wilson et al. 2018),
+integrates the last candidate exactly: given each draw of the outcomes of earlier choices, its
+improvement has a closed form. It replaces the fully sampled q-EI of BAPI (Belakaria et al. 2022,
+algorithm 4, line 3).
 """
 
 from collections.abc import Callable
@@ -29,8 +29,8 @@ _LOG_ROOT_TAU = 0.5 * np.log(2 * np.pi)
 def log_standard_improvement(u: ArrayLike) -> Array:
     """ln(phi(u) + u Phi(u)) for any u, after Ament et al. 2023 (eq. 9).
 
-    The plain form is exactly 0 in float64 below u = -38.58. The absolute error of this one is at
-    most 1e-7 over u from -9e4 to 5.
+    The plain form is exactly 0 in float64 below u = -38.58. The absolute error here is at most 1e-7
+    for u from -9e4 to 5.
     """
     u = np.asarray(u, dtype=np.float64)
     # Each branch is evaluated only on arguments where it is defined.
@@ -44,11 +44,8 @@ def log_standard_improvement(u: ArrayLike) -> Array:
 def log_expected_improvement(mean: Array, deviation: Array, best: float, xi: float = 0.0) -> Array:
     """Return ln of the expected improvement on `best` by more than `xi`, shape (n,).
 
-    Args:
-        mean: Predicted losses, shape (n,).
-        deviation: Their standard deviations, all positive, shape (n,).
-        best: Smallest loss observed.
-        xi: Improvement that does not count yet, in the unit of the loss.
+    Predicted losses have this mean and (positive) deviation, shape (n,) each. `xi` has the unit of
+    the loss.
     """
     return np.log(deviation) + log_standard_improvement((best - xi - mean) / deviation)
 
@@ -70,14 +67,9 @@ def expected_improvement(mean: Array, deviation: Array, best: float) -> Array:
 def log_expected_improvement_gradient(
     mean: Array, deviation: Array, best: float, mean_gradient: Array, deviation_gradient: Array
 ) -> Array:
-    """Return gradient of `log_expected_improvement` at xi = 0 by the inputs, shape (n, d).
+    """Return the gradient of `log_expected_improvement` at xi = 0 by the inputs, shape (n, d).
 
-    Args:
-        mean: Predicted losses, shape (n,).
-        deviation: Their standard deviations, all positive, shape (n,).
-        best: Smallest loss observed.
-        mean_gradient: Shape (n, d).
-        deviation_gradient: Shape (n, d).
+    Means and positive deviations have shape (n,), their gradients (n, d).
     """
     u = (best - mean) / deviation
     slope = log_standard_improvement_slope(u)
@@ -93,13 +85,8 @@ def log_normal_improvement(mean: ArrayLike, deviation: ArrayLike, best: float) -
         exp(best) Phi(v) - exp(mean + deviation^2 / 2) Phi(v - deviation)
         = exp(best) phi(v) (M(v) - M(v - deviation)),  M = Phi / phi,
 
-    of which the first is used above v = 1 and the second below, where the first is a difference of
-    numbers that are all but equal, or 0.
-
-    Args:
-        mean: Predicted logarithms, shape (n,).
-        deviation: Their standard deviations, all positive, shape (n,).
-        best: Logarithm of the smallest loss observed.
+    in the first form for v > 1, and in the second below, where the first cancels or underflows.
+    Deviations are positive; `best` is the logarithm of the smallest loss observed.
     """
     mean, deviation = np.asarray(mean, dtype=np.float64), np.asarray(deviation, dtype=np.float64)
     v = (best - mean) / deviation
@@ -125,13 +112,13 @@ def expected_squared_excess(mean: Array, deviation: Array) -> tuple[Array, Array
 
 @dataclass(frozen=True, slots=True)
 class AugmentedImprovement:
-    """Ln of the expected improvement on the least augmented loss.
+    """Log expected improvement on the least augmented loss.
 
     Attributes:
-        process: Fitted to targets (n, 1 + M): the loss, then M constraint values.
+        process: Process of targets (n, 1 + M): the loss, then M constraint values.
         best: Least augmented loss observed.
         rho_g: Weight of the squared violations.
-        shifts: c_i, so that g_i + c_i > 0 is what is penalised, shape (M,).
+        shifts: c_i, with penalties where g_i + c_i > 0, shape (M,).
     """
 
     process: GaussianProcess
@@ -176,16 +163,15 @@ def sobol_normals(n: int, d: int, rng: Generator) -> Array:
 
 
 class JointImprovement:
-    """The expected improvement that one more candidate adds to those chosen so far.
+    """The expected improvement of one more candidate, given those chosen so far.
 
-    Scores are the higher the better.
+    Improvement is of scores; higher is better.
 
     Args:
-        mean: Of the candidates, shape (m,).
-        variance: Likewise.
-        covariance: From a candidate's number to its covariances with all, shape (m,).
-        best: Score that is to be improved on.
-        normals: Standard normals, shape (draws, most that are chosen).
+        mean, variance: Mean and variance of the candidates' scores, shape (m,) each.
+        covariance: Function from a candidate's number to its covariances with all, shape (m,).
+        best: Score to improve on.
+        normals: Standard normals, shape (draws, most choices).
     """
 
     def __init__(
@@ -203,27 +189,27 @@ class JointImprovement:
         self._rows: list[Array] = []
 
     def gains(self) -> Array:
-        """Return the mean increment that each candidate adds, shape (m,)."""
+        """Return the mean increment of each candidate, shape (m,)."""
         deviation = np.sqrt(np.maximum(self._variance, _LEAST_VARIANCE))
-        n = len(self._normals) if self._rows else 1  # before anything is chosen all draws agree
+        n = len(self._normals) if self._rows else 1  # before the first choice all draws agree
         u = (self._mean + self._shift[:n] - self._best[:n, None]) / deviation
         density = np.exp(-0.5 * u * u) / np.sqrt(2 * np.pi)
         return (deviation * (u * ndtr(u) + density)).mean(axis=0)
 
     @property
     def variance(self) -> Array:
-        """Variance of each candidate once those chosen are known, shape (m,)."""
+        """Variance of each candidate given the chosen ones, shape (m,)."""
         return self._variance
 
     def covariance(self, number: int) -> Array:
-        """Return covariances of a candidate with all once those chosen are known, shape (m,)."""
+        """Return covariances of a candidate with all, given the chosen ones, shape (m,)."""
         column = self._covariance(number).astype(np.float64)
         for row in self._rows:
             column = column - row * row[number]
         return column
 
     def choose(self, number: int) -> None:
-        """Choose a candidate: from now on gains are what others add to it."""
+        """Choose a candidate; later gains are in addition to its improvement."""
         column = self.covariance(number)
         row = column / np.sqrt(max(column[number], 0.0) + _JITTER)
         z = self._normals[:, len(self._rows)]

@@ -1,12 +1,11 @@
-"""The candidates that improve most, by gradients of a Gaussian process or from a pool.
+"""The candidates of most improvement, by gradients of a Gaussian process or from a pool.
 
-Candidates start from Sobol points and from the best observed; their numbers are polished by
-L-BFGS-B on the continuous relaxation, and then the neighbours of integers, categories and
-algorithms are tried.
+Candidates start from Sobol points and from the best observed ones. L-BFGS-B polishes their numbers
+on the continuous relaxation; then neighbouring integers, categories and algorithms are tried.
 
-A pool needs no gradients, half of it new, half near the best: numbers move by normal steps of many
-widths, and pipelines may switch one choice. Entropy search draws its representers from it (Hennig
-and Schuler 2012).
+A pool needs no gradients. Half of it is new and half near the best: numbers move by normal steps of
+many widths, and pipelines may switch one choice. Entropy search draws its representers from it
+(Hennig and Schuler 2012).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,14 +30,7 @@ _SWITCHED = 0.25
 
 
 def pool_around(inputs: PipelineInputs, best: Candidates, n: int, rng: Generator) -> Candidates:
-    """Return n candidates, half from the prior and half near the best, and the best themselves.
-
-    Args:
-        inputs: Of the space.
-        best: Those that others are near to; without any, all are from the prior.
-        n: Besides the best.
-        rng: Source of randomness.
-    """
+    """Return `best` and n more candidates: half from the prior, half near the best (if any)."""
     if not len(best):
         return inputs.snapped(drawn_evenly(inputs, n, rng))
     widths = np.exp(rng.uniform(np.log(0.01), np.log(0.2), (n - n // 2, 1)))
@@ -48,7 +40,7 @@ def pool_around(inputs: PipelineInputs, best: Candidates, n: int, rng: Generator
 
 
 def drawn_evenly(inputs: PipelineInputs, n: int, rng: Generator) -> Candidates:
-    """Return up to n candidates from the prior, as many of each model algorithm as of any other."""
+    """Return up to n candidates from the prior, evenly over the model algorithms."""
     drawn = inputs.candidates.sample(4 * n, rng)
     if len(drawn) <= n:
         return drawn
@@ -61,18 +53,14 @@ def drawn_evenly(inputs: PipelineInputs, n: int, rng: Generator) -> Candidates:
 
 
 def moved(inputs: PipelineInputs, origins: Candidates, widths: Array, rng: Generator) -> Candidates:
-    """Return a candidate near each origin: normal steps of its numbers, at times another choice.
+    """Return a candidate near each of n origins: normal steps of numbers, sometimes another choice.
 
-    Args:
-        inputs: Of the space.
-        origins: n candidates.
-        widths: Deviations of the steps, on the unit interval, shape (n, 1).
-        rng: Source of randomness.
+    `widths` are the deviations of the steps on the unit interval, shape (n, 1).
     """
     space = inputs.candidates
     n, d = origins.units.shape
     units = origins.units + widths * rng.standard_normal((n, d))
-    units = 1 - np.abs(1 - np.abs(units) % 2)  # reflected, so that ranges are not left
+    units = 1 - np.abs(1 - np.abs(units) % 2)  # reflected, to stay within the range
     is_category = space.columns.sizes > 0
     redrawn = rng.random((n, d))
     keeps = is_category & (rng.random((n, d)) >= _SWITCHED)
@@ -119,12 +107,12 @@ def maximise(
     """Return candidates by falling improvement.
 
     Args:
-        acquisition: Scores inputs.
-        inputs: What the acquisition sees of the candidates of a space.
+        acquisition: Improvement to maximise.
+        inputs: Inputs of the space.
         observed: Points to start from, the best first.
         rng: Source of randomness.
-        penalty: What is added to the loss of a candidate.
-        within: Where continuous columns are kept.
+        penalty: Function added to the loss of candidates.
+        within: Bounds of continuous columns.
     """
     space = inputs.candidates
     added = penalty or (lambda candidates: np.zeros(len(candidates)))
@@ -170,7 +158,7 @@ def _polished(
     penalties: Array,
     within: Box | None,
 ) -> Candidates:
-    """Move all points uphill at once in their active numbers: their sum is separable."""
+    """Move all points uphill together in their active numbers; their sum is separable."""
     free = inputs.candidates.columns.active(points) & inputs.is_continuous
     if not free.any():
         return points
@@ -198,7 +186,7 @@ def _polished(
 
 
 def _steps_around(leader: Candidates, inputs: PipelineInputs, rng: Generator) -> Candidates:
-    """Return the leader with an integer a step up or down, another category, or algorithm."""
+    """Neighbours of the leader: an integer step, another category or another algorithm."""
     space = inputs.candidates
     active = space.columns.active(leader)[0]
     moved: list[Array] = []
@@ -243,11 +231,9 @@ _FITTED_AFTER = 3
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """The parameters of a process, kept from one ask to the next.
+    """Parameters of a process, kept from one ask to the next.
 
-    Attributes:
-        theta: Its parameters.
-        n: Observations that they were fitted to; 0 when not known.
+    `n` observations were fitted; 0 if unknown.
     """
 
     theta: tuple[float, ...]
@@ -255,15 +241,15 @@ class Fitted:
 
 
 class GaussianSearch:
-    """Tables of one space; it keeps no observation.
+    """Tables of one space; stores no observations.
 
     Args:
         space: The space.
-        kernel: How pipelines of different algorithms are compared.
+        kernel: Comparison of pipelines of different algorithms.
 
     Attributes:
         candidates: The space as arrays.
-        inputs: What the process sees of candidates.
+        inputs: Inputs of the process.
     """
 
     def __init__(self, space: Space, kernel: KernelKind = "one_hot") -> None:
@@ -281,14 +267,14 @@ class GaussianSearch:
     ) -> tuple[GaussianProcess, Fitted]:
         """Return the process of these observations, and its parameters for the next ask.
 
-        It is fitted each time while observations are few, and then three after the last fit.
+        While observations are few, each call refits; later, every third new observation does.
 
         Args:
             observed: n candidates.
-            targets: Shape (n, t).
-            rng: Draws a second start where there is nothing to start from.
-            last: Where the fit starts, from an earlier ask.
-            pending: What is under way; it is taken to return the process's mean.
+            targets: Targets, shape (n, t).
+            rng: Source of a second start if there are no earlier parameters.
+            last: Parameters of an earlier ask, where the fit starts.
+            pending: Pending configurations, assumed to return their predicted mean.
         """
         kernel, inputs = self.inputs.kernel, self.inputs.of(observed)
         n, fitted_to = len(inputs), 0 if last is None else last.n
@@ -317,7 +303,7 @@ class GaussianSearch:
     def new_configurations(
         self, ranked: Candidates, asked: AbstractSet[Configuration]
     ) -> Iterator[Configuration]:
-        """Yield those that were not asked for, in order."""
+        """Yield the configurations that are new, in order."""
         for row in range(len(ranked)):
             configuration = self.candidates.decode(ranked, row)
             if configuration is not None and configuration not in asked:

@@ -1,8 +1,8 @@
-"""Predicted seconds of paths: those of their steps, what is cached at its load time.
+"""Predicted seconds of paths: the sum over their steps, with cached steps at their load time.
 
-The additive model in seconds that FLASH's prefix cache asks for (Zhang et al. 2016, section 3.4).
-Prefixes of pipelines are codes, equal where the same steps ran before with the same values; steps
-count in the order in which they run, and those that hand on what they were given do not.
+This is the additive model that FLASH's prefix cache needs (Zhang et al. 2016, section 3.4).
+Prefixes of pipelines are codes, equal if the same steps run before with the same values. Steps are
+ordered as they run, and those that pass their input on do not count.
 """
 
 from collections import defaultdict
@@ -28,11 +28,9 @@ _LATER = -2.0
 
 
 class PathPrefixes:
-    """Numbers the prefixes of paths whose hyperparameters are given by their algorithms.
+    """Numbers the prefixes of paths whose algorithms determine their hyperparameters.
 
-    Args:
-        space: The space.
-        order: In which its steps run.
+    `order` is the running order of the space's steps.
     """
 
     def __init__(self, space: Space, order: RunningOrder) -> None:
@@ -41,13 +39,10 @@ class PathPrefixes:
         self._codes: dict[tuple[int, int, str | Choice], int] = {}
 
     def codes(self, path: Path, values: Mapping[int, Choice] | None = None) -> dict[int, int]:
-        """Return the code of the prefix that ends with each step, in the order in which they run.
+        """Return the code of the prefix that ends with each step, in running order.
 
-        Keys are positions of searched steps.
-
-        Args:
-            path: The path.
-            values: By position, the choices whose values are not given by their algorithms.
+        Keys are positions of searched steps. `values` are choices, by position, whose values are
+        not determined by the algorithm.
         """
         code, codes, values = _NOTHING, {}, values or {}
         for k in self._order.of(path):
@@ -59,12 +54,7 @@ class PathPrefixes:
 
 
 class CandidatePrefixes:
-    """Codes of the prefixes of candidates, with their values.
-
-    Args:
-        space: The space of the candidates.
-        order: In which its steps run.
-    """
+    """Codes of the prefixes of candidates, with their values."""
 
     def __init__(self, space: CandidateSpace, order: RunningOrder) -> None:
         self._order = order
@@ -76,9 +66,7 @@ class CandidatePrefixes:
     def of(self, candidates: Candidates, features: Array) -> Sequence[NDArray[np.void]]:
         """Return by searched step the codes of the prefixes that end with it, shape (n,) each.
 
-        Args:
-            candidates: n of them.
-            features: Theirs, shape (n, N + d).
+        The n candidates have `features` of shape (n, N + d).
         """
         n_steps = candidates.algorithms.shape[1]
         if self._order.is_declared:
@@ -98,7 +86,7 @@ class CandidatePrefixes:
 
 def _rows(parts: Array) -> NDArray[np.void]:
     rows = np.ascontiguousarray(parts)
-    # Not by strides: those of a single row may say anything.
+    # Not by strides, which are arbitrary for a single row.
     return rows.view((np.void, rows.shape[1] * rows.itemsize)).ravel()
 
 
@@ -107,10 +95,10 @@ class PathCost:
 
     Args:
         space: The space.
-        paths: The paths to predict for.
-        shared: The values that paths have in common; None if they are not told apart.
-        costs: Predicts the seconds of steps on all rows, where trials look at parts of them first;
-            None for the means of what full evaluations took.
+        paths: Paths to predict for.
+        shared: Shared values of the paths, if they are told apart.
+        costs: Predictor of the seconds of steps on all rows, if trials look at parts of the rows
+            first; None for means over full evaluations.
     """
 
     def __init__(
@@ -136,7 +124,7 @@ class PathCost:
         self._known_codes: dict[int, dict[int, int]] = {}
 
     def take(self, best: BestValues) -> None:
-        """Predict for first runs with these values of what paths have in common."""
+        """Set the shared values with which paths first run."""
         if best != self._best:
             self._best = best
             self._number_prefixes()
@@ -159,17 +147,14 @@ class PathCost:
     def seconds(self, history: History, is_new: NDArray[np.bool_] | None) -> Array:
         """Return predicted seconds of the next run of each path, shape (B,).
 
-        Args:
-            history: The trials so far.
-            is_new: Paths that will be run with default values, shape (B,); of the others only
-                steps without hyperparameters are sure to be the same again. None for what a run
-                takes of which nothing is cached.
+        `is_new`, shape (B,), marks paths that run with default values; in the others, only steps
+        without hyperparameters can be cached. None predicts runs with nothing cached.
         """
         tables, load, overhead = self._tables(history)
         held = np.zeros(self._codes.shape, dtype=np.bool_)
         if is_new is not None:
             held = self._held(history) & (is_new[:, None] | self._is_free)
-            held[:, -1] = False  # the model of a configuration that was never run
+            held[:, -1] = False  # the model step of a configuration that never ran
         seconds = _of_algorithms(tables, self._algorithms)
         if self._costs is not None:
             for (k, choice), rows in self._rows_of.items():
@@ -178,12 +163,12 @@ class PathCost:
         return overhead + _loaded(seconds, load, held)
 
     def typical_seconds(self, history: History) -> float:
-        """Return the mean seconds of a run of any path, of which nothing is cached."""
+        """Return the mean seconds of an uncached run of any path."""
         tables, _, overhead = self._tables(history)
         return overhead + sum(float(table.mean()) for table in tables)
 
     def _tables(self, history: History) -> tuple[list[Array], float, float]:
-        """Return the seconds of each step's algorithms, of a load, and of all else."""
+        """Seconds of each step's algorithms, of a load, and of all else."""
         tables, load, overhead = self._step_seconds.tables(history)
         if self._costs is None:
             return tables, load, overhead
@@ -204,13 +189,10 @@ class PathCost:
     def of_candidates(
         self, history: History, space: CandidateSpace
     ) -> Callable[[Candidates, Array], Array]:
-        """Return a function that predicts the seconds, shape (n,), of candidates.
+        """Return a function that predicts the seconds of candidates, shape (n,).
 
-        What this study has made with the same values is only loaded.
-
-        Args:
-            history: The trials so far.
-            space: The space of the candidates; the same one, or a part of it.
+        Steps made with the same values in this study are loaded. `space` may be a part of the
+        space.
         """
         tables, load, overhead = self._tables(history)
         of_candidates = CandidatePrefixes(space, self._order)
@@ -235,7 +217,7 @@ class PathCost:
     def _at(
         self, costs: Costs, candidates: Candidates, features: Array, space: CandidateSpace
     ) -> Array:
-        """Return the predicted seconds of each step of candidates with their values, (n, K)."""
+        """Predicted seconds of each step of candidates with their values, (n, K)."""
         seconds = np.zeros(candidates.algorithms.shape)
         positions = features[:, len(space.encoding.algorithms) :]
         positions = np.where(positions < 0, np.nan, positions)
@@ -251,10 +233,10 @@ class PathCost:
         return seconds
 
     def _held(self, history: History) -> NDArray[np.bool_]:
-        """Return which prefixes of first runs this study has made, shape (B, K).
+        """Cached prefixes of first runs, shape (B, K).
 
-        A step makes all folds before the next one starts: of a trial that failed, what is before
-        the step that failed is there.
+        A step makes all folds before the next one starts, so a failed trial has made all steps
+        before the one that failed.
         """
         if not _is_served(history):
             return np.zeros(self._codes.shape, dtype=np.bool_)
@@ -272,9 +254,9 @@ class PathCost:
         return np.isin(self._codes, list(known))
 
     def _default_prefixes(self, configuration: Configuration) -> Iterable[tuple[int, int]]:
-        """Yield steps and codes of the prefixes of a configuration as long as it has defaults.
+        """Yield steps and codes of a configuration's prefixes as long as it has default values.
 
-        Shared values may be any: prefixes are told apart by them.
+        Shared values may differ; they are part of the codes.
         """
         path, values = configuration.path, {}
         if self._shared is not None:
@@ -291,13 +273,12 @@ class PathCost:
 
 
 def _of_algorithms(tables: Sequence[Array], algorithms: NDArray[np.intp]) -> Array:
-    """Return the seconds of each step of paths, shape (n, K)."""
     columns = zip(tables, algorithms.T, strict=True)
     return np.column_stack([table[column] for table, column in columns])
 
 
 def _loaded(seconds: Array, load: float, held: NDArray[np.bool_]) -> Array:
-    """Return the seconds of paths, shape (n,), of which some steps are only loaded, (n, K)."""
+    """Seconds of paths, shape (n,), some of whose steps are only loaded, (n, K)."""
     return np.where(held, np.minimum(load, seconds), seconds).sum(axis=1)
 
 
@@ -315,9 +296,9 @@ def _default_choices(space: Space, paths: Sequence[Path]) -> list[dict[str, Choi
 
 
 def _of_all_folds(trials: Iterable[Trial]) -> list[Trial]:
-    """Return the trials whose steps were made on all folds, as far as that is known.
+    """Trials whose steps were made on all folds, as far as known.
 
-    In a race the others ended in their first fold, and losses on the rest of them are estimates.
+    Other trials of a race ended in their first fold, and their other losses are estimates.
     """
     known = list(trials)
     n_folds = max((len(t.evaluation.fold_losses) for t in known if t.evaluation), default=1)
@@ -330,7 +311,7 @@ def _of_all_folds(trials: Iterable[Trial]) -> list[Trial]:
 
 
 def _is_served(history: History) -> bool:
-    """Return whether there is a cache: not when a step was made twice and never a hit."""
+    """Whether there is a cache; there is none if a step was made twice and never a hit."""
     seen: set[str] = set()
     was_made_twice = False
     for trial in history.complete:

@@ -1,10 +1,10 @@
-"""Values that most paths have in common: hyperparameters of the steps that every path passes.
+"""Shared values: hyperparameters of the steps that every path passes.
 
-The aggregation of patient events is one. It is on all paths, so a model of paths cannot tell what
-it does, and a value may suit one kind of model only: trees can use averages that a linear model
-cannot. Values are therefore searched like algorithms. Each is a column of the model of paths, once
-for all models and once for each kind of model. One ridge penalises all columns: a kind of model
-about which little is known borrows the effects of the others.
+The aggregation of patient events is an example. A model of paths cannot learn its effect, because
+it is on all paths. A value may also suit one kind of model only: trees can use averages that a
+linear model cannot. Values are therefore searched like algorithms. Each is a column of the model of
+paths, once for all models and once for each kind of model. One ridge penalises all columns, so that
+a kind with few results borrows the effects of the others.
 """
 
 from collections import Counter, defaultdict
@@ -61,15 +61,15 @@ _FAILURES = 2
 
 
 class SharedValues:
-    """Tells apart, chooses and varies the values that many paths of a space have in common.
+    """Encodes, chooses and varies the values that many paths of a space have in common.
 
     Args:
         space: The space.
-        numbers: Whether numbers are told apart too, not categories alone.
+        numbers: Whether numbers are shared values too, in addition to categories.
 
     Attributes:
-        kinds: Kinds of its models: `linear`, `trees` and `other`, those that it has.
-        width: Columns that stand for values (S); 0 if the paths have none in common.
+        kinds: Kinds of its models, among `linear`, `trees` and `other`.
+        width: Columns of shared values (S); 0 without any.
     """
 
     def __init__(self, space: Space, *, numbers: bool = True) -> None:
@@ -98,24 +98,24 @@ class SharedValues:
 
     @property
     def names(self) -> set[tuple[str, str, str]]:
-        """Steps, algorithms and hyperparameters whose values are shared."""
+        """Steps, algorithms and hyperparameters of shared values."""
         return {(*pair, name) for pair, levels in self._levels.items() for name in levels}
 
     def kind(self, path: Path) -> str:
-        """Return the kind of the model of a path."""
+        """Return the kind of a path's model."""
         return self._kinds[path[-1]]
 
     def of(self, path: Path) -> tuple[tuple[str, str], ...]:
-        """Return the steps and algorithms of a path that have values in common with other paths."""
+        """Return the steps and algorithms of a path that have shared values."""
         pairs = zip((step.name for step in self._space.searched), path, strict=True)
         return tuple(pair for pair in pairs if pair in self._levels)
 
     def group(self, path: Path) -> Hashable:
-        """Return what is equal for paths that want the same values."""
+        """Return a key that is equal for paths that want the same values."""
         return self.kind(path), self.of(path)
 
     def columns(self, configurations: Iterable[Configuration]) -> Array:
-        """Return the columns of configurations, shape (n, S): 1 for each value that one has.
+        """Return indicator columns of the configurations' values, shape (n, S).
 
         A number counts as the nearest of its levels.
         """
@@ -132,9 +132,8 @@ class SharedValues:
     def best(self, coefficients: Array | None = None) -> BestValues:
         """Return the values of least loss for each kind of model; the defaults among equals.
 
-        Args:
-            coefficients: Coefficients of `columns` in a linear model of the loss, shape (S,); None
-                before there is one.
+        `coefficients`, shape (S,), belong to `columns` in a linear model of the loss; None before
+        the first fit.
         """
         blocks = np.zeros(self.width) if coefficients is None else coefficients
         of_blocks = blocks.reshape(self._n_blocks, self._n)
@@ -155,7 +154,7 @@ class SharedValues:
         return best
 
     def applied(self, best: BestValues, configuration: Configuration) -> Configuration:
-        """Return a configuration with the best values for its kind of model; others stay."""
+        """Return a configuration with the best values for its kind of model."""
         kind, changed = self.kind(configuration.path), {}
         for pair in self.of(configuration.path):
             step, algorithm = pair
@@ -166,15 +165,11 @@ class SharedValues:
         return with_choices(configuration, changed)
 
     def bases(self, paths: Iterable[Path], costs: Costs) -> list[Configuration]:
-        """Return the configurations to vary, with default values, those to run first in front.
+        """Return the configurations to vary, with default values, in running order.
 
-        They are of the cheapest linear model and of the cheapest boosted trees, or trees if there
-        are none, as plain as the steps allow, with each algorithm that has shared values. If the
-        space declares no kinds, they are of its first model.
-
-        Args:
-            paths: The paths that can run.
-            costs: Knows which models were cheap in earlier studies.
+        They are the cheapest linear model and the cheapest boosted trees (or trees), as plain as
+        the steps allow, with each algorithm that has shared values. If the space declares no kinds,
+        they have its first model. `costs` knows which models were cheap in earlier studies.
         """
         *before, last = self._space.searched
         plain, names = [step.plainest.id for step in before], [step.name for step in before]
@@ -198,7 +193,7 @@ class SharedValues:
         return list(dict.fromkeys(bases))
 
     def working(self, bases: Sequence[Configuration], history: History) -> list[Configuration]:
-        """Return the bases whose kind of model does not only fail."""
+        """Return the bases without kinds of model that have only failed."""
         n_failed: Counter[Hashable] = Counter()
         works = set()
         for trial in history:
@@ -212,15 +207,10 @@ class SharedValues:
     def untried(
         self, bases: Sequence[Configuration], asked: Collection[Configuration], rng: Generator
     ) -> Configuration | None:
-        """Return a base, or its values varied, until its kind of model has tried each value.
+        """Return a base, or a variation of it, until its kind of model has tried each value.
 
-        Where not all values were tried, the base that was tried least comes first, and of each
-        hyperparameter a value that was tried least: so few trials tell all values apart.
-
-        Args:
-            bases: Configurations to vary, with default values.
-            asked: The configurations so far.
-            rng: Decides between values that were tried equally often.
+        The base with the fewest trials comes first, with the least tried value of each
+        hyperparameter, so that few trials identify all effects. `rng` breaks ties.
         """
         tried: dict[Hashable, Counter[int]] = defaultdict(Counter)
         n_tried: Counter[Hashable] = Counter()
@@ -240,7 +230,7 @@ class SharedValues:
         return None
 
     def _cheapest(self, plain: Sequence[Configuration], costs: Costs) -> Configuration:
-        """Return the configuration of fewest steps, then of least seconds where all are known."""
+        """Configuration of fewest steps, then of least seconds if all are known."""
         is_expected = all(map(costs.is_expected, plain))
 
         def cost(configuration: Configuration) -> tuple[int, float]:
@@ -251,7 +241,7 @@ class SharedValues:
         return min(plain, key=cost)
 
     def _unconditional(self, path: Path) -> Iterator[int]:
-        """Yield the columns of the values that each configuration of a path chooses from."""
+        """Columns of the values that every configuration of a path has."""
         for step, algorithm in self.of(path):
             parents = self._space.step(step).algorithm(algorithm).hyperparameters.parents_of
             for name, columns in self._columns[step, algorithm].items():
@@ -282,12 +272,12 @@ class SharedValues:
 
 
 def most_alike(path: Path, others: Iterable[Path]) -> Path:
-    """Return the first of the other paths with the most algorithms of a path; itself if none."""
+    """Return the first of the paths sharing the most algorithms with `path`; itself if none."""
     return max(others, key=lambda other: sum(map(eq, other, path)), default=path)
 
 
 def with_choices(configuration: Configuration, choices: Mapping[str, Choice]) -> Configuration:
-    """Return the configuration with these choices in place of its own."""
+    """Return the configuration with some choices replaced."""
     return replace(
         configuration,
         choices=tuple((step, choices.get(step, own)) for step, own in configuration.choices),
@@ -299,7 +289,7 @@ def _kind(algorithm: Algorithm) -> str:
 
 
 def _levels(algorithm: Algorithm, *, numbers: bool) -> Levels:
-    """Return the values of an algorithm that are told apart: of numbers three, of others all."""
+    """Levels of an algorithm's values: three of numbers, all of others."""
     levels = {}
     for name, h in algorithm.hyperparameters.items():
         if isinstance(h, Constant) or not (numbers or isinstance(h, CategoricalHyperparameter)):
@@ -319,7 +309,6 @@ def _levels(algorithm: Algorithm, *, numbers: bool) -> Levels:
 
 
 def _nearest(h: Hyperparameter[Any, Any], levels: Sequence[Value], value: Value) -> int:
-    """Return the position of a value among levels, or of the one nearest to it."""
     if value in levels:
         return levels.index(value)
     unit = to_unit(h, value)
@@ -327,7 +316,7 @@ def _nearest(h: Hyperparameter[Any, Any], levels: Sequence[Value], value: Value)
 
 
 def _choice(algorithm: Algorithm, value_of: Callable[[str], Value | None]) -> Choice:
-    """Return an algorithm with these values; where there is none, with the default."""
+    """Algorithm with the given values, and defaults for the others."""
     values: dict[str, Value] = {}
     for h in active_hyperparameters(algorithm.hyperparameters, values):
         value = value_of(h.name)

@@ -15,13 +15,9 @@ from prefect_tune.optimizers.trials.trial import Trial
 
 
 class RunningOrder:
-    """Says of any path which searched steps run, and in which order.
+    """The searched steps of any path in the order in which they run.
 
-    Args:
-        space: The space.
-
-    Attributes:
-        is_declared: Whether all paths run all searched steps in the order declared.
+    `is_declared` says whether all paths run all searched steps in the declared order.
     """
 
     def __init__(self, space: Space) -> None:
@@ -32,7 +28,7 @@ class RunningOrder:
         self._known: dict[Path, tuple[int, ...]] = {}
 
     def of(self, path: Path) -> tuple[int, ...]:
-        """Return positions of searched steps as they run, those that choose an order left out."""
+        """Return positions of searched steps as they run, without steps that choose an order."""
         chosen = tuple(path[k] for k in self._choosing)
         if chosen not in self._known:
             pipeline = self._space.pipeline(path)
@@ -41,10 +37,9 @@ class RunningOrder:
         return self._known[chosen]
 
     def places(self, algorithms: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return at which place each step of paths runs, -1 for those that do not, shape (n, K).
+        """Return the place at which each step of paths runs, -1 if it does not, shape (n, K).
 
-        Args:
-            algorithms: Which algorithm each searched step takes, shape (n, K).
+        `algorithms` has the algorithm of each searched step, shape (n, K).
         """
         steps = self._space.searched
         places = np.full(algorithms.shape, -1, dtype=np.intp)
@@ -67,9 +62,9 @@ class _Taken:
     """The seconds of one trial.
 
     Attributes:
-        made: By step, what making all of it takes, hits counted as what they once took.
-        spent: By step, what this trial spent on it.
-        loads: Of each hit, of one fold.
+        made: Seconds of making each step in full; hits count with their original seconds.
+        spent: Seconds this trial spent on each step.
+        loads: Seconds of each hit, per fold.
         n_folds: Folds that any step ended.
     """
 
@@ -80,14 +75,9 @@ class _Taken:
 
 
 class StepSeconds:
-    """Reads from any history how long steps take.
+    """Reads the seconds of steps from any history.
 
-    Args:
-        space: The space.
-        order: In which its steps run.
-
-    Attributes:
-        position: By searched step, the positions of its algorithms by id.
+    `position` maps, by searched step, the ids of its algorithms to their positions.
     """
 
     def __init__(self, space: Space, order: RunningOrder) -> None:
@@ -108,19 +98,19 @@ class StepSeconds:
         return tables, float(np.mean(loads)) if loads else 0.0, overhead
 
     def done_before_failure(self, trial: Trial) -> Sequence[int]:
-        """Return the searched steps that a failed trial had ended, in the order in which they ran.
+        """Return the searched steps a failed trial had ended, in running order.
 
-        None of them where it is not known in which step it failed.
+        Empty if the failed step is unknown.
         """
         ran = self._order.of(trial.query.configuration.path)
         failed = self._failed_step(trial)
         return ran[: ran.index(failed)] if failed in ran else ()
 
     def _measured(self, history: History) -> tuple[Measured, list[float], float]:
-        """Return the measured seconds of steps by algorithm, of loads, and of all else.
+        """Measured seconds of steps by algorithm, of loads, and of all else.
 
-        Trials on fewer folds count as if they had run on as many as the others; those on fewer rows
-        or epochs say little of what a full evaluation takes, and do not count.
+        Trials on fewer folds are scaled up. Trials on fewer rows or epochs do not count, because
+        they say little about full evaluations.
         """
         made: Measured = [defaultdict(list) for _ in self._steps]
         loads: list[float] = []
@@ -152,9 +142,10 @@ class StepSeconds:
         return made, loads, float(np.mean(rest)) if rest else 0.0
 
     def _charge(self, trial: Trial, taken: _Taken, made: Measured, n_folds: int) -> None:
-        """Charge a failed trial to its steps: those that had ended, and the one that failed.
+        """Charge a failed trial to the steps that had ended, and to the one that failed.
 
-        That one takes what was not spent in the others, and what its hits once took.
+        The failed step takes the seconds not spent in the others, plus the original seconds of its
+        hits.
         """
         algorithms, failed = self._algorithms_of(trial), self._failed_step(trial)
         for k, step in enumerate(self._steps):
@@ -168,9 +159,9 @@ class StepSeconds:
             made[failed][algorithms[failed]].append(seconds)
 
     def _blame(self, trial: Trial, made: Measured, typical: Sequence[Mapping[int, float]]) -> None:
-        """Charge a failed trial, less what earlier steps take, to the step that failed.
+        """Charge a failed trial without measured steps to the step that failed, or to the last one.
 
-        It is the last one where that is not known. For trials of which no step was measured.
+        Typical seconds of earlier steps are subtracted.
         """
         if trial.failure is None:
             return
@@ -187,9 +178,9 @@ class StepSeconds:
         return [ids[a] for ids, a in zip(self.position, path, strict=True)]
 
     def _failed_step(self, trial: Trial) -> int | None:
-        """Return position of the searched step in which a trial failed, if it was one.
+        """Position of the searched step that failed, if any.
 
-        Where that was not told, it is the first one that had not ended, if steps were measured.
+        If unknown but steps were measured, it is the first one that had not ended.
         """
         failure = trial.failure
         if failure is None or (failure.step is None and not failure.steps):

@@ -1,4 +1,4 @@
-"""The paths of a space by number, and which of them to run first.
+"""The paths of a space by number, and the order of their first runs.
 
 The order is a greedy optimal design over one-hot paths (FLASH, section 3.2).
 """
@@ -40,15 +40,15 @@ def design_order(
     rng: Generator | None = None,
     start: Sequence[int] = (),
 ) -> list[int]:
-    """Return `n` paths in the order to run them; repeats where fewer are of use.
+    """Return `n` paths in the order to run them, with repeats if fewer are useful.
 
     Args:
-        paths: One-hot paths that can be chosen, shape (B, N).
-        n: How many to choose.
+        paths: Candidate one-hot paths, shape (B, N).
+        n: Number of paths.
         criterion: `d_optimal` maximises the product of the leading eigenvalues of the sum of pp',
-            as the paper does; `random` is the ablation.
-        rng: Breaks ties and draws the start; without it the lowest index is taken.
-        start: Indices of the first paths; one is drawn when none is given.
+            as in the paper; `random` is the ablation.
+        rng: Source of ties and of the start; None for the lowest index.
+        start: Indices of the first paths; drawn if empty.
     """
     if criterion == "random":
         rng = rng or np.random.default_rng(0)
@@ -58,14 +58,14 @@ def design_order(
     chosen = _independent(paths, first, n, rng)
     if len(chosen) == n:
         return chosen
-    # Once the chosen paths span all others the paper's product is 0 for every path, and what
-    # follows maximises the determinant on the range of the sum.
+    # Once the chosen paths span all others, the paper's product is 0 for every path. Later picks
+    # maximise the determinant on the range of the sum.
     inverse: Array = np.linalg.pinv(paths[chosen].T @ paths[chosen], rcond=1e-10, hermitian=True)
     return _greedy(paths, chosen, inverse, n, rng)
 
 
 def _independent(paths: Array, first: Sequence[int], n: int, rng: Generator | None) -> list[int]:
-    """Return the first paths, then greedy D-optimal picks while they are independent.
+    """Extend the first paths by greedy D-optimal picks while they are independent.
 
     With S the picks and G = P_S P_S', adding path j multiplies det(G) by K - g_j'G^-1 g_j: the
     squared distance of j from the span of S, kept up to date by Gram-Schmidt.
@@ -79,7 +79,7 @@ def _independent(paths: Array, first: Sequence[int], n: int, rng: Generator | No
             break
         chosen.append(pick)
         direction = paths[pick] - basis.T @ (basis @ paths[pick])
-        direction -= basis.T @ (basis @ direction)  # twice is enough against rounding
+        direction -= basis.T @ (basis @ direction)  # repeating it once removes rounding errors
         direction /= np.linalg.norm(direction)
         basis = np.vstack([basis, direction])
         distance = distance - (paths @ direction) ** 2
@@ -110,18 +110,18 @@ _MAX_PATHS = 20_000
 
 
 class PathTable:
-    """Paths and their first runs, made once; a fixed random part where there are very many.
+    """Paths and their first runs; a fixed random sample if the paths are too many to list.
 
     Args:
         space: The space.
-        seed: Draws that part.
-        shared: The values that paths have in common; None if they are not told apart.
+        seed: Seed of that sample.
+        shared: Shared values of the paths, if they are told apart.
 
     Attributes:
         paths: The B paths.
-        one_hot: Shape (B, N).
-        shared: The same; None also if paths have none in common.
-        best: The shared values at the first run of a path.
+        one_hot: One-hot paths, shape (B, N).
+        shared: Shared values; None if the paths have none.
+        best: Shared values with which paths first run.
     """
 
     def __init__(self, space: Space, seed: int, shared: SharedValues | None = None) -> None:
@@ -139,10 +139,9 @@ class PathTable:
 
     @property
     def rank(self) -> int:
-        """How many paths of the full product are linearly independent (N - K + 1).
+        """Number of linearly independent paths of the full product (N - K + 1).
 
-        Of those in the table, where algorithms ignore steps: what nothing else may choose does not
-        vary by itself.
+        If algorithms ignore steps, those in the table count, because choices then vary together.
         """
         if self.space.has_ignored:
             return int(np.linalg.matrix_rank(self.one_hot.T @ self.one_hot, hermitian=True))
@@ -172,7 +171,7 @@ class PathTable:
         return np.hstack([self.one_hot, of_groups[group_of]])
 
     def numbers_of(self, trials: Iterable[Trial]) -> list[int]:
-        """Return the numbers of the paths of trials, those in the table only."""
+        """Return the numbers of the trials' paths, skipping paths outside the table."""
         numbers = (self._number.get(self._path_of(t)) for t in trials)
         return [i for i in numbers if i is not None]
 
@@ -183,12 +182,12 @@ class PathTable:
         return self._defaults[i]
 
     def first_run(self, i: int) -> Configuration:
-        """Return a path with default values, but with the shared values that look best."""
+        """Return a path with default values, except for the best shared values."""
         default = self.default(i)
         return default if self.shared is None else self.shared.applied(self.best, default)
 
     def without_first_run(self, trials: Iterable[Trial]) -> NDArray[np.bool_]:
-        """Return paths whose first run is none of the trials, shape (B,)."""
+        """Return the paths whose first run is not among the trials, shape (B,)."""
         is_new = np.ones(len(self), dtype=np.bool_)
         for trial in trials:
             for i in self.numbers_of([trial]):
@@ -198,9 +197,10 @@ class PathTable:
 
     @cached_property
     def plain(self) -> list[int]:
-        """One path of each model, with nothing before it as far as the steps allow.
+        """One path of each model, with idle steps before it if possible.
 
-        Where algorithms ignore steps, a model whose plain path cannot run has the one most like it.
+        If algorithms ignore steps, a plain path that cannot run is replaced by the most similar
+        one.
         """
         *before, model = self.space.searched
         plain = tuple(step.plainest.id for step in before)
@@ -210,18 +210,12 @@ class PathTable:
         return [i for i in map(self._number.get, paths) if i is not None]
 
     def _most_alike(self, path: Path) -> Path:
-        """Return the path of the same model with the most algorithms of this one, if there is any.
-
-        The first one of several.
-        """
+        """First path of the same model with the most algorithms in common, if any."""
         return most_alike(path, (p for p in self.paths if p[-1] == path[-1]))
 
     @cached_property
     def _groups(self) -> tuple[list[int], NDArray[np.intp]]:
-        """Paths whose first runs have the same shared values: one path of each group, and groups.
-
-        The groups are by path, shape (B,).
-        """
+        """One path of each group with equal shared values in first runs, and groups by path."""
         assert self.shared is not None  # noqa: S101 - callers check it
         firsts: dict[Hashable, int] = {}
         for i, path in enumerate(self.paths):
@@ -236,7 +230,7 @@ class PathTable:
 
 
 def listed_paths(space: Space, seed: int) -> list[Path]:
-    """Return all paths that can run; where there are very many, a random part of them, sorted."""
+    """Return all runnable paths, or a sorted random sample if they are too many."""
     paths = list(islice(space.paths(), _MAX_PATHS + 1))
     if len(paths) <= _MAX_PATHS:
         return paths

@@ -1,7 +1,7 @@
 """Steps, the stages of a pipeline, and the algorithms that can fill them.
 
-An algorithm is data. It names its estimator by dotted path and never imports it, so that everything
-here stays free of the libraries it talks about.
+An algorithm is data. It names its estimator by dotted path and never imports it, so that this
+module depends on none of the libraries it describes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,18 +20,18 @@ class Flags:
 
     Attributes:
         accepts_sparse: Whether it runs on sparse matrices.
-        densify_when: Hyperparameter and value with which it needs dense data after all; sparse data
-            is then written out just before it.
-        needs_nonnegative: Whether it fails on negative numbers, always or with that value of that
-            hyperparameter; they are then set to 0 just before it.
-        output: Layout of what it hands on: that of its input, always dense, or always sparse.
-        weights: How class weights reach it: a constructor argument `class_weight`, an argument
+        densify_when: Hyperparameter and value that need dense data; sparse data is then made dense
+            just before the step.
+        needs_nonnegative: Whether negative numbers make it fail, always or with that value of that
+            hyperparameter; they are then set to 0 just before the step.
+        output: Layout of its output: like its input, always dense, or always sparse.
+        weights: How class weights reach it: constructor argument `class_weight`, argument
             `sample_weight` of `fit`, or not at all.
         stochastic: Whether it takes a `random_state`.
-        out_of_fold: Whether training rows come out otherwise than new ones, as those of target
-            encoding do: they are what `fit_transform` makes.
+        out_of_fold: Whether training rows differ from new rows with the same values, as in target
+            encoding; they are then the result of `fit_transform`.
         few_categories: Whether it takes a table, but at most 255 categories of a column; the rarest
-            become gaps just before it.
+            become gaps just before the step.
     """
 
     accepts_sparse: bool = True
@@ -56,43 +56,40 @@ GROWTH: Mapping[str, float] = {
 class Algorithm:
     """One way to do a step.
 
+    `describe()` skips `memory`, `growth`, `threads` and `kind`, which decide no result, and
+    `depends_on`.
+
     Attributes:
-        id: Its name within the step.
-        estimator: A class with scikit-learn's interface, or a function that makes one, as a dotted
-            import path or itself; empty when the step hands on what it was given.
-        hyperparameters: Those to choose, with ranges, defaults and conditions. A name with a dot
+        id: Name within the step.
+        estimator: A class with scikit-learn's interface, or a function that makes one, as itself or
+            as a dotted import path; empty if the step passes its input on.
+        hyperparameters: Hyperparameters with ranges, defaults and conditions. A name with a dot
             (`poly.degree`) sets the argument after the last dot, over that of a name without.
         fixed: Constructor arguments that are not searched (JSON values).
-        sparse_estimator: Takes its place on sparse input, where the class itself cannot.
-        sparse_fixed: Constructor arguments that are set besides on sparse input.
-        transforms: By hyperparameter, the rule that makes its effective value, which the estimator
-            gets, from its value and a summary of the data: a name (see
-            `tasks.fitting.recipe`) or a function of both.
-        memory: The rule that estimates the memory a fit needs, from the effective arguments and a
-            summary of the data: a name (see `tasks.fitting.memory_estimate`) or a function of both.
-            By default that of the catalogue for the same estimator, if it has one. It decides no
-            result, so it is not part of `describe()`.
-        growth: How seconds are expected to grow, until they are measured: exponents by which those
-            of a fit grow with training `rows` and `columns` (1 unless given), `classes` and the
-            values of hyperparameters (0 unless given), and those of a `held_out` row with training
-            rows (0.1 unless given); and the rows that the `fixed` part of a fit is worth (500
-            unless given). Not part of `describe()` either.
-        threads: Way to give a fit several threads, only where its results are equal for any number
-            of them: the parameter of the estimator that counts them (`n_jobs`), or `openmp`. By
-            default a fit has one thread. Not part of `describe()` either.
-        kind: Kind of a model: models of a kind want the same features. It decides no result, so it
-            is not part of `describe()` either.
+        sparse_estimator: Estimator to use on sparse input, if the class itself cannot.
+        sparse_fixed: Additional constructor arguments on sparse input.
+        transforms: Rules, by hyperparameter, from its value and a summary of the data to the
+            effective value: a name (see `tasks.fitting.recipe`) or a function of both.
+        memory: Rule that estimates a fit's memory from the effective arguments and a summary of
+            the data: a name (see `tasks.fitting.memory_estimate`) or a function of both; by default
+            that of the catalogue for the same estimator, if any.
+        growth: Expected growth of seconds, until they are measured. Exponents by which a fit grows
+            with training `rows` and `columns` (default 1), with `classes` and values of
+            hyperparameters (default 0), and by which a `held_out` row grows with training rows
+            (default 0.1); and the rows that the `fixed` part of a fit is worth (default 500).
+        threads: Way to give a fit several threads, if its results are equal for any number of
+            them: the estimator's parameter (`n_jobs`), or `openmp`. By default a fit has one
+            thread.
+        kind: Kind of a model; models of a kind want the same features.
         flags: Abilities and effects of the estimator.
-        class_weights: `"balanced"` when the steps after this one are to weigh classes by their
-            inverse frequency.
-        order: Names of steps as they are to run, for a choice of `order_step`.
-        ignores: Names of earlier steps whose choice means nothing to it. Where it is chosen they do
-            nothing, so each of them needs a choice that does nothing.
-        only_ignored: Whether it is chosen only where a later algorithm ignores its step; what does
-            nothing then is not otherwise to be had.
-        requires: Packages that it needs and that may not be installed; in keys with their versions.
-        depends_on: Paths of data files that decide its result, such as a table of weights. Their
-            content enters keys, their paths do not. Not part of `describe()` either.
+        class_weights: `"balanced"` if later steps should weight classes by inverse frequency.
+        order: Names of steps in running order, for a choice of `order_step`.
+        ignores: Names of earlier steps whose choice has no effect on it. They are idle if it is
+            chosen, so each of them needs an idle choice.
+        only_ignored: Whether it can be chosen only if a later algorithm ignores its step.
+        requires: Optional packages that it needs; keys include their versions.
+        depends_on: Paths of data files that decide its result, such as a table of weights. Keys
+            include their content instead of their paths.
     """
 
     id: str
@@ -141,13 +138,13 @@ class Algorithm:
 
     @property
     def import_path(self) -> str:
-        """Dotted path that the estimator is imported by; empty when there is none."""
+        """Dotted import path of the estimator; empty without one."""
         made_by = self.estimator
         return made_by if isinstance(made_by, str) else f"{made_by.__module__}.{made_by.__name__}"
 
     @property
     def is_passthrough(self) -> bool:
-        """Whether the step hands on exactly what it was given."""
+        """Whether the step passes its input on unchanged."""
         return self.estimator == ""
 
     @property
@@ -157,11 +154,11 @@ class Algorithm:
 
     @property
     def n_hyperparameters(self) -> int:
-        """How many hyperparameters can take more than one value."""
+        """Number of hyperparameters with more than one value."""
         return sum(not isinstance(h, Constant) for h in self.hyperparameters.values())
 
     def describe(self) -> dict[str, Any]:
-        """Return all that makes it what it is, as JSON values."""
+        """Return all that defines it, as JSON values."""
         serialized = self.hyperparameters.to_serialized_dict()
         return {
             "id": self.id,
@@ -188,11 +185,7 @@ class Algorithm:
 
 
 def _check_importable(estimator: Callable[..., Any], algorithm: str) -> None:
-    """Raise unless workers can import an estimator by its name.
-
-    Raises:
-        ValueError: If it is a lambda, is defined inside a function or class, or has no name.
-    """
+    """Raise `ValueError` unless workers can import an estimator by its name."""
     name = getattr(estimator, "__qualname__", "")
     remedy = "workers import it by its name; define it at the top level of a module"
     if "<lambda>" in name:
@@ -212,9 +205,9 @@ class Step:
     """One stage of a pipeline and the algorithms that can fill it.
 
     Attributes:
-        name: Also the name of its Prefect task, for instance `rescale`.
+        name: Name of the step and of its Prefect task, for instance `rescale`.
         algorithms: The choices, in the order of their columns in a one-hot path.
-        fixed: True for a step that always runs and leaves nothing to choose; it is not part of a
+        fixed: Whether the step always runs and leaves no choice. It is then not part of a
             configuration and not counted.
     """
 
@@ -237,29 +230,25 @@ class Step:
 
     @property
     def orders(self) -> tuple[str, ...]:
-        """The steps whose order this one chooses; empty for all but those of `order_step`."""
+        """The steps whose order this one chooses; empty unless made by `order_step`."""
         return self.algorithms[0].order
 
     @property
     def plainest(self) -> Algorithm:
-        """The algorithm that hands on what it was given, or the first one if there is none.
+        """The algorithm that passes its input on, or the first one if there is none.
 
-        Not one that is chosen only where the step is ignored.
+        Algorithms with `only_ignored` do not count.
         """
         free = [a for a in self.algorithms if not a.only_ignored] or self.algorithms
         return next((a for a in free if a.is_idle), free[0])
 
     @property
     def idle(self) -> Algorithm | None:
-        """The algorithm that does nothing, the first one; None if there is none."""
+        """The first idle algorithm, if any."""
         return next((a for a in self.algorithms if a.is_idle), None)
 
     def algorithm(self, algorithm_id: str) -> Algorithm:
-        """Return the algorithm of that id.
-
-        Raises:
-            UnknownName: If the step has none of that id.
-        """
+        """Return the algorithm of that id, or raise `UnknownName`."""
         for algorithm in self.algorithms:
             if algorithm.id == algorithm_id:
                 return algorithm

@@ -1,9 +1,8 @@
 """Configurations as vectors: one, or many at once for surrogates that score thousands of them.
 
 A path is one-hot, and hyperparameters are columns of the unit cube, some of them active. Candidates
-of a space are drawn, encoded, decoded, made features of a surrogate, and moved to neighbours that
-differ in one thing. The border between what users write and what models see is crossed here and
-nowhere else.
+are drawn, encoded, decoded, turned into features of a surrogate, and moved to neighbours that
+differ in one thing. Only this module converts between users' values and models' vectors.
 """
 
 from collections.abc import Iterable
@@ -46,7 +45,7 @@ class Encoding:
     """Vectors for the configurations of one space.
 
     Args:
-        space: The space; its searched steps give N algorithms and d hyperparameters in all.
+        space: The space; its searched steps have N algorithms and d hyperparameters in all.
 
     Attributes:
         algorithms: (step, algorithm) of each of the N columns of a one-hot path.
@@ -111,7 +110,7 @@ class Candidates:
     """n candidates.
 
     Attributes:
-        algorithms: Which algorithm each searched step takes, counted within the step, shape (n, K).
+        algorithms: Algorithm of each searched step, counted within the step, shape (n, K).
         units: Positions in [0, 1] of all hyperparameters, active or not, shape (n, d).
     """
 
@@ -125,7 +124,7 @@ class Candidates:
         return Candidates(self.algorithms[rows], self.units[rows])
 
     def joined(self, *others: "Candidates") -> "Candidates":
-        """Return these and others, in order."""
+        """Return these and other candidates, in order."""
         parts = (self, *others)
         return Candidates(
             np.concatenate([p.algorithms for p in parts]), np.concatenate([p.units for p in parts])
@@ -137,11 +136,9 @@ class _Column:
     """One hyperparameter, as the arrays need it.
 
     Attributes:
-        step: Which searched step it belongs to.
-        algorithm: Which algorithm of that step.
-        size: Number of its values if it is a category or an ordinal, else 0.
-        conditions: When it is active.
-        parents: Columns that must be active for it to be.
+        step, algorithm: Position of its searched step, and of its algorithm within the step.
+        size: Number of values of a category or an ordinal, else 0.
+        conditions, parents: Conditions of being active, and columns that must be active first.
         siblings: Columns of all hyperparameters of its algorithm; None for a constant.
     """
 
@@ -155,10 +152,6 @@ class _Column:
 
 class Columns:
     """All hyperparameters of a space, by column.
-
-    Args:
-        space: The space.
-        encoding: Names its columns.
 
     Attributes:
         step: Position of each column's step, shape (d,).
@@ -177,7 +170,7 @@ class Columns:
     def active(self, candidates: Candidates) -> NDArray[np.bool_]:
         """Return which hyperparameters each candidate has, shape (n, d)."""
         active = np.zeros(candidates.units.shape, dtype=np.bool_)
-        for i, column in enumerate(self._columns):  # parents stand before their children
+        for i, column in enumerate(self._columns):  # parents precede their children
             active[:, i] = candidates.algorithms[:, column.step] == column.algorithm
             rows = np.flatnonzero(active[:, i])
             if not column.conditions or not len(rows):
@@ -189,13 +182,13 @@ class Columns:
         return active
 
     def snapped(self, units: Array) -> Array:
-        """Return categories in the middle of their shares, as `Encoding.to_cube` has them."""
+        """Return units with categories in the middle of their shares, as in `Encoding.to_cube`."""
         with_size = np.maximum(self.sizes, 1)
         middle = (np.minimum(np.floor(units * with_size), with_size - 1) + 0.5) / with_size
         return np.where(self.sizes > 0, middle, units)
 
     def _vectors(self, column: _Column, units: NDArray[Any]) -> NDArray[np.float64]:
-        """Return what ConfigSpace's conditions read, a row per hyperparameter of the algorithm."""
+        """Vectors that ConfigSpace's conditions read, a row per hyperparameter of the algorithm."""
         vectors = np.zeros((len(column.siblings), len(units)))
         for row, i in enumerate(column.siblings):
             if i is None:
@@ -251,13 +244,12 @@ class CandidateSpace:
     """Samples, encodes and decodes candidates of one space.
 
     Args:
-        space: The full space; it gives the columns.
-        proposed: The part of it that may be proposed, the full one by default.
+        space: The full space, which defines the columns.
+        proposed: Part of it that may be proposed; by default all.
 
     Attributes:
-        encoding: Of the full space.
-        columns: Its hyperparameters.
-        allowed: By step, positions of the algorithms that may be proposed.
+        encoding, columns: Encoding and hyperparameters of the full space.
+        allowed: Positions, by step, of the algorithms that may be proposed.
         default_units: Positions of the defaults, shape (d,).
     """
 
@@ -294,9 +286,9 @@ class CandidateSpace:
             self._paths = np.array([self._indices(path) for path in self.proposed.paths()])
 
     def sample(self, n: int, rng: Generator) -> Candidates:
-        """Return up to n candidates from the prior, uniform over the paths that can run.
+        """Return up to n candidates from the prior, uniform over runnable paths.
 
-        Where algorithms ignore steps, those of each step are drawn evenly before that counts.
+        If algorithms ignore steps, those of each step are drawn uniformly first.
         """
         if self._paths is not None:
             algorithms = self._paths[rng.integers(len(self._paths), size=n)]
@@ -315,10 +307,9 @@ class CandidateSpace:
         return Candidates(algorithms.reshape(shapes[0]), units.reshape(shapes[1]))
 
     def decode(self, candidates: Candidates, row: int) -> Configuration | None:
-        """Return the configuration of a row; None when its values are forbidden together.
+        """Return the configuration of a row; None if its values are forbidden together.
 
-        Values of encoded configurations and default values come back to the last digit, or what
-        was made with them would not be found in the cache.
+        Encoded values and defaults are restored to the last digit, so that the cache finds them.
         """
         path = tuple(self._ids[k][a] for k, a in enumerate(candidates.algorithms[row]))
         units = candidates.units[row]
@@ -331,7 +322,7 @@ class CandidateSpace:
         return configuration if is_allowed(self.space, configuration) else None
 
     def _exact(self, step: str, choice: Choice, units: Array) -> Iterable[tuple[str, Value]]:
-        """Yield the values of a choice, known ones in place of those near them."""
+        """Yield the values of a choice, replaced by known values nearby."""
         for name, value in choice.values:
             i = self._position.get((step, choice.algorithm, name))
             if i is None or self.columns.sizes[i]:
@@ -349,12 +340,12 @@ class CandidateSpace:
         return np.hstack([one_hot, positions])
 
     def may_be_proposed(self, candidates: Candidates) -> NDArray[np.bool_]:
-        """Return which rows use only algorithms of the part that may be proposed, shape (n,)."""
+        """Return which rows use only algorithms that may be proposed, shape (n,)."""
         columns = zip(self._is_proposed, candidates.algorithms.T, strict=True)
         return np.all([known[column] for known, column in columns], axis=0)
 
     def settled(self, algorithms: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return the canonical paths nearest to paths put together step by step, shape (n, K)."""
+        """Return the canonical paths nearest to paths combined step by step, shape (n, K)."""
         if not self.space.has_ignored or not len(algorithms):
             return algorithms
         rows = [tuple(int(a) for a in row) for row in algorithms]
@@ -364,7 +355,7 @@ class CandidateSpace:
         return np.array([self._settled[row] for row in rows], dtype=np.intp)
 
     def can_run(self, algorithms: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Return which paths can run, shape (n,), from their algorithms, shape (n, K)."""
+        """Return which paths, shape (n, K), can run, shape (n,)."""
         rows = [tuple(int(a) for a in row) for row in algorithms]
         for row in set(rows) - self._feasible.keys():
             path = tuple(self._ids[k][a] for k, a in enumerate(row))
@@ -390,11 +381,11 @@ class CandidateSpace:
 def neighbours(
     space: CandidateSpace, candidates: Candidates, n: int, rng: Generator, deviation: float = 0.2
 ) -> tuple[Candidates, NDArray[np.intp]]:
-    """Return up to n neighbours of each candidate, and the row each comes from.
+    """Return up to n neighbours of each candidate, and the row of each neighbour's origin.
 
-    A neighbour differs in one thing, drawn evenly from its steps with a choice and its active
-    hyperparameters: another algorithm, another category, or a normal step from the number. Where
-    algorithms ignore steps, another one may settle others than its own.
+    A neighbour differs in one thing, drawn uniformly from steps with a choice and active
+    hyperparameters: another algorithm, another category, or a normal step of a number. If
+    algorithms ignore steps, another algorithm may change ignored steps too.
     """
     origin = np.repeat(np.arange(len(candidates)), n)
     algorithms, units = candidates.algorithms[origin], candidates.units[origin]
@@ -424,9 +415,9 @@ def neighbours(
 
 
 def _moved(before: Array, sizes: NDArray[np.intp], deviation: float, rng: Generator) -> Array:
-    """Return numbers a normal step away, and another of the categories where there are any."""
+    """Numbers moved by a normal step, and categories by a random change."""
     moved = before + deviation * rng.standard_normal(before.shape)
-    moved = 1 - np.abs(1 - np.abs(moved) % 2)  # reflected, so that ranges are not left
+    moved = 1 - np.abs(1 - np.abs(moved) % 2)  # reflected, to stay within the range
     others = np.maximum(sizes - 1, 1)
     away = 1 + np.minimum(np.floor(rng.random(before.shape) * others), others - 1)
     with_size = np.maximum(sizes, 1)

@@ -1,6 +1,6 @@
 """Configurations, one algorithm per searched step with its values, and queries at a fidelity.
 
-Also which hyperparameters of an algorithm are active, and which values it allows together.
+Also the active hyperparameters of an algorithm, and its forbidden combinations of values.
 """
 
 import json
@@ -23,7 +23,7 @@ from prefect_tune.optimizers.space.wording import range_text
 def active_hyperparameters(
     hyperparameters: ConfigurationSpace, values: Mapping[str, Value]
 ) -> Iterator[Hyperparameter[Any, Any]]:
-    """Yield those whose conditions hold, parents first; `values` may grow meanwhile."""
+    """Yield hyperparameters whose conditions hold, parents first; `values` may grow meanwhile."""
     for hyperparameter in hyperparameters.values():
         conditions = hyperparameters.parent_conditions_of[hyperparameter.name]
         parents = hyperparameters.parents_of[hyperparameter.name]
@@ -34,7 +34,7 @@ def active_hyperparameters(
 
 
 def are_allowed(algorithm: Algorithm, values: Mapping[str, Value]) -> bool:
-    """Return whether no forbidden clause of the algorithm rules these values out together."""
+    """Return whether the values violate no forbidden clause of the algorithm."""
     if not algorithm.hyperparameters.forbidden_clauses:
         return True
     try:
@@ -94,11 +94,11 @@ class Configuration:
     def from_json(cls, document: Mapping[str, Any], space: Space) -> Self:
         """Read and check a configuration against a space, in canonical form.
 
-        Steps that a later algorithm ignores do nothing, whatever the document has.
+        Steps that a later algorithm ignores become idle, whatever the document has.
 
         Raises:
-            ValueError: If steps, algorithms or hyperparameters are not those of the space, if a
-                value is out of its range, or if the path cannot run; names what is wrong.
+            ValueError: If steps, algorithms or hyperparameters are not in the space, a value is out
+                of range, or the path cannot run; names the problem.
         """
         expected = [s.name for s in space.searched]
         if set(document) != set(expected):
@@ -137,7 +137,7 @@ def default_configuration(space: Space, path: Path) -> Configuration:
 
 
 def is_allowed(space: Space, configuration: Configuration) -> bool:
-    """Return whether no forbidden clause of its algorithms rules the values out together."""
+    """Return whether the values violate no forbidden clause of their algorithms."""
     return all(
         are_allowed(space.step(step).algorithm(choice.algorithm), dict(choice.values))
         for step, choice in configuration.choices
@@ -152,11 +152,7 @@ def _defaults(algorithm: Algorithm) -> dict[str, Value]:
 
 
 def _checked(algorithm: Algorithm, given: Mapping[str, Any], step: str) -> Choice:
-    """Read the values of one step.
-
-    Raises:
-        ValueError: If the algorithm does not take these, or one is out of its range.
-    """
+    """Read the values of one step, or raise `ValueError` if the algorithm does not take them."""
     active = {h.name: h for h in active_hyperparameters(algorithm.hyperparameters, given)}
     if set(given) != set(active):
         raise ValueError(
@@ -179,26 +175,15 @@ ROWS_PER_CLASS = 2
 
 
 def is_full(subset: float, folds: int | None, epochs: int | None) -> bool:
-    """Return whether a query takes all rows, all folds and all epochs.
-
-    Args:
-        subset: Share of the training rows.
-        folds: How many of the folds; None for all.
-        epochs: How many epochs; None for all.
-    """
+    """Return whether a query takes all rows, all folds (None) and all epochs (None)."""
     return subset == 1.0 and folds is None and epochs is None
 
 
 def part_of(whole: int | None, asked: int | None, what: str) -> int | None:
-    """Return how many folds or epochs are asked for as queries say it: None for all of them.
+    """Return the number of folds or epochs as a query has it: None for all of them.
 
-    Args:
-        whole: How many a full evaluation has; None when not known.
-        asked: How many are asked for; None for all.
-        what: What they are, for the message.
-
-    Raises:
-        ValueError: If more are asked for than there are.
+    `whole` is the number in a full evaluation, None if unknown, and `what` names it in the message.
+    A `ValueError` is raised if `asked` exceeds it.
     """
     if asked is not None and whole is not None and asked > whole:
         raise ValueError(f"{asked} {what} where a full evaluation has {whole}")
@@ -210,11 +195,12 @@ class Query:
     """A configuration and the fidelity at which to evaluate it.
 
     Attributes:
-        configuration: What to evaluate.
-        subset: Share of the training rows to train on, in (0, 1].
-        subset_draw: Which of the independent families of nested subsets.
-        epochs: How far to train an iterative model, counted from its start; None for to the end.
-        folds: How many of the folds, from the first; None for all.
+        configuration: The configuration.
+        subset: Share of the training rows, in (0, 1].
+        subset_draw: Number of the family of nested subsets; families are independent.
+        epochs: Target epoch of an iterative model, from the start of its training; None for the
+            end.
+        folds: Number of folds, from the first; None for all.
         held_out: Share of each fold's held-out rows to judge on, in (0, 1].
     """
 
@@ -239,11 +225,11 @@ class Query:
 
     @property
     def is_full(self) -> bool:
-        """Whether it is the whole evaluation: all rows, all folds, all epochs."""
+        """Whether it is the full evaluation: all rows, all folds, all epochs."""
         return self.held_out == 1.0 and is_full(self.subset, self.folds, self.epochs)
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields as JSON values; `folds` and `held_out` only where not all are asked."""
+        """Return all fields as JSON values; `folds` and `held_out` only if some are left out."""
         document = to_document(self, configuration=self.configuration.to_json())
         if self.folds is None:
             del document["folds"]

@@ -1,8 +1,8 @@
-"""Equal paths: of those that make one pipeline, the canonical one stands for all.
+"""Equal paths: the canonical path stands for all paths that make the same pipeline.
 
-Steps may choose in which order the ones behind them run: of orders that differ only in where steps
-do nothing, the first one stands for all. Algorithms may ignore steps before them: these do nothing
-then, whatever would be chosen.
+Steps may choose the running order of the steps after them. Among orders that differ only in idle
+steps, the first is canonical. Algorithms may ignore earlier steps, which are then idle regardless
+of their choice.
 """
 
 from collections import Counter
@@ -22,15 +22,15 @@ Pipeline = tuple[tuple[Step, Algorithm], ...]
 def order_step(*steps: str, name: str = "order") -> Step:
     """Make a step that chooses the order of others (o_ik of Liu, Ram et al. 2020, appendix 6).
 
-    It stands directly in front of them in a space. Its algorithms are the permutations. Of orders
-    that differ only in where steps do nothing, one can run.
+    It precedes them directly in a space. Its algorithms are the permutations. Among orders that
+    differ only in idle steps, one can run.
 
     Args:
-        steps: Names of two to four steps in their default order, in which they stand in the space.
-        name: What the step itself is called.
+        steps: Names of two to four different steps in their default order, as in the space.
+        name: Name of the step itself.
 
     Raises:
-        ValueError: If they are fewer, more, or one is named twice.
+        ValueError: If they are fewer, more, or not different.
     """
     if not 2 <= len(steps) <= _MOST_ORDERED or len(set(steps)) < len(steps):
         raise ValueError(
@@ -41,11 +41,7 @@ def order_step(*steps: str, name: str = "order") -> Step:
 
 
 def in_chosen_order(pairs: Sequence[tuple[Step, Algorithm]]) -> Pipeline:
-    """Return the steps as they run, those of `order_step` left out.
-
-    Args:
-        pairs: All steps of a space in the order declared, and the algorithm chosen of each.
-    """
+    """Return pairs of step and algorithm in running order, without steps of `order_step`."""
     pipeline = [pair for pair in pairs if not pair[1].order]
     place = {step.name: i for i, (step, _) in enumerate(pipeline)}
     for order in (algorithm.order for _, algorithm in pairs if algorithm.order):
@@ -55,11 +51,9 @@ def in_chosen_order(pairs: Sequence[tuple[Step, Algorithm]]) -> Pipeline:
 
 
 def is_first_of_equal_orders(pipeline: Pipeline, steps: Sequence[Step]) -> bool:
-    """Return whether no earlier permutation has the steps that do something in the same order.
+    """Return whether no earlier permutation has the same order of steps that are not idle.
 
-    Args:
-        pipeline: As it runs.
-        steps: All steps of the space in the order declared.
+    The pipeline is in running order, `steps` in declared order.
     """
     idle = {step.name for step, algorithm in pipeline if algorithm.is_idle}
     ran = [step.name for step, _ in pipeline]
@@ -80,16 +74,7 @@ def is_first_of_equal_orders(pipeline: Pipeline, steps: Sequence[Step]) -> bool:
 
 
 def check_order(space: str, steps: Sequence[Step], position: int) -> None:
-    """Raise unless the steps that the one there orders stand directly behind it.
-
-    Args:
-        space: Name of the space.
-        steps: All its steps in the order declared.
-        position: Of the step to check.
-
-    Raises:
-        ValueError: If they do not, or one of them cannot change places.
-    """
+    """Raise `ValueError` unless the steps ordered by the one at `position` directly follow it."""
     step = steps[position]
     behind = steps[position + 1 : position + 1 + len(step.orders)]
     names = [s.name for s in behind]
@@ -109,18 +94,13 @@ def check_order(space: str, steps: Sequence[Step], position: int) -> None:
 def with_ignored_idle(
     steps: Sequence[Step], chosen: Sequence[Algorithm], *, settle: bool = False
 ) -> list[Algorithm]:
-    """Return the canonical choice of algorithms: what a later one ignores does nothing.
+    """Return the canonical choice of algorithms, in which ignored steps are idle.
 
-    The pipeline is the same, as far as what ignores is right.
-
-    Args:
-        steps: The searched steps in the order declared.
-        chosen: The algorithm of each.
-        settle: Whether steps that may do nothing only where they are ignored get their plainest
-            algorithm otherwise, which makes another pipeline.
+    If `settle`, steps with an `only_ignored` choice that are not ignored get their plainest
+    algorithm, which makes another pipeline.
     """
     canonical, ignored = list(chosen), set[str]()
-    for k in range(len(steps) - 1, -1, -1):  # what is ignored itself ignores nothing any more
+    for k in range(len(steps) - 1, -1, -1):  # an ignored step does not ignore others
         idle = steps[k].idle
         if steps[k].name in ignored and idle is not None:
             canonical[k] = idle
@@ -131,7 +111,7 @@ def with_ignored_idle(
 
 
 def n_canonical(steps: Sequence[Step]) -> int:
-    """Return how many canonical paths the searched steps have, forbidden ones among them."""
+    """Return the number of canonical paths of the searched steps, including forbidden ones."""
     ways = Counter({frozenset[str](): 1})
     for step in reversed(steps):
         longer: Counter[frozenset[str]] = Counter()
@@ -146,12 +126,7 @@ def n_canonical(steps: Sequence[Step]) -> int:
 def with_idle_steps(
     steps: Sequence[Step], kept: Mapping[str, Collection[str]]
 ) -> dict[str, set[str]]:
-    """Return what is kept of each step, and what does nothing of those that any of it ignores.
-
-    Args:
-        steps: The searched steps.
-        kept: By step, ids of algorithms.
-    """
+    """Return the kept algorithms by step, and the idle ones of steps that any of them ignores."""
     closed = {step.name: set(kept[step.name]) for step in steps}
     for step in reversed(steps):
         for algorithm in step.algorithms:
@@ -162,23 +137,19 @@ def with_idle_steps(
 
 
 def check_ignored(space: str, steps: Sequence[Step]) -> None:
-    """Raise unless all that algorithms ignore are earlier steps that can do nothing.
-
-    Args:
-        space: Name of the space.
-        steps: All its steps in the order declared.
+    """Raise unless algorithms ignore only earlier steps that can be idle.
 
     Raises:
-        UnknownName: If a step that is ignored does not stand before the one that ignores it.
-        ValueError: If it is fixed, orders others, or has no choice that does nothing, or if what
-            is only for ignored steps is not such a choice.
+        UnknownName: If an ignored step does not precede the algorithm that ignores it.
+        ValueError: If it is fixed, orders others, or has no idle choice, or if an `only_ignored`
+            choice is not idle.
     """
     for position, step in enumerate(steps):
         before = {s.name: s for s in steps[:position]}
         for algorithm in step.algorithms:
             who = f"algorithm {algorithm.id!r} of step {step.name!r} of space {space!r}"
             if algorithm.only_ignored and not algorithm.is_idle:
-                raise ValueError(f"{who} is only for where its step is ignored, and does something")
+                raise ValueError(f"{who} has only_ignored but is not idle")
             for name in algorithm.ignores:
                 if name not in before:
                     raise UnknownName(f"step before {who}, which ignores", name, before)

@@ -1,7 +1,7 @@
 """Configurations drawn from the prior, uniform over paths and then over each range, or all of them.
 
-Where algorithms ignore steps, those of each step are drawn evenly before that counts: of paths that
-can run, a model that ignores much has few.
+If algorithms ignore steps, those of each step are drawn uniformly first. Otherwise a model that
+ignores many steps, and so has few paths, would be rare.
 """
 
 from collections.abc import Mapping
@@ -25,13 +25,7 @@ from prefect_tune.optimizers.space.unit_interval import Value, from_unit, values
 def enumerate_configurations(
     space: Space, limit: int, path: Path | None = None
 ) -> list[Configuration] | None:
-    """Return all configurations of a finite space; None if there are more than `limit`.
-
-    Args:
-        space: The space.
-        limit: How many to list at most.
-        path: List those of this path only.
-    """
+    """Return all configurations of a finite space, or of one path; None if more than `limit`."""
     found: list[Configuration] = []
     for listed in space.paths() if path is None else (path,):
         grids = [_grid(algorithm, limit) for algorithm in space.algorithms(listed)]
@@ -46,7 +40,7 @@ def enumerate_configurations(
 
 
 def _grid(algorithm: Algorithm, limit: int) -> list[dict[str, Value]] | None:
-    """Return all assignments; None if one is continuous or they are more than `limit`."""
+    """All assignments; None if one is continuous or they are more than `limit`."""
     grid: list[dict[str, Value]] = [{}]
     for hyperparameter in algorithm.hyperparameters.values():
         size = hyperparameter.size
@@ -75,19 +69,13 @@ _LIST_LIMIT = 100_000
 
 
 class SpaceExhausted(Exception):  # noqa: N818 - not an error: the search has seen everything
-    """Every configuration of the space has been asked for."""
+    """Every configuration of the space has been proposed."""
 
 
 def sample_configuration(space: Space, rng: Generator, path: Path | None = None) -> Configuration:
     """Return a configuration drawn from the prior: uniform over paths, then over each range.
 
-    Args:
-        space: Where to draw from.
-        rng: Source of randomness.
-        path: Draw hyperparameters for this path only.
-
-    Raises:
-        ValueError: If no draw in ten thousand satisfies the constraints.
+    A given `path` is kept. A `ValueError` is raised if ten thousand draws violate the constraints.
     """
     if path is None:
         path = _sample_path(space, rng)
@@ -97,8 +85,7 @@ def sample_configuration(space: Space, rng: Generator, path: Path | None = None)
 def sample_choice(algorithm: Algorithm, rng: Generator) -> Choice:
     """Return an algorithm with values drawn from the prior.
 
-    Raises:
-        ValueError: If no draw in ten thousand satisfies the constraints.
+    A `ValueError` is raised if ten thousand draws violate the constraints.
     """
     return Choice.of(algorithm.id, _sample_values(algorithm, rng))
 
@@ -106,17 +93,13 @@ def sample_choice(algorithm: Algorithm, rng: Generator) -> Choice:
 def new_configuration(
     space: Space, asked: AbstractSet[Configuration], rng: Generator, path: Path | None = None
 ) -> Configuration:
-    """Return a configuration drawn from the prior that was not asked for before.
+    """Return a configuration drawn from the prior that is not among those `asked`.
 
-    Args:
-        space: Where to draw from.
-        asked: What not to draw.
-        rng: Source of randomness.
-        path: Draw hyperparameters for this path only.
+    A given `path` is kept.
 
     Raises:
-        SpaceExhausted: If there is none, or a thousand draws in a row were asked for before in a
-            space that is too large to list.
+        SpaceExhausted: If there is none, or a thousand draws in a row were known in a space too
+            large to list.
     """
     for _ in range(_NEW_DRAWS):
         configuration = sample_configuration(space, rng, path)

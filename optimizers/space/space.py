@@ -30,13 +30,13 @@ class Space:
     """Ordered steps; a pipeline takes one algorithm of each.
 
     Attributes:
-        name: What `--space` calls it.
+        name: Name for `--space`.
         steps: All steps, fixed ones included, in the order they run.
-        forbidden: Pairs `((step, algorithm), (step, algorithm))` of searched steps, in which the
-            second may not run directly after the first. Pairs that cannot run because sparse data
-            would reach an algorithm that takes dense data only need not be listed: flags say so.
-        data: The kind of data set the first step takes.
-        target: What the last step predicts: classes or numbers.
+        forbidden: Pairs `((step, algorithm), (step, algorithm))` of searched steps whose second may
+            not directly follow the first. Pairs forbidden by flags, because sparse data would reach
+            an algorithm that takes dense data only, need not be listed.
+        data: Kind of data set that the first step takes.
+        target: Target of the last step: classes or numbers.
     """
 
     name: str
@@ -63,15 +63,11 @@ class Space:
 
     @cached_property
     def searched(self) -> tuple[Step, ...]:
-        """The steps that leave something to choose."""
+        """The steps with a choice."""
         return tuple(s for s in self.steps if not s.fixed)
 
     def step(self, name: str) -> Step:
-        """Return the step of that name.
-
-        Raises:
-            UnknownName: If the space has none of that name.
-        """
+        """Return the step of that name, or raise `UnknownName`."""
         for step in self.steps:
             if step.name == name:
                 return step
@@ -79,33 +75,32 @@ class Space:
 
     @cached_property
     def n_paths(self) -> int:
-        """Size of the full product of algorithms, as the papers count; equal paths count once."""
+        """Size of the full product of algorithms, as in the papers; equal paths count once."""
         if self.has_ignored:
             return n_canonical(self.searched)
         return prod(len(s.algorithms) for s in self.searched)
 
     @cached_property
     def n_feasible_paths(self) -> int:
-        """How many of them can run."""
+        """Number of runnable paths."""
         return sum(1 for _ in self.paths())
 
     @property
     def n_hyperparameters(self) -> int:
-        """Hyperparameters of all algorithms together."""
+        """Number of hyperparameters of all algorithms."""
         return sum(a.n_hyperparameters for s in self.searched for a in s.algorithms)
 
     def paths(self) -> Iterator[Path]:
-        """Yield every path that can run, the first step most significant."""
+        """Yield every runnable path, the first step most significant."""
         for path in product(*([a.id for a in s.algorithms] for s in self.searched)):
             if self.is_feasible(path):
                 yield path
 
     def is_feasible(self, path: Path) -> bool:
-        """Return whether that path can run.
+        """Return whether the path can run.
 
-        It cannot with a forbidden pair, with sparse data where dense is needed, or when another
-        path makes the same pipeline and stands for it: one with an earlier order of the steps, or
-        with nothing in a step that is ignored.
+        It cannot if it has a forbidden pair, sends sparse data to an algorithm that needs dense
+        data, or is not the canonical one of several equal paths.
         """
         if self.has_ignored and self.settled(path) != path:
             return False
@@ -122,11 +117,11 @@ class Space:
         return not self._has_orders or is_first_of_equal_orders(pipeline, self.steps)
 
     def pipeline(self, path: Path) -> tuple[tuple[Step, Algorithm], ...]:
-        """Return what runs, in order; fixed steps included, those of `order_step` not.
+        """Return the steps that run, in order, with fixed steps and without those of `order_step`.
 
         Raises:
             UnknownName: If a step has no such algorithm.
-            ValueError: If the path has another length than there are searched steps.
+            ValueError: If the path does not have one algorithm per searched step.
         """
         if len(path) != len(self.searched):
             raise ValueError(
@@ -138,22 +133,15 @@ class Space:
         return in_chosen_order(pairs) if self._has_orders else tuple(pairs)
 
     def canonical(self, path: Path) -> Path:
-        """Return the path that stands for this one: steps that are ignored do nothing.
-
-        Raises:
-            UnknownName: If a step has no such algorithm.
-        """
+        """Return the canonical path equal to this one, or raise `UnknownName`."""
         if not self.has_ignored:
             return path
         return tuple(a.id for a in with_ignored_idle(self.searched, self.algorithms(path)))
 
     def settled(self, path: Path) -> Path:
-        """Return the canonical path nearest to one that was put together step by step.
+        """Return the canonical path nearest to one combined step by step, or raise `UnknownName`.
 
-        A step that may do nothing only where it is ignored gets its plainest algorithm otherwise.
-
-        Raises:
-            UnknownName: If a step has no such algorithm.
+        Steps with an `only_ignored` choice that are not ignored get their plainest algorithm.
         """
         if not self.has_ignored:
             return path
@@ -167,11 +155,7 @@ class Space:
         return any(a.ignores or a.only_ignored for a in algorithms)
 
     def algorithms(self, path: Path) -> tuple[Algorithm, ...]:
-        """Return the algorithm that a path takes of each searched step.
-
-        Raises:
-            UnknownName: If a step has no such algorithm.
-        """
+        """Return the algorithm of each searched step, or raise `UnknownName`."""
         return tuple(s.algorithm(a) for s, a in zip(self.searched, path, strict=True))
 
     @cached_property
@@ -179,12 +163,10 @@ class Space:
         return any(step.orders for step in self.steps)
 
     def restricted_to(self, algorithms: Mapping[str, Collection[str]]) -> "Space":
-        """Return the part with only some algorithms, given by the name of each searched step.
+        """Return the part with some algorithms of each searched step, by name.
 
-        Steps that one of them ignores keep what does nothing.
-
-        Raises:
-            ValueError: If a step keeps no algorithm, or no path that can run is left.
+        Steps that one of them ignores keep an idle choice. A `ValueError` is raised if a step keeps
+        no algorithm, or no path can run.
         """
         algorithms = with_idle_steps(self.searched, algorithms)
         steps = tuple(
@@ -198,7 +180,7 @@ class Space:
         return replace(self, steps=steps, forbidden=forbidden)
 
     def describe(self) -> dict[str, Any]:
-        """Return all that makes it what it is, as JSON values."""
+        """Return all that defines it, as JSON values."""
         return {
             "name": self.name,
             "data": self.data,

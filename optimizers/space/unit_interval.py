@@ -23,9 +23,9 @@ Value = bool | int | float | str
 
 
 def from_unit(hyperparameter: Hyperparameter[Any, Any], u: float) -> Value:
-    """Return the value at position `u` in [0, 1]; discrete values share the interval evenly.
+    """Return the value at position `u` in [0, 1]; discrete values have equal shares.
 
-    Integers in logarithms share it as their rounding cells do on that scale.
+    Integers on a log scale have the shares of their rounding cells on that scale.
     """
     if isinstance(hyperparameter, Constant):
         return plain_value(hyperparameter.value)
@@ -41,7 +41,7 @@ def from_unit(hyperparameter: Hyperparameter[Any, Any], u: float) -> Value:
 
 
 def to_unit(hyperparameter: Hyperparameter[Any, Any], value: Value) -> float:
-    """Return the position of `value` in [0, 1]; a discrete one's is in the middle of its share."""
+    """Return the position of `value` in [0, 1]; a discrete value is in the middle of its share."""
     if isinstance(hyperparameter, Constant):
         return 0.5
     if isinstance(hyperparameter, CategoricalHyperparameter):
@@ -56,8 +56,8 @@ def to_unit(hyperparameter: Hyperparameter[Any, Any], value: Value) -> float:
 def integers_at(hyperparameter: IntegerHyperparameter, units: ArrayLike) -> NDArray[np.int64]:
     """Return the integers at positions in [0, 1], of any shape.
 
-    The interval is the range with half a step more at both ends, or the first and the last value
-    would have half the share of the others.
+    The interval is the range plus half a step at both ends, so that the first and the last value
+    have the same share as the others.
     """
     lower, upper = _ends(hyperparameter)
     scaled = lower + np.asarray(units, dtype=np.float64) * (upper - lower)
@@ -66,7 +66,7 @@ def integers_at(hyperparameter: IntegerHyperparameter, units: ArrayLike) -> NDAr
 
 
 def position_on_scale(hyperparameter: IntegerHyperparameter, numbers: Any) -> Array:
-    """Return positions in [0, 1] of numbers of the range of an integer, whole or not."""
+    """Return positions in [0, 1] of numbers within an integer's range, whole or not."""
     lower, upper = _ends(hyperparameter)
     numbers = np.asarray(numbers, dtype=np.float64)
     return ((np.log(numbers) if hyperparameter.log else numbers) - lower) / (upper - lower)
@@ -81,13 +81,13 @@ def values_of(hyperparameter: Hyperparameter[Any, Any]) -> list[Value]:
 
 
 def _ends(hyperparameter: IntegerHyperparameter) -> tuple[float, float]:
-    """Return the ends of the range half a step further, on its scale."""
+    """Ends of the range plus half a step, on its scale."""
     lower, upper = hyperparameter.lower - 0.5, hyperparameter.upper + 0.5
     return (float(np.log(lower)), float(np.log(upper))) if hyperparameter.log else (lower, upper)
 
 
 def plain_value(value: Any) -> Value:
-    """Return a Python value in place of numpy's: JSON and equality are plain then."""
+    """Return a Python value in place of numpy's, for JSON and equality."""
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -104,10 +104,10 @@ class Grid:
     """The values of one discrete hyperparameter.
 
     Attributes:
-        units: Where `to_unit` puts each value, rising, shape (L,).
-        borders: Between them, from which on `from_unit` gives the next value, shape (L - 1,).
-        positions: The values on [0, 1], 0 the first and 1 the last, shape (L,).
-        is_ordered: Whether neighbours are alike; false for three categories and more.
+        units: Position of each value by `to_unit`, rising, shape (L,).
+        borders: Positions from which `from_unit` gives the next value, shape (L - 1,).
+        positions: Values on [0, 1], from first to last, shape (L,).
+        is_ordered: Whether neighbours are similar; false for three or more categories.
     """
 
     units: Array
@@ -116,11 +116,11 @@ class Grid:
     is_ordered: bool = True
 
     def index(self, units: ArrayLike) -> NDArray[np.intp]:
-        """Return which value each unit stands for."""
+        """Return the index of each unit's value."""
         return np.searchsorted(self.borders, np.asarray(units), side="right")
 
     def projected(self, position: float) -> int:
-        """Return the value nearest to a position, half way up."""
+        """Return the index of the value nearest to a position, rounding half up."""
         borders = (self.positions[1:] + self.positions[:-1]) / 2
         inside = np.clip(position, 0.0, 1.0) + _ROUNDING
         return int(np.searchsorted(borders, inside, side="right"))
@@ -128,7 +128,7 @@ class Grid:
     def nearest_in_cells(self, target: float) -> Array:
         """Return the point of each value's cell nearest to the target, shape (L,).
 
-        Each is projected back to its value: the cell is shrunk to its inside.
+        Cells are shrunk slightly, so that each point is projected back to its value.
         """
         borders = (self.positions[1:] + self.positions[:-1]) / 2
         lower = np.concatenate([[0.0], borders + _INSIDE])
@@ -137,7 +137,7 @@ class Grid:
 
 
 def grid_of(hyperparameter: Hyperparameter[Any, Any]) -> Grid | None:
-    """Return its grid; None when it is continuous, or has too many values to list."""
+    """Return the grid of a hyperparameter; None if continuous, or with too many values to list."""
     if isinstance(hyperparameter, IntegerHyperparameter):
         if hyperparameter.upper - hyperparameter.lower >= _MOST_VALUES:
             return None

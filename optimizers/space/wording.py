@@ -1,4 +1,4 @@
-"""Configurations and fidelities as people read them; unknown names, with the nearest known one."""
+"""Configurations and fidelities as text, and suggestions for unknown names."""
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that looks most like `name`; None when none is near.
+    """Return the known name most similar to `name`; None if none is similar.
 
     >>> nearest("standardise", ["standardize", "minmax"])
     'standardize'
@@ -18,12 +18,12 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 class UnknownName(ValueError):  # noqa: N818 - it says what is the matter, as KeyError does
-    """A name that nothing bears; the message names the nearest and all that are known.
+    """An unknown name; the message has the nearest name and all known ones.
 
     Args:
-        kind: What is named, for instance "method".
-        name: The name as given.
-        known: The names that would have been right.
+        kind: Kind of thing, for instance "method".
+        name: The unknown name.
+        known: Known names.
     """
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
@@ -40,7 +40,7 @@ _LARGEST_DENOMINATOR = 10_000
 
 
 def pipeline_lines(configuration: Mapping[str, Any]) -> list[str]:
-    """Return a configuration, given as JSON values, one step a line.
+    """Return a configuration, given as JSON values, with a line per step.
 
     >>> pipeline_lines({"model": {"algorithm": "svm", "hyperparameters": {"C": 1 / 3}}})
     ['model  svm (C=0.3333)']
@@ -63,7 +63,7 @@ def values_text(hyperparameters: Mapping[str, Any]) -> list[str]:
 
 
 def range_text(hyperparameter: Any) -> str:
-    """Return the values that a hyperparameter of ConfigSpace may have.
+    """Return the range of a hyperparameter of ConfigSpace.
 
     >>> from ConfigSpace import Categorical, Float
     >>> range_text(Float("C", (2**-5, 2**15), log=True)), range_text(Categorical("p", [1, 2]))
@@ -82,12 +82,9 @@ def range_text(hyperparameter: Any) -> str:
 def fidelity_text(
     query: Mapping[str, Any], n_folds: int | None = None, epochs: int | None = None
 ) -> str:
-    """Return how much of the whole evaluation a query asks for; empty if it asks for all.
+    """Return the fidelity of a query, given as JSON values; empty if it is full.
 
-    Args:
-        query: The query as JSON values.
-        n_folds: Folds of the whole evaluation; None if not known.
-        epochs: Epochs of the whole training; None if not known.
+    `n_folds` and `epochs` are those of a full evaluation, None if unknown.
 
     >>> fidelity_text({"subset": 1 / 9, "subset_draw": 0, "folds": 1, "epochs": None}, n_folds=3)
     'subset 1/9, folds 1 of 3'
@@ -107,5 +104,5 @@ def fidelity_text(
 
 
 def value_text(value: Any) -> str:
-    """Return the value of a hyperparameter, of numbers four digits."""
+    """Return the value of a hyperparameter, with four digits of a number."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)

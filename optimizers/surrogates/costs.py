@@ -1,21 +1,20 @@
 """Seconds of queries before they run: Bayesian linear regressions for each algorithm of a step.
 
-Limits of trials, racing and expected improvement per second read this model. ln of the seconds that
+Limits of trials, racing and expected improvement per second use this model. ln of the seconds that
 an algorithm fits on one fold, and ln of those that it takes for 1,000 held-out rows, are linear in
 
     1, ln((training rows + fixed) / 1,000), and its hyperparameters' positions on the unit interval,
 
-with conjugate normal-inverse-gamma priors. The weights of the rows are 1 +- 0.3 for a fit and
-0.1 +- 0.3 for held-out rows, or as the algorithm declares in `growth`, and so are `fixed` rows, 500
-unless declared. The weight of a hyperparameter is 0 +- 1, or +- 0.3 around what its range is
-declared to multiply seconds by. The level of an algorithm that was never seen is the one of earlier
-studies in the same store, +- 0.7, moved by how seconds are declared to grow with columns and
-classes; without them it is the mean level of the other algorithms of its step, as far apart as
-those are. Another regression predicts the overhead of a trial.
+with conjugate normal-inverse-gamma priors. The prior weights of the rows are 1 +- 0.3 for a fit and
+0.1 +- 0.3 for held-out rows, or as declared in the algorithm's `growth`, like the `fixed` rows,
+500 by default. The prior weight of a hyperparameter is 0 +- 1, or its declared factor +- 0.3. The
+level of an unseen algorithm comes from earlier studies in the same store, +- 0.7, corrected by the
+declared growth with columns and classes. Without earlier studies, it is the mean level of the
+step's other algorithms, with their spread. Another regression predicts the overhead of a trial.
 
-An algorithm that was never seen has a pilot first where a trial has many rows: its worker fits the
-pipeline on about 1,000 rows, for a fraction of a second, reports what each step took, and does not
-start a trial that would take too long. Its seconds are then known for all other trials.
+On many rows, an unseen algorithm first has a pilot: its worker fits the pipeline on about 1,000
+rows, for a fraction of a second, reports the seconds of each step, and does not start a trial that
+would take too long. All later predictions use these seconds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -71,10 +70,9 @@ _CUT_TIMES = 2.0
 
 
 class _Part:
-    """A regression of ln seconds of an algorithm: those of a fit, or those of held-out rows.
+    """A regression of ln seconds of an algorithm, for fits or for held-out rows.
 
-    Args:
-        slopes: Expected weights of the rows and of the hyperparameters.
+    `slopes` are the expected weights of the rows and of the hyperparameters.
     """
 
     def __init__(self, slopes: Sequence[float]) -> None:
@@ -83,20 +81,18 @@ class _Part:
 
     @property
     def is_known(self) -> bool:
-        """Whether anything was measured."""
         return self._regression.n > 0
 
     @property
     def level(self) -> float:
-        """Ln seconds on 1,000 rows with hyperparameters in the middle, by the expected slopes."""
+        """Log seconds on 1,000 rows with central hyperparameters, by the expected slopes."""
         return self._regression.level(self._slopes)
 
     def add(self, features: Array, seconds: float) -> None:
-        """Take seconds, at features of shape (d,)."""
         self._regression.add(features, log(max(seconds, _LEAST_SECONDS)))
 
     def posterior(self, level: float, deviation: float) -> LinearPosterior:
-        """Return what is known, where the level is expected to be this."""
+        """Posterior of the weights, given the prior of the level."""
         mean = np.concatenate([[level], self._slopes])
         deviations = np.where(mean == 0, _WEIGHT_DEVIATION, _DECLARED_DEVIATION)
         deviations[0], deviations[1] = deviation, _ROWS_DEVIATION
@@ -106,14 +102,7 @@ class _Part:
 class _Algorithm:
     """Seconds that one algorithm of a step takes to fit, and for held-out rows.
 
-    Args:
-        hyperparameters: Those that are searched.
-        growth: As the algorithm declares it.
-        objective: Knows the columns and the classes.
-
-    Attributes:
-        parts: The fit, and the held-out rows.
-        moved: What columns and classes add to ln seconds, as declared.
+    `parts` are these two, and `moved` is the declared effect of columns and classes on ln seconds.
     """
 
     def __init__(
@@ -129,30 +118,29 @@ class _Algorithm:
         self._fixed = growth["fixed"]
         n_classes = objective.n_classes or 0
         of_columns = growth["columns"] * log((objective.n_columns or _COLUMNS) / _COLUMNS)
-        # A model for each class, but one for two of them.
+        # A model for each class, but a single one for two classes.
         self.moved = of_columns + growth["classes"] * log(n_classes if n_classes > 2 else 1)
 
     def positions(self, values: Mapping[str, Value]) -> Array:
-        """Return positions of hyperparameters in [0, 1], NaN where they have no value."""
+        """Positions of hyperparameters in [0, 1], NaN for those without a value."""
         hyperparameters = self._hyperparameters
         return np.array(
             [to_unit(h, values[h.name]) if h.name in values else nan for h in hyperparameters]
         )
 
     def features_at(self, rows: float, positions: Array) -> Array:
-        """Return the features of fits on so many rows, shape (n, d), at positions."""
+        """Features of fits on so many rows, shape (n, d), at positions."""
         n = len(positions)
         of_rows = np.full(n, log((rows + self._fixed) / _PER_ROWS))
         return np.column_stack([np.ones(n), of_rows, np.nan_to_num(positions - 0.5, nan=0.0)])
 
     def features(self, rows: float, choice: Choice | None = None) -> Array:
-        """Return the features of a fit on so many rows, shape (d,)."""
         values = dict(choice.values) if choice else {}
         return self.features_at(rows, self.positions(values)[None])[0]
 
 
 def _slope(h: Hyperparameter[Any, Any], growth: Mapping[str, float]) -> float:
-    """Return what the whole range of a hyperparameter adds to ln seconds, as declared."""
+    """Declared effect of a hyperparameter's whole range on ln seconds."""
     exponent = growth.get(h.name, 0.0)
     if not exponent or not isinstance(h, NumericalHyperparameter):
         return 0.0
@@ -160,9 +148,9 @@ def _slope(h: Hyperparameter[Any, Any], growth: Mapping[str, float]) -> float:
 
 
 def cheap_configuration(space: Space, configuration: Configuration) -> Configuration:
-    """Return a configuration with the least values of what is declared to multiply seconds.
+    """Return a configuration with the least values of hyperparameters that multiply seconds.
 
-    A pilot fits that one: what the trees of a forest take is known from a few of them.
+    A pilot fits it, since a few trees of a forest show what all of them take.
     """
     choices = []
     for step, choice in configuration.choices:
@@ -183,15 +171,15 @@ _Pair = tuple[str, str]
 
 
 class Costs:
-    """Predicts the seconds of queries from the trials told, as if nothing was cached.
+    """Predicts uncached seconds of queries from the trials told.
 
     Args:
-        space: What is searched.
-        objective: Knows the rows and the folds.
+        space: The search space.
+        objective: Objective with the rows and the folds.
 
     Attributes:
         models: Ids of the algorithms of the last step.
-        seen: Those of them that a trial was told of which was started.
+        seen: Models with a told trial that was started.
     """
 
     def __init__(self, space: Space, objective: Objective) -> None:
@@ -211,7 +199,7 @@ class Costs:
         self._posteriors: dict[tuple[_Pair, int], LinearPosterior] = {}
 
     def tell(self, trial: Trial) -> None:
-        """Take a trial that has ended. Steps that the cache served are not measured by it."""
+        """Take a trial that has ended. Cached steps are not measured by it."""
         outcome, query = trial.evaluation or trial.failure, trial.query
         assert outcome is not None  # noqa: S101 - the caller's duty
         if trial.failure is None or not trial.failure.is_unstarted:
@@ -239,7 +227,7 @@ class Costs:
         self._posteriors.clear()
 
     def tell_pilot(self, configuration: Configuration, pilot: Pilot) -> None:
-        """Take what the steps of a configuration took on few rows, made cheap."""
+        """Take the seconds of the steps of a cheap configuration on few rows."""
         choices = self._choices(cheap_configuration(self._space, configuration))
         for cost in pilot.steps:
             if cost.step in choices:
@@ -247,19 +235,16 @@ class Costs:
         self._posteriors.clear()
 
     def model_of(self, configuration: Configuration) -> str:
-        """Return the id of the algorithm of a configuration's last step."""
+        """Return the id of a configuration's last algorithm."""
         return self._choices(configuration)[self._last].algorithm
 
     def is_known(self, configuration: Configuration) -> bool:
-        """Return whether the last step of a configuration was ever measured with its algorithm."""
+        """Return whether a configuration's last algorithm was ever measured."""
         part, _ = self._algorithms[self._last, self.model_of(configuration)].parts
         return part.is_known
 
     def has_unknown(self, configuration: Configuration) -> bool:
-        """Return whether its last step was never measured here, or another one that may be slow.
-
-        Those that may be slow declare how their seconds grow.
-        """
+        """Return whether its last algorithm, or another with declared growth, is unmeasured here."""
         for step, choice in self._choices(configuration).items():
             may_be_slow = self._space.step(step).algorithm(choice.algorithm).growth
             part, _ = self._algorithms[step, choice.algorithm].parts
@@ -268,12 +253,12 @@ class Costs:
         return False
 
     def is_expected(self, configuration: Configuration) -> bool:
-        """Return whether its last step was measured, here or in earlier studies."""
+        """Return whether its last algorithm was measured, here or in earlier studies."""
         pair = self._last, self.model_of(configuration)
         return self.is_known(configuration) or pair in self._earlier
 
     def portable(self) -> list[PortableSeconds]:
-        """Return what was measured, for the `earlier_seconds` of later studies."""
+        """Return the measurements, for `earlier_seconds` of later studies."""
         return [
             (*pair, of_fit.level - algorithm.moved, of_held_out.level - algorithm.moved)
             if of_held_out.is_known
@@ -284,19 +269,15 @@ class Costs:
         ]
 
     def rows(self, query: Query) -> float:
-        """Return how many rows of a fold a query trains on."""
+        """Return the number of training rows in one fold of a query."""
         return query.subset * (self._objective.n_rows or _PER_ROWS)
 
     def seconds(self, query: Query, deviations: float = 0.0, folds_done: int = 0) -> float:
-        """Return predicted seconds of a query: their median, or so many deviations above.
+        """Return predicted seconds of a query: the median, plus some deviations of ln seconds.
 
         With medians m_k and deviations s_k of ln seconds of the parts, and M the sum of medians,
-        that of the whole is sqrt(sum of (m_k s_k / M)^2), by the delta method.
-
-        Args:
-            query: What is to be run.
-            deviations: How many deviations of ln seconds above the median.
-            folds_done: Folds that were run before on the same rows, and are only loaded.
+        the deviation of the whole is sqrt(sum of (m_k s_k / M)^2), by the delta method.
+        `folds_done` folds ran before on the same rows and are only loaded.
         """
         parts = [part for step in self._parts(query).values() for part in step]
         of_fold = sum(median for median, _ in parts)
@@ -305,9 +286,9 @@ class Costs:
         return n_folds * of_fold * exp(deviations * spread / of_fold)
 
     def held_out_seconds(self, configuration: Configuration, n_rows: int) -> float:
-        """Return median seconds of predicting so many rows with a configuration fitted on all rows.
+        """Return median seconds of predicting `n_rows` with a configuration fitted on all rows.
 
-        Zero where the held-out rows of none of its steps were measured apart.
+        It is 0 if the held-out rows of none of its steps were measured separately.
         """
         rows = self._objective.n_rows or _PER_ROWS
         seconds = 0.0
@@ -327,11 +308,8 @@ class Costs:
     def of_positions(self, step: str, algorithm: str, positions: Array) -> Array:
         """Return median seconds of a step on all folds and rows, shape (n,).
 
-        Args:
-            step: Name of the step.
-            algorithm: Id of its algorithm.
-            positions: Those of its hyperparameters in [0, 1], NaN where they are not active, in
-                the order of `Encoding.columns`, shape (n, d).
+        `positions` are those of the algorithm's hyperparameters in [0, 1], NaN if inactive, in the
+        order of `Encoding.columns`, shape (n, d).
         """
         known, n_rows = self._algorithms[step, algorithm], self._objective.n_rows or _PER_ROWS
         features = known.features_at(n_rows, positions)
@@ -343,13 +321,13 @@ class Costs:
 
     @property
     def overhead_seconds(self) -> float:
-        """Median seconds of a full evaluation besides the steps that are searched."""
+        """Median seconds of a full evaluation outside the searched steps."""
         fixed = [s for s in self._space.steps if s.fixed and not s.algorithms[0].is_passthrough]
         of_fixed = sum(self.step_seconds(s.name, Choice(s.algorithms[0].id)) for s in fixed)
         return of_fixed + float(self.of_positions(*_REST, np.empty((1, 0)))[0])
 
     def growth(self, query: Query, step: str) -> float:
-        """Return how many times as long a step of a query would take on all rows."""
+        """Return by how much longer a step of a query would take on all rows, as a factor."""
         of_part, of_all = (
             sum(median for median, _ in self._parts(asked).get(step, ()))
             for asked in (query, replace(query, subset=1.0, held_out=1.0))
@@ -357,7 +335,7 @@ class Costs:
         return of_all / of_part if of_part else 1.0
 
     def _parts(self, query: Query) -> dict[str, list[tuple[float, float]]]:
-        """Return median seconds on a fold, and deviations of their logarithm, by step."""
+        """Median seconds on a fold, and deviations of their logarithm, by step."""
         rows, held_out_rows = self.rows(query), self._held_out_rows(query)
         choices = self._choices(query.configuration)
         chosen = [((step, choice.algorithm), choice) for step, choice in choices.items()]
@@ -375,12 +353,12 @@ class Costs:
         return (held_out_rows + _FIXED_HELD_OUT) / _PER_ROWS if k else 1.0
 
     def share_seconds(self, configuration: Configuration, budget: Budget) -> float:
-        """Return the share that the next trial of a configuration has of the worker-seconds left.
+        """Return the share of the remaining worker-seconds for a configuration's next trial.
 
-        All of them, but for the first trial of a model's algorithm, which has an equal share with
-        all the algorithms that were not seen. Near the end, where there is no time for all of them,
-        it has at least five seconds, or half of the time left on a worker if that is less: the
-        seconds of a pilot that refuses a trial are lost.
+        It is all of them, except for the first trial of a model, which shares them equally with all
+        unseen models. Near the end, when the time does not suffice for all, a first trial has at
+        least five seconds, or half of the time left on a worker if that is less, because a pilot
+        that rejects a trial wastes its seconds.
         """
         left = inf if budget.seconds_left is None else max(budget.seconds_left, 0.0)
         if self.model_of(configuration) in self.seen:
@@ -389,10 +367,11 @@ class Costs:
         return max(left / len(self.models - self.seen), least)
 
     def allowed_seconds(self, query: Query, budget: Budget, *, is_first: bool = True) -> float:
-        """Return the longest that a query should take, if it is to be started now.
+        """Return the longest that a query may be expected to take if it starts now.
 
-        That is its share of the worker-seconds left, the user's limit, and the rest of the time;
-        for the first look at a part of the rows also a sixtieth of all worker-seconds, or 1.5 s.
+        That is the least of its share of the worker-seconds left, the user's limit and the rest of
+        the time. For the first look at a part of the rows, it is also at most a sixtieth of all
+        worker-seconds, or 1.5 s.
         """
         left = inf if budget.seconds_left is None else max(budget.seconds_left, 0.0)
         share = self.share_seconds(query.configuration, budget)
@@ -414,19 +393,19 @@ class Costs:
             of_held_out.add(features, cost.held_out_seconds * _PER_ROWS / in_all)
 
     def _measured(self, pair: _Pair) -> tuple[int, ...]:
-        """Return which parts a prediction has: held-out rows count where they were told apart."""
+        """Parts of a prediction; held-out rows are one if they were measured separately."""
         of_fit, of_held_out = self._algorithms[pair].parts
         is_apart = of_held_out.is_known or (not of_fit.is_known and self._is_apart)
         return (0, 1) if pair != _REST and is_apart else (0,)
 
     @property
     def _is_apart(self) -> bool:
-        """Whether held-out rows of any algorithm were measured, here or in earlier studies."""
+        """Whether held-out rows were measured separately, here or in earlier studies."""
         is_here = any(algorithm.parts[1].is_known for algorithm in self._algorithms.values())
         return is_here or any(of[1] is not None for of in self._earlier.values())
 
     def _choices(self, configuration: Configuration) -> dict[str, Choice]:
-        """Return the choice of each step that does something, fixed ones included."""
+        """Choice of each step that is not idle, fixed ones included."""
         chosen = dict(configuration.choices)
         return {
             step.name: chosen.get(step.name, Choice(algorithm.id))
@@ -435,17 +414,14 @@ class Costs:
         }
 
     def _posterior(self, pair: _Pair, k: int) -> LinearPosterior:
-        """Return the posterior of one part; the other algorithms of the step give its prior."""
+        """Posterior of one part; the other algorithms of the step give its prior."""
         if (pair, k) not in self._posteriors:
             part = self._algorithms[pair].parts[k]
             self._posteriors[pair, k] = part.posterior(*self._level(pair, k))
         return self._posteriors[pair, k]
 
     def _level(self, pair: _Pair, k: int) -> tuple[float, float]:
-        """Return mean and deviation of the level of an algorithm before it is seen.
-
-        Those of earlier studies, or else of the other algorithms of its step.
-        """
+        """Prior mean and deviation of a level, from earlier studies or the step's other algorithms."""
         known = self._earlier.get(pair, (None, None))[k]
         if known is not None:
             return known + self._algorithms[pair].moved, _EARLIER_DEVIATION

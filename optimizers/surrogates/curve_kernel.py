@@ -1,4 +1,4 @@
-"""The covariance of learning curves: that of configurations times one of the time trained.
+"""The covariance of learning curves: a kernel of configurations times a kernel of time.
 
 f(x, t) is the score of a configuration x after the share t in (0, 1] of a full training. Its slope
 by t is Gaussian too, so kernels of t come with their derivatives (Belakaria et al., eq. 20 to 24).
@@ -16,14 +16,10 @@ _VARYING = Parameter.of_log("ln of the varying part's variance", 0.0, 1.5, 1e-3,
 
 
 class Decay:
-    """A + C v^-alpha with v = 1 + (t + u) / beta: what decays to a level (eq. 22).
+    """A + C v^-alpha with v = 1 + (t + u) / beta: decay to a level (eq. 22).
 
-    Parameters are on the scale of ln; the first two are the variances of a level that stays and of
-    a part that varies.
-
-    Args:
-        has_tail: Whether alpha is kept near 1: a steep beginning of the curves then does not make
-            all of them flat later on.
+    Parameters are logarithms; the first two are the variances of the constant level and of the
+    varying part. `has_tail` keeps alpha near 1, so that steep beginnings do not imply flat ends.
     """
 
     def __init__(self, *, has_tail: bool = False) -> None:
@@ -77,8 +73,8 @@ class CurveKernel(Kernel):
     """k(x, x') k_t(t, t').
 
     Args:
-        within: k, over the other columns; None where there is nothing but t.
-        column: Column of the inputs that holds t.
+        within: k, over the other columns; None if t is the only input.
+        column: Column of the inputs with t.
         of_time: k_t.
     """
 
@@ -127,7 +123,7 @@ class CurveKernel(Kernel):
         """See `Kernel.input_pullback`."""
         inner, outer = theta[: self._n_within], theta[self._n_within :]
         of_time = self.of_time.covariance(outer, self._t(a), self._t(b))
-        # dk/dt of the first argument is that of the second with the two exchanged.
+        # By symmetry, dk/dt is dk/du with the arguments exchanged.
         slope = self.of_time.slope(outer, self._t(b), self._t(a)).T
         if self.within is None:
             within, pull = np.ones_like(of_time), None
@@ -159,7 +155,7 @@ class CurveKernel(Kernel):
 
     def slope_variance(self, theta: Array, inputs: Array) -> Array:
         """Return Var(df/dt) of each row, shape (n,)."""
-        # Times are few, and a time kernel gives matrices.
+        # Times are few, and time kernels return matrices.
         t, place = np.unique(self._t(inputs), return_inverse=True)
         diagonal = np.diag(self.of_time.slope_slope(theta[self._n_within :], t, t))[place]
         if self.within is None:

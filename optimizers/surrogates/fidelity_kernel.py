@@ -1,8 +1,8 @@
 """The covariance of losses, or costs, over inputs and a fidelity (Klein et al. 2017, equation 6).
 
 f(x, s) = phi(s)'g(x): a few functions of the inputs, weighted by basis functions of the fidelity s
-in [0, 1], where 1 is the full evaluation. The g share one kernel of the inputs, and Sigma says how
-they vary together. Predictions at any fidelity follow from the g of the candidates.
+in [0, 1], with 1 for the full evaluation. The g share one kernel of the inputs, and Sigma is their
+covariance. Predictions at any fidelity follow from the g of the candidates.
 """
 
 from collections.abc import Callable
@@ -26,8 +26,8 @@ class Basis:
     """Basis functions of a fidelity.
 
     Attributes:
-        functions: From s, shape (n,), to phi(s), shape (n, r), with r from 1 to 3.
-        slopes: From s to d phi / ds, shape (n, r).
+        functions: phi, from s, shape (n,), to phi(s), shape (n, r), with r from 1 to 3.
+        slopes: d phi / ds, from s to shape (n, r).
         trend: Diagonal of S0, the covariance of a curve that all inputs share, shape (r,).
     """
 
@@ -44,7 +44,7 @@ class FidelityKernel(Kernel):
 
     Args:
         within: k, over the other columns.
-        column: Column of the inputs that holds s.
+        column: Column of the inputs with s.
         basis: phi and S0.
     """
 
@@ -117,7 +117,7 @@ class FidelityKernel(Kernel):
         return self.basis.functions(inputs[:, self.column])
 
     def weights(self, outer: Array) -> Array:
-        """Return Sigma, shape (r, r), from its parameters, those behind the inner kernel's."""
+        """Return Sigma, shape (r, r), from the parameters after the inner kernel's."""
         root = np.zeros((self.rank, self.rank))
         root[0, 0] = np.exp(outer[0])
         if self.rank > 1:
@@ -143,7 +143,7 @@ class FidelityKernel(Kernel):
         return theta[: self._n_within], theta[self._n_within :]
 
     def _pull_weights(self, outer: Array, by_sigma: Array) -> Array:
-        """Return the gradient by Sigma's parameters from that by Sigma, symmetric (r, r)."""
+        """Gradient by Sigma's parameters from the symmetric gradient by Sigma, (r, r)."""
         M, first = by_sigma, np.exp(outer[0])
         if self.rank == 1:
             return np.array([2 * M[0, 0] * first**2])
@@ -165,13 +165,13 @@ def _quadratic(phi: Array, matrix: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Latents:
-    """Curves over the fidelity of C candidates: f(x, s) = phi(s)'g(x), in standardised units.
+    """Curves over the fidelity of C candidates: f(x, s) = phi(s)'g(x), standardised.
 
-    With all r weights of a candidate known, each further fidelity costs O(r R) alone.
+    Given all r weights of a candidate, each further fidelity costs only O(r R).
 
     Attributes:
-        mean: Of g(x_c), shape (C, r).
-        covariance: Of g(x_c), shape (C, r, r).
+        mean: Mean of g(x_c), shape (C, r).
+        covariance: Covariance of g(x_c), shape (C, r, r).
         cross: Cov(g_a(x_c), f(z_i, 1)) with R representers z, shape (C, r, R).
     """
 
@@ -181,12 +181,12 @@ class Latents:
 
 
 def latents_of(process: GaussianProcess, inputs: Array, representers: Array) -> Latents:
-    """Return the latents of candidates by a process, so that all sizes cost what one does.
+    """Return the latents of candidates by a process, so that all sizes share one computation.
 
     Args:
-        process: Of one target, with a `FidelityKernel` and a mean of 0.
-        inputs: Of the candidates, shape (C, d); the column of the fidelity is not read.
-        representers: Shape (R, d), at s = 1.
+        process: Process of one target, with a `FidelityKernel` and a mean of 0.
+        inputs: Inputs of the candidates, shape (C, d); the fidelity column is ignored.
+        representers: Inputs at s = 1, shape (R, d).
     """
     kernel = process.kernel
     if not isinstance(kernel, FidelityKernel):

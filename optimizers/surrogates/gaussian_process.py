@@ -1,13 +1,13 @@
 """Exact Gaussian processes over one set of inputs, for one target or several.
 
-Several targets share kernel, noise and factorisation; their likelihoods are averaged, so that near
-copies of a target do not overwhelm the priors. Inputs and targets are checked: what is not finite
-is refused by its row. Equal inputs are fine, as the noise is never below 1e-6 of a target's
-variance, and where rounding still spoils the factorisation, jitter is added in steps up to 1e-4 of
-the mean diagonal. Constant targets leave nothing to fit: theta stays at its start.
+Several targets share kernel, noise and factorisation. Their likelihoods are averaged, so that
+near-copies of a target do not overwhelm the priors. Inputs and targets are checked, and values that
+are not finite are reported by row. Equal inputs are fine, since the noise is at least 1e-6 of a
+target's variance. If rounding still spoils the factorisation, jitter is added in steps up to 1e-4
+of the mean diagonal. For constant targets, theta stays at its start.
 
-For a sampler, `log_posterior_value` scores any theta and `given` conditions on one without a fit;
-kernels of fidelities are kernels.
+For samplers, `log_posterior_value` scores any theta, and `given` conditions on a theta without a
+fit.
 """
 
 from collections.abc import Callable
@@ -34,16 +34,15 @@ _MAX_ITERATIONS = 100
 
 @dataclass(frozen=True, slots=True)
 class GaussianProcess:
-    """A posterior; `fit` or `given` makes it. Rows of `inputs` are the observations.
+    """A posterior over functions, made by `fit` or `given`.
 
     Attributes:
-        kernel: The covariance of standardised targets.
-        noise: The variance of standardised targets around the function.
-        theta: The parameters of the kernel and of the noise, shape (p + q,).
-        inputs: Shape (n, d).
+        kernel, noise: Covariance and noise variance of standardised targets.
+        theta: Parameters of the kernel and of the noise, shape (p + q,).
+        inputs: Inputs of the observations, shape (n, d).
         standardised: (targets - mean - offset) / scale, shape (n, t).
-        offset: By target, 0 with a given mean, shape (t,).
-        scale: By target, what it was divided by, shape (t,).
+        offset: Offset of each target, 0 with a given mean, shape (t,).
+        scale: Divisor of each target, shape (t,).
         mean: The given mean; None for a constant.
         factor: L with LL' = K + noise, lower triangular, shape (n, n).
         whitened: L^-1 [1, standardised], shape (n, 1 + t).
@@ -82,16 +81,16 @@ class GaussianProcess:
 
         Args:
             kernel: The covariance.
-            inputs: Shape (n, d), n at least 1.
-            targets: Shape (n,) or (n, t).
-            rng: Draws the restarts from the priors.
+            inputs: Inputs, shape (n, d), n at least 1.
+            targets: Targets, shape (n,) or (n, t).
+            rng: Source of the restarts, which are drawn from the priors.
             mean: Given mean in the unit of the targets, or None for a constant.
-            noise: Around the function; the same everywhere by default.
-            scale: What targets are divided by; their standard deviations by default.
-            warm_start: A theta to begin with instead of the parameters' own starts.
-            n_restarts: Starts drawn besides the first.
-            starts: All starts, shape (s, p + q), instead of the three above.
-            max_iterations: Of each L-BFGS-B.
+            noise: Noise around the function; by default constant.
+            scale: Divisor of the targets; by default their standard deviations.
+            warm_start: First theta, instead of the parameters' own starts.
+            n_restarts: Number of further starts to draw.
+            starts: All starts, shape (s, p + q), instead of the three arguments above.
+            max_iterations: Iterations of each L-BFGS-B.
 
         Raises:
             ValueError: If shapes do not agree or a value is not finite.
@@ -134,9 +133,7 @@ class GaussianProcess:
         noise: Noise | None = None,
         scale: float | None = None,
     ) -> Self:
-        """Condition on the observations with this theta.
-
-        The arguments are those of `fit`.
+        """Condition on the observations with this theta, with arguments as in `fit`.
 
         Raises:
             ValueError: If shapes do not agree or a value is not finite.
@@ -148,7 +145,7 @@ class GaussianProcess:
         columns = targets.reshape(len(targets), -1) - _given(mean, inputs)
         offset = columns.mean(axis=0) if mean is None else np.zeros(columns.shape[1])
         scales = columns.std(axis=0) if scale is None else np.full(columns.shape[1], scale)
-        # A spread that is rounding would be blown up to a signal.
+        # Dividing by a spread of mere rounding would turn it into a signal.
         is_spread = scales > 1e-12 * np.abs(columns).max(axis=0)
         scales = np.where(is_spread, scales, 1.0)
         flat = 0.0 if mean is None else columns
@@ -182,16 +179,16 @@ class GaussianProcess:
         return self.noise.variance(self.theta[len(self.kernel.parameters) :], inputs)
 
     def covariance(self, a: Array, b: Array) -> Array:
-        """Return the posterior covariance of the function between rows, shape (m, k).
+        """Return the posterior covariance of standardised targets between rows, shape (m, k).
 
-        It is that of standardised targets: times `scale` squared in the unit of a target.
+        In the unit of a target, it is `scale` squared times as large.
         """
         a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
         prior = self.kernel.covariance(self.kernel_theta, a, b)
         return prior - self.half(a).T @ self.half(b)
 
     def joint(self, inputs: Array) -> tuple[Array, Array]:
-        """Return means, (m, t), and covariance, (m, m), of the function together, standardised."""
+        """Return joint standardised means, (m, t), and covariance, (m, m), of the function."""
         inputs = np.asarray(inputs, dtype=np.float64)
         half = self.half(inputs)
         prior = self.kernel.covariance(self.kernel_theta, inputs, inputs)
@@ -211,11 +208,9 @@ class GaussianProcess:
         )
 
     def appended(self, inputs: Array, targets: Array) -> Self:
-        """Return it with more observations, at the same theta, offset and scale; O(n^2) a row.
+        """Return the process with m more rows, at the same theta, offset and scale; O(n^2) each.
 
-        Args:
-            inputs: Shape (m, d).
-            targets: Shape (m,) or (m, t), in the unit of the targets.
+        Targets have shape (m,) or (m, t), in their unit.
         """
         inputs = np.asarray(inputs, dtype=np.float64)
         targets = np.asarray(targets, dtype=np.float64)
@@ -225,7 +220,7 @@ class GaussianProcess:
         return self._extended(inputs, standardised)
 
     def imagining(self, inputs: Array) -> Self:
-        """Return it as if these rows, shape (m, d), had returned their means (kriging believer)."""
+        """Return the process as if rows, (m, d), had returned their means (kriging believer)."""
         process = self
         for row in np.asarray(inputs, dtype=np.float64):
             mean, _ = process._latent(row[None])
@@ -242,7 +237,7 @@ class GaussianProcess:
     def predict_with_gradient(self, inputs: Array) -> tuple[Array, Array, Array, Array]:
         """Return means and deviations, shape (m, t), and their gradients by input, shape (m, t, d).
 
-        Targets that came as one vector are one column here too. A given mean must be a number.
+        A single target is one column here too. A given mean must be a number.
         """
         K, pull = self.kernel.input_pullback(self.kernel_theta, inputs, self.inputs)
         half = solve_triangular(self.factor, K.T)
@@ -275,7 +270,7 @@ class GaussianProcess:
         return drawn[:, :, 0] if self.is_single else drawn
 
     def _extended(self, inputs: Array, standardised: Array) -> Self:
-        """Return it with more rows, whose standardised targets are given."""
+        """Process with more rows, whose standardised targets are given."""
         n, m = len(self.inputs), len(inputs)
         half = self.half(inputs)
         corner = self.kernel.covariance(self.kernel_theta, inputs, inputs) - half.T @ half
@@ -293,14 +288,14 @@ class GaussianProcess:
         )
 
     def _latent(self, inputs: Array) -> tuple[Array, Array]:
-        """Return standardised means, shape (m, t), and variances, shape (m,)."""
+        """Standardised means, shape (m, t), and variances, shape (m,)."""
         inputs = np.asarray(inputs, dtype=np.float64)
         half = self.half(inputs)
         constant, centred = self.centred()
         return constant + half.T @ centred, self._floored(half, inputs)
 
     def half(self, inputs: Array) -> Array:
-        """Return L^-1 k(X, inputs), shape (n, m), of which posterior covariances are made."""
+        """Return L^-1 k(X, inputs), shape (n, m), the basis of posterior covariances."""
         K = self.kernel.covariance(self.kernel_theta, self.inputs, inputs)
         return solve_triangular(self.factor, K)
 

@@ -1,9 +1,8 @@
-"""Covariance functions that add, multiply and nest, with the gradients that fitting them needs.
+"""Covariance functions that add, multiply and nest, with the gradients that fitting needs.
 
-Parameters are one vector `theta` on a scale without bounds of its own: logarithms of lengthscales
-and variances, logits of correlations. Gradients are pulled back: a kernel is handed the matrix of
-weights W of its entries and returns sum_ij W_ij dk_ij/dtheta, so that no (n, n, p) array is made.
-A kernel of fidelities is one more subclass, multiplied with that of the inputs.
+Parameters are one vector `theta` on an unbounded scale: logarithms of lengthscales and variances,
+logits of correlations. Gradients are pulled back: a kernel takes weights W of its entries and
+returns sum_ij W_ij dk_ij/dtheta, so that no (n, n, p) array is made.
 """
 
 from abc import ABC, abstractmethod
@@ -21,13 +20,12 @@ Pullback = Callable[[Array], Array]
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One entry of theta, on the scale it is searched on.
+    """One entry of theta, on the scale of its search.
 
     Attributes:
-        name: What it is.
-        start: Where a search begins.
-        lower: Least value.
-        upper: Largest value.
+        name: Description.
+        start: Start of a search.
+        lower, upper: Bounds.
         prior: Mean and deviation of a normal prior; None for a flat one.
     """
 
@@ -49,7 +47,7 @@ class Parameter:
     def of_log(
         cls, name: str, mean: float, deviation: float, lower: float, upper: float
     ) -> "Parameter":
-        """Return the ln of a number in [lower, upper], with its prior, whose mean is the start."""
+        """Return the ln of a number in [lower, upper], which starts at its prior mean."""
         return cls(name, mean, float(np.log(lower)), float(np.log(upper)), (mean, deviation))
 
     def draw(self, rng: Generator) -> float:
@@ -117,8 +115,6 @@ class Constant(Kernel):
 
 
 class _Composite(Kernel):
-    """Several kernels, whose parameters stand one after the other."""
-
     def __init__(self, parts: Sequence[Kernel]) -> None:
         self.parts = tuple(parts)
         self.parameters = tuple(p for part in self.parts for p in part.parameters)
@@ -207,7 +203,7 @@ def _product(factors: Sequence[Array]) -> Array:
 
 
 def _others(factors: Sequence[Array]) -> list[Array]:
-    """Return the product of all others for each factor, without a division."""
+    """Product of all other factors for each factor, without a division."""
     if len(factors) == 2:
         return [factors[1], factors[0]]
     ones = np.ones_like(factors[0])
@@ -242,11 +238,7 @@ class Noise(ABC):
 
 
 class ConstantNoise(Noise):
-    """The same variance everywhere.
-
-    Args:
-        parameter: Its ln.
-    """
+    """The same variance everywhere; `parameter` is its logarithm."""
 
     def __init__(self, parameter: Parameter = NOISE) -> None:
         self.parameters = (parameter,)
@@ -264,8 +256,7 @@ class ConstantNoise(Noise):
 class FallingNoise(Noise):
     """sigma_0^2 + sigma_1^2 (1 - s)^2: losses of small subsets scatter more.
 
-    Args:
-        column: Column of the inputs that holds s.
+    `column` of the inputs has s.
     """
 
     def __init__(self, column: int) -> None:

@@ -1,15 +1,14 @@
 """Linear models: ridge regression on one-hot paths, and Bayesian regression from sums.
 
-`PathLinear` is the model of FLASH (Zhang et al. 2016, section 3.3). With P the paths (n, N), m the
-targets and alpha the ridge: the coefficients are those of the centred least squares with penalty
-alpha ||beta||^2 and a free intercept, A = (P'P + alpha I)^-1 is not centred, and the predictive
-variance of a path p is s2 (1 + p'A p), where s2 is the variance of the residuals. The paper's eq.
-(1) has no intercept, which gives an algorithm that was never seen a loss of 0;
-`has_intercept=False` has it so, with alpha = n lambda.
+`PathLinear` is the model of FLASH (Zhang et al. 2016, section 3.3). With P the paths (n, N) and
+alpha the ridge, the coefficients are the centred least squares with penalty alpha ||beta||^2 and a
+free intercept. A = (P'P + alpha I)^-1 is not centred, and the predictive variance of a path p is
+s2 (1 + p'A p), with s2 the variance of the residuals. The paper's eq. (1) has no intercept, which
+gives unseen algorithms a loss of 0: `has_intercept=False`, with alpha = n lambda.
 
-In `LinearRegression` weights and noise have a normal-inverse-gamma prior (Bishop 2006, "Pattern
-Recognition and Machine Learning", section 3.3 and exercise 3.12). An observation costs the same
-however many there were, and the prior may change after them.
+In `LinearRegression`, weights and noise have a normal-inverse-gamma prior (Bishop 2006, "Pattern
+Recognition and Machine Learning", section 3.3 and exercise 3.12). Each observation costs the same,
+and the prior may change afterwards.
 """
 
 from dataclasses import dataclass, replace
@@ -26,13 +25,13 @@ _SMALLEST_SHARE = 1e-3
 
 @dataclass(frozen=True)
 class PathLinear:
-    """A fitted model; `fit` makes it.
+    """A fitted model, made by `fit`.
 
     Attributes:
         coefficients: beta, one per algorithm, shape (N,).
         intercept: c, 0 without one.
         inverse: A = (P'P + alpha I)^-1, shape (N, N).
-        residual_variance: s2, floored so that equal targets still leave something to explore.
+        residual_variance: s2, floored so that equal targets leave something to explore.
     """
 
     coefficients: Array
@@ -61,7 +60,7 @@ class PathLinear:
         return self.intercept + paths @ self.coefficients
 
     def leverage(self, paths: Array) -> Array:
-        """q(p) = p'A p, shape (n,): how little is known of a path; never rises with more runs."""
+        """q(p) = p'A p, shape (n,): uncertainty of a path, which never rises with more runs."""
         return np.einsum("ij,ij->i", paths @ self.inverse, paths)
 
     def deviation(self, paths: Array) -> Array:
@@ -69,10 +68,10 @@ class PathLinear:
         return np.sqrt(self.residual_variance * (1 + self.leverage(paths)))
 
     def imagining(self, path: Array) -> Self:
-        """Return the model had `path`, shape (N,), returned exactly its mean.
+        """Return the model as if `path`, shape (N,), had returned exactly its mean.
 
-        Neither beta nor c moves then, so a rank-one update of A is exact. The residual variance is
-        kept while trials are pending.
+        beta and c stay the same, so a rank-one update of A is exact. The residual variance is kept
+        while trials are pending.
         """
         direction = self.inverse @ path
         step = np.outer(direction, direction) / (1 + path @ direction)
@@ -80,7 +79,7 @@ class PathLinear:
 
 
 def guarded_log_seconds(seconds: Array) -> Array:
-    """Return ln(e + seconds), shape (n,): `>= 1`, and near ln(seconds) where they are many.
+    """Return ln(e + seconds), shape (n,), which is at least 1 and close to ln(seconds) if large.
 
     The paper's ln(seconds) is negative below one second, which turns the sign of EI per second.
     """
@@ -88,14 +87,7 @@ def guarded_log_seconds(seconds: Array) -> Array:
 
 
 class LinearRegression:
-    """Sufficient statistics of targets that are linear in d features; the prior comes with asking.
-
-    Args:
-        d: Number of features.
-
-    Attributes:
-        n: Observations so far.
-    """
+    """Sufficient statistics of n targets that are linear in d features, for any prior."""
 
     def __init__(self, d: int) -> None:
         self.n = 0
@@ -115,17 +107,16 @@ class LinearRegression:
         self._sum += target
 
     def level(self, slopes: Array) -> float:
-        """Return the mean of the targets less what slopes explain.
+        """Return the mean of the targets less the part explained by slopes.
 
-        Args:
-            slopes: Weights of the features after the first, which is 1; shape (d - 1,).
+        `slopes`, shape (d - 1,), are the weights of the features after the first, which is 1.
         """
         return (self._sum - float(self._sum_of_features[1:] @ slopes)) / self.n
 
     def posterior(
         self, mean: Array, deviation: Array, noise: float, weight: float
     ) -> "LinearPosterior":
-        """Return what is known of the weights with a normal-inverse-gamma prior.
+        """Return the posterior of the weights with a normal-inverse-gamma prior.
 
         With V the prior's covariance over the noise's variance, for observations X and y:
 
@@ -136,7 +127,7 @@ class LinearRegression:
             mean: Prior means of the weights, shape (d,).
             deviation: Prior deviations of the weights, shape (d,).
             noise: Deviation of the targets around the line.
-            weight: Observations that `noise` stands for.
+            weight: Number of observations that `noise` is worth.
         """
         inverse_scale = (noise / deviation) ** 2
         precision = np.diag(inverse_scale) + self._squares
@@ -153,10 +144,10 @@ class LinearPosterior:
     """Weights of a linear regression: normal-inverse-gamma.
 
     Attributes:
-        mean: Their means, shape (d,).
-        covariance: Their covariance over the noise's variance, shape (d, d).
-        shape: Shape of the inverse gamma distribution of the noise's variance, `> 1`.
-        rate: Its rate.
+        mean: Means of the weights, shape (d,).
+        covariance: Covariance of the weights over the noise's variance, shape (d, d).
+        shape, rate: Parameters of the inverse gamma distribution of the noise's variance; shape >
+            1.
     """
 
     mean: Array
@@ -165,9 +156,9 @@ class LinearPosterior:
     rate: float
 
     def predict(self, features: Array) -> tuple[Array, Array]:
-        """Return means and standard deviations of new targets, shape (m,), at features (m, d).
+        """Return means and deviations of new targets, shape (m,), at features (m, d).
 
-        A new target has Student's t distribution with 2a degrees of freedom and the squared scale
+        New targets have Student's t distribution with 2a degrees of freedom and the squared scale
         b/a (1 + x'A^-1 x).
         """
         spread = np.einsum("ij,jk,ik->i", features, self.covariance, features)

@@ -10,14 +10,9 @@ _JITTERS = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)
 
 
 def cholesky(K: Array, diagonal: float | Array) -> Array:
-    """Return L of K + diagonal, with the least jitter that works; zeros above its diagonal.
+    """Return L of K + diagonal, (n, n), with the least jitter that works; zeros above its diagonal.
 
-    Args:
-        K: Shape (n, n).
-        diagonal: A number, or one for each row.
-
-    Raises:
-        ValueError: If none does.
+    `diagonal` is a number, or one per row. A `ValueError` is raised if no jitter works.
     """
     typical = float(np.mean(np.diag(K) + diagonal))
     for jitter in _JITTERS:
@@ -49,16 +44,16 @@ def log_posterior(
 ) -> tuple[float, Array]:
     """Return mean log marginal likelihood of the targets plus log priors, and its gradient.
 
-    Normal priors enter without their constants; the mean is profiled out by generalised least
-    squares, so its derivative drops out.
+    Normal priors enter without their constants. The mean is profiled out by generalised least
+    squares, so its derivative vanishes.
 
     Args:
-        kernel: With p parameters.
-        theta: Those and the q of the noise, shape (p + q,).
-        inputs: Shape (n, d).
-        targets: Standardised, shape (n, t).
-        noise: Around the function; the same everywhere by default.
-        has_constant: Whether a constant mean is estimated; else it is 0.
+        kernel: Kernel with p parameters.
+        theta: Parameters of the kernel and the q of the noise, shape (p + q,).
+        inputs: Inputs, shape (n, d).
+        targets: Standardised targets, shape (n, t).
+        noise: Noise around the function; by default constant.
+        has_constant: Whether a constant mean is estimated; otherwise it is 0.
     """
     noise = noise or ConstantNoise()
     p = len(kernel.parameters)
@@ -90,10 +85,7 @@ def log_posterior_value(
     noise: Noise | None = None,
     has_constant: bool = True,
 ) -> float:
-    """Return the value of `log_posterior` alone, which costs a third; -inf out of the bounds.
-
-    The arguments are those of `log_posterior`.
-    """
+    """Return the value of `log_posterior` alone, at a third of its cost; -inf out of bounds."""
     noise = noise or ConstantNoise()
     parameters = (*kernel.parameters, *noise.parameters)
     if any(not p.lower <= x <= p.upper for p, x in zip(parameters, theta, strict=True)):
@@ -112,7 +104,7 @@ def log_posterior_value(
 
 
 def _log_prior(parameters: tuple[Parameter, ...], theta: Array) -> tuple[float, Array]:
-    """Return the normal priors' log density without its constant, and the gradient."""
+    """Normal priors' log density without its constant, and its gradient."""
     given = [(i, *p.prior) for i, p in enumerate(parameters) if p.prior is not None]
     slope = np.zeros(len(theta))
     if not given:

@@ -1,13 +1,13 @@
 """Gaussian processes over learning curves that are known not to fall.
 
-Slopes by t at a few places, the sites, are known to be at least 0. Conditioning on that is done by
-expectation propagation, so the posterior stays Gaussian (Agrell 2019; Belakaria et al., eq. 9 to
-18), in Cholesky form: the covariance of slopes, nearly singular, is never inverted.
+Slopes by t at a few places, the sites, are known to be at least 0. Expectation propagation
+conditions on that and keeps the posterior Gaussian (Agrell 2019; Belakaria et al., eq. 9 to 18). It
+works in Cholesky form, because the covariance of slopes is nearly singular.
 
 Each truth "entry i of a Gaussian vector is at least 0" becomes a site: a Gaussian factor of entry i
-alone, of precision tau_i and shift nu_i. One entry is exact; of many that hang together means are
-right to a tenth of a deviation, and the probability is too low (Minka 2001; Cunningham, Hennig and
-Lacoste-Julien 2011).
+alone, of precision tau_i and shift nu_i. A single entry is exact. For many dependent entries, means
+are right to a tenth of a deviation, and the probability is too low (Minka 2001; Cunningham, Hennig
+and Lacoste-Julien 2011).
 """
 
 from dataclasses import dataclass, replace
@@ -32,13 +32,13 @@ LEAST_VARIANCE = 1e-14
 
 @dataclass(frozen=True, slots=True)
 class Sites:
-    """Factors that say what is true: exp(nu_i x_i - tau_i x_i^2 / 2).
+    """Factors of known truths: exp(nu_i x_i - tau_i x_i^2 / 2).
 
     Attributes:
-        precision: tau, shape (s,), at least 0; 0 where a truth says nothing new.
+        precision: tau >= 0, shape (s,); 0 if a truth is not informative.
         shift: nu, shape (s,).
-        log_probability: Ln of the probability that no entry is negative.
-        n_sweeps: How often each site was updated.
+        log_probability: Log probability that no entry is negative.
+        n_sweeps: Number of updates of each site.
     """
 
     precision: Array
@@ -48,11 +48,11 @@ class Sites:
 
     @classmethod
     def none(cls, n: int) -> "Sites":
-        """Return n sites that say nothing."""
+        """Return n uninformative sites."""
         return cls(np.zeros(n), np.zeros(n))
 
     def and_also(self, others: "Sites") -> "Sites":
-        """Return these and the others, which were found with these known."""
+        """Return these and other sites, which were found given these."""
         return Sites(
             np.append(self.precision, others.precision),
             np.append(self.shift, others.shift),
@@ -66,7 +66,7 @@ class Sites:
         return cholesky(root[:, None] * covariance * root, 1.0)
 
     def pull(self, mean: Array, covariance: Array, factor: Array) -> Array:
-        """Return h, shape (s,): what is correlated by b with the vector moves by b'h."""
+        """Return h, shape (s,): a variable with covariances b to the vector moves by b'h."""
         root = np.sqrt(self.precision)
         gap = self.shift - self.precision * mean
         moved = solve_triangular(factor, root * (covariance @ gap))
@@ -76,14 +76,13 @@ class Sites:
 def propagate(
     mean: Array, covariance: Array, *, noise: float | None = None, start: Sites | None = None
 ) -> Sites:
-    """Return the sites of N(mean, covariance) truncated to what is at least 0.
+    """Return the sites of N(mean, covariance) truncated to non-negative entries.
 
     Args:
-        mean: Shape (s,).
-        covariance: Shape (s, s), which may be nearly singular.
-        noise: Variance of the noise with which truths are seen; 1e-6 of the mean diagonal by
-            default.
-        start: Sites to begin with, such as those of a similar vector.
+        mean: Mean, shape (s,).
+        covariance: Covariance, shape (s, s), possibly nearly singular.
+        noise: Variance of the noise on truths; by default 1e-6 of the mean diagonal.
+        start: Sites to start from, such as those of a similar vector.
     """
     s = len(mean)
     start = start or Sites.none(s)
@@ -97,7 +96,7 @@ def propagate(
         n_sweeps += 1
         moments = _moments(mean, covariance, tau, nu)
         if not np.isfinite(moments[0]).all():
-            # Sites of another vector may fit this one badly.
+            # Sites of another vector may fit badly here.
             tau, nu = np.zeros(s), np.zeros(s)
             moments = mean.copy(), covariance.copy()
         step = _swept(tau, nu, *moments, noise)
@@ -106,7 +105,7 @@ def propagate(
 
 
 def truncation_ratio(z: float) -> tuple[float, float]:
-    """Return r = phi(z) / Phi(z) and 1 - r (z + r), the variance left, also far below 0."""
+    """Return r = phi(z) / Phi(z) and 1 - r (z + r), the variance left, also for very negative z."""
     if z > -12.0:
         ratio = sqrt(2 / pi) / float(erfcx(-z / sqrt(2.0)))
         return ratio, 1.0 - ratio * (z + ratio)
@@ -116,7 +115,7 @@ def truncation_ratio(z: float) -> tuple[float, float]:
 
 
 def _moments(mean: Array, covariance: Array, tau: Array, nu: Array) -> tuple[Array, Array]:
-    """Return mean and covariance with the sites."""
+    """Mean and covariance with the sites."""
     if not tau.any():
         return mean + covariance @ nu, covariance.copy()
     root = np.sqrt(tau)
@@ -150,7 +149,7 @@ def _swept(tau: Array, nu: Array, mu: Array, S: Array, noise: float) -> float:
 
 
 def _matched(centre: float, variance: float, noise: float) -> tuple[float, float]:
-    """Return the site whose product with N(centre, variance) has the moments of the truncation."""
+    """Site whose product with N(centre, variance) has the moments of the truncation."""
     total = variance + noise
     z = centre / sqrt(total)
     if z > _SATISFIED:
@@ -166,7 +165,7 @@ def _matched(centre: float, variance: float, noise: float) -> tuple[float, float
 
 
 def _log_probability(mean: Array, covariance: Array, sites: Sites, noise: float) -> float:
-    """Return ln of the probability of all truths (eq. 19)."""
+    """Log probability of all truths (eq. 19)."""
     tau, nu = sites.precision, sites.shift
     mu, S = _moments(mean, covariance, tau, nu)
     variance = np.diag(S)
@@ -190,13 +189,9 @@ _MOST = 120
 
 
 def site_times(t_max: int, n: int = 2) -> Array:
-    """Return times in (0, 1] of the sites of one curve, ascending.
+    """Return n times in (0, 1] of the sites of one curve, ascending and evenly spaced by logarithm.
 
-    They are spaced evenly by the logarithm: two are 1 / t_max and 1.
-
-    Args:
-        t_max: Epochs of a full training, at least 2.
-        n: Number of sites, at least 2.
+    Two are 1 / t_max and 1. Both `t_max` and `n` are at least 2.
     """
     return np.geomspace(1 / t_max, 1.0, n)
 
@@ -211,15 +206,11 @@ def at_times(inputs: Array, column: int, times: Array) -> Array:
 def needed_sites(
     mean: Array, covariance: Array, *, most: int = _MOST
 ) -> tuple[NDArray[np.intp], Sites]:
-    """Return which sites leave no slope with a negative mean, and what they say.
+    """Return sites, at most `most`, that leave no slope with a negative mean, and their beliefs.
 
-    One after the other, where a slope is least likely not to be negative, until none is expected to
-    be. Where slopes rise anyway there is no site: many that nearly do push each other upwards.
-
-    Args:
-        mean: Of the slopes, shape (s,).
-        covariance: Shape (s, s).
-        most: How many are taken at most.
+    They are added one by one, where a slope is most likely negative, until none is expected to be.
+    Slopes that rise anyway get no site, because many near-certain sites push each other upwards.
+    Means have shape (s,), the covariance (s, s).
     """
     chosen: list[int] = []
     sites, mu, variance = Sites.none(0), mean, np.diag(covariance)
@@ -242,15 +233,15 @@ def needed_sites(
 
 @dataclass(frozen=True, slots=True)
 class MonotoneProcess:
-    """A posterior given slopes of at least 0; `of` makes it. Without sites, the process itself.
+    """A posterior given non-negative slopes, made by `of`. Without sites, the process itself.
 
     Attributes:
-        process: Of one target, with a `CurveKernel` and a mean that is a number or None.
+        process: Process of one target, with a `CurveKernel` and a number or None as mean.
         sites: Rows of inputs, each with its t, shape (s, d).
-        beliefs: What the slopes' signs say.
+        beliefs: Factors of the slopes' signs.
         half_slopes: L^-1 Cov(observations, slopes at the sites), shape (n, s).
-        slope_mean: Of the slopes at the sites before their signs are known, shape (s,).
-        slope_covariance: B, likewise, shape (s, s).
+        slope_mean, slope_covariance: Moments of the slopes at the sites before their signs are
+            known, shapes (s,) and (s, s); the covariance is B.
         factor: L_E with L_E L_E' = I + Q B Q and Q = diag(sqrt(tau)), shape (s, s).
         weights: h, shape (s,): means move by Cov(f, slopes) h.
     """
@@ -268,13 +259,13 @@ class MonotoneProcess:
     def of(
         cls, process: GaussianProcess, sites: Array, *, only_falling: bool = True
     ) -> "MonotoneProcess":
-        """Condition a process on slopes of at least 0.
+        """Condition a process on non-negative slopes.
 
         Args:
-            process: Of one target, with a `CurveKernel` and a mean that is a number or None.
+            process: Process of one target, with a `CurveKernel` and a number or None as mean.
             sites: Rows of inputs, each with its t, shape (s, d).
-            only_falling: Whether only those are taken where the mean falls otherwise; see
-                `needed_sites`. Sites at all of them push flat curves up.
+            only_falling: Whether to use only sites at which the mean would fall (`needed_sites`);
+                all sites push flat curves up.
         """
         n, d = process.inputs.shape
         none, square = np.zeros(0), np.zeros((0, 0))
@@ -291,17 +282,14 @@ class MonotoneProcess:
         return plain.with_sites(sites, only_falling=only_falling)
 
     def with_sites(self, more: Array, *, only_falling: bool = True) -> "MonotoneProcess":
-        """Return it with further sites; what the present ones say stays as it is.
-
-        The arguments are those of `of`.
-        """
+        """Return the process with further sites, leaving the present ones unchanged."""
         more = np.asarray(more, dtype=np.float64)
         if not len(more):
             return self
         kernel, theta = _kernel_of(self.process), self.process.kernel_theta
         half, mean, across = self._slopes_of(more)
         within = kernel.slope_slope_covariance(theta, more, more) - half.T @ half
-        # What the present sites say is known already, so the new ones see what is left.
+        # The new sites are conditioned on the present ones.
         whitened = self._whitened(across)
         seen = mean + across @ self.weights, within - whitened.T @ whitened
         taken = np.arange(len(more))
@@ -329,7 +317,7 @@ class MonotoneProcess:
 
     @property
     def scale(self) -> float:
-        """The number that targets were divided by."""
+        """Divisor of the targets."""
         return float(self.process.scale[0])
 
     def noise_variance(self, inputs: Array) -> Array:
@@ -344,7 +332,7 @@ class MonotoneProcess:
         return mean, self.scale * np.sqrt(variance)
 
     def half(self, inputs: Array) -> Array:
-        """Return H, shape (n + s, m), with which covariances are k(a, b) - H(a)'H(b)."""
+        """Return H, shape (n + s, m), such that covariances are k(a, b) - H(a)'H(b)."""
         return self.predict_half(inputs)[1]
 
     def covariance(self, a: Array, b: Array) -> Array:
@@ -353,7 +341,7 @@ class MonotoneProcess:
         return prior - self.half(a).T @ self.half(b)
 
     def predict_half(self, inputs: Array) -> tuple[Array, Array]:
-        """Return means, (m,), and what `half` returns, together at the price of one."""
+        """Return means, (m,), and `half`, together at the price of one."""
         inputs = np.asarray(inputs, dtype=np.float64)
         kernel, theta = _kernel_of(self.process), self.process.kernel_theta
         half = self.process.half(inputs)
@@ -376,7 +364,7 @@ class MonotoneProcess:
         return self.scale * mean, self.scale * np.sqrt(variance)
 
     def _slopes_of(self, inputs: Array) -> tuple[Array, Array, Array]:
-        """Of slopes given the data: L^-1 Cov(data, .), mean, covariance with those at the sites."""
+        """L^-1 Cov(data, slopes), and the slopes' mean and covariance with those at the sites."""
         kernel, theta = _kernel_of(self.process), self.process.kernel_theta
         known = kernel.slope_covariance(theta, self.process.inputs, inputs)
         half = solve_triangular(self.process.factor, known)
@@ -385,7 +373,7 @@ class MonotoneProcess:
         return half, half.T @ centred[:, 0], across - half.T @ self.half_slopes
 
     def _whitened(self, across: Array) -> Array:
-        """Return L_E^-1 Q of covariances with the slopes at the sites, (m, s), shape (s, m)."""
+        """L_E^-1 Q of covariances with the slopes at the sites, (m, s), shape (s, m)."""
         if not len(self.sites):
             return across.T  # LAPACK refuses systems of no equations
         root = np.sqrt(self.beliefs.precision)

@@ -1,7 +1,7 @@
-"""The inputs that a Gaussian process has of pipelines, and a kernel over them.
+"""The inputs of a Gaussian process over pipelines, and a kernel over them.
 
-Inputs: the path one-hot (or as choices, for the conditional kernel), numbers and ordered values on
-[0, 1], unordered categories one-hot, and what is inactive at its default.
+Inputs are the path, one-hot or as choices (for the conditional kernel), numbers and ordered values
+on [0, 1], and unordered categories one-hot. Inactive ones are at their defaults.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -36,8 +36,8 @@ class Priors:
     """Priors of the kernel's parameters.
 
     Attributes:
-        lengthscale: From a name and the number of lengthscales of a kernel to one of them.
-        correlation: By the name of a step, the logit of how alike its choices are.
+        lengthscale: Function from a name and a kernel's number of lengthscales to a lengthscale.
+        correlation: Logit of the similarity of a step's choices, by the name of the step.
     """
 
     lengthscale: Callable[[str, int], Parameter] = lengthscale_parameter
@@ -53,28 +53,26 @@ def conditional_inputs(
     lengthscale: Callable[[str, int], Parameter],
     stationary: type[Stationary] = Matern52,
 ) -> "PipelineInputs":
-    """Return the inputs of a space that compare only what two pipelines share."""
+    """Return the inputs of a space that compare only the shared parts of two pipelines."""
     model = space.steps[-1].name
     priors = Priors(lengthscale, lambda step: MODELS if step == model else CORRELATION)
     return PipelineInputs(CandidateSpace(space), "conditional", priors, stationary)
 
 
 class PipelineInputs:
-    """The layout of the inputs of one space; it keeps no observation.
+    """The layout of the inputs of one space; stores no observations.
 
     Args:
         candidates: The space.
-        kernel: How pipelines of different algorithms are compared.
-        priors: Of the kernel's parameters.
+        kernel: Comparison of pipelines of different algorithms.
+        priors: Priors of the kernel's parameters.
         stationary: Kernel of the distance between values.
 
     Attributes:
-        candidates: The space.
-        within: The kernel over the inputs without an amplitude; None if there are no inputs.
-        kernel: The same with an amplitude.
-        width: Number of inputs; a fidelity is put behind them.
-        grids: By column of the unit cube, the values of a discrete hyperparameter.
-        is_continuous: Which columns have none, shape (d,).
+        within, kernel: Kernel over the inputs without and with an amplitude; None without inputs.
+        width: Number of inputs; a fidelity follows them.
+        grids: Values of discrete hyperparameters, by column of the unit cube.
+        is_continuous: Columns without a grid, shape (d,).
     """
 
     def __init__(
@@ -128,24 +126,16 @@ class PipelineInputs:
         return np.hstack([*one_hot, positions])
 
     def at(self, candidates: Candidates, s: float | Array) -> Array:
-        """Return the inputs of candidates with their fidelity behind them, shape (n, width + 1).
-
-        Args:
-            candidates: n of them.
-            s: Of all, or of each, shape (n,).
-        """
+        """Return inputs followed by the fidelity s, one for all or (n,), shape (n, width + 1)."""
         return np.column_stack([self.of(candidates), np.broadcast_to(s, len(candidates))])
 
     def choice_column(self, step: str) -> int | None:
-        """Return the input that says which algorithm a step takes; None if it has no choice.
-
-        Only the conditional kernel has such inputs.
-        """
+        """Return the input with a step's algorithm; None without one or for the one-hot kernel."""
         names = [self.candidates.space.searched[k].name for k in self._choosing]
         return names.index(step) if step in names and not self._is_one_hot else None
 
     def input_of(self, columns: Iterable[int]) -> NDArray[np.intp]:
-        """Return where the inputs of continuous columns stand."""
+        """Return the inputs of continuous columns."""
         return self._n_choice_inputs + np.array([self._inside[c][0] for c in columns])
 
     def encode(self, configurations: Iterable[Configuration]) -> Candidates:
@@ -164,7 +154,7 @@ class PipelineInputs:
         return Candidates(candidates.algorithms, units)
 
     def _step_kernels(self, of_inputs: Sequence[tuple[str, ...]]) -> list[Kernel]:
-        """Return rho_j + (1 - rho_j) same_j k_j of each step (Fabolas for pipelines)."""
+        """rho_j + (1 - rho_j) same_j k_j of each step (Fabolas for pipelines)."""
         parts: list[Kernel] = []
         for k, step in enumerate(self.candidates.space.searched):
             mine = [i for i, key in enumerate(of_inputs) if key[0] == step.name]
@@ -178,7 +168,6 @@ class PipelineInputs:
         return parts
 
     def _positions(self, units: Array) -> Array:
-        """Return the inputs of all hyperparameters, active or not."""
         parts = []
         for column, grid in enumerate(self.grids):
             u = units[:, column]
@@ -191,7 +180,7 @@ class PipelineInputs:
         return np.hstack([np.zeros((len(units), 0)), *parts])
 
     def _tied_kernel(self, keys: Sequence[tuple[str, ...]], places: Sequence[int]) -> Kernel:
-        """Return the kernel over inputs of which those with equal keys share a lengthscale."""
+        """Kernel over inputs that share a lengthscale if their keys are equal."""
         names = list(dict.fromkeys(keys))
         parameters = [
             self._priors.lengthscale(f"lengthscale {i}", len(names)) for i in range(len(names))

@@ -9,11 +9,7 @@ from prefect_tune.optimizers.space.unit_interval import Array
 
 
 class RandomForest:
-    """A fitted forest; `fit` makes it.
-
-    Args:
-        forest: scikit-learn's forest, fitted.
-    """
+    """A fitted forest, made by `fit`."""
 
     def __init__(self, forest: RandomForestRegressor) -> None:
         self._trees = [tree.tree_ for tree in forest.estimators_]
@@ -22,20 +18,16 @@ class RandomForest:
     def fit(cls, X: Array, y: Array, *, n_trees: int, seed: int, **options: Any) -> Self:
         """Fit to encoded configurations, shape (n, d), and their targets, shape (n,).
 
-        Args:
-            X: Encoded configurations, shape (n, d).
-            y: Their targets, shape (n,).
-            n_trees: Trees, each fitted to a bootstrap sample.
-            seed: Source of randomness.
-            options: More arguments of scikit-learn's forest.
+        `options` are further arguments of scikit-learn's forest. Each tree has a bootstrap sample.
         """
         return cls(RandomForestRegressor(n_trees, random_state=seed, **options).fit(X, y))
 
     def predict(self, X: Array) -> tuple[Array, Array]:
-        """Return mean and standard deviation, shape (n,) each.
+        """Return means and standard deviations, shape (n,) each.
 
-        The law of total variance over the trees: the mean of the variances in the leaves plus the
-        variance of their means (Hutter et al. 2014, section 4.3.2), floored so that EI is defined.
+        By the law of total variance over trees, the variance is the mean of the variances in the
+        leaves plus the variance of their means (Hutter et al. 2014, section 4.3.2), floored so that
+        EI exists.
         """
         single = np.ascontiguousarray(X, dtype=np.float32)
         leaves = [tree.apply(single) for tree in self._trees]

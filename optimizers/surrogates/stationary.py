@@ -1,4 +1,4 @@
-"""Covariances of the distance between inputs on lengthscales of their own, and of choices."""
+"""Covariances of the scaled distance between inputs, and of choices."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -20,9 +20,9 @@ class Stationary(Kernel):
     """A function of r^2 = sum_j (a_j - b_j)^2 / l_j^2.
 
     Args:
-        columns: Which columns of the inputs it reads.
-        groups: By column, which lengthscale it has; one of its own each by default (ARD).
-        parameters: The lengthscales on the scale of ln, by default with their usual prior.
+        columns: Columns of the inputs that it reads.
+        groups: Lengthscale of each column; by default one each (ARD).
+        parameters: Logarithms of the lengthscales; by default with their usual prior.
     """
 
     def __init__(
@@ -107,7 +107,6 @@ class RBF(Stationary):
 
 
 def _squared(a: Array, b: Array) -> Array:
-    """Return squared distances of rows, shape (n, m), never below 0."""
     lengths = np.einsum("ij,ij->i", a, a)[:, None] + np.einsum("ij,ij->i", b, b)
     return np.maximum(lengths - 2 * (a @ b.T), 0.0)
 
@@ -117,14 +116,14 @@ CORRELATION = Parameter("logit rho", -0.5, -5.0, 5.0, (-0.5, 1.5))
 
 
 class Conditional(Kernel):
-    """rho + (1 - rho) [same choice] k(a, b): one step of a pipeline and what its choices bring.
+    """rho + (1 - rho) [same choice] k(a, b): one step of a pipeline and its hyperparameters.
 
-    The product of these over the steps is the kernel of whole pipelines. What is inactive in both
-    rows must be equal in both, so that it adds no distance.
+    The product over the steps is the kernel of whole pipelines. Parts that are inactive in both
+    rows must be equal, so that they add no distance.
 
     Args:
-        choice: Column that says which algorithm the step takes.
-        within: Kernel of two rows with the same choice; None when nothing else is to be compared.
+        choice: Column with the step's algorithm.
+        within: Kernel of two rows with the same choice; None if nothing else is compared.
         correlation: Logit of rho.
     """
 

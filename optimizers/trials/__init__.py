@@ -1,6 +1,6 @@
-"""Trials and what models are fitted on.
+"""Trials, and the data that models are fitted to.
 
-A `trial` has a state and ends in an `outcome`; `history` holds them all and knows how many more a
-budget holds. `objective` is the loss with its constraints and bootstraps. `losses` gives failed
-trials a loss too, and counts in how many bootstraps each model is the best.
+A `trial` has a state and ends in an `outcome`. `history` stores all trials, and estimates how many
+more a budget affords. `objective` is the loss with its constraints and bootstraps. `losses` imputes
+losses of failed trials, and counts in how many bootstraps each model is the best.
 """

@@ -1,4 +1,4 @@
-"""The trials so far as models want to see them, and how many more a budget holds."""
+"""The trials so far as models need them, and the number of trials a budget affords."""
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
@@ -22,12 +22,12 @@ Rank = tuple[float, ...]
 class History:
     """Trials by number; the only mutable state that optimizers share.
 
-    A trial enters when it is asked for, and each later state of it replaces the earlier one. That
-    takes no longer the more trials there are, nor does asking for the incumbent, for what is
-    pending or was asked for; all other questions look at all trials of their kind.
+    A trial enters when it is requested, and each later state of it replaces the earlier one. The
+    time for that, and for the incumbent, pending or known configurations, does not grow with the
+    number of trials. Other queries look at all trials of their kind.
 
     Args:
-        constraints: Met by an incumbent.
+        constraints: Constraints that an incumbent must meet.
     """
 
     def __init__(self, constraints: Sequence[Constraint] = ()) -> None:
@@ -54,11 +54,11 @@ class History:
         return self._trials[number]
 
     def get(self, number: int) -> Trial | None:
-        """Return the trial of that number, if it was asked for."""
+        """Return the trial of that number, if it was requested."""
         return self._trials.get(number)
 
     def record(self, trial: Trial) -> None:
-        """Add a trial, or replace what is known of it."""
+        """Add a trial, or replace its earlier state."""
         former = self._trials.get(trial.number)
         if former is None:
             self._positions[trial.number] = len(self._trials)
@@ -81,7 +81,7 @@ class History:
             del ranked[bisect_left(ranked, rank)]
 
     def _ranking(self, trial: Trial) -> tuple[list[Rank], Rank] | None:
-        """Return the ranking that a trial belongs to, and its rank; None if it has no place."""
+        """Ranking of a trial, and its rank in it; None if it has none."""
         if trial.evaluation is None:
             return None
         query, loss = trial.query, trial.evaluation.loss
@@ -94,7 +94,7 @@ class History:
         return self._ranked_partial, (*(-share for share in shares), loss, trial.number)
 
     def _of(self, *states: TrialState) -> tuple[Trial, ...]:
-        """Return the trials of some states, in the order of asking."""
+        """Trials of some states, in the order of asking."""
         if len(states) == 1 and (known := self._in_order.get(states[0])) is not None:
             return known
         trials = [trial for state in states for trial in self._by_state[state].values()]
@@ -105,12 +105,12 @@ class History:
 
     @property
     def asked(self) -> AbstractSet[Configuration]:
-        """The configurations asked for so far."""
+        """The configurations proposed so far."""
         return self._stretches.keys()
 
     @property
     def pending(self) -> tuple[Trial, ...]:
-        """Trials asked for whose outcome is not known yet."""
+        """Trials without a known outcome."""
         return self._of(*(state for state in TrialState if not state.is_told))
 
     @property
@@ -120,16 +120,16 @@ class History:
 
     @property
     def stopped(self) -> tuple[Trial, ...]:
-        """Trials with a loss that are not the whole evaluation."""
+        """Trials of partial queries with a loss."""
         return self._of(TrialState.STOPPED)
 
     @property
     def failed(self) -> tuple[Trial, ...]:
-        """Trials without one."""
+        """Trials that ended without a loss."""
         return self._of(TrialState.FAILED)
 
     def count(self, *states: TrialState) -> int:
-        """Return how many trials are in some states."""
+        """Return the number of trials in some states."""
         return sum(len(self._by_state[state]) for state in states)
 
     def stretches(self, configuration: Configuration) -> tuple[Trial, ...]:
@@ -137,16 +137,11 @@ class History:
         return tuple(self._trials[n] for n in self._stretches.get(configuration, ()))
 
     def best(self, n: int) -> list[Trial]:
-        """Return the best complete trials that meet all constraints, the best one first."""
+        """Return the n best complete trials that meet all constraints, the best one first."""
         return [self._trials[int(rank[-1])] for rank in self._ranked[:n]]
 
     def abridged(self, n_best: int, n_last: int) -> "History":
-        """Return a history of the best feasible trials, the last ones told, and all pending ones.
-
-        Args:
-            n_best: How many of the best.
-            n_last: How many complete and failed ones, from the end of the order of asking.
-        """
+        """Return a history of the best feasible trials, the last told ones and all pending ones."""
         best = (trial.number for trial in self.best(n_best))
         told = (TrialState.COMPLETE, TrialState.FAILED)
         last = (t.number for t in reversed(self._trials.values()) if t.state in told)
@@ -165,18 +160,15 @@ class History:
 
     @property
     def incumbent(self) -> Trial | None:
-        """The best complete trial that meets the constraints.
-
-        Of equals, the one asked for first.
-        """
+        """The best complete trial that meets the constraints; the earliest of equals."""
         return next(iter(self.best(1)), None)
 
     @property
     def partial(self) -> list[Trial]:
         """Partial evaluations that meet the constraints, the best first.
 
-        Larger shares of the rows come first, then more folds, more epochs, and smaller losses.
-        Configurations that failed in another evaluation come last.
+        The order is by share of the rows, folds, epochs, then loss. Configurations that failed in
+        another evaluation come last.
         """
         ranked = [self._trials[int(rank[-1])] for rank in self._ranked_partial]
         return sorted(ranked, key=self._has_failed)
@@ -196,11 +188,11 @@ class History:
 
     @property
     def nearest_infeasible(self) -> Trial | None:
-        """The trial that violates the constraints least: a complete one, else a partial one."""
+        """The complete trial, or else partial trial, that violates the constraints least."""
         return self._trials[int(self._infeasible[0][-1])] if self._infeasible else None
 
     def violation(self, trial: Trial) -> float:
-        """Return by how much a trial with a loss violates the constraints; `<= 0` within all."""
+        """Return by how much a trial with a loss violates the constraints; `<= 0` if feasible."""
         return violation(self.constraints, trial.evaluation.constraints if trial.evaluation else {})
 
 
@@ -211,9 +203,9 @@ _LEAST_KNOWN = 3
 
 
 def capacity(budget: Budget, history: History) -> float | None:
-    """Return how many trials a budget holds in all; None when nothing limits or tells it.
+    """Return the number of trials a budget affords in all; None if unlimited or unknown.
 
-    The seconds left are divided by the mean cost of the trials so far, with the asks' own time.
+    The seconds left are divided by the mean cost of the trials so far, plus the asks' own time.
     """
     limits = []
     if budget.trials_left is not None:

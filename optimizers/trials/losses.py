@@ -1,7 +1,7 @@
-"""The losses that models are fitted on: failed trials have one too, by a rule that is stated.
+"""The losses that models are fitted to, with an explicit rule for failed trials.
 
-Losses that differ by no more than rounding are equal. Agnostic Bayes counts how often each model is
-the best of all, over bootstraps of the examples.
+Losses that differ only by rounding are equal. Agnostic Bayes counts how often each model is the
+best of all, over bootstraps of the examples.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ from prefect_tune.optimizers.trials.trial import Trial
 
 
 def failure_loss(history: History, objective: Objective, rule: FailureCost) -> float:
-    """Return the loss of a failed trial; the worst finished one where the rule has no number."""
+    """Return the loss of a failed trial; the worst finished loss if the rule's value is unknown."""
     finished = history.losses
     worst = float(finished.max()) if len(finished) else 0.0
     if rule == "bound" and np.isfinite(objective.upper):
@@ -33,10 +33,9 @@ def told_losses(
 
 
 def log_losses(losses: Array, objective: Objective) -> Array:
-    """Return ln of the distance from the smallest loss possible, if there is one, shape (n,).
+    """Return ln of the distance from the least possible loss, if there is one, shape (n,).
 
-    A hundredth of the median distance is added, or a perfect loss would be infinitely far from all
-    others.
+    A hundredth of the median distance is added, so that a perfect loss stays comparable.
     """
     if not np.isfinite(objective.lower) or not len(losses):
         return losses
@@ -50,60 +49,38 @@ _ROUNDING = 1e-12
 
 
 def is_least(losses: Array) -> NDArray[np.bool_]:
-    """Return which losses are the least along the first axis, ties included, of the same shape.
-
-    Args:
-        losses: Of n models, shape (n,) or (n, N), in any unit.
-    """
+    """Return which losses, (n,) or (n, N), are the least along the first axis, ties included."""
     return losses <= losses.min(axis=0) + rounding_of(losses)
 
 
 def rounding_of(losses: Array) -> Array:
-    """Return by how much losses may differ and be equal: the rounding of a typical one, the median.
+    """Return the tolerance for equal losses, shape () or (N,): the rounding of the median loss.
 
-    Args:
-        losses: Of n models, shape (n,) or (n, N), in any unit.
-
-    Returns:
-        Shape () or (N,).
+    `losses` are those of n models, shape (n,) or (n, N), in any unit.
     """
     return np.asarray(_ROUNDING * np.median(np.abs(losses), axis=0))
 
 
 def best_frequencies(risks: Array) -> NDArray[np.float64]:
-    """Return p_h*: the share of the bootstraps in which each model has the least risk.
+    """Return p_h*, shape (n,): the share of bootstraps in which each model has the least risk.
 
-    The posterior probability that a model is the best one (Lacoste et al. 2014, equation 5, with
-    bootstraps for the prior); models that tie share a bootstrap equally.
-
-    Args:
-        risks: Of n models in N bootstraps, shape (n, N), finite.
-
-    Returns:
-        Shape (n,), together 1.
+    It is the posterior probability that a model is the best (Lacoste et al. 2014, equation 5, with
+    bootstraps for the prior). Ties share a bootstrap equally. `risks` of n models in N bootstraps
+    are finite, shape (n, N).
     """
     is_best = is_least(risks)
     return (is_best / is_best.sum(axis=0)).mean(axis=1)
 
 
 def frequencies_of_few(risks: Array, most: int) -> NDArray[np.float64]:
-    """Return p_h* of an ensemble of so many models at most, 0 of all others.
+    """Return p_h* of an ensemble of at most `most` models, 0 for all others, shape (n,).
 
-    Models that are alike share their bootstraps, so that each of them is light however often one of
-    them is the best: the heaviest models alone would be those that have no like. Members are
-    therefore picked one by one, first the one with the least mean risk, then always the one that is
-    the best most often among those picked and itself, as in the authors' code
-    (recursix/spearmint-salad, greedy.py); the weights are p_h* among them. Of equals, the first.
-
-    Args:
-        risks: Of n models in N bootstraps, shape (n, N), finite.
-        most: How many models may weigh anything.
-
-    Returns:
-        Shape (n,), together 1; `best_frequencies` where so few are ever the best.
-
-    Raises:
-        ValueError: If no model may.
+    Similar models share their bootstraps, so that each has a small weight, however often one of
+    them is the best; the largest weights alone would select models unlike any other. Members are
+    therefore picked one by one: first the model with the least mean risk, then always the model
+    that is most often the best among those picked and itself, as in the authors' code
+    (recursix/spearmint-salad, greedy.py). Weights are p_h* among the members. Ties go to the first.
+    A `ValueError` is raised if `most` is below 1.
     """
     if most < 1:
         raise ValueError(f"an ensemble has at least 1 model; got {most}")

@@ -1,4 +1,4 @@
-"""The objective as far as a method may know it: the loss, its constraints and bootstraps."""
+"""The objective as methods see it: the loss, its constraints and bootstraps."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ class Bootstraps:
     """Resamples of the held-out examples, the same for all trials of a study.
 
     Attributes:
-        n: How many.
-        share: Draws with replacement in each, as a share of the examples; 0 to draw none and count
-            each example once, so that a risk is the loss.
+        n: Number of bootstraps.
+        share: Draws with replacement in each, as a share of the examples; 0 to count each example
+            once, so that a risk is the loss.
 
     Raises:
         ValueError: If a number is out of range.
@@ -24,13 +24,13 @@ class Bootstraps:
 
     def __post_init__(self) -> None:
         if self.n < 1:
-            raise ValueError(f"there is at least 1 bootstrap; got {self.n}")
+            raise ValueError(f"the number of bootstraps must be at least 1; got {self.n}")
         if not 0 <= self.share <= 1:
             raise ValueError(f"the share of a bootstrap must be in [0, 1]; got {self.share}")
 
 
 def bootstraps_of(options: Any) -> Bootstraps | None:
-    """Return the bootstraps that the options of a method ask for; None if they speak of none."""
+    """Return the bootstraps that a method's options request, if any."""
     return getattr(options, "bootstraps", None)
 
 
@@ -40,7 +40,7 @@ class Constraint:
 
     Attributes:
         name: Name of the quantity, as in `Evaluation.constraints`.
-        bound: Its largest allowed value, `>= 0`.
+        bound: Largest allowed value, `>= 0`.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Constraint:
     def excess(self, measured: Mapping[str, float]) -> float:
         """Return by how much the bound is exceeded, in multiples of it; `<= 0` within.
 
-        Of a bound of 0, the absolute excess. A quantity that was not measured, or is not a number,
+        For a bound of 0, the excess is absolute. A quantity that is missing, or not a number,
         exceeds every bound infinitely.
         """
         value = measured.get(self.name)
@@ -61,7 +61,7 @@ class Constraint:
 
 
 def violation(constraints: Iterable[Constraint], measured: Mapping[str, float]) -> float:
-    """Return the largest excess of any constraint; `<= 0` where all are met."""
+    """Return the largest excess of any constraint; `<= 0` if all are met."""
     return max((constraint.excess(measured) for constraint in constraints), default=0.0)
 
 
@@ -80,23 +80,23 @@ PortableSeconds = tuple[str, str, float, float | None]
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """The metric, the constraints and the size of the data, as far as a method may know them.
+    """The metric, the constraints and the size of the data, as methods see them.
 
     Attributes:
         metric: Name of the metric.
         unit: Unit of the loss, for instance "percent".
-        lower: Smallest loss possible; -inf when there is none.
-        upper: Largest loss possible; inf when there is none.
-        chance: Loss of guessing without features; None when not known.
-        constraints: Limits on quantities besides the loss.
-        n_rows: Training rows of the smallest fold; None, like what follows, when not known.
+        lower: Least possible loss; -inf if there is none.
+        upper: Largest possible loss; inf if there is none.
+        chance: Loss of guessing without features; None if unknown.
+        constraints: Bounds on other measured quantities.
+        n_rows: Training rows of the smallest fold. This and the next attributes may be None.
         n_held_out: Held-out rows of the smallest fold.
-        n_classes: Classes; 0 when numbers are predicted.
+        n_classes: Number of classes; 0 for regression.
         n_rarest: Training rows of the rarest class in the smallest fold.
         n_folds: Folds of a full evaluation.
         n_columns: Columns of a table, or different codes of events.
-        earlier_seconds: Seconds of algorithms in earlier studies, as `Costs.portable` has them.
-        epochs: Epochs of a full training (t_max); None when models are fitted at once.
+        earlier_seconds: Seconds of algorithms in earlier studies, from `Costs.portable`.
+        epochs: Epochs of a full training (t_max); None if models are fitted at once.
         iterative: Ids of the model algorithms that train in epochs.
     """
 
@@ -118,5 +118,5 @@ class Objective:
 
     @property
     def is_percentage(self) -> bool:
-        """Whether losses are shares in percent."""
+        """Whether losses are percentages."""
         return self.unit == "percent"

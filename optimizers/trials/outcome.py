@@ -1,6 +1,6 @@
-"""Outcomes of trials: an evaluation, or a failure of some kind, and what each step took.
+"""Outcomes of trials: an evaluation or a failure, with the seconds of each step.
 
-Light to import, for those who only look.
+Cheap to import, for readers of studies.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from sys import intern
 
 
 class TrialState(StrEnum):
-    """Where a trial stands."""
+    """State of a trial."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -20,12 +20,12 @@ class TrialState(StrEnum):
 
     @property
     def is_told(self) -> bool:
-        """Whether the trial has ended, and the optimizer is told of it."""
+        """Whether the trial has ended, so that the optimizer is told."""
         return self in (TrialState.COMPLETE, TrialState.STOPPED, TrialState.FAILED)
 
 
 class FailureKind(StrEnum):
-    """How a trial failed: by an error, at one of its limits, or with its worker's process."""
+    """Kind of a failure: an error, a limit, or the death of the worker's process."""
 
     ERROR = "error"
     TIMEOUT = "timeout"
@@ -34,12 +34,12 @@ class FailureKind(StrEnum):
 
     @property
     def grows_with_rows(self) -> bool:
-        """Whether more rows only make it worse: the trial took too long or too much memory."""
+        """Whether more rows make it worse: the trial exceeded its time or memory limit."""
         return self in (FailureKind.TIMEOUT, FailureKind.MEMORY)
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether more rows do not cure it; an error may be for want of rows."""
+        """Whether more rows cannot cure it; an error may be due to few rows."""
         return self != FailureKind.ERROR
 
 
@@ -50,11 +50,11 @@ class StepCost:
     Attributes:
         step: Name of the step.
         fold: Number of the fold.
-        seconds: Time to make what it made; of a hit, the time that making it once took.
-        load_seconds: Time to read what it needed or served.
-        hit: Whether it was served from the cache.
-        key: Prefix key of what it made.
-        held_out_seconds: Share of `seconds` that the held-out rows took; 0 if not measured.
+        seconds: Seconds of making the result; for a hit, the original seconds.
+        load_seconds: Seconds of reading its input or its cached result.
+        hit: Whether the result came from the cache.
+        key: Prefix key of the result.
+        held_out_seconds: Part of `seconds` for the held-out rows; 0 if not measured.
     """
 
     step: str
@@ -66,22 +66,21 @@ class StepCost:
     held_out_seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        # Names and keys of many trials are the same, and kept once.
+        # Names and keys repeat in many trials, so they are interned.
         object.__setattr__(self, "step", intern(self.step))
         object.__setattr__(self, "key", intern(self.key))
 
 
 @dataclass(frozen=True, slots=True)
 class Pilot:
-    """A fit on few rows that shows what a trial will take, before it starts.
+    """A fit on few rows that predicts the cost of a trial before it starts.
 
     Attributes:
-        rows: Training rows.
-        held_out_rows: Held-out rows.
-        steps: Per step, what it took.
-        seconds: Predicted seconds of the trial, within which it is likely to end.
+        rows, held_out_rows: Training and held-out rows.
+        steps: Cost of each step.
+        seconds: Predicted seconds within which the trial is likely to end.
         limit_seconds: Seconds that the trial may take.
-        own_seconds: Seconds that the pilot took, which are part of the trial's cost.
+        own_seconds: Seconds of the pilot, which are part of the trial's cost.
     """
 
     rows: int
@@ -93,7 +92,7 @@ class Pilot:
 
     @property
     def is_over_limit(self) -> bool:
-        """Whether the trial was not started, as it would take too long."""
+        """Whether the trial was not started because it would take too long."""
         return self.seconds > self.limit_seconds
 
 
@@ -101,27 +100,27 @@ class Pilot:
 class Evaluation:
     """The outcome of a query that ran to its end.
 
-    Of an iterative model that was trained in epochs, the best epoch so far counts.
+    For an iterative model trained in epochs, the best epoch so far counts.
 
     Attributes:
         loss: Mean of the folds' losses; smaller is better.
-        fold_losses: One loss per fold.
-        cost_seconds: Wall time of this stretch as measured, hits of the cache included.
-        cost_uncached_seconds: What it would have taken with nothing cached.
-        load_seconds: Seconds that the worker took before, to load the data and the libraries; no
-            part of the costs.
-        steps: Per step and fold, what it took.
+        fold_losses: Loss of each fold.
+        cost_seconds: Measured wall time of this trial, cache hits included.
+        cost_uncached_seconds: Seconds it would have taken with nothing cached.
+        load_seconds: Seconds of the worker to load the data and the libraries beforehand; not part
+            of the costs.
+        steps: Cost of each step and fold.
         constraints: Measured quantities by name.
         curve: Mean of the folds' losses after each epoch from the first; empty without epochs.
-        fold_curves: Per fold, the loss after each epoch.
-        best_epoch: The epoch, from 1, of the least loss in `curve`; None without epochs.
-        resumed_from: With a curve, the epochs that were trained in earlier stretches; without one,
-            the folds that were served.
-        trouble: Why `curve` ended before the epochs that were asked for; empty if it did not.
-        predictions: Key of the held-out predictions, per fold.
-        risks: Loss in each bootstrap of the held-out examples, where the method asks for some and
-            the query is full.
-        pilot: What a fit on few rows showed before the trial started; None without one.
+        fold_curves: Loss of each fold after each epoch.
+        best_epoch: Epoch, from 1, of the least loss in `curve`; None without epochs.
+        resumed_from: With a curve, the epochs trained in earlier trials; without one, the folds
+            served from the cache.
+        trouble: Reason why `curve` ended before the requested epochs; empty if it did not.
+        predictions: Key of the held-out predictions of each fold.
+        risks: Loss in each bootstrap of the held-out examples, if the method requests bootstraps
+            and the query is full.
+        pilot: Result of a fit on few rows before the trial; None without one.
     """
 
     loss: float
@@ -143,20 +142,19 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a trial has no loss.
+    """The reason why a trial has no loss.
 
     Attributes:
-        kind: An error, the trial limit that it exceeded, or the death of its worker.
-        message: One line for people.
-        traceback: Where it happened; empty when the worker died.
-        step: Name of the step that failed, if known.
-        fold: Number of the fold that failed, if known.
-        cost_seconds: Wall time spent until then.
-        steps: Per step and fold that had ended until then, what it took.
+        kind: An error, the exceeded trial limit, or the death of the worker.
+        message: Message in one line, for people.
+        traceback: Traceback; empty if the worker died.
+        step, fold: Name of the step and number of the fold that failed, if known.
+        cost_seconds: Wall time spent until the failure.
+        steps: Cost of each step and fold that had ended.
         output: Last lines the trial printed.
-        load_seconds: Seconds that the worker took to load the data and the libraries, before the
-            clock of the trial started; no part of `cost_seconds`.
-        pilot: What a fit on few rows showed before the trial started; None without one.
+        load_seconds: Seconds of the worker to load the data and the libraries, before the trial's
+            clock started; not part of `cost_seconds`.
+        pilot: Result of a fit on few rows before the trial; None without one.
     """
 
     kind: FailureKind
@@ -171,10 +169,10 @@ class Failure:
     pilot: Pilot | None = None
 
     def __post_init__(self) -> None:
-        # A kind may come as its plain word, as from callers of ask and tell.
+        # Callers of ask and tell may give a kind as a plain word.
         object.__setattr__(self, "kind", FailureKind(self.kind))
 
     @property
     def is_unstarted(self) -> bool:
-        """Whether the trial was not started, as its pilot showed that it would take too long."""
+        """Whether the trial was not started because its pilot predicted too many seconds."""
         return self.pilot is not None and self.pilot.is_over_limit

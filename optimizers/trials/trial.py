@@ -1,4 +1,4 @@
-"""Trials: numbered queries, each with its evaluation or the reason of its failure."""
+"""Trials: numbered queries, each with an evaluation or the reason of its failure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,17 +14,17 @@ from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, TrialSta
 class Trial:
     """A numbered query and its outcome so far.
 
-    With a loss it is complete if its query is full, else stopped: it may be gone on with, by a
-    trial of its own.
+    A trial with a loss is complete if its query is full, and stopped otherwise. A stopped
+    configuration may be resumed by another trial.
 
     Attributes:
         number: Position in the order of asking, from 0.
-        query: What to evaluate.
-        state: Where it stands.
-        evaluation: The outcome, of a complete or stopped trial.
-        failure: The reason, of a failed one.
-        attempts: How often it was started.
-        deaths: How often its worker died of itself since it was asked for or tried again.
+        query: The query.
+        state: State of the trial.
+        evaluation: Outcome of a complete or stopped trial.
+        failure: Reason of a failed trial.
+        attempts: Number of starts.
+        deaths: Spontaneous deaths of its worker since it was requested or retried.
     """
 
     number: int
@@ -70,10 +70,10 @@ class Trial:
 
     @property
     def refit_query(self) -> Query:
-        """The query of its final model: all rows and folds, and the epochs that were best.
+        """The query of its final model: all rows and folds, and the best number of epochs.
 
-        A training that was best when it was stopped goes to the end, unless quantities were
-        measured of it, which may grow with the epochs.
+        A training that was best when it stopped is completed, unless quantities were measured,
+        which may grow with the epochs.
         """
         if self.evaluation is None:
             return Query(self.query.configuration)
@@ -86,7 +86,7 @@ class Trial:
         return replace(self, state=TrialState.COMPLETE, evaluation=evaluation, failure=None)
 
     def stopped(self, evaluation: Evaluation) -> Self:
-        """Return the trial of a query that is not full with its outcome."""
+        """Return the trial of a partial query with its outcome."""
         return replace(self, state=TrialState.STOPPED, evaluation=evaluation, failure=None)
 
     def ended(self, evaluation: Evaluation) -> Self:
@@ -94,11 +94,11 @@ class Trial:
         return self.completed(evaluation) if self.query.is_full else self.stopped(evaluation)
 
     def failed(self, failure: Failure) -> Self:
-        """Return the trial with the reason why it has no outcome."""
+        """Return the trial with the reason of its failure."""
         return replace(self, state=TrialState.FAILED, evaluation=None, failure=failure)
 
     def started(self) -> Self:
-        """Return the trial running, once more."""
+        """Return the trial running, with one more attempt."""
         return replace(
             self,
             state=TrialState.RUNNING,
@@ -108,21 +108,21 @@ class Trial:
         )
 
     def measured(self, constraints: Mapping[str, float]) -> Self:
-        """Return a trial that has a loss with quantities that were measured later."""
+        """Return a trial that has a loss with quantities measured later."""
         assert self.evaluation is not None  # noqa: S101 - the caller's duty
         both = {**self.evaluation.constraints, **constraints}
         return replace(self, evaluation=replace(self.evaluation, constraints=both))
 
     def waiting(self) -> Self:
-        """Return the trial put back to wait for another start."""
+        """Return the trial waiting for another start."""
         return replace(self, state=TrialState.WAITING, evaluation=None, failure=None)
 
     def died(self) -> Self:
-        """Return the trial put back to wait because its worker died of itself."""
+        """Return the trial waiting again because its worker died spontaneously."""
         return replace(self.waiting(), deaths=self.deaths + 1)
 
     def retried(self) -> Self:
-        """Return a failed trial put back to wait because a user asks for it."""
+        """Return a failed trial waiting again because a user asked for it."""
         return replace(self.waiting(), deaths=0)
 
     def to_json(self) -> dict[str, Any]:
@@ -133,12 +133,9 @@ class Trial:
     def from_json(
         cls, document: Mapping[str, Any], space: Space, query: Query | None = None
     ) -> Self:
-        """Read what `to_json` wrote, checked against a space.
+        """Read a document of `to_json`, checked against a space.
 
-        Args:
-            document: What it wrote.
-            space: The space.
-            query: The query, where it has been read already.
+        `query` replaces the document's, if it has been read already.
         """
         query = query or Query.from_json(document["query"], space)
         return from_document(cls, {**document, "query": query})

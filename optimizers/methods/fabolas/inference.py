@@ -1,7 +1,7 @@
 """The processes of losses and seconds, with parameters fitted or drawn by walkers (section 3.4).
 
-A belief in losses is one Gaussian process. With many results it is one process per model algorithm,
-which reduces the quadratic cost of predictions; the minimiser is still sought over all of them.
+A belief in losses is one Gaussian process, or with many results one process per model algorithm,
+at a cost divided by the square of their number. The minimiser is sought over all of them.
 Targets are standardised over all models, and the processes do not rescale them.
 
 The stretch moves are emcee's (Foreman-Mackey et al. 2013). Walkers persist between asks, so a few
