@@ -5,17 +5,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The budget of a study at one ask.
+    """The budget of a study at one ask; what is left is None if unlimited.
 
     Attributes:
         trials_spent: Trials told so far.
-        trials_left: Configurations that may still be started; None if unlimited. At 0, only those
-            under way may be resumed.
-        seconds_spent: Worker-seconds spent so far.
-        seconds_left: Worker-seconds left; None if unlimited.
-        ask_seconds: Total seconds of the optimizer's own asks.
+        trials_left: Configurations that may still be started. At 0, those under way may be resumed.
+        seconds_spent, seconds_left: Worker-seconds.
+        ask_seconds, last_ask_seconds: Seconds of all asks, and of recent ones, newest last.
         n_workers: Trials that may run at the same time.
-        last_ask_seconds: Seconds of recent asks, newest last.
         trial_seconds: Time limit of a trial set by the user, if any.
     """
 

@@ -75,9 +75,7 @@ def event_document(event: Event) -> dict[str, Any]:
 def event_of(kind: str, document: Mapping[str, Any], space: Space) -> Event:
     """Return the event of this kind and document, checked against a space.
 
-    Raises:
-        KeyError: If the kind is unknown, or the document lacks its query.
-        ValueError: If anything else in the document is missing or wrong.
+    Raises `KeyError` if the kind is unknown or the document lacks its query, else `ValueError`.
     """
     event = _CLASSES[kind]
     if event is Told:

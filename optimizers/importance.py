@@ -27,13 +27,7 @@ from prefect_tune.optimizers.surrogates.random_forest import RandomForest
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One choice in a space.
-
-    Attributes:
-        step: Name of the step.
-        algorithm: Algorithm of the hyperparameter; None for the choice of the algorithm itself.
-        hyperparameter: Name of the hyperparameter; None for the choice of the algorithm.
-    """
+    """The choice of a step's algorithm, or of one algorithm's hyperparameter."""
 
     step: str
     algorithm: str | None = None
@@ -52,12 +46,8 @@ class PriorDraws:
     Each input is drawn independently: the algorithms of a step uniformly, and the positions of a
     hyperparameter uniformly on its scale. Inactive hyperparameters and ignored steps have no
     effect, which makes the decomposition of the variance well defined on a conditional space. Paths
-    that cannot run are drawn too, because the choices would be dependent without them.
-
-    Args:
-        space: The space, with K searched steps and d hyperparameters.
-        n: Number of pairs, a power of 2.
-        seed: Seed of the scrambled Sobol' sequence.
+    that cannot run are drawn too, because the choices would be dependent without them. The n pairs,
+    a power of 2, are from a scrambled Sobol' sequence.
     """
 
     def __init__(self, space: CandidateSpace, n: int, seed: int) -> None:
@@ -109,12 +99,8 @@ _AT_ONCE = 16
 class Effect:
     """The share of the variance of the loss due to one input.
 
-    Attributes:
-        input: The choice.
-        main: Share of the input alone, averaged over all others; 0 to 1.
-        main_deviation: Standard deviation of `main` over the models.
-        total: Share of the input and its interactions; 0 to 1.
-        total_deviation: Standard deviation of `total` over the models.
+    `main` is the share of the input alone, averaged over all others, and `total` includes its
+    interactions. Both are from 0 to 1, with their standard deviations over the models.
     """
 
     input: Input
@@ -130,15 +116,9 @@ def effects(
     """Return the first-order and total Sobol' index of each input, the largest total first.
 
     The estimators of Saltelli et al. (2010) use A, B and A with one column of B at a time. On a
-    conditional space, most inputs are inactive in most rows, which stay the same. Only the changed
-    rows are predicted again, so the work grows with the active inputs of a pipeline and not with
-    the hyperparameters of the space. Models with constant predictions are skipped.
-
-    Args:
-        space: The space.
-        predict: Predictions of s models, such as one per bootstrap of the trials.
-        seed: Seed of the draws.
-        n: Number of draws, a power of 2.
+    conditional space, most inputs are inactive in most rows. Only changed rows are predicted again,
+    so the work grows with the active inputs of a pipeline, not with those of the space. `predict`
+    has s models, such as one per bootstrap; constant ones are skipped. n is a power of 2.
     """
     draws, inputs = PriorDraws(space, n, seed), inputs_of(space)
     f_a, f_b = map(predict, draws.features())
@@ -194,12 +174,7 @@ _MAX_FEATURES = 0.5
 
 
 class BaggedForests:
-    """Forests and their joint out-of-bag R2; `fit` makes them.
-
-    Args:
-        forests: Forests, one per bootstrap.
-        r2: Share of the variance of losses predicted out of bag; 1 is all, 0 or less is none.
-    """
+    """Forests and their joint out-of-bag R2, 1 for perfect and 0 or less for no prediction."""
 
     def __init__(self, forests: list[RandomForest], r2: float) -> None:
         self._forests, self.r2 = forests, r2
@@ -253,8 +228,7 @@ class Importance:
         n_configurations: Number of configurations used.
         bound: Cap of the losses; None if there are too few.
         r2: Out-of-bag R2 of the forests; None without informative forests.
-        effects: Effects, the largest total first; empty without a result.
-        reason: Reason for the lack of a result; empty if there is one.
+        effects, reason: Effects, the largest total first, or the reason why there are none.
     """
 
     n_configurations: int
@@ -273,13 +247,8 @@ def importance_of(
 ) -> Importance:
     """Return how much each choice matters for the loss, over the whole space.
 
-    Args:
-        space: The search space.
-        configurations: Configurations with a loss, each once, as JSON values. Only some of many
-            are read.
-        losses: Losses of the configurations, shape (n,).
-        chance: Loss of guessing, if known.
-        seed: Source of randomness.
+    `configurations` are distinct ones with a loss, as JSON values; only some of many are read.
+    Their losses have shape (n,), and `chance` is the loss of guessing, if known.
     """
     y, n = np.asarray(losses, dtype=np.float64), len(configurations)
     if n < LEAST_TRIALS:

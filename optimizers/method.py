@@ -14,11 +14,9 @@ from prefect_tune.optimizers.options import check_options, options_of
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Reason for an ask.
+    """Reason for an ask: the phase of the method in a few words, and one short line for this query.
 
-    Attributes:
-        phase: Phase of the method, in a few words.
-        text: Reason for this query, in one short line; may be empty.
+    The line may be empty.
     """
 
     phase: str

@@ -130,16 +130,10 @@ class Optimizer(ABC):
         return {} if self.incumbent is None else {self.incumbent.number: 1.0}
 
     def begin_with(self, start: Iterable[Configuration], name: str = KNOWN) -> None:
-        """Propose known configurations first, each in full, in this order.
+        """Propose known configurations first, each in full; `name` is part of their reasons.
 
-        They are asks like the method's own. On resume, call it before replaying events.
-
-        Args:
-            start: The configurations.
-            name: Name for them in the reasons of their asks.
-
-        Raises:
-            ValueError: If the method chooses the fidelity itself, or asks were made already.
+        They are asks like the method's own. On resume, call it before replaying events. A
+        `ValueError` is raised if the method chooses the fidelity itself, or asks were made already.
         """
         if self.method.fidelities:
             asked_for = ", ".join(sorted(self.method.fidelities))
@@ -191,9 +185,8 @@ class Optimizer(ABC):
     def tell(self, trial: Trial) -> None:
         """Take the outcome of a trial, complete or failed.
 
-        Raises:
-            ValueError: If the trial was not requested, has another query, has not ended, was told
-                before, or has a loss that is not finite.
+        A `ValueError` is raised if the trial was not requested, has another query, has not ended,
+        was told before, or has a loss that is not finite.
         """
         asked = self.history.get(trial.number)
         if asked is None:

@@ -192,18 +192,11 @@ def option(
     pattern: str | None = None,
     **facts: Any,
 ) -> Any:
-    """Declare a field of a dataclass as an option.
+    """Declare a field of a dataclass as an option, with a description for people.
 
-    Args:
-        text: Description for people.
-        default: Value of the field if the option is not given.
-        default_factory: Function that makes a mutable default.
-        at_least: Smallest value.
-        more_than: Lower bound, excluded.
-        at_most: Largest value.
-        less_than: Upper bound, excluded.
-        pattern: Regular expression that a text matches.
-        **facts: Attributes of `Option`.
+    The default is a value or made by `default_factory`. `at_least` and `at_most` are inclusive
+    bounds, `more_than` and `less_than` exclusive ones, and `pattern` is a regular expression for
+    texts. `facts` are further attributes of `Option`.
     """
     bounds = {
         "minimum": at_least,
@@ -279,9 +272,8 @@ def _kind_of(annotation: Any, where: str) -> tuple[Kind, tuple[str, ...], bool]:
 def check_options(options: Any) -> None:
     """Check every field of a dataclass of options against its type and its bounds.
 
-    Raises:
-        TypeError: If a value has another type; names the field and the types it takes.
-        ValueError: If a value is not a choice, not finite, or out of bounds.
+    Raises `TypeError` for a value of another type, and `ValueError` for one that is not a choice,
+    not finite, or out of bounds.
     """
     declared: Any = type(options)
     for name, one in options_of(declared).items():

@@ -38,14 +38,7 @@ REFERENCE = re.compile(r"[\w.]+:[\w.]+")
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """A declaration of another distribution.
-
-    Attributes:
-        kind: Kind of the declaration, for instance "method".
-        name: Name by which users choose it.
-        distribution, version: Name and version of the distribution.
-        module: Module that declares it.
-    """
+    """A declaration of another distribution, with its module and that distribution's version."""
 
     kind: str
     name: str
@@ -72,11 +65,10 @@ class Registry(Mapping[str, Declared], Generic[Declared]):
     are looked up. `get` returns None for a plugin that cannot be used.
 
     Args:
-        kind: Kind of the declarations, for instance "method" for the entry-point group
+        kind: Kind of the declarations, for instance "method" for entry points
             `prefect_tune.methods`.
-        declares: Class of the declarations, with an attribute `name`, or a reference
-            `module:Class` to it.
-        built_in: Declarations by name, or references to them, in display order.
+        declares: Class of the declarations, with an attribute `name`, or a reference to it.
+        built_in: Declarations by name, or references `module:Class`, in display order.
     """
 
     def __init__(
@@ -123,11 +115,9 @@ class Registry(Mapping[str, Declared], Generic[Declared]):
                 yield error
 
     def named(self, name: str) -> Declared:
-        """Return the declaration of that name.
+        """Return the declaration of that name, or raise `UnknownName`.
 
-        Raises:
-            UnknownName: If there is none.
-            UnusablePlugin: If a plugin cannot be imported, or several plugins declare the name.
+        The error is `UnusablePlugin` if a plugin cannot be imported, or several declare the name.
         """
         if name in self._registered:
             return self._registered[name]
@@ -224,11 +214,7 @@ class Registry(Mapping[str, Declared], Generic[Declared]):
 
 @cache
 def loaded(reference: str) -> Any:
-    """Import the object of a reference `module:attribute`.
-
-    Raises:
-        ImportError, AttributeError: If it does not exist.
-    """
+    """Import the object of a reference `module:attribute`."""
     module, _, attribute = reference.partition(":")
     return attrgetter(attribute)(import_module(module))
 

@@ -137,13 +137,7 @@ def is_behind(
 
     Before the margin is known, it must be worse than the incumbent on its worst fold (Bergman,
     Purucker and Hutter 2024, "Don't Waste Your Time: Early Stopping Cross-Validation", arXiv
-    2405.03389: the forgiving rule, after one fold).
-
-    Args:
-        first: Evaluation of the first fold.
-        incumbent: Evaluation of the best configuration on all folds.
-        history: The trials so far.
-        sign: -1 to test whether it is better.
+    2405.03389: the forgiving rule, after one fold). With a sign of -1, test whether it is better.
     """
     known, loss = margin(incumbent, history), sign * first.fold_losses[0]
     if known is None:
@@ -175,16 +169,13 @@ def margin(incumbent: Evaluation, history: History) -> float | None:
 def is_behind_on_part(
     difference: float, incumbent: Evaluation, known: Sequence[tuple[float, float]]
 ) -> bool:
-    """Return whether a configuration is worse on a part of the rows by more than a margin.
+    """Return whether a loss is worse on a part of the rows by more than a margin.
 
-    The margin is the root mean square error of a look, over configurations that ran further, so it
-    includes the effect of more rows. Before three are known, it is the difference between the
-    incumbent's worst and best fold; with one fold, nothing is behind then.
-
-    Args:
-        difference: Difference of its loss to the incumbent's on the part.
-        incumbent: Evaluation of the best configuration, or of the one that ran furthest.
-        known: Differences to the incumbent on the part, and in all, of other configurations.
+    `difference` is to the loss of the incumbent, the best configuration or the one that ran
+    furthest. The margin is the root mean square error of a look, over the `known` differences of
+    others on the part and in all, so it includes the effect of more rows. Before three are known,
+    it is the difference between the incumbent's worst and best fold; with one fold, nothing is
+    behind then.
     """
     if len(known) >= LEAST_COMPARED:
         looks, wholes = np.array(known).T
@@ -202,14 +193,8 @@ def estimated(
 ) -> Evaluation:
     """Return the evaluation of a configuration stopped after its first rung.
 
-    Each fold is assumed to differ from the incumbent's as the rung did, within the bounds of the
-    metric. Seconds and steps are those spent.
-
-    Args:
-        stretch: Evaluation of the first fold, or of all rungs together.
-        incumbent: Evaluation of the best configuration on all folds.
-        objective: Objective with the bounds.
-        difference: Difference to the incumbent on the same rung; None for the first fold.
+    Each fold is assumed to differ from the incumbent's by `difference`, or as on the first fold if
+    None, within the bounds of the metric. Seconds and steps are those spent.
     """
     if difference is None:
         difference = stretch.fold_losses[0] - incumbent.fold_losses[0]

@@ -132,9 +132,8 @@ class Racing(Optimizer):
     def _ahead(self) -> Trial | None:
         """Partial trial clearly better than the best full one, if any.
 
-        A look at few rows must be far better, because models that learn fast from few rows need not
-        be the best. It never leads under constraints, since measured quantities may grow with the
-        rows.
+        A look at few rows must be far better, because models that learn fast need not be the best.
+        It never leads under constraints, since measured quantities may grow with the rows.
         """
         best = self.history.incumbent
         if best is None:
@@ -239,10 +238,9 @@ class Racing(Optimizer):
         return is_alone and sum(trial.is_told for trial in lasts) < _GATHERED
 
     def _owes_looks(self, budget: Budget) -> bool:
-        """Whether later rungs have taken more seconds than first looks.
+        """Whether later rungs, pending ones included, have taken more seconds than first looks.
 
-        Pending rungs count with their predicted seconds. So half of the time is for new
-        configurations, however many keep up.
+        So half of the time is for new configurations, however many keep up.
         """
         if not self._has_looks or not self._reads_costs(budget):
             return False
@@ -335,10 +333,7 @@ class Racing(Optimizer):
         super()._register(query)
 
     def _going_on(self, query: Query) -> int | None:
-        """Number, in the method, of a configuration that is resumed; None of a new one.
-
-        Raises `ValueError` if the rung before was not run, or the race has no such rung.
-        """
+        """Number, in the method, of a configuration that is resumed; None of a new one."""
         k, configuration = self._number_of(query), query.configuration
         if query.is_full and self._is_first_whole():
             return None

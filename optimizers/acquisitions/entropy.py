@@ -45,8 +45,7 @@ class Minimiser:
     """Joint draws of R representers, and the minimiser of each draw.
 
     Attributes:
-        mean: Mean losses at s = 1, shape (R,).
-        factor: L_V, the Cholesky factor of their covariance V, shape (R, R).
+        mean, factor: Mean losses at s = 1, and L_V, the Cholesky factor of their covariance.
         normals: U, whitened, shape (R, S); the draws are mean + L_V U.
         winners: Minimiser of each draw, shape (S,).
         probabilities: p_min, the share of draws that each representer wins, shape (R,).
@@ -84,18 +83,12 @@ _THOMPSON_SHARE = 0.6
 def choose_representers(
     draws: Array, log_improvement: Array, n: int, rng: Generator
 ) -> NDArray[np.intp]:
-    """Return distinct rows of the pool: n of them, or all if the pool is smaller.
+    """Return n distinct rows of a pool of P points, or all if the pool is smaller.
 
     The first are minimisers of joint posterior draws (Thompson sampling), up to 0.6 n / K distinct
     ones per hyperparameter sample. The rest are drawn without replacement with probability
     proportional to the expected improvement summed over the samples. All samples share the set.
-
-    Args:
-        draws: T joint draws at s = 1 by each of K hyperparameter samples over a pool of P points,
-            shape (K, T, P).
-        log_improvement: Log expected improvement by each sample, shape (K, P); -inf for none.
-        n: Number of representers, at least 1.
-        rng: Source of randomness.
+    T `draws` at s = 1 of each of K samples have shape (K, T, P), log improvements (K, P).
     """
     most = max(1, int(_THOMPSON_SHARE * n / len(draws)))
     minima = draws.argmin(axis=2)
@@ -117,13 +110,9 @@ _SHRINKAGE = 4.0
 def information_gain(minimiser: Minimiser, latents: Latents, basis: Array, noise: Array) -> Array:
     """Return the gain of C candidates on M fidelities in nats, shape (C, M).
 
-    Up to the noise of the draws, it lies between 0 and log(Var(y) / noise) / 2.
-
-    Args:
-        minimiser: Current belief about the minimiser.
-        latents: Curves of the candidates, by the same posterior.
-        basis: phi(s) of the fidelities, shape (M, r).
-        noise: sigma^2(s) of an evaluation, positive, shape (M,).
+    Up to the noise of the draws, it lies between 0 and log(Var(y) / noise) / 2. `basis` is phi(s)
+    of the fidelities, shape (M, r), and `noise` the positive sigma^2(s) of an evaluation, shape
+    (M,).
     """
     n, r = latents.mean.shape
     # P_a = L_V^-1 B_a, one column for each weight a of each candidate.

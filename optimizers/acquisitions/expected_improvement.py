@@ -112,13 +112,10 @@ def expected_squared_excess(mean: Array, deviation: Array) -> tuple[Array, Array
 
 @dataclass(frozen=True, slots=True)
 class AugmentedImprovement:
-    """Log expected improvement on the least augmented loss.
+    """Log expected improvement on the least augmented loss, `best`.
 
-    Attributes:
-        process: Process of targets (n, 1 + M): the loss, then M constraint values.
-        best: Least augmented loss observed.
-        rho_g: Weight of the squared violations.
-        shifts: c_i, with penalties where g_i + c_i > 0, shape (M,).
+    The process has targets (n, 1 + M): the loss, then M constraint values. `rho_g` weights the
+    squared violations, g_i + c_i > 0, with `shifts` c_i, shape (M,).
     """
 
     process: GaussianProcess
@@ -163,15 +160,10 @@ def sobol_normals(n: int, d: int, rng: Generator) -> Array:
 
 
 class JointImprovement:
-    """The expected improvement of one more candidate, given those chosen so far.
+    """The expected improvement of one more candidate's score, given those chosen so far.
 
-    Improvement is of scores; higher is better.
-
-    Args:
-        mean, variance: Mean and variance of the candidates' scores, shape (m,) each.
-        covariance: Function from a candidate's number to its covariances with all, shape (m,).
-        best: Score to improve on.
-        normals: Standard normals, shape (draws, most choices).
+    `mean` and `variance` of the candidates have shape (m,). `covariance` maps a candidate's number
+    to its covariances with all, (m,). `normals` have shape (draws, most choices).
     """
 
     def __init__(

@@ -104,15 +104,9 @@ def maximise(
     penalty: Penalty | None = None,
     within: Box | None = None,
 ) -> Candidates:
-    """Return candidates by falling improvement.
+    """Return candidates by falling improvement, from the `observed` ones, the best first.
 
-    Args:
-        acquisition: Improvement to maximise.
-        inputs: Inputs of the space.
-        observed: Points to start from, the best first.
-        rng: Source of randomness.
-        penalty: Function added to the loss of candidates.
-        within: Bounds of continuous columns.
+    A `penalty` is added to the loss of candidates; `within` bounds continuous columns.
     """
     space = inputs.candidates
     added = penalty or (lambda candidates: np.zeros(len(candidates)))
@@ -241,16 +235,7 @@ class Fitted:
 
 
 class GaussianSearch:
-    """Tables of one space; stores no observations.
-
-    Args:
-        space: The space.
-        kernel: Comparison of pipelines of different algorithms.
-
-    Attributes:
-        candidates: The space as arrays.
-        inputs: Inputs of the process.
-    """
+    """Tables of one space, candidates and inputs of the process; stores no observations."""
 
     def __init__(self, space: Space, kernel: KernelKind = "one_hot") -> None:
         self.space = space
@@ -265,16 +250,11 @@ class GaussianSearch:
         last: Fitted | None = None,
         pending: Sequence[Configuration] = (),
     ) -> tuple[GaussianProcess, Fitted]:
-        """Return the process of these observations, and its parameters for the next ask.
+        """Return the process of n observations, and its parameters for the next ask.
 
-        While observations are few, each call refits; later, every third new observation does.
-
-        Args:
-            observed: n candidates.
-            targets: Targets, shape (n, t).
-            rng: Source of a second start if there are no earlier parameters.
-            last: Parameters of an earlier ask, where the fit starts.
-            pending: Pending configurations, assumed to return their predicted mean.
+        While observations are few, each call refits; later, every third new observation does. The
+        fit starts from the `last` parameters, or else from a second random start. Targets have
+        shape (n, t). `pending` configurations are assumed to return their predicted mean.
         """
         kernel, inputs = self.inputs.kernel, self.inputs.of(observed)
         n, fitted_to = len(inputs), 0 if last is None else last.n

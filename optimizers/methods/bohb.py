@@ -44,19 +44,13 @@ class KernelDensity:
     """A mixture of product kernels and the prior (Falkner et al. 2018, section 3.2).
 
     Algorithms and categories have Aitchison-Aitken kernels, which replace a choice by a random one
-    with probability lambda. Numbers have Gaussian kernels truncated to [0, 1]. Widths follow
-    Scott's rule, with Gini's impurity as the deviation of choices. A hyperparameter missing from a
-    kernel's configuration is uniform, which is the mean of BOHB's imputation from the prior. The
-    prior is one more component, as in TPE and not in BOHB: without it, an algorithm missing from
-    the few good results would be excluded. (It lowered the median regret on recorded curves and
-    planted worlds.)
-
-    Attributes:
-        space: Encoder of configurations.
-        points: The n configurations.
-        active: Hyperparameters that they have, shape (n, d).
-        leaving: lambda of each step's algorithm, shape (K,).
-        widths: Standard deviation of each number, or lambda of each category, shape (d,).
+    with probability lambda: `leaving`, shape (K,), and `widths`. Numbers have Gaussian kernels
+    truncated to [0, 1], with standard deviations in `widths`, shape (d,). Widths follow Scott's
+    rule, with Gini's impurity as the deviation of choices. A hyperparameter missing from a kernel's
+    configuration is uniform, which is the mean of BOHB's imputation from the prior. The prior is
+    one more component, as in TPE and not in BOHB: without it, an algorithm missing from the few
+    good results would be excluded. (It lowered the median regret on recorded curves and planted
+    worlds.)
     """
 
     space: CandidateSpace
@@ -156,11 +150,7 @@ class Bohb(Hyperband):
     method: ClassVar[Method] = BOHB
 
     def begin(self, rng: Generator) -> Configuration:
-        """Return a new configuration to start with.
-
-        Raises:
-            SpaceExhausted: If none is left.
-        """
+        """Return a new configuration to start with, or raise `SpaceExhausted`."""
         is_random = rng.random() < self.options.random_share
         proposed = None if is_random else self._by_model(rng)
         if proposed is None:

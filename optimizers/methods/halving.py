@@ -58,10 +58,8 @@ _ORDER: tuple[Fidelity, ...] = ("epochs", "subset", "folds")
 def choose_rungs(space: Space, objective: Objective, options: BracketOptions) -> tuple[Rungs, str]:
     """Return the rungs of a study, and the reason for their fidelity, for people.
 
-    If the objective does not know the number of rows, subsets are allowed.
-
-    Raises:
-        ValueError: If the study cannot have the requested fidelity, or any.
+    Unknown numbers of rows do not exclude subsets. A `ValueError` is raised if the study cannot
+    have the requested fidelity, or any.
     """
     obstacles = {fidelity: _obstacle(fidelity, space, objective, options) for fidelity in _ORDER}
     possible = [fidelity for fidelity in _ORDER if not obstacles[fidelity]]
@@ -152,12 +150,7 @@ def _least_rows(objective: Objective) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Start of a bracket.
-
-    Attributes:
-        size: Configurations that it begins.
-        first: Rung on which they begin, from 0.
-    """
+    """Start of a bracket: `size` configurations on the rung `first`, from 0."""
 
     size: int
     first: int = 0
@@ -178,14 +171,7 @@ class Bracket:
     """One bracket of successive halving; its runs are numbers of trials, rung by rung.
 
     A rung is decided when all its runs are told. Then the best 1/eta of them, at least one, is
-    promoted; failed runs are lost.
-
-    Attributes:
-        plan: Start of the bracket.
-        eta: Inverse share of promoted runs.
-        number: Place among all brackets, from 0.
-        runs: Trials of each rung, from the plan's first, in the order of asking.
-        is_closed: Whether it accepts no more configurations, although not full.
+    promoted; failed runs are lost. A closed bracket accepts no more configurations.
     """
 
     plan: Plan
@@ -221,12 +207,7 @@ class Brackets:
     """All brackets of a study, from the trials in the order of asking.
 
     A new configuration begins in the last bracket, or in the next one if that is full. A known
-    configuration continues in its own bracket.
-
-    Args:
-        n_rungs: Rungs of a full evaluation.
-        eta: Inverse share of promoted runs.
-        plan: Function from the number of a bracket to its plan.
+    configuration continues in its own bracket. `plan` maps the number of a bracket to its plan.
     """
 
     def __init__(self, n_rungs: int, eta: int, plan: Callable[[int], Plan]) -> None:

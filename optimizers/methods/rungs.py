@@ -24,9 +24,7 @@ Level = TypeVar("Level", int, float)
 class Rungs:
     """The levels of one fidelity, up to the full evaluation.
 
-    Attributes:
-        fidelity: Fidelity that grows from rung to rung.
-        levels: Epochs, folds or shares of the training rows, strictly growing.
+    Levels are epochs, folds or shares of the training rows, strictly growing.
     """
 
     fidelity: Fidelity

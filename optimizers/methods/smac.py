@@ -65,13 +65,9 @@ _NOTHING_ELSE = Reason("random", "all proposals of the forest were evaluated alr
 
 
 class ForestSearch:
-    """The search over a space or a part of it; stateless but for tables.
+    """The search over the `proposed` part of a space; stateless but for tables.
 
-    Args:
-        space: The space on which the forest is fitted.
-        objective: The objective.
-        options: Options of SMAC.
-        proposed: Part of the space that may be proposed.
+    The forest is fitted on the whole space.
     """
 
     def __init__(

@@ -93,12 +93,8 @@ def _rows(parts: Array) -> NDArray[np.void]:
 class PathCost:
     """Tables of one space, for predicting the seconds of its paths from any history.
 
-    Args:
-        space: The space.
-        paths: Paths to predict for.
-        shared: Shared values of the paths, if they are told apart.
-        costs: Predictor of the seconds of steps on all rows, if trials look at parts of the rows
-            first; None for means over full evaluations.
+    `costs` predicts the seconds of steps on all rows, if trials look at parts of the rows first. By
+    default, predictions are means over full evaluations.
     """
 
     def __init__(
@@ -233,11 +229,7 @@ class PathCost:
         return seconds
 
     def _held(self, history: History) -> NDArray[np.bool_]:
-        """Cached prefixes of first runs, shape (B, K).
-
-        A step makes all folds before the next one starts, so a failed trial has made all steps
-        before the one that failed.
-        """
+        """Cached prefixes of first runs, shape (B, K); failed trials have made earlier steps."""
         if not _is_served(history):
             return np.zeros(self._codes.shape, dtype=np.bool_)
         known: set[int] = set()
@@ -254,10 +246,7 @@ class PathCost:
         return np.isin(self._codes, list(known))
 
     def _default_prefixes(self, configuration: Configuration) -> Iterable[tuple[int, int]]:
-        """Yield steps and codes of a configuration's prefixes as long as it has default values.
-
-        Shared values may differ; they are part of the codes.
-        """
+        """Yield steps and codes of a configuration's prefixes as long as it has default values."""
         path, values = configuration.path, {}
         if self._shared is not None:
             pairs = self._shared.of(path)

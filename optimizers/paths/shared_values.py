@@ -63,13 +63,8 @@ _FAILURES = 2
 class SharedValues:
     """Encodes, chooses and varies the values that many paths of a space have in common.
 
-    Args:
-        space: The space.
-        numbers: Whether numbers are shared values too, in addition to categories.
-
-    Attributes:
-        kinds: Kinds of its models, among `linear`, `trees` and `other`.
-        width: Columns of shared values (S); 0 without any.
+    With `numbers`, numbers are shared values too, in addition to categories. `kinds` are kinds of
+    models, among `linear`, `trees` and `other`, and `width` is the number of columns (S).
     """
 
     def __init__(self, space: Space, *, numbers: bool = True) -> None:

@@ -61,11 +61,8 @@ Measured = list[defaultdict[int, list[float]]]
 class _Taken:
     """The seconds of one trial.
 
-    Attributes:
-        made: Seconds of making each step in full; hits count with their original seconds.
-        spent: Seconds this trial spent on each step.
-        loads: Seconds of each hit, per fold.
-        n_folds: Folds that any step ended.
+    `made` has those of each step in full, hits at their original seconds, `spent` those of this
+    trial, and `loads` those of each hit, per fold. `n_folds` is the number of folds any step ended.
     """
 
     made: Mapping[str, float]
@@ -109,8 +106,8 @@ class StepSeconds:
     def _measured(self, history: History) -> tuple[Measured, list[float], float]:
         """Measured seconds of steps by algorithm, of loads, and of all else.
 
-        Trials on fewer folds are scaled up. Trials on fewer rows or epochs do not count, because
-        they say little about full evaluations.
+        Trials on fewer folds are scaled up. Trials on fewer rows or epochs tell little and do not
+        count.
         """
         made: Measured = [defaultdict(list) for _ in self._steps]
         loads: list[float] = []
@@ -142,11 +139,7 @@ class StepSeconds:
         return made, loads, float(np.mean(rest)) if rest else 0.0
 
     def _charge(self, trial: Trial, taken: _Taken, made: Measured, n_folds: int) -> None:
-        """Charge a failed trial to the steps that had ended, and to the one that failed.
-
-        The failed step takes the seconds not spent in the others, plus the original seconds of its
-        hits.
-        """
+        """Charge a failed trial to the steps that had ended, and the rest to the failed one."""
         algorithms, failed = self._algorithms_of(trial), self._failed_step(trial)
         for k, step in enumerate(self._steps):
             if step in taken.made and k != failed:
@@ -178,10 +171,7 @@ class StepSeconds:
         return [ids[a] for ids, a in zip(self.position, path, strict=True)]
 
     def _failed_step(self, trial: Trial) -> int | None:
-        """Position of the searched step that failed, if any.
-
-        If unknown but steps were measured, it is the first one that had not ended.
-        """
+        """Position of the searched step that failed, or of the first not ended if unknown."""
         failure = trial.failure
         if failure is None or (failure.step is None and not failure.steps):
             return None

@@ -42,13 +42,10 @@ def design_order(
 ) -> list[int]:
     """Return `n` paths in the order to run them, with repeats if fewer are useful.
 
-    Args:
-        paths: Candidate one-hot paths, shape (B, N).
-        n: Number of paths.
-        criterion: `d_optimal` maximises the product of the leading eigenvalues of the sum of pp',
-            as in the paper; `random` is the ablation.
-        rng: Source of ties and of the start; None for the lowest index.
-        start: Indices of the first paths; drawn if empty.
+    Candidates are one-hot, shape (B, N). `d_optimal` maximises the product of the leading
+    eigenvalues of the sum of pp', as in the paper; `random` is the ablation. `rng` breaks ties;
+    without it, the lowest index wins. `start` has the indices of the first paths, one of which is
+    drawn if it is empty.
     """
     if criterion == "random":
         rng = rng or np.random.default_rng(0)
@@ -112,16 +109,7 @@ _MAX_PATHS = 20_000
 class PathTable:
     """Paths and their first runs; a fixed random sample if the paths are too many to list.
 
-    Args:
-        space: The space.
-        seed: Seed of that sample.
-        shared: Shared values of the paths, if they are told apart.
-
-    Attributes:
-        paths: The B paths.
-        one_hot: One-hot paths, shape (B, N).
-        shared: Shared values; None if the paths have none.
-        best: Shared values with which paths first run.
+    `shared` is None if the paths have no shared values, and `best` has those of first runs.
     """
 
     def __init__(self, space: Space, seed: int, shared: SharedValues | None = None) -> None:

@@ -44,9 +44,6 @@ Column = tuple[str, str, str]
 class Encoding:
     """Vectors for the configurations of one space.
 
-    Args:
-        space: The space; its searched steps have N algorithms and d hyperparameters in all.
-
     Attributes:
         algorithms: (step, algorithm) of each of the N columns of a one-hot path.
         columns: (step, algorithm, hyperparameter) of each of the d columns of the cube.
@@ -109,9 +106,8 @@ class Encoding:
 class Candidates:
     """n candidates.
 
-    Attributes:
-        algorithms: Algorithm of each searched step, counted within the step, shape (n, K).
-        units: Positions in [0, 1] of all hyperparameters, active or not, shape (n, d).
+    Algorithms are counted within each searched step, shape (n, K). Units are positions in [0, 1] of
+    all hyperparameters, active or not, shape (n, d).
     """
 
     algorithms: NDArray[np.intp]
@@ -135,11 +131,8 @@ class Candidates:
 class _Column:
     """One hyperparameter, as the arrays need it.
 
-    Attributes:
-        step, algorithm: Position of its searched step, and of its algorithm within the step.
-        size: Number of values of a category or an ordinal, else 0.
-        conditions, parents: Conditions of being active, and columns that must be active first.
-        siblings: Columns of all hyperparameters of its algorithm; None for a constant.
+    `size` is the number of values of a category or an ordinal, else 0. `siblings` are the columns
+    of all hyperparameters of its algorithm; None for a constant.
     """
 
     step: int
@@ -153,9 +146,7 @@ class _Column:
 class Columns:
     """All hyperparameters of a space, by column.
 
-    Attributes:
-        step: Position of each column's step, shape (d,).
-        sizes: Number of values of a category or an ordinal, else 0, shape (d,).
+    `sizes` has the number of values of a category or an ordinal, else 0, shape (d,).
     """
 
     def __init__(self, space: Space, encoding: Encoding) -> None:
@@ -241,16 +232,10 @@ _MOST_PATHS = 20_000
 
 
 class CandidateSpace:
-    """Samples, encodes and decodes candidates of one space.
+    """Samples, encodes and decodes candidates of the `proposed` part of a space.
 
-    Args:
-        space: The full space, which defines the columns.
-        proposed: Part of it that may be proposed; by default all.
-
-    Attributes:
-        encoding, columns: Encoding and hyperparameters of the full space.
-        allowed: Positions, by step, of the algorithms that may be proposed.
-        default_units: Positions of the defaults, shape (d,).
+    Columns are those of the full space. `allowed` has, by step, the positions of algorithms that
+    may be proposed, and `default_units` the positions of the defaults, shape (d,).
     """
 
     def __init__(self, space: Space, proposed: Space | None = None) -> None:

@@ -94,11 +94,9 @@ class Configuration:
     def from_json(cls, document: Mapping[str, Any], space: Space) -> Self:
         """Read and check a configuration against a space, in canonical form.
 
-        Steps that a later algorithm ignores become idle, whatever the document has.
-
-        Raises:
-            ValueError: If steps, algorithms or hyperparameters are not in the space, a value is out
-                of range, or the path cannot run; names the problem.
+        Steps that a later algorithm ignores become idle, whatever the document has. A `ValueError`
+        names unknown steps, algorithms or hyperparameters, values out of range, or a path that
+        cannot run.
         """
         expected = [s.name for s in space.searched]
         if set(document) != set(expected):

@@ -23,14 +23,8 @@ def order_step(*steps: str, name: str = "order") -> Step:
     """Make a step that chooses the order of others (o_ik of Liu, Ram et al. 2020, appendix 6).
 
     It precedes them directly in a space. Its algorithms are the permutations. Among orders that
-    differ only in idle steps, one can run.
-
-    Args:
-        steps: Names of two to four different steps in their default order, as in the space.
-        name: Name of the step itself.
-
-    Raises:
-        ValueError: If they are fewer, more, or not different.
+    differ only in idle steps, one can run. `steps` are two to four different names in their default
+    order; anything else is a `ValueError`.
     """
     if not 2 <= len(steps) <= _MOST_ORDERED or len(set(steps)) < len(steps):
         raise ValueError(
@@ -137,12 +131,9 @@ def with_idle_steps(
 
 
 def check_ignored(space: str, steps: Sequence[Step]) -> None:
-    """Raise unless algorithms ignore only earlier steps that can be idle.
+    """Raise `ValueError` unless algorithms ignore only earlier steps that can be idle.
 
-    Raises:
-        UnknownName: If an ignored step does not precede the algorithm that ignores it.
-        ValueError: If it is fixed, orders others, or has no idle choice, or if an `only_ignored`
-            choice is not idle.
+    Fixed steps, and steps that order others, cannot. `only_ignored` choices must be idle.
     """
     for position, step in enumerate(steps):
         before = {s.name: s for s in steps[:position]}

@@ -95,11 +95,8 @@ def new_configuration(
 ) -> Configuration:
     """Return a configuration drawn from the prior that is not among those `asked`.
 
-    A given `path` is kept.
-
-    Raises:
-        SpaceExhausted: If there is none, or a thousand draws in a row were known in a space too
-            large to list.
+    A given `path` is kept. `SpaceExhausted` is raised if there is none, or after a thousand known
+    draws in a row in a space too large to list.
     """
     for _ in range(_NEW_DRAWS):
         configuration = sample_configuration(space, rng, path)

@@ -119,9 +119,8 @@ class Space:
     def pipeline(self, path: Path) -> tuple[tuple[Step, Algorithm], ...]:
         """Return the steps that run, in order, with fixed steps and without those of `order_step`.
 
-        Raises:
-            UnknownName: If a step has no such algorithm.
-            ValueError: If the path does not have one algorithm per searched step.
+        Raises `UnknownName` for an unknown algorithm, and `ValueError` for a path of another
+        length.
         """
         if len(path) != len(self.searched):
             raise ValueError(

@@ -244,7 +244,7 @@ class Costs:
         return part.is_known
 
     def has_unknown(self, configuration: Configuration) -> bool:
-        """Return whether its last algorithm, or another with declared growth, is unmeasured here."""
+        """Return whether its last algorithm, or another with declared growth, is unmeasured."""
         for step, choice in self._choices(configuration).items():
             may_be_slow = self._space.step(step).algorithm(choice.algorithm).growth
             part, _ = self._algorithms[step, choice.algorithm].parts
@@ -421,7 +421,7 @@ class Costs:
         return self._posteriors[pair, k]
 
     def _level(self, pair: _Pair, k: int) -> tuple[float, float]:
-        """Prior mean and deviation of a level, from earlier studies or the step's other algorithms."""
+        """Prior mean and deviation of a level, by earlier studies or the step's others."""
         known = self._earlier.get(pair, (None, None))[k]
         if known is not None:
             return known + self._algorithms[pair].moved, _EARLIER_DEVIATION

@@ -181,12 +181,10 @@ class Latents:
 
 
 def latents_of(process: GaussianProcess, inputs: Array, representers: Array) -> Latents:
-    """Return the latents of candidates by a process, so that all sizes share one computation.
+    """Return the latents of candidates, (C, d), so that all sizes share one computation.
 
-    Args:
-        process: Process of one target, with a `FidelityKernel` and a mean of 0.
-        inputs: Inputs of the candidates, shape (C, d); the fidelity column is ignored.
-        representers: Inputs at s = 1, shape (R, d).
+    The process has one target, a `FidelityKernel` and a mean of 0. Representers are at s = 1, shape
+    (R, d). The fidelity column of the candidates is ignored.
     """
     kernel = process.kernel
     if not isinstance(kernel, FidelityKernel):

@@ -37,12 +37,9 @@ class GaussianProcess:
     """A posterior over functions, made by `fit` or `given`.
 
     Attributes:
-        kernel, noise: Covariance and noise variance of standardised targets.
         theta: Parameters of the kernel and of the noise, shape (p + q,).
-        inputs: Inputs of the observations, shape (n, d).
         standardised: (targets - mean - offset) / scale, shape (n, t).
-        offset: Offset of each target, 0 with a given mean, shape (t,).
-        scale: Divisor of each target, shape (t,).
+        offset, scale: Offset, 0 with a given mean, and divisor of each target, shape (t,).
         mean: The given mean; None for a constant.
         factor: L with LL' = K + noise, lower triangular, shape (n, n).
         whitened: L^-1 [1, standardised], shape (n, 1 + t).
@@ -79,21 +76,12 @@ class GaussianProcess:
     ) -> Self:
         """Maximise the posterior of theta by L-BFGS-B from several starts, then condition.
 
-        Args:
-            kernel: The covariance.
-            inputs: Inputs, shape (n, d), n at least 1.
-            targets: Targets, shape (n,) or (n, t).
-            rng: Source of the restarts, which are drawn from the priors.
-            mean: Given mean in the unit of the targets, or None for a constant.
-            noise: Noise around the function; by default constant.
-            scale: Divisor of the targets; by default their standard deviations.
-            warm_start: First theta, instead of the parameters' own starts.
-            n_restarts: Number of further starts to draw.
-            starts: All starts, shape (s, p + q), instead of the three arguments above.
-            max_iterations: Iterations of each L-BFGS-B.
-
-        Raises:
-            ValueError: If shapes do not agree or a value is not finite.
+        Observations have shapes (n, d) and (n,) or (n, t), with n at least 1. By default, the noise
+        is constant, and targets are divided by their standard deviations instead of `scale`. `mean`
+        is a given mean in the unit of the targets, None for a constant. The first theta is
+        `warm_start`, or the parameters' own starts; `n_restarts` more are drawn from the priors.
+        `starts`, shape (s, p + q), replaces all of these. A `ValueError` is raised if shapes do not
+        agree or a value is not finite.
         """
         noise = noise or ConstantNoise()
         parameters = (*kernel.parameters, *noise.parameters)
@@ -133,11 +121,7 @@ class GaussianProcess:
         noise: Noise | None = None,
         scale: float | None = None,
     ) -> Self:
-        """Condition on the observations with this theta, with arguments as in `fit`.
-
-        Raises:
-            ValueError: If shapes do not agree or a value is not finite.
-        """
+        """Condition on the observations with this theta, with arguments and errors as in `fit`."""
         inputs = np.asarray(inputs, dtype=np.float64)
         targets = np.asarray(targets, dtype=np.float64)
         noise = noise or ConstantNoise()

@@ -123,11 +123,8 @@ class LinearRegression:
             A = V^-1 + X'X,    m = A^-1 (V^-1 m0 + X'y),    a = a0 + n/2,
             b = b0 + (y'y + m0'V^-1 m0 - m'A m) / 2
 
-        Args:
-            mean: Prior means of the weights, shape (d,).
-            deviation: Prior deviations of the weights, shape (d,).
-            noise: Deviation of the targets around the line.
-            weight: Number of observations that `noise` is worth.
+        The weights have prior means and deviations of shape (d,). `noise` is the deviation of
+        targets around the line, worth `weight` observations.
         """
         inverse_scale = (noise / deviation) ** 2
         precision = np.diag(inverse_scale) + self._squares

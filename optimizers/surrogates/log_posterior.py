@@ -45,15 +45,8 @@ def log_posterior(
     """Return mean log marginal likelihood of the targets plus log priors, and its gradient.
 
     Normal priors enter without their constants. The mean is profiled out by generalised least
-    squares, so its derivative vanishes.
-
-    Args:
-        kernel: Kernel with p parameters.
-        theta: Parameters of the kernel and the q of the noise, shape (p + q,).
-        inputs: Inputs, shape (n, d).
-        targets: Standardised targets, shape (n, t).
-        noise: Noise around the function; by default constant.
-        has_constant: Whether a constant mean is estimated; otherwise it is 0.
+    squares, so its derivative vanishes; without `has_constant` it is 0. theta has the p parameters
+    of the kernel, then the q of the noise. Inputs are (n, d), standardised targets (n, t).
     """
     noise = noise or ConstantNoise()
     p = len(kernel.parameters)

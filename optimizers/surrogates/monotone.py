@@ -34,11 +34,8 @@ LEAST_VARIANCE = 1e-14
 class Sites:
     """Factors of known truths: exp(nu_i x_i - tau_i x_i^2 / 2).
 
-    Attributes:
-        precision: tau >= 0, shape (s,); 0 if a truth is not informative.
-        shift: nu, shape (s,).
-        log_probability: Log probability that no entry is negative.
-        n_sweeps: Number of updates of each site.
+    `precision` is tau >= 0, shape (s,), 0 if a truth is not informative, and `shift` is nu.
+    `log_probability` is that of no entry being negative, after `n_sweeps` updates of each site.
     """
 
     precision: Array
@@ -78,11 +75,8 @@ def propagate(
 ) -> Sites:
     """Return the sites of N(mean, covariance) truncated to non-negative entries.
 
-    Args:
-        mean: Mean, shape (s,).
-        covariance: Covariance, shape (s, s), possibly nearly singular.
-        noise: Variance of the noise on truths; by default 1e-6 of the mean diagonal.
-        start: Sites to start from, such as those of a similar vector.
+    The covariance, shape (s, s), may be nearly singular. Truths have noise of this variance, by
+    default 1e-6 of the mean diagonal. `start` may have the sites of a similar vector.
     """
     s = len(mean)
     start = start or Sites.none(s)
@@ -236,9 +230,7 @@ class MonotoneProcess:
     """A posterior given non-negative slopes, made by `of`. Without sites, the process itself.
 
     Attributes:
-        process: Process of one target, with a `CurveKernel` and a number or None as mean.
-        sites: Rows of inputs, each with its t, shape (s, d).
-        beliefs: Factors of the slopes' signs.
+        beliefs: Factors of the slopes' signs at the `sites`, shape (s, d).
         half_slopes: L^-1 Cov(observations, slopes at the sites), shape (n, s).
         slope_mean, slope_covariance: Moments of the slopes at the sites before their signs are
             known, shapes (s,) and (s, s); the covariance is B.
@@ -259,13 +251,11 @@ class MonotoneProcess:
     def of(
         cls, process: GaussianProcess, sites: Array, *, only_falling: bool = True
     ) -> "MonotoneProcess":
-        """Condition a process on non-negative slopes.
+        """Condition a process on non-negative slopes at sites, which are rows with t, (s, d).
 
-        Args:
-            process: Process of one target, with a `CurveKernel` and a number or None as mean.
-            sites: Rows of inputs, each with its t, shape (s, d).
-            only_falling: Whether to use only sites at which the mean would fall (`needed_sites`);
-                all sites push flat curves up.
+        The process has one target, a `CurveKernel` and a number or None as mean. `only_falling`
+        uses only sites at which the mean would fall (`needed_sites`), because all sites push flat
+        curves up.
         """
         n, d = process.inputs.shape
         none, square = np.zeros(0), np.zeros((0, 0))

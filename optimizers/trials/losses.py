@@ -75,12 +75,10 @@ def best_frequencies(risks: Array) -> NDArray[np.float64]:
 def frequencies_of_few(risks: Array, most: int) -> NDArray[np.float64]:
     """Return p_h* of an ensemble of at most `most` models, 0 for all others, shape (n,).
 
-    Similar models share their bootstraps, so that each has a small weight, however often one of
-    them is the best; the largest weights alone would select models unlike any other. Members are
-    therefore picked one by one: first the model with the least mean risk, then always the model
-    that is most often the best among those picked and itself, as in the authors' code
-    (recursix/spearmint-salad, greedy.py). Weights are p_h* among the members. Ties go to the first.
-    A `ValueError` is raised if `most` is below 1.
+    Similar models share their bootstraps and so have small weights; the largest weights alone would
+    select models unlike any other. Members are therefore picked one by one: first the model with
+    the least mean risk, then always the one most often the best among those picked and itself, as
+    in the authors' code (recursix/spearmint-salad, greedy.py). Weights are p_h* among the members.
     """
     if most < 1:
         raise ValueError(f"an ensemble has at least 1 model; got {most}")

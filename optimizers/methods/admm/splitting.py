@@ -23,12 +23,8 @@ def integer_update(
 ) -> tuple[float, float, float]:
     """Return the relaxed integer, delta and dual after one iteration (algorithm 1, eq. 9 and 11).
 
-    Args:
-        grid: Values of the integer.
-        delta: Previous position of the projected integer.
-        dual: Previous lambda / rho.
-        chosen: Index of the value that theta-min chose; None if the integer is inactive and follows
-            the augmented term alone.
+    `delta` and `dual` are the earlier ones. `chosen` is the index of theta-min's value; None if the
+    integer is inactive and follows the augmented term alone.
     """
     b = delta - dual
     relaxed = float(np.clip(b, 0.0, 1.0) if chosen is None else grid.nearest_in_cells(b)[chosen])
@@ -39,8 +35,8 @@ def integer_update(
 def slack(value: ArrayLike, bound: float, multiplier: float, rho_g: float) -> Array:
     """U = max(bound - g - mu / rho_g, 0), which minimises the augmented term.
 
-    The paper also limits u to the bound, which is equivalent for quantities `>= 0`. Without that
-    limit, a negative quantity does not count as a violation.
+    The paper also limits u to the bound. That is the same for quantities `>= 0`, but would count
+    negative ones as violations.
     """
     return np.maximum(bound - np.asarray(value) - multiplier / rho_g, 0.0)
 

@@ -136,7 +136,7 @@ def observations(
 
 
 def _quantities(trials: list[Trial], objective: Objective) -> tuple[Array, Array]:
-    """Return quantities over their bounds, or over a typical value for a bound of 0.
+    """Quantities over their bounds, or over a typical value for a bound of 0.
 
     Bounds that no measurement has exceeded are idle: their quantities are 0.
     """
@@ -171,10 +171,7 @@ class Positions:
         self._of_paths = {self._columns[c] for c in (shared.names if shared else ())}
 
     def at(self, state: AdmmState, path: Path, others: Array | None = None) -> Configuration:
-        """Return the path with the current hyperparameters.
-
-        Values that were never tuned come from `others`, shape (d,), or are the defaults.
-        """
+        """Return the path with current hyperparameters, untuned ones from `others`, shape (d,)."""
         units = (self._default_units if others is None else others).copy()
         for key, unit in state.units.items():
             units[int(key)] = unit

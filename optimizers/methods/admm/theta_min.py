@@ -47,11 +47,7 @@ class ThetaMin:
     def propose(
         self, state: AdmmState, observed: PathObservations, history: History, rng: Generator
     ) -> Query:
-        """Return a new query of the path being tuned.
-
-        Raises:
-            SpaceExhausted: If the path has no new configuration.
-        """
+        """Return a new query of the path being tuned, or raise `SpaceExhausted` if it has none."""
         path, solver = state.path, self.options.theta_solver
         on_path = [t for t in history if t.query.configuration.path == path]
         is_early = len(on_path) < _N_INITIAL or all(t.loss is None for t in on_path)

@@ -133,9 +133,7 @@ def _arms(step: Step, algorithm: Algorithm) -> list[str]:
 class LinearModel:
     """Normal posterior of the coefficients of algorithms, followed by shared values.
 
-    Attributes:
-        mean: Posterior mean, shape (N + S,).
-        root: L with LL' = posterior precision, shape (N + S, N + S).
+    The mean has shape (N + S,), and `root` is L with LL' = the posterior precision.
     """
 
     mean: Array

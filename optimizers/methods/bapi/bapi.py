@@ -126,11 +126,7 @@ class Bapi(Optimizer):
         return self._learner.inputs.snapped(pool)
 
     def begin(self, rng: Generator) -> Configuration:
-        """Return a new random configuration.
-
-        Raises:
-            SpaceExhausted: If none is left.
-        """
+        """Return a new random configuration, or raise `SpaceExhausted`."""
         return new_configuration(self.space, self.history.asked, rng)
 
     def _propose(self, budget: Budget, rng: Generator) -> Query:

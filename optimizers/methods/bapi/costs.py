@@ -32,13 +32,9 @@ _LOOKS_A_STRETCH = 5
 
 
 def affordable(seconds: float, rate: float, *, done: int, target: int) -> int:
-    """Return the epochs a training can reach, up to `target`; 0 if no new epoch is affordable.
+    """Return the epochs, up to `target`, that a training can reach in `seconds` at a rate.
 
-    Args:
-        seconds: Seconds the new epochs may take; inf for no limit.
-        rate: Seconds of an epoch.
-        done: Epochs done.
-        target: Most epochs, counted from the start of the training.
+    It is 0 if no epoch after the `done` ones is affordable.
     """
     if seconds == inf:
         return target
@@ -48,12 +44,7 @@ def affordable(seconds: float, rate: float, *, done: int, target: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RemainingBudget:
-    """The rest of a budget.
-
-    Attributes:
-        budget: The budget at this ask.
-        curves: All curves of the study, in the order of their start.
-    """
+    """The rest of a budget, given all curves of the study in the order of their start."""
 
     budget: Budget
     curves: Collection[LearningCurve]
@@ -88,22 +79,17 @@ class RemainingBudget:
         return len(self.curves) / (len(self.curves) + budget.trials_left)
 
     def epochs(self, done: int, target: int, *, rate: float, pending_seconds: float) -> int:
-        """Return the epochs a training can afford by predicted costs; 0 if no new epoch.
+        """Return the epochs, up to `target`, that a training can afford; 0 if no new one.
 
-        Args:
-            done: Epochs done.
-            target: Epochs the training should reach.
-            rate: Predicted seconds of an epoch.
-            pending_seconds: Predicted seconds of the pending trainings, which are paid first.
+        Costs are predicted, and pending trainings are paid first.
         """
         seconds = min(self.seconds - pending_seconds, self.longest)
         return affordable(seconds, rate, done=done, target=target)
 
     def epochs_by_told_rates(self, configuration: Configuration | None, target: int) -> int:
-        """Return the epochs a training can afford before costs are modelled; 0 if no new epoch.
+        """Return the same before costs are modelled, by the configuration's or the mean rate.
 
-        The rate is that measured for `configuration`, or the mean rate if it is None or has none.
-        Without any rate, all epochs up to `target` are affordable while budget is left.
+        Without any rate, all epochs are affordable while budget is left.
         """
         rates = {c.configuration: c.rate for c in self.curves if c.rate is not None}
         if not rates:
@@ -121,8 +107,7 @@ class RemainingBudget:
     def epochs_worth_a_look(self, configuration: Configuration | None, t_max: int) -> int:
         """Return the fewest epochs, at most `t_max`, that justify the planner's own time.
 
-        They last for five checks by the planner, or two per worker, since all workers share one
-        planner. `configuration` gives the rate; None stands for a typical one.
+        They last for five checks by the planner, or two per worker, since all workers share it.
         """
         looks = self.budget.last_ask_seconds
         rates = {c.configuration: c.rate for c in self.curves if c.rate is not None}
@@ -154,12 +139,9 @@ def _lengthscale(name: str, n: int) -> Parameter:
 
 @dataclass(frozen=True)
 class Rates:
-    """Predicted seconds of an epoch.
+    """Predicted seconds of an epoch, by a process of seconds or ln seconds (`kind`).
 
-    Attributes:
-        process: Gaussian process of seconds, or of ln seconds.
-        kind: Scale of the process.
-        least: Smallest rate observed.
+    `least` is the smallest rate observed.
     """
 
     process: GaussianProcess
@@ -180,12 +162,7 @@ class Rates:
 
 
 class CostModel:
-    """Learns rates for one space; stores no observations.
-
-    Args:
-        inputs: Inputs of the space.
-        kind: Scale of the rates.
-    """
+    """Learns rates for one space; stores no observations."""
 
     def __init__(self, inputs: PipelineInputs, kind: CostKind) -> None:
         stationary = RBF if kind == "linear" else Matern52
@@ -243,7 +220,6 @@ class Overheads:
         made: Prefixes, with their values, computed in this study.
         thaw: Median seconds of loading a checkpoint.
         lost: Share of the requested checkpoints that were missing.
-        model_step: Name of the model's step, which follows the prefix.
     """
 
     prefixes: Mapping[tuple[str, ...], float]

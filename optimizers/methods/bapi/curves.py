@@ -27,13 +27,11 @@ class LearningCurve:
     """The learning curve of one configuration so far.
 
     Attributes:
-        configuration: The configuration.
         trials: Its partial trainings, in the order of asking; the last one may be pending.
         t_max: Epochs of a full training.
         is_iterative: Whether its model trains in epochs; any other fit counts as all epochs.
         epochs: Epochs with a known loss, rising, shape (k,).
         losses: Least loss up to each of these epochs, shape (k,).
-        model_step: Name of the model's step.
         is_infeasible: Whether its latest measurements violate constraints.
     """
 
@@ -224,15 +222,8 @@ def chosen_epochs(
     """Return the last epoch, then greedily the epochs of largest conditional variance, sorted.
 
     This is the paper's selection of data points (section 3.4), after Nguyen et al. 2020, by the
-    kernel of t alone, so that it depends on neither losses nor other curves.
-
-    Args:
-        epochs: Known epochs, rising, at least one.
-        n_points: Most epochs to choose.
-        t_max: Epochs of a full training.
-        of_time: Covariance over t.
-        theta: Parameters of `of_time`.
-        noise: Variance of standardised observations.
+    kernel of t alone, so that it depends on neither losses nor other curves. `epochs` are rising,
+    at least one; `noise` is the variance of standardised observations.
     """
     if len(epochs) <= n_points:
         return list(epochs)
@@ -253,15 +244,10 @@ def chosen_epochs(
 
 
 def thinned(counts: Sequence[int], losses: Sequence[float], most: int) -> list[bool]:
-    """Return which curves keep only their last point, so that all points together fit a limit.
+    """Return which curves keep only their last point, so that all have at most `most` points.
 
-    Curves with the largest losses are reduced first; the best curve never is. Every curve keeps
-    a point, so the total may exceed `most`.
-
-    Args:
-        counts: Points of each curve.
-        losses: Least loss of each curve.
-        most: Most points of all curves together.
+    Curves with the largest losses are reduced first; the best curve never is. Every curve keeps a
+    point, so the total may exceed `most`.
     """
     total, is_thinned = sum(counts), [False] * len(counts)
     for i in sorted(range(len(losses)), key=lambda i: (-losses[i], -i))[:-1]:
@@ -296,11 +282,9 @@ def largest_told(losses: Array, objective: Objective) -> float:
 
 @dataclass(frozen=True)
 class CurveObservations:
-    """Points of learning curves.
+    """Points of curves: inputs with the share of the training done, (n, width + 1), and losses.
 
-    Attributes:
-        inputs: Inputs, then the share of the training done, shape (n, width + 1).
-        losses: Least losses up to these epochs, shape (n,).
+    The losses, shape (n,), are the least up to these epochs.
     """
 
     inputs: Array
@@ -318,16 +302,10 @@ class CurveObservations:
         n_points: int,
         t_max: int,
     ) -> Self:
-        """Return the points of curves, at least one of which has points or has failed.
+        """Return at most `n_points` points of each curve, some of which has points or has failed.
 
-        Args:
-            curves: All curves of the study.
-            inputs: Inputs of the space.
-            kernel: Kernel whose time part selects the most informative epochs.
-            theta: Parameters of the kernel and the noise.
-            objective: Objective, which determines where losses are capped.
-            n_points: Most points of each curve.
-            t_max: Epochs of a full training.
+        The time part of the kernel selects the most informative epochs, and the objective decides
+        where losses are capped.
         """
         p, of_time = len(kernel.parameters), kernel.of_time
         outer, noise = theta[p - len(of_time.parameters) : p], float(np.exp(theta[p]))

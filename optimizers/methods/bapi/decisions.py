@@ -23,15 +23,7 @@ def advice_of(
     n_plans: int,
     earlier: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return notes by topic; notes in `earlier` stay as they are.
-
-    Args:
-        curves: All curves of the study.
-        budget: Budget left, and the seconds of recent asks.
-        t_max: Epochs of a full training.
-        n_plans: Plans made so far.
-        earlier: Notes reported so far.
-    """
+    """Return notes by topic; those in `earlier` stay as they are."""
     notes = dict(earlier)
     rates = [c.rate for c in curves if c.is_iterative and c.rate is not None]
     if len(rates) < _LEAST_RATES:
@@ -61,15 +53,10 @@ def _milliseconds(seconds: float) -> str:
 def decisions_of(
     curves: Sequence[LearningCurve], memo: Mapping[str, Any], t_max: int
 ) -> dict[str, Any]:
-    """Return epochs trained and spared, how trainings ended, and notes.
+    """Return epochs trained and spared, how trainings ended, and notes, given the last memo.
 
-    Only trainings ended by a decision count as spared epochs. Trainings left behind when the budget
-    ended, or when better ones were promoted, do not.
-
-    Args:
-        curves: All curves of the study.
-        memo: Memo of the last ask; empty before the first one.
-        t_max: Epochs of a full training.
+    Only trainings ended by a decision spare epochs. Trainings left behind when the budget ended, or
+    when better ones were promoted, do not.
     """
     told = [c for c in curves if c.epochs and c.is_iterative]
     last = {str(c.trials[-1].number) for c in told if c.done < t_max}
@@ -105,10 +92,6 @@ def steady_loss(losses: Sequence[float], t_max: int) -> float:
 
     The least of hundreds of losses is optimistic; averaging neighbours reduces that bias. A curve
     shorter than the window counts with the mean of all its epochs.
-
-    Args:
-        losses: Loss after each epoch, at least one.
-        t_max: Epochs of a full training.
     """
     width = min(max(1, round(_SHARE * t_max)), len(losses))
     return float(np.lib.stride_tricks.sliding_window_view(losses, width).mean(axis=1).min())
@@ -119,10 +102,7 @@ def best_stretch(
 ) -> Trial | None:
     """Return the trial to answer with; its model is taken from its best epoch.
 
-    Args:
-        curves: All curves of the study.
-        history: History, which knows which trials meet the constraints.
-        is_steady: Whether to compare steady losses instead of the least loss at any epoch.
+    If `is_steady`, steady losses are compared instead of the least loss at any epoch.
     """
     best: tuple[float, float, int] | None = None
     for curve in curves:

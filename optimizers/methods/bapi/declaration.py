@@ -57,16 +57,12 @@ class Settings:
     Attributes:
         looks_early: Whether a new training is also checked after 1/25 of a full one, before `p`.
         epsilon_share: Tolerance as a share of the metric's range, if `epsilon` is not given.
-        start: Initial design: successive halving, or random configurations with the best one
-            trained to the end.
-        choice: Rule that picks from the plan: improvement per cost, or a cooled compromise with
-            improvement alone, by the budget spent (cool).
+        choice: Rule that picks from the plan: improvement per cost, or a compromise with
+            improvement alone that depends on the budget spent (cool).
         n_points: Points of each curve to learn from.
         sites: Where the model is told that curves rise: at both ends of each open curve (all),
             only where the model would fall otherwise (falling), or nowhere (None).
         has_tail: Whether decay is kept from ending early, as steep beginnings suggest.
-        within: Covariance over configurations.
-        cost: Scale of the cost model: logarithms, or the paper's linear kernel.
         score: Scale of the loss model: losses, or the likelier of losses and logarithms (auto).
         steady: Whether the answer has the least mean loss over neighbouring epochs, instead of the
             least loss at any epoch.

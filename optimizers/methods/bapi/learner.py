@@ -41,10 +41,8 @@ _ROWS = 200
 class Scores:
     """A monotone map between losses and scores.
 
-    Attributes:
-        lower: Least possible loss.
-        offset: Constant added to the distance from `lower`, so that a perfect loss has a finite
-            score; None if scores are negative losses.
+    `lower` is the least possible loss. `offset` is added to the distance from it, so that a perfect
+    loss has a finite score; None if scores are negative losses.
     """
 
     lower: float = 0.0
@@ -102,16 +100,13 @@ Epochs = int | NDArray[np.intp]
 
 @dataclass(frozen=True)
 class CurveBelief:
-    """Scores over configurations and the share of a training done.
+    """Scores over configurations and the share of a training done, the last input.
 
     Attributes:
-        process: Gaussian process of scores; its last input is t.
-        t_max: Epochs of a full training.
         rates: Seconds of an epoch; None before any is known.
         scores: Map between losses and scores.
         bounds: Least and largest loss of the metric.
-        sites: Rule for the places of queried curves at which slopes are known not to be negative;
-            None for nowhere.
+        sites: Rule for the places of queried curves at which slopes are known not to be negative.
     """
 
     process: MonotoneProcess
@@ -127,10 +122,9 @@ class CurveBelief:
         return np.column_stack([inputs, t])
 
     def curve(self, row: Array, *, is_known: bool = False) -> Array:
-        """Return the expected loss after each epoch, shape (t_max,), never rising.
+        """Return the expected loss after each epoch, never rising, for the inputs of one row.
 
-        `row` has the inputs of one configuration, shape (1, width). `is_known` skips adding slope
-        sites, for rows that have them already.
+        `is_known` skips adding slope sites, for rows that have them already.
         """
         rows = self.at(np.repeat(row, self.t_max, axis=0), np.arange(1, self.t_max + 1))
         process = self.process
@@ -204,11 +198,6 @@ class CurveLearner:
 
         While points are few, parameters are fitted at every plan, as in the paper. Later they are
         fitted at every third plan, and whenever the points have grown by 15 %.
-
-        Args:
-            curves: Curves of the study, at least one with a score or a failure.
-            memo: Memo of the last ask; may be empty.
-            rng: Source of the random start of the fit.
         """
         n_plans, fitted = memo.get("n_plans", 0), memo.get("n_fitted", 0)
         n = len(self._observations(curves, memo).losses)

@@ -24,13 +24,7 @@ from prefect_tune.optimizers.space.unit_interval import Array
 
 @dataclass(frozen=True, slots=True)
 class PlannedTraining:
-    """One entry of a plan.
-
-    Attributes:
-        number: Number of the candidate.
-        epochs: Epochs to reach, from the start of the training.
-        seconds: Seconds of the new epochs.
-    """
+    """One entry of a plan: a candidate, epochs to reach from the start, and seconds of new ones."""
 
     number: int
     epochs: int
@@ -39,20 +33,16 @@ class PlannedTraining:
 
 @dataclass(frozen=True)
 class Horizon:
-    """A plan as far as the budget reaches (algorithm 4, NMO).
+    """A plan for m candidates as far as the budget reaches (algorithm 4, NMO).
 
     Attributes:
-        done: Epochs done of each candidate, shape (m,).
-        allowed: Candidates that may be planned, shape (m,).
-        enough: Function from a candidate's number to its t_opt, at least its epochs done; None if
-            it cannot be trained.
-        rates: Seconds of an epoch, shape (m,).
+        done, rates: Epochs done, and seconds of an epoch.
+        allowed, is_divisible: Candidates that may be planned, and those that can be trained for
+            fewer than all epochs.
+        enough: Function from a number to t_opt, at least the epochs done; None if it cannot train.
         overheads: Function from a candidate's number to its seconds in addition to epochs.
         least_step: Fewest epochs of a training, unless fewer are left.
-        is_divisible: Candidates that can be trained for fewer than all epochs, shape (m,).
-        t_max: Epochs of a full training.
-        most: Most entries of a plan.
-        longest: Seconds that one training may take.
+        most, longest: Most entries of a plan, and seconds that one training may take.
     """
 
     done: NDArray[np.intp]
@@ -69,12 +59,10 @@ class Horizon:
     def plan(
         self, improvement: JointImprovement, fallback: Array, budget: float
     ) -> list[PlannedTraining]:
-        """Return the entries in the order of choosing.
+        """Return the entries of a budget in seconds, in the order of choosing.
 
-        Args:
-            improvement: Joint improvement in which pending trials are already chosen.
-            fallback: Ranking of the candidates if all improvements are 0, shape (m,).
-            budget: Seconds that may be spent.
+        Pending trials are chosen in `improvement` already. `fallback`, shape (m,), ranks candidates
+        if all improvements are 0.
         """
         if budget <= 0:
             return []
@@ -139,13 +127,9 @@ def chosen_entry(
 ) -> int:
     """Return the index of the entry to run next (algorithm 2, line 6).
 
-    Args:
-        entries: The plan, not empty.
-        means: Expected scores after the planned epochs, shape (k,).
-        deviations: Deviations of these scores, shape (k,).
-        best: Score to improve on.
-        choice: Improvement per cost, or cost cooled by the budget spent (Lee et al. 2020).
-        spent: Spent share of the budget.
+    Expected scores after the planned epochs have these means and deviations, shape (k,). The choice
+    is by improvement per cost, or by cost cooled by the share of the budget spent (Lee et al.
+    2020).
     """
     power = 1.0 if choice == "per_cost" else 1.0 - spent
     costs = np.maximum([e.seconds for e in entries], 1e-9)
@@ -158,12 +142,9 @@ Verdict = Literal["continues", "finished", "stopped"]
 
 
 def enough_epochs(curve: Array, epsilon: float, done: int = 0) -> int:
-    """Return t_opt: the first epoch within epsilon of the final loss (equation 8).
+    """Return t_opt: the first epoch within epsilon of the final loss, at least `done` (equation 8).
 
-    Args:
-        curve: Expected loss after each epoch, never rising, shape (t_max,).
-        epsilon: Tolerance in the unit of the losses.
-        done: Epochs done, a lower bound of the result.
+    `curve` is the expected loss after each epoch, never rising, shape (t_max,).
     """
     near = curve <= curve[-1] + epsilon
     return max(int(near.argmax()) + 1, done)
@@ -182,19 +163,11 @@ def verdict(
 ) -> Verdict:
     """Return whether a training continues (algorithm 5, line 5).
 
-    It is stopped if it is expected to lose, with enough certainty. Deviations are of observed
-    scores. The paper's rule uses tau alone, which lets hopeless trainings continue if curves have
-    little noise, because the future is then as certain as the past.
-
-    Args:
-        done: Epochs done.
-        target: t_opt.
-        mean: Expected score at the target.
-        deviation: Deviation of that score.
-        deviation_now: Deviation of the score after the epochs done.
-        best: Best score of all trials.
-        tau: Largest ratio of `deviation` to `deviation_now` that is certain enough.
-        sure: Number of deviations behind the best that is certain enough.
+    It is finished after `target` epochs, t_opt. It is stopped if its mean score there is not better
+    than the best, with enough certainty: the deviation of the observed score is at most `tau` times
+    `deviation_now`, that after the epochs done, or the mean is `sure` deviations behind. The
+    paper's rule uses tau alone, which lets hopeless trainings continue if curves have little noise,
+    because the future is then as certain as the past.
     """
     if done >= target:
         return "finished"
@@ -212,7 +185,6 @@ class Prospects:
 
     Attributes:
         inputs: Inputs of the process, shape (m, width).
-        done: Epochs done, shape (m,).
         targets: Target epochs of pending trainings, 0 for the others, shape (m,).
         is_divisible: Candidates that can be trained for fewer than all epochs, shape (m,).
         configuration: Function from a number to its configuration; None if it is not available.
@@ -232,13 +204,9 @@ class Prospects:
         learner: CurveLearner,
         asked: Container[Configuration],
     ) -> Self:
-        """Return the prospects of a plan.
+        """Return the prospects of a plan: resumable and pending trainings, and new candidates.
 
-        Args:
-            begun: Resumable and pending trainings.
-            new: New candidates.
-            learner: Learner of the space.
-            asked: Configurations already started, which new candidates may not decode into.
+        New candidates may not decode into a configuration in `asked`.
         """
         inputs, zeros = learner.inputs, [0] * len(new)
         pool = inputs.encode(c.configuration for c in begun).joined(new)
@@ -267,9 +235,6 @@ class Planning:
 
     Attributes:
         prospects: Candidates, including pending trainings.
-        belief: Belief in scores and seconds.
-        overheads: Seconds in addition to epochs.
-        settings: Settings of the method.
         best: Score to improve on.
         epsilon: Loss that may be added by ending early.
         longest: Seconds that one training may take.

@@ -49,14 +49,10 @@ Step = Begin[int] | GoOn[int] | Wait | Done
 
 @dataclass(frozen=True)
 class Design:
-    """Rungs of epochs, each with a number of configurations.
+    """Rungs of epochs, rising, each with a number of configurations.
 
     Stateless: the first configurations of the study are the design's, and the curves in the order
     of their start show its progress.
-
-    Attributes:
-        epochs: Epochs of each rung, rising.
-        counts: Configurations on each rung.
     """
 
     epochs: tuple[int, ...]
@@ -108,12 +104,9 @@ class Design:
 
 
 def size_of_start(n_epochs: float | None, n_configurations: int | None, t_max: int) -> int:
-    """Return the number of configurations of a start by halving.
+    """Return the size of a start by halving, by the epochs and configurations the budget affords.
 
-    Args:
-        n_epochs: Epochs that the whole budget affords; None if unknown.
-        n_configurations: Configurations that the whole budget affords; None for any number.
-        t_max: Epochs of a full training.
+    `n_epochs` is None if unknown, `n_configurations` if unlimited.
     """
     few = (
         inf if n_configurations is None else max(n_configurations / 2, min(_FEW, n_configurations))
@@ -146,13 +139,7 @@ _ENDED = Reason("end", "resumed: the best so far, trained to the end")
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A training to request.
-
-    Attributes:
-        configuration: The configuration; None for a random new one.
-        epochs: Epochs to reach, from the start of the training.
-        because: Reason, for people.
-    """
+    """A training to request, up to an epoch; without a configuration, a random new one."""
 
     configuration: Configuration | None
     epochs: int
@@ -166,14 +153,8 @@ class BapiTurn:
     Attributes:
         curves: All curves of the study, in the order of their start.
         memo: Memo of the last ask, updated into the memo of this one.
-        history, budget: All trials, and the budget at this ask.
-        objective, settings: The objective, and the settings of the method.
-        t_max: Epochs of a full training.
-        design: Design of the initial trainings.
-        learner: Learner of curves and costs.
         normals: Normal draws of fantasies.
         pool: Function from the best configurations to new candidates.
-        rng: Source of randomness.
     """
 
     curves: Mapping[Configuration, LearningCurve]

@@ -35,10 +35,7 @@ _ONE = Parameter("constant", 0.0, -1e-9, 1e-9)
 
 
 def _lengthscale(name: str, n: int) -> Parameter:
-    """Prior ln l^2 ~ N(2 (ln 0.5 + ln(d) / 4), 2^2) in [-10, 2 + ln d].
-
-    The paper's is uniform in [-10, 2] (section 3.4).
-    """
+    """Prior ln l^2 ~ N(2 (ln 0.5 + ln(d) / 4), 2^2) in [-10, 2 + ln d]; uniform in the paper."""
     mean = log(0.5) + 0.25 * log(n)
     return Parameter(name, mean, -5.0, 1.0 + 0.5 * log(n), (mean, 1.0))
 
@@ -55,9 +52,7 @@ class SubsetBelief:
     Attributes:
         samples: Posteriors of the losses, one per hyperparameter sample.
         costs: Process of ln seconds of one fold; None if costs are not modelled.
-        scale: Scale of the losses.
         cost_scale: Mean and deviation of ln seconds, the least observed, and the most expected.
-        basis: Basis functions of the losses.
         folds: Folds of a small subset, and of larger ones.
         small: Largest s of a small subset.
     """
@@ -116,16 +111,9 @@ class SubsetBelief:
 
 
 class SubsetLearner:
-    """Learns beliefs of one space; stores no observations.
+    """Learns beliefs of one space by a recipe; stores no observations.
 
-    Args:
-        inputs: Inputs of the space.
-        recipe: Search recipe of the method.
-        objective: Objective, which determines the scale.
-        inference: Inference of the loss process's parameters.
-        n_samples: Number of parameter draws.
-        subset_folds: Folds of small subsets; None for all.
-        small: Largest s of a small subset.
+    Parameters are drawn `n_samples` times. Subsets up to `small` have `subset_folds` folds.
     """
 
     def __init__(
@@ -164,11 +152,8 @@ class SubsetLearner:
     ) -> tuple[SubsetBelief, dict[str, Any]]:
         """Return the belief, and its parameters for the next ask, as JSON values.
 
-        Args:
-            seen: Observations, at least one with a loss.
-            kept: Parameters of the last ask; may be empty.
-            rng: Source of randomness.
-            full_only: Whether losses are learned from full evaluations alone, with unchanged costs.
+        At least one observation has a loss. `kept` are the last parameters, if any. If `full_only`,
+        losses are learned from full evaluations alone, and costs stay as they are.
         """
         losses, _, _ = self._loss_groups(seen, full_only=full_only)
         name = "full" if full_only else "losses"

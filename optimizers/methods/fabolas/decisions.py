@@ -30,14 +30,9 @@ from prefect_tune.optimizers.trials.trial import Trial
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Prediction of one full evaluation, on the scale of learned losses.
+    """Prediction of one full evaluation before standardisation, noise included, and its reason.
 
-    Attributes:
-        reason: Reason of the ask.
-        mean: Predicted outcome before standardisation.
-        deviation: Its deviation, noise included.
-        mean_alone: Prediction from full evaluations alone; None with fewer than two.
-        deviation_alone: Deviation of `mean_alone`.
+    `mean_alone` and `deviation_alone` are from full evaluations alone; None with fewer than two.
     """
 
     reason: str
@@ -66,9 +61,8 @@ class Prediction:
 class Gate:
     """The verdict on subsets.
 
-    Attributes:
-        skills: Log likelihood ratios of judged outcomes, with subsets over without, clipped to
-            +-2, in the order of asking.
+    `skills` are log likelihood ratios of judged outcomes, with subsets over without, clipped to
+    +-2, in the order of asking.
     """
 
     skills: tuple[float, ...]
@@ -93,12 +87,10 @@ class Gate:
     def of(
         cls, predictions: Mapping[int, Prediction], outcomes: Mapping[int, float], spread: float
     ) -> "Gate":
-        """Judge predictions by their outcomes.
+        """Judge predictions of full evaluations by their outcomes, both by number of the trial.
 
-        Args:
-            predictions: Predictions of full evaluations, by number of the trial.
-            outcomes: Outcomes of all full evaluations, in the unit of the predictions.
-            spread: Standard deviation of all losses in that unit.
+        Outcomes, and the standard deviation `spread` of all losses, are in the unit of the
+        predictions.
         """
         skills = []
         for number in sorted(predictions.keys() & outcomes.keys()):
@@ -132,11 +124,8 @@ def _log_density(x: float, mean: float, deviation: float) -> float:
 class AnswerStanding:
     """Configurations with a loss that did not fail on all rows, the best first.
 
-    Attributes:
-        trials: Trial of each configuration on the most rows, the earliest among equals.
-        candidates: Their configurations.
-        mean: Standardised predicted losses at s = 1, shape (n,).
-        deviation: Deviations of the function there, shape (n,).
+    Each has its trial on the most rows, the earliest among equals. Standardised predicted losses at
+    s = 1, and deviations of the function there, have shape (n,).
     """
 
     trials: tuple[Trial, ...]

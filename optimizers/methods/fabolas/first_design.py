@@ -25,12 +25,9 @@ from prefect_tune.optimizers.trials.trial import Trial
 
 @dataclass(frozen=True, slots=True)
 class BeginAlgorithm(Begin[float]):
-    """Begin a new configuration of an algorithm.
+    """Begin a new configuration of an algorithm, by its place in the last step.
 
-    Attributes:
-        level: Share of the rows.
-        algorithm: Place of its algorithm in the last step.
-        has_defaults: Whether it has default values and idle steps before the model.
+    `has_defaults` asks for default values and idle steps before the model.
     """
 
     algorithm: int
@@ -46,16 +43,11 @@ class FirstDesign:
 
     Stateless: the trials in the order of asking show its progress. A configuration that is new at
     the first share is on the first rung, and on the next rung once it is requested at the next
-    share. A rung promotes its best half once it has as many results as planned. Failed trials rank
-    last, since a larger subset may cure them, but trials over the time or memory limit are not
-    promoted. While a rung is undecided, a free worker begins one more configuration, up to twice
-    the planned number. Each algorithm of the last step begins with its defaults, which are often
-    nearly the best values.
-
-    Attributes:
-        shares: Share of the rows on each rung, rising; the last one may be the full data.
-        counts: Configurations on each rung; on the first, those needed before a promotion.
-        algorithms: Places of the algorithms of the last step, in the order of their start.
+    share. A rung promotes its best half once it has as many results as planned in `counts`. Failed
+    trials rank last, since a larger subset may cure them, but trials over the time or memory limit
+    are not promoted. While a rung is undecided, a free worker begins one more configuration, up to
+    twice the planned number. Each algorithm of the last step begins with its defaults, which are
+    often nearly the best values.
     """
 
     shares: tuple[float, ...]
@@ -74,13 +66,9 @@ class FirstDesign:
     ) -> Self:
         """Return the design for data of these sizes.
 
-        Args:
-            sizes: Sizes of subsets.
-            n_first: Configurations on the first rung before a promotion, at least two per
-                algorithm; each higher rung has half as many.
-            n_algorithms: Algorithms of the last step, which begin equally often.
-            seed: Seed of their order.
-            has_anchor: Whether the winner is evaluated on all rows.
+        The first rung has `n_first` configurations, or two per algorithm of the last step if that
+        is more; each higher rung has half as many. `seed` decides the order of algorithms, and
+        `has_anchor` whether the winner is evaluated on all rows.
         """
         order = np.random.default_rng(seed).permutation(n_algorithms)
         algorithms = tuple(int(a) for a in order)
@@ -170,13 +158,7 @@ class FirstDesign:
 
 @dataclass(frozen=True)
 class ScatteredDesign:
-    """New configurations on small sizes in turn, as in the paper.
-
-    Attributes:
-        shares: Shares of the rows, in turn.
-        count: Number of configurations.
-        algorithms: Places of the algorithms of the last step, in turn.
-    """
+    """`count` new configurations on small sizes and algorithms in turn, as in the paper."""
 
     shares: tuple[float, ...]
     count: int
@@ -199,7 +181,7 @@ class ScatteredDesign:
 
 
 def _promising(best: Sequence[Trial], history: History) -> list[Trial]:
-    """Runs of a rung, if at least four, whose loss is nearer to the best than to the worst.
+    """Runs, if at least four, whose loss is nearer to the rung's best than to its worst.
 
     Positive losses are compared by logarithm, since half of a rung may be on a plateau such as the
     loss of chance. Infeasible configurations are promoted only if all are infeasible.

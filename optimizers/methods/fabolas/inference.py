@@ -42,12 +42,7 @@ def model_keys(inputs: Array, column: int | None) -> NDArray[np.intp]:
 
 @dataclass(frozen=True, slots=True)
 class Posterior:
-    """One hyperparameter sample of the belief.
-
-    Attributes:
-        processes: Gaussian processes by key.
-        column: See `model_keys`.
-    """
+    """One hyperparameter sample of the belief: processes by key (see `model_keys`)."""
 
     processes: Mapping[int, GaussianProcess]
     column: int | None = None
@@ -82,14 +77,9 @@ class Posterior:
     def gains(
         self, minimiser: Minimiser, representers: Array, inputs: Array, basis: Basis, sizes: Array
     ) -> Array:
-        """Return the information that candidates give about the minimiser, shape (C, M), in nats.
+        """Return the information that C candidates give about the minimiser, shape (C, M), in nats.
 
-        Args:
-            minimiser: Minimiser among the representers, by this posterior.
-            representers: Inputs at s = 1, shape (R, d).
-            inputs: Inputs of C candidates.
-            basis: Basis of the processes' kernels.
-            sizes: s of M sizes, shape (M,).
+        Representers are inputs at s = 1, shape (R, d); `sizes` has s of M sizes.
         """
         gains = np.empty((len(inputs), len(sizes)))
         keys, phi = model_keys(representers, self.column), basis.functions(sizes)
@@ -148,13 +138,9 @@ def scattered(
 def advanced(
     walkers: Array, log_density: Callable[[Array], float], n_sweeps: int, rng: Generator
 ) -> Array:
-    """Return the walkers, shape (n, p), after some sweeps.
+    """Return the walkers, shape (n, p), after some sweeps, each of which moves every walker once.
 
-    Args:
-        walkers: Current walkers, shape (n, p).
-        log_density: Log density of a theta up to a constant; -inf outside its support.
-        n_sweeps: Moves of each walker.
-        rng: Source of randomness.
+    `log_density` of a theta is up to a constant, and -inf outside its support.
     """
     n, p = walkers.shape
     sampler = EnsembleSampler(n, p, log_density)
@@ -179,14 +165,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Regression:
-    """Processes of one kernel and noise, with drawn or fitted parameters.
-
-    Attributes:
-        kernel: Kernel over configurations and sizes.
-        noise: Noise model.
-        inference: Whether parameters are drawn or fitted.
-        n_samples: Number of draws.
-    """
+    """Processes of one kernel and noise, with fitted parameters or `n_samples` drawn ones."""
 
     kernel: Kernel
     noise: Noise
@@ -213,8 +192,7 @@ class Regression:
     ) -> tuple[Posterior, ...]:
         """Return a posterior per draw, from kept parameters and current observations.
 
-        After a split into processes per model, or a merge, a new process has the parameters of its
-        predecessor.
+        If observations were split by model, or merged, new processes take over former parameters.
         """
         thetas: dict[int, Any] = {}
         for key in groups:

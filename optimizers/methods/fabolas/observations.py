@@ -20,10 +20,8 @@ from prefect_tune.optimizers.trials.trial import Trial
 class LossScale:
     """The scale on which losses are learned: standardised, with errors as logarithms.
 
-    Attributes:
-        floor: Least loss before taking logarithms; None if losses are learned as they are.
-        cap: Largest loss, at which larger ones are clipped.
-        mean, deviation: Location and scale for standardisation.
+    `floor` is the least loss before taking logarithms, None without logarithms; `cap` is the
+    largest.
     """
 
     floor: float | None
@@ -67,13 +65,8 @@ class LossScale:
 class SubsetObservations:
     """Trials that have ended, in the order of asking.
 
-    Attributes:
-        trials: The n trials.
-        candidates: Their configurations.
-        inputs: Inputs with s as the last column, shape (n, width + 1).
-        losses: Losses, shape (n,); failed trials have the worst finite loss, or nan if the failure
-            is not informative.
-        log_seconds: ln seconds of one fold, shape (n,).
+    Inputs have s as the last column, (n, width + 1). Failed trials have the worst finite loss, or
+    nan if the failure is not informative. `log_seconds` are ln seconds of one fold, shape (n,).
     """
 
     trials: tuple[Trial, ...]
@@ -143,8 +136,8 @@ def _seconds(trial: Trial) -> float:
 def _excused(trials: tuple[Trial, ...]) -> set[int]:
     """Failures on subsets that tell nothing about the configuration on all rows.
 
-    A path that fails on few rows, for example because a class is missing, may be the best on all
-    rows. Its failure is excused if it succeeded on a larger subset, and otherwise a few times.
+    A path that fails on few rows, say for want of a class, may be the best on all rows. Its failure
+    is excused if it succeeded on a larger subset, and otherwise a few times.
     """
     largest: dict[tuple[str, ...], float] = {}
     for t in trials:

@@ -77,8 +77,8 @@ class Sizes:
     """The allowed sizes of subsets.
 
     Attributes:
-        n_min: Training rows of the smallest subset (s = 0).
-        n_max: All training rows (s = 1); 64 if unknown.
+        n_min, n_max: Training rows of the smallest subset (s = 0), and all rows (s = 1; 64 if
+            unknown).
         shares: Allowed shares of the rows, rising to 1. Each is a power of 1/2, so that trials of
             the same size share subsets and cached results.
         note: Reason, for people, why the smallest subset is larger than the number of rows
@@ -162,11 +162,9 @@ def _too_few(n_rows: int, least: int, usual: int, rarest: int | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Subsets:
-    """Builder of queries on subsets.
+    """Builder of queries on subsets, from `n_draws` independent families in turn.
 
-    Attributes:
-        n_draws: Independent families of subsets, used in turn.
-        folds: Folds of small subsets; None for all.
+    Small subsets have `folds` folds; None for all.
     """
 
     n_draws: int = 1
@@ -200,9 +198,7 @@ class SearchRecipe:
     """The parts of a search method of this family.
 
     Attributes:
-        log_basis: Basis functions for log errors.
-        raw_basis: Basis functions for other losses.
-        acquisition: Acquisition function.
+        log_basis, raw_basis: Basis functions for log errors, and for other losses.
         is_log: Whether errors are learned as logarithms.
         has_falling_noise: Whether noise may be larger on small subsets.
         kappa: Deviations added to the prediction of an incumbent.
@@ -212,7 +208,6 @@ class SearchRecipe:
         n_confirmed: Predicted best configurations evaluated in full at the end.
         has_anchor: Whether the first evaluations end with one on all rows.
         has_halving: Whether the first evaluations are halved, instead of having random sizes.
-        subsets: Builder of queries on subsets.
         is_drawn: Whether parameters are drawn regardless of the option.
     """
 

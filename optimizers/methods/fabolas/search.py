@@ -29,12 +29,9 @@ from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
 
 @dataclass(frozen=True, slots=True)
 class ScoredCandidate:
-    """Candidates and sizes with their scores.
+    """C candidates and their scores at M sizes, shape (C, M); -inf for excluded queries.
 
-    Attributes:
-        candidates: The C candidates.
-        scores: Scores, shape (C, M); -inf for excluded queries.
-        gains: Information or improvement before division by cost, shape (C, M); 0 if not computed.
+    `gains` are information or improvement before division by cost; 0 if not computed.
     """
 
     candidates: Candidates
@@ -51,19 +48,11 @@ class ScoredCandidate:
 
 
 class Search:
-    """One ask's search of a belief.
+    """One ask's search of a belief in which pending outcomes are imagined.
 
-    Args:
-        inputs: Inputs of the space.
-        belief: Belief with outcomes of pending trials imagined.
-        sizes: s of the allowed sizes, rising to 1, shape (M,).
-        evaluated: Candidates with results, the best predicted first.
-        best: Least standardised prediction among them.
-        rng: Source of randomness.
-
-    Attributes:
-        probabilities: Mean p_min of the representers over the samples; None for improvement.
-        representers: Candidates that stand for the space.
+    `sizes` are s of the allowed sizes, rising to 1, shape (M,). `evaluated` are candidates with
+    results, the best predicted first, and `best` is the least standardised prediction among them.
+    `representers` are candidates that stand for the space; None for improvement.
     """
 
     def __init__(

@@ -45,14 +45,10 @@ _SOUGHT: Mapping[Acquisition, Reason] = {
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """The next query and its reason.
+    """The next query, the key of its reason (confirm, verify, search or improve) and its text.
 
-    Attributes:
-        query: The query.
-        reason: Key of the reason: confirm, verify, search or improve.
-        because: Reason for people.
-        models: Probability that the best pipeline has a model algorithm, by its id, if the
-            minimiser was sought.
+    `models` has the probability that the best pipeline has a model algorithm, by its id, if the
+    minimiser was sought.
     """
 
     query: Query
@@ -63,20 +59,13 @@ class Proposal:
 
 @dataclass(frozen=True, kw_only=True)
 class FabolasTurn:
-    """One ask.
+    """One ask, given the history, the budget, a belief and the ranking of configurations.
 
     Attributes:
-        inputs: Inputs of the space.
-        sizes: Allowed sizes.
-        recipe: Search recipe of the method.
-        history, budget: All trials, and the budget at this ask.
-        belief: Belief in losses and seconds.
-        standing: Ranking of the configurations with results.
         gives_up_subsets: Whether only full evaluations are allowed.
         is_proven: Whether subsets have helped so far.
         n_first: Trials before the first fit.
         n_confirmed: Confirmations so far.
-        rng: Source of randomness.
     """
 
     inputs: PipelineInputs
@@ -93,11 +82,9 @@ class FabolasTurn:
     rng: Generator
 
     def proposal(self) -> Proposal:
-        """Return the next query.
+        """Return the next query, or raise `SpaceExhausted` if none is left.
 
-        Raises:
-            NotYet: If nothing may be started, but pending trials may change that.
-            SpaceExhausted: If no query is left.
+        `NotYet` is raised if nothing may be started, but pending trials may change that.
         """
         best = [t.query.configuration for t in self.standing.trials[: self.recipe.n_confirmed]]
         n_left = max(self.recipe.n_confirmed - self.n_confirmed, 0)
@@ -132,7 +119,7 @@ class FabolasTurn:
         return bool(needed >= self._seconds_left)
 
     def _doubtful(self) -> int | None:
-        """Place of the predicted best, or of the best configuration predicted to beat it.
+        """Place of the predicted best, or of the best configuration predicted to beat it, if any.
 
         None if its full evaluation was requested already, or its outcome is known well enough.
         """

@@ -173,15 +173,7 @@ _INSTANT_SECONDS = 1e-9
 
 
 class Tuning:
-    """Proposes configurations of G', and sometimes of the whole space.
-
-    Args:
-        space: The whole space.
-        subspace: Algorithms of G' by step.
-        objective: The objective.
-        options: Options of FLASH, resolved.
-        cost: Predictor of the candidates' seconds.
-    """
+    """Proposes configurations of the sub-space G', and sometimes of the whole space."""
 
     def __init__(
         self,

@@ -25,14 +25,7 @@ _TIE = 1e-12
 
 
 class PathScores:
-    """Scores of the B paths of a table, from any history.
-
-    Args:
-        options: Options of FLASH, resolved.
-        objective: The objective.
-        table: Table of the paths.
-        cost: Predictor of their seconds, step by step.
-    """
+    """Scores of the B paths of a table, from any history."""
 
     def __init__(
         self, options: FlashOptions, objective: Objective, table: PathTable, cost: PathCost
@@ -139,12 +132,8 @@ def ranked(scores: Array, rng: Generator | None) -> list[int]:
 class PathModels:
     """The paths of a space, their costs and scores; each is built when first used.
 
-    Args:
-        space: The space.
-        seed: Seed of the sample of paths, used if they are too many to list.
-        objective: The objective.
-        options: Options of FLASH.
-        costs: Predictor of seconds, if trials look at parts of many rows first; else None.
+    `seed` samples the paths if they are too many to list. `costs` predicts seconds if trials look
+    at parts of many rows first.
     """
 
     def __init__(
