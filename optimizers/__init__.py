@@ -134,7 +134,7 @@ _NAMES = {
     "trials.outcome": "Evaluation Failure FailureKind StepCost TrialState",
     "trials.trial": "Trial",
 }
-"""By module below this one, the names of it that are public."""
+"""Public names of each module below this one."""
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 

@@ -91,8 +91,8 @@ def replay(
 ) -> None:
     """Bring a new optimizer to the state it had after these events.
 
-    `memo` is that of the last ask, None if the events contain it. A `ValueError` is raised if the
-    order of the events is impossible.
+    `memo` is the last ask's, None if the events contain it. A `ValueError` is raised if the order
+    of the events is impossible.
     """
     asks = [position for position, event in enumerate(events) if isinstance(event, Asked)]
     for position, event in enumerate(events):

@@ -89,7 +89,7 @@ class PriorDraws:
 
 
 Predict = Callable[[Array], Array]
-"""From features, shape (m, N + d), to predictions of s models, shape (s, m)."""
+"""Function from features, shape (m, N + d), to predictions of s models, shape (s, m)."""
 _N_DRAWS = 2048
 _AT_ONCE = 16
 """Inputs whose changed rows are predicted together; more would take more memory."""
@@ -169,7 +169,7 @@ def _summed(shares: Array) -> tuple[float, float]:
 _N_FORESTS = 12
 _N_TREES = 8
 _MIN_SPLIT = 3
-"""As fANOVA's forests have it (Hutter et al. 2014)."""
+"""Value of fANOVA's forests (Hutter et al. 2014)."""
 _MAX_FEATURES = 0.5
 
 
@@ -213,11 +213,11 @@ def _r2(y: Array, left_out: Array) -> float:
 
 
 LEAST_TRIALS = 20
-"""Configurations that a forest needs before what it says is worth asking."""
+"""Configurations needed for a meaningful forest."""
 LEAST_R2 = 0.2
-"""Out-of-bag R2 below which the shares are of noise."""
+"""Out-of-bag R2 below which shares are noise."""
 _MOST_TRIALS = 1_000
-"""Configurations that the forests are fitted to; of more, so many at random."""
+"""Most configurations to fit; a random sample of more."""
 
 
 @dataclass(frozen=True)

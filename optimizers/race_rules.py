@@ -19,13 +19,13 @@ from prefect_tune.optimizers.trials.objective import MANY_ROWS, Objective
 from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, StepCost
 
 _LOOK = 10_000
-"""Rows that a look has at least; FLAML 2.7 starts with as many."""
+"""Least rows of a look, as in FLAML 2.7."""
 _LEAST_ROWS = 1_000
-"""Rows that a look has where more would not end in time."""
+"""Least rows of a look if more would not end in time."""
 _LOOK_RAREST = 100
-"""Rows that it has at least of the rarest class, where all rows have so many."""
+"""Least rows of the rarest class in a look, if the data has so many."""
 _RUNG = 4
-"""How many times as many rows the next look has; ASHA's usual rungs are as far apart."""
+"""Factor between the rows of looks, ASHA's usual one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,7 +183,7 @@ class Racing(Optimizer):
             self.inner.retry(i)
 
     def measure(self, number: int, constraints: Mapping[str, float]) -> None:
-        """Add quantities of a rung; those of the configuration's last rung count."""
+        """Add quantities of a rung; the configuration's last rung counts."""
         super().measure(number, constraints)
         i = self._inner_of[number]
         is_last = self._ran[i][-1] == number

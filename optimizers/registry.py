@@ -52,7 +52,7 @@ METHODS: Registry[Method] = Registry(
         )
     },
 )
-"""By name, in the order in which they are shown; `register` adds to it."""
+"""Methods by name, in display order; `register` adds to them."""
 
 DEFAULT_METHOD = FLASH.name
 

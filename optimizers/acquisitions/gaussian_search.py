@@ -26,7 +26,7 @@ from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.surrogates.pipeline_inputs import KernelKind, PipelineInputs
 
 _SWITCHED = 0.25
-"""Share of the moves that take another algorithm, or another category."""
+"""Share of the moves that switch to another algorithm or category."""
 
 
 def pool_around(inputs: PipelineInputs, best: Candidates, n: int, rng: Generator) -> Candidates:
@@ -81,12 +81,12 @@ def moved(inputs: PipelineInputs, origins: Candidates, widths: Array, rng: Gener
 
 
 Penalty = Callable[[Candidates], Array]
-"""What is added to the loss of each candidate, shape (n,)."""
+"""Function from candidates to a term added to their losses, shape (n,)."""
 Box = tuple[Array, Array]
-"""Lower and upper units that continuous columns are kept between, shape (d,) each."""
+"""Lower and upper units of continuous columns, shape (d,) each."""
 
 _SOBOL = 8
-"""2^8 Sobol points an ask."""
+"""Each ask has 2^8 Sobol points."""
 _N_STARTS = 5
 """Best observed points whose neighbourhood is searched."""
 _N_NEIGHBOURS = 24
@@ -218,9 +218,9 @@ def _boxed(candidates: Candidates, within: Box | None) -> Candidates:
 
 _FIT_ITERATIONS = 20
 _MOST_FITTED_EACH_TIME = 64
-"""Up to so many observations the process is fitted at each ask."""
+"""Most observations with which each ask refits the process."""
 _FITTED_AFTER = 3
-"""With more, once so many came after those of the last fit."""
+"""New observations after which larger processes are refitted."""
 
 
 @dataclass(frozen=True, slots=True)

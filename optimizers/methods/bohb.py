@@ -34,7 +34,7 @@ from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 
 _LEAST_WIDTH = 1e-3
-"""Of a kernel, in positions; BOHB's min_bandwidth."""
+"""Least width of a kernel, in positions; BOHB's min_bandwidth."""
 _PRIOR_WIDTH = 12**-0.5
 """Standard deviation of the prior, for hyperparameters that fewer than two points have."""
 
@@ -141,7 +141,7 @@ def _impurity(values: Array | NDArray[np.intp]) -> float:
 
 
 _MORE_RESULTS = 3
-"""Than numbers and choices, before a rung has a model."""
+"""Results needed for a model, in addition to the numbers and choices of a configuration."""
 
 
 class Bohb(Hyperband):

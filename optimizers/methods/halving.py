@@ -47,11 +47,11 @@ from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 
 _LEAST_ROWS = 100
-"""Of a subset: losses of models of fewer rows hardly tell what they are of all."""
+"""Least rows of a subset: losses on fewer rows hardly predict losses on all."""
 _MOST_SUBSETS = 4
 """Default number of rungs of subsets."""
 _MANY_SUBSETS = 3
-"""With so many rungs the smallest subset saves more than folds do."""
+"""Rungs from which the smallest subset saves more than folds do."""
 _ORDER: tuple[Fidelity, ...] = ("epochs", "subset", "folds")
 
 
@@ -269,7 +269,7 @@ class Brackets:
 
 
 class Halving(Optimizer):
-    """Brackets of random configurations, all of which begin on the lowest rung.
+    """Brackets of random configurations that begin on the lowest rung.
 
     Raises:
         ValueError: If the study cannot have the fidelity.

@@ -42,17 +42,17 @@ from prefect_tune.optimizers.trials.losses import log_losses, told_losses
 from prefect_tune.optimizers.trials.objective import Objective
 
 _N_RANDOM = 1_000
-"""Random candidates of an ask."""
+"""Random candidates per ask."""
 _N_STARTS = 10
-"""Best observed configurations, and as many of the best candidates, that local search starts at."""
+"""Starts of local search: the best observed configurations, and as many candidates."""
 _N_NEIGHBOURS = 30
 _N_CLIMBS = 10
 """Most steps of a local search."""
 Improvement = Callable[[Array, Array, float], Array]
-"""Of means, standard deviations and the best."""
+"""Function of means, standard deviations and the best loss."""
 Score = Callable[[Candidates], Array]
 LogCost = Callable[[Candidates, Array], Array]
-"""Of candidates and their features."""
+"""Function of candidates and their features."""
 _MAX_DEFAULTS = 200
 """Random paths whose defaults are candidates too."""
 _START = Reason("random start", "too few results for a forest")

@@ -51,7 +51,7 @@ from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 
 Group = dict[str, BaseDistribution]
-"""Distributions that a trial has all or none of, by name."""
+"""Distributions by name; a trial has all of them or none."""
 
 
 class Dimensions:

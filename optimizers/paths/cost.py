@@ -24,7 +24,7 @@ from prefect_tune.optimizers.trials.trial import Trial
 _NOTHING = 0
 """Code of the prefix in which nothing has run."""
 _LATER = -2.0
-"""Features of what does not belong to a prefix; real ones are at least -1."""
+"""Placeholder for features after a prefix; real ones are at least -1."""
 
 
 class PathPrefixes:

@@ -45,19 +45,19 @@ from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.history import History
 
 BestValues = Mapping[tuple[str, str, str], Choice]
-"""By kind of model, step and algorithm, the choice whose values look best."""
+"""Choice with the best values so far, by kind of model, step and algorithm."""
 Levels = Mapping[str, tuple[Value, ...]]
-"""By hyperparameter, the values that are told apart, the default first."""
+"""Distinct values by hyperparameter, the default first."""
 
 VARIED_SHARE = 0.3
-"""Share of a budget that varying shared values may take at most."""
+"""Largest share of a budget for varying shared values."""
 _MOST_ALGORITHMS = 2
-"""If a step has more algorithms, each of them is on few paths."""
+"""Most algorithms of a step with shared values; with more, each is on few paths."""
 _DRAWS = 8
 """Attempts to vary a configuration in a way that is new and allowed."""
 _TIE = 1e-9
 _FAILURES = 2
-"""Failures without a success after which a base is varied no more."""
+"""Failures without a success after which a base is no longer varied."""
 
 
 class SharedValues:

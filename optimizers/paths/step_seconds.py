@@ -54,15 +54,15 @@ class RunningOrder:
 
 
 Measured = list[defaultdict[int, list[float]]]
-"""By step and algorithm, seconds over all folds."""
+"""Seconds over all folds, by step and algorithm."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
     """The seconds of one trial.
 
-    `made` has those of each step in full, hits at their original seconds, `spent` those of this
-    trial, and `loads` those of each hit, per fold. `n_folds` is the number of folds any step ended.
+    `made` counts each step in full, with hits at their original seconds, `spent` counts this
+    trial's time, and `loads` has the seconds of each hit, per fold.
     """
 
     made: Mapping[str, float]

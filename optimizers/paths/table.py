@@ -23,9 +23,9 @@ from prefect_tune.optimizers.trials.trial import Trial
 Criterion = Literal["d_optimal", "random"]
 
 _TIE = 1e-9
-"""Gains nearer than this are equal."""
+"""Tolerance for equal gains."""
 _EXHAUSTED = 1e-6
-"""A gain below this is rounding: the paths chosen span all others."""
+"""Gain below which only rounding is left: the chosen paths span all others."""
 
 
 def design_rank(n_algorithms: int, n_steps: int) -> int:
@@ -103,13 +103,13 @@ def _pick(gains: Array, rng: Generator | None) -> int:
 
 
 _MAX_PATHS = 20_000
-"""Of more paths than this, so many are drawn once and searched."""
+"""Most paths to search; a fixed sample of more."""
 
 
 class PathTable:
     """Paths and their first runs; a fixed random sample if the paths are too many to list.
 
-    `shared` is None if the paths have no shared values, and `best` has those of first runs.
+    `shared` is None if the paths have no shared values; `best` has the values of first runs.
     """
 
     def __init__(self, space: Space, seed: int, shared: SharedValues | None = None) -> None:

@@ -49,7 +49,7 @@ Kind = Literal["", "linear", "trees", "boosted_trees"]
 GROWTH: Mapping[str, float] = {
     "rows": 1.0, "columns": 1.0, "classes": 0.0, "held_out": 0.1, "fixed": 500.0,
 }  # fmt: skip
-"""How the seconds of an algorithm are expected to grow; see `Algorithm.growth`."""
+"""Default growth of an algorithm's seconds; see `Algorithm.growth`."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

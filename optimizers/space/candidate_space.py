@@ -38,7 +38,7 @@ from prefect_tune.optimizers.space.unit_interval import (
 )
 
 Column = tuple[str, str, str]
-"""Step, algorithm and hyperparameter that a column of the unit cube stands for."""
+"""Step, algorithm and hyperparameter of a column of the unit cube."""
 
 
 class Encoding:
@@ -228,13 +228,13 @@ def _n_categories(hyperparameter: Hyperparameter[Any, Any]) -> int:
 
 _INACTIVE = -1.0
 _MOST_PATHS = 20_000
-"""More paths than this are not listed: rows are drawn, and those that cannot run dropped."""
+"""Most paths to list; with more, rows are drawn, and those that cannot run are dropped."""
 
 
 class CandidateSpace:
     """Samples, encodes and decodes candidates of the `proposed` part of a space.
 
-    Columns are those of the full space. `allowed` has, by step, the positions of algorithms that
+    The columns cover the full space. `allowed` has, by step, the positions of algorithms that
     may be proposed, and `default_units` the positions of the defaults, shape (d,).
     """
 
@@ -263,7 +263,7 @@ class CandidateSpace:
             {float(unit): plain_value(self.encoding.hyperparameter(column).default_value)}
             for column, unit in zip(self.encoding.columns, self.default_units, strict=True)
         ]
-        """By column, the values whose positions are known: a way there and back may lose digits."""
+        """Known values by column and position, because conversion back may lose digits."""
         self._feasible: dict[tuple[int, ...], bool] = {}
         self._settled: dict[tuple[int, ...], list[int]] = {}
         self._paths: NDArray[np.intp] | None = None

@@ -169,7 +169,7 @@ def _checked(algorithm: Algorithm, given: Mapping[str, Any], step: str) -> Choic
 
 
 ROWS_PER_CLASS = 2
-"""Rows of each class, or stratum of numbers, that a subset has at least."""
+"""Least rows of each class, or stratum of numbers, in a subset."""
 
 
 def is_full(subset: float, folds: int | None, epochs: int | None) -> bool:

@@ -13,10 +13,10 @@ from prefect_tune.optimizers.space.algorithm import Algorithm, Step
 from prefect_tune.optimizers.space.wording import UnknownName
 
 _MOST_ORDERED = 4
-"""Steps that may change places with each other: 24 orders."""
+"""Most steps in an `order_step`, for 24 orders."""
 
 Pipeline = tuple[tuple[Step, Algorithm], ...]
-"""Steps with the algorithm chosen of each."""
+"""Steps with their algorithms."""
 
 
 def order_step(*steps: str, name: str = "order") -> Step:

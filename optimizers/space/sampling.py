@@ -61,11 +61,11 @@ def _is_active(algorithm: Algorithm, name: str, values: Mapping[str, Value]) -> 
 
 
 _MOST_DRAWS = 10_000
-"""Draws before a space whose constraints leave almost nothing is given up."""
+"""Draws before giving up on a space with tight constraints."""
 _NEW_DRAWS = 1_000
 """Draws without a new configuration before the rest of the space is listed."""
 _LIST_LIMIT = 100_000
-"""Largest space that is listed to find what is left of it."""
+"""Largest space that is listed to find new configurations."""
 
 
 class SpaceExhausted(Exception):  # noqa: N818 - not an error: the search has seen everything

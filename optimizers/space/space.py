@@ -22,7 +22,7 @@ from prefect_tune.optimizers.space.equal_paths import (
 from prefect_tune.optimizers.space.wording import UnknownName
 
 Path = tuple[str, ...]
-"""The ids of the algorithms chosen, one per searched step, in order."""
+"""Ids of the chosen algorithms, one per searched step, in order."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -92,11 +92,11 @@ def plain_value(value: Any) -> Value:
 
 
 _ROUNDING = 1e-12
-"""A position is on a border when it is this near."""
+"""Distance within which a position is on a border."""
 _INSIDE = 1e-9
-"""Cells end so far before their borders, which belong to the cell above."""
+"""Distance of cells from their upper borders, which belong to the next cell."""
 _MOST_VALUES = 10_000
-"""An integer of more values than this is as good as continuous."""
+"""Values of an integer above which it counts as continuous."""
 
 
 @dataclass(frozen=True, slots=True)

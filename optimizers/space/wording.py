@@ -84,7 +84,7 @@ def fidelity_text(
 ) -> str:
     """Return the fidelity of a query, given as JSON values; empty if it is full.
 
-    `n_folds` and `epochs` are those of a full evaluation, None if unknown.
+    A full evaluation has `n_folds` and `epochs`, None if unknown.
 
     >>> fidelity_text({"subset": 1 / 9, "subset_draw": 0, "folds": 1, "epochs": None}, n_folds=3)
     'subset 1/9, folds 1 of 3'

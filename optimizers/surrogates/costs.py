@@ -36,37 +36,37 @@ from prefect_tune.optimizers.trials.outcome import FailureKind, Pilot, StepCost
 from prefect_tune.optimizers.trials.trial import Trial
 
 _REST = "", ""
-"""Stands for what a trial takes besides its steps."""
+"""Key of the overhead of a trial."""
 _PER_ROWS = 1000.0
 _LEAST_SECONDS = 1e-4
 _NOISE = 0.3
-"""Deviation of ln seconds of equal fits before any was seen."""
+"""Prior deviation of ln seconds of equal fits."""
 _NOISE_WEIGHT = 2.0
-"""Fits that the prior of the noise stands for."""
+"""Fits that the prior of the noise is worth."""
 _OF_REST = {"rows": 0.5, "columns": 0.0}
-"""Growth of what is besides the steps."""
+"""Growth of the overhead."""
 _FIXED_HELD_OUT = 500.0
-"""Held-out rows that the part which does not grow with them is worth."""
+"""Held-out rows that the fixed part is worth."""
 _ROWS_DEVIATION = 0.3
 _WEIGHT_DEVIATION, _DECLARED_DEVIATION = 1.0, 0.3
-"""Deviations of the weights of hyperparameters, where no growth is declared and where it is."""
+"""Prior deviations of hyperparameter weights, without and with declared growth."""
 _LEVELS = log(0.03), log(0.003)
-"""ln seconds of a fit on 1,000 rows, and of 1,000 held-out rows, when nothing is known of any."""
+"""Prior ln seconds of a fit on 1,000 rows, and of 1,000 held-out rows."""
 _LEVEL_DEVIATION = 2.0
 _LEAST_SPREAD = 1.0
 """Least deviation between the levels of the algorithms of a step."""
 _EARLIER_DEVIATION = 0.7
 """Deviation of a level from earlier studies: other data, maybe another machine."""
 _COLUMNS = 10
-"""Columns of the data that portable levels are for, which has two classes."""
+"""Columns to which portable levels refer, with two classes."""
 LIKELY = 0.5
-"""Deviations above the median of predicted seconds, within which two of three trials end."""
+"""Deviations above the median of predicted seconds; two of three trials end within them."""
 _LOOK_SHARE, _LEAST_LOOK_SECONDS = 1 / 60, 1.5
-"""A first look at a part of the rows should take at most this share of all worker-seconds, so that
-a search has many; and it may take so long in any case."""
+"""Most of all worker-seconds that a first look at part of the rows should take, as a share, so
+that a search has many looks, and the seconds that it may take in any case."""
 _LEAST_SHARE_SECONDS = 5.0
 _CUT_TIMES = 2.0
-"""A fit that was cut is taken to need this many times what it took."""
+"""Assumed seconds of a fit cut off by a limit, as a multiple of those it took."""
 
 
 class _Part:
@@ -308,8 +308,8 @@ class Costs:
     def of_positions(self, step: str, algorithm: str, positions: Array) -> Array:
         """Return median seconds of a step on all folds and rows, shape (n,).
 
-        `positions` are those of the algorithm's hyperparameters in [0, 1], NaN if inactive, in the
-        order of `Encoding.columns`, shape (n, d).
+        Positions of the algorithm's hyperparameters are in [0, 1], NaN if inactive, in the order of
+        `Encoding.columns`, shape (n, d).
         """
         known, n_rows = self._algorithms[step, algorithm], self._objective.n_rows or _PER_ROWS
         features = known.features_at(n_rows, positions)

@@ -188,7 +188,7 @@ def latents_of(process: GaussianProcess, inputs: Array, representers: Array) -> 
     """
     kernel = process.kernel
     if not isinstance(kernel, FidelityKernel):
-        raise TypeError(f"latents are those of a FidelityKernel; got {type(kernel).__name__}")
+        raise TypeError(f"latents need a FidelityKernel; got {type(kernel).__name__}")
     theta, r, C = process.kernel_theta, kernel.rank, len(inputs)
     known = kernel.latent_covariance(theta, process.inputs, inputs)
     sides = known.transpose(1, 0, 2).reshape(len(process.inputs), r * C)

@@ -25,9 +25,9 @@ from prefect_tune.optimizers.surrogates.log_posterior import cholesky, solve_tri
 _MAX_SWEEPS = 30
 _TOLERANCE = 1e-4
 _SATISFIED = 8.0
-"""Deviations above 0 from which on a truth says nothing new."""
+"""Deviations above 0 from which a truth is not informative."""
 LEAST_VARIANCE = 1e-14
-"""Of an entry that is known already."""
+"""Variance of a known entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,5 +372,5 @@ class MonotoneProcess:
 
 def _kernel_of(process: GaussianProcess) -> CurveKernel:
     if not isinstance(process.kernel, CurveKernel):
-        raise TypeError(f"slopes by t are those of a CurveKernel; got {type(process.kernel)}")
+        raise TypeError(f"slopes by t need a CurveKernel; got {type(process.kernel)}")
     return process.kernel

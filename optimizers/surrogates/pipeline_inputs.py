@@ -25,10 +25,10 @@ from prefect_tune.optimizers.surrogates.stationary import (
 )
 
 KernelKind = Literal["one_hot", "conditional"]
-"""One Matern kernel over all inputs, or a product over the steps of what their choices share."""
+"""One Matern kernel over all inputs, or a product over steps that compares equal choices only."""
 
 _MOST_LENGTHSCALES = 20
-"""With more hyperparameters than this, those of an algorithm share a lengthscale."""
+"""Hyperparameters above which each algorithm has a single lengthscale."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Priors:
 
 
 MODELS = Parameter("logit rho of the models", -2.0, -5.0, 5.0, (-2.0, 1.0))
-"""Pipelines of different models have less in common than those that differ elsewhere."""
+"""Similarity of pipelines with different models, which have less in common than others."""
 
 
 def conditional_inputs(

@@ -112,7 +112,7 @@ def _squared(a: Array, b: Array) -> Array:
 
 
 CORRELATION = Parameter("logit rho", -0.5, -5.0, 5.0, (-0.5, 1.5))
-"""How alike the choices of a step are."""
+"""Similarity of the choices of a step."""
 
 
 class Conditional(Kernel):

@@ -16,7 +16,7 @@ from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 
 Rank = tuple[float, ...]
-"""What trials are ranked by, the least first, and the number of the trial at the end."""
+"""Sort key of a trial, least first, ending with its number."""
 
 
 class History:
@@ -197,9 +197,9 @@ class History:
 
 
 _N_COLD = 2
-"""So many first trials say little about the next ones: their workers were still importing."""
+"""First trials that say little about later ones, because their workers were still importing."""
 _LEAST_KNOWN = 3
-"""Trials after those that must have been told before seconds are counted in trials."""
+"""Later trials needed to convert seconds into trials."""
 
 
 def capacity(budget: Budget, history: History) -> float | None:

@@ -45,7 +45,7 @@ def log_losses(losses: Array, objective: Objective) -> Array:
 
 
 _ROUNDING = 1e-12
-"""Of a sum over any number of rows, as a share."""
+"""Relative rounding of a sum over any number of rows."""
 
 
 def is_least(losses: Array) -> NDArray[np.bool_]:
@@ -56,7 +56,7 @@ def is_least(losses: Array) -> NDArray[np.bool_]:
 def rounding_of(losses: Array) -> Array:
     """Return the tolerance for equal losses, shape () or (N,): the rounding of the median loss.
 
-    `losses` are those of n models, shape (n,) or (n, N), in any unit.
+    Losses of n models have shape (n,) or (n, N), in any unit.
     """
     return np.asarray(_ROUNDING * np.median(np.abs(losses), axis=0))
 

@@ -66,16 +66,16 @@ def violation(constraints: Iterable[Constraint], measured: Mapping[str, float]) 
 
 
 FailureCost = Literal["bound", "worst", "chance"]
-"""What a failed trial counts as: the metric's upper bound, the worst finished loss, or chance."""
+"""Loss of a failed trial: the metric's upper bound, the worst finished loss, or chance."""
 
 
 MANY_ROWS = 20_000
-"""Training rows above which a part of them is looked at before all."""
+"""Training rows above which a look at part of them comes first."""
 
 
 PortableSeconds = tuple[str, str, float, float | None]
 """A step, an algorithm, ln seconds of a fit on 1,000 rows of 10 columns in two classes, and of
-1,000 held-out rows, if they were measured apart."""
+1,000 held-out rows, if these were measured separately."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from prefect_tune.optimizers.trials.objective import FailureCost, Objective
 from prefect_tune.optimizers.trials.trial import Trial
 
 Counts = dict[str, list[int]]
-"""By arm (`step/algorithm`, for orders `step/name@place`), pulls and successes."""
+"""Pulls and successes by arm (`step/algorithm`, for orders `step/name@place`)."""
 _UNKNOWN = 2.0
 """A quantity that was not measured counts as twice its bound."""
 
@@ -37,7 +37,7 @@ _UNKNOWN = 2.0
 class AdmmState:
     """State that one ask passes to the next; the memo is its JSON document.
 
-    Columns are those of the unit cube, as text. Missing columns have their default.
+    Columns of the unit cube are text. Missing columns have their default.
 
     Attributes:
         iteration: Iterations finished (t).
@@ -45,7 +45,7 @@ class AdmmState:
         asked, new_in_iteration: New evaluations of this block, and of this iteration.
         draws, seen: Paths drawn in this z-min, and its trials.
         started_at: Trial number at which this theta-min began.
-        units, delta, dual: Positions of hyperparameters (theta), those of projected integers, and
+        units, delta, dual: Positions of hyperparameters (theta), of projected integers, and
             lambda / rho, by column.
         mu: Multipliers of the constraints, in units of their bounds, by name and bound.
         counts: Pulls and successes of the bandit.

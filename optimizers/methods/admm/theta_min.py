@@ -29,7 +29,7 @@ from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
 
 _N_INITIAL = 4
-"""Points of a path before its process is asked: where it stands, and three random ones."""
+"""Points of a path before its process is used: the current one, and three random ones."""
 _REGION = 0.4
 """First side of the trust region, in units."""
 

@@ -149,7 +149,7 @@ Draw = Callable[[Collection[Path]], Path]
 """Draws a path, given those drawn before in this ask."""
 
 _DRAWS_PER_EFFORT = 20
-"""Paths drawn in a z-min, most of them seen before, for each new evaluation wanted."""
+"""Paths drawn in a z-min, most of them known, for each new evaluation wanted."""
 
 
 class ZMin:

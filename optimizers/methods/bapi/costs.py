@@ -28,7 +28,7 @@ from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs, P
 from prefect_tune.optimizers.surrogates.stationary import RBF, Matern52
 
 _LOOKS_A_STRETCH = 5
-"""Least time of a stretch, in looks of the planner, so that looks stay a small part of the time."""
+"""Least time of a partial training, in checks by the planner, so that checks stay cheap."""
 
 
 def affordable(seconds: float, rate: float, *, done: int, target: int) -> int:
@@ -124,11 +124,11 @@ CostKind = Literal["log_rate", "linear"]
 
 _ITERATIONS = 15
 _MOST_RATES = 150
-"""That are learned from, the newest."""
+"""Most rates to learn from, the newest ones."""
 _MOST_VARIANCE = 1.0
-"""Of ln seconds, in deviations, that counts: or unknown regions would be priced out."""
+"""Largest variance of ln seconds that counts, so that unknown regions stay affordable."""
 _LEAST_SHARE = 1 / 3
-"""Of the smallest rate seen, below which the paper's model is not believed."""
+"""Floor of the paper's model, as a share of the smallest rate observed."""
 
 
 def _lengthscale(name: str, n: int) -> Parameter:

@@ -213,7 +213,7 @@ def _is_served(evaluation: Evaluation, model_step: str) -> bool:
 
 
 _MOST_EPOCHS = 50
-"""That are chosen among; of longer curves, evenly spaced by their logarithm."""
+"""Most epochs to choose among; those of longer curves are evenly spaced by logarithm."""
 
 
 def chosen_epochs(
@@ -261,10 +261,10 @@ def thinned(counts: Sequence[int], losses: Sequence[float], most: int) -> list[b
 _MOST_POINTS = 150
 _MOST_CURVES = 150
 _BEST_CURVES = 100
-"""Of more curves, those that are learned from whatever their age; the others are the newest."""
+"""Best curves to learn from if there are too many; the others are the newest."""
 _WORST = 10.0
-"""Losses of chance at which losses without bounds are cut off: what diverges says no more; or as
-many times what the best and the median are apart."""
+"""Cap of losses without bounds, as a multiple of the loss of chance, or else of the distance
+from the best to the median: a diverged training is not informative beyond it."""
 
 
 def largest_told(losses: Array, objective: Objective) -> float:
@@ -302,7 +302,7 @@ class CurveObservations:
         n_points: int,
         t_max: int,
     ) -> Self:
-        """Return at most `n_points` points of each curve, some of which has points or has failed.
+        """Return at most `n_points` points of each curve; at least one has points or has failed.
 
         The time part of the kernel selects the most informative epochs, and the objective decides
         where losses are capped.

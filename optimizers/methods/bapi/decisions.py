@@ -84,7 +84,7 @@ def decisions_of(
 
 
 _SHARE = 0.18
-"""Of a full training, that a loss is averaged over."""
+"""Share of a full training over which losses are averaged."""
 
 
 def steady_loss(losses: Sequence[float], t_max: int) -> float:

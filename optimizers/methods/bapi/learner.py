@@ -30,11 +30,11 @@ from prefect_tune.optimizers.surrogates.stationary import RBF, Matern52
 from prefect_tune.optimizers.trials.objective import Objective
 
 ScoreKind = Literal["auto", "log", "raw"]
-"""Minus the logarithm of the distance from the least loss possible, minus the loss, or of these
-the one under which what was told is likelier."""
+"""Minus the logarithm of the distance from the least possible loss, minus the loss, or the one
+of these under which the observations are likelier."""
 
 _ROWS = 200
-"""Held-out rows, where their number is not known."""
+"""Held-out rows if their number is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +158,10 @@ _NOISE = Parameter("noise variance", log(1e-3), log(1e-5), log(0.3), (log(1e-3),
 _MOST_SITES = 120
 _ITERATIONS = 30
 _FEW_POINTS = 40
-"""Below so many, parameters are fitted at every plan."""
+"""Points below which parameters are fitted at every plan."""
 _FIT_EVERY = 3
 _RESTART_EVERY = 6
-"""Fits after which one has a drawn start too, and scores are chosen anew."""
+"""Fits between those with a drawn start and a new choice of scores."""
 _GROWN = 1.15
 _LEAST_DEVIATION = 1e-4
 

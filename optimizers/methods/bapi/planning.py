@@ -176,7 +176,7 @@ def verdict(
 
 
 MOST_PENDING = 16
-"""Trials under way that a plan counts in, the latest."""
+"""Most pending trials that a plan considers, the latest ones."""
 
 
 @dataclass(frozen=True)

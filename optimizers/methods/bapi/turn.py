@@ -1,7 +1,7 @@
 """One ask of BAPI: one pass of the loop of algorithm 2 (Belakaria et al. 2022).
 
-The search starts with successive halving over epochs, or with random configurations, the best
-of which is trained to the end.
+The search starts with successive halving over epochs, or with random configurations; the best of
+these is trained to the end.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,11 +37,11 @@ from prefect_tune.optimizers.trials.objective import Objective
 
 _ETA = 3
 _SIZES = (27, 15, 9, 6, 3)
-"""Of a start, the larger the budget; the first has rungs of 27, 9 and 3."""
+"""Sizes of a start, larger for larger budgets; the first has rungs of 27, 9 and 3."""
 _FEW = 9
-"""Of so many configurations or fewer, all may be of the start; else half of them."""
+"""Most configurations that may all be in the start; of more, half may."""
 _SHARE = 1 / 3
-"""Of a budget that the start may take."""
+"""Share of a budget that the start may take."""
 
 
 Step = Begin[int] | GoOn[int] | Wait | Done
@@ -69,7 +69,7 @@ class Design:
 
     @classmethod
     def random(cls, n: int, t_max: int, quantum: int) -> Self:
-        """Return n configurations for a quantum each, the best of which is trained to the end."""
+        """Return n configurations for a quantum each; the best one is trained to the end."""
         return cls((t_max,), (n,)) if quantum >= t_max else cls((quantum, t_max), (n, 1))
 
     def next(self, curves: Mapping[Configuration, LearningCurve], *, may_begin: bool) -> Step:
@@ -121,14 +121,14 @@ def size_of_start(n_epochs: float | None, n_configurations: int | None, t_max: i
 
 
 _LEAST_CURVES = 4
-"""Curves with a loss before anything can be planned."""
+"""Curves with a loss needed for a plan."""
 _N_BEST = 4
 """Best configurations near which new candidates are drawn."""
 _EPSILON_OF_SPREAD = 0.02
 """Tolerance for a metric without a range, as a share of the interquartile range of the losses."""
 _LEAST_EPSILON = 1e-6
 _WORTHWHILE = 0.1
-"""Least gain of a planned training where no seconds end a study, as a share of epsilon."""
+"""Least gain of a planned training in studies without a time limit, as a share of epsilon."""
 _STARTED = Reason("start", "started: a new configuration")
 _PROMOTED = Reason("start", "resumed: among the best after as many epochs")
 _STILL_WINS = Reason("training", "resumed: it may still win")

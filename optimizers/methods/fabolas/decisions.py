@@ -183,8 +183,7 @@ def decisions_of(
 ) -> dict[str, Any]:
     """Return the sizes evaluated, the gate, models by probability, confirmations and notes.
 
-    `memo` is that of the last ask, empty before the first. `is_log` says whether predictions are
-    of logarithms of losses.
+    `memo` is the last ask's, empty before the first. Predictions are of log losses if `is_log`.
     """
     told = [(t.query.subset, t.state) for t in history if t.is_told]
     shares = [share for share in sizes.shares if any(share == at for at, _ in told)]

@@ -138,7 +138,7 @@ def scattered(
 def advanced(
     walkers: Array, log_density: Callable[[Array], float], n_sweeps: int, rng: Generator
 ) -> Array:
-    """Return the walkers, shape (n, p), after some sweeps, each of which moves every walker once.
+    """Return the walkers, shape (n, p), after some sweeps; a sweep moves every walker once.
 
     `log_density` of a theta is up to a constant, and -inf outside its support.
     """

@@ -27,8 +27,8 @@ LOG_LOSS = Basis(
     lambda s: _columns(np.zeros_like(s), -np.ones_like(s), 3 * s**2),
     trend=(1.0, 4.0, 0.02),
 )
-"""A loss that falls as a power of the rows is linear in s when both are logarithms; s^3 is what
-only results near s = 1 can tell."""
+"""A loss that falls as a power of the rows is linear in s on log scales; only results near s = 1
+identify the coefficient of s^3."""
 
 RAW_LOSS = Basis(
     lambda s: _columns(np.ones_like(s), (1 - s) ** 2, s**3),
@@ -41,24 +41,24 @@ PAPER_LOSS = Basis(
     lambda s: _columns(np.zeros_like(s), -2 * (1 - s)),
     trend=(0.0, 0.0),
 )
-"""As the paper has it: (1, (1 - s)^2), and no curve that all configurations share."""
+"""The paper's basis: (1, (1 - s)^2), without a shared curve."""
 
 COST = Basis(
     lambda s: _columns(np.ones_like(s), s),
     lambda s: _columns(np.zeros_like(s), np.ones_like(s)),
     trend=(1.0, 4.0),
 )
-"""Of ln seconds, so that seconds are a power of the rows."""
+"""Basis of ln seconds, which makes seconds a power of the rows."""
 
 TASKS = Basis(
     lambda s: _columns((s == 1).astype(float), (s < 1).astype(float)),
     lambda s: np.zeros((len(s), 2)),
     trend=(0.0, 0.0),
 )
-"""Two tasks, all rows and one subset, correlated freely (Swersky et al. 2013)."""
+"""Two tasks, all rows and one subset, with a free correlation (Swersky et al. 2013)."""
 
 FULL = Basis(lambda s: np.ones((len(s), 1)), lambda s: np.zeros((len(s), 1)), trend=(0.0,))
-"""All rows alone: s is not looked at."""
+"""All rows alone, independent of s."""
 
 
 def log_size(n: ArrayLike, n_min: int, n_max: int) -> Array:

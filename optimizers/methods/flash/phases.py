@@ -79,11 +79,11 @@ def rest_of_design(
 
 _DESIGN_SHARE = 0.5
 _KNOWN_SHARE = 0.25
-"""Of known configurations, Phase 2 has this many."""
+"""Length of Phase 2 as a share of the known configurations."""
 _SHARE = 0.4
-"""Of a small budget, Phases 1 and 2 take this much together."""
+"""Share of a small budget for Phases 1 and 2 together."""
 _MODELS_SHARE = 0.5
-"""Of a still smaller one, this much is for seeing each model once."""
+"""Share of a still smaller budget for one run of each model."""
 
 
 @dataclass(frozen=True, slots=True)

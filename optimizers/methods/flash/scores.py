@@ -20,7 +20,7 @@ from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.optimizers.trials.trial import Trial
 
 LEAST_SHARE = 0.01
-"""A path is not taken to be cheaper than this share of the mean."""
+"""Least cost of a path, as a share of the mean."""
 _TIE = 1e-12
 
 
