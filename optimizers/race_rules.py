@@ -29,7 +29,7 @@ _RUNG = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class Rung:
     """A rung: the part of a configuration's evaluation that one trial runs.
 
     Attributes:
@@ -70,7 +70,7 @@ def is_large(objective: Objective) -> bool:
     return _share(objective) < 1
 
 
-def stretches_of(objective: Objective) -> tuple[Stretch, ...]:
+def rungs_of(objective: Objective) -> tuple[Rung, ...]:
     """Return the rungs of a configuration, the whole evaluation last.
 
     The first rung is one fold. With more than 20,000 training rows, it is preceded by looks at
@@ -80,18 +80,18 @@ def stretches_of(objective: Objective) -> tuple[Stretch, ...]:
     on four times as many. A `ValueError` is raised if no rung precedes the whole evaluation.
     """
     is_split = objective.n_folds is None or objective.n_folds > 1
-    folds = (Stretch(folds=1),) if is_split else ()
+    folds = (Rung(folds=1),) if is_split else ()
     share, judged = _share(objective), _held_out_share(objective)
-    looks: list[Stretch] = []
+    looks: list[Rung] = []
     while share < 1 and (not looks or share <= 1 / _RUNG):
-        looks.append(Stretch(share, 1 if is_split else None, judged))
+        looks.append(Rung(share, 1 if is_split else None, judged))
         share, judged = _RUNG * share, min(_RUNG * judged, 1.0)
     if not looks and not folds:
         raise ValueError(
             f"a race needs 2 folds or more, or more than {MANY_ROWS:,} training rows; there is "
             f"{objective.n_folds} fold"
         )
-    return (*looks, *folds, Stretch())
+    return (*looks, *folds, Rung())
 
 
 def _share(objective: Objective) -> float:
@@ -186,7 +186,7 @@ def is_behind_on_part(
 
 
 def estimated(
-    stretch: Evaluation,
+    rung: Evaluation,
     incumbent: Evaluation,
     objective: Objective,
     difference: float | None = None,
@@ -197,12 +197,12 @@ def estimated(
     None, within the bounds of the metric. Seconds and steps are those spent.
     """
     if difference is None:
-        difference = stretch.fold_losses[0] - incumbent.fold_losses[0]
+        difference = rung.fold_losses[0] - incumbent.fold_losses[0]
     losses = tuple(
         min(max(loss + difference, objective.lower), objective.upper)
         for loss in incumbent.fold_losses
     )
-    return replace(stretch, loss=sum(losses) / len(losses), fold_losses=losses, risks=())
+    return replace(rung, loss=sum(losses) / len(losses), fold_losses=losses, risks=())
 
 
 def as_on_all_rows(look: Evaluation, growth: Mapping[str, float]) -> Evaluation:

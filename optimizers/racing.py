@@ -17,15 +17,15 @@ from prefect_tune.optimizers.method import Reason, two_digits
 from prefect_tune.optimizers.optimizer import KNOWN, NotYet, Optimizer
 from prefect_tune.optimizers.race_rules import (
     LEAST_COMPARED,
-    Stretch,
+    Rung,
     as_on_all_rows,
     estimated,
     failed_later,
     is_behind,
     is_behind_on_part,
     joined,
+    rungs_of,
     smaller_shares,
-    stretches_of,
 )
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.sampling import SpaceExhausted
@@ -64,7 +64,7 @@ class Racing(Optimizer):
                 f"method {inner.name!r} cannot be raced: it chooses itself how much to run "
                 f"({asked_for})"
             )
-        self._stretches = stretches_of(inner.objective)
+        self._rungs = rungs_of(inner.objective)
         self.method = inner.method  # type: ignore[misc]  # it declares itself as what it races
         super().__init__(inner.space, inner.seed, inner.objective)
         self.options = inner.options
@@ -73,7 +73,7 @@ class Racing(Optimizer):
         inner.has_looks = self._has_looks
         self._inner_of: dict[int, int] = {}
         self._ran: dict[int, list[int]] = {}
-        self._losses: dict[Stretch, dict[int, float]] = {}
+        self._losses: dict[Rung, dict[int, float]] = {}
         self._smaller: dict[int, float] = {}
         self._provisional: set[int] = set()
         self._spent_seconds = [0.0, 0.0]  # on first looks, and on more rows
@@ -172,7 +172,7 @@ class Racing(Optimizer):
     def restore(self, number: int, query: Query, memo: Mapping[str, Any] | None) -> None:
         """Take an ask of an earlier process; a first rung was an ask of the inner method."""
         if number == self._n_asks and self._going_on(query) is None:
-            self.inner.restore(len(self.inner.history), self._stretches[-1].of(query), None)
+            self.inner.restore(len(self.inner.history), self._rungs[-1].of(query), None)
         super().restore(number, query, memo)
 
     def retry(self, number: int) -> None:
@@ -199,19 +199,19 @@ class Racing(Optimizer):
         ending = (i for i in waiting if self._keeps_up(i) and self._would_end(i, budget))
         is_turn = not self._gathers(budget) and not self._owes_looks(budget)
         if is_turn and (best := next(ending, None)) is not None:
-            return self._next_stretch(best)
+            return self._next_rung(best)
         try:
             query = self._begun(budget)
         except (SpaceExhausted, NotYet):
             if (best := next(ending, waiting[0] if waiting else None)) is not None:
-                return self._next_stretch(best)
+                return self._next_rung(best)
             if self.history.pending:  # one of them may keep up
                 raise NotYet from None
             raise
         self.memo, self._because = self.inner.memo, self.inner.reason
-        return query if self._is_first_whole() else self._first_stretch(query, budget)
+        return query if self._is_first_whole() else self._first_rung(query, budget)
 
-    def _next_stretch(self, i: int) -> Query:
+    def _next_rung(self, i: int) -> Query:
         ran, rest = self._last(i).query, self._following(self._last(i).query)
         if rest.subset < 1:
             why = f"kept up on {ran.subset:.2g} of the rows, so {rest.subset:.2g} of them follow"
@@ -223,10 +223,10 @@ class Racing(Optimizer):
         self._because = Reason("race", why)
         return rest.of(self.inner.history[i].query)
 
-    def _following(self, ran: Query) -> Stretch:
+    def _following(self, ran: Query) -> Rung:
         """Rung after this one; after a smaller look, the first of the usual rungs."""
         k = self._number_of(ran)
-        return self._stretches[k if ran.subset < self._stretches[k].subset else k + 1]
+        return self._rungs[k if ran.subset < self._rungs[k].subset else k + 1]
 
     def _gathers(self, budget: Budget) -> bool:
         """Whether more looks at parts of the rows come before the best one is resumed."""
@@ -252,9 +252,9 @@ class Racing(Optimizer):
         before = (n for n in self._ran[self._inner_of[trial.number]] if n < trial.number)
         return any(self.history[n].evaluation is not None for n in before)
 
-    def _first_stretch(self, whole: Query, budget: Budget) -> Query:
+    def _first_rung(self, whole: Query, budget: Budget) -> Query:
         """First rung of an evaluation, on fewer rows if more would not end in time."""
-        first = self._stretches[0].of(whole)
+        first = self._rungs[0].of(whole)
         if not self._has_looks or not self._reads_costs(budget):
             return first
         if not self.costs.is_expected(whole.configuration):
@@ -303,7 +303,7 @@ class Racing(Optimizer):
 
     @property
     def _has_looks(self) -> bool:
-        return self._stretches[0].subset < 1
+        return self._rungs[0].subset < 1
 
     def _is_first_whole(self) -> bool:
         """Whether the next configuration runs in full, as nothing exists to compare it with."""
@@ -347,7 +347,7 @@ class Racing(Optimizer):
             and last.state == TrialState.STOPPED
             and (last.query.subset < query.subset or self._number_of(last.query) < k)
             # Studies of earlier versions had one look.
-            and all(s.subset < 1 for s in self._stretches[self._number_of(last.query) + 1 : k])
+            and all(s.subset < 1 for s in self._rungs[self._number_of(last.query) + 1 : k])
         ]
         if not found and k == 0:
             return None
@@ -361,21 +361,21 @@ class Racing(Optimizer):
 
     def _number_of(self, query: Query) -> int:
         """Number of a query's rung; `ValueError` if it is none."""
-        for k, stretch in enumerate(self._stretches):
-            if stretch.fits(query):
+        for k, rung in enumerate(self._rungs):
+            if rung.fits(query):
                 return k
-        if self._has_looks and self._stretches[0].fits_in_part(query):
+        if self._has_looks and self._rungs[0].fits_in_part(query):
             return 0
         raise ValueError(
             f"trial {self._n_asks} is of {query.folds or 'all'} folds and a share of "
-            f"{query.subset:g} of the rows, which is no stretch of this race"
+            f"{query.subset:g} of the rows, which is no rung of this race"
         )
 
     def _observe(self, trial: Trial) -> None:
         i = self._inner_of[trial.number]
         self._spent_seconds[self._goes_on(trial)] += trial.cost_seconds
         if trial.loss is not None:
-            self._losses.setdefault(Stretch.asked(trial.query), {})[i] = trial.loss
+            self._losses.setdefault(Rung.asked(trial.query), {})[i] = trial.loss
         last, counts = self._last(i), trial.loss is not None
         is_last = last.number == trial.number
         if not is_last and self._number_of(last.query) == 0 and (counts or last.failure):
@@ -531,11 +531,11 @@ class Racing(Optimizer):
         difference = sign * (losses[i] - losses[j])
         return is_behind_on_part(difference, _evaluation(best), self._known(look, best))
 
-    def _known(self, look: Stretch, best: Trial) -> list[tuple[float, float]]:
+    def _known(self, look: Rung, best: Trial) -> list[tuple[float, float]]:
         """Differences to the best in a look, and on the largest common rung of enough others."""
         j, looks, known = self._inner_of[best.number], self._losses[look], []
         further = (s for s in self._losses if look.extent < s.extent)
-        for far in sorted(further, key=lambda stretch: stretch.extent, reverse=True):
+        for far in sorted(further, key=lambda rung: rung.extent, reverse=True):
             ran = self._losses[far]
             others = looks.keys() & ran.keys() - {j} if j in ran else set()
             known = [(looks[other] - looks[j], ran[other] - ran[j]) for other in sorted(others)]
@@ -543,11 +543,11 @@ class Racing(Optimizer):
                 break
         return known
 
-    def _shared_look(self, i: int, best: Trial) -> Stretch | None:
+    def _shared_look(self, i: int, best: Trial) -> Rung | None:
         """Largest common look of two configurations on the same rows, if any."""
         both = {i, self._inner_of[best.number]}
         looks = (s for s, losses in self._losses.items() if s.subset < 1 and both <= losses.keys())
-        return max(looks, key=lambda stretch: stretch.extent, default=None)
+        return max(looks, key=lambda rung: rung.extent, default=None)
 
     def _difference(self, i: int, incumbent: Trial) -> float | None:
         """Difference to the incumbent in the last rung; None without a common look."""

@@ -35,7 +35,7 @@ from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.sampling import new_configuration
 from prefect_tune.optimizers.space.unit_interval import Array
-from prefect_tune.optimizers.trials.losses import told_losses
+from prefect_tune.optimizers.trials.losses import imputed_losses
 from prefect_tune.optimizers.trials.trial import Trial
 
 
@@ -71,7 +71,7 @@ class Jopt(Optimizer):
         if n_told < self.options.n_startup or not self.history.complete:
             self._because = _START
             return new_configuration(self.space, asked, rng)
-        trials, losses = told_losses(self.history, self.objective, self.options.failure_cost)
+        trials, losses = imputed_losses(self.history, self.objective, self.options.failure_cost)
         search = self._search
         observed = search.inputs.encode(t.query.configuration for t in trials)
         targets, number = self._targets(trials, losses)

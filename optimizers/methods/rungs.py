@@ -77,7 +77,7 @@ class Begin(Generic[Level]):
 
 
 @dataclass(frozen=True, slots=True)
-class GoOn(Generic[Level]):
+class Promote(Generic[Level]):
     """Evaluate a configuration at a higher level."""
 
     configuration: Configuration

@@ -38,7 +38,7 @@ from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.random_forest import RandomForest
 from prefect_tune.optimizers.trials.history import History
-from prefect_tune.optimizers.trials.losses import log_losses, told_losses
+from prefect_tune.optimizers.trials.losses import imputed_losses, log_losses
 from prefect_tune.optimizers.trials.objective import Objective
 
 _N_RANDOM = 1_000
@@ -137,7 +137,7 @@ class ForestSearch:
 
         The constant liar: pending queries count as the mean of the others.
         """
-        told, losses = told_losses(history, self.objective, self.options.failure_cost)
+        told, losses = imputed_losses(history, self.objective, self.options.failure_cost)
         y = log_losses(losses, self.objective) if self.options.is_log else losses
         best = min(float(y[i]) for i, t in enumerate(told) if t.loss is not None)
         pending = history.pending

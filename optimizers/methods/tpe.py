@@ -45,7 +45,7 @@ from prefect_tune.optimizers.space.sampling import new_configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.unit_interval import Value, from_unit, to_unit
 from prefect_tune.optimizers.trials.history import History
-from prefect_tune.optimizers.trials.losses import told_losses
+from prefect_tune.optimizers.trials.losses import imputed_losses
 from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
@@ -244,7 +244,7 @@ class ParzenSearch:
         return Configuration(tuple(choices))
 
     def _study(self, history: History) -> optuna.Study:
-        told, losses = told_losses(history, self.objective, self.options.failure_cost)
+        told, losses = imputed_losses(history, self.objective, self.options.failure_cost)
         trials = [self._frozen(t, float(y)) for t, y in zip(told, losses, strict=True)]
         return study_of([*trials, *(self._frozen(t, None) for t in history.pending)])
 

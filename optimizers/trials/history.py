@@ -202,7 +202,7 @@ _LEAST_KNOWN = 3
 """Later trials needed to convert seconds into trials."""
 
 
-def capacity(budget: Budget, history: History) -> float | None:
+def trials_affordable(budget: Budget, history: History) -> float | None:
     """Return the number of trials a budget affords in all; None if unlimited or unknown.
 
     The seconds left are divided by the mean cost of the trials so far, plus the asks' own time.

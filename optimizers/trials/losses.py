@@ -23,7 +23,7 @@ def failure_loss(history: History, objective: Objective, rule: FailureCost) -> f
     return objective.chance if rule == "chance" and objective.chance is not None else worst
 
 
-def told_losses(
+def imputed_losses(
     history: History, objective: Objective, rule: FailureCost
 ) -> tuple[list[Trial], Array]:
     """Return complete and failed trials in the order of asking, and their losses, shape (n,)."""

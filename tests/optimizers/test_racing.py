@@ -30,14 +30,14 @@ from prefect_tune.optimizers import (
     make_optimizer,
 )
 from prefect_tune.optimizers.race_rules import (
-    Stretch,
+    Rung,
     as_on_all_rows,
     estimated,
     failed_later,
     is_behind,
     is_behind_on_part,
     margin,
-    stretches_of,
+    rungs_of,
 )
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.trials.objective import MANY_ROWS
@@ -398,12 +398,12 @@ def test_a_failure_after_the_first_fold_costs_that_fold_too() -> None:
 
 
 SPACE = mixed_space()
-FOLD, WHOLE = Stretch(folds=1), Stretch()
+FOLD, WHOLE = Rung(folds=1), Rung()
 
 
 @pytest.mark.parametrize("n_rows", [None, 100, MANY_ROWS])
 def test_on_few_rows_one_fold_comes_before_all_of_them(n_rows) -> None:
-    assert stretches_of(Objective(n_rows=n_rows, n_folds=3)) == (FOLD, WHOLE)
+    assert rungs_of(Objective(n_rows=n_rows, n_folds=3)) == (FOLD, WHOLE)
 
 
 @pytest.mark.parametrize(
@@ -418,26 +418,26 @@ def test_on_few_rows_one_fold_comes_before_all_of_them(n_rows) -> None:
     ],
 )
 def test_on_many_rows_that_fold_on_parts_of_10_000_or_more_comes_first(n_rows, shares) -> None:
-    parts = stretches_of(Objective(n_rows=n_rows, n_folds=3))
-    assert parts == (*(Stretch(share, 1) for share in shares), FOLD, WHOLE)
+    parts = rungs_of(Objective(n_rows=n_rows, n_folds=3))
+    assert parts == (*(Rung(share, 1) for share in shares), FOLD, WHOLE)
 
 
 def test_looks_have_enough_rows_of_the_rarest_class_and_are_judged_on_more_and_more() -> None:
-    parts = stretches_of(Objective(n_rows=200_000, n_held_out=80_000, n_folds=1))
-    assert parts == (Stretch(1 / 16, None, 1 / 8), Stretch(1 / 4, None, 1 / 2), WHOLE)
+    parts = rungs_of(Objective(n_rows=200_000, n_held_out=80_000, n_folds=1))
+    assert parts == (Rung(1 / 16, None, 1 / 8), Rung(1 / 4, None, 1 / 2), WHOLE)
     objective = Objective(n_rows=80_000, n_folds=3, n_classes=2, n_rarest=400)
-    assert stretches_of(objective)[0].subset == 1 / 4
-    assert stretches_of(replace(objective, n_rarest=150)) == (FOLD, WHOLE)
-    assert stretches_of(replace(objective, n_classes=0))[0].subset == 1 / 8
-    assert stretches_of(Objective(n_rows=80_000, n_folds=1)) == (Stretch(1 / 8), WHOLE)
+    assert rungs_of(objective)[0].subset == 1 / 4
+    assert rungs_of(replace(objective, n_rarest=150)) == (FOLD, WHOLE)
+    assert rungs_of(replace(objective, n_classes=0))[0].subset == 1 / 8
+    assert rungs_of(Objective(n_rows=80_000, n_folds=1)) == (Rung(1 / 8), WHOLE)
     with pytest.raises(ValueError, match="1 fold"):
-        stretches_of(Objective(n_rows=MANY_ROWS, n_folds=1))
+        rungs_of(Objective(n_rows=MANY_ROWS, n_folds=1))
 
 
 @given(st.integers(1, 10**8), st.integers(2, 20), st.integers(1, 10**6))
 def test_stretches_rise_to_the_whole_and_each_is_told_from_the_others(n_rows, n_folds, rare):
     objective = Objective(n_rows=n_rows, n_folds=n_folds, n_classes=2, n_rarest=min(rare, n_rows))
-    parts = stretches_of(objective)
+    parts = rungs_of(objective)
     query = Query(default_configuration(SPACE, next(SPACE.paths())))
     queries = [part.of(query) for part in parts]
     assert queries[-1] == query

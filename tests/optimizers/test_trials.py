@@ -28,12 +28,12 @@ from prefect_tune.optimizers import (
 from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.sampling import sample_configuration
-from prefect_tune.optimizers.trials.history import capacity
+from prefect_tune.optimizers.trials.history import trials_affordable
 from prefect_tune.optimizers.trials.losses import (
     best_frequencies,
     frequencies_of_few,
+    imputed_losses,
     log_losses,
-    told_losses,
 )
 from prefect_tune.optimizers.trials.objective import Bootstraps, violation
 
@@ -213,7 +213,7 @@ def history(*losses: float | None) -> History:
     ],
 )
 def test_a_failed_trial_has_the_loss_that_the_rule_says(rule, objective, expected) -> None:
-    trials, losses = told_losses(history(20.0, None, 30.0), objective, rule)
+    trials, losses = imputed_losses(history(20.0, None, 30.0), objective, rule)
     assert [t.number for t in trials] == [0, 1, 2]
     assert losses.tolist() == [20.0, expected, 30.0]
 
@@ -256,7 +256,7 @@ def history_of(*seconds: float) -> History:
     ],
 )
 def test_what_ends_first_counts_once_trials_are_warm(budget, seconds, expected) -> None:
-    assert capacity(budget, history_of(*seconds)) == expected
+    assert trials_affordable(budget, history_of(*seconds)) == expected
 
 
 @pytest.mark.parametrize(

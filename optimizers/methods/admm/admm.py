@@ -44,7 +44,7 @@ from prefect_tune.optimizers.space.configuration import Configuration, Query, is
 from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
 from prefect_tune.optimizers.space.space import Path, Space
 from prefect_tune.optimizers.surrogates.costs import Costs
-from prefect_tune.optimizers.trials.history import capacity
+from prefect_tune.optimizers.trials.history import trials_affordable
 
 
 def first_paths(space: Space, paths: Sequence[Path], *, of_each_model: bool) -> list[Path]:
@@ -178,7 +178,7 @@ class Admm(Optimizer):
         if self._shared is None:
             return None
         n_varied = len(self.history) - len(self._first) - len(self._start)
-        holds = capacity(budget, self.history)
+        holds = trials_affordable(budget, self.history)
         if holds is not None and n_varied >= VARIED_SHARE * holds:
             return None
         bases = self._shared.working(self._bases, self.history)
@@ -196,7 +196,7 @@ class Admm(Optimizer):
 
     def _effort(self, budget: Budget) -> int:
         """Return I + t F, up to the maximum (adaptive ADMM, section 5)."""
-        first, step = self.options.efforts(capacity(budget, self.history))
+        first, step = self.options.efforts(trials_affordable(budget, self.history))
         most: int = self.options.max_effort
         return min(first + step * self._state.iteration, most)
 

@@ -23,7 +23,7 @@ from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Path, Space
 from prefect_tune.optimizers.space.unit_interval import Array, grid_of, to_unit
 from prefect_tune.optimizers.trials.history import History
-from prefect_tune.optimizers.trials.losses import told_losses
+from prefect_tune.optimizers.trials.losses import imputed_losses
 from prefect_tune.optimizers.trials.objective import FailureCost, Objective
 from prefect_tune.optimizers.trials.trial import Trial
 
@@ -118,7 +118,7 @@ def observations(
     `f_hat` is the share of the metric's range from which a pull earns nothing; `margin` is the
     share of each bound that the search stays below it.
     """
-    trials, losses = told_losses(history, objective, rule)
+    trials, losses = imputed_losses(history, objective, rule)
     span = objective.upper - objective.lower
     if np.isfinite(span):
         losses, worst = (losses - objective.lower) / span, f_hat

@@ -31,7 +31,7 @@ from prefect_tune.optimizers.acquisitions.gaussian_search import drawn_evenly, m
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Method
 from prefect_tune.optimizers.methods.bapi.curves import LearningCurve, curves_of, trains_in_epochs
-from prefect_tune.optimizers.methods.bapi.decisions import advice_of, best_stretch, decisions_of
+from prefect_tune.optimizers.methods.bapi.decisions import advice_of, best_training, decisions_of
 from prefect_tune.optimizers.methods.bapi.declaration import BAPI, Settings
 from prefect_tune.optimizers.methods.bapi.learner import CurveLearner
 from prefect_tune.optimizers.methods.bapi.planning import MOST_PENDING
@@ -90,7 +90,7 @@ class Bapi(Optimizer):
     def incumbent(self) -> Trial | None:
         """The best partial or full training, by the best epoch of its model."""
         curves = list(self._curves().values())
-        return best_stretch(curves, self.history, is_steady=self.settings.steady)
+        return best_training(curves, self.history, is_steady=self.settings.steady)
 
     @property
     def notes(self) -> Sequence[str]:
@@ -110,7 +110,7 @@ class Bapi(Optimizer):
         """
         curves = list(self._curves().values())
         found = decisions_of(curves, self.memo or {}, self.t_max)
-        least = best_stretch(curves, self.history, is_steady=False)
+        least = best_training(curves, self.history, is_steady=False)
         if least is not None and least != self.incumbent:
             found["least"] = {"trial": least.number, "loss": least.loss}
         return found

@@ -86,7 +86,7 @@ class RemainingBudget:
         seconds = min(self.seconds - pending_seconds, self.longest)
         return affordable(seconds, rate, done=done, target=target)
 
-    def epochs_by_told_rates(self, configuration: Configuration | None, target: int) -> int:
+    def epochs_by_measured_rates(self, configuration: Configuration | None, target: int) -> int:
         """Return the same before costs are modelled, by the configuration's or the mean rate.
 
         Without any rate, all epochs are affordable while budget is left.

@@ -267,7 +267,7 @@ _WORST = 10.0
 from the best to the median: a diverged training is not informative beyond it."""
 
 
-def largest_told(losses: Array, objective: Objective) -> float:
+def largest_informative_loss(losses: Array, objective: Objective) -> float:
     """Return the loss above which a loss only says that the training diverged.
 
     This is the metric's bound or the loss of chance, or derived from the `losses`, shape (n,).
@@ -326,7 +326,7 @@ class CurveObservations:
         candidates = inputs.encode(c.configuration for c, _, _ in rows)
         t = np.array([e for _, e, _ in rows]) / t_max
         losses = np.array([y for _, _, y in rows])
-        largest = largest_told(losses, objective)
+        largest = largest_informative_loss(losses, objective)
         return cls(inputs.at(candidates, t), np.minimum(losses, largest))
 
 

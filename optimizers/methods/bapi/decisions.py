@@ -97,7 +97,7 @@ def steady_loss(losses: Sequence[float], t_max: int) -> float:
     return float(np.lib.stride_tricks.sliding_window_view(losses, width).mean(axis=1).min())
 
 
-def best_stretch(
+def best_training(
     curves: Sequence[LearningCurve], history: History, *, is_steady: bool
 ) -> Trial | None:
     """Return the trial to answer with; its model is taken from its best epoch.

@@ -17,7 +17,11 @@ from numpy.random import Generator
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Reason
 from prefect_tune.optimizers.methods.bapi.costs import Overheads, RemainingBudget
-from prefect_tune.optimizers.methods.bapi.curves import LearningCurve, largest_told, most_telling
+from prefect_tune.optimizers.methods.bapi.curves import (
+    LearningCurve,
+    largest_informative_loss,
+    most_telling,
+)
 from prefect_tune.optimizers.methods.bapi.declaration import Settings
 from prefect_tune.optimizers.methods.bapi.learner import CurveBelief, CurveLearner
 from prefect_tune.optimizers.methods.bapi.planning import (
@@ -28,7 +32,7 @@ from prefect_tune.optimizers.methods.bapi.planning import (
     enough_epochs,
     verdict,
 )
-from prefect_tune.optimizers.methods.rungs import Begin, Done, GoOn, Wait, n_promoted
+from prefect_tune.optimizers.methods.rungs import Begin, Done, Promote, Wait, n_promoted
 from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.unit_interval import Array
@@ -44,7 +48,7 @@ _SHARE = 1 / 3
 """Share of a budget that the start may take."""
 
 
-Step = Begin[int] | GoOn[int] | Wait | Done
+Step = Begin[int] | Promote[int] | Wait | Done
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,7 @@ class Design:
             behind = [c for c in entrants if c.done < epochs and not c.is_closed]
             for curve in behind:
                 if not curve.is_pending:
-                    return GoOn(curve.configuration, epochs)
+                    return Promote(curve.configuration, epochs)
             if behind:
                 return Wait()
             if rung + 1 < len(self.epochs):
@@ -186,8 +190,8 @@ class BapiTurn:
             step = Begin(self.design.epochs[0])
         if isinstance(step, Wait | Done):
             return None
-        configuration = step.configuration if isinstance(step, GoOn) else None
-        epochs = self.remaining.epochs_by_told_rates(configuration, step.level)
+        configuration = step.configuration if isinstance(step, Promote) else None
+        epochs = self.remaining.epochs_by_measured_rates(configuration, step.level)
         if configuration is not None:
             return Order(configuration, epochs, _PROMOTED) if epochs else None
         # A random model may not train in epochs; the plan knows which ones do.
@@ -256,7 +260,7 @@ class BapiTurn:
         if not going or any(c.is_pending for c in self.curves.values()):
             return None
         best = min(going, key=lambda c: c.loss)
-        epochs = self.remaining.epochs_by_told_rates(best.configuration, self.t_max)
+        epochs = self.remaining.epochs_by_measured_rates(best.configuration, self.t_max)
         return Order(best.configuration, epochs, _ENDED) if epochs else None
 
     @property
@@ -299,7 +303,7 @@ class BapiTurn:
         losses = np.array([c.loss for c in self.curves.values() if c.epochs])
         if not len(losses):
             return _LEAST_EPSILON
-        capped = np.minimum(losses, largest_told(losses, self.objective))
+        capped = np.minimum(losses, largest_informative_loss(losses, self.objective))
         low, high = np.quantile(capped, (0.25, 0.75))
         return max(_EPSILON_OF_SPREAD * float(high - low), _LEAST_EPSILON)
 

@@ -56,7 +56,7 @@ from prefect_tune.optimizers.methods.fabolas.recipe import (
 )
 from prefect_tune.optimizers.methods.fabolas.rules import RULES
 from prefect_tune.optimizers.methods.fabolas.turn import FabolasTurn, Proposal
-from prefect_tune.optimizers.methods.rungs import GoOn, all_begun
+from prefect_tune.optimizers.methods.rungs import Promote, all_begun
 from prefect_tune.optimizers.optimizer import NotYet, Optimizer
 from prefect_tune.optimizers.space.configuration import (
     Configuration,
@@ -180,7 +180,7 @@ class Fabolas(Optimizer):
                     return self._query(self._begun(step, rng), step.level)
                 except SpaceExhausted:
                     step = self._design.next(self.history, may_begin=False)
-            if isinstance(step, GoOn):
+            if isinstance(step, Promote):
                 self._because = _PROMOTED
                 return self._query(step.configuration, step.level)
         if knows_enough:

@@ -12,7 +12,7 @@ from prefect_tune.optimizers.methods.fabolas.rules import RULES
 from prefect_tune.optimizers.methods.rungs import (
     Begin,
     Done,
-    GoOn,
+    Promote,
     Wait,
     is_decided,
     promotable,
@@ -34,7 +34,7 @@ class BeginAlgorithm(Begin[float]):
     has_defaults: bool = False
 
 
-Step = BeginAlgorithm | GoOn[float] | Wait | Done
+Step = BeginAlgorithm | Promote[float] | Wait | Done
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class FirstDesign:
             goal = min(self.counts[k + 1], _half(goal))
             if is_enough and len(above) < goal:
                 for trial in self._best(rungs, k, history):
-                    return GoOn(trial.query.configuration, self.shares[k + 1])
+                    return Promote(trial.query.configuration, self.shares[k + 1])
             is_whole = is_settled or len(above) >= goal
         if is_whole:
             return Done()

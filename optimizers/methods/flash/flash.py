@@ -48,7 +48,7 @@ from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
 from prefect_tune.optimizers.space.space import Path, Space
 from prefect_tune.optimizers.surrogates.costs import Costs
-from prefect_tune.optimizers.trials.history import capacity
+from prefect_tune.optimizers.trials.history import trials_affordable
 from prefect_tune.optimizers.trials.objective import MANY_ROWS
 
 
@@ -165,7 +165,7 @@ class Flash(Optimizer):
         decided, table = self._decided, self._models.table
         if table.shared is None or decided.n_init is not None:
             return None
-        holds, n_init = capacity(budget, self.history), self.options.n_init
+        holds, n_init = trials_affordable(budget, self.history), self.options.n_init
         most = inf if holds is None else VARIED_SHARE * holds
         if n_init is not None:
             most = n_init / 2 if len(self.history) < n_init else 0
@@ -187,7 +187,7 @@ class Flash(Optimizer):
         decided, table, n = self._decided, self._models.table, len(self.history)
         if decided.subspace is not None:
             return 3
-        holds, n_known = capacity(budget, self.history), len(self._start)
+        holds, n_known = trials_affordable(budget, self.history), len(self._start)
         # A given length counts all trials of Phase 1.
         n_extra = decided.n_varied if self.options.n_init is None else 0
         left = None if holds is None else holds - n_extra

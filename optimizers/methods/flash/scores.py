@@ -15,7 +15,7 @@ from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.surrogates.linear import PathLinear, guarded_log_seconds
 from prefect_tune.optimizers.trials.history import History
-from prefect_tune.optimizers.trials.losses import told_losses
+from prefect_tune.optimizers.trials.losses import imputed_losses
 from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.optimizers.trials.trial import Trial
 
@@ -74,7 +74,7 @@ class PathScores:
     def _told(self, history: History) -> tuple[list[Trial], Array]:
         failure_cost = self._options.failure_cost
         assert failure_cost is not None  # noqa: S101 - resolved
-        return told_losses(history, self._objective, failure_cost)
+        return imputed_losses(history, self._objective, failure_cost)
 
     def _terms(self, history: History, xi: float | None, *, once: bool) -> tuple[Array, Array]:
         trials, losses = self._told(history)

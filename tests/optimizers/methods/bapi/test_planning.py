@@ -397,17 +397,17 @@ def test_a_training_is_cut_to_its_seconds_and_is_none_without_one_new_epoch() ->
 def test_an_epoch_takes_what_it_took_of_its_configuration_or_of_others(
     configuration: Configuration | None, target: int, epochs: dict[float | None, int]
 ) -> None:
-    found = {x: remaining(x).epochs_by_told_rates(configuration, target) for x in epochs}
+    found = {x: remaining(x).epochs_by_measured_rates(configuration, target) for x in epochs}
     assert found == epochs
 
 
 def test_what_is_under_way_is_paid_first_by_told_rates_and_by_learned_costs() -> None:
     begun = Trial(2, Query(net(0.3, scale="none"), epochs=2))  # 2 seconds an epoch, as the others
     gone_on = Trial(3, Query(KNOWN, epochs=4))  # 3 seconds an epoch
-    assert remaining(8.0, begun).epochs_by_told_rates(None, 2) == 2
-    assert remaining(7.9, begun).epochs_by_told_rates(None, 2) == 1
-    assert remaining(14.0, begun, gone_on).epochs_by_told_rates(None, 2) == 2
-    assert remaining(13.9, begun, gone_on).epochs_by_told_rates(None, 2) == 1
+    assert remaining(8.0, begun).epochs_by_measured_rates(None, 2) == 2
+    assert remaining(7.9, begun).epochs_by_measured_rates(None, 2) == 1
+    assert remaining(14.0, begun, gone_on).epochs_by_measured_rates(None, 2) == 2
+    assert remaining(13.9, begun, gone_on).epochs_by_measured_rates(None, 2) == 1
     costs = {"rate": 1.0, "pending_seconds": 4.0}
     assert remaining(10.0).epochs(2, 20, **costs) == 8
     assert remaining(4.9).epochs(2, 20, **costs) == 0
@@ -418,5 +418,5 @@ def test_a_training_takes_no_more_than_the_part_of_one_worker() -> None:
     shared = remaining(12.0, n_workers=4)
     assert shared.longest == 3.0
     assert shared.epochs(2, 20, rate=1.0, pending_seconds=0.0) == 5
-    assert shared.epochs_by_told_rates(None, 2) == 1
+    assert shared.epochs_by_measured_rates(None, 2) == 1
     assert remaining(None, n_workers=4).longest == inf

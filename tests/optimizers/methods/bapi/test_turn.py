@@ -38,7 +38,7 @@ from prefect_tune.optimizers.methods.bapi.planning import (
     verdict,
 )
 from prefect_tune.optimizers.methods.bapi.turn import Design, Step, size_of_start
-from prefect_tune.optimizers.methods.rungs import Begin, Done, GoOn, Wait
+from prefect_tune.optimizers.methods.rungs import Begin, Done, Promote, Wait
 
 
 def loss_of(configuration: Configuration) -> float:
@@ -115,15 +115,15 @@ def test_a_rung_ranks_those_that_train_once_all_are_told() -> None:
     pending = Trial(2, Query(net(0.3, scale="none"), epochs=2))
     assert steps_after(trained(0, 0.1, 9.0, 8.0), trained(1, 0.2, 9.0, 7.0), pending) == Wait()
     ended = trained(2, 0.3, 9.0, 9.0)
-    assert steps_after(trained(0, 0.1, 9.0, 8.0), trained(1, 0.2, 9.0, 7.0), ended) == GoOn(
+    assert steps_after(trained(0, 0.1, 9.0, 8.0), trained(1, 0.2, 9.0, 7.0), ended) == Promote(
         net(0.2, scale="none"), 6
     )
     # They have their final loss, which a few epochs of others are no match for.
     fitted = stretch(2, knn(0.1), 1.0)
     step = steps_after(trained(0, 0.1, 9.0, 8.0), trained(1, 0.2, 9.0, 7.0), fitted)
-    assert step == GoOn(net(0.2, scale="none"), 6)
+    assert step == Promote(net(0.2, scale="none"), 6)
     ahead = trained(0, 0.1, 9.0, 8.0, 1.0, 1.0)
-    assert steps_after(ahead, trained(1, 0.2, 9.0, 7.0), trained(2, 0.3, 9.0, 9.0)) == GoOn(
+    assert steps_after(ahead, trained(1, 0.2, 9.0, 7.0), trained(2, 0.3, 9.0, 9.0)) == Promote(
         net(0.2, scale="none"), 6
     )
 
@@ -131,18 +131,18 @@ def test_a_rung_ranks_those_that_train_once_all_are_told() -> None:
 def test_failed_configurations_are_not_promoted_and_nothing_waits_for_them() -> None:
     failed = crashed(1, net(0.2, scale="none"), 2)
     step = steps_after(trained(0, 0.1, 9.0, 8.0), failed, trained(2, 0.3, 9.0, 9.0))
-    assert step == GoOn(net(0.1, scale="none"), 6)
+    assert step == Promote(net(0.1, scale="none"), 6)
     done = [crashed(i, net(0.1 * i, scale="none"), 2) for i in range(3)]
     assert steps_after(*done) == Done()
 
 
 def test_if_none_may_begin_the_start_resumes_begun_configurations() -> None:
     assert steps_after(trained(0, 0.1, 9.0)) == Begin(2)
-    assert steps_after(trained(0, 0.1, 9.0), may_begin=False) == GoOn(net(0.1, scale="none"), 2)
+    assert steps_after(trained(0, 0.1, 9.0), may_begin=False) == Promote(net(0.1, scale="none"), 2)
     begun = trained(0, 0.1, 9.0, 8.0), trained(1, 0.2, 9.0, 7.0)
     assert steps_after(*begun) == Begin(2)
     # A third of two is less than one, but the best one goes on.
-    assert steps_after(*begun, may_begin=False) == GoOn(net(0.2, scale="none"), 6)
+    assert steps_after(*begun, may_begin=False) == Promote(net(0.2, scale="none"), 6)
 
 
 def waiting(*trials: Trial) -> set[Configuration]:
@@ -158,7 +158,7 @@ def test_its_own_wait_until_the_start_is_over_and_others_are_none_of_its_busines
     assert waiting(*own, extra, last) == set()
     own = trained(0, 0.1, 9.0, 8.0), trained(1, 0.2, 9.0, 7.0), trained(2, 0.3, 9.0, 9.0)
     better = trained(3, 0.4, 1.0, 1.0)
-    assert steps_after(*own, better) == GoOn(net(0.2, scale="none"), 6)
+    assert steps_after(*own, better) == Promote(net(0.2, scale="none"), 6)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from prefect_tune.optimizers.methods.fabolas.first_design import (
     Step,
 )
 from prefect_tune.optimizers.methods.fabolas.recipe import Sizes
-from prefect_tune.optimizers.methods.rungs import Done, GoOn, Wait
+from prefect_tune.optimizers.methods.rungs import Done, Promote, Wait
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.sampling import new_configuration
 from prefect_tune.optimizers.trials.history import History
@@ -52,7 +52,7 @@ class World:
             rng = np.random.default_rng(len(self.history))
             configuration = new_configuration(SPACE, self.history.asked, rng)
             self.add(configuration, step.level)
-        elif isinstance(step, GoOn):
+        elif isinstance(step, Promote):
             self.add(step.configuration, step.level)
         return step
 
@@ -148,13 +148,13 @@ def test_a_free_worker_begins_more_until_there_are_twice_as_many() -> None:
         world.tell(number)
     assert isinstance(world.ask(), BeginAlgorithm)  # the tenth trial
     world.tell(10)
-    assert world.ask() == GoOn(world.history[1].query.configuration, 1 / 32)
+    assert world.ask() == Promote(world.history[1].query.configuration, 1 / 32)
     world = World(FirstDesign.of(LARGE))
     steps = [world.ask() for _ in range(21)]
     assert [type(s) for s in steps] == [*[BeginAlgorithm] * 20, Wait]
     for number in range(10):
         world.tell(number)
-    assert isinstance(world.ask(), GoOn)
+    assert isinstance(world.ask(), Promote)
 
 
 def test_without_trials_left_the_rungs_are_decided_with_those_that_there_are() -> None:
