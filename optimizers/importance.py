@@ -205,7 +205,6 @@ class BaggedForests:
 
 
 def _r2(y: Array, left_out: Array) -> float:
-    """R2 of the mean out-of-bag predictions."""
     known = ~np.isnan(left_out).all(axis=0)
     predicted = np.nanmean(left_out[:, known], axis=0)
     spread = float(((y[known] - y[known].mean()) ** 2).sum())

@@ -14,10 +14,7 @@ from prefect_tune.optimizers.options import check_options, options_of
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Reason for an ask: the phase of the method in a few words, and one short line for this query.
-
-    The line may be empty.
-    """
+    """Reason for an ask: the phase in a few words, and one short line, which may be empty."""
 
     phase: str
     text: str = ""

@@ -252,11 +252,7 @@ class Optimizer(ABC):
 
     @abstractmethod
     def _propose(self, budget: Budget, rng: Generator) -> Query:
-        """Return the next query, from the history, the memo and this ask's own generator.
-
-        Sets `_because`; by default, the reason is the method's name. Raises `NotYet` and
-        `SpaceExhausted` like `ask`, before any state of the method has changed.
-        """
+        """Return the next query and set `_because`, or raise `NotYet` or `SpaceExhausted`."""
 
     def _observe(self, trial: Trial) -> None:  # noqa: B027 - not every method keeps something
         """Update state outside the history."""

@@ -238,10 +238,7 @@ class Racing(Optimizer):
         return is_alone and sum(trial.is_told for trial in lasts) < _GATHERED
 
     def _owes_looks(self, budget: Budget) -> bool:
-        """Whether later rungs, pending ones included, have taken more seconds than first looks.
-
-        So half of the time is for new configurations, however many keep up.
-        """
+        """Whether later rungs, pending ones included, have taken more seconds than first looks."""
         if not self._has_looks or not self._reads_costs(budget):
             return False
         under_way = (trial for trial in self.history.pending if self._goes_on(trial))
@@ -288,7 +285,6 @@ class Racing(Optimizer):
         return replace(last.query, subset=share)
 
     def _would_end(self, i: int, budget: Budget) -> bool:
-        """Whether a configuration's next rung is likely to end in time."""
         if not self._reads_costs(budget):
             return True
         last = self._last(i).query
@@ -387,7 +383,6 @@ class Racing(Optimizer):
         self._stop_behind()
 
     def _observe_last(self, i: int, trial: Trial) -> None:
-        """Tell the method the outcome of a configuration, if it is final."""
         if (share := self._share_instead(trial)) is not None:
             self._smaller[i] = share
             return
@@ -403,10 +398,7 @@ class Racing(Optimizer):
             self.inner.tell(asked.completed(joined(before, seen) if before else seen))
 
     def _share_instead(self, trial: Trial) -> float | None:
-        """Smaller share to look at, if a pilot showed that this one would not end in time.
-
-        None if the trial was started, or no share would end in time either.
-        """
+        """Smaller share to look at, if a pilot showed that this one would not end in time."""
         failure, query = trial.failure, trial.query
         if failure is None or failure.pilot is None or not failure.is_unstarted:
             return None
@@ -483,22 +475,17 @@ class Racing(Optimizer):
         return joined(before, seen) if before else seen
 
     def _keeps_up(self, i: int) -> bool:
-        """Whether a configuration deserves more rows while no trial is full.
-
-        It must not be clearly behind the best of those on the most rows.
-        """
+        """Whether a configuration is not clearly behind the best of those on the most rows."""
         if self.history.incumbent is not None or not self._has_looks:
             return True
         return not self._is_behind(i, self._last(self._waiting()[0]))
 
     def _is_behind(self, i: int, best: Trial) -> bool:
-        """Whether a configuration is clearly worse in its last rung than the best one."""
         if self._last(i).query.subset == 1:
             return is_behind(_evaluation(self._last(i)), _evaluation(best), self.history)
         return self._is_behind_on_part(i, best, 1.0)
 
     def _is_ahead(self, look: Trial, best: Trial) -> bool:
-        """Whether a rung is clearly better than the best full trial."""
         i = self._inner_of[look.number]
         if look.query.subset == 1 and not self._has_looks:
             return _evaluation(best).fold_losses[0] - _loss(look) > _tenth(best)
@@ -509,10 +496,7 @@ class Racing(Optimizer):
         return not self.objective.constraints and self._is_far_ahead(look, best)
 
     def _is_far_ahead(self, look: Trial, best: Trial) -> bool:
-        """Whether a look at few rows is far better than the best trial on all rows.
-
-        If both had the same look, these rows are compared.
-        """
+        """Whether a look, on the same rows if possible, is far better than the best trial."""
         i, j = (self._inner_of[trial.number] for trial in (look, best))
         reached = _evaluation(best).fold_losses[0]
         looks = (losses[j] for s, losses in self._losses.items() if s.subset < 1 and j in losses)
@@ -524,7 +508,6 @@ class Racing(Optimizer):
         return better > max(_LEADS_BY_GAIN * abs(gain), _tenth(best))
 
     def _is_behind_on_part(self, i: int, best: Trial, sign: float) -> bool:
-        """Whether a difference on part of the rows, times a sign, is clear."""
         if (look := self._shared_look(i, best)) is None:
             return False
         losses, j = self._losses[look], self._inner_of[best.number]
@@ -571,7 +554,6 @@ class Racing(Optimizer):
         return self.history[self._ran[i][-1]]
 
     def _whole(self, i: int) -> Trial | None:
-        """Complete trial of all folds of a configuration, if any."""
         last = self._last(i) if i in self._ran else None
         return last if last is not None and last.state == TrialState.COMPLETE else None
 

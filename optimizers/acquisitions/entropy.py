@@ -59,10 +59,7 @@ class Minimiser:
 
     @classmethod
     def of(cls, mean: Array, covariance: Array, normals: Array) -> Self:
-        """Draw representers' losses jointly: mean (R,), covariance V (R, R), normals U (R, S).
-
-        V may be singular. A `ValueError` is raised if it has negative eigenvalues.
-        """
+        """Draw representers' losses jointly, by mean (R,), covariance (R, R) and normals (R, S)."""
         largest = float(np.diag(covariance).max())
         factor = cholesky(covariance, _JITTER * largest if largest > 0 else _JITTER)
         winners = np.argmin(mean[:, None] + factor @ normals, axis=0)
@@ -132,19 +129,13 @@ def information_gain(minimiser: Minimiser, latents: Latents, basis: Array, noise
 
 
 def divergence_from_uniform(minimiser: Minimiser, gain: Array) -> Array:
-    """Return E_y KL(p_min after y | uniform) = ln R - H + gain, in nats (Klein et al., eq. 7).
-
-    The constant matters once the divergence is divided by cost, as in the paper's variant only.
-    """
+    """Return E_y KL(p_min after y | uniform) = ln R - H + gain, in nats (Klein et al., eq. 7)."""
     constant = float(np.log(len(minimiser.mean))) - minimiser.entropy
     return constant + gain
 
 
 def _within_winners(minimiser: Minimiser, P: Array, r: int) -> tuple[Array, Array]:
-    """Return Cov(E_a, E_b | I=i), E = U'P, for a <= b and winners i, and their probabilities.
-
-    Shapes (r (r + 1) / 2, C, winners) and (winners,); points that win no draw are dropped.
-    """
+    """Cov(E_a, E_b | I=i), E = U'P, for a <= b and winners i, and their probabilities."""
     draws = len(minimiser.winners)
     counts = np.bincount(minimiser.winners)
     counts = counts[counts > 0]

@@ -42,11 +42,7 @@ def log_standard_improvement(u: ArrayLike) -> Array:
 
 
 def log_expected_improvement(mean: Array, deviation: Array, best: float, xi: float = 0.0) -> Array:
-    """Return ln of the expected improvement on `best` by more than `xi`, shape (n,).
-
-    Predicted losses have this mean and (positive) deviation, shape (n,) each. `xi` has the unit of
-    the loss.
-    """
+    """Return ln of the expected improvement on `best` by more than `xi`, shape (n,)."""
     return np.log(deviation) + log_standard_improvement((best - xi - mean) / deviation)
 
 
@@ -67,10 +63,7 @@ def expected_improvement(mean: Array, deviation: Array, best: float) -> Array:
 def log_expected_improvement_gradient(
     mean: Array, deviation: Array, best: float, mean_gradient: Array, deviation_gradient: Array
 ) -> Array:
-    """Return the gradient of `log_expected_improvement` at xi = 0 by the inputs, shape (n, d).
-
-    Means and positive deviations have shape (n,), their gradients (n, d).
-    """
+    """Return the gradient of `log_expected_improvement` at xi = 0 by the inputs, shape (n, d)."""
     u = (best - mean) / deviation
     slope = log_standard_improvement_slope(u)
     by_mean, by_deviation = -slope / deviation, (1 - slope * u) / deviation

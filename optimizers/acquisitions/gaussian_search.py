@@ -53,10 +53,7 @@ def drawn_evenly(inputs: PipelineInputs, n: int, rng: Generator) -> Candidates:
 
 
 def moved(inputs: PipelineInputs, origins: Candidates, widths: Array, rng: Generator) -> Candidates:
-    """Return a candidate near each of n origins: normal steps of numbers, sometimes another choice.
-
-    `widths` are the deviations of the steps on the unit interval, shape (n, 1).
-    """
+    """Return a candidate near each of n origins; `widths`, (n, 1), scale steps of numbers."""
     space = inputs.candidates
     n, d = origins.units.shape
     units = origins.units + widths * rng.standard_normal((n, d))
@@ -225,10 +222,7 @@ _FITTED_AFTER = 3
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """Parameters of a process, kept from one ask to the next.
-
-    `n` observations were fitted; 0 if unknown.
-    """
+    """Parameters of a process for the next ask, fitted to n observations (0 if unknown)."""
 
     theta: tuple[float, ...]
     n: int = 0

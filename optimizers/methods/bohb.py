@@ -128,7 +128,6 @@ class KernelDensity:
 def _log_of_choice(
     same: NDArray[np.bool_], leaving: Array | np.float64, n_values: NDArray[np.intp] | int
 ) -> Array:
-    """Log kernel of a choice, times the number of its values."""
     other = leaving / n_values
     return np.log(np.where(same, 1 - leaving + other, other) * n_values)
 
@@ -180,7 +179,6 @@ class Bohb(Hyperband):
         return good.sample(self.options.n_samples, self.options.bandwidth_factor, rng)
 
     def _by_model(self, rng: Generator) -> Configuration | None:
-        """New draw of the largest ratio; None without a model or a new draw."""
         if (split := self.modelled) is None:
             return None
         good, bad = (
@@ -202,7 +200,6 @@ class Bohb(Hyperband):
 
     @cached_property
     def _dimension(self) -> int:
-        """Largest number of numbers and choices of a configuration."""
         steps = self.space.searched
         return sum(
             (len(s.algorithms) > 1) + max(a.n_hyperparameters for a in s.algorithms) for s in steps

@@ -93,10 +93,7 @@ class Esmbo(Jopt):
         return super()._propose(budget, rng)
 
     def _targets(self, trials: Sequence[Trial], losses: Array) -> tuple[Array, int]:
-        """Return the risks of trials, and the number of the next history.
-
-        A failed trial exceeds the worst risk by as much as its loss exceeds the worst loss.
-        """
+        """Risks of trials, failed ones above the worst risk, and the number of the next history."""
         told = self._risks([t for t in trials if t.loss is not None])
         worst = max(t.loss for t in trials if t.loss is not None)
         risks = np.empty((len(trials), self.options.n_histories))

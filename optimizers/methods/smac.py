@@ -133,10 +133,7 @@ class ForestSearch:
         return everything[np.argsort(-scores, kind="stable")]
 
     def _observed(self, history: History) -> tuple[Candidates, Array, float]:
-        """Data of the forest, shape (n,), and the best target of complete trials.
-
-        The constant liar: pending queries count as the mean of the others.
-        """
+        """Data of the forest and the best target; pending trials have the mean (constant liar)."""
         told, losses = imputed_losses(history, self.objective, self.options.failure_cost)
         y = log_losses(losses, self.objective) if self.options.is_log else losses
         best = min(float(y[i]) for i, t in enumerate(told) if t.loss is not None)

@@ -267,7 +267,6 @@ def _of_algorithms(tables: Sequence[Array], algorithms: NDArray[np.intp]) -> Arr
 
 
 def _loaded(seconds: Array, load: float, held: NDArray[np.bool_]) -> Array:
-    """Seconds of paths, shape (n,), some of whose steps are only loaded, (n, K)."""
     return np.where(held, np.minimum(load, seconds), seconds).sum(axis=1)
 
 
@@ -285,10 +284,7 @@ def _default_choices(space: Space, paths: Sequence[Path]) -> list[dict[str, Choi
 
 
 def _of_all_folds(trials: Iterable[Trial]) -> list[Trial]:
-    """Trials whose steps were made on all folds, as far as known.
-
-    Other trials of a race ended in their first fold, and their other losses are estimates.
-    """
+    """Trials whose steps ran on all folds; others of a race ended early, with estimated losses."""
     known = list(trials)
     n_folds = max((len(t.evaluation.fold_losses) for t in known if t.evaluation), default=1)
 

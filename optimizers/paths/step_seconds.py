@@ -104,11 +104,7 @@ class StepSeconds:
         return ran[: ran.index(failed)] if failed in ran else ()
 
     def _measured(self, history: History) -> tuple[Measured, list[float], float]:
-        """Measured seconds of steps by algorithm, of loads, and of all else.
-
-        Trials on fewer folds are scaled up. Trials on fewer rows or epochs tell little and do not
-        count.
-        """
+        """Measured seconds of steps by algorithm, of loads, and of all else, for all folds."""
         made: Measured = [defaultdict(list) for _ in self._steps]
         loads: list[float] = []
         rest: list[float] = []
@@ -152,10 +148,7 @@ class StepSeconds:
             made[failed][algorithms[failed]].append(seconds)
 
     def _blame(self, trial: Trial, made: Measured, typical: Sequence[Mapping[int, float]]) -> None:
-        """Charge a failed trial without measured steps to the step that failed, or to the last one.
-
-        Typical seconds of earlier steps are subtracted.
-        """
+        """Charge a failed trial without measured steps, less typical earlier steps, to one step."""
         if trial.failure is None:
             return
         algorithms = self._algorithms_of(trial)

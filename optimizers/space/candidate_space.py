@@ -144,10 +144,7 @@ class _Column:
 
 
 class Columns:
-    """All hyperparameters of a space, by column.
-
-    `sizes` has the number of values of a category or an ordinal, else 0, shape (d,).
-    """
+    """All hyperparameters of a space, by column; `sizes` are numbers of discrete values, else 0."""
 
     def __init__(self, space: Space, encoding: Encoding) -> None:
         self._encoding = encoding
@@ -271,10 +268,7 @@ class CandidateSpace:
             self._paths = np.array([self._indices(path) for path in self.proposed.paths()])
 
     def sample(self, n: int, rng: Generator) -> Candidates:
-        """Return up to n candidates from the prior, uniform over runnable paths.
-
-        If algorithms ignore steps, those of each step are drawn uniformly first.
-        """
+        """Return up to n candidates, uniform over runnable paths, or over algorithms if ignored."""
         if self._paths is not None:
             algorithms = self._paths[rng.integers(len(self._paths), size=n)]
         else:
@@ -400,7 +394,6 @@ def neighbours(
 
 
 def _moved(before: Array, sizes: NDArray[np.intp], deviation: float, rng: Generator) -> Array:
-    """Numbers moved by a normal step, and categories by a random change."""
     moved = before + deviation * rng.standard_normal(before.shape)
     moved = 1 - np.abs(1 - np.abs(moved) % 2)  # reflected, to stay within the range
     others = np.maximum(sizes - 1, 1)

@@ -150,7 +150,6 @@ def _defaults(algorithm: Algorithm) -> dict[str, Value]:
 
 
 def _checked(algorithm: Algorithm, given: Mapping[str, Any], step: str) -> Choice:
-    """Read the values of one step, or raise `ValueError` if the algorithm does not take them."""
     active = {h.name: h for h in active_hyperparameters(algorithm.hyperparameters, given)}
     if set(given) != set(active):
         raise ValueError(

@@ -40,7 +40,6 @@ def enumerate_configurations(
 
 
 def _grid(algorithm: Algorithm, limit: int) -> list[dict[str, Value]] | None:
-    """All assignments; None if one is continuous or they are more than `limit`."""
     grid: list[dict[str, Value]] = [{}]
     for hyperparameter in algorithm.hyperparameters.values():
         size = hyperparameter.size
@@ -83,10 +82,7 @@ def sample_configuration(space: Space, rng: Generator, path: Path | None = None)
 
 
 def sample_choice(algorithm: Algorithm, rng: Generator) -> Choice:
-    """Return an algorithm with values drawn from the prior.
-
-    A `ValueError` is raised if ten thousand draws violate the constraints.
-    """
+    """Return an algorithm with values drawn from the prior; `ValueError` if too constrained."""
     return Choice.of(algorithm.id, _sample_values(algorithm, rng))
 
 

@@ -81,7 +81,6 @@ def values_of(hyperparameter: Hyperparameter[Any, Any]) -> list[Value]:
 
 
 def _ends(hyperparameter: IntegerHyperparameter) -> tuple[float, float]:
-    """Ends of the range plus half a step, on its scale."""
     lower, upper = hyperparameter.lower - 0.5, hyperparameter.upper + 0.5
     return (float(np.log(lower)), float(np.log(upper))) if hyperparameter.log else (lower, upper)
 
@@ -126,10 +125,7 @@ class Grid:
         return int(np.searchsorted(borders, inside, side="right"))
 
     def nearest_in_cells(self, target: float) -> Array:
-        """Return the point of each value's cell nearest to the target, shape (L,).
-
-        Cells are shrunk slightly, so that each point is projected back to its value.
-        """
+        """Return the point, within each value's cell, nearest to the target, shape (L,)."""
         borders = (self.positions[1:] + self.positions[:-1]) / 2
         lower = np.concatenate([[0.0], borders + _INSIDE])
         upper = np.concatenate([borders - _INSIDE, [1.0]])

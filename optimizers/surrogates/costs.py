@@ -148,10 +148,7 @@ def _slope(h: Hyperparameter[Any, Any], growth: Mapping[str, float]) -> float:
 
 
 def cheap_configuration(space: Space, configuration: Configuration) -> Configuration:
-    """Return a configuration with the least values of hyperparameters that multiply seconds.
-
-    A pilot fits it, since a few trees of a forest show what all of them take.
-    """
+    """Return a configuration for a pilot, with the least values of what multiplies seconds."""
     choices = []
     for step, choice in configuration.choices:
         algorithm = space.step(step).algorithm(choice.algorithm)
@@ -286,10 +283,7 @@ class Costs:
         return n_folds * of_fold * exp(deviations * spread / of_fold)
 
     def held_out_seconds(self, configuration: Configuration, n_rows: int) -> float:
-        """Return median seconds of predicting `n_rows` with a configuration fitted on all rows.
-
-        It is 0 if the held-out rows of none of its steps were measured separately.
-        """
+        """Return median seconds of predicting rows after a fit on all rows; 0 if never measured."""
         rows = self._objective.n_rows or _PER_ROWS
         seconds = 0.0
         for step, choice in self._choices(configuration).items():
@@ -335,7 +329,6 @@ class Costs:
         return of_all / of_part if of_part else 1.0
 
     def _parts(self, query: Query) -> dict[str, list[tuple[float, float]]]:
-        """Median seconds on a fold, and deviations of their logarithm, by step."""
         rows, held_out_rows = self.rows(query), self._held_out_rows(query)
         choices = self._choices(query.configuration)
         chosen = [((step, choice.algorithm), choice) for step, choice in choices.items()]
@@ -405,7 +398,6 @@ class Costs:
         return is_here or any(of[1] is not None for of in self._earlier.values())
 
     def _choices(self, configuration: Configuration) -> dict[str, Choice]:
-        """Choice of each step that is not idle, fixed ones included."""
         chosen = dict(configuration.choices)
         return {
             step.name: chosen.get(step.name, Choice(algorithm.id))

@@ -159,7 +159,6 @@ class FidelityKernel(Kernel):
 
 
 def _quadratic(phi: Array, matrix: Array) -> Array:
-    """phi_i' M phi_i of each row, shape (n,)."""
     return np.einsum("ij,ij->i", phi @ matrix, phi)
 
 

@@ -163,10 +163,7 @@ class GaussianProcess:
         return self.noise.variance(self.theta[len(self.kernel.parameters) :], inputs)
 
     def covariance(self, a: Array, b: Array) -> Array:
-        """Return the posterior covariance of standardised targets between rows, shape (m, k).
-
-        In the unit of a target, it is `scale` squared times as large.
-        """
+        """Return the standardised posterior covariance between rows, shape (m, k)."""
         a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
         prior = self.kernel.covariance(self.kernel_theta, a, b)
         return prior - self.half(a).T @ self.half(b)
@@ -192,10 +189,7 @@ class GaussianProcess:
         )
 
     def appended(self, inputs: Array, targets: Array) -> Self:
-        """Return the process with m more rows, at the same theta, offset and scale; O(n^2) each.
-
-        Targets have shape (m,) or (m, t), in their unit.
-        """
+        """Return the process with m more observations, at the same theta and scale; O(n^2) each."""
         inputs = np.asarray(inputs, dtype=np.float64)
         targets = np.asarray(targets, dtype=np.float64)
         _check(inputs, targets, self.theta, self.kernel, self.noise)
@@ -254,7 +248,6 @@ class GaussianProcess:
         return drawn[:, :, 0] if self.is_single else drawn
 
     def _extended(self, inputs: Array, standardised: Array) -> Self:
-        """Process with more rows, whose standardised targets are given."""
         n, m = len(self.inputs), len(inputs)
         half = self.half(inputs)
         corner = self.kernel.covariance(self.kernel_theta, inputs, inputs) - half.T @ half
@@ -272,7 +265,6 @@ class GaussianProcess:
         )
 
     def _latent(self, inputs: Array) -> tuple[Array, Array]:
-        """Standardised means, shape (m, t), and variances, shape (m,)."""
         inputs = np.asarray(inputs, dtype=np.float64)
         half = self.half(inputs)
         constant, centred = self.centred()

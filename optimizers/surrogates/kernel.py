@@ -254,10 +254,7 @@ class ConstantNoise(Noise):
 
 
 class FallingNoise(Noise):
-    """sigma_0^2 + sigma_1^2 (1 - s)^2: losses of small subsets scatter more.
-
-    `column` of the inputs has s.
-    """
+    """sigma_0^2 + sigma_1^2 (1 - s)^2, with s in `column`: small subsets scatter more."""
 
     def __init__(self, column: int) -> None:
         self.column = column

@@ -107,10 +107,7 @@ class LinearRegression:
         self._sum += target
 
     def level(self, slopes: Array) -> float:
-        """Return the mean of the targets less the part explained by slopes.
-
-        `slopes`, shape (d - 1,), are the weights of the features after the first, which is 1.
-        """
+        """Return the mean of the targets less the part explained by slopes, shape (d - 1,)."""
         return (self._sum - float(self._sum_of_features[1:] @ slopes)) / self.n
 
     def posterior(

@@ -10,10 +10,7 @@ _JITTERS = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)
 
 
 def cholesky(K: Array, diagonal: float | Array) -> Array:
-    """Return L of K + diagonal, (n, n), with the least jitter that works; zeros above its diagonal.
-
-    `diagonal` is a number, or one per row. A `ValueError` is raised if no jitter works.
-    """
+    """Return L of K + diagonal with the least jitter that works, or raise `ValueError`."""
     typical = float(np.mean(np.diag(K) + diagonal))
     for jitter in _JITTERS:
         shifted = np.array(K, order="F")

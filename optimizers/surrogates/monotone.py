@@ -109,7 +109,6 @@ def truncation_ratio(z: float) -> tuple[float, float]:
 
 
 def _moments(mean: Array, covariance: Array, tau: Array, nu: Array) -> tuple[Array, Array]:
-    """Mean and covariance with the sites."""
     if not tau.any():
         return mean + covariance @ nu, covariance.copy()
     root = np.sqrt(tau)
@@ -159,7 +158,6 @@ def _matched(centre: float, variance: float, noise: float) -> tuple[float, float
 
 
 def _log_probability(mean: Array, covariance: Array, sites: Sites, noise: float) -> float:
-    """Log probability of all truths (eq. 19)."""
     tau, nu = sites.precision, sites.shift
     mu, S = _moments(mean, covariance, tau, nu)
     variance = np.diag(S)
@@ -183,10 +181,7 @@ _MOST = 120
 
 
 def site_times(t_max: int, n: int = 2) -> Array:
-    """Return n times in (0, 1] of the sites of one curve, ascending and evenly spaced by logarithm.
-
-    Two are 1 / t_max and 1. Both `t_max` and `n` are at least 2.
-    """
+    """Return n times of a curve's sites from 1 / t_max to 1, evenly spaced by logarithm."""
     return np.geomspace(1 / t_max, 1.0, n)
 
 

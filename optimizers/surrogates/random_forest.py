@@ -16,10 +16,7 @@ class RandomForest:
 
     @classmethod
     def fit(cls, X: Array, y: Array, *, n_trees: int, seed: int, **options: Any) -> Self:
-        """Fit to encoded configurations, shape (n, d), and their targets, shape (n,).
-
-        `options` are further arguments of scikit-learn's forest. Each tree has a bootstrap sample.
-        """
+        """Fit to encoded configurations, shape (n, d), and targets; options are scikit-learn's."""
         return cls(RandomForestRegressor(n_trees, random_state=seed, **options).fit(X, y))
 
     def predict(self, X: Array) -> tuple[Array, Array]:

@@ -81,7 +81,6 @@ class History:
             del ranked[bisect_left(ranked, rank)]
 
     def _ranking(self, trial: Trial) -> tuple[list[Rank], Rank] | None:
-        """Ranking of a trial, and its rank in it; None if it has none."""
         if trial.evaluation is None:
             return None
         query, loss = trial.query, trial.evaluation.loss
@@ -94,7 +93,6 @@ class History:
         return self._ranked_partial, (*(-share for share in shares), loss, trial.number)
 
     def _of(self, *states: TrialState) -> tuple[Trial, ...]:
-        """Trials of some states, in the order of asking."""
         if len(states) == 1 and (known := self._in_order.get(states[0])) is not None:
             return known
         trials = [trial for state in states for trial in self._by_state[state].values()]

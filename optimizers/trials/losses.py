@@ -33,10 +33,7 @@ def imputed_losses(
 
 
 def log_losses(losses: Array, objective: Objective) -> Array:
-    """Return ln of the distance from the least possible loss, if there is one, shape (n,).
-
-    A hundredth of the median distance is added, so that a perfect loss stays comparable.
-    """
+    """Return ln of the distance from the least possible loss, offset by 1 % of the median."""
     if not np.isfinite(objective.lower) or not len(losses):
         return losses
     distance = np.maximum(losses - objective.lower, 0.0)
@@ -54,10 +51,7 @@ def is_least(losses: Array) -> NDArray[np.bool_]:
 
 
 def rounding_of(losses: Array) -> Array:
-    """Return the tolerance for equal losses, shape () or (N,): the rounding of the median loss.
-
-    Losses of n models have shape (n,) or (n, N), in any unit.
-    """
+    """Return the tolerance, shape () or (N,), for equal losses of n models, (n,) or (n, N)."""
     return np.asarray(_ROUNDING * np.median(np.abs(losses), axis=0))
 
 

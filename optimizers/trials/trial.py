@@ -133,9 +133,6 @@ class Trial:
     def from_json(
         cls, document: Mapping[str, Any], space: Space, query: Query | None = None
     ) -> Self:
-        """Read a document of `to_json`, checked against a space.
-
-        `query` replaces the document's, if it has been read already.
-        """
+        """Read a document of `to_json`, checked against a space, or with a given `query`."""
         query = query or Query.from_json(document["query"], space)
         return from_document(cls, {**document, "query": query})

@@ -195,7 +195,7 @@ class Admm(Optimizer):
         return Reason(block, f"{what}, {place} of {effort} in iteration {iteration}")
 
     def _effort(self, budget: Budget) -> int:
-        """Return I + t F, up to the maximum (adaptive ADMM, section 5)."""
+        """I + t F, up to the maximum (adaptive ADMM, section 5)."""
         first, step = self.options.efforts(trials_affordable(budget, self.history))
         most: int = self.options.max_effort
         return min(first + step * self._state.iteration, most)
@@ -223,10 +223,7 @@ class Admm(Optimizer):
             return None
 
     def _end_theta(self, observed: PathObservations) -> None:
-        """Adopt the best hyperparameters of the path; project integers and move multipliers.
-
-        All trials of the path compete under the current penalties, including earlier iterations.
-        """
+        """Adopt the path's best trial under current penalties; move integers and multipliers."""
         state = self._state
         rows = [
             i

@@ -136,10 +136,7 @@ def observations(
 
 
 def _quantities(trials: list[Trial], objective: Objective) -> tuple[Array, Array]:
-    """Quantities over their bounds, or over a typical value for a bound of 0.
-
-    Bounds that no measurement has exceeded are idle: their quantities are 0.
-    """
+    """Quantities over their bounds, or a typical value for a bound of 0; 0 for idle bounds."""
     names = [c.name for c in objective.constraints]
     values = np.full((len(trials), len(names)), np.nan)
     for row, trial in enumerate(trials):
@@ -245,6 +242,5 @@ class Positions:
 
     @cached_property
     def _default_units(self) -> Array:
-        """Defaults on the unit cube, with discrete hyperparameters on their values."""
         hyperparameters = [self._encoding.hyperparameter(c) for c in self._encoding.columns]
         return np.array([to_unit(h, h.default_value) for h in hyperparameters])

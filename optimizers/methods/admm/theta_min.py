@@ -81,7 +81,6 @@ class ThetaMin:
     def _by_forest(
         self, state: AdmmState, observed: PathObservations, history: History, rng: Generator
     ) -> Query:
-        """Propose by SMAC's forest, fitted to the augmented losses."""
         path = state.path
         encoded = self.search(path)
         row_of, values = observed.row_of(), observed.augmented(state, self.options.rho_g)
@@ -140,10 +139,7 @@ class ThetaMin:
     def _region(
         self, best: Candidates, values: Array, numbers: list[int], state: AdmmState
     ) -> tuple[Array, Array]:
-        """Return a box around the best point: doubled after a success, halved after d failures.
-
-        Successes and failures are counted within the current theta-min.
-        """
+        """Box around the best point: doubled after a success, halved after d failures."""
         d, side, failures = max(best.units.shape[1], 2), _REGION, 0
         for i, number in enumerate(numbers):
             if number < state.started_at or i == 0:

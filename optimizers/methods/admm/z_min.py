@@ -131,10 +131,7 @@ def _arms(step: Step, algorithm: Algorithm) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class LinearModel:
-    """Normal posterior of the coefficients of algorithms, followed by shared values.
-
-    The mean has shape (N + S,), and `root` is L with LL' = the posterior precision.
-    """
+    """Normal posterior, with L L' = precision, of coefficients of algorithms and shared values."""
 
     mean: Array
     root: Array
@@ -221,7 +218,6 @@ class ZMin:
     def _drawn_values(
         self, observed: PathObservations, values: Array, rng: Generator
     ) -> Callable[[Configuration], Configuration]:
-        """Return a function that sets the shared values of a configuration."""
         if self._shared is None:
             return lambda configuration: configuration
         drawn = self.arms.values(self._shared, observed.trials, values).draw(rng)

@@ -195,7 +195,7 @@ class Bapi(Optimizer):
         return self._known[1]
 
     def _start_size(self, budget: Budget, curves: Mapping[Configuration, LearningCurve]) -> int:
-        """Return the number of initial configurations, which shrinks if the budget proves small."""
+        """Number of initial configurations, which shrinks if the budget proves small."""
         if self.settings.n_first is not None:
             return self.settings.n_first
         n_trials = None if budget.trials_left is None else len(curves) + budget.trials_left

@@ -32,10 +32,7 @@ _LOOKS_A_STRETCH = 5
 
 
 def affordable(seconds: float, rate: float, *, done: int, target: int) -> int:
-    """Return the epochs, up to `target`, that a training can reach in `seconds` at a rate.
-
-    It is 0 if no epoch after the `done` ones is affordable.
-    """
+    """Return the epochs, up to `target`, reachable in `seconds` at a rate; 0 if no new one."""
     if seconds == inf:
         return target
     n = floor(seconds / rate)
@@ -66,10 +63,7 @@ class RemainingBudget:
 
     @property
     def spent_share(self) -> float:
-        """Spent share of the budget, by seconds if they are limited, else by configurations.
-
-        It is 1 if neither seconds nor new configurations are left.
-        """
+        """Spent share of the budget, by seconds if limited, else by configurations."""
         budget = self.budget
         if budget.seconds_left is not None:
             total = budget.seconds_spent + max(budget.seconds_left, 0.0)
@@ -79,18 +73,12 @@ class RemainingBudget:
         return len(self.curves) / (len(self.curves) + budget.trials_left)
 
     def epochs(self, done: int, target: int, *, rate: float, pending_seconds: float) -> int:
-        """Return the epochs, up to `target`, that a training can afford; 0 if no new one.
-
-        Costs are predicted, and pending trainings are paid first.
-        """
+        """Return the epochs, up to `target`, affordable by predicted costs; 0 if no new one."""
         seconds = min(self.seconds - pending_seconds, self.longest)
         return affordable(seconds, rate, done=done, target=target)
 
     def epochs_by_measured_rates(self, configuration: Configuration | None, target: int) -> int:
-        """Return the same before costs are modelled, by the configuration's or the mean rate.
-
-        Without any rate, all epochs are affordable while budget is left.
-        """
+        """Return the affordable epochs by measured rates, or all of them without any rate."""
         rates = {c.configuration: c.rate for c in self.curves if c.rate is not None}
         if not rates:
             return target if self.seconds > 0 else 0
@@ -139,7 +127,7 @@ def _lengthscale(name: str, n: int) -> Parameter:
 
 @dataclass(frozen=True)
 class Rates:
-    """Predicted seconds of an epoch, by a process of seconds or ln seconds (`kind`).
+    """Predicted seconds of an epoch, by a process of seconds or ln seconds.
 
     `least` is the smallest rate observed.
     """
@@ -178,10 +166,7 @@ class CostModel:
     def rates(
         self, curves: Sequence[LearningCurve], theta: Array | None, rng: Generator | None = None
     ) -> Rates | None:
-        """Return rates learned from curves, starting from `theta`; None if no rate is known.
-
-        Without an `rng`, the parameters stay at `theta`.
-        """
+        """Return rates learned from curves, starting from `theta`, which stays without an `rng`."""
         timed = [(c, c.rate) for c in curves if c.rate is not None][-_MOST_RATES:]
         if not timed:
             return None
@@ -251,8 +236,7 @@ class Overheads:
     def seconds(self, configuration: Configuration, done: int, rate: float) -> float:
         """Return the expected seconds in addition to new epochs.
 
-        A missing checkpoint costs the `done` epochs again, at `rate` seconds each; its probability
-        is the share of checkpoints lost so far.
+        A missing checkpoint costs the `done` epochs again, at `rate` seconds each.
         """
         if done:
             return self.thaw + self.lost * done * rate

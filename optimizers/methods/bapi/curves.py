@@ -88,10 +88,7 @@ class LearningCurve:
 
     @cached_property
     def rate(self) -> float | None:
-        """Seconds of an epoch of the model alone, summed over folds; None if unknown.
-
-        Cached parts count with their original seconds.
-        """
+        """Uncached seconds of an epoch of the model, summed over folds; None if unknown."""
         seconds, n_epochs, done = 0.0, 0, 0
         for trial in self.trials:
             evaluation = trial.evaluation
@@ -197,7 +194,6 @@ def _curve(
 
 
 def _losses(trial: Trial, t_max: int) -> dict[int, float]:
-    """Return the losses of a trial by epoch, up to the first that is not finite."""
     evaluation = trial.evaluation
     if evaluation is None:
         return {}
@@ -268,10 +264,7 @@ from the best to the median: a diverged training is not informative beyond it.""
 
 
 def largest_informative_loss(losses: Array, objective: Objective) -> float:
-    """Return the loss above which a loss only says that the training diverged.
-
-    This is the metric's bound or the loss of chance, or derived from the `losses`, shape (n,).
-    """
+    """Return the loss, by bound, chance or spread, above which a training just diverged."""
     if np.isfinite(objective.upper):
         return objective.upper
     if objective.chance is not None and objective.chance > 0:
@@ -282,10 +275,7 @@ def largest_informative_loss(losses: Array, objective: Objective) -> float:
 
 @dataclass(frozen=True)
 class CurveObservations:
-    """Points of curves: inputs with the share of the training done, (n, width + 1), and losses.
-
-    The losses, shape (n,), are the least up to these epochs.
-    """
+    """Points of curves: inputs with the share trained, (n, width + 1), and least losses, (n,)."""
 
     inputs: Array
     losses: Array

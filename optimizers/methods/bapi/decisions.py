@@ -100,10 +100,7 @@ def steady_loss(losses: Sequence[float], t_max: int) -> float:
 def best_training(
     curves: Sequence[LearningCurve], history: History, *, is_steady: bool
 ) -> Trial | None:
-    """Return the trial to answer with; its model is taken from its best epoch.
-
-    If `is_steady`, steady losses are compared instead of the least loss at any epoch.
-    """
+    """Return the trial to answer with, by steady losses or by the least loss at any epoch."""
     best: tuple[float, float, int] | None = None
     for curve in curves:
         feasible = [t for t in curve.trials if t.loss is not None and history.violation(t) <= 0]

@@ -50,7 +50,7 @@ class Scores:
 
     @classmethod
     def of(cls, objective: Objective, kind: ScoreKind) -> Self:
-        """Return the scores of an objective; the offset is the loss of half a misclassified row.
+        """Return the scores of an objective; the offset is half a misclassified row.
 
         Losses without finite bounds are scored as they are.
         """
@@ -122,7 +122,7 @@ class CurveBelief:
         return np.column_stack([inputs, t])
 
     def curve(self, row: Array, *, is_known: bool = False) -> Array:
-        """Return the expected loss after each epoch, never rising, for the inputs of one row.
+        """Return the expected loss of one row after each epoch, never rising.
 
         `is_known` skips adding slope sites, for rows that have them already.
         """

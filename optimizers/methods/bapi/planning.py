@@ -98,7 +98,6 @@ class Horizon:
         return entries
 
     def _entry(self, j: int) -> PlannedTraining | None:
-        """Entry of a candidate; None if it needs no more epochs."""
         done, enough = int(self.done[j]), self.enough(j)
         if enough is None or (done and enough <= done):
             return None
@@ -110,7 +109,6 @@ class Horizon:
         )
 
     def _clipped(self, j: int, left: float) -> PlannedTraining | None:
-        """Entry cut to the affordable epochs; None if none is affordable."""
         seconds, rate = left - self.overheads(j), float(self.rates[j])
         epochs = affordable(seconds, rate, done=int(self.done[j]), target=self.t_max)
         return PlannedTraining(j, epochs, left) if epochs and self.is_divisible[j] else None
@@ -142,10 +140,7 @@ Verdict = Literal["continues", "finished", "stopped"]
 
 
 def enough_epochs(curve: Array, epsilon: float, done: int = 0) -> int:
-    """Return t_opt: the first epoch within epsilon of the final loss, at least `done` (equation 8).
-
-    `curve` is the expected loss after each epoch, never rising, shape (t_max,).
-    """
+    """Return t_opt, at least `done`: the first epoch within epsilon of the final loss (eq. 8)."""
     near = curve <= curve[-1] + epsilon
     return max(int(near.argmax()) + 1, done)
 
@@ -204,10 +199,7 @@ class Prospects:
         learner: CurveLearner,
         asked: Container[Configuration],
     ) -> Self:
-        """Return the prospects of a plan: resumable and pending trainings, and new candidates.
-
-        New candidates may not decode into a configuration in `asked`.
-        """
+        """Return begun trainings, and new candidates that decode into none of `asked`."""
         inputs, zeros = learner.inputs, [0] * len(new)
         pool = inputs.encode(c.configuration for c in begun).joined(new)
         known: dict[int, Configuration | None] = {i: c.configuration for i, c in enumerate(begun)}

@@ -77,10 +77,7 @@ class Design:
         return cls((t_max,), (n,)) if quantum >= t_max else cls((quantum, t_max), (n, 1))
 
     def next(self, curves: Mapping[Configuration, LearningCurve], *, may_begin: bool) -> Step:
-        """Return the next step, from all curves in the order of their start.
-
-        `may_begin` says whether the budget affords new configurations.
-        """
+        """Return the next step, from all curves in the order of their start."""
         own = list(curves.values())[: self.counts[0]]
         if len(own) < self.counts[0] and may_begin:
             return Begin(self.epochs[0])
@@ -108,10 +105,7 @@ class Design:
 
 
 def size_of_start(n_epochs: float | None, n_configurations: int | None, t_max: int) -> int:
-    """Return the size of a start by halving, by the epochs and configurations the budget affords.
-
-    `n_epochs` is None if unknown, `n_configurations` if unlimited.
-    """
+    """Return the size of a start by halving, given the epochs and configurations affordable."""
     few = (
         inf if n_configurations is None else max(n_configurations / 2, min(_FEW, n_configurations))
     )
@@ -320,7 +314,6 @@ class BapiTurn:
     def _verdict(
         self, curve: LearningCurve, row: Array, target: int, belief: CurveBelief
     ) -> tuple[int, Verdict]:
-        """Algorithm 5, lines 4 and 5: return the updated t_opt, and the verdict."""
         if not self.settings.early_stopping:
             return target, "finished" if curve.done >= target else "continues"
         expected = belief.curve(row, is_known=True)
@@ -362,7 +355,6 @@ class BapiTurn:
         )
 
     def _prospects(self) -> Prospects:
-        """Candidates of a plan: resumable, pending and new trainings."""
         pending = [c for c in self.curves.values() if c.is_pending]
         told = most_telling([c for c in self.curves.values() if not c.is_pending])
         waits = self.design.waiting(self.curves)
@@ -378,7 +370,6 @@ class BapiTurn:
         return Prospects.of([*begun, *pending], new, self.learner, asked=self.curves)
 
     def _unlike(self, new: Candidates) -> Candidates:
-        """New candidates without duplicates and without configurations already started."""
         inputs = self.learner.inputs
         begun = inputs.of(inputs.encode(self.curves))
         rows = np.vstack([begun, inputs.of(new)])

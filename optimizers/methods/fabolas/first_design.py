@@ -138,10 +138,7 @@ class FirstDesign:
     def _best(
         self, rungs: Sequence[Sequence[Trial]], rung: int, history: History
     ) -> Iterator[Trial]:
-        """Runs of a rung that may be promoted and have not been, the best first.
-
-        Full data is for a configuration that never failed, from a lower rung if need be.
-        """
+        """Runs of a rung to promote, the best first; full data excludes those that ever failed."""
         share = self.shares[rung + 1]
         gone = {t.query.configuration for t in history if t.query.subset >= share}
         told = [t for t in rungs[rung] if t.is_told]

@@ -104,7 +104,6 @@ class FabolasTurn:
         return self._searched()
 
     def _is_late(self, unconfirmed: list[Configuration]) -> bool:
-        """Whether the time left is needed for confirmations."""
         if self._seconds_left is None:
             return False
         rows = self.inputs.at(self.inputs.encode(unconfirmed), 1.0)
@@ -119,10 +118,7 @@ class FabolasTurn:
         return bool(needed >= self._seconds_left)
 
     def _doubtful(self) -> int | None:
-        """Place of the predicted best, or of the best configuration predicted to beat it, if any.
-
-        None if its full evaluation was requested already, or its outcome is known well enough.
-        """
+        """Place of the predicted best, or of one predicted to beat it, if not known yet."""
         if self.recipe.verify_every is None:
             return None
         for place, trial in enumerate(self.standing.trials):
@@ -136,10 +132,7 @@ class FabolasTurn:
         return None
 
     def _is_paid(self, place: int) -> bool:
-        """Whether subsets have cost enough to justify a full evaluation.
-
-        It is made at once if subsets have told nothing so far.
-        """
+        """Whether subsets have cost enough, or told nothing, to justify a full evaluation."""
         configuration = self.standing.trials[place].query.configuration
         row = self.inputs.at(self.inputs.encode([configuration]), 1.0)
         variance = float(self.standing.deviation[place] ** 2 + self.belief.noise(row)[0])
@@ -214,10 +207,7 @@ class FabolasTurn:
                 yield self.recipe.subsets.query(configuration, share, self.history)
 
     def _is_upwards(self, configuration: Configuration, share: float) -> bool:
-        """Whether the query is larger than earlier ones, or another subset of the same size.
-
-        Outcomes of pending queries are awaited first.
-        """
+        """Whether the query is larger than earlier ones, or on another subset; none is pending."""
         if any(t.query.configuration == configuration for t in self.history.pending):
             return False
         largest = self._largest.get(configuration, 0.0)

@@ -202,10 +202,7 @@ class Tuning:
         return query, Reason(surrogate, f"{reason.text}, {where}")
 
     def _log_cost(self, history: History, space: CandidateSpace, power: float) -> LogCost | None:
-        """Log divisor of the expected improvement of candidates.
-
-        Its floor is a share of a run of any path, so that scores are comparable between batches.
-        """
+        """Log divisor of expected improvement, with a floor that is the same for all batches."""
         if not power:
             return None
         predicted = self._cost.of_candidates(history, space)
