@@ -31,7 +31,7 @@ class SmacOptions(MethodOptions):
     """
 
     n_startup: int = option(
-        "Random configurations before the forest proposes any.", default=10, at_least=1
+        "Random configurations before the first proposal of the forest.", default=10, at_least=1
     )
     n_trees: int = option("Trees of the forest.", default=10, at_least=1)
     min_samples_split: int = option(
@@ -41,7 +41,7 @@ class SmacOptions(MethodOptions):
         "Share of the columns considered at each split.", default=1.0, more_than=0, at_most=1
     )
     random_share: float = option(
-        "Share of the proposals drawn from the prior instead.", default=0.2, at_least=0, at_most=1
+        "Share of the proposals drawn from the prior.", default=0.2, at_least=0, at_most=1
     )
     failure_cost: FailureCost = option(_FAILURE_COST, default="worst")
     is_log: bool = option(
@@ -50,7 +50,7 @@ class SmacOptions(MethodOptions):
         default=True,
     )
     improvement: Literal["loss", "logarithm"] = option(
-        "Quantity whose improvement is expected if the forest predicts logarithms: the loss itself "
+        "Scale of the expected improvement if the forest predicts logarithms: the loss itself "
         "(Hutter et al. 2009), or its logarithm.",
         default="loss",
     )
@@ -85,7 +85,7 @@ class TpeOptions(MethodOptions):
     )
     failure_cost: FailureCost = option(_FAILURE_COST, default="worst")
     n_known: int = option(
-        "Most trials that the densities are fitted to, a quarter of them the best and the others "
+        "Most trials to fit the densities to, a quarter of them the best and the others "
         "the latest. However many trials there are, an ask then takes no longer.",
         default=500,
         at_least=1,
@@ -259,8 +259,8 @@ class HalvingOptions(BracketOptions):
 
 HALVING = Method(
     name="halving",
-    purpose="random configurations at a fraction of the cost, the best are promoted; for many "
-    "workers, and if partial evaluations predict full ones",
+    purpose="random configurations at a fraction of the cost, the best of them promoted; for "
+    "many workers, and if partial evaluations predict full ones",
     implementation="prefect_tune.optimizers.methods.halving:Halving",
     options=HalvingOptions,
     **_BRACKETS,

@@ -36,7 +36,7 @@ class AdmmOptions(MethodOptions):
         "(`default_first`)."
     )
     z_pick: Pick | None = option(
-        "Path to continue with: the best one seen (`best`); or, every second iteration, the best "
+        "Path to tune next: the best one so far (`best`); or, every second iteration, the best "
         "one not tuned yet (`alternate`)."
     )
     effort: int | None = option(
@@ -53,13 +53,13 @@ class AdmmOptions(MethodOptions):
         more_than=0,
     )
     margin: float | None = option(
-        "Share of each bound that the search stays below it. On the bound itself, half of the "
+        "Safety margin below each bound, as a share of it. On the bound itself, half of the "
         "configurations found would be just above.",
         at_least=0,
         less_than=1,
     )
     f_hat: float = option(
-        "Loss from which on a pull earns nothing, as a share of the metric's range.",
+        "Smallest loss at which a pull earns nothing, as a share of the metric's range.",
         default=0.7,
         more_than=0,
     )

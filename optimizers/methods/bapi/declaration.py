@@ -23,7 +23,7 @@ class BapiOptions(MethodOptions):
         "Most configurations planned ahead (4); 1 considers the next one alone.", at_least=1
     )
     p: float | None = option(
-        "Share of a full training after which a training is looked at (0.1; paper 0.2).",
+        "Share of a full training between two checks of a training (0.1; paper 0.2).",
         more_than=0,
         at_most=1,
     )
@@ -38,7 +38,7 @@ class BapiOptions(MethodOptions):
         at_least=0,
     )
     epsilon: float | None = option(
-        "Loss that may be sacrificed by ending before the full training (0.003 of the metric's "
+        "Loss that may be added by ending before the full training (0.003 of the metric's "
         "range; paper 0.01; for a metric without a range, 0.02 of the spread seen).",
         at_least=0,
     )

@@ -58,21 +58,21 @@ class FabolasOptions(SurrogateOptions):
         "Independent subsets of each size, given to trials in turn.", default=1, at_least=1
     )
     subset_folds: int = option(
-        "Folds that subsets of an eighth of the rows and less are evaluated on; 0 for all.",
+        "Folds to evaluate on subsets of at most an eighth of the rows; 0 for all.",
         default=1,
         at_least=0,
     )
     verify_every: int = option(
-        "Asks without a full evaluation after which the predicted best may get one, once subsets "
-        "have proved their worth and have taken a quarter of its time; 0 for none before the end.",
+        "Asks without a full evaluation after which the predicted best may get one, if subsets "
+        "have proved helpful and have taken a quarter of its time; 0 for none before the end.",
         default=9,
         at_least=0,
     )
     gate: bool = option(
-        "Whether subsets that tell nothing about the full data are given up.", default=True
+        "Whether to stop using subsets that do not predict the full data.", default=True
     )
     n_confirmed: int = option(
-        "Predicted best configurations that are evaluated on all rows at the end.",
+        "Predicted best configurations to evaluate on all rows at the end.",
         default=3,
         at_least=0,
     )
@@ -82,11 +82,11 @@ def size_lines(decisions: Mapping[str, Any]) -> list[str]:
     """Return `Fabolas.decisions` as lines of text."""
     lines, gate = list(_sizes(decisions)), decisions.get("gate", {})
     if gate.get("state") == "closed":
-        lines.append(f"subsets were given up: {gate['reason']}")
+        lines.append(f"subsets no longer used: {gate['reason']}")
     ranked = sorted(decisions.get("algorithms", {}).items(), key=lambda pair: -pair[1])
     if len(ranked) > 1:
         shown = [f"{name} {p:.2f}" for name, p in ranked if p >= RULES.least_shown]
-        lines.append(f"the best one's model, by probability: {', '.join(shown)}")
+        lines.append(f"probability of the best one's model: {', '.join(shown)}")
     return [*lines, *_confirmed(decisions.get("confirmations", ()))]
 
 
@@ -110,7 +110,7 @@ def _confirmed(confirmations: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         unlike = ", which disagrees" if made["disagrees"] else ""
         yield f"trial {made['trial']}: {predicted}, {came}{unlike}"
     if any(made["disagrees"] for made in confirmations):
-        yield "more than two deviations apart: subsets are not to be relied on here"
+        yield "more than two deviations apart: do not rely on subsets here"
 
 
 FABOLAS = Method(
@@ -127,8 +127,8 @@ FABOLAS = Method(
 
 EI = Method(
     name="ei",
-    purpose="expected improvement on all rows, by the Gaussian process of Fabolas; what that is "
-    "compared with",
+    purpose="expected improvement on all rows, by the Gaussian process of Fabolas; a reference for "
+    "Fabolas",
     implementation="prefect_tune.optimizers.methods.fabolas.fabolas:ExpectedImprovement",
     options=ReferenceOptions,
     draws_on_cost=False,
@@ -139,8 +139,8 @@ EI = Method(
 
 ES = Method(
     name="es",
-    purpose="entropy search on all rows, by the Gaussian process of Fabolas; what that is "
-    "compared with",
+    purpose="entropy search on all rows, by the Gaussian process of Fabolas; a reference for "
+    "Fabolas",
     implementation="prefect_tune.optimizers.methods.fabolas.fabolas:EntropySearch",
     options=ReferenceOptions,
     draws_on_cost=False,
@@ -165,8 +165,8 @@ class TwoTaskOptions(ReferenceOptions):
 
 MTBO = Method(
     name="mtbo",
-    purpose="a Gaussian process over all rows and one subset of them as two tasks; what Fabolas "
-    "is compared with",
+    purpose="a Gaussian process over all rows and one subset of them as two tasks; a reference for "
+    "Fabolas",
     implementation="prefect_tune.optimizers.methods.fabolas.fabolas:TwoTasks",
     options=TwoTaskOptions,
     fidelities=frozenset({"subset"}),

@@ -34,20 +34,20 @@ class FlashOptions(MethodOptions):
         "Paths whose algorithms make up the sub-space of Phase 3.", default=10, at_least=1
     )
     keep: float | None = option(
-        "Share of each step's algorithms that the sub-space has too, chosen by the least loss "
-        "observed with them; 0 (paper) for none.",
+        "Share of each step's algorithms to add to the sub-space, those with the least observed "
+        "loss; 0 (paper) for none.",
         at_least=0,
         at_most=1,
     )
     outside: float | None = option(
-        "Share of Phase 3's proposals that may lie outside the sub-space, so that algorithms "
-        "pruned by mistake are found again; 0 (paper) for none.",
+        "Share of Phase 3's proposals from outside the sub-space, to recover algorithms pruned by "
+        "mistake; 0 (paper) for none.",
         at_least=0,
         at_most=1,
     )
     xi: float | None = option(
-        "Improvement that does not count in Phase 2, in the unit of the loss; null for the "
-        "variant's: the range of the metric (paper: 100 percent points), else the mean deviation.",
+        "Smallest improvement that counts in Phase 2, in the unit of the loss. null: the range of "
+        "the metric (paper: 100 percentage points), or the mean deviation without a range.",
         at_least=0,
     )
     ridge: float = option(
@@ -56,8 +56,8 @@ class FlashOptions(MethodOptions):
         more_than=0,
     )
     design: Design | None = option(
-        "Paths of Phase 1: `d_optimal` (paper); `plain_first`, every model with nothing before it "
-        "and then D-optimal around those; or `random` for the ablation."
+        "Paths of Phase 1: `d_optimal` (paper); `plain_first`, every model alone, followed by a "
+        "D-optimal design; or `random` for the ablation."
     )
     pruning: bool = option(
         "Whether to prune at all. Without pruning, Phase 3 follows Phase 1, in the full space.",
@@ -71,9 +71,9 @@ class FlashOptions(MethodOptions):
     )
     cost_power: float | None = option(
         "Power of the predicted seconds that divides the expected improvement in Phase 3, with a "
-        "step at its load time if it was made with the same values; 0 (paper) for none. In a race "
-        "that looks at a part of many rows the default is 0: looks take about equally long, and "
-        "models that are cheap on all rows are seldom the best.",
+        "step at its load time if it is cached; 0 (paper) for none. Default: 0 in a race that "
+        "looks at part of many rows, because looks take about equally long, and models that are "
+        "cheap on all rows are seldom the best.",
         at_least=0,
         at_most=1,
     )
@@ -136,7 +136,7 @@ def _phases(decisions: Mapping[str, Any]) -> Iterator[str]:
 
 def _shared(decisions: Mapping[str, Any]) -> Iterator[str]:
     if "shared_values" in decisions:
-        yield "values that most paths have in common, the best by kind of model:"
+        yield "best shared values, by kind of model:"
         by_kind = decisions["shared_values"]
         kinds_of: dict[str, list[str]] = {}
         for kind, choices in by_kind.items():
@@ -150,15 +150,15 @@ def _shared(decisions: Mapping[str, Any]) -> Iterator[str]:
 def _subspace(decisions: Mapping[str, Any]) -> Iterator[str]:
     if "subspace" in decisions:
         paths = counted(decisions["n_subspace_paths"], "path")
-        yield f"flash kept {paths} to tune, all that combine these:"
+        yield f"flash tunes {paths}, built from:"
         for step, algorithms in decisions["subspace"].items():
             yield f"  {step}: {', '.join(algorithms)}"
 
 
 FLASH = Method(
     name="flash",
-    purpose="a linear model prunes the algorithms of each step, then a forest tunes what is left; "
-    "for spaces of many paths, and with the cache",
+    purpose="a linear model prunes the algorithms of each step, then a forest tunes the rest; for "
+    "spaces of many paths, and with the cache",
     implementation="prefect_tune.optimizers.methods.flash.flash:Flash",
     has_portfolio=True,
     is_raced=True,
