@@ -14,7 +14,7 @@ from prefect_tune.optimizers.trials.trial import Trial
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Trial `number` was requested; `memo` is the method's state for replay.
+    """Trial `number` was requested; `memo` restores the method on replay.
 
     Only the last memo of a study counts. It is stored separately; in 0.1 the events contained it.
     """
@@ -73,10 +73,7 @@ def event_document(event: Event) -> dict[str, Any]:
 
 
 def event_of(kind: str, document: Mapping[str, Any], space: Space) -> Event:
-    """Return the event of this kind and document, checked against a space.
-
-    Raises `KeyError` if the kind is unknown or the document lacks its query, else `ValueError`.
-    """
+    """Return the event of this kind and document; `KeyError` if unknown, else `ValueError`."""
     event = _CLASSES[kind]
     if event is Told:
         return Told(Trial.from_json(document, space))

@@ -162,7 +162,6 @@ def _with_one_of_b(
 
 
 def _summed(shares: Array) -> tuple[float, float]:
-    """Mean and standard deviation over the models; negative estimates are noise around 0."""
     return float(np.clip(shares.mean(), 0.0, 1.0)), float(shares.std())
 
 

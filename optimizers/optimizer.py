@@ -118,10 +118,7 @@ class Optimizer(ABC):
 
     @property
     def incumbent(self) -> Trial | None:
-        """The trial the method would choose now.
-
-        By default the best full one, or the best partial one if none is full.
-        """
+        """The trial the method would choose now: the best full one, else the best partial one."""
         return self.history.incumbent or self.history.best_partial
 
     @property
@@ -234,7 +231,6 @@ class Optimizer(ABC):
         self._register(query)
 
     def _next_of_start(self) -> Query | None:
-        """Next of the configurations to start with; None after the last."""
         number, n_all = self._n_asks + 1, len(self._start)
         if number > n_all:
             return None
@@ -258,5 +254,4 @@ class Optimizer(ABC):
         """Update state outside the history."""
 
     def _restore(self, memo: Mapping[str, Any]) -> None:
-        """Take back the memo of the last ask."""
         self.memo = memo

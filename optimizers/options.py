@@ -152,10 +152,7 @@ class Option:
         return f"must be {self.limits_text}" + (f"; {self.why}" if self.why else "")
 
     def parse(self, value: Any) -> Any:
-        """Return the value of a text, or the field's default for None.
-
-        Raises the errors of its own `written.parse`.
-        """
+        """Return the value of a text, or the default for None; errors are from `written.parse`."""
         if value is None:
             return dict(self.default) if self.kind == "assignments" else self.default
         if self.kind == "texts":

@@ -48,10 +48,7 @@ class Plugin:
 
 
 class UnusablePlugin(UnknownName):
-    """An entry point whose declaration cannot be used; the message names the distribution.
-
-    `reason` is a sentence with the problem and its remedy.
-    """
+    """An entry point whose declaration cannot be used, with the reason and the remedy."""
 
     def __init__(self, kind: str, name: str, reason: str) -> None:
         super().__init__(kind, name, ())
@@ -115,10 +112,7 @@ class Registry(Mapping[str, Declared], Generic[Declared]):
                 yield error
 
     def named(self, name: str) -> Declared:
-        """Return the declaration of that name, or raise `UnknownName`.
-
-        The error is `UnusablePlugin` if a plugin cannot be imported, or several declare the name.
-        """
+        """Return the declaration of that name, or raise `UnknownName` or `UnusablePlugin`."""
         if name in self._registered:
             return self._registered[name]
         if name in self._built_in:

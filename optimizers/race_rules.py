@@ -103,7 +103,6 @@ def _share(objective: Objective) -> float:
 
 
 def _halved(n_rows: int, n_rarest: float) -> float:
-    """Smallest 2^-k of rows that has enough of them, and of the rarest class."""
     share = 1.0
     while share * n_rows / 2 >= _LOOK and share * n_rarest / 2 >= _LOOK_RAREST:
         share /= 2
@@ -206,10 +205,7 @@ def estimated(
 
 
 def as_on_all_rows(look: Evaluation, growth: Mapping[str, float]) -> Evaluation:
-    """Return the evaluation of a part of the rows with steps as slow as on all rows.
-
-    `growth` is the factor for each step. The seconds spent stay as they are.
-    """
+    """Return a look's evaluation with steps slowed by their `growth`; seconds spent stay."""
     steps = (replace(cost, seconds=growth[cost.step] * cost.seconds) for cost in look.steps)
     return replace(look, steps=tuple(steps))
 

@@ -81,10 +81,7 @@ class Racing(Optimizer):
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """The method's decisions, and the numbers of the race, as JSON values.
-
-        `race` has `begun` configurations, and `stopped` ones that did not run all folds.
-        """
+        """The method's decisions, and `race` with the numbers of `begun` and `stopped` ones."""
         ended = [i for i in self._ran if self._is_told(i) and not self._last(i).query.is_full]
         stopped = [i for i in ended if self.inner.history[i].failure is None]
         race = {"begun": len(self._ran), "stopped": len(stopped)}
@@ -118,7 +115,6 @@ class Racing(Optimizer):
         return self._whole(chosen.number) or super().incumbent
 
     def _leading_look(self) -> Trial | None:
-        """The leading partial trial while none is full."""
         if not self._has_looks or self.history.best_partial is None:
             return self.history.best_partial
         found = (self._ended(i) for i in self._ran)
@@ -316,7 +312,6 @@ class Racing(Optimizer):
         self.inner._restore(memo)  # noqa: SLF001 - its own, whichever ask was the last
 
     def _register(self, query: Query) -> None:
-        """Register a rung; a first rung was just requested by the method."""
         i = self._going_on(query)
         if i is None:
             i = len(self.inner.history) - 1
@@ -455,7 +450,6 @@ class Racing(Optimizer):
         return estimated(self._as_on_all_rows(i), best, self.objective, difference)
 
     def _take_back(self, i: int) -> None:
-        """Count a configuration as pending again after a preliminary estimate."""
         if i in self._provisional:
             self._provisional.discard(i)
             self.inner.history.record(self.inner.history[i].waiting())
@@ -515,7 +509,6 @@ class Racing(Optimizer):
         return is_behind_on_part(difference, _evaluation(best), self._known(look, best))
 
     def _known(self, look: Rung, best: Trial) -> list[tuple[float, float]]:
-        """Differences to the best in a look, and on the largest common rung of enough others."""
         j, looks, known = self._inner_of[best.number], self._losses[look], []
         further = (s for s in self._losses if look.extent < s.extent)
         for far in sorted(further, key=lambda rung: rung.extent, reverse=True):

@@ -177,7 +177,6 @@ def _polished(
 
 
 def _steps_around(leader: Candidates, inputs: PipelineInputs, rng: Generator) -> Candidates:
-    """Neighbours of the leader: an integer step, another category or another algorithm."""
     space = inputs.candidates
     active = space.columns.active(leader)[0]
     moved: list[Array] = []

@@ -116,7 +116,7 @@ class JoptOptions(MethodOptions):
 
 JOPT = Method(
     name="jopt",
-    purpose="one Gaussian process over all paths and hyperparameters; ADMM's reference",
+    purpose="one Gaussian process over all paths and hyperparameters; the reference for ADMM",
     implementation="prefect_tune.optimizers.methods.references:Jopt",
     options=JoptOptions,
     compared_by_default=False,

@@ -91,7 +91,6 @@ def choose_rungs(space: Space, objective: Objective, options: BracketOptions) ->
 def _obstacle(
     fidelity: Fidelity, space: Space, objective: Objective, options: BracketOptions
 ) -> str:
-    """Reason why a study cannot have a fidelity; empty if it can."""
     if fidelity == "epochs":
         if objective.epochs is None:
             return "the study trains models at once, as it has no number of epochs (--epochs)"
@@ -186,10 +185,7 @@ class Bracket:
         return not self.is_closed and len(self.runs[0]) < self.plan.size
 
     def promotion(self, history: History, *, closing: bool = False) -> Trial | None:
-        """Return a run whose configuration should be promoted now, if any.
-
-        If `closing`, no more configurations begin, and the first rung is decided with those it has.
-        """
+        """Return a run to promote now, if any; when `closing`, no more configurations begin."""
         if self.takes_more and not closing:
             return None
         for rung, above in pairwise(self.runs):

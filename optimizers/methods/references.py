@@ -54,7 +54,7 @@ class RandomSearch(Optimizer):
 
 
 _START = Reason("random start", "too few results for a Gaussian process")
-_NOTHING_ELSE = Reason("random", "all proposals of the Gaussian process were evaluated already")
+_NOTHING_ELSE = Reason("random", "all proposals of the Gaussian process were requested already")
 
 
 class Jopt(Optimizer):

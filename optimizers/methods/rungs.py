@@ -122,4 +122,4 @@ def ranked(trials: Iterable[Trial], history: History) -> list[Trial]:
 
 def all_begun() -> SpaceExhausted:
     """Return the exception for a study that may start and promote no more configurations."""
-    return SpaceExhausted("all configurations of the budget have been evaluated")
+    return SpaceExhausted("all configurations of the budget were started and have ended")

@@ -61,7 +61,7 @@ _IMPROVING = Reason("expected improvement", "largest expected improvement by a r
 _PER_SECOND = Reason(
     "expected improvement per second", "largest expected improvement per second by a random forest"
 )
-_NOTHING_ELSE = Reason("random", "all proposals of the forest were evaluated already")
+_NOTHING_ELSE = Reason("random", "all proposals of the forest were requested already")
 
 
 class ForestSearch:

@@ -176,7 +176,7 @@ _DRAWS = 20
 """Draws that cannot run or were proposed before, until the prior takes over."""
 _START = Reason("random start", "too few results for densities")
 _LIKELY = Reason("density ratio", "closer to the good results than to the others")
-_NOTHING_ELSE = Reason("random", "all proposals of the densities were evaluated already")
+_NOTHING_ELSE = Reason("random", "all proposals of the densities were requested already")
 
 
 class ParzenSearch:

@@ -28,10 +28,7 @@ _LATER = -2.0
 
 
 class PathPrefixes:
-    """Numbers the prefixes of paths whose algorithms determine their hyperparameters.
-
-    `order` is the running order of the space's steps.
-    """
+    """Numbers the prefixes of paths whose algorithms determine their hyperparameters."""
 
     def __init__(self, space: Space, order: RunningOrder) -> None:
         self._order = order
@@ -64,10 +61,7 @@ class CandidatePrefixes:
         self._is_idle = [np.array([a.is_idle for a in s.algorithms]) for s in steps]
 
     def of(self, candidates: Candidates, features: Array) -> Sequence[NDArray[np.void]]:
-        """Return by searched step the codes of the prefixes that end with it, shape (n,) each.
-
-        The n candidates have `features` of shape (n, N + d).
-        """
+        """Return by searched step the codes of the prefixes that end with it, shape (n,) each."""
         n_steps = candidates.algorithms.shape[1]
         if self._order.is_declared:
             return [_rows(features[:, self._step <= k]) for k in range(n_steps)]
@@ -164,7 +158,6 @@ class PathCost:
         return overhead + sum(float(table.mean()) for table in tables)
 
     def _tables(self, history: History) -> tuple[list[Array], float, float]:
-        """Seconds of each step's algorithms, of a load, and of all else."""
         tables, load, overhead = self._step_seconds.tables(history)
         if self._costs is None:
             return tables, load, overhead
@@ -185,11 +178,7 @@ class PathCost:
     def of_candidates(
         self, history: History, space: CandidateSpace
     ) -> Callable[[Candidates, Array], Array]:
-        """Return a function that predicts the seconds of candidates, shape (n,).
-
-        Steps made with the same values in this study are loaded. `space` may be a part of the
-        space.
-        """
+        """Return a function from candidates to predicted seconds, (n,), given the cache."""
         tables, load, overhead = self._tables(history)
         of_candidates = CandidatePrefixes(space, self._order)
         known: Sequence[NDArray[np.void]] = ()
@@ -213,7 +202,6 @@ class PathCost:
     def _at(
         self, costs: Costs, candidates: Candidates, features: Array, space: CandidateSpace
     ) -> Array:
-        """Predicted seconds of each step of candidates with their values, (n, K)."""
         seconds = np.zeros(candidates.algorithms.shape)
         positions = features[:, len(space.encoding.algorithms) :]
         positions = np.where(positions < 0, np.nan, positions)

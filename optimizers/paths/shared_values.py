@@ -110,10 +110,7 @@ class SharedValues:
         return self.kind(path), self.of(path)
 
     def columns(self, configurations: Iterable[Configuration]) -> Array:
-        """Return indicator columns of the configurations' values, shape (n, S).
-
-        A number counts as the nearest of its levels.
-        """
+        """Return indicator columns of values, shape (n, S), with numbers at their nearest level."""
         rows = []
         for configuration in configurations:
             row = np.zeros((self._n_blocks, self._n))
@@ -225,7 +222,6 @@ class SharedValues:
         return None
 
     def _cheapest(self, plain: Sequence[Configuration], costs: Costs) -> Configuration:
-        """Configuration of fewest steps, then of least seconds if all are known."""
         is_expected = all(map(costs.is_expected, plain))
 
         def cost(configuration: Configuration) -> tuple[int, float]:
@@ -284,7 +280,6 @@ def _kind(algorithm: Algorithm) -> str:
 
 
 def _levels(algorithm: Algorithm, *, numbers: bool) -> Levels:
-    """Levels of an algorithm's values: three of numbers, all of others."""
     levels = {}
     for name, h in algorithm.hyperparameters.items():
         if isinstance(h, Constant) or not (numbers or isinstance(h, CategoricalHyperparameter)):
@@ -311,7 +306,6 @@ def _nearest(h: Hyperparameter[Any, Any], levels: Sequence[Value], value: Value)
 
 
 def _choice(algorithm: Algorithm, value_of: Callable[[str], Value | None]) -> Choice:
-    """Algorithm with the given values, and defaults for the others."""
     values: dict[str, Value] = {}
     for h in active_hyperparameters(algorithm.hyperparameters, values):
         value = value_of(h.name)

@@ -15,10 +15,7 @@ from prefect_tune.optimizers.trials.trial import Trial
 
 
 class RunningOrder:
-    """The searched steps of any path in the order in which they run.
-
-    `is_declared` says whether all paths run all searched steps in the declared order.
-    """
+    """The searched steps of any path in running order, and whether that is always as declared."""
 
     def __init__(self, space: Space) -> None:
         self._space = space
@@ -37,10 +34,7 @@ class RunningOrder:
         return self._known[chosen]
 
     def places(self, algorithms: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return the place at which each step of paths runs, -1 if it does not, shape (n, K).
-
-        `algorithms` has the algorithm of each searched step, shape (n, K).
-        """
+        """Return the place at which each step of paths runs, -1 if it does not, shape (n, K)."""
         steps = self._space.searched
         places = np.full(algorithms.shape, -1, dtype=np.intp)
         orders, rows = np.unique(algorithms[:, self._choosing], axis=0, return_inverse=True)
@@ -72,10 +66,7 @@ class _Taken:
 
 
 class StepSeconds:
-    """Reads the seconds of steps from any history.
-
-    `position` maps, by searched step, the ids of its algorithms to their positions.
-    """
+    """Reads the seconds of steps from any history."""
 
     def __init__(self, space: Space, order: RunningOrder) -> None:
         self._order = order
@@ -95,10 +86,7 @@ class StepSeconds:
         return tables, float(np.mean(loads)) if loads else 0.0, overhead
 
     def done_before_failure(self, trial: Trial) -> Sequence[int]:
-        """Return the searched steps a failed trial had ended, in running order.
-
-        Empty if the failed step is unknown.
-        """
+        """Return the searched steps a failed trial ended, in running order; empty if unknown."""
         ran = self._order.of(trial.query.configuration.path)
         failed = self._failed_step(trial)
         return ran[: ran.index(failed)] if failed in ran else ()

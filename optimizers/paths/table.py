@@ -127,10 +127,7 @@ class PathTable:
 
     @property
     def rank(self) -> int:
-        """Number of linearly independent paths of the full product (N - K + 1).
-
-        If algorithms ignore steps, those in the table count, because choices then vary together.
-        """
+        """Number of linearly independent paths: N - K + 1, or fewer if algorithms ignore steps."""
         if self.space.has_ignored:
             return int(np.linalg.matrix_rank(self.one_hot.T @ self.one_hot, hermitian=True))
         return design_rank(self.one_hot.shape[1], len(self.space.searched))
@@ -185,11 +182,7 @@ class PathTable:
 
     @cached_property
     def plain(self) -> list[int]:
-        """One path of each model, with idle steps before it if possible.
-
-        If algorithms ignore steps, a plain path that cannot run is replaced by the most similar
-        one.
-        """
+        """One path of each model with idle steps before it, or else the most similar path."""
         *before, model = self.space.searched
         plain = tuple(step.plainest.id for step in before)
         paths = [self.space.settled((*plain, algorithm.id)) for algorithm in model.algorithms]
@@ -198,7 +191,6 @@ class PathTable:
         return [i for i in map(self._number.get, paths) if i is not None]
 
     def _most_alike(self, path: Path) -> Path:
-        """First path of the same model with the most algorithms in common, if any."""
         return most_alike(path, (p for p in self.paths if p[-1] == path[-1]))
 
     @cached_property

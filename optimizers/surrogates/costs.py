@@ -393,7 +393,6 @@ class Costs:
 
     @property
     def _is_apart(self) -> bool:
-        """Whether held-out rows were measured separately, here or in earlier studies."""
         is_here = any(algorithm.parts[1].is_known for algorithm in self._algorithms.values())
         return is_here or any(of[1] is not None for of in self._earlier.values())
 
@@ -406,7 +405,6 @@ class Costs:
         }
 
     def _posterior(self, pair: _Pair, k: int) -> LinearPosterior:
-        """Posterior of one part; the other algorithms of the step give its prior."""
         if (pair, k) not in self._posteriors:
             part = self._algorithms[pair].parts[k]
             self._posteriors[pair, k] = part.posterior(*self._level(pair, k))

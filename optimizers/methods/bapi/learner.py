@@ -273,7 +273,6 @@ class CurveLearner:
         }
 
     def _evidence(self, process: GaussianProcess, scores: Scores, losses: Array) -> float:
-        """Log posterior of the parameters, as a density of the untransformed losses."""
         value = log_posterior_value(
             self._kernel, process.theta, process.inputs, process.standardised, noise=self._noise
         )

@@ -105,7 +105,6 @@ class Gate:
 
 
 def _skill(prediction: Prediction, outcome: float, before: Array, spread: float) -> float:
-    """Log density with subsets, minus the log density of the better guess without."""
     with_subsets = _log_density(outcome, prediction.mean, prediction.deviation)
     middle = float(before.mean())
     scatter = float(((before - middle) ** 2).sum())
@@ -162,7 +161,6 @@ class AnswerStanding:
 
 
 def _of_each(seen: SubsetObservations, history: History) -> NDArray[np.intp]:
-    """Row of each eligible configuration on the most rows."""
     failed = {t.query.configuration for t in history.failed if t.query.is_full}
     best: dict[Configuration, int] = {}
     for i, trial in enumerate(seen.trials):
@@ -181,10 +179,7 @@ _HELPLESS = "they did not help to predict full evaluations"
 def decisions_of(
     history: History, sizes: Sizes, memo: Mapping[str, Any], *, is_log: bool
 ) -> dict[str, Any]:
-    """Return the sizes evaluated, the gate, models by probability, confirmations and notes.
-
-    `memo` is the last ask's, empty before the first. Predictions are of log losses if `is_log`.
-    """
+    """Return sizes evaluated, the gate, models by probability, confirmations and notes."""
     told = [(t.query.subset, t.state) for t in history if t.is_told]
     shares = [share for share in sizes.shares if any(share == at for at, _ in told)]
     confirmations = list(_confirmations(history, memo, is_log=is_log))

@@ -295,7 +295,6 @@ class Fabolas(Optimizer):
         return self._drawn(step.algorithm, rng)
 
     def _drawn(self, model: int, rng: Generator) -> Configuration:
-        """New configuration of that model, or of any model if it has no more."""
         last = self.space.steps[-1]
         asked = self.history.asked
         for _ in range(RULES.path_draws if self._n_models > 1 else 0):
@@ -342,10 +341,7 @@ class ExpectedImprovement(Fabolas):
 
 
 class EntropySearch(Fabolas):
-    """Full evaluations by information (equation 3; Hennig and Schuler 2012).
-
-    Costs do not count, since all evaluations use all rows.
-    """
+    """Full evaluations by information, not per cost (equation 3; Hennig and Schuler 2012)."""
 
     method: ClassVar[Method] = ES
 

@@ -25,10 +25,7 @@ from prefect_tune.optimizers.trials.trial import Trial
 
 @dataclass(frozen=True, slots=True)
 class BeginAlgorithm(Begin[float]):
-    """Begin a new configuration of an algorithm, by its place in the last step.
-
-    `has_defaults` asks for default values and idle steps before the model.
-    """
+    """Begin a configuration of the algorithm at a place in the last step, maybe with defaults."""
 
     algorithm: int
     has_defaults: bool = False

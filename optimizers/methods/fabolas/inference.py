@@ -31,10 +31,7 @@ EVERYTHING = -1
 
 
 def model_keys(inputs: Array, column: int | None) -> NDArray[np.intp]:
-    """Return the key of each row's process, shape (n,).
-
-    `column` is the input that tells the model of a pipeline; None for a single process.
-    """
+    """Return the process of each row, shape (n,), by the input with the model, if any."""
     if column is None:
         return np.full(len(inputs), EVERYTHING, dtype=np.intp)
     return inputs[:, column].astype(np.intp)
@@ -138,10 +135,7 @@ def scattered(
 def advanced(
     walkers: Array, log_density: Callable[[Array], float], n_sweeps: int, rng: Generator
 ) -> Array:
-    """Return the walkers, shape (n, p), after some sweeps; a sweep moves every walker once.
-
-    `log_density` of a theta is up to a constant, and -inf outside its support.
-    """
+    """Return the walkers, (n, p), after sweeps that move each once; `log_density` may be -inf."""
     n, p = walkers.shape
     sampler = EnsembleSampler(n, p, log_density)
     state = State(walkers, random_state=np.random.RandomState(rng.integers(2**32)).get_state())
@@ -175,10 +169,7 @@ class Regression:
     def learned(
         self, groups: Mapping[int, Group], kept: Mapping[str, Mapping[str, Any]], rng: Generator
     ) -> dict[str, dict[str, Any]]:
-        """Return the parameters of each process, as JSON values by key.
-
-        `kept` are the parameters of an earlier ask.
-        """
+        """Return the parameters of each process as JSON values by key, starting from `kept`."""
         start: Mapping[str, Any] = {}
         if str(EVERYTHING) in kept:  # a process that was split since
             start = {"thetas": kept[str(EVERYTHING)]["thetas"], "n": 0}

@@ -127,7 +127,6 @@ class SubsetObservations:
 
 
 def _seconds(trial: Trial) -> float:
-    """Seconds the trial would have taken without a cache."""
     if trial.evaluation is None:
         return trial.cost_seconds
     return trial.evaluation.cost_uncached_seconds or trial.evaluation.cost_seconds

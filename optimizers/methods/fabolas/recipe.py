@@ -143,7 +143,6 @@ class Sizes:
 
 
 def _dyadic(least: float) -> tuple[float, ...]:
-    """Powers of 1/2 from the least share to 1."""
     shares = [1.0]
     while shares[-1] / 2 >= least:
         shares.append(shares[-1] / 2)
@@ -162,10 +161,7 @@ def _too_few(n_rows: int, least: int, usual: int, rarest: int | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Subsets:
-    """Builder of queries on subsets, from `n_draws` independent families in turn.
-
-    Small subsets have `folds` folds; None for all.
-    """
+    """Builder of queries on `n_draws` families of subsets in turn, with `folds` of small ones."""
 
     n_draws: int = 1
     folds: int | None = None

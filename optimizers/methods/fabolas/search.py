@@ -91,10 +91,7 @@ class Search:
         return {a.id: round(float(p), 4) for a, p in zip(step.algorithms, chances, strict=True)}
 
     def run(self, acquisition: Acquisition, overhead: float) -> ScoredCandidate:
-        """Return the scored candidates of all rounds.
-
-        `overhead` has the seconds of an ask in addition to the evaluation.
-        """
+        """Return the scored candidates of all rounds; `overhead` has the seconds of an ask."""
         if acquisition != "improvement":
             self._seek_minimiser()
         best = self._evaluated[: RULES.near]
@@ -167,7 +164,6 @@ class Search:
         return self._belief.seconds(at_sizes).reshape(n, m)
 
     def _improvement(self, inputs: Array) -> Array:
-        """Log expected improvement at s = 1, averaged over the samples, shape (C,)."""
         each = []
         for sample in self._belief.samples:
             mean, variance = sample.predict(inputs)

@@ -161,7 +161,6 @@ class Flash(Optimizer):
             return Query(new_configuration(self.space, self.history.asked, rng))
 
     def _varied(self, budget: Budget, rng: Generator) -> Configuration | None:
-        """Next variation of shared values, while Phase 1 has untried values."""
         decided, table = self._decided, self._models.table
         if table.shared is None or decided.n_init is not None:
             return None
@@ -240,7 +239,6 @@ class Flash(Optimizer):
         return configuration
 
     def _first_new(self, paths: Iterable[int], rng: Generator) -> tuple[int, Configuration]:
-        """First path with a new configuration, and that configuration."""
         asked, table = self.history.asked, self._models.table
         for i in paths:
             if self.options.start == "defaults" and (first := table.first_run(i)) not in asked:

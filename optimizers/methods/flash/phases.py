@@ -36,10 +36,7 @@ _EXPENSIVE = 2.0
 def initial_design(
     options: FlashOptions, table: PathTable, bases: Sequence[Configuration], rng: Generator
 ) -> list[int]:
-    """Return the paths of Phase 1 in the order to run them, as resolved `options` say.
-
-    Plain paths of `bases`, on which shared values are varied, come first.
-    """
+    """Return the paths of Phase 1 in order; plain paths of `bases` come first."""
     n = options.n_init if options.n_init is not None else table.rank
     assert options.design is not None  # noqa: S101 - resolved at construction
     if options.design == "plain_first":
@@ -55,10 +52,7 @@ def rest_of_design(
     history: History,
     rng: Generator,
 ) -> list[int]:
-    """Return the paths not run yet, in order, with the expensive ones at the end.
-
-    If all have run: paths at random, those with the fewest runs first.
-    """
+    """Return the other paths, expensive ones last; without any, random ones with fewest runs."""
     asked = Counter(models.table.numbers_of(history))
     unmatched, left = Counter(asked), []
     for i in design:
@@ -94,10 +88,7 @@ class PhaseLengths:
     n_prune: int
 
     def shrunk(self, limit: float | None, least: int = 1) -> Self:
-        """Return both lengths, scaled down in proportion if their sum exceeds `limit`.
-
-        Phase 1 keeps at least `least` trials, if it wants so many.
-        """
+        """Return both lengths scaled down to a `limit`, with at least `least` trials of Phase 1."""
         both = self.n_init + self.n_prune
         if limit is None or both <= limit:
             return self
@@ -139,10 +130,7 @@ def phase_lengths(
 def subspace_of(
     space: Space, paths: Iterable[Path], history: History, keep: float = 0.0
 ) -> dict[str, list[str]]:
-    """Return the algorithms of `paths` by step, in the order of the space.
-
-    `keep` is the share of each step's algorithms to add, those with the least loss observed.
-    """
+    """Return the algorithms of paths by step, plus the `keep` share with the least losses."""
     kept = [set(column) for column in zip(*paths, strict=True)]
     if keep:
         kept = [ids | good for ids, good in zip(kept, _best(space, history, keep), strict=True)]
@@ -155,7 +143,6 @@ def subspace_of(
 
 
 def _best(space: Space, history: History, keep: float) -> list[set[str]]:
-    """Best share of the algorithms of each step, at least two of them."""
     complete = sorted(history.complete, key=lambda t: (t.loss, t.number))
     best = []
     for k, step in enumerate(space.searched):

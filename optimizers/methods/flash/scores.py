@@ -91,7 +91,6 @@ class PathScores:
         return log_ei, self._log_cost(history, seen, seconds, once=once)
 
     def _log_cost(self, history: History, seen: Array, seconds: Array, *, once: bool) -> Array:
-        """Log divisor of the expected improvement, shape (B,)."""
         rule = self._options.cost
         if rule == "steps" and not once:
             return np.log(guarded_log_seconds(self._cost.seconds(history, None)))
@@ -115,7 +114,6 @@ class PathScores:
 
     @property
     def _xi(self) -> float | None:
-        """Improvement that does not count in Phase 2."""
         if self._options.xi is not None or not self._options.is_paper:
             return self._options.xi
         scale = self._objective.upper - self._objective.lower
