@@ -140,7 +140,7 @@ def check_ignored(space: str, steps: Sequence[Step]) -> None:
         for algorithm in step.algorithms:
             who = f"algorithm {algorithm.id!r} of step {step.name!r} of space {space!r}"
             if algorithm.only_ignored and not algorithm.is_idle:
-                raise ValueError(f"{who} has only_ignored but is not idle")
+                raise ValueError(f"{who} is declared only_ignored but is not idle")
             for name in algorithm.ignores:
                 if name not in before:
                     raise UnknownName(f"step before {who}, which ignores", name, before)

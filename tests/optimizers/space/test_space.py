@@ -260,7 +260,7 @@ MADE_ONLY = Step("a", (MADE, Algorithm(id="other", estimator="x.O")))
         (
             (Step("a", (NONE, Algorithm(id="m", estimator="x.M", only_ignored=True))),),
             ValueError,
-            "does something",
+            "only_ignored",
         ),
     ],
 )
