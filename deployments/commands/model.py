@@ -71,7 +71,7 @@ def predict(
 
             frame = predict_rows(opened, study, data, labels, skip_bad_rows=skip_bad_rows)
         write_table(frame, out)
-        n_predicted = int(frame["prediction"].notna().sum())
+        n_predicted = int(frame.prediction.notna().sum())
         if as_json:
             counts = {"rows": len(frame), "predicted": n_predicted}
             print_json({**counts, "columns": list(frame.columns), "out": out})

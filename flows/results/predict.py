@@ -111,7 +111,7 @@ def predict(
         balanced = balanced_weight(store, study, plan, about)
         found = _with_prior(found, is_empty, dataset.y[training], len(classes), balanced)
     named = np.array(dataset.classes)
-    frame["prediction"] = named[found.label] if dataset.classes else found.label
+    frame = frame.assign(prediction=named[found.label] if dataset.classes else found.label)
     if found.score is not None:
         columns = {
             f"probability_{label}": probability

@@ -117,5 +117,5 @@ def test_groups_that_some_folds_do_not_hold_are_named(tmp_path: Path) -> None:
         prepare_study({**dropped, **limited})
     rows["site"] = ["north"] * 149 + ["south"]
     rows.to_csv(tmp_path / "sites.csv", index=False)
-    with pytest.raises(BadInput, match="none of south"):
+    with pytest.raises(BadInput, match="south"):
         prepare_study({**parameters, **limited})
