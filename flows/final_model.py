@@ -55,12 +55,9 @@ def fit_final_model(
     If the choice cannot be refitted, stored and read back, the next best trial is used (see
     `next_best`). If a refit would take too long, a trial that ran on a subset is fitted on the
     largest subset the time allows. If that is not possible, the model averages the models of the
-    folds (see `can_average_folds`), or the refit exceeds its time.
-    No choice depends on the test rows: a failure while scoring leaves the stored model in place.
-
-    Raises:
-        StudyFailed: If nothing was evaluated, or no trial can be refitted.
-        StoreLost: If the store becomes unusable.
+    folds (see `can_average_folds`), or the refit exceeds its time. No choice depends on the test
+    rows: a failure while scoring leaves the stored model in place. Raises `StudyFailed` if nothing
+    was evaluated, or no trial can be refitted, and `StoreLost` if the store becomes unusable.
     """
     incumbent = _incumbent(study)
     restore = partial(restore_predictions, study, running, context, observer)

@@ -333,9 +333,8 @@ class _Search:
     def _requeue_lost(self, trial: Trial, outcome: TrialOutcome) -> None:
         """Requeue a trial whose worker is unusable, and stop using the worker.
 
-        Raises:
-            NoWorkers: If no usable worker is left.
-            StoreLost: If the cause affects all workers.
+        Raises `NoWorkers` if no usable worker is left, and `StoreLost` if the cause affects all
+        workers.
         """
         if outcome.is_lost_to_all:
             with suppress(StoreLost):  # the ledger may be on the same full disk

@@ -44,14 +44,10 @@ def run_study(
     """Search until the stop rule holds, fit the final model, and summarise the study.
 
     `only` restricts the search to waiting trials with these numbers, whatever the stop rule.
-    `at_start` is called with the study once this process holds its lease.
-
-    Returns:
-        The summary that `prefect-tune show --json` prints.
-
-    Raises:
-        BadInput: If another process runs the study, or the cluster cannot be used.
-        StudyFailed: If nothing was evaluated, or no trial can be the model.
+    `at_start` is called with the study once this process holds its lease. Returns the summary that
+    `prefect-tune show --json` prints. Raises `BadInput` if another process runs the study, or the
+    cluster cannot be used, and `StudyFailed` if nothing was evaluated, or no trial can be the
+    model.
     """
     flow_run_id = UUID(str(flow_run.id))
     observer = StudyNotices(current_observer(), str(flow_run_id))

@@ -34,7 +34,8 @@ class Optimizer(ABC):
     """A search method behind ask and tell; cheap to call in any order, with queries pending.
 
     Subclasses implement `_propose`, which sets `_because`, and `_observe` and `_restore` if they
-    have state outside the history.
+    have state outside the history. Raises `UnknownName` if the method has no such option, and
+    `TypeError` or `ValueError` if an option's value is not valid.
 
     Args:
         space: The search space.
@@ -46,10 +47,6 @@ class Optimizer(ABC):
         costs: Predictor of the seconds of queries, from the trials told.
         has_looks: Whether a race around it first runs configurations on part of the rows.
         reason: Reason of the last ask; None before the first of this process.
-
-    Raises:
-        UnknownName: If the method has no such option.
-        TypeError, ValueError: If an option's value is not valid.
     """
 
     method: ClassVar[Method]

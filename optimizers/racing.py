@@ -48,13 +48,11 @@ class Racing(Optimizer):
     """A method whose configurations race: part of the evaluation first, the rest if they keep up.
 
     The history has a trial for each rung. The history of `inner` has one trial for each
-    configuration, pending until its last rung is known.
+    configuration, pending until its last rung is known. Raises `ValueError` if the method cannot be
+    raced, or there is only one fold and few rows.
 
     Args:
         inner: The method, new.
-
-    Raises:
-        ValueError: If the method cannot be raced, or there is only one fold and few rows.
     """
 
     def __init__(self, inner: Optimizer) -> None:

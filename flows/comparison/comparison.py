@@ -50,9 +50,8 @@ class Entrant:
 def parse_methods(text: str) -> tuple[Entrant, ...]:
     """Parse `flash,flash:variant=paper,random`; values are JSON if possible.
 
-    Raises:
-        UnknownName: If a method does not exist.
-        BadInput: If an option is not written NAME=VALUE, or a method occurs twice.
+    Raises `UnknownName` if a method does not exist, and `BadInput` if an option is not written
+    NAME=VALUE, or a method occurs twice.
     """
     entrants = tuple(_entrant(part.strip()) for part in text.split(",") if part.strip())
     seen: set[str] = set()

@@ -40,14 +40,11 @@ def curve_of(
 ) -> pd.DataFrame:
     """Return one row for the start of a study and one for each ended trial, in order.
 
-    `about` gives further columns, constant over all rows.
-
-    Returns:
-        The columns of `CURVE_COLUMNS`. `trials` counts configurations, each once. It, `seconds` and
-        `ask_seconds` count from the start of the study to the end of the trial. `loss` is the loss
-        of a full trial; `incumbent` is the choice at that time and `test_loss` its loss on the test
-        rows, if measured. `incumbent_loss` is given for full incumbents only, because losses of
-        subsets, folds or epochs are not comparable.
+    `about` gives further columns, constant over all rows. Returns the columns of `CURVE_COLUMNS`.
+    `trials` counts configurations, each once. It, `seconds` and `ask_seconds` count from the start
+    of the study to the end of the trial. `loss` is the loss of a full trial; `incumbent` is the
+    choice at that time and `test_loss` its loss on the test rows, if measured. `incumbent_loss` is
+    given for full incumbents only, because losses of subsets, folds or epochs are not comparable.
     """
     plan = StudyPlan.from_stored(stored)
     with documents_of(stored.name):

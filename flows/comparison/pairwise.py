@@ -77,11 +77,10 @@ def pairwise(losses: Array, data_sets: ArrayLike, n_rows: ArrayLike | None = Non
 def wins(losses: Array) -> Array:
     """Return 1 where a method has a lower loss than another, 0.5 where losses are equal, else 0.
 
+    The result has shape (n, k, k); the second axis is the winning method.
+
     Args:
         losses: Losses, shape (n, k).
-
-    Returns:
-        Shape (n, k, k); the second axis is the winning method.
     """
     mine, others = losses[:, :, None], losses[:, None, :]
     return (mine < others) + 0.5 * (mine == others)
@@ -91,13 +90,10 @@ def expected_ranks(win_frequencies: Array) -> Array:
     """Return expected ranks: 1 plus the sum over the other methods of how often they win, 1 - rho.
 
     The paper defines tied ranks by the last rank of the tie; its tables use this form, where ties
-    share the mean rank.
+    share the mean rank. The result has shape (k,), with the sum k (k + 1) / 2.
 
     Args:
         win_frequencies: Win frequencies rho, shape (k, k).
-
-    Returns:
-        Shape (k,), with the sum k (k + 1) / 2.
     """
     lost = 1 - win_frequencies
     return 1 + lost.sum(axis=1) - lost.diagonal()

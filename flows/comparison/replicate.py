@@ -57,9 +57,7 @@ def run_replicate(
 ) -> str:
     """Search until the stop rule holds, then score; return a message with the outcome, or "".
 
-    Raises:
-        BadInput: If another process runs the study.
-        Interrupted: If the session is ending.
+    Raises `BadInput` if another process runs the study, and `Interrupted` if the session is ending.
     """
     prepared = replicate.prepared
     plan = replace(replicate.plan, flow_run_id=str(flow_run.id))
@@ -95,10 +93,7 @@ def _score(
 
     The last one stays the study's model. A failed fit has no test loss, which ranks last, and is
     retried when the comparison is resumed. An undefined test loss is reported with its reason.
-
-    Raises:
-        StoreLost: If the store becomes unusable.
-        Interrupted: If the session is ending.
+    Raises `StoreLost` if the store becomes unusable, and `Interrupted` if the session is ending.
     """
     losses: dict[str, float | None] = dict(study.result.get(TEST_LOSSES, {}))
     undefined: dict[str, str] = dict(study.result.get(UNDEFINED_TEST_LOSSES, {}))

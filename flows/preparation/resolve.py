@@ -68,11 +68,8 @@ def check_method(
     """Check a method's options by constructing it, which is cheap; return it.
 
     Errors name `option` with `value`. If configurations race or there are initial ones, these are
-    checked too.
-
-    Raises:
-        UnknownName: If the method or an option does not exist.
-        BadInput: If the value of an option cannot be used.
+    checked too. Raises `UnknownName` if the method or an option does not exist, and `BadInput` if
+    the value of an option cannot be used.
     """
     declared = METHODS.get(method)
     is_of_epochs = declared is not None and declared.fidelities == {"epochs"}

@@ -88,9 +88,8 @@ def merged(known: StudyOptions, given: StudyOptions) -> StudyOptions:
 def check_options_known(name: str, plan: StudyPlan) -> None:
     """Check that the method still has the options of an existing study; its results stay readable.
 
-    Raises:
-        CannotContinue: If an option or one of its values was removed; names it.
-        BadInput: If a plugin of the study differs here.
+    Raises `CannotContinue`, naming the option, if an option or one of its values was removed, and
+    `BadInput` if a plugin of the study differs here.
     """
     check_plugins(plan.problem.running_plugins)
     if removed := removed_option(plan):

@@ -250,9 +250,8 @@ def read_study(
 ) -> StudyView:
     """Read a study in one pass over its trials, in constant memory; collectors see each trial.
 
-    Raises:
-        UnknownName: If the study does not exist.
-        DatabaseDamaged: If its documents were changed or damaged.
+    Raises `UnknownName` if the study does not exist, and `DatabaseDamaged` if its documents were
+    changed or damaged.
     """
     stored = find_study(store, name)
     plan, result = StudyPlan.from_stored(stored), stored.result

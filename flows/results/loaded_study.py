@@ -66,8 +66,7 @@ class LoadedStudy:
     def best_trial(self) -> int:
         """Number of the best trial; see `trial`.
 
-        Raises:
-            ValueError: If no trial is complete yet, or none meets the constraints.
+        Raises `ValueError` if no trial is complete yet, or none meets the constraints.
         """
         return self._best.trial
 
@@ -75,8 +74,7 @@ class LoadedStudy:
     def best_value(self) -> float:
         """Loss of the best trial; smaller is better.
 
-        Raises:
-            ValueError: If there is no best trial yet.
+        Raises `ValueError` if there is no best trial yet.
         """
         return self._best.loss
 
@@ -84,8 +82,7 @@ class LoadedStudy:
     def best_params(self) -> dict[str, Any]:
         """Algorithms and hyperparameters of the best trial, as in `PipelineSearch`.
 
-        Raises:
-            ValueError: If there is no best trial yet.
+        Raises `ValueError` if there is no best trial yet.
         """
         return params_of(self._best.configuration)
 
@@ -102,8 +99,7 @@ class LoadedStudy:
     def trial(self, number: int) -> dict[str, Any]:
         """Return the output of `prefect-tune show STUDY --trial NUMBER --json`.
 
-        Raises:
-            BadInput: If the trial does not exist.
+        Raises `BadInput` if the trial does not exist.
         """
         from prefect_tune.flows.reading.trial_detail import trial_detail  # noqa: PLC0415 - heavy
 
@@ -113,8 +109,7 @@ class LoadedStudy:
     def pipeline(self, number: int) -> "Pipeline":
         """Return the unfitted pipeline of a trial, as built for its first fold.
 
-        Raises:
-            BadInput: If the trial does not exist, or its space differs here.
+        Raises `BadInput` if the trial does not exist, or its space differs here.
         """
         from prefect_tune.flows.results.built_pipeline import built_pipeline  # noqa: PLC0415 - heavy
 
@@ -142,10 +137,8 @@ class LoadedStudy:
             optuna.importance.get_param_importances(study, params=["fit model", "rescale"])
             optuna.visualization.plot_optimization_history(study)
 
-        Its parameters are the steps and `step/algorithm/hyperparameter`.
-
-        Raises:
-            BadInput: If the space differs here.
+        Its parameters are the steps and `step/algorithm/hyperparameter`. Raises `BadInput` if the
+        space differs here.
         """
         from prefect_tune.flows.results.optuna_study import optuna_study  # noqa: PLC0415 - heavy
 
@@ -155,9 +148,8 @@ class LoadedStudy:
     def model(self) -> Any:
         """Return the final model, the estimator that `prefect-tune export` writes.
 
-        Raises:
-            BadInput: If there is no model yet, or the model violates constraints added later.
-            RecordDamaged: If the model's record is damaged.
+        Raises `BadInput` if there is no model yet, or the model violates constraints added later,
+        and `RecordDamaged` if the model's record is damaged.
         """
         from prefect_tune.flows.results.exported import exported_model  # noqa: PLC0415 - heavy
 
@@ -185,14 +177,12 @@ class LoadedStudy:
 def load_study(name: str, store: str | None = None, database: str | None = None) -> LoadedStudy:
     """Return read-only access to a study: its trials as a table, its best values, its model.
 
+    Raises `BadInput` if the store does not exist, and `UnknownName` if the study does not exist.
+
     Args:
         name: Name of the study.
         store: URL of its store, or `block:NAME`; by default this machine's store.
         database: URL of the store's database, if it is not in the store.
-
-    Raises:
-        BadInput: If the store does not exist.
-        UnknownName: If the study does not exist.
     """
     address = store_address(store, database)
     if not ArtifactStore.exists(address):

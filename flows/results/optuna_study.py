@@ -38,11 +38,8 @@ def optuna_study(store: ArtifactStore, study: str) -> optuna.Study:
     """Return a study with its trials as an in-memory Optuna study that minimises.
 
     Learning curves become intermediate values; times are local, as in Optuna, and of the last
-    attempt.
-
-    Raises:
-        UnknownName: If the study does not exist.
-        BadInput: If its space differs here.
+    attempt. Raises `UnknownName` if the study does not exist, and `BadInput` if its space differs
+    here.
     """
     plan, moments = StudyPlan.from_stored(find_study(store, study)), moments_of(store, study)
     distributions = distributions_of(space_as_run(plan, study))

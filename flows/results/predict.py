@@ -74,7 +74,10 @@ def predict(
     """Predict new rows: `prediction`, and `probability_<class>` if the model has probabilities.
 
     For events, patient and prediction time are included. Rows without any event get the class
-    shares and most frequent class of the training rows, or their mean.
+    shares and most frequent class of the training rows, or their mean. Returns the predictions, one
+    row per row of the data. Raises `UnknownName` or `BadInput` if the study has no model, or the
+    data cannot be used, and `InvalidPredictions` if a prediction is not one of the classes, or not
+    a finite number.
 
     Args:
         store: Store of the study.
@@ -83,13 +86,6 @@ def predict(
         labels: Patients and prediction times, for events.
         skip_bad_rows: Whether table rows with unreadable cells get no prediction instead of an
             error.
-
-    Returns:
-        The predictions, one row per row of the data.
-
-    Raises:
-        UnknownName, BadInput: If the study has no model, or the data cannot be used.
-        InvalidPredictions: If a prediction is not one of the classes, or not a finite number.
     """
     model, about = final_model(store, study)
     dataset = load_dataset(store, about["dataset"])

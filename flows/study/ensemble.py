@@ -79,6 +79,9 @@ def choose_ensemble(
 ) -> ChosenEnsemble | None:
     """Choose an ensemble of full trials that meet the constraints, by stored predictions.
 
+    Returns the ensemble; None if no trial qualifies. The incumbent alone if it is a partial
+    evaluation, since ensembles consist of full trials.
+
     Args:
         study: The study.
         kind: `single` for the best trial; `greedy` for greedy selection with replacement, or the
@@ -86,10 +89,6 @@ def choose_ensemble(
             bootstraps; `auto` for the kind with the best nested estimate.
         size: Maximum picks of greedy selection, 32 by default, and at most the number of trials.
         restore: Recomputes missing predictions of trials, best first, as far as possible.
-
-    Returns:
-        The ensemble; None if no trial qualifies. The incumbent alone if it is a partial evaluation,
-        since ensembles consist of full trials.
     """
     history = study.optimizer.history
     feasible = sorted(

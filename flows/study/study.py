@@ -46,6 +46,8 @@ class StudyFailed(RuntimeError):  # noqa: N818 - the name states the event
 class Study:
     """A study and its trials. Open one with `Study.opened`.
 
+    Raises `BadInput` if the study does not exist, its space differs here, or libraries are missing.
+
     Args:
         plan: Plan of this session; by default the plan in the ledger.
 
@@ -61,9 +63,6 @@ class Study:
         task_run_ids: Task run ids of ended trials by number, if any.
         curve: Incumbents over time.
         result: Result so far, as in the ledger.
-
-    Raises:
-        BadInput: If the study does not exist, its space differs here, or libraries are missing.
     """
 
     def __init__(self, store: ArtifactStore, name: str, plan: StudyPlan | None = None) -> None:
@@ -164,9 +163,8 @@ class Study:
     def ask(self, budget: Budget) -> Trial:
         """Ask for a new trial, in one thread, as cores belong to the trials.
 
-        Raises:
-            NotYet: If the method waits for an outcome before its next ask.
-            SpaceExhausted: If there is nothing left to propose.
+        Raises `NotYet` if the method waits for an outcome before its next ask, and `SpaceExhausted`
+        if there is nothing left to propose.
         """
         started = perf_counter()
         with one_thread():

@@ -90,11 +90,9 @@ def started_pool(
 ) -> Iterator[WorkerPool]:
     """Yield a pool of workers that are up, of a scheduler if given, else local ones.
 
-    By default, there is one worker per core, or each of the scheduler's.
-
-    Raises:
-        BadInput: If the scheduler cannot be reached, or one of its workers cannot be used.
-        NoWorkers: If no local worker could be started for a long time.
+    By default, there is one worker per core, or each of the scheduler's. Raises `BadInput` if the
+    scheduler cannot be reached, or one of its workers cannot be used, and `NoWorkers` if no local
+    worker could be started for a long time.
     """
     if scheduler:
         with _external_pool(context, limits, n_workers, scheduler) as pool:

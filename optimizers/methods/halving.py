@@ -267,8 +267,7 @@ class Brackets:
 class Halving(Optimizer):
     """Brackets of random configurations that begin on the lowest rung.
 
-    Raises:
-        ValueError: If the study cannot have the fidelity.
+    Raises `ValueError` if the study cannot have the fidelity.
     """
 
     method: ClassVar[Method] = HALVING

@@ -70,16 +70,15 @@ class Algorithm:
         sparse_fixed: Additional constructor arguments on sparse input.
         transforms: Rules, by hyperparameter, from its value and a summary of the data to the
             effective value: a name (see `tasks.fitting.recipe`) or a function of both.
-        memory: Rule that estimates a fit's memory from the effective arguments and a summary of
-            the data: a name (see `tasks.fitting.memory_estimate`) or a function of both; by default
+        memory: Rule that estimates a fit's memory from the effective arguments and a summary of the
+            data: a name (see `tasks.fitting.memory_estimate`) or a function of both; by default
             that of the catalogue for the same estimator, if any.
         growth: Expected growth of seconds, until they are measured. Exponents by which a fit grows
             with training `rows` and `columns` (default 1), with `classes` and values of
             hyperparameters (default 0), and by which a `held_out` row grows with training rows
             (default 0.1); and the rows that the `fixed` part of a fit is worth (default 500).
-        threads: Way to give a fit several threads, if its results are equal for any number of
-            them: the estimator's parameter (`n_jobs`), or `openmp`. By default a fit has one
-            thread.
+        threads: Way to give a fit several threads, if its results are equal for any number of them:
+            the estimator's parameter (`n_jobs`), or `openmp`. By default a fit has one thread.
         kind: Kind of a model; models of a kind want the same features.
         flags: Abilities and effects of the estimator.
         class_weights: `"balanced"` if later steps should weight classes by inverse frequency.

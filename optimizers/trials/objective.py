@@ -10,13 +10,12 @@ from typing import Any, Literal
 class Bootstraps:
     """Resamples of the held-out examples, the same for all trials of a study.
 
+    Raises `ValueError` if a number is out of range.
+
     Attributes:
         n: Number of bootstraps.
         share: Draws with replacement in each, as a share of the examples; 0 to count each example
             once, so that a risk is the loss.
-
-    Raises:
-        ValueError: If a number is out of range.
     """
 
     n: int

@@ -54,8 +54,7 @@ _INSTEAD = "smac or fabolas would serve"
 class Bapi(Optimizer):
     """Queries planned over configurations and epochs.
 
-    Raises:
-        ValueError: If no model trains in epochs, or the epochs are too few.
+    Raises `ValueError` if no model trains in epochs, or the epochs are too few.
     """
 
     method: ClassVar[Method] = BAPI

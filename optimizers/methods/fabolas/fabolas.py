@@ -79,11 +79,7 @@ _WHOLE = Reason("confirm", "the best so far, on all rows")
 
 
 class Fabolas(Optimizer):
-    """Queries by information per second.
-
-    Raises:
-        ValueError: If an option does not fit.
-    """
+    """Queries by information per second; raise `ValueError` if an option does not fit."""
 
     method: ClassVar[Method] = FABOLAS
 
