@@ -120,7 +120,6 @@ _NOT_TESTED = {
 
 
 def _is_scored(study: Study) -> bool:
-    """Return whether the stored model was scored; earlier versions scored before storing."""
     return bool(study.result.get("is_scored", True))
 
 
@@ -152,12 +151,7 @@ def _score(study: Study, running: DaskTrials, context: StudyContext, observer: O
 
 @dataclass(frozen=True)
 class _Choice:
-    """Members of the final model, and how they were chosen.
-
-    Attributes:
-        rule: Ensemble rule; None if the method itself chose.
-        chosen: Result of the rule; None if it had no candidates.
-    """
+    """Members of the final model, and how they were chosen."""
 
     weighted: tuple[tuple[Trial, float], ...]
     rule: EnsembleRule | None = None
@@ -239,7 +233,6 @@ class _Refits:
     """Refits within the time left; the first fields are the arguments of `fit_final_model`.
 
     Attributes:
-        are_of_folds: Whether the last model averages the models of the folds.
         subset: Share of the training rows the last model was fitted on.
         after_seconds: Seconds reserved for the work after the fit.
     """

@@ -26,11 +26,7 @@ _SHOW_CURSOR = "\x1b[?25h"
 
 
 class EndedBySignal(KeyboardInterrupt):
-    """A signal has ended the command; running work is requeued.
-
-    Attributes:
-        exit_code: Exit code that shells report for the signal.
-    """
+    """A signal has ended the command; running work is requeued."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -38,11 +34,7 @@ class EndedBySignal(KeyboardInterrupt):
 
 
 class _Handler:
-    """Raises `EndedBySignal` at the first signal, and ends the process at a later one.
-
-    Args:
-        say: Called at once at the first signal, because the end takes some seconds.
-    """
+    """Raises `EndedBySignal` at the first signal, and ends the process at a later one."""
 
     def __init__(self, say: Callable[[], None]) -> None:
         self._say, self._since = say, 0.0

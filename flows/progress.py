@@ -31,9 +31,7 @@ class RunningTrial:
     """Progress of a running trial.
 
     Attributes:
-        path: Algorithms in step order.
         seconds: Seconds since the start, without waiting for other trials.
-        limit_seconds: Time limit.
         step: Name of the current step; empty if not known yet.
         fold: Number of the current fold, as in failures; None if not known yet.
     """
@@ -50,11 +48,7 @@ _MOST_POINTS = 200
 
 
 class CurvePoint(NamedTuple):
-    """A new incumbent.
-
-    Attributes:
-        seconds: Study time at which it was found.
-    """
+    """A new incumbent, and the study time at which it was found."""
 
     seconds: float
     loss: float
@@ -86,11 +80,7 @@ _LAST = 20
 
 
 class RemainingTime:
-    """Predicts the seconds left in a search.
-
-    Args:
-        seconds: Study time at the start of the search.
-    """
+    """Predicts the seconds left in a search that starts at study time `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         self._ends = deque([seconds], maxlen=_LAST + 1)

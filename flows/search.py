@@ -110,14 +110,7 @@ def progress_of(
 
 @dataclass
 class _Search:
-    """State of one search; the first fields are the arguments of `search`.
-
-    Attributes:
-        time_limit: Time limit of the next trial.
-        waits: Whether the method waits for an outcome before its next ask.
-        reported: Notes the method has reported so far.
-        remaining_time: Estimate of the time left.
-    """
+    """State of one search; the first fields are the arguments of `search`."""
 
     study: Study
     running: DaskTrials
@@ -331,11 +324,6 @@ class _Search:
         return [t for t in failed if t.failure and t.failure.kind == FailureKind.TIMEOUT]
 
     def _requeue_lost(self, trial: Trial, outcome: TrialOutcome) -> None:
-        """Requeue a trial whose worker is unusable, and stop using the worker.
-
-        Raises `NoWorkers` if no usable worker is left, and `StoreLost` if the cause affects all
-        workers.
-        """
         if outcome.is_lost_to_all:
             with suppress(StoreLost):  # the ledger may be on the same full disk
                 self.study.requeue(trial)

@@ -157,11 +157,7 @@ class FailureGroup:
     """Trials that failed for the same reason; texts are from the first one, without passwords.
 
     Attributes:
-        step: The failed step, if known.
-        message: The message, truncated.
         traceback: The end of the traceback; empty if there is none.
-        trials: Numbers of the trials, in the order of their failures.
-        seconds: Time of the trials.
     """
 
     kind: FailureKind
@@ -187,11 +183,7 @@ class FailureGroup:
 
 
 class FailureGroups:
-    """Failures by kind, step and message; numbers in messages are ignored.
-
-    Args:
-        has_tracebacks: Whether to keep a traceback of each group, which may be long.
-    """
+    """Failures by kind, step and message; numbers in messages are ignored."""
 
     def __init__(self, *, has_tracebacks: bool = False) -> None:
         self._has_tracebacks = has_tracebacks

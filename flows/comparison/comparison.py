@@ -1,7 +1,6 @@
-"""A comparison of methods in the ledger: its entrants, its replicates and their progress.
+"""A comparison of methods in the ledger, which alone knows how far each replicate is.
 
-Each replicate is a study named `<name>-<repeat>-<method>`. The ledger alone therefore knows how far
-a comparison is, and existing studies are resumed.
+Each replicate is a study named `<name>-<repeat>-<method>`; existing studies are resumed.
 """
 
 import re
@@ -31,11 +30,7 @@ from prefect_tune.tasks.data.split import TEST, load_split
 
 @dataclass(frozen=True)
 class Entrant:
-    """A method with its options.
-
-    Attributes:
-        label: Text the user wrote, also shown in results.
-    """
+    """A method with its options; `label` is the text the user wrote, also shown in results."""
 
     label: str
     method: str
@@ -84,11 +79,7 @@ def _entrant(label: str) -> Entrant:
 
 @dataclass(frozen=True)
 class Replicate:
-    """One method's study in one repeat of a comparison.
-
-    Attributes:
-        repeat: Number of the repeat, from 0.
-    """
+    """One method's study in one repeat of a comparison."""
 
     entrant: Entrant
     repeat: int
@@ -100,10 +91,7 @@ class Replicate:
         return self.prepared.plan
 
     def stored(self) -> StoredStudy:
-        """Return the current study from the ledger.
-
-        Raises `UnknownName` if it was removed in the meantime.
-        """
+        """Return the current study from the ledger; raise `UnknownName` if it was removed."""
         return find_study(self.prepared.store, self.prepared.name)
 
     def has_ended(self) -> bool:
@@ -125,7 +113,6 @@ class Comparison:
 
     Attributes:
         options: Options shared by the replicates and options of the session.
-        replicates: All replicates, ordered by repeat.
         out: File for the curves.
         notes: Notes on the data and on decisions, for the user.
     """

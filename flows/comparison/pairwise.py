@@ -26,7 +26,6 @@ class Pairwise:
     Attributes:
         win_frequencies: Mean over data sets of the share of repeats that a wins; a tie is half a
             win. Shape (k, k), 0.5 on the diagonal.
-        expected_ranks: Expected ranks, shape (k,).
         n_won: Data sets (repeats, if there is one data set) that a wins more often than b. Shape
             (k, k).
         sign_test: p of the one-sided sign test on `n_won`, shape (k, k).
@@ -75,12 +74,9 @@ def pairwise(losses: Array, data_sets: ArrayLike, n_rows: ArrayLike | None = Non
 
 
 def wins(losses: Array) -> Array:
-    """Return 1 where a method has a lower loss than another, 0.5 where losses are equal, else 0.
+    """Return 1 where a method has a lower loss, 0.5 where losses are equal, else 0.
 
-    The result has shape (n, k, k); the second axis is the winning method.
-
-    Args:
-        losses: Losses, shape (n, k).
+    `losses` has shape (n, k), the result (n, k, k); its second axis is the winning method.
     """
     mine, others = losses[:, :, None], losses[:, None, :]
     return (mine < others) + 0.5 * (mine == others)
@@ -90,49 +86,33 @@ def expected_ranks(win_frequencies: Array) -> Array:
     """Return expected ranks: 1 plus the sum over the other methods of how often they win, 1 - rho.
 
     The paper defines tied ranks by the last rank of the tie; its tables use this form, where ties
-    share the mean rank. The result has shape (k,), with the sum k (k + 1) / 2.
-
-    Args:
-        win_frequencies: Win frequencies rho, shape (k, k).
+    share the mean rank. rho has shape (k, k), the result (k,) with the sum k (k + 1) / 2.
     """
     lost = 1 - win_frequencies
     return 1 + lost.sum(axis=1) - lost.diagonal()
 
 
 def sign_test(n_won: int, n_lost: int) -> float:
-    """Return the probability that an equal method wins at least so often; ties are excluded before.
+    """Return P(B >= n_won) for B ~ Binomial(n_won + n_lost, 1/2); 1 without wins or losses.
 
-    The paper calls p < 0.1 significant, and p < 0.05 highly significant.
-
-    Returns:
-        P(B >= n_won) for B ~ Binomial(n_won + n_lost, 1/2); 1 without wins or losses.
+    Ties are excluded before. The paper calls p < 0.1 significant, and p < 0.05 highly significant.
     """
     n = int(n_won) + int(n_lost)
     return float(binomtest(int(n_won), n, alternative="greater").pvalue) if n else 1.0
 
 
 def poisson_binomial(probabilities: Iterable[float]) -> Array:
-    """Return the distribution of the number of wins in L independent trials.
-
-    Args:
-        probabilities: Win probability of each trial, shape (L,).
-
-    Returns:
-        P(K = 0), ..., P(K = L), shape (L + 1,).
-    """
+    """Return P(K = 0), ..., P(K = L), shape (L + 1,), for the wins K in L independent trials."""
     return reduce(np.convolve, ([1 - p, p] for p in probabilities), np.ones(1))
 
 
 def better_in_most(probabilities: ArrayLike) -> float:
     """Return the probability that a method is better on more than half of such data sets.
 
-    In the paper's Poisson-binomial test, the number K of data sets won is Poisson-binomial. Given
-    K, the posterior of rho, the share of all such data sets won, is Beta(K + 1, L - K + 1); the
-    result is its mass above one half, at most 0.75 for one data set. The paper calls a probability
-    above 0.8 significant, and one above 0.9 highly significant.
-
-    Args:
-        probabilities: Probability of being better on each of the L data sets, shape (L,).
+    `probabilities`, shape (L,), are the chances to be better on each data set. In the paper's
+    Poisson-binomial test, the posterior of the share of all such data sets won, given K wins, is
+    Beta(K + 1, L - K + 1). The result is its mass above one half, at most 0.75 for one data set.
+    The paper calls 0.8 significant, and 0.9 highly significant.
     """
     number = poisson_binomial(np.asarray(probabilities, dtype=np.float64))
     n = len(number) - 1
@@ -172,37 +152,23 @@ def better_on_average(differences: Array) -> float:
     """Return the probability that the mean of differences is below 0 (Student's t, n - 1 degrees).
 
     This is the posterior of a normal mean under flat priors on the mean and the log standard
-    deviation. Repeats that share training rows are not independent, so the result is somewhat
-    overconfident.
-
-    Args:
-        differences: Loss differences of two methods by repeat, shape (n,), n > 1, not all equal.
+    deviation. Repeats that share training rows make it somewhat overconfident. `differences` has
+    shape (n,), n > 1, not all equal.
     """
     n = len(differences)
     return float(t.sf(differences.mean() / (differences.std(ddof=1) / np.sqrt(n)), n - 1))
 
 
 def better_by_errors(n_wrong: float, n_wrong_other: float, n_rows: float) -> float:
-    """Return the probability that a model errs less often than another, given their error counts.
+    """Return the probability that a model errs less often than another, given wrong test rows.
 
-    The paper compares the rows that only one of the models gets wrong. Losses give only the
-    difference of these numbers. The largest possible numbers are assumed, so that the probability
-    is never more certain than with the true ones.
-
-    Args:
-        n_wrong: Test rows the model gets wrong.
-        n_wrong_other: Test rows the other model gets wrong.
-        n_rows: Number of test rows.
+    The paper compares the rows that only one of the models gets wrong; losses give only their
+    difference. The largest possible numbers are assumed, so the result is never overconfident.
     """
     n_shared = max(0.0, n_wrong + n_wrong_other - n_rows)
     return better_by_counts(n_wrong_other - n_shared, n_wrong - n_shared)
 
 
 def better_by_counts(n_won: float, n_lost: float) -> float:
-    """Return the probability that a method wins most such cases, P(Beta(1 + w, 1 + l) > 1/2).
-
-    Args:
-        n_won: Cases won, for instance rows that only the other method gets wrong.
-        n_lost: Cases lost.
-    """
+    """Return the probability that a method wins most such cases, P(Beta(1 + w, 1 + l) > 1/2)."""
     return float(beta.sf(0.5, 1 + n_won, 1 + n_lost))

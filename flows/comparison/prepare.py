@@ -199,7 +199,6 @@ def _common_reader(
 
 
 def _check_comparable(options: StudyOptions) -> None:
-    """Raise `BadInput` if these options do not allow a comparison."""
     if (options.trials is None) == (options.budget is None):
         raise BadInput(
             "methods are compared at equal time or at equal trials: set either --budget, for "
@@ -211,7 +210,6 @@ def _check_comparable(options: StudyOptions) -> None:
 
 
 def _check_entrants(request: StudyRequest, design: _Design, found: StudyInput) -> None:
-    """Check that each method supports the objective of each repeat."""
     seeds = [_first_seed(request) + repeat for repeat in range(design.n_repeats)]
     objectives = [
         evaluation_setup(request.with_options(seed=seed), found).objective for seed in seeds

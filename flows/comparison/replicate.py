@@ -89,11 +89,9 @@ def run_replicate(
 def _score(
     study: Study, running: DaskTrials, replicate: Replicate, observer: CheckedObserver
 ) -> None:
-    """Refit the incumbents at fixed times, and score them on the test rows.
+    """Refit the incumbents at fixed times, and score them; the last one stays the study's model.
 
-    The last one stays the study's model. A failed fit has no test loss, which ranks last, and is
-    retried when the comparison is resumed. An undefined test loss is reported with its reason.
-    Raises `StoreLost` if the store becomes unusable, and `Interrupted` if the session is ending.
+    A failed fit has no test loss, which ranks last, and is retried when the comparison is resumed.
     """
     losses: dict[str, float | None] = dict(study.result.get(TEST_LOSSES, {}))
     undefined: dict[str, str] = dict(study.result.get(UNDEFINED_TEST_LOSSES, {}))

@@ -85,7 +85,6 @@ class _Session:
     warned: set[str] = field(default_factory=set)
 
     def warn(self, text: str) -> None:
-        """Show a warning once, even if several replicates raise it."""
         if text not in self.warned:
             self.warned.add(text)
             self.observer.warn(text)

@@ -23,11 +23,7 @@ from prefect_tune.tasks.objective.declaration import METRICS
 
 
 def quartiles(losses: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return lower quartile, median and upper quartile over the first axis, shape (3, ...).
-
-    Args:
-        losses: Losses, shape (n, ...); inf if missing, which makes affected quartiles inf or nan.
-    """
+    """Return quartiles of losses over the first axis, shape (3, ...); missing losses are inf."""
     with np.errstate(invalid="ignore"):  # between inf and inf
         found: NDArray[np.float64] = np.quantile(losses, (0.25, 0.5, 0.75), axis=0)
     return found
@@ -58,19 +54,14 @@ class MethodStanding:
     """Standing of a method, with statistics of its replicates.
 
     Attributes:
-        method: Label of the method, as users write it.
         average_rank: Mean rank of its test losses over the blocks.
         expected_rank: Rank by how often it wins (`Pairwise`).
         p_value: Probability of such a distance to the leader if all methods are equal
             (`rank_p_values`).
         is_tied_with_best: Whether it is not significantly behind the leader.
         median_loss: Median validation loss of the incumbents; None if not finite.
-        quartiles_loss: Lower and upper quartile of the validation losses.
         median_test_loss: Median test loss of the incumbents; None if not finite.
-        quartiles_test_loss: Lower and upper quartile of the test losses.
         trials: Median number of configurations.
-        seconds: Median study time.
-        ask_seconds: Median time spent in asks.
     """
 
     method: str
@@ -130,8 +121,6 @@ class Standings:
     Attributes:
         n_blocks: Number of blocks, one per data set and repeat.
         methods: Methods at the end of the budget, best first.
-        pairs: All ordered pairs of methods.
-        fractions: Standings at fractions of the budget.
         data_sets: Methods by data set, in the order of `on_data_sets`; empty for a single one.
     """
 
@@ -154,8 +143,6 @@ class SingleComparison:
     """The comparison that standings belong to.
 
     Attributes:
-        budget_seconds: Time of each replicate; None if trials are bounded.
-        budget_trials: Trials of each replicate; None if time is bounded.
         undefined_test_losses: Number of replicates without a test loss, by reason.
     """
 
@@ -265,22 +252,13 @@ def state_at(curves: pd.DataFrame, fraction: float) -> pd.DataFrame:
 def rank_p_values(
     losses: NDArray[np.float64], rng: np.random.Generator, n_draws: int = _DRAWS
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Average ranks, and the p values of their distances to the leader.
+    """Average ranks, and the p values of their distances to the leader, each (n_methods,).
 
-    Methods are ranked within each block; equal losses share their mean rank. If all methods are
-    equal, every order of a block's ranks is equally likely. p is the share of random orders in
-    which the first and last method are at least as far apart as the method and the leader. At p =
-    0.05, a method is therefore wrongly found to be behind in 5 % of the comparisons of equal
-    methods, for any number of methods and blocks. (A bootstrap of the blocks errs more often: with
-    four methods, in 70 % of the comparisons with three blocks, and in 44 % with 18.)
-
-    Args:
-        losses: Losses, shape (n_blocks, n_methods); inf if missing.
-        rng: Source of the random orders.
-        n_draws: Number of random orders.
-
-    Returns:
-        Average ranks and p values, each of shape (n_methods,). The leader's p is 1.
+    Equal losses of a block share their mean rank; `losses` has shape (n_blocks, n_methods), inf if
+    missing. p is the share of random orders in which the first and last method are at least as far
+    apart as the method and the leader. At p = 0.05, a method is therefore wrongly found to be
+    behind in 5 % of the comparisons of equal methods. A bootstrap of the blocks errs more often:
+    with four methods, in 70 % of the comparisons with three blocks, and in 44 % with 18.
     """
     ranks = rankdata(losses, axis=1)
     average = ranks.mean(axis=0)

@@ -1,7 +1,4 @@
-"""The page of a flow run in Prefect, updated by a thread of its own while the study runs.
-
-A slow or unreachable server delays only that thread; the end of the flow waits for it briefly.
-"""
+"""The page of a flow run in Prefect, updated in a thread, which alone a slow server delays."""
 
 import json
 from collections.abc import Iterator
@@ -63,16 +60,7 @@ class _Shown:
 
 
 class FlowRunPage:
-    """The page of a flow run, as an observer of its study.
-
-    Args:
-        observer: Observer that the page passes everything on to.
-        outage: Reports an unreachable server once.
-
-    Attributes:
-        state: State to show at the end; interrupted unless set.
-        result: Summary to show at the end.
-    """
+    """The page of a flow run, as an observer of its study."""
 
     def __init__(
         self, study: Study, observer: Observer, progress: Progress, outage: OutageNote
@@ -200,11 +188,7 @@ def _task_run_url(task_run_id: str | None) -> str:
 
 
 def _base_name(study: str) -> str:
-    """Return the name for the keys of a study's artifacts.
-
-    Scheduled runs share one artifact key per deployment, so Prefect shows them as versions of one
-    artifact.
-    """
+    """Return the name for artifact keys; scheduled runs share one, as versions of one artifact."""
     is_of_night = deployment.id and study == str(flow_run.id)
     return f"{flow_run.flow_name}-{deployment.name}" if is_of_night else study
 

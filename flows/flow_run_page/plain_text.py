@@ -1,7 +1,4 @@
-"""Text of users and trials on Prefect's pages, where it must not act as markup or load anything.
-
-Names of columns and algorithms, and failure messages, can contain anything.
-"""
+"""Text of users and trials on Prefect's pages, where it must not act as markup or load anything."""
 
 import re
 

@@ -29,7 +29,6 @@ class Page:
     """Content of an artifact.
 
     Attributes:
-        key: Artifact key; artifacts with equal keys are versions of one artifact.
         kind: `markdown`, `table` or `progress`.
         description: One line of Markdown.
     """
@@ -54,11 +53,7 @@ def artifact_key(name: str, part: str) -> str:
 
 @dataclass
 class Publisher:
-    """Publishes pages of one flow run with a client of its own; use and close it in one thread.
-
-    Attributes:
-        published: Last published page and artifact id, by key.
-    """
+    """Publishes pages of one flow run with a client of its own; use and close it in one thread."""
 
     flow_run_id: UUID
     published: dict[str, tuple[Page, UUID]] = field(default_factory=dict)

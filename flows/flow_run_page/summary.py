@@ -89,11 +89,8 @@ class PageState:
 
     Attributes:
         chance_loss: Loss of guessing; None if there is none.
-        state: running, complete, interrupted or failed.
-        store_options: Command-line words that select the store.
         failures: Failed trials by reason, most frequent first.
         task_run_urls: URL of the last trial of each reason, by trial number.
-        result: The study after its end.
     """
 
     progress: Progress

@@ -17,11 +17,7 @@ _MESSAGE = 120
 
 
 class TrialsTable:
-    """Trials that have ended, one row each.
-
-    Args:
-        constraints: Constraints that the best trials meet.
-    """
+    """Trials that have ended, one row each; the best ones meet the constraints."""
 
     def __init__(self, whole: Whole, constraints: Sequence[Constraint] = ()) -> None:
         self._whole, self._constraints = whole, constraints

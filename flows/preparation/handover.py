@@ -35,10 +35,7 @@ class Handover(Generic[Prepared]):
             self._held.reset(token)
 
     def take(self, parameters: Mapping[str, Any]) -> Prepared | None:
-        """Return the value prepared with equal parameters, once; None if there is none.
-
-        The command handles signals again from then on.
-        """
+        """Return the value prepared with equal parameters, once; signals are handled again."""
         held = self._held.get([])
         if not held or held[0][0] != dict(parameters):
             return None

@@ -1,9 +1,6 @@
 """Prepares a study: checks all input, then enters the study in the ledger.
 
-Options are parsed and the objects they name are looked up (`request`), the input is read
-(`study_input`), omitted options are resolved (`resolve`) or taken from the study (`resume`), and
-the study is entered in the ledger. A command prepares before its flow run begins and hands the
-result to the flow.
+A command prepares before its flow run begins and hands the result to the flow.
 """
 
 from collections import defaultdict
@@ -46,7 +43,6 @@ class PreparedStudy:
     """A study in the ledger, ready to run.
 
     Attributes:
-        plan: Plan of this session.
         notes: Notes on the data and on decisions, for the user.
         since: Reading of `time.monotonic` from which the budget counts.
     """

@@ -26,8 +26,6 @@ class StudyRequest:
     """Options of a study to start or resume, with the objects they name.
 
     Attributes:
-        metric: Metric; None if none is named.
-        space: Space; None if none is named.
         space_code: Text of the user's file that declares the space; empty for any other space.
         behind: Modules and data files behind the space that no wheel installed.
     """

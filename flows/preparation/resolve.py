@@ -114,7 +114,6 @@ class EvaluationSetup:
         folds: Cross-validation folds; None with a single holdout.
         holdout: Share of the training rows in the single holdout; None with folds.
         test_size: Share of test rows, 0 for none; None if a file names them.
-        notes: Notes on the metric and the split for the user.
     """
 
     folds: int | None
@@ -127,10 +126,7 @@ class EvaluationSetup:
 
 
 def evaluation_setup(request: StudyRequest, found: StudyInput) -> EvaluationSetup:
-    """Split the rows and find the metric, without importing anything.
-
-    Raises `BadInput` or `UnknownName` if an option cannot be used.
-    """
+    """Split the rows and find the metric; raise `BadInput` or `UnknownName` for a bad option."""
     dataset, options = found.dataset, request.options
     test_size = options.test_size
     if test_size is None and options.test is None:

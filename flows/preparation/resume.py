@@ -212,19 +212,13 @@ def check_same_data(
     is_same_run: bool,
     another: str = _ANOTHER,
 ) -> tuple[SourceStates, list[Note]]:
-    """Check that the input is unchanged, and restore damaged records of the imported copy.
+    """Check that the input is unchanged; return file states to record, and notes on files.
 
-    Files with unchanged states are not read. With `--input stored`, no file is accessed. If the
-    same run continues, changed files are only noted. `another` is the remedy that leads to a new
-    study.
-
-    Returns:
-        File states to record, and notes on changed or unreachable files.
-
-    Raises:
-        CannotContinue: If the data have changed.
-        BadInput: If the stored copy is requested and damaged.
-        RecordDamaged: If the split is damaged and cannot be restored.
+    Damaged records of the imported copy are restored. Files with unchanged states are not read, and
+    with `--input stored`, no file is accessed. If the same run continues, changed files are only
+    noted. `another` is the remedy that leads to a new study. Raises `CannotContinue` if the data
+    have changed, `BadInput` if the stored copy is requested and damaged, and `RecordDamaged` if the
+    split cannot be restored.
     """
     former, options = plan.source, request.options
     named = {name: getattr(options, name) for name in _OF_SOURCE if options.is_given(name)}
@@ -290,13 +284,10 @@ def _restore_split(plan: StudyPlan, store: ArtifactStore) -> None:
 def check_files(
     subject: str, plan: StudyPlan, reader: InputReader, *, is_same_run: bool, remedy: str = ""
 ) -> tuple[SourceStates, list[Note]]:
-    """Check that the input files still contain the imported data set.
+    """Check that the files still contain the data; return file states to record, and notes.
 
     If the same run continues, changed files are only noted, not read. Plans of earlier versions
     have no file states and pass. Raises `CannotContinue` if the files contain other data.
-
-    Returns:
-        File states to record, and notes on changed or unreachable files.
     """
     known, source = plan.source_states, plan.source
     if known == NOTHING_KNOWN:

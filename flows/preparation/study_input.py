@@ -40,8 +40,6 @@ class Note:
     """A note to the user; its text is `reason; remedy`.
 
     Attributes:
-        reason: The fact or decision.
-        option: Name of the option concerned; empty for none.
         value: Resulting value of the option, as text.
         remedy: How to change the decision; empty if unnecessary.
     """
@@ -57,11 +55,7 @@ class Note:
 
 @dataclass(frozen=True)
 class InputReader:
-    """Reader of an input.
-
-    Attributes:
-        states: Reads the states of its files, given the known states.
-    """
+    """Reader of an input."""
 
     read: Callable[[Source], Dataset] = read_source
     states: Callable[[Source, SourceStates], SourceStates] = source_states
@@ -83,7 +77,6 @@ class StudyInput:
     Attributes:
         source: Source of the data, with the kind of target found.
         space: Part of the space whose libraries are available here.
-        space_code: Text of the user's file; empty for a space of the catalogue.
         missing: Libraries missing for the rest of the space.
         states: States of the files read.
         behind: Modules and data files behind the space that no wheel installed.

@@ -1,7 +1,4 @@
-"""Commands that start, resume, inspect and export a study.
-
-Cheap to import, because commands that show a study print them.
-"""
+"""Commands that start, resume, inspect and export a study; cheap to import."""
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -50,10 +50,7 @@ def _checked(document: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def failed_trials(store: ArtifactStore, name: str) -> list[int]:
-    """Return the numbers of the failed trials of a study.
-
-    Raises `UnknownName` if the study does not exist.
-    """
+    """Return the numbers of a study's failed trials; raise `UnknownName` if it does not exist."""
     trials = list_trials(store, name)
     return [trial.number for trial in trials if trial.state == TrialState.FAILED]
 

@@ -27,12 +27,7 @@ from prefect_tune.tasks.plugins import UsedPlugin
 
 @dataclass(frozen=True, slots=True)
 class ChosenTrial:
-    """A trial that leads, is the model, or is nearest to the constraints.
-
-    Attributes:
-        fidelity: Fidelity of the evaluation; empty if it was full.
-        constraints: Measured quantities by name.
-    """
+    """A trial that leads, is the model, or is nearest to the constraints."""
 
     trial: int
     loss: float
@@ -55,7 +50,6 @@ class Ensemble:
 
     Attributes:
         kind: `single`, `greedy`, `agnostic`, or `method` if the method chose the weights.
-        losses: Held-out losses of greedy selection at each size; empty if unknown.
         nested: Loss by kind of ensemble on rows that did not decide its weights.
     """
 
@@ -85,11 +79,7 @@ class FailedRefit:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """The first choice for the model, which was replaced.
-
-    Attributes:
-        trials: Numbers of the trials chosen first.
-    """
+    """The numbers of the trials chosen first for the model, which were replaced."""
 
     trials: tuple[int, ...]
     reason: str
@@ -118,10 +108,7 @@ class StudySeconds:
     """Time of a study.
 
     Attributes:
-        budget: Time budget; None if unbounded.
         over_budget: Time beyond the budget; None if unbounded.
-        evaluating: Seconds of all trials.
-        asking: Time spent in asks.
     """
 
     total: float

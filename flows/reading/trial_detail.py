@@ -45,11 +45,8 @@ class Moments:
     """Times and facts of a trial from the events of its study.
 
     Attributes:
-        asked: Time of the ask, in seconds since 1970.
         queued: Time of the ask or of the latest retry.
         ended: Time of the latest end; None before it.
-        reason: Phase of the method and reason for the proposal; None if not recorded.
-        task_run_id: Id of the task run; empty if there is none.
         output_bytes: Size of the stored output; None before the end, or if the version that ran the
             trial stored no output.
     """
@@ -130,10 +127,8 @@ class ChosenValue:
     """Value of a hyperparameter.
 
     Attributes:
-        default: Its default; None if the space is not available.
         is_default: Whether the value is the default; None if the space is not available.
         range: Range of values, in words; None if the space is not available.
-        is_log: Whether it is searched on a log scale.
         effective: Value the estimator received in the first fold.
     """
 
@@ -274,10 +269,8 @@ class TrialDetail:
 def trial_detail(store: ArtifactStore, study: str, number: int) -> TrialDetail:
     """Return all details of a trial.
 
-    Raises:
-        UnknownName: If the study does not exist.
-        BadInput: If the trial does not exist.
-        DatabaseDamaged: If stored documents were changed or damaged.
+    Raises `UnknownName` or `BadInput` if the study or trial does not exist, and `DatabaseDamaged`
+    if stored documents were changed or damaged.
     """
     stored = find_study(store, study)
     plan = StudyPlan.from_stored(stored)

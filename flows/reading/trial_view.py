@@ -17,19 +17,12 @@ _NOTHING: Mapping[str, Any] = {}
 
 @dataclass(frozen=True, slots=True)
 class TrialView:
-    """A trial as recorded by the ledger or a running study.
-
-    Attributes:
-        document: The trial as JSON values, from the ledger or from `Trial.to_json`.
-    """
+    """A trial as recorded by the ledger or a running study."""
 
     document: Mapping[str, Any]
 
     def checked(self) -> Mapping[str, Any]:
-        """Check that everything shown of a trial can be read; return the document.
-
-        Raises `ValueError` if something is missing or damaged.
-        """
+        """Return the document; raise `ValueError` if anything shown of it is missing or damaged."""
         self.evaluation, self.failure  # noqa: B018 - reads both
         dict(self.configuration, number=self.number, state=self.state)
         return self.document

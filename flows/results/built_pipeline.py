@@ -20,7 +20,6 @@ class TrialOutput:
     """Output of the last attempt of a trial.
 
     Attributes:
-        output: Text of the output; None if unknown.
         is_cut: Whether the beginning was truncated.
         missing: Reason why there is no text; empty if there is.
     """
@@ -33,10 +32,7 @@ class TrialOutput:
 
 
 def trial_output(store: ArtifactStore, study: str, number: int) -> TrialOutput:
-    """Return the output of a trial.
-
-    Raises `UnknownName`, `BadInput`, or `RecordDamaged` if the output was lost.
-    """
+    """Return the output of a trial; raise `UnknownName`, `BadInput` or `RecordDamaged`."""
     find_study(store, study)
     trial = trial_numbered(store, study, number)
     moments = moments_of(store, study).get(number)
@@ -56,10 +52,8 @@ def trial_output(store: ArtifactStore, study: str, number: int) -> TrialOutput:
 def built_pipeline(store: ArtifactStore, study: str, number: int) -> TrialPipeline:
     """Return the pipeline of a trial as it was built for its first fold.
 
-    Raises:
-        UnknownName: If the study does not exist.
-        BadInput: If the trial does not exist, its space differs here, or a library is missing.
-        StoreLost: If the study's data is lost.
+    Raises `UnknownName` or `BadInput` if the study or trial does not exist, its space differs here,
+    or a library is missing, and `StoreLost` if the study's data is lost.
     """
     plan = StudyPlan.from_stored(find_study(store, study))
     trial = trial_numbered(store, study, number)

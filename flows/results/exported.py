@@ -36,9 +36,7 @@ class Exported:
 
     Attributes:
         about: Trials, weights, data and test loss, as stored with the model.
-        format: `pickle` or `skops`.
         packages: Versions of the distributions needed to read and use the model, by name.
-        own: Names of classes from prefect-tune or the user's file.
         carries_code: Whether the code of these classes is included, for this version of Python.
         predicts_events: Whether its rows are patient events, which prefect-tune reads.
         trusted: Types the reader must trust to load the skops file.
@@ -103,10 +101,8 @@ class Exported:
 def exported_model(store: ArtifactStore, study: str) -> tuple[Any, dict[str, Any]]:
     """Return the final model of a study in its exported form, and its description.
 
-    Raises:
-        UnknownName: If the study does not exist.
-        BadInput: If it has no model yet, or its model violates constraints added later.
-        RecordDamaged: If the model's record is damaged.
+    Raises `UnknownName` if the study does not exist, `BadInput` if it has no model or the model
+    violates constraints added later, and `RecordDamaged` if the model's record is damaged.
     """
     model, about = final_model(store, study)
     dataset = load_dataset(store, about["dataset"])
@@ -119,13 +115,8 @@ def export(
     """Export a study's final model as `pickle` or `skops`, reload it and compare predictions.
 
     With `of_matrix`, the model omits the first step, which parses table rows as in the study, and
-    takes the output of that step.
-
-    Raises:
-        UnknownName: If the study does not exist.
-        BadInput: If it has no model to export, or skops does not support the model.
-        RecordDamaged: If the model's record is damaged.
-        RuntimeError: If the reloaded model predicts differently.
+    takes the output of that step. Raises as `exported_model`, `BadInput` if skops does not support
+    the model, and `RuntimeError` if the reloaded model predicts differently.
     """
     model, about = final_model(store, study)
     problem = StudyPlan.from_stored(find_study(store, study)).problem

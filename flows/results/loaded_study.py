@@ -27,10 +27,6 @@ class LoadedStudy:
 
     Each access reads the store again, so a running study can be followed. Further properties are in
     `view`.
-
-    Attributes:
-        name: Name of the study.
-        address: Address of its store.
     """
 
     name: str
@@ -72,10 +68,7 @@ class LoadedStudy:
 
     @property
     def best_value(self) -> float:
-        """Loss of the best trial; smaller is better.
-
-        Raises `ValueError` if there is no best trial yet.
-        """
+        """Lowest loss; raises `ValueError` if there is no best trial yet."""
         return self._best.loss
 
     @property
@@ -97,10 +90,7 @@ class LoadedStudy:
         return self.view.to_json()
 
     def trial(self, number: int) -> dict[str, Any]:
-        """Return the output of `prefect-tune show STUDY --trial NUMBER --json`.
-
-        Raises `BadInput` if the trial does not exist.
-        """
+        """Output of `prefect-tune show STUDY --trial NUMBER --json`; `BadInput` if missing."""
         from prefect_tune.flows.reading.trial_detail import trial_detail  # noqa: PLC0415 - heavy
 
         with self._opened() as store:

@@ -105,7 +105,6 @@ class QualityOnTest:
     Attributes:
         wrong: Wrong predictions in percent, and their 95 % interval (Wilson).
         auroc: Area under the ROC curve; None without scores of two classes.
-        classes: Scores of each class.
         quarters: Errors by quarter of the target, smallest values first.
     """
 
@@ -120,17 +119,10 @@ class CardFacts:
     """Facts of a model card.
 
     Attributes:
-        dataset: All rows.
-        members: Pipelines of the model.
-        best_trial: Trial chosen by the search; None without one.
         best_loss: Cross-validated loss of that trial.
         fidelity: Fidelity of that loss; empty if the evaluation was full.
         held_out_loss: Loss of an ensemble on the held-out rows it was selected on.
         single_best_test_loss: Loss of the best single trial on the test rows.
-        n_configurations: Configurations evaluated.
-        n_trials: Trials that ended.
-        n_failed: Trials that failed.
-        seconds: Duration of the search.
         versions: Versions of the packages used in the search, by name; empty if unknown.
     """
 
@@ -163,10 +155,7 @@ class CardFacts:
 
 
 def card_facts(store: ArtifactStore, exported: Exported) -> CardFacts:
-    """Return the facts of an exported model for its card.
-
-    Raises `RecordDamaged` if the study's data is lost.
-    """
+    """Return the facts of an exported model; `RecordDamaged` if the study's data is lost."""
     stored, view = find_study(store, exported.study), read_study(store, exported.study)
     plan = StudyPlan.from_stored(stored)
     dataset = load_dataset(store, plan.problem.dataset)

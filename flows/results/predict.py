@@ -35,11 +35,9 @@ _SHOWN_CELLS = 20
 def final_model(store: ArtifactStore, study: str) -> tuple[Any, dict[str, Any]]:
     """Return the final model of a study and its description, with trials and test loss.
 
-    Raises:
-        UnknownName: If the study does not exist.
-        BadInput: If it has no model yet, the model needs a package that is not installed, or the
-            model violates constraints added later.
-        RecordDamaged: If the model's record is damaged.
+    Raises `UnknownName` if the study does not exist, `BadInput` if it has no model, a package is
+    missing or the model violates constraints added later, and `RecordDamaged` if its record is
+    damaged.
     """
     stored = find_study(store, study)
     space = StudyPlan.from_stored(stored).problem.find_space()  # may bring code

@@ -18,12 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A finalist with its losses on two splits.
-
-    Attributes:
-        loss: Loss on the split of the search.
-        again: Loss on the second split; None if the trial failed there.
-    """
+    """A finalist with its losses on two splits; `again` is None if the trial failed there."""
 
     trial: int
     loss: float

@@ -54,11 +54,7 @@ def _busy(store: ArtifactStore, name: str) -> StudyBusy:
 
 
 class StudyClock:
-    """Counts the seconds of a session and records them in the ledger every few seconds.
-
-    Args:
-        spent_seconds: Seconds of earlier sessions; also an attribute.
-    """
+    """Counts the seconds of a study, with `spent_seconds` of earlier sessions, and records them."""
 
     def __init__(self, ledger: Ledger, study: str, spent_seconds: float) -> None:
         self._ledger, self._study, self.spent_seconds = ledger, study, spent_seconds

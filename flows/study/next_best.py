@@ -29,13 +29,7 @@ def ranked_trials(history: History) -> list[Trial]:
 
 
 class NextBest:
-    """Trials in the order of refitting, until one can be the model.
-
-    Args:
-        ranked: Candidates, best first.
-        study_seconds: Study time so far.
-        clock: Monotonic clock, in seconds.
-    """
+    """Trials in the order of refitting, `ranked` best first, until one can be the model."""
 
     def __init__(
         self,

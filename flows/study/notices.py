@@ -26,9 +26,6 @@ class StudyNotices:
 
     A warning is shown when it arrives, in any thread. It is written to the ledger with the next
     `tick`, so a warning about the ledger itself is written once the ledger is back.
-
-    Args:
-        observer: Observer that everything is passed on to.
     """
 
     def __init__(self, observer: Observer, flow_run: str) -> None:

@@ -41,15 +41,11 @@ class StudyPlan:
 
     Attributes:
         options: Resolved options; options of the session as given.
-        data_name: Human-readable name of the data.
-        problem: Data, split, space, metric and seed, by digest or name.
         predicts: Kind of the target; None if only the data decided it.
         aside: Dropped columns whose values are stored for the groups of a constraint.
         quantity_digests: Digest of each quantity ever bounded, by its text.
-        start_configurations: Initial configurations, as JSON values.
         earlier_seconds: Seconds of algorithms in earlier studies, as in `Objective`.
         flow_run_id: Flow run of the latest session; None before the first.
-        source_states: States of the input files at the import.
     """
 
     options: StudyOptions

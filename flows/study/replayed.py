@@ -63,11 +63,8 @@ class StudyTotals:
     """Totals over the trials of a study.
 
     Attributes:
-        told: Trials that have ended.
         stopped: Trials with a loss from a partial evaluation.
-        cost_seconds: Seconds of all trials.
         cache_hits: Fold steps served from the cache, failed trials included.
-        seconds_saved: Seconds saved by the cache.
     """
 
     told: int = 0
@@ -91,11 +88,7 @@ class StudyTotals:
 
 
 class StudyTrials(Mapping[int, Trial]):
-    """Trials by number, in the order of asking; an update costs the same for any number of trials.
-
-    Attributes:
-        configurations: Configurations started so far.
-    """
+    """Trials by number, in the order of asking; an update costs the same for any number."""
 
     def __init__(self, trials: Iterable[Trial] = ()) -> None:
         self.totals = StudyTotals()
@@ -139,10 +132,7 @@ class Replayed:
     """State of a study, replayed from its events.
 
     Attributes:
-        optimizer: Optimizer that has been told all trials.
-        ask_seconds: Seconds of each ask.
         task_run_ids: Task run ids of ended trials by number, if recorded.
-        curve: Incumbents over time.
     """
 
     optimizer: Optimizer

@@ -132,12 +132,7 @@ def _key(record: str) -> str:
 
 
 class RungPins:
-    """Pins the models of the newest partial evaluation of each incomplete configuration.
-
-    Args:
-        step: Name of the step that fits the model.
-        seconds: Lifetime of the pins.
-    """
+    """Pins the models of the newest partial evaluation of each incomplete configuration."""
 
     def __init__(self, pins: Pins, owner: str, step: str, seconds: float) -> None:
         self._pins, self._owner = pins, owner
@@ -164,7 +159,6 @@ class RungPins:
         self._pins.release(self._owner)
 
     def _change(self, trial: Trial) -> tuple[str, ...]:
-        """Update the keys of a configuration; return the keys to unpin."""
         configuration, gone = trial.query.configuration, tuple[str, ...]()
         if trial.state in {TrialState.STOPPED, TrialState.COMPLETE}:
             gone = self._keys.pop(configuration, ())

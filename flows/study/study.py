@@ -48,20 +48,11 @@ class Study:
 
     Raises `BadInput` if the study does not exist, its space differs here, or libraries are missing.
 
-    Args:
-        plan: Plan of this session; by default the plan in the ledger.
-
     Attributes:
-        plan: Plan of this session.
-        problem: Data, split, space, metric and seed.
+        plan: Plan of this session; by default the plan in the ledger.
         former_state: State before opening; interrupted if the process was killed.
-        former_flow_run: Flow run of the previous session, if any.
         former_bounds: Constraints recorded in the ledger.
-        optimizer: The method, told of all outcomes.
-        trials: All trials by number.
-        ask_seconds: Seconds of each ask.
         task_run_ids: Task run ids of ended trials by number, if any.
-        curve: Incumbents over time.
         result: Result so far, as in the ledger.
     """
 

@@ -25,13 +25,8 @@ class TimeLimit:
     `Costs.allowed_seconds`). Later ones may take three standard deviations above the median
     predicted from measured costs. Any trial may take a quarter of the time left, from 5 to 30 s; on
     a subset of the rows, at most 1.5 times the allowed seconds. Without a time budget, the limit of
-    the plan applies. A rerun trial gets 2.5 times that limit, or twice its earlier time if that is
-    longer.
-
-    Args:
-        most_seconds: Limit of the plan.
-        is_adaptive: Whether the limit may differ from the plan's.
-        failed_seconds: Seconds until the failure of rerun trials, by number.
+    the plan, `most_seconds`, applies. A rerun trial gets 2.5 times that limit, or twice its earlier
+    time (`failed_seconds`, by number) if that is longer.
     """
 
     def __init__(

@@ -96,7 +96,6 @@ def notices_received(client: distributed.Client, flow_run_id: UUID) -> Iterator[
 
 
 async def _receive(event: tuple[float, Mapping[str, Any]]) -> None:
-    """Relay a warning; runs in Dask's own thread."""
     message = event[1]  # Dask adds fields of its own, such as the worker's address
     relay(Notice(**{field.name: message[field.name] for field in fields(Notice)}))
 
@@ -115,7 +114,6 @@ class Ended:
         outcome: Outcome from the worker; None if the worker died or was killed.
         failure: Reason for the worker's death; None if there is an outcome.
         worker_left: Whether the worker left its scheduler or never began; not the trial's fault.
-        task_run_id: Id of the task run; empty if there is none.
     """
 
     trial: Trial
@@ -144,9 +142,6 @@ class DaskTrials:
         isolation: Isolation shared with other studies on the same workers; None for a new one.
         cores: Cores that concurrent tasks share evenly as threads; 0 for one thread each, as on
             external workers.
-
-    Attributes:
-        n_task_runs: Task runs that have ended, including those inside trials.
     """
 
     def __init__(
@@ -327,10 +322,7 @@ class DaskTrials:
         limit_seconds: float = inf,
         check: Callable[[], None] = lambda: None,
     ) -> list[Any]:
-        """Run tasks that are not trials while no trial is running (see `run_jobs`).
-
-        The tasks share the cores of all trials.
-        """
+        """Run tasks that are not trials while no trial is running; they share all cores."""
         n_at_once = min(len(jobs), self.n_slots)
         results = run_jobs(
             self._pool,

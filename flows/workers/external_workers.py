@@ -21,11 +21,7 @@ _LISTED_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class WorkerCheck:
-    """Checks whether workers can run a study's trials.
-
-    Attributes:
-        ours: Environment of the flow, which each worker must share.
-    """
+    """Checks whether workers can run a study's trials and share the flow's environment."""
 
     scheduler: str
     context: StudyContext
@@ -52,10 +48,7 @@ class WorkerCheck:
 
 
 def connected(runner: LeanDaskTaskRunner, scheduler: str) -> distributed.Client:
-    """Return the client of a runner once its scheduler has a worker.
-
-    Raises `BadInput` if no worker can be reached.
-    """
+    """Return the client of a runner once its scheduler has a worker; `BadInput` if none comes."""
     try:
         client = runner.client
         client.wait_for_workers(1, timeout=_CONNECT_SECONDS)

@@ -24,11 +24,7 @@ _CHECK_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A task other than a trial.
-
-    Attributes:
-        what: Subject of error messages; empty for none.
-    """
+    """A task other than a trial; `what` is the subject of its error messages."""
 
     task: Any
     parameters: Mapping[str, Any]
@@ -48,13 +44,8 @@ def run_jobs(
 
     A job is repeated once if its worker dies. The first failure ends all other jobs, as does an
     error raised by `check`, which is called repeatedly. Trials must not use the workers meanwhile.
-
-    Raises:
-        NoWorkers: If no worker comes back.
-        RuntimeError: If the worker of a job died in each attempt.
-        TimeoutError: If a job exceeds the time limit.
-        MemoryError: If a nanny killed a job for its memory.
-        Exception: If a job or `check` raises it. (A failed trial has a result.)
+    Raises `NoWorkers` if no worker comes back, `RuntimeError` if a job's worker died in each
+    attempt, `TimeoutError` or `MemoryError` over a limit, and the error of a job or of `check`.
     """
     under_way: TasksUnderWay[_Attempt] = TasksUnderWay(pool, flow_run_id, reports)
     return _SideBySide(pool, under_way, jobs, limit_seconds, check).run()
@@ -112,7 +103,6 @@ class _SideBySide:
                 raise TimeoutError(f"{what}took more than {self.limit_seconds:g} s")
 
     def _settle(self, ended: EndedTask[_Attempt]) -> None:
-        """Store the result of a job, or repeat it if its worker died."""
         attempt, report = ended.task.subject, ended.report
         if ended.state is not None:
             data = getattr(ended.state.data, "result", ended.state.data)

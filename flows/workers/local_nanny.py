@@ -32,11 +32,7 @@ _UNKNOWN_CODE = 255
 
 
 class LocalNanny(distributed.Nanny):
-    """A nanny that repeats failed starts until a worker is up or the flow ends.
-
-    Attributes:
-        last_death: How the last worker ended, as a predicate whose subject is the worker.
-    """
+    """A nanny that repeats failed starts until a worker is up or the flow ends."""
 
     process: Any  # Dask's annotation is not seen where its methods are untyped
 

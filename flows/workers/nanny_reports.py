@@ -43,8 +43,6 @@ class StepReport:
     """The current step of a trial.
 
     Attributes:
-        step: Name of the step; None before the first.
-        fold: Number of the fold; None before the first.
         started: Start of the trial by this process's monotonic clock, plus its waiting time.
     """
 

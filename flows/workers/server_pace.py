@@ -40,13 +40,7 @@ class OutageNote:
 
 
 class ServerPace:
-    """Decides which task runs to report to the server, and when to let it catch up.
-
-    Args:
-        task_runs: Requested task runs; `auto` for as many as the server can process.
-        observer: Receives a note if fewer task runs are reported.
-        outage: Reports an unreachable server; None for a new one.
-    """
+    """Decides which task runs to report to the server, and when to let it catch up."""
 
     def __init__(
         self,

@@ -30,12 +30,7 @@ Subject = TypeVar("Subject")
 
 @dataclass(frozen=True, slots=True)
 class SubmittedTask(Generic[Subject]):
-    """A running task.
-
-    Attributes:
-        subject: The trial or job that the task runs.
-        started: Time of the submission, by the monotonic clock.
-    """
+    """A running task."""
 
     subject: Subject
     task: Any
@@ -54,7 +49,6 @@ class EndedTask(Generic[Subject]):
     """A task that has ended.
 
     Attributes:
-        state: Final state of its task run; None if the worker failed, died or was killed.
         fault: Fault of a worker that is still running; None if there was none.
         report: Nanny's report on a worker that died or was killed; None if there is none.
     """

@@ -89,14 +89,7 @@ _OTHER_REMEDY = "Remove the cause"
 
 @dataclass(slots=True)
 class _State:
-    """Starts of one nanny's workers.
-
-    Attributes:
-        up_since: Time at which the worker came up; None while there is no worker.
-        failed_since: Start of the first in the current series of failed starts; None after a
-            success.
-        n_failed: Number of failed starts since the last success.
-    """
+    """Starts of one nanny's workers."""
 
     up_since: float | None = None
     failed_since: float | None = None
@@ -109,7 +102,6 @@ class WorkerStarts:
 
     Attributes:
         cause: Cause of the last failed start, as a predicate; empty before any failure.
-        is_over: Whether the flow has ended, so that no more workers are started.
     """
 
     clock: Callable[[], float] = monotonic
@@ -153,11 +145,7 @@ class WorkerStarts:
         return True
 
     def note_failure(self, nanny: str, cause: str, since: float) -> float:
-        """Record a failed start; return the seconds to pause before the next one.
-
-        `cause` is a predicate whose subject is the worker; `since` is the time at which the start
-        began.
-        """
+        """Record a failed start, with a predicate as its cause; return the seconds to pause."""
         with self._lock:
             self.cause = cause
             state = self._states.setdefault(nanny, _State())
@@ -200,11 +188,9 @@ class WorkerStarts:
         )
 
     def explain(self, exit_code: int | None, *, log_since: int | None = None) -> str:
-        """Return how a worker ended, as a predicate whose subject is the worker.
+        """Return how a worker ended, as a predicate; `exit_code` is negative for a signal.
 
-        Args:
-            exit_code: Exit code of the process; negative for a signal, None if unknown.
-            log_since: Size of the log before the start; None if the worker was up.
+        `log_since` is the size of the log before the start; None if the worker was up.
         """
         how = "ended"
         if exit_code is not None and exit_code < 0:
