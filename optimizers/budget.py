@@ -8,9 +8,7 @@ class Budget:
     """The budget of a study at one ask; what is left is None if unlimited.
 
     Attributes:
-        trials_spent: Trials told so far.
         trials_left: Configurations that may still be started. At 0, those under way may be resumed.
-        seconds_spent, seconds_left: Worker-seconds.
         ask_seconds, last_ask_seconds: Seconds of all asks, and of recent ones, newest last.
         n_workers: Trials that may run at the same time.
         trial_seconds: Time limit of a trial set by the user, if any.

@@ -16,10 +16,7 @@ T = TypeVar("T")
 
 
 def to_document(value: "DataclassInstance", **documents: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass as JSON values, nested ones included, as a copy.
-
-    `documents` replace the documents of fields with hooks of their own, by name of the field.
-    """
+    """Return a dataclass as JSON values; `documents` replace fields with hooks of their own."""
     from msgspec import to_builtins  # noqa: PLC0415 - see above
 
     if not documents:

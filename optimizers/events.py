@@ -14,10 +14,7 @@ from prefect_tune.optimizers.trials.trial import Trial
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Trial `number` was requested; `memo` restores the method on replay.
-
-    Only the last memo of a study counts. It is stored separately; in 0.1 the events contained it.
-    """
+    """Trial `number` was requested; the last `memo` of a study restores the method on replay."""
 
     number: int
     query: Query

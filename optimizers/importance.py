@@ -97,10 +97,10 @@ _AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """The share of the variance of the loss due to one input.
+    """The share of the variance of the loss due to one input, from 0 to 1.
 
     `main` is the share of the input alone, averaged over all others, and `total` includes its
-    interactions. Both are from 0 to 1, with their standard deviations over the models.
+    interactions. Deviations are over the models.
     """
 
     input: Input
@@ -117,8 +117,8 @@ def effects(
 
     The estimators of Saltelli et al. (2010) use A, B and A with one column of B at a time. On a
     conditional space, most inputs are inactive in most rows. Only changed rows are predicted again,
-    so the work grows with the active inputs of a pipeline, not with those of the space. `predict`
-    has s models, such as one per bootstrap; constant ones are skipped. n is a power of 2.
+    so the work grows with the active inputs of a pipeline only. `predict` has s models, such as one
+    per bootstrap; constant ones are skipped. n is a power of 2.
     """
     draws, inputs = PriorDraws(space, n, seed), inputs_of(space)
     f_a, f_b = map(predict, draws.features())
@@ -223,7 +223,6 @@ class Importance:
     """The importance of the choices of a study.
 
     Attributes:
-        n_configurations: Number of configurations used.
         bound: Cap of the losses; None if there are too few.
         r2: Out-of-bag R2 of the forests; None without informative forests.
         effects, reason: Effects, the largest total first, or the reason why there are none.

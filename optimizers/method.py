@@ -1,8 +1,4 @@
-"""How a method declares itself and its options, and gives reasons for its asks.
-
-Cheap to import, as are the declarations: help, lists and views read them, while a method's
-libraries take seconds to load.
-"""
+"""How a method declares itself and its options, and gives reasons for its asks; cheap to import."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -83,7 +79,6 @@ class Method:
 
     Attributes:
         name: Value of `--method`.
-        purpose: Description in one line.
         implementation: Its `Optimizer` as `module:Class`, imported on first use.
         options: Dataclass whose fields are declared by `option`, such as a subclass of
             `MethodOptions`.
@@ -98,7 +93,6 @@ class Method:
         ensemble: Default end of a study: an agnostic Bayes ensemble of its trials (`agnostic`);
             the better of an ensemble and the best trial on held-out rows, without constraints only
             (`auto`); or the trial that the method chooses (None).
-        render_decisions: Function that renders `Optimizer.decisions` as lines of text.
     """
 
     name: str

@@ -50,7 +50,17 @@ class Optimizer(ABC):
     """
 
     method: ClassVar[Method]
-    """Its declaration."""
+    """A search method behind ask and tell; cheap to call in any order, with queries pending.
+
+    Subclasses implement `_propose`, which sets `_because`, and `_observe` and `_restore` if they
+    have state outside the history. Raises `UnknownName` if the method has no such option, and
+    `TypeError` or `ValueError` if an option's value is not valid.
+
+    Attributes:
+        costs: Predictor of the seconds of queries, from the trials told.
+        has_looks: Whether a race around it first runs configurations on part of the rows.
+        reason: Reason of the last ask; None before the first of this process.
+    """
 
     def __init__(
         self, space: Space, seed: int, objective: Objective | None = None, **options: Any
@@ -147,12 +157,9 @@ class Optimizer(ABC):
         """Return the next query, which becomes trial number `n` at the n-th ask, counted from 0.
 
         Afterwards, `memo` has the state that `replay` needs, or None, and `reason` the reason.
-
-        Raises:
-            NotYet: If the next ask must wait for a tell; nothing has changed.
-            SpaceExhausted: If no query is left.
-            RuntimeError: If the method is faulty: it waits with no trial pending, exceeds the
-                budget, or requests more folds or epochs than exist.
+        Raises `NotYet` if the next ask must wait for a tell, `SpaceExhausted` if no query is left,
+        and `RuntimeError` if the method waits with no trial pending, exceeds the budget, or
+        requests more folds or epochs than exist.
         """
         sequence = np.random.SeedSequence(self.seed, spawn_key=(self._n_asks,))
         self._because = None
@@ -214,10 +221,7 @@ class Optimizer(ABC):
         self.history.record(trial.measured(constraints))
 
     def restore(self, number: int, query: Query, memo: Mapping[str, Any] | None) -> None:
-        """Take an ask of an earlier process, without proposing anything.
-
-        `memo` is needed for the last ask only. A `ValueError` is raised unless `number` is next.
-        """
+        """Take an ask of an earlier process; `ValueError` unless `number` is next."""
         if number != self._n_asks:
             raise ValueError(
                 f"the events ask for trial {number} where {self._n_asks} comes next; "

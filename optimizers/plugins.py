@@ -59,13 +59,8 @@ class Registry(Mapping[str, Declared], Generic[Declared]):
     """Declarations of one kind by name: built-in ones first, then registered, then installed ones.
 
     As a mapping, a registry lists names without importing anything, and imports declarations that
-    are looked up. `get` returns None for a plugin that cannot be used.
-
-    Args:
-        kind: Kind of the declarations, for instance "method" for entry points
-            `prefect_tune.methods`.
-        declares: Class of the declarations, with an attribute `name`, or a reference to it.
-        built_in: Declarations by name, or references `module:Class`, in display order.
+    are looked up. `get` returns None for a plugin that cannot be used. A `kind` "method" has the
+    entry points `prefect_tune.methods`; `built_in` may refer to declarations as `module:Class`.
     """
 
     def __init__(

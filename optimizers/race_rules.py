@@ -30,13 +30,7 @@ _RUNG = 4
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """A rung: the part of a configuration's evaluation that one trial runs.
-
-    Attributes:
-        subset: Share of the training rows.
-        folds: Number of folds; None for all.
-        held_out: Share of the held-out rows.
-    """
+    """A rung: the part of an evaluation that one trial runs; `folds` is None for all."""
 
     subset: float = 1.0
     folds: int | None = None
@@ -147,8 +141,8 @@ def is_behind(
 def margin(incumbent: Evaluation, history: History) -> float | None:
     """Return the difference on one fold that chance may explain; None if too few are known.
 
-    With s the spread over K folds of a configuration's differences to the incumbent, pooled over
-    all full configurations, a difference on one fold deviates from their mean by s sqrt(1 - 1/K).
+    It is s sqrt(1 - 1/K) for the spread s, over K folds, of a configuration's differences to the
+    incumbent, pooled over all full configurations.
     """
     n_folds = len(incumbent.fold_losses)
     others = [

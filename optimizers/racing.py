@@ -45,14 +45,11 @@ rows gained that trial, and by a tenth of the loss."""
 
 
 class Racing(Optimizer):
-    """A method whose configurations race: part of the evaluation first, the rest if they keep up.
+    """A method, `inner`, whose configurations race: the rest runs if they keep up on a part.
 
     The history has a trial for each rung. The history of `inner` has one trial for each
     configuration, pending until its last rung is known. Raises `ValueError` if the method cannot be
     raced, or there is only one fold and few rows.
-
-    Args:
-        inner: The method, new.
     """
 
     def __init__(self, inner: Optimizer) -> None:

@@ -45,7 +45,6 @@ class Minimiser:
     """Joint draws of R representers, and the minimiser of each draw.
 
     Attributes:
-        mean, factor: Mean losses at s = 1, and L_V, the Cholesky factor of their covariance.
         normals: U, whitened, shape (R, S); the draws are mean + L_V U.
         winners: Minimiser of each draw, shape (S,).
         probabilities: p_min, the share of draws that each representer wins, shape (R,).

@@ -1,11 +1,9 @@
 """The candidates of most improvement, by gradients of a Gaussian process or from a pool.
 
 Candidates start from Sobol points and from the best observed ones. L-BFGS-B polishes their numbers
-on the continuous relaxation; then neighbouring integers, categories and algorithms are tried.
-
-A pool needs no gradients. Half of it is new and half near the best: numbers move by normal steps of
-many widths, and pipelines may switch one choice. Entropy search draws its representers from it
-(Hennig and Schuler 2012).
+on the continuous relaxation; then neighbouring integers, categories and algorithms are tried. A
+pool needs no gradients: half of it is new, and half is near the best by normal steps of many widths
+and switched choices. Entropy search draws its representers from it (Hennig and Schuler 2012).
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -47,10 +47,8 @@ class KernelDensity:
     with probability lambda: `leaving`, shape (K,), and `widths`. Numbers have Gaussian kernels
     truncated to [0, 1], with standard deviations in `widths`, shape (d,). Widths follow Scott's
     rule, with Gini's impurity as the deviation of choices. A hyperparameter missing from a kernel's
-    configuration is uniform, which is the mean of BOHB's imputation from the prior. The prior is
-    one more component, as in TPE and not in BOHB: without it, an algorithm missing from the few
-    good results would be excluded. (It lowered the median regret on recorded curves and planted
-    worlds.)
+    configuration is uniform. The prior is one more component, unlike in BOHB: without it, an
+    algorithm missing from the few good results would be excluded.
     """
 
     space: CandidateSpace
@@ -61,10 +59,7 @@ class KernelDensity:
 
     @classmethod
     def fit(cls, space: CandidateSpace, points: Candidates, dimension: int) -> "KernelDensity":
-        """Return the density of at least one configuration.
-
-        `dimension` is the number of numbers and choices of one configuration, for Scott's rule.
-        """
+        """Return the density of configurations; `dimension` is the dimension in Scott's rule."""
         factor = len(points) ** (-1 / (dimension + 4))
         active = space.columns.active(points)
         units = space.columns.snapped(points.units)
@@ -161,8 +156,7 @@ class Bohb(Hyperband):
     def modelled(self) -> tuple[list[Trial], list[Trial]] | None:
         """Good and bad results of the highest rung with enough results, the best first.
 
-        Enough is three more than the largest number of numbers and choices of a configuration.
-        Failed runs are bad and do not count towards that number.
+        Enough is three more than the most dimensions of a configuration; failed runs do not count.
         """
         told = [t for t in self.history if t.is_told]
         for level in reversed(self.rungs.levels):

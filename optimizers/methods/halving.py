@@ -265,10 +265,7 @@ class Brackets:
 
 
 class Halving(Optimizer):
-    """Brackets of random configurations that begin on the lowest rung.
-
-    Raises `ValueError` if the study cannot have the fidelity.
-    """
+    """Brackets of random configurations; `ValueError` if the study cannot have the fidelity."""
 
     method: ClassVar[Method] = HALVING
 

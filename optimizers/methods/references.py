@@ -1,19 +1,13 @@
 """Reference methods: random search, and JOPT, the joint optimiser of whole pipelines.
 
 Random search is the baseline that every other method must beat (Bergstra and Bengio 2012). Its
-trials are independent draws from the prior of each hyperparameter that is active.
-`new_configuration` draws a path uniformly among the runnable ones, then the values of its
-algorithms. The answer is the best trial. Departure: no configuration is proposed twice, so a small
+trials are independent draws: a path uniformly among the runnable ones (`new_configuration`), then
+each active hyperparameter from its prior. Departure: no configuration is proposed twice, so a small
 space ends in `SpaceExhausted`.
 
-JOPT is the reference of ADMM (Liu, Ram et al. 2020, section 5), problem (1) of the paper without
-splitting:
-
-    z one-hot, theta of all algorithms          PipelineInputs, behind GaussianSearch.inputs
-    a Gaussian process of f(z, theta)           GaussianSearch.learned
-    expected improvement                        AugmentedImprovement, without an added term
-    its maximiser, integers rounded             GaussianSearch.ranked
-
+JOPT is the reference of ADMM (Liu, Ram et al. 2020, section 5), problem (1) without splitting:
+expected improvement (`AugmentedImprovement`) of a Gaussian process of f(z, theta), z one-hot and
+theta of all algorithms (`PipelineInputs`), maximised with integers rounded (`GaussianSearch`).
 Departures: configurations that differ only in inactive parts are one. `kernel=conditional` compares
 only the shared parts of two pipelines. Improvement is in logarithms. Pending queries are assumed to
 return their mean.
@@ -42,8 +36,7 @@ from prefect_tune.optimizers.trials.trial import Trial
 class RandomSearch(Optimizer):
     """Draws new configurations from the prior.
 
-    In a space of more than a hundred thousand configurations, almost all of them known, it gives up
-    after a thousand known draws in a row.
+    In a space too large to list, it gives up after a thousand known draws in a row.
     """
 
     method: ClassVar[Method] = RANDOM_SEARCH

@@ -22,10 +22,7 @@ Level = TypeVar("Level", int, float)
 
 @dataclass(frozen=True)
 class Rungs:
-    """The levels of one fidelity, up to the full evaluation.
-
-    Levels are epochs, folds or shares of the training rows, strictly growing.
-    """
+    """The levels of one fidelity (epochs, folds or shares of rows), up to the full evaluation."""
 
     fidelity: Fidelity
     levels: tuple[float, ...]
@@ -51,10 +48,7 @@ class Rungs:
 
 
 def highest_s(total: int, eta: int) -> int:
-    """Return the largest s with `eta^s <= total`, at least 1, in integers.
-
-    In floating point, floor(log(243) / log(3)) is 4.
-    """
+    """Return the largest s with `eta^s <= total`, at least 1, in integers: floats would err."""
     s = 0
     while eta ** (s + 1) <= total:
         s += 1

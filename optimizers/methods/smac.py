@@ -65,10 +65,7 @@ _NOTHING_ELSE = Reason("random", "all proposals of the forest were requested alr
 
 
 class ForestSearch:
-    """The search over the `proposed` part of a space; stateless but for tables.
-
-    The forest is fitted on the whole space.
-    """
+    """The search over the `proposed` part of a space; the forest is fitted on the whole space."""
 
     def __init__(
         self,
@@ -84,10 +81,7 @@ class ForestSearch:
     def propose(
         self, history: History, rng: Generator, log_cost: LogCost | None = None
     ) -> tuple[Query, Reason]:
-        """Return the next query and its reason, or raise `SpaceExhausted`.
-
-        `log_cost` is the logarithm of the divisor of the candidates' expected improvement.
-        """
+        """Return the next query and its reason, or raise `SpaceExhausted`."""
         asked = history.asked
         n_told = len(history.complete) + len(history.failed)
         is_random = rng.random() < self.options.random_share

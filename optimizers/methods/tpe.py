@@ -55,10 +55,7 @@ Group = dict[str, BaseDistribution]
 
 
 class Dimensions:
-    """The distributions of a space or a part of it.
-
-    `choices` has a category per step, by its name; every trial has all of them.
-    """
+    """The distributions of a space or a part of it; `choices` has a category per step."""
 
     def __init__(self, space: Space) -> None:
         self._space = space
@@ -182,8 +179,7 @@ _NOTHING_ELSE = Reason("random", "all proposals of the densities were requested 
 class ParzenSearch:
     """The search over a space or a part of it, of one history.
 
-    Densities of an algorithm's hyperparameters are fitted on the trials that have them, which keeps
-    the conditional structure. Trials outside the space still contribute the parts inside it.
+    Densities of hyperparameters are fitted on the trials that have them; parts of trials count too.
     """
 
     def __init__(self, space: Space, objective: Objective, options: TpeOptions) -> None:

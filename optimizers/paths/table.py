@@ -44,8 +44,8 @@ def design_order(
 
     Candidates are one-hot, shape (B, N). `d_optimal` maximises the product of the leading
     eigenvalues of the sum of pp', as in the paper; `random` is the ablation. `rng` breaks ties;
-    without it, the lowest index wins. `start` has the indices of the first paths, one of which is
-    drawn if it is empty.
+    without it, the lowest index wins. `start` has the indices of the first paths; if it is empty,
+    one is drawn.
     """
     if criterion == "random":
         rng = rng or np.random.default_rng(0)
@@ -107,10 +107,7 @@ _MAX_PATHS = 20_000
 
 
 class PathTable:
-    """Paths and their first runs; a fixed random sample if the paths are too many to list.
-
-    `shared` is None if the paths have no shared values; `best` has the values of first runs.
-    """
+    """Paths and their first runs with the values `best`; a fixed sample if too many to list."""
 
     def __init__(self, space: Space, seed: int, shared: SharedValues | None = None) -> None:
         self.space = space

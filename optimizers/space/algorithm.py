@@ -61,18 +61,19 @@ class Algorithm:
 
     Attributes:
         id: Name within the step.
-        estimator: A class with scikit-learn's interface, or a function that makes one, as itself or
-            as a dotted import path; empty if the step passes its input on.
+        estimator: A class with scikit-learn's interface, a function that makes one, or the dotted
+            import path of either; empty if the step passes its input on.
         hyperparameters: Hyperparameters with ranges, defaults and conditions. A name with a dot
-            (`poly.degree`) sets the argument after the last dot, over that of a name without.
+            (`poly.degree`) sets the argument after the last dot, and has priority over a plain
+            name.
         fixed: Constructor arguments that are not searched (JSON values).
         sparse_estimator: Estimator to use on sparse input, if the class itself cannot.
         sparse_fixed: Additional constructor arguments on sparse input.
         transforms: Rules, by hyperparameter, from its value and a summary of the data to the
             effective value: a name (see `tasks.fitting.recipe`) or a function of both.
         memory: Rule that estimates a fit's memory from the effective arguments and a summary of the
-            data: a name (see `tasks.fitting.memory_estimate`) or a function of both; by default
-            that of the catalogue for the same estimator, if any.
+            data: a name (see `tasks.fitting.memory_estimate`) or a function of both. By default,
+            the catalogue's rule for the same estimator applies, if any.
         growth: Expected growth of seconds, until they are measured. Exponents by which a fit grows
             with training `rows` and `columns` (default 1), with `classes` and values of
             hyperparameters (default 0), and by which a `held_out` row grows with training rows
@@ -80,15 +81,13 @@ class Algorithm:
         threads: Way to give a fit several threads, if its results are equal for any number of them:
             the estimator's parameter (`n_jobs`), or `openmp`. By default a fit has one thread.
         kind: Kind of a model; models of a kind want the same features.
-        flags: Abilities and effects of the estimator.
         class_weights: `"balanced"` if later steps should weight classes by inverse frequency.
         order: Names of steps in running order, for a choice of `order_step`.
         ignores: Names of earlier steps whose choice has no effect on it. They are idle if it is
             chosen, so each of them needs an idle choice.
         only_ignored: Whether it can be chosen only if a later algorithm ignores its step.
         requires: Optional packages that it needs; keys include their versions.
-        depends_on: Paths of data files that decide its result, such as a table of weights. Keys
-            include their content instead of their paths.
+        depends_on: Paths of data files that decide its result; keys include their content instead.
     """
 
     id: str
@@ -234,10 +233,7 @@ class Step:
 
     @property
     def plainest(self) -> Algorithm:
-        """The algorithm that passes its input on, or the first one if there is none.
-
-        Algorithms with `only_ignored` do not count.
-        """
+        """The algorithm that passes its input on, else the first, without `only_ignored` ones."""
         free = [a for a in self.algorithms if not a.only_ignored] or self.algorithms
         return next((a for a in free if a.is_idle), free[0])
 

@@ -286,10 +286,7 @@ class CandidateSpace:
         return Candidates(algorithms.reshape(shapes[0]), units.reshape(shapes[1]))
 
     def decode(self, candidates: Candidates, row: int) -> Configuration | None:
-        """Return the configuration of a row; None if its values are forbidden together.
-
-        Encoded values and defaults are restored to the last digit, so that the cache finds them.
-        """
+        """Return a row's configuration, exact to the last digit; None if values are forbidden."""
         path = tuple(self._ids[k][a] for k, a in enumerate(candidates.algorithms[row]))
         units = candidates.units[row]
         rough = self.encoding.from_cube(path, units)

@@ -192,7 +192,6 @@ class Query:
     """A configuration and the fidelity at which to evaluate it.
 
     Attributes:
-        configuration: The configuration.
         subset: Share of the training rows, in (0, 1].
         subset_draw: Number of the family of nested subsets; families are independent.
         epochs: Target epoch of an iterative model, from the start of its training; None for the

@@ -45,10 +45,7 @@ def in_chosen_order(pairs: Sequence[tuple[Step, Algorithm]]) -> Pipeline:
 
 
 def is_first_of_equal_orders(pipeline: Pipeline, steps: Sequence[Step]) -> bool:
-    """Return whether no earlier permutation has the same order of steps that are not idle.
-
-    The pipeline is in running order, `steps` in declared order.
-    """
+    """Return whether no earlier permutation has the same order of steps that are not idle."""
     idle = {step.name for step, algorithm in pipeline if algorithm.is_idle}
     ran = [step.name for step, _ in pipeline]
     for step in steps:
@@ -131,10 +128,7 @@ def with_idle_steps(
 
 
 def check_ignored(space: str, steps: Sequence[Step]) -> None:
-    """Raise `ValueError` unless algorithms ignore only earlier steps that can be idle.
-
-    Fixed steps, and steps that order others, cannot. `only_ignored` choices must be idle.
-    """
+    """Raise `ValueError` unless algorithms ignore only earlier steps that can be idle."""
     for position, step in enumerate(steps):
         before = {s.name: s for s in steps[:position]}
         for algorithm in step.algorithms:

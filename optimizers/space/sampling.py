@@ -1,7 +1,7 @@
 """Configurations drawn from the prior, uniform over paths and then over each range, or all of them.
 
-If algorithms ignore steps, those of each step are drawn uniformly first. Otherwise a model that
-ignores many steps, and so has few paths, would be rare.
+If algorithms ignore steps, algorithms of each step are drawn uniformly first. Otherwise a model
+that ignores many steps, and so has few paths, would be rare.
 """
 
 from collections.abc import Mapping
@@ -72,10 +72,7 @@ class SpaceExhausted(Exception):  # noqa: N818 - not an error: the search has se
 
 
 def sample_configuration(space: Space, rng: Generator, path: Path | None = None) -> Configuration:
-    """Return a configuration drawn from the prior: uniform over paths, then over each range.
-
-    A given `path` is kept. A `ValueError` is raised if ten thousand draws violate the constraints.
-    """
+    """Return a draw from the prior; `ValueError` if ten thousand draws violate constraints."""
     if path is None:
         path = _sample_path(space, rng)
     return Configuration.of(space, path, [_sample_values(a, rng) for a in space.algorithms(path)])

@@ -30,13 +30,10 @@ class Space:
     """Ordered steps; a pipeline takes one algorithm of each.
 
     Attributes:
-        name: Name for `--space`.
         steps: All steps, fixed ones included, in the order they run.
         forbidden: Pairs `((step, algorithm), (step, algorithm))` of searched steps whose second may
             not directly follow the first. Pairs forbidden by flags, because sparse data would reach
             an algorithm that takes dense data only, need not be listed.
-        data: Kind of data set that the first step takes.
-        target: Target of the last step: classes or numbers.
     """
 
     name: str
@@ -117,10 +114,9 @@ class Space:
         return not self._has_orders or is_first_of_equal_orders(pipeline, self.steps)
 
     def pipeline(self, path: Path) -> tuple[tuple[Step, Algorithm], ...]:
-        """Return the steps that run, in order, with fixed steps and without those of `order_step`.
+        """Return the steps that run, in order, with fixed steps and without steps of `order_step`.
 
-        Raises `UnknownName` for an unknown algorithm, and `ValueError` for a path of another
-        length.
+        Raises `UnknownName` for an algorithm, and `ValueError` for a path of another length.
         """
         if len(path) != len(self.searched):
             raise ValueError(

@@ -23,10 +23,7 @@ Value = bool | int | float | str
 
 
 def from_unit(hyperparameter: Hyperparameter[Any, Any], u: float) -> Value:
-    """Return the value at position `u` in [0, 1]; discrete values have equal shares.
-
-    Integers on a log scale have the shares of their rounding cells on that scale.
-    """
+    """Return the value at position `u` in [0, 1]; discrete values have equal shares."""
     if isinstance(hyperparameter, Constant):
         return plain_value(hyperparameter.value)
     if isinstance(hyperparameter, CategoricalHyperparameter):

@@ -18,13 +18,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 class UnknownName(ValueError):  # noqa: N818 - it says what is the matter, as KeyError does
-    """An unknown name; the message has the nearest name and all known ones.
-
-    Args:
-        kind: Kind of thing, for instance "method".
-        name: The unknown name.
-        known: Known names.
-    """
+    """An unknown name; the message has the nearest name and all known ones."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         self.kind, self.name, self.known = kind, name, tuple(known)

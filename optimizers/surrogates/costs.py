@@ -70,10 +70,7 @@ _CUT_TIMES = 2.0
 
 
 class _Part:
-    """A regression of ln seconds of an algorithm, for fits or for held-out rows.
-
-    `slopes` are the expected weights of the rows and of the hyperparameters.
-    """
+    """A regression of ln seconds of an algorithm; `slopes` are the expected weights."""
 
     def __init__(self, slopes: Sequence[float]) -> None:
         self._slopes = np.array(slopes)
@@ -100,10 +97,7 @@ class _Part:
 
 
 class _Algorithm:
-    """Seconds that one algorithm of a step takes to fit, and for held-out rows.
-
-    `parts` are these two, and `moved` is the declared effect of columns and classes on ln seconds.
-    """
+    """Seconds that one algorithm of a step takes to fit, and for held-out rows."""
 
     def __init__(
         self,
@@ -170,13 +164,8 @@ _Pair = tuple[str, str]
 class Costs:
     """Predicts uncached seconds of queries from the trials told.
 
-    Args:
-        space: The search space.
-        objective: Objective with the rows and the folds.
-
-    Attributes:
-        models: Ids of the algorithms of the last step.
-        seen: Models with a told trial that was started.
+    `models` are ids of the last step's algorithms; `seen` are models with a told trial that
+    started.
     """
 
     def __init__(self, space: Space, objective: Objective) -> None:

@@ -70,13 +70,7 @@ class Decay:
 
 
 class CurveKernel(Kernel):
-    """k(x, x') k_t(t, t').
-
-    Args:
-        within: k, over the other columns; None if t is the only input.
-        column: Column of the inputs with t.
-        of_time: k_t.
-    """
+    """k(x, x') k_t(t, t'): `within` is k, None if t, in `column`, is the only input."""
 
     def __init__(self, within: Kernel | None, column: int, of_time: Decay) -> None:
         self.within, self.column, self.of_time = within, column, of_time

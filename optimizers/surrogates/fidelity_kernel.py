@@ -37,15 +37,10 @@ class Basis:
 
 
 class FidelityKernel(Kernel):
-    """k(x, x') phi(s)'Sigma phi(s') + phi(s)'S0 phi(s').
+    """k(x, x') phi(s)'Sigma phi(s') + phi(s)'S0 phi(s'), with s in `column` of the inputs.
 
     Sigma = LL' with L = [[e^a, 0], [b, e^c]] for the first two functions; a third is independent of
     them with deviation e^q.
-
-    Args:
-        within: k, over the other columns.
-        column: Column of the inputs with s.
-        basis: phi and S0.
     """
 
     def __init__(self, within: Kernel, column: int, basis: Basis) -> None:

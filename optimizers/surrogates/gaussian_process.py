@@ -40,7 +40,6 @@ class GaussianProcess:
         theta: Parameters of the kernel and of the noise, shape (p + q,).
         standardised: (targets - mean - offset) / scale, shape (n, t).
         offset, scale: Offset, 0 with a given mean, and divisor of each target, shape (t,).
-        mean: The given mean; None for a constant.
         factor: L with LL' = K + noise, lower triangular, shape (n, n).
         whitened: L^-1 [1, standardised], shape (n, 1 + t).
         is_single: Whether targets came as one vector; predictions then have no last axis.

@@ -23,9 +23,6 @@ class Parameter:
     """One entry of theta, on the scale of its search.
 
     Attributes:
-        name: Description.
-        start: Start of a search.
-        lower, upper: Bounds.
         prior: Mean and deviation of a normal prior; None for a flat one.
     """
 

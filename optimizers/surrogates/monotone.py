@@ -35,7 +35,7 @@ class Sites:
     """Factors of known truths: exp(nu_i x_i - tau_i x_i^2 / 2).
 
     `precision` is tau >= 0, shape (s,), 0 if a truth is not informative, and `shift` is nu.
-    `log_probability` is that of no entry being negative, after `n_sweeps` updates of each site.
+    `log_probability` is the log probability that no entry is negative, after `n_sweeps` updates.
     """
 
     precision: Array
@@ -225,7 +225,6 @@ class MonotoneProcess:
     """A posterior given non-negative slopes, made by `of`. Without sites, the process itself.
 
     Attributes:
-        beliefs: Factors of the slopes' signs at the `sites`, shape (s, d).
         half_slopes: L^-1 Cov(observations, slopes at the sites), shape (n, s).
         slope_mean, slope_covariance: Moments of the slopes at the sites before their signs are
             known, shapes (s,) and (s, s); the covariance is B.

@@ -33,12 +33,7 @@ _MOST_LENGTHSCALES = 20
 
 @dataclass(frozen=True, slots=True)
 class Priors:
-    """Priors of the kernel's parameters.
-
-    Attributes:
-        lengthscale: Function from a name and a kernel's number of lengthscales to a lengthscale.
-        correlation: Logit of the similarity of a step's choices, by the name of the step.
-    """
+    """Priors of lengthscales, by name and number of lengthscales, and of similarities, by step."""
 
     lengthscale: Callable[[str, int], Parameter] = lengthscale_parameter
     correlation: Callable[[str], Parameter] = lambda step: CORRELATION  # noqa: ARG005
@@ -61,12 +56,6 @@ def conditional_inputs(
 
 class PipelineInputs:
     """The layout of the inputs of one space; stores no observations.
-
-    Args:
-        candidates: The space.
-        kernel: Comparison of pipelines of different algorithms.
-        priors: Priors of the kernel's parameters.
-        stationary: Kernel of the distance between values.
 
     Attributes:
         within, kernel: Kernel over the inputs without and with an amplitude; None without inputs.

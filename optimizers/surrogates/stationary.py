@@ -17,12 +17,10 @@ def lengthscale_parameter(name: str, n_lengthscales: int) -> Parameter:
 
 
 class Stationary(Kernel):
-    """A function of r^2 = sum_j (a_j - b_j)^2 / l_j^2.
+    """A function of r^2 = sum_j (a_j - b_j)^2 / l_j^2 over `columns`.
 
-    Args:
-        columns: Columns of the inputs that it reads.
-        groups: Lengthscale of each column; by default one each (ARD).
-        parameters: Logarithms of the lengthscales; by default with their usual prior.
+    `groups` has the lengthscale of each column, by default one each (ARD); `parameters` are their
+    logarithms.
     """
 
     def __init__(
@@ -119,12 +117,8 @@ class Conditional(Kernel):
     """rho + (1 - rho) [same choice] k(a, b): one step of a pipeline and its hyperparameters.
 
     The product over the steps is the kernel of whole pipelines. Parts that are inactive in both
-    rows must be equal, so that they add no distance.
-
-    Args:
-        choice: Column with the step's algorithm.
-        within: Kernel of two rows with the same choice; None if nothing else is compared.
-        correlation: Logit of rho.
+    rows must be equal, so that they add no distance. `correlation` is logit rho, and `within` is k,
+    None if nothing else than the choice is compared.
     """
 
     def __init__(

@@ -25,9 +25,6 @@ class History:
     A trial enters when it is requested, and each later state of it replaces the earlier one. The
     time for that, and for the incumbent, pending or known configurations, does not grow with the
     number of trials. Other queries look at all trials of their kind.
-
-    Args:
-        constraints: Constraints that an incumbent must meet.
     """
 
     def __init__(self, constraints: Sequence[Constraint] = ()) -> None:
@@ -201,10 +198,7 @@ _LEAST_KNOWN = 3
 
 
 def trials_affordable(budget: Budget, history: History) -> float | None:
-    """Return the number of trials a budget affords in all; None if unlimited or unknown.
-
-    The seconds left are divided by the mean cost of the trials so far, plus the asks' own time.
-    """
+    """Return the number of trials a budget affords in all; None if unlimited or unknown."""
     limits = []
     if budget.trials_left is not None:
         limits.append(float(len(history) + budget.trials_left))

@@ -8,14 +8,9 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, slots=True)
 class Bootstraps:
-    """Resamples of the held-out examples, the same for all trials of a study.
+    """Resamples of the held-out examples; `ValueError` if a number is out of range.
 
-    Raises `ValueError` if a number is out of range.
-
-    Attributes:
-        n: Number of bootstraps.
-        share: Draws with replacement in each, as a share of the examples; 0 to count each example
-            once, so that a risk is the loss.
+    Each of `n` draws a `share` of the examples with replacement; 0 counts each example once.
     """
 
     n: int
@@ -35,12 +30,7 @@ def bootstraps_of(options: Any) -> Bootstraps | None:
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A bound on a quantity that is measured with each evaluation.
-
-    Attributes:
-        name: Name of the quantity, as in `Evaluation.constraints`.
-        bound: Largest allowed value, `>= 0`.
-    """
+    """A bound, `>= 0`, on a quantity that is measured with each evaluation."""
 
     name: str
     bound: float
@@ -82,15 +72,12 @@ class Objective:
     """The metric, the constraints and the size of the data, as methods see them.
 
     Attributes:
-        metric: Name of the metric.
         unit: Unit of the loss, for instance "percent".
         lower: Least possible loss; -inf if there is none.
         upper: Largest possible loss; inf if there is none.
         chance: Loss of guessing without features; None if unknown.
-        constraints: Bounds on other measured quantities.
         n_rows: Training rows of the smallest fold. This and the next attributes may be None.
         n_held_out: Held-out rows of the smallest fold.
-        n_classes: Number of classes; 0 for regression.
         n_rarest: Training rows of the rarest class in the smallest fold.
         n_folds: Folds of a full evaluation.
         n_columns: Columns of a table, or different codes of events.

@@ -48,12 +48,9 @@ class StepCost:
     """The cost of one step of one fold.
 
     Attributes:
-        step: Name of the step.
-        fold: Number of the fold.
         seconds: Seconds of making the result; for a hit, the original seconds.
         load_seconds: Seconds of reading its input or its cached result.
         hit: Whether the result came from the cache.
-        key: Prefix key of the result.
         held_out_seconds: Part of `seconds` for the held-out rows; 0 if not measured.
     """
 
@@ -76,10 +73,7 @@ class Pilot:
     """A fit on few rows that predicts the cost of a trial before it starts.
 
     Attributes:
-        rows, held_out_rows: Training and held-out rows.
-        steps: Cost of each step.
         seconds: Predicted seconds within which the trial is likely to end.
-        limit_seconds: Seconds that the trial may take.
         own_seconds: Seconds of the pilot, which are part of the trial's cost.
     """
 
@@ -147,14 +141,9 @@ class Failure:
     Attributes:
         kind: An error, the exceeded trial limit, or the death of the worker.
         message: Message in one line, for people.
-        traceback: Traceback; empty if the worker died.
         step, fold: Name of the step and number of the fold that failed, if known.
-        cost_seconds: Wall time spent until the failure.
-        steps: Cost of each step and fold that had ended.
-        output: Last lines the trial printed.
         load_seconds: Seconds of the worker to load the data and the libraries, before the trial's
             clock started; not part of `cost_seconds`.
-        pilot: Result of a fit on few rows before the trial; None without one.
     """
 
     kind: FailureKind

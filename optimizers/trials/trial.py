@@ -19,11 +19,6 @@ class Trial:
 
     Attributes:
         number: Position in the order of asking, from 0.
-        query: The query.
-        state: State of the trial.
-        evaluation: Outcome of a complete or stopped trial.
-        failure: Reason of a failed trial.
-        attempts: Number of starts.
         deaths: Spontaneous deaths of its worker since it was requested or retried.
     """
 

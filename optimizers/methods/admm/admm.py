@@ -102,11 +102,7 @@ class Admm(Optimizer):
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """Progress of the iteration, as JSON values.
-
-        `iteration`, `tuned` (paths that had a theta-min, in order), `path` (being tuned), and
-        `multipliers` (of the active constraints).
-        """
+        """Progress of the iteration, as JSON values; `tuned` has the paths tuned, in order."""
         state = self._state
         return {
             "iteration": state.iteration,
@@ -186,7 +182,6 @@ class Admm(Optimizer):
 
     @cached_property
     def _bases(self) -> list[Configuration]:
-        """Base configurations for varying shared values; fixed by the options, not by results."""
         assert self._shared is not None  # noqa: S101 - callers check it
         return self._shared.bases(self._z.arms.paths, Costs(self.space, self.objective))
 
@@ -223,7 +218,6 @@ class Admm(Optimizer):
             return None
 
     def _end_theta(self, observed: PathObservations) -> None:
-        """Adopt the path's best trial under current penalties; move integers and multipliers."""
         state = self._state
         rows = [
             i

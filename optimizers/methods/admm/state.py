@@ -40,18 +40,14 @@ class AdmmState:
     Columns of the unit cube are text. Missing columns have their default.
 
     Attributes:
-        iteration: Iterations finished (t).
         block, path: Sub-problem in progress, and the path being tuned (z).
         asked, new_in_iteration: New evaluations of this block, and of this iteration.
-        draws, seen: Paths drawn in this z-min, and its trials.
-        started_at: Trial number at which this theta-min began.
         units, delta, dual: Positions of hyperparameters (theta), of projected integers, and
             lambda / rho, by column.
         mu: Multipliers of the constraints, in units of their bounds, by name and bound.
         counts: Pulls and successes of the bandit.
         open, pulled: Trials whose outcome is not counted yet, and the open trials of the z-min.
         tuned: Paths that had a theta-min.
-        theta, fitted: Parameters of the Gaussian process of `path`, and its number of observations.
     """
 
     iteration: int = 0
@@ -180,10 +176,7 @@ class Positions:
         return len(self._encoding.columns)
 
     def move(self, state: AdmmState, chosen: Configuration | None) -> None:
-        """Move theta, delta and lambda of all integers, active or not (algorithm 1, eq. 9 and 11).
-
-        `chosen` is the result of theta-min, None if it found nothing. The state changes in place.
-        """
+        """Move theta, delta and lambda of all integers in place (algorithm 1, eq. 9 and 11)."""
         active = set[str]()
         if chosen is not None:
             units, is_active = self._encoding.to_cube(chosen)
@@ -217,10 +210,7 @@ class Positions:
         return tables
 
     def adopt(self, state: AdmmState, configuration: Configuration) -> None:
-        """Start untuned algorithms, and all shared values, from the values of this configuration.
-
-        Both theta and its projection delta move, so integers are pulled to the adopted values.
-        """
+        """Start untuned algorithms, and all shared values, from this configuration's values."""
         units, is_active = self._encoding.to_cube(configuration)
         for column in np.flatnonzero(is_active):
             key, grid = str(column), self._grids[column]

@@ -103,10 +103,7 @@ class Bapi(Optimizer):
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """Epochs trained and spared, how trainings ended, and notes.
-
-        `least` is the trial with the least loss at any one epoch, if that is not the answer.
-        """
+        """Epochs trained and spared, how trainings ended, and notes."""
         curves = list(self._curves().values())
         found = decisions_of(curves, self.memo or {}, self.t_max)
         least = best_training(curves, self.history, is_steady=False)

@@ -93,10 +93,7 @@ class RemainingBudget:
         return affordable(min(left, self.longest), rate, done=done, target=target)
 
     def epochs_worth_a_look(self, configuration: Configuration | None, t_max: int) -> int:
-        """Return the fewest epochs, at most `t_max`, that justify the planner's own time.
-
-        They last for five checks by the planner, or two per worker, since all workers share it.
-        """
+        """Return the fewest epochs that last for five checks by the planner, or two per worker."""
         looks = self.budget.last_ask_seconds
         rates = {c.configuration: c.rate for c in self.curves if c.rate is not None}
         if not looks or not rates:
@@ -127,10 +124,7 @@ def _lengthscale(name: str, n: int) -> Parameter:
 
 @dataclass(frozen=True)
 class Rates:
-    """Predicted seconds of an epoch, by a process of seconds or ln seconds.
-
-    `least` is the smallest rate observed.
-    """
+    """Predicted seconds of an epoch, by a process of seconds or ln seconds, at least `least`."""
 
     process: GaussianProcess
     kind: CostKind
@@ -203,8 +197,6 @@ class Overheads:
     Attributes:
         prefixes: Median seconds of computing a prefix, by path up to the model.
         made: Prefixes, with their values, computed in this study.
-        thaw: Median seconds of loading a checkpoint.
-        lost: Share of the requested checkpoints that were missing.
     """
 
     prefixes: Mapping[tuple[str, ...], float]
@@ -234,10 +226,7 @@ class Overheads:
         )
 
     def seconds(self, configuration: Configuration, done: int, rate: float) -> float:
-        """Return the expected seconds in addition to new epochs.
-
-        A missing checkpoint costs the `done` epochs again, at `rate` seconds each.
-        """
+        """Seconds in addition to new epochs; a lost checkpoint costs the `done` epochs again."""
         if done:
             return self.thaw + self.lost * done * rate
         prefix = prefix_of(configuration, self.model_step)

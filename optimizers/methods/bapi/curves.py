@@ -28,11 +28,9 @@ class LearningCurve:
 
     Attributes:
         trials: Its partial trainings, in the order of asking; the last one may be pending.
-        t_max: Epochs of a full training.
         is_iterative: Whether its model trains in epochs; any other fit counts as all epochs.
         epochs: Epochs with a known loss, rising, shape (k,).
         losses: Least loss up to each of these epochs, shape (k,).
-        is_infeasible: Whether its latest measurements violate constraints.
     """
 
     configuration: Configuration
@@ -209,7 +207,7 @@ def _is_served(evaluation: Evaluation, model_step: str) -> bool:
 
 
 _MOST_EPOCHS = 50
-"""Most epochs to choose among; those of longer curves are evenly spaced by logarithm."""
+"""Most epochs to choose among; in longer curves, they are evenly spaced by logarithm."""
 
 
 def chosen_epochs(

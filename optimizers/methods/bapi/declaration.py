@@ -52,20 +52,19 @@ class BapiOptions(MethodOptions):
 
 @dataclass(frozen=True)
 class Settings:
-    """All settings of a run: those of `BapiOptions`, and those fixed by the variant.
+    """All settings of a run: the options of `BapiOptions`, and settings fixed by the variant.
 
     Attributes:
         looks_early: Whether a new training is also checked after 1/25 of a full one, before `p`.
         epsilon_share: Tolerance as a share of the metric's range, if `epsilon` is not given.
-        choice: Rule that picks from the plan: improvement per cost, or a compromise with
-            improvement alone that depends on the budget spent (cool).
+        choice: Picks by improvement per cost, or by a compromise with improvement alone (cool).
         n_points: Points of each curve to learn from.
-        sites: Where the model is told that curves rise: at both ends of each open curve (all),
-            only where the model would fall otherwise (falling), or nowhere (None).
+        sites: Where curves are told to rise: both ends of open curves (all), where the model would
+            fall otherwise (falling), or nowhere (None).
         has_tail: Whether decay is kept from ending early, as steep beginnings suggest.
         score: Scale of the loss model: losses, or the likelier of losses and logarithms (auto).
-        steady: Whether the answer has the least mean loss over neighbouring epochs, instead of the
-            least loss at any epoch.
+        steady: Whether the answer has the least mean loss over neighbouring epochs, not at one
+            epoch.
     """
 
     horizon: int = 4

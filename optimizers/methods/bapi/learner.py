@@ -50,7 +50,7 @@ class Scores:
 
     @classmethod
     def of(cls, objective: Objective, kind: ScoreKind) -> Self:
-        """Return the scores of an objective; the offset is half a misclassified row.
+        """Return the scores of an objective, with an offset of half a misclassified row.
 
         Losses without finite bounds are scored as they are.
         """
@@ -103,9 +103,6 @@ class CurveBelief:
     """Scores over configurations and the share of a training done, the last input.
 
     Attributes:
-        rates: Seconds of an epoch; None before any is known.
-        scores: Map between losses and scores.
-        bounds: Least and largest loss of the metric.
         sites: Rule for the places of queried curves at which slopes are known not to be negative.
     """
 
@@ -122,10 +119,7 @@ class CurveBelief:
         return np.column_stack([inputs, t])
 
     def curve(self, row: Array, *, is_known: bool = False) -> Array:
-        """Return the expected loss of one row after each epoch, never rising.
-
-        `is_known` skips adding slope sites, for rows that have them already.
-        """
+        """Return the expected loss of one row after each epoch, never rising."""
         rows = self.at(np.repeat(row, self.t_max, axis=0), np.arange(1, self.t_max + 1))
         process = self.process
         if not is_known and self.sites is not None:

@@ -36,13 +36,10 @@ class Horizon:
     """A plan for m candidates as far as the budget reaches (algorithm 4, NMO).
 
     Attributes:
-        done, rates: Epochs done, and seconds of an epoch.
         allowed, is_divisible: Candidates that may be planned, and those that can be trained for
             fewer than all epochs.
-        enough: Function from a number to t_opt, at least the epochs done; None if it cannot train.
         overheads: Function from a candidate's number to its seconds in addition to epochs.
         least_step: Fewest epochs of a training, unless fewer are left.
-        most, longest: Most entries of a plan, and seconds that one training may take.
     """
 
     done: NDArray[np.intp]
@@ -126,8 +123,7 @@ def chosen_entry(
     """Return the index of the entry to run next (algorithm 2, line 6).
 
     Expected scores after the planned epochs have these means and deviations, shape (k,). The choice
-    is by improvement per cost, or by cost cooled by the share of the budget spent (Lee et al.
-    2020).
+    is by improvement per cost, or by cost cooled by the budget spent (Lee et al. 2020).
     """
     power = 1.0 if choice == "per_cost" else 1.0 - spent
     costs = np.maximum([e.seconds for e in entries], 1e-9)
@@ -160,9 +156,8 @@ def verdict(
 
     It is finished after `target` epochs, t_opt. It is stopped if its mean score there is not better
     than the best, with enough certainty: the deviation of the observed score is at most `tau` times
-    `deviation_now`, that after the epochs done, or the mean is `sure` deviations behind. The
-    paper's rule uses tau alone, which lets hopeless trainings continue if curves have little noise,
-    because the future is then as certain as the past.
+    `deviation_now`, or the mean is `sure` deviations behind. The paper's rule uses tau alone, which
+    lets hopeless trainings continue if curves have little noise.
     """
     if done >= target:
         return "finished"
@@ -179,10 +174,8 @@ class Prospects:
     """m configurations that may be trained or are being trained.
 
     Attributes:
-        inputs: Inputs of the process, shape (m, width).
         targets: Target epochs of pending trainings, 0 for the others, shape (m,).
         is_divisible: Candidates that can be trained for fewer than all epochs, shape (m,).
-        configuration: Function from a number to its configuration; None if it is not available.
     """
 
     inputs: Array
@@ -226,10 +219,7 @@ class Planning:
     """A plan made from a belief.
 
     Attributes:
-        prospects: Candidates, including pending trainings.
-        best: Score to improve on.
         epsilon: Loss that may be added by ending early.
-        longest: Seconds that one training may take.
         quantum: Epochs between two checks of a training.
         normals: Normal draws of fantasies, shape (draws, most choices).
     """

@@ -1,8 +1,4 @@
-"""One ask of BAPI: one pass of the loop of algorithm 2 (Belakaria et al. 2022).
-
-The search starts with successive halving over epochs, or with random configurations; the best of
-these is trained to the end.
-"""
+"""One ask of BAPI: one pass of the loop of algorithm 2 (Belakaria et al. 2022)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -55,8 +51,7 @@ Step = Begin[int] | Promote[int] | Wait | Done
 class Design:
     """Rungs of epochs, rising, each with a number of configurations.
 
-    Stateless: the first configurations of the study are the design's, and the curves in the order
-    of their start show its progress.
+    The first configurations of the study are the design's; their curves show its progress.
     """
 
     epochs: tuple[int, ...]
@@ -149,9 +144,7 @@ class BapiTurn:
     """The state of one ask, and the branches of the loop.
 
     Attributes:
-        curves: All curves of the study, in the order of their start.
         memo: Memo of the last ask, updated into the memo of this one.
-        normals: Normal draws of fantasies.
         pool: Function from the best configurations to new candidates.
     """
 
@@ -171,8 +164,8 @@ class BapiTurn:
     def order(self) -> Order | None:
         """Return the next training of the loop; None if there is none to request.
 
-        The trainings of line 7 run between asks, in parts. An ask therefore enters the loop where
-        the told trials have left it, and ends at the first training it requests.
+        The trainings of line 7 run between asks, so an ask continues where the told trials left the
+        loop.
         """
         return self.initial() or self.evaluation() or self.plan() or self.end()
 

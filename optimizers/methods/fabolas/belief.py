@@ -50,11 +50,7 @@ class SubsetBelief:
     """Losses and seconds, learned from a set of observations.
 
     Attributes:
-        samples: Posteriors of the losses, one per hyperparameter sample.
-        costs: Process of ln seconds of one fold; None if costs are not modelled.
         cost_scale: Mean and deviation of ln seconds, the least observed, and the most expected.
-        folds: Folds of a small subset, and of larger ones.
-        small: Largest s of a small subset.
     """
 
     samples: tuple[Posterior, ...]
@@ -101,20 +97,14 @@ class SubsetBelief:
         return folds * np.exp(np.clip(log_seconds, least - RULES.cheapest, most + RULES.dearest))
 
     def with_outcomes_drawn(self, inputs: Array, rng: Generator) -> "SubsetBelief":
-        """Return the belief with outcomes of pending rows, drawn by each sample.
-
-        A single sample draws several outcomes, because one lucky draw would attract all later asks.
-        """
+        """Return the belief with outcomes of pending rows, drawn by each sample."""
         samples = self.samples if len(self.samples) > 1 else self.samples * RULES.outcomes
         drawn = tuple(sample.with_outcomes_drawn(inputs, rng) for sample in samples)
         return replace(self, samples=drawn)
 
 
 class SubsetLearner:
-    """Learns beliefs of one space by a recipe; stores no observations.
-
-    Parameters are drawn `n_samples` times. Subsets up to `small` have `subset_folds` folds.
-    """
+    """Learns beliefs of one space by a recipe; subsets up to `small` have `subset_folds` folds."""
 
     def __init__(
         self,

@@ -30,10 +30,7 @@ from prefect_tune.optimizers.trials.trial import Trial
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Prediction of one full evaluation before standardisation, noise included, and its reason.
-
-    `mean_alone` and `deviation_alone` are from full evaluations alone; None with fewer than two.
-    """
+    """Prediction of one full evaluation before standardisation, noise included, and its reason."""
 
     reason: str
     mean: float
@@ -62,7 +59,7 @@ class Gate:
     """The verdict on subsets.
 
     `skills` are log likelihood ratios of judged outcomes, with subsets over without, clipped to
-    +-2, in the order of asking.
+    +-2.
     """
 
     skills: tuple[float, ...]

@@ -127,10 +127,7 @@ class Fabolas(Optimizer):
 
     @property
     def incumbent(self) -> Trial | None:
-        """The predicted best on all rows; once some are confirmed, the best full evaluation.
-
-        Before the first fit, the best of the configurations on the most rows.
-        """
+        """The predicted best on all rows; once some are confirmed, the best full evaluation."""
         seen = tuple(self.history)
         if (
             self._recalled is None
@@ -184,7 +181,6 @@ class Fabolas(Optimizer):
         return self._unlearned(rng, may_begin=may_begin)
 
     def _unlearned(self, rng: Generator, *, may_begin: bool) -> Query:
-        """Query before a fit is possible: a new configuration, or the best one on all rows."""
         nothing_new = all_begun()
         self._because = _UNLEARNED
         if may_begin:
@@ -349,10 +345,7 @@ class EntropySearch(Fabolas):
 
 
 class TwoTasks(Fabolas):
-    """Evaluations of one of two tasks by information per second (equation 5; Swersky et al. 2013).
-
-    The tasks are all rows and one subset, with a free correlation (equation 4).
-    """
+    """Queries on all rows or one subset by information per second (eq. 5; Swersky et al. 2013)."""
 
     method: ClassVar[Method] = MTBO
 

@@ -86,10 +86,7 @@ class FirstDesign:
         return 2 * self.counts[0]
 
     def next(self, history: History, *, may_begin: bool = True) -> Step:
-        """Return the next step, given all trials.
-
-        If no more configurations `may_begin`, rungs are decided with those that they have.
-        """
+        """Return the next step, given all trials; `may_begin` allows more configurations."""
         rungs = self._rungs(history)
         n_begun = len(rungs[0])
         if may_begin and n_begun < self.counts[0]:

@@ -94,10 +94,7 @@ class Posterior:
         return gains
 
     def with_outcomes_drawn(self, inputs: Array, rng: Generator) -> "Posterior":
-        """Return the posterior after drawing outcomes of pending rows from it, one after the other.
-
-        The mean over hyperparameter samples integrates over the outcomes (Snoek et al. 2012).
-        """
+        """Return the posterior after outcomes of pending rows are drawn (Snoek et al. 2012)."""
         processes = dict(self.processes)
         for row in inputs:
             key = int(model_keys(row[None], self.column)[0])
@@ -118,10 +115,7 @@ class Posterior:
 def scattered(
     parameters: Sequence[Parameter], centre: Array, rng: Generator, n: int | None = None
 ) -> Array:
-    """Return walkers around a point such as the mode, mixed with prior draws, shape (n, p).
-
-    The default n is the minimum, 2 (p + 1). Walkers stay within the bounds.
-    """
+    """Return 2 (p + 1) or n walkers around a point, mixed with prior draws, shape (n, p)."""
     p = len(parameters)
     n = max(n or 0, 2 * (p + 1))
     drawn = np.array([[q.draw(rng) for q in parameters] for _ in range(n)]).reshape(n, p)
@@ -181,10 +175,7 @@ class Regression:
     def posteriors(
         self, groups: Mapping[int, Group], kept: Mapping[str, Mapping[str, Any]], column: int | None
     ) -> tuple[Posterior, ...]:
-        """Return a posterior per draw, from kept parameters and current observations.
-
-        If observations were split by model, or merged, new processes take over former parameters.
-        """
+        """Return a posterior per draw, from kept parameters and current observations."""
         thetas: dict[int, Any] = {}
         for key in groups:
             own = kept.get(str(key), kept.get(str(EVERYTHING)))

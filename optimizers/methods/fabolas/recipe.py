@@ -62,10 +62,7 @@ FULL = Basis(lambda s: np.ones((len(s), 1)), lambda s: np.zeros((len(s), 1)), tr
 
 
 def log_size(n: ArrayLike, n_min: int, n_max: int) -> Array:
-    """Return s, the size of a subset on a logarithmic scale from 0 to 1 (Klein et al. 2017).
-
-    `s = log(n / n_min) / log(n_max / n_min)`, clipped to [0, 1]; 1 if `n_min = n_max`.
-    """
+    """Return s = log(n / n_min) / log(n_max / n_min), clipped to [0, 1]; 1 if `n_min = n_max`."""
     n = np.asarray(n, dtype=float)
     if n_min == n_max:
         return np.ones_like(n)
@@ -81,8 +78,6 @@ class Sizes:
             unknown).
         shares: Allowed shares of the rows, rising to 1. Each is a power of 1/2, so that trials of
             the same size share subsets and cached results.
-        note: Reason, for people, why the smallest subset is larger than the number of rows
-            requires, or why there are no subsets; may be empty.
     """
 
     n_min: int
@@ -195,14 +190,11 @@ class SearchRecipe:
 
     Attributes:
         log_basis, raw_basis: Basis functions for log errors, and for other losses.
-        is_log: Whether errors are learned as logarithms.
         has_falling_noise: Whether noise may be larger on small subsets.
         kappa: Deviations added to the prediction of an incumbent.
         verify_every: Asks without a full evaluation until the predicted best gets one, if subsets
             have proved helpful; None for no full evaluation before the end.
-        has_gate: Whether uninformative subsets are given up.
         n_confirmed: Predicted best configurations evaluated in full at the end.
-        has_anchor: Whether the first evaluations end with one on all rows.
         has_halving: Whether the first evaluations are halved, instead of having random sizes.
         is_drawn: Whether parameters are drawn regardless of the option.
     """

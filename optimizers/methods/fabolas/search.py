@@ -29,10 +29,7 @@ from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
 
 @dataclass(frozen=True, slots=True)
 class ScoredCandidate:
-    """C candidates and their scores at M sizes, shape (C, M); -inf for excluded queries.
-
-    `gains` are information or improvement before division by cost; 0 if not computed.
-    """
+    """C candidates and their scores at M sizes, shape (C, M); -inf for excluded queries."""
 
     candidates: Candidates
     scores: Array

@@ -59,14 +59,7 @@ class Proposal:
 
 @dataclass(frozen=True, kw_only=True)
 class FabolasTurn:
-    """One ask, given the history, the budget, a belief and the ranking of configurations.
-
-    Attributes:
-        gives_up_subsets: Whether only full evaluations are allowed.
-        is_proven: Whether subsets have helped so far.
-        n_first: Trials before the first fit.
-        n_confirmed: Confirmations so far.
-    """
+    """One ask, given the history, the budget, a belief and the ranking of configurations."""
 
     inputs: PipelineInputs
     sizes: Sizes
@@ -82,10 +75,7 @@ class FabolasTurn:
     rng: Generator
 
     def proposal(self) -> Proposal:
-        """Return the next query, or raise `SpaceExhausted` if none is left.
-
-        `NotYet` is raised if nothing may be started, but pending trials may change that.
-        """
+        """Return the next query; raise `SpaceExhausted` if none is left, or `NotYet` to wait."""
         best = [t.query.configuration for t in self.standing.trials[: self.recipe.n_confirmed]]
         n_left = max(self.recipe.n_confirmed - self.n_confirmed, 0)
         unconfirmed = [c for c in best if c not in self._asked_in_full][:n_left]

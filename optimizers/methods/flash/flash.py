@@ -57,13 +57,10 @@ class FlashMemo:
     """Decisions of the phases, None before they are made; paths are given by index.
 
     Attributes:
-        phase: Phase of the last ask.
         design: Paths of Phase 1 in order; after Phase 1, those that ran.
-        n_init, n_prune: Lengths of Phases 1 and 2.
         n_varied: Trials of Phase 1, outside the design, that varied shared values.
         ranking: The r best paths, best first, with their ln EIPS at xi = 0.
         subspace, n_subspace_paths: Algorithms of G' by step, and the number of its runnable paths.
-        notes: Messages for people.
     """
 
     phase: int = 1
@@ -113,12 +110,11 @@ class Flash(Optimizer):
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """The decisions of each phase so far, as JSON values.
+        """The decisions of each phase so far, as JSON values; paths are lists of algorithm ids.
 
-        `phase` (1 to 3), `n_known` (known configurations run first), `n_init` (including these) and
-        `n_prune`, `design` and `ranking` (the r best paths with their ln EIPS at xi = 0) as lists
-        of algorithm ids, `shared_values` (the best so far, by kind of model), `subspace` (G') by
-        step, `n_subspace_paths`, and `notes` for people.
+        `n_known` counts known configurations run first, which `n_init` includes; `ranking` has the
+        r best paths with their ln EIPS at xi = 0; `shared_values` are the best so far, by kind of
+        model.
         """
         is_blank = self._decided.design is None
         rendered = self._decided.rendered(() if is_blank else self._models.table.paths)
@@ -175,7 +171,6 @@ class Flash(Optimizer):
 
     @cached_property
     def _bases(self) -> list[Configuration]:
-        """Base configurations for varying shared values; fixed, whatever trials take."""
         table = self._models.table
         if table.shared is None:
             return []

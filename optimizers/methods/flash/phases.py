@@ -115,10 +115,7 @@ def wanted_lengths(options: FlashOptions, table: PathTable, n_known: int = 0) ->
 def phase_lengths(
     options: FlashOptions, table: PathTable, capacity: float | None, n_known: int = 0
 ) -> PhaseLengths:
-    """Return the lengths of both phases for a budget of `capacity` trials (None if unknown).
-
-    Given lengths may take the whole budget, default ones a share of it.
-    """
+    """Return the lengths of both phases for a budget of `capacity` trials (None if unknown)."""
     wanted = wanted_lengths(options, table, n_known)
     is_given = options.n_init is not None or options.n_prune is not None
     if capacity is None or options.is_paper or is_given:

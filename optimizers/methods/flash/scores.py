@@ -46,10 +46,9 @@ class PathScores:
         return self._terms(history, self._xi, once=True)
 
     def log_eips_of_many_runs(self, history: History) -> Array:
-        """Return `log_eips` of many runs with other values, with xi = 0, shape (B,).
+        """Return `log_eips` of many runs with other values and no cache, with xi = 0, shape (B,).
 
-        Nothing is cached for them. Divide by log time, as in the paper, so that slow but accurate
-        paths survive pruning.
+        Divide by log time, as in the paper, so that slow but accurate paths survive pruning.
         """
         log_ei, log_cost = self._terms(history, 0.0, once=False)
         return log_ei - log_cost
