@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def to_document(value: "DataclassInstance", **documents: Any) -> dict[str, Any]:
-    """Return a dataclass as JSON values; `documents` replace fields with hooks of their own."""
+    """Return a dataclass as JSON values; `documents` replaces fields with their own hooks."""
     from msgspec import to_builtins  # noqa: PLC0415 - see above
 
     if not documents:

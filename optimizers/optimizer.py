@@ -37,12 +37,6 @@ class Optimizer(ABC):
     have state outside the history. Raises `UnknownName` if the method has no such option, and
     `TypeError` or `ValueError` if an option's value is not valid.
 
-    Args:
-        space: The search space.
-        seed: Source of all randomness, together with the number of the ask.
-        objective: The objective.
-        **options: Options of the method.
-
     Attributes:
         costs: Predictor of the seconds of queries, from the trials told.
         has_looks: Whether a race around it first runs configurations on part of the rows.
@@ -50,17 +44,7 @@ class Optimizer(ABC):
     """
 
     method: ClassVar[Method]
-    """A search method behind ask and tell; cheap to call in any order, with queries pending.
-
-    Subclasses implement `_propose`, which sets `_because`, and `_observe` and `_restore` if they
-    have state outside the history. Raises `UnknownName` if the method has no such option, and
-    `TypeError` or `ValueError` if an option's value is not valid.
-
-    Attributes:
-        costs: Predictor of the seconds of queries, from the trials told.
-        has_looks: Whether a race around it first runs configurations on part of the rows.
-        reason: Reason of the last ask; None before the first of this process.
-    """
+    """Its declaration."""
 
     def __init__(
         self, space: Space, seed: int, objective: Objective | None = None, **options: Any

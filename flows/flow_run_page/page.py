@@ -1,4 +1,4 @@
-"""The page of a flow run in Prefect, updated in a thread, which alone a slow server delays."""
+"""The page of a flow run in Prefect, updated in its own thread, as a slow server may delay it."""
 
 import json
 from collections.abc import Iterator

@@ -79,8 +79,8 @@ def choose_ensemble(
 ) -> ChosenEnsemble | None:
     """Choose an ensemble of full trials that meet the constraints, by stored predictions.
 
-    Returns the ensemble; None if no trial qualifies. The incumbent alone if it is a partial
-    evaluation, since ensembles consist of full trials.
+    Returns None if no trial qualifies, and the incumbent alone if it is a partial evaluation, since
+    ensembles consist of full trials.
 
     Args:
         study: The study.

@@ -48,7 +48,7 @@ class Rungs:
 
 
 def highest_s(total: int, eta: int) -> int:
-    """Return the largest s with `eta^s <= total`, at least 1, in integers: floats would err."""
+    """Return the largest s with `eta^s <= total`, at least 1, exact where floating point is not."""
     s = 0
     while eta ** (s + 1) <= total:
         s += 1

@@ -116,7 +116,7 @@ class Space:
     def pipeline(self, path: Path) -> tuple[tuple[Step, Algorithm], ...]:
         """Return the steps that run, in order, with fixed steps and without steps of `order_step`.
 
-        Raises `UnknownName` for an algorithm, and `ValueError` for a path of another length.
+        Raises `UnknownName` for an unknown algorithm, `ValueError` for a path of another length.
         """
         if len(path) != len(self.searched):
             raise ValueError(

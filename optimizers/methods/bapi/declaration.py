@@ -63,8 +63,7 @@ class Settings:
             fall otherwise (falling), or nowhere (None).
         has_tail: Whether decay is kept from ending early, as steep beginnings suggest.
         score: Scale of the loss model: losses, or the likelier of losses and logarithms (auto).
-        steady: Whether the answer has the least mean loss over neighbouring epochs, not at one
-            epoch.
+        steady: Whether the answer has the least mean loss over neighbouring epochs.
     """
 
     horizon: int = 4

@@ -79,7 +79,7 @@ _WHOLE = Reason("confirm", "the best so far, on all rows")
 
 
 class Fabolas(Optimizer):
-    """Queries by information per second; raise `ValueError` if an option does not fit."""
+    """Queries by information per second; raises `ValueError` if an option does not fit."""
 
     method: ClassVar[Method] = FABOLAS
 
