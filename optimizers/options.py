@@ -1,6 +1,7 @@
 """Options declared as fields of a frozen dataclass, each with everything known about it.
 
-Cheap to import, so that the command line shows its help at once.
+Options of `run`, `compare` and every method are declared this way. Cheap to import, so that the
+command line shows its help at once.
 """
 
 import collections.abc
@@ -61,13 +62,22 @@ class Option:
 
     Attributes:
         name: Name of the field and of the flow's parameter; the flag has dashes for underscores.
+        kind: Form of its values.
+        default: Value of the field if the option is not given.
+        text: Description for people; a function if it depends on the registries.
         group: Heading in help and forms.
+        metavar: Placeholder for its value in the help.
         default_text: Description of the behaviour if it is not given.
         standard: Fixed value that applies to a new study if it is not given.
+        choices: Values that can be listed.
         is_open: Whether values outside the choices are valid.
         or_whole: Whether a whole number is valid too.
+        is_optional: Whether None is valid.
         is_argument: Whether the command takes it by position.
         bounds: Keywords of JSON schema that its value must meet.
+        examples: Values that show how it is written.
+        why: Reason for the bounds.
+        written: Its text form.
         on_resume: Rule for resumed studies: `same` rejects another value, `changed` accepts one,
             `anew` drops the earlier one, and `checked` leaves it to a separate check.
         in_compare: Whether `compare` has it; a text if its description differs there.

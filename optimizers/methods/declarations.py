@@ -23,10 +23,11 @@ RANDOM_SEARCH = Method(
 
 @dataclass(frozen=True)
 class SmacOptions(MethodOptions):
-    """Options of `--method smac`; the defaults follow SMAC3's hyperparameter facade.
+    """Options of `--method smac`.
 
-    The algorithm-configuration facade differs: it splits nodes of 3 runs, considers five sixths of
-    the columns, and takes no logarithm.
+    The defaults follow SMAC3's hyperparameter facade. SMAC3's
+    algorithm-configuration facade differs: it splits nodes of 3 runs, considers five sixths of the
+    columns, and takes no logarithm.
     """
 
     n_startup: int = option(
