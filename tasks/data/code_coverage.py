@@ -19,11 +19,11 @@ class CodeCoverage:
 
     Attributes:
         code: The code.
-        description: Its description; empty if there is none.
+        description: Its description; empty if unknown.
         patients: Share of the patients that have the code, 0 to 1.
         events: Mean number of its events among these patients.
         by_class: Share of the patients of each class that have it, in the order of the classes;
-            None for a class without patients. Empty if there are not two classes.
+            None for a class without patients. Empty unless the target has two classes.
     """
 
     code: str
@@ -45,14 +45,10 @@ def latest_rows(X: EventRows, rows: NDArray[np.intp]) -> NDArray[np.intp]:
 def code_coverage(
     X: EventRows, rows: NDArray[np.intp], label: NDArray[np.int32] | None = None
 ) -> list[CodeCoverage]:
-    """Return the coverage of all codes that the rows have, the most frequent first.
+    """Return the coverage of all codes in `rows` of `X`, the most frequent first.
 
-    A patient with several rows counts once, with the latest and its class.
-
-    Args:
-        X: The events.
-        rows: Rows whose patients are counted.
-        label: Class of each row of `X`, 0 or 1; None for other targets.
+    A patient with several rows counts once, with the latest row and its class: 0 or 1 in `label`,
+    which has an entry for each row of `X` and is None for other targets.
     """
     patients, width = latest_rows(X, rows), len(X.codes)
     n_sides = 1 if label is None else 2

@@ -1,8 +1,8 @@
 """Descriptions and ancestors of codes, from tables that come with the events.
 
-MEDS has them in `metadata/codes.parquet`, OMOP in `concept` and `concept_ancestor`; their formats
-read them. Entries about neither a code of the data nor one of its ancestors are dropped. Estimators
-of events import this module, so it reads no files: their keys follow its text.
+MEDS has them in `metadata/codes.parquet`, OMOP in `concept` and `concept_ancestor`. Entries that
+are neither a code of the data nor one of its ancestors are dropped. Estimators of events import
+this module, so it reads no files: their keys follow its text.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ def code_table(
     parents: Mapping[str, Iterable[str]],
     where: str,
 ) -> pd.DataFrame | None:
-    """Return what is known of codes and of all their ancestors.
+    """Return the descriptions and ancestors of codes and of all their ancestors.
 
     Args:
         codes: The codes of the data.
@@ -33,8 +33,8 @@ def code_table(
         where: The file of the parents, for a message.
 
     Returns:
-        Columns code (sorted, unique), description (empty where unknown) and parents (a sorted list
-        of all ancestors); None if there is neither a description nor a parent.
+        Columns code (sorted, unique), description (empty if unknown) and parents (sorted list of
+        all ancestors). None if nothing is known.
 
     Raises:
         BadInput: If a code is an ancestor of itself; names the codes of the loop.

@@ -1,16 +1,14 @@
 """Synthetic patient cohorts with a planted truth, for demonstrations and tests.
 
 Patients order medications; each order is an event of the medication and of its drug class, with a
-value. Cases order a little more of everything, but what tells them apart is planted in a few main
-codes: whether a patient has them, how often, with what total or with what average. These four
-families need different feature constructions. More can be planted: rare codes that tell the class,
-rare codes that tell nothing, a pair of codes that tell the class only together, and a code that
-every case has after the prediction time, so that a model with this code reads the future.
+value. Cases order slightly more of everything, but the signal is in a few main codes: whether a
+patient has them, how often, with what total or with what average. These four families need
+different feature constructions. Options also plant rare codes with or without a signal, a pair of
+codes that is informative only together, and a code that leaks the class after the prediction time.
 
 The shape of the data follows Table 3 of FLASH (Zhang et al., KDD 2016). A cohort is named by
-`cohort:NAME?option=value`, and can be written as a folder in the Medical Event Data Standard
-(MEDS 0.4): events in `data/`, where a stratified fifth of the patients is held out; patients,
-prediction times and classes in `labels/case`; the planted truth in `truth.json`.
+`cohort:NAME?option=value`, and can be written as a MEDS 0.4 folder: events in `data/` with a
+stratified fifth of the patients held out, labels in `labels/case`, the truth in `truth.json`.
 """
 
 import json
@@ -49,17 +47,17 @@ class CohortSpec:
     Attributes:
         n_patients: Rows, half of them cases.
         seed: Source of all randomness.
-        family: Aggregation of the main codes tells cases apart.
-        strength: How clearly it does; 0 is not at all, None the family's own at which no other
-            aggregation comes near.
+        family: Aggregation of the main codes that separates the classes.
+        strength: Strength of the signal. 0 is none; None takes a value for the family at which no
+            other aggregation comes near.
         main_codes: Codes that carry the signal.
-        decoys: Codes of each other family that carry none.
-        rare_cover: Rare codes that tell the class: how many of them a patient has on average.
+        decoys: Codes of each other family, without signal.
+        rare_cover: Mean number of informative rare codes per patient.
         rare_frequency: Patients that have such a code.
-        rare_purity: Probability that one who has such a code is of its class.
-        noise_codes: Codes of 1 to 4 orders that mean nothing.
-        xor: Share of patients whose class follows from a pair of codes: cases have exactly one of
-            the two. 0 is chance, 1 all patients.
+        rare_purity: Probability that a patient with such a code is of its class.
+        noise_codes: Uninformative codes of 1 to 4 orders.
+        xor: Share of patients, 0 to 1, whose class follows from a pair of codes: cases have exactly
+            one of the two.
         leak: Whether every case has a code after its prediction time.
 
     Raises:
@@ -116,7 +114,7 @@ def cohort_named(text: str) -> CohortSpec:
 
     Raises:
         UnknownName: If there is no such cohort, option or family.
-        BadInput: If an option's value is none.
+        BadInput: If the value of an option is invalid.
     """
     name, _, query = text.partition("?")
     if name not in COHORTS:
@@ -165,7 +163,7 @@ _LEAK_DELAY = np.timedelta64(30, "D")
 
 @dataclass(frozen=True)
 class Cohort:
-    """Events, labels, and what was planted.
+    """Events, labels and the planted truth.
 
     Attributes:
         events: Columns patient_id, timestamp, event_id (categorical), value; by patient and time.
@@ -247,12 +245,7 @@ def _orders(spec: CohortSpec, is_case: NDArray[np.bool_], rng: Generator) -> Ord
 def _drug_classes(
     orders: Orders, is_case: NDArray[np.bool_], rng: Generator
 ) -> tuple[tuple[str, ...], NDArray[np.int64], NDArray[np.int64]]:
-    """Draw an event of the drug class of each order, for some orders one of a second class.
-
-    Returns:
-        All codes, with the codes of orders first and the leak last; the class of each event, and
-        its order.
-    """
+    """Return all codes (of orders first, the leak last), and drug class and order of each event."""
     first = rng.integers(0, _N_CLASSES, len(orders.names))
     second = (first + rng.integers(1, _N_CLASSES, len(first))) % _N_CLASSES
     probability = np.where(is_case, *_SECOND_CLASS)[orders.patient]
@@ -264,12 +257,11 @@ def _drug_classes(
 
 
 def _truth(spec: CohortSpec, names: tuple[str, ...]) -> dict[str, Any]:
-    """Return what was planted, as JSON values.
+    """Return the planted truth, as JSON values.
 
-    A rare code is in fewer rows of a training fold than in all, so the lowest threshold loses
-    fewest; rare codes that mean nothing are best left out by the highest. Rare codes are many and
-    each tells little but nearly surely, which models of independent columns sum up best, and those
-    take dense matrices.
+    A training fold has fewer rows of a rare code, so the lowest threshold loses fewest; the highest
+    drops uninformative rare codes best. Many rare codes, each weak but nearly certain, are summed
+    up best by models of independent columns, which take dense matrices.
     """
     min_frequency = 2 if spec.rare_cover else 5 if spec.noise_codes else None
     return {
@@ -325,13 +317,7 @@ _KINDS = {
 
 
 def write_meds(cohort: Cohort, name: str, folder: Path) -> None:
-    """Write a cohort to a folder, which is made if it is not there.
-
-    Args:
-        cohort: The cohort to write.
-        name: Name of the data set.
-        folder: Where to.
-    """
+    """Write a cohort as the data set `name` to a folder, which is created if it is missing."""
     is_case = (cohort.labels["label"] == "case").to_numpy()
     split = _splits(is_case)
     events = cohort.events.rename(columns=_COLUMNS)

@@ -1,7 +1,6 @@
 """The orders of a synthetic cohort: common medications, and what is planted among them.
 
-Each function draws one kind of orders for all patients at once. It says which property of them
-carries the class; everything else is independent of the class.
+Each function draws one kind of orders for all patients. One property of them carries the class.
 """
 
 from collections.abc import Sequence
@@ -33,7 +32,7 @@ class Orders:
         names: The codes that are ordered.
         code: Position in `names` of each order, shape (orders,).
         patient: Patient of each order, shape (orders,).
-        value: How much, shape (orders,).
+        value: Amount of each order, shape (orders,).
     """
 
     names: tuple[str, ...]
@@ -59,9 +58,9 @@ def common(mean: Array, uneven: Array, rng: Generator) -> Orders:
     The number of orders carries as much of the class as the two means do.
 
     Args:
-        mean: Orders to expect of each patient, shape (patients,).
-        uneven: How many of these come by a negative binomial of shape 2, at least 1 and at most
-            `mean`, shape (patients,); the others are Poisson.
+        mean: Expected orders of each patient, shape (patients,).
+        uneven: How many of these, 1 to `mean`, follow a negative binomial of shape 2, shape
+            (patients,); the others are Poisson.
         rng: Source of randomness.
     """
     counts = 1 + rng.negative_binomial(2, 2 / (1 + uneven)) + rng.poisson(mean - uneven)
@@ -75,14 +74,9 @@ def common(mean: Array, uneven: Array, rng: Generator) -> Orders:
 def family_code(
     family: Family, name: str, is_case: Cases, strength: float, rng: Generator
 ) -> Orders:
-    """Draw orders of one code so that only one aggregation of them carries the class.
+    """Draw orders of the code `name` so that only their aggregation `family` carries the class.
 
-    Args:
-        family: This aggregation.
-        name: The code.
-        is_case: Class of each patient, shape (patients,).
-        strength: How much it carries; 0 is nothing.
-        rng: Source of randomness.
+    Classes have shape (patients,). A `strength` of 0 is no signal.
     """
     n = len(is_case)
     signal = np.where(is_case, strength, -strength)
@@ -114,12 +108,8 @@ def rare_signal(
 ) -> Orders:
     """Draw codes that exactly `frequency` patients have, most of them of one class, in turn.
 
-    Args:
-        frequency: Patients that have a code.
-        cover: Codes that a patient has on average.
-        purity: Probability that one who has a code is of its class.
-        is_case: Class of each patient, shape (patients,).
-        rng: Source of randomness.
+    `cover` is the mean number of codes per patient, `purity` the probability that a patient with a
+    code is of its class. Classes have shape (patients,).
     """
     n_codes = round(cover * len(is_case) / frequency)
     cases, controls = np.flatnonzero(is_case), np.flatnonzero(~is_case)
@@ -150,12 +140,8 @@ def rare_noise(n_codes: int, n_patients: int, rng: Generator) -> Orders:
 def xor_pair(weight: float, is_case: Cases, rng: Generator) -> Orders:
     """Draw two codes that half of each class have; cases tend to have just one of them.
 
-    Neither code alone tells anything, so linear models are blind to them.
-
-    Args:
-        weight: 1 if having just one of them is being a case, 0 if it tells nothing.
-        is_case: Class of each patient, shape (patients,).
-        rng: Source of randomness.
+    Neither code alone is informative, so linear models are blind to the pair. With a `weight` of 1
+    the pair decides the class, with 0 it carries no signal. Classes have shape (patients,).
     """
     n = len(is_case)
     has_first = rng.random(n) < 0.5

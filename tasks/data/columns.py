@@ -90,8 +90,7 @@ def features_of(  # noqa: PLR0917 - what options say of columns
         The features in canonical form, the reader of such rows, and notes for the user.
 
     Raises:
-        BadInput: If a column is named twice or not there, holds infinite numbers, or if nothing is
-            left.
+        BadInput: If a column is duplicated or missing, or has infinite numbers, or none is left.
     """
     doubled = frame.columns[frame.columns.duplicated()]
     if len(doubled):
@@ -124,11 +123,7 @@ def features_of(  # noqa: PLR0917 - what options say of columns
 
 
 def _check_names(reader: RowReader, where: str) -> None:
-    """Check that no column is called as a part of another one's dates or texts.
-
-    Raises:
-        BadInput: If one is.
-    """
+    """Check that no column is called as a part of another one's dates or texts."""
     features = Counter(name for column in reader.columns for name in column.features)
     if doubled := [name for name, n in features.items() if n > 1]:
         raise BadInput(
@@ -163,11 +158,6 @@ def _notes(frame: pd.DataFrame, reader: RowReader) -> Iterator[str]:
 
 
 def _refuse(cells: Sequence[UnreadableCell], where: str) -> None:
-    """Refuse training rows that hold infinite numbers, the only cells that were not learned from.
-
-    Raises:
-        BadInput: Always.
-    """
     name = cells[0].column
     n_infinite = sum(cell.column == name for cell in cells)
     raise BadInput(
@@ -248,11 +238,7 @@ _NESTED = (list, tuple, dict, set, frozenset, np.ndarray, bytes)
 
 
 def _refuse_strays(name: str, values: pd.Series) -> None:
-    """Refuse texts that are numbers or dates but for a few slips or spellings of a gap.
-
-    Raises:
-        BadInput: If they are; names one of the others.
-    """
+    """Refuse texts that are numbers or dates but for a few slips or spellings of a gap."""
     is_number = np.array(
         [
             np.isfinite(read_number(value)) or number_with_comma(value) is not None

@@ -37,8 +37,7 @@ _SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "pipes"}
 def as_utf8(content: bytes) -> tuple[bytes, str]:
     """Return text as UTF-8 without a byte order mark, and the encoding it had.
 
-    A text without a mark that is not UTF-8 is Windows-1252, or Latin-1 if it has bytes that
-    Windows-1252 does not know.
+    Other text without a mark is Windows-1252, or Latin-1 if Windows-1252 lacks some of its bytes.
     """
     for mark, encoding in _BOMS:
         if content.startswith(mark):
@@ -67,7 +66,7 @@ def _is_utf8(content: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How the fields of a table are written.
+    """Notation of the fields of a table.
 
     Attributes:
         separator: Character between fields.
@@ -79,11 +78,9 @@ class Dialect:
 
     @classmethod
     def of(cls, content: bytes, decimal: str = "") -> "Dialect":
-        """Find out the dialect of a table in UTF-8, or of its beginning.
+        """Detect the dialect of a table in UTF-8, or of its beginning.
 
-        Args:
-            content: The table.
-            decimal: Decimal mark of files with semicolons, if it is known.
+        `decimal` is the decimal mark of files with semicolons, if it is known.
         """
         separator = _separator(content[:HEAD_BYTES], is_whole=len(content) <= HEAD_BYTES)
         if separator != ";" or decimal == ".":

@@ -1,7 +1,6 @@
 """Data sets, imported once per study and kept under the digest of their content.
 
-A data set is a table (a frame of numbers and categories) or patient events (see `events`),
-with one label per row. Workers, resumed studies and retries read only the imported copy.
+Workers, resumed studies and retries read only the imported copy.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,21 +28,20 @@ Label = str | int | float | bool
 
 @dataclass(frozen=True)
 class Dataset:
-    """Rows with labels.
+    """A table (a frame of numbers and categories) or patient events, with one label per row.
 
     Attributes:
         name: The user's name for it; not part of its content.
         kind: `table` or `events`.
         X: The rows: a frame of n rows, or the events of n patients.
         y: Positions in `classes`, or the numbers to predict, shape (n,).
-        classes: The classes in order; empty when numbers are to be predicted.
-        groups: Numbers of the groups whose rows stay together, shape (n,); None when each row
-            stands alone.
+        classes: The classes in order; empty if the target is a number.
+        groups: Group number of each row, shape (n,); rows of a group stay together. None if each
+            row stands alone.
         is_test: Whether each row was given as a test row, shape (n,); None if the split draws them.
-        aside: Columns of a table that are no features, and that a constraint takes its groups
-            from; None when there are none.
-        reader: Reads rows of a table as these were read; None for events, and where all columns
-            are numbers and categories as files have them.
+        aside: Columns of a table that are no features but give a constraint its groups, or None.
+        reader: Reads rows of a table as these were read. None for events, and if all columns are
+            numbers and categories as files have them.
         notes: Notes for the user on what was done to the input.
         format: Name of the format it was read in, see `formats.FORMATS`; empty from a store.
     """
@@ -69,9 +67,9 @@ class Dataset:
 
     @property
     def learned_classes(self) -> NDArray[Any]:
-        """The classes as models learn them, sorted; empty when numbers are to be predicted.
+        """The classes as models learn them, sorted; empty if the target is a number.
 
-        Classifiers take numbers that are not whole for no classes, so these learn positions.
+        Classifiers reject fractional numbers as classes, so these learn positions.
         """
         classes = np.array(self.classes)
         is_whole = classes.dtype.kind != "f" or bool((classes % 1 == 0).all())
@@ -142,10 +140,10 @@ class Dataset:
 
 
 def import_dataset(dataset: Dataset, store: ArtifactStore) -> str:
-    """Keep a data set in the store's records, if it is not there, and return its digest.
+    """Store a data set unless it is there, and return its digest.
 
-    A data set that an earlier version kept as Parquet, or without descriptions of codes, is written
-    again, and so is one whose descriptions have been corrected: they are not in the digest.
+    Copies of earlier versions (Parquet, no descriptions of codes) are rewritten, as are copies
+    whose descriptions have changed: descriptions are not in the digest.
     """
     digest = dataset.digest()
     record, records = dataset_record(digest), store.records
@@ -178,9 +176,7 @@ def import_dataset(dataset: Dataset, store: ArtifactStore) -> str:
 
 @lru_cache(maxsize=2)
 def load_dataset(store: ArtifactStore, digest: str) -> Dataset:
-    """Load the data set of a digest, once per process.
-
-    Its arrays are read-only views of files that all processes of this user on this host share.
+    """Load the data set of a digest, once per process; a user's processes share its arrays.
 
     Raises:
         RecordDamaged: If it is not in the store's records, or damaged.

@@ -118,15 +118,15 @@ def events_table(
         tables: The tables.
         where: Name of the tables in messages.
         gaps: Texts that count as missing, to be named in a message.
-        are_midnights_dates: Whether a time at midnight is a date; None learns it: they are, if all
+        are_midnights_dates: Whether a time at midnight is a date; None takes them as dates if all
             times of all tables are at midnight.
 
     Returns:
         The events, and notes for the user.
 
     Raises:
-        BadInput: If a needed column is missing, a time does not parse, a patient or code is empty,
-            or there are no events at all.
+        BadInput: If a column is missing, a time does not parse, a patient or code is empty, or no
+            event is left.
     """
     gathered, n_missing = _Gathered(are_midnights_dates), dict.fromkeys(("subject_id", "code"), 0)
     notes: dict[str, None] = {}
@@ -249,10 +249,7 @@ class _Column:
 
 
 def _order(ids: pd.Series, time: NDArray[np.datetime64]) -> NDArray[np.integer[Any]] | None:
-    """Return the order by patient and time, equal ones as they are; None if they have it.
-
-    Events of a patient usually stand together and in order, so there is little to sort.
-    """
+    """Return the stable order by patient and time; None if the events have it, as is usual."""
     is_number = isinstance(ids.dtype, np.dtype) and ids.dtype.kind in "iu"
     patient = ids.to_numpy() if is_number else pd.factorize(ids, sort=True)[0]
     micros = time.view(np.int64)  # an empty time is the smallest number
@@ -292,7 +289,7 @@ def labels_table(
     """Join tables of labels into rows (subject_id, prediction_time) and their classes.
 
     Args:
-        tables: The label tables; empty ones are passed over.
+        tables: The label tables; empty ones are skipped.
         where: Name of the tables in messages.
         target: Column of the class; None takes the first of the usual names that is not empty.
 
@@ -330,10 +327,9 @@ def labels_table(
 
 
 def has_dates_alone(times: pd.Series) -> bool:
-    """Return whether all times of a data set's events were read as dates of some zone.
+    """Return whether all times of a data set are dates: last microseconds of days in some zone.
 
-    They are the last microseconds of days then. Later events at midnight are dates too, whatever
-    other events come with them.
+    Later events at midnight are dates too then.
     """
     micros, any_time = times.to_numpy(dtype="datetime64[us]"), False
     for start in range(0, len(micros), _PIECE):
@@ -357,7 +353,7 @@ def name_columns(
     """Return the needed and optional columns of a table under our names.
 
     Raises:
-        BadInput: If a needed column is there by none of its names.
+        BadInput: If a needed column has none of its names.
     """
     lowered = {str(column).lower(): column for column in reversed(list(table.columns))}
     found = {}

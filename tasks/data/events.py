@@ -31,15 +31,15 @@ class EventRows:
     """Rows of a data set, each with the events of one patient up to one time.
 
     Attributes:
-        events: Columns subject_id, time (empty for what holds at any time), code and value (empty
-            where there is none); the events of a patient are contiguous and in order of time.
+        events: Columns subject_id, time (empty for static facts), code and value (may be empty);
+            the events of a patient are contiguous and in order of time.
         rows: Columns subject_id and prediction_time, n rows.
         start: First event of each row, shape (n,).
         stop: One past the last event of each row at or before its prediction time, shape (n,).
-        code_table: Descriptions and ancestors of the codes, see `code_table.code_table`; None if
-            the data have none. Data to predict bring their own, so a fitted estimator keeps the
-            ancestors that it learned.
-        positions: Their positions among all rows of the data set, shape (n,), where `shared` is.
+        code_table: Descriptions and ancestors of the codes, see `code_table.code_table`, or None.
+            Data to predict bring their own, so a fitted estimator keeps the ancestors that it
+            learned.
+        positions: Positions among all rows of the data set, shape (n,), if `shared` is set.
         shared: Blocks of the data set that trials share; None outside of a trial.
         of_events: Values computed from the events, shared by all parts of the rows.
     """
@@ -68,9 +68,8 @@ class EventRows:
             events: Columns subject_id, time, code and value.
             rows: Columns subject_id and prediction_time.
             code_table: Descriptions and ancestors of the codes.
-            need_events: Whether to refuse rows whose patient has no events, or none at or before
-                the row's time but birth and what holds at any time. Otherwise such a row has no
-                events at all.
+            need_events: Whether to reject rows whose patient has no events by the row's time,
+                except birth and static facts. If false, such a row has no events at all.
 
         Raises:
             BadInput: If events are needed and a row has none.
@@ -149,10 +148,7 @@ class EventRows:
         return {code: text for code, text in described if text}
 
     def longest_history_days(self) -> float:
-        """Return the days from the first event to the prediction time of the row with the most.
-
-        Births, and what holds at any time, are no events here.
-        """
+        """Most days from a row's first event, except birth and static facts, to its time."""
         times, codes = self.events["time"].to_numpy(), self.events["code"].cat.codes.to_numpy()
         is_birth = np.isin(np.arange(len(self.codes)), self.births)
         first, waiting = self.start.copy(), np.flatnonzero(self.start < self.stop)

@@ -1,7 +1,4 @@
-"""Ids of patients, exactly as they are: whole numbers of 64 bits, or texts.
-
-Files may store whole numbers as floats; as texts they must not lose a digit.
-"""
+"""Ids of patients as 64-bit whole numbers or texts, without loss of digits."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,7 +22,7 @@ def are_whole(numbers: pd.Series) -> bool:
 def without_point_zero(texts: pd.Series) -> pd.Series:
     """Drop the `.0` that a table with gaps adds to all whole numbers.
 
-    If one does not end so, `250.0` may be another code than `250`, and all stay as they are.
+    If a code does not end so, all stay: `250.0` may be another code than `250`.
     """
     there = texts.dropna().astype("string")
     if len(there) and bool(there.str.fullmatch(_WITH_POINT_ZERO).all()):
@@ -39,10 +36,9 @@ _TYPES = (np.int64, np.uint64)
 
 
 def as_ids(column: pd.Series, where: str) -> pd.Series:
-    """Return ids as int64 or uint64 if all are whole numbers, else as texts, without gaps.
+    """Return ids without gaps: int64 or uint64 if all are whole numbers or such texts, else texts.
 
-    Texts are whole numbers if all of them are written as such, so that an id is the same in a CSV
-    file, which knows no types, and in a Parquet file.
+    So an id is the same in a CSV file, which knows no types, and in a Parquet file.
 
     Raises:
         BadInput: If they are floats that are not whole, or too large to be exact.
@@ -86,10 +82,7 @@ def joined_ids(columns: Sequence[pd.Series]) -> pd.Series:
 
 
 def like_ids(ids: pd.Series, known: pd.Series) -> pd.Series:
-    """Return ids of the known ones' kind: the number 17 and the text "17" are one patient.
-
-    What is not known stays as it is.
-    """
+    """Return ids of the known ones' kind (17 and "17" are one patient); unknown ids stay."""
     if ids.dtype == known.dtype:
         return ids
     by_text: dict[str, Any] = {str(one): one for one in known.unique()}

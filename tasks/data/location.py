@@ -38,9 +38,9 @@ class Location:
     Attributes:
         url: The location as the user named it.
         filesystem: The file system that it is on.
-        path: Where it is there.
+        path: Path on that file system.
         gaps: Texts that count as missing in its tables.
-        decimal: Decimal mark that the study learned; empty if it is to be found out.
+        decimal: Decimal mark that the study learned; empty to detect it.
     """
 
     url: str
@@ -51,15 +51,10 @@ class Location:
 
     @classmethod
     def at(cls, url: str, gaps: tuple[str, ...] = GAPS, decimal: str = "") -> Self:
-        """Locate a URL, whether or not anything is there.
-
-        Args:
-            url: The file or folder.
-            gaps: Texts that count as missing in its tables.
-            decimal: Decimal mark that the study learned; empty if it is to be found out.
+        """Locate a URL, even if nothing is there; `gaps` and `decimal` are kept as attributes.
 
         Raises:
-            BadInput: If there is no such file system, for want of a package or of an answer.
+            BadInput: If the file system does not answer or needs a package that is missing.
         """
         try:
             filesystem, path = fsspec.core.url_to_fs(url)
@@ -114,9 +109,9 @@ class Location:
         return [self._child(path) for path in sorted(p.rstrip("/") for p in listed)]
 
     def tables(self, names: Collection[str]) -> dict[str, Self]:
-        """Return the tables in this folder of these names, by name in lower case.
+        """Return the tables of these names in this folder, by name in lower case.
 
-        A table is a file that is read, or a folder of Parquet files; other files are passed over.
+        A table is a readable file or a folder of Parquet files; other files are skipped.
 
         Raises:
             BadInput: If there are two of one name.
@@ -134,11 +129,9 @@ class Location:
         return found
 
     def unread_tables(self, read: Collection[str], used: Sequence["Location"]) -> list[str]:
-        """Return the names of the tables in this folder that are not read, sorted.
+        """Return the sorted names of the tables in this folder that are not read.
 
-        Args:
-            read: Names of the tables that are read, in lower case.
-            used: Files and folders that are read for another reason, such as labels.
+        Names in `read` are in lower case; `used` are locations read otherwise, such as labels.
         """
         paths = [location.path.rstrip("/") for location in used]
         return sorted(
@@ -211,11 +204,7 @@ def _has_parquet(location: Location) -> bool:
 
 
 def _unpacked(file: "io.BufferedReader[Any]") -> Any:
-    """Return a stream of the decompressed bytes of an open file.
-
-    Raises:
-        ValueError: If it is an archive of several files.
-    """
+    """Return a stream of the decompressed bytes of an open file."""
     start = file.peek(10)[:10]
     if start.startswith(b"\x1f\x8b"):
         return gzip.GzipFile(fileobj=file)

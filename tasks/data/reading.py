@@ -1,7 +1,7 @@
 """Reading of sources: as a data set to learn from, or as rows to predict.
 
-A source is a file or folder of a table or of patient events, whose labels are a table of their own,
-or a generated cohort, or one of the small data sets that come with scikit-learn.
+A source is a file or folder of a table or of patient events (with labels in a table of their own),
+a generated cohort, or a small data set of scikit-learn.
 """
 
 import logging
@@ -82,15 +82,11 @@ def _unread(source: Source, found: Format, location: Location) -> list[str]:
 def read_event_rows(
     data: str, labels: str, found: Format, location: Location, training: EventRows
 ) -> tuple[EventRows, list[str]]:
-    """Read events and the rows to predict; classes are not needed.
+    """Read events and the rows to predict, without classes, and return them with notes.
 
-    Times at midnight are dates if they were in training.
-
-    A row with nothing up to its time but births and facts gets no events at all. Descriptions and
-    ancestors of codes come with the new data; fitted estimators keep what they learned.
-
-    Returns:
-        The rows, and notes for the user.
+    Times at midnight are dates if they were in training. A row with nothing up to its time but
+    birth and static facts has no events. New data describe their codes; fitted estimators keep
+    theirs.
 
     Raises:
         BadInput: If they cannot be read.
@@ -118,11 +114,7 @@ def read_event_rows(
 
 
 def refuse_columns(source: Source) -> None:
-    """Raise if an option names a column of a table.
-
-    Raises:
-        BadInput: Names the option.
-    """
+    """Raise `BadInput` if an option names a column of a table."""
     named = {"group": source.group, "drop": source.drop, "categorical": source.categorical}
     for option, value in named.items():
         if value:
@@ -145,13 +137,13 @@ def events_dataset(  # noqa: PLR0917
     """Make a data set of events and labels.
 
     Args:
-        source: Where they come from.
+        source: Source of the data.
         name: Name of the data set.
         events: Columns subject_id, time, code, value.
         rows: Columns subject_id and prediction_time, n rows.
-        target: Their classes or numbers.
+        target: Classes or numbers of the rows.
         is_test: Whether each is a row of the test, shape (n,); None if none are named.
-        code_table: Descriptions and ancestors of the codes, if there are any.
+        code_table: Descriptions and ancestors of the codes, or None.
 
     Raises:
         BadInput: If they cannot be used.
@@ -219,7 +211,7 @@ def bundled_table(name: str) -> pd.DataFrame:
 
     Raises:
         BadInput: If it has several targets.
-        UnknownName: If scikit-learn brings no such set.
+        UnknownName: If scikit-learn has no such set.
     """
     if name == "linnerud":
         raise BadInput("sklearn:linnerud has three targets; a study predicts one")
@@ -274,7 +266,7 @@ def read_features(
         data: A file or folder of any format of the same kind as the training data.
         labels: For events: patients and prediction times; classes are not needed.
         training: The training data.
-        chosen: The format, if it is not to be found out.
+        chosen: The format; None to detect it.
         gaps: Texts that count as missing.
 
     Raises:

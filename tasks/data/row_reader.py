@@ -1,8 +1,7 @@
 """Reading rows of a table as the study learned its columns, each row by itself.
 
-A cell means the same in a CSV file, a Parquet file and a DataFrame, whatever other rows are in it.
-The reader is stored with the data set, and is the first step of an exported model: it needs numpy,
-pandas and scikit-learn alone.
+A cell means the same in a CSV file, a Parquet file and a DataFrame, whatever the other rows. The
+reader is the first step of an exported model: it needs only numpy, pandas and scikit-learn.
 """
 
 import re
@@ -57,7 +56,7 @@ class UnreadableCell:
         row: Position of its row, from 0.
         column: Name of its column.
         value: The value.
-        expected: The values that the column takes, for people.
+        expected: Description of the values that the column takes.
     """
 
     row: int
@@ -121,10 +120,10 @@ class LearnedColumn:
 class RowReader(TransformerMixin, BaseEstimator):
     """Turns rows as users have them into the columns that models of a study learn from.
 
-    Numbers stay numbers, and truth values are 1 and 0. A date becomes its days since 1970 and its
-    calendar parts, in UTC; a duration becomes its seconds, and a number in its column counts as
-    seconds; a text becomes the number of its words and hashed words (Weinberger et al. 2009). A
-    category is the text that it was in training. Columns that the study does not know are ignored.
+    Truth values become 1 and 0; a date its days since 1970 and its calendar parts, in UTC; a
+    duration its seconds, as numbers in its column count; a text the number of its words and hashed
+    words (Weinberger et al. 2009). A category is the text that it was in training. Unknown columns
+    are ignored.
 
     Args:
         columns: The columns, in the order of the features.
@@ -215,10 +214,7 @@ class RowReader(TransformerMixin, BaseEstimator):
         return np.array([name for c in self.columns for name in c.features], dtype=object)
 
     def transform(self, X: Any) -> pd.DataFrame:
-        """Return n rows as models learned them.
-
-        Args:
-            X: A DataFrame with the columns, or an array of shape (n, d) with them in order.
+        """Return n rows (a DataFrame, or an array (n, d) in column order) as models learned them.
 
         Raises:
             UnreadableRows: If a cell is not of the learned kind; names row, column and value.
@@ -232,15 +228,9 @@ class RowReader(TransformerMixin, BaseEstimator):
         return read
 
     def read(self, frame: pd.DataFrame) -> tuple[pd.DataFrame, list[UnreadableCell]]:
-        """Return rows as models learned them, with gaps for the cells that are not readable.
+        """Return n rows as models learned them, and the unreadable cells, which become gaps.
 
-        A column may also be given as the features that it becomes.
-
-        Args:
-            frame: n rows, with the columns in any order.
-
-        Returns:
-            The features, and the cells that cannot be read.
+        Columns may be in any order, or given as the features that they become.
 
         Raises:
             ValueError: If a column is missing.
@@ -284,10 +274,7 @@ def is_texts(column: pd.Series) -> bool:
 
 
 def is_gap(column: pd.Series, missing: Sequence[str] | frozenset[str]) -> NDArray[np.bool_]:
-    """Return whether each cell is a gap: nothing, an empty text, or one of `missing`.
-
-    A text in `missing` that is a number stands for the number too, however it is written.
-    """
+    """Return whether each cell is a gap: empty or in `missing`, where "9" matches numbers too."""
     empty = column.isna().to_numpy(dtype=bool, copy=True)
     texts = {"", *missing}
     numbers = {float(text) for text in texts if _NUMBER.fullmatch(text)}
@@ -455,10 +442,7 @@ def utc_of(
 ) -> tuple["pd.Series[Any]", NDArray[np.bool_]]:
     """Return dates in UTC to the microsecond, and whether each cell is unreadable.
 
-    Args:
-        column: Dates, or texts.
-        written: Another format of texts than ISO 8601, for `strptime`; empty for none.
-        missing: Texts that are gaps.
+    `written` is a `strptime` format of texts, empty for ISO 8601; texts in `missing` are gaps.
     """
     if isinstance(column.dtype, pd.PeriodDtype):
         column = column.dt.to_timestamp()

@@ -15,7 +15,7 @@ class Source:
         data: A file or folder, `cohort:NAME?option=value` or `sklearn:NAME`.
         target: Column of the class.
         labels: File or folder of labels, for events.
-        format: Name of one of the `formats`; None finds out.
+        format: Name of one of the `formats`; None detects it.
         test: File of the test rows: a table like `data`, or for events labels like `labels`.
         group: Column of a table whose equal values stay in one fold.
         drop: Columns to leave out.
@@ -23,7 +23,7 @@ class Source:
         drop_missing_target: Whether to leave out rows without a class.
         na_values: Texts that count as missing; None for the default list.
         aside: Dropped columns that a constraint takes its groups from.
-        predicts: Kind of the target, classes or numbers; None finds out.
+        predicts: Kind of the target, classes or numbers; None detects it.
     """
 
     data: str

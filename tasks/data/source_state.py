@@ -41,7 +41,7 @@ class SourceState:
 
     Attributes:
         content: Digest of contents, or of the versions or times that a remote file system reports.
-        stamp: Digest of sizes and times of local files; an equal one spares reading them.
+        stamp: Digest of sizes and times of local files; they are not read again while it is equal.
     """
 
     content: str
@@ -50,13 +50,7 @@ class SourceState:
 
 @dataclass(frozen=True, slots=True)
 class SourceStates:
-    """States of the files of an input.
-
-    Attributes:
-        data: State of the data; None if unknown: no file, or out of reach.
-        labels: State of the labels, likewise.
-        test: State of the test rows, likewise.
-    """
+    """States of the data, labels and test rows; None if there is no file or no access."""
 
     data: SourceState | None = None
     labels: SourceState | None = None
@@ -90,9 +84,7 @@ NOTHING_KNOWN = SourceStates()
 def source_states(source: Source, known: SourceStates = NOTHING_KNOWN) -> SourceStates:
     """Return the states of the files of an input.
 
-    Args:
-        source: The input.
-        known: Earlier states; local files with the same size and times are not read again.
+    Local files with the size and times that `known` records are not read again.
     """
     found = {one.name: _state(source, one.name, known) for one in fields(known)}
     return SourceStates(**found)

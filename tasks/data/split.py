@@ -1,9 +1,8 @@
 """The split of a data set: test rows, and a fold for each other row.
 
 A study makes its split once and stores it. Folds are stratified by class and keep the rows of a
-group together. Of three classes or more, those with fewer rows than folds train in every fold and
-are held out by none. Test rows are scored once, after the search. Nested, stratified subsets of the
-training rows are the fidelity `Query.subset`.
+group together. With three classes or more, a class with fewer rows than folds is only trained on.
+Nested, stratified subsets of the training rows are the fidelity `Query.subset`.
 """
 
 import warnings
@@ -43,15 +42,14 @@ Folds = NDArray[np.int16]
 def nested_subset(strata: Strata, groups: Groups, share: float, rng: Generator) -> Rows:
     """Return the positions of a subset, in order.
 
-    Groups are put in a random order. For each class, groups with rows of the class are taken from
-    the beginning until the class has its share of rows. With equal draws, a smaller share gives a
-    part of the subset of a larger share. If each group has rows of one class only, a class exceeds
-    its share by at most one group; with mixed groups, it may exceed it by more.
+    Each class takes groups in one random order until it has its share of rows, so with equal draws
+    a smaller share is part of a larger one. If each group has rows of one class only, a class
+    exceeds its share by at most one group; with mixed groups, it may exceed it by more.
 
     Args:
         strata: Class or stratum of each row, shape (n,).
-        groups: Group of each row, whose rows stay together, shape (n,); None for rows by
-            themselves.
+        groups: Group of each row, shape (n,); rows of a group stay together. None if there are
+            none.
         share: Share of the rows of each class to take, in (0, 1]; at least `ROWS_PER_CLASS` rows.
         rng: Draws the order.
     """
@@ -90,7 +88,7 @@ class Split:
 
     Attributes:
         fold: Number of the fold that holds a row out, or `TEST` or `LEARN`, shape (n,).
-        n_folds: How many folds there are.
+        n_folds: Number of folds.
         seed: Source of the draws of subsets.
     """
 
@@ -111,11 +109,7 @@ class Split:
         return int(np.count_nonzero((self.fold != TEST) & (self.fold != fold)))
 
     def rare_classes(self, y: Strata) -> Strata:
-        """Return the classes that training rows have and no part holds out, ascending.
-
-        Args:
-            y: Class or stratum of every row of the data set, shape (n,).
-        """
+        """Return the classes of `y`, shape (n,), that are trained on and not held out, sorted."""
         return np.setdiff1d(y[self.fold == LEARN], y[self.fold != LEARN])
 
     def judged(self, fold: int, y: Strata, share: float = 1.0, groups: Groups = None) -> Rows:
@@ -165,13 +159,12 @@ def make_split(
     Args:
         dataset: The rows; those given as test rows are the test part.
         n_folds: Folds of cross-validation; None with a `holdout`.
-        test_size: Share of test rows to choose, 0 for none; None when they were given.
+        test_size: Share of test rows to choose, 0 for none; None if they were given.
         seed: Source of randomness.
         holdout: Share of the training rows to hold out, once, instead of cross-validation.
 
     Raises:
-        BadInput: If a number is out of range, fewer than two classes can reach every part, or one
-            of two classes cannot.
+        BadInput: If a number is out of range, or a part lacks one of two classes or has only one.
     """
     if (n_folds is None) == (holdout is None):
         raise BadInput(
@@ -204,15 +197,14 @@ def make_split(
 def share_held_out_once(dataset: Dataset, test_size: float | None, n_folds: int) -> float | None:
     """Return the share of the training rows to hold out once; None for cross-validation.
 
-    One part decides as well as folds where it has 10,000 rows, 200 of them of the rarest class and
-    500 groups, and leaves four fifths to learn from: two pipelines whose predictions differ on one
-    row in twenty then have losses that are known to differ within a standard error of 0.22 points
-    (the root of 0.05 / 10,000). The part has a tenth of the rows, at least 10,000 and at most
-    40,000.
+    One part decides as well as folds if it has 10,000 rows, 200 of them of the rarest class and 500
+    groups, and leaves four fifths to learn from: the losses of two pipelines whose predictions
+    differ on one row in twenty then differ with a standard error of 0.22 points (the root of 0.05 /
+    10,000). The part has a tenth of the rows, between 10,000 and 40,000.
 
     Args:
         dataset: The rows.
-        test_size: Share of test rows that will be chosen; None where they were given.
+        test_size: Share of test rows that will be chosen; None if they were given.
         n_folds: Folds of the cross-validation; classes too rare for them do not count.
     """
     is_test = np.zeros(len(dataset), dtype=bool) if dataset.is_test is None else dataset.is_test
@@ -233,13 +225,9 @@ def share_held_out_once(dataset: Dataset, test_size: float | None, n_folds: int)
 
 
 def split_again(dataset: Dataset, split: Split) -> Split:
-    """Return another split of the same rows into folds, or another hold-out part of that size.
+    """Return another split into folds, or hold-out part of that size, with the same test rows.
 
-    The test rows stay what they are.
-
-    Args:
-        dataset: The rows.
-        split: As it is; its seed gives the other one.
+    The seed of `split` determines the new split.
 
     Raises:
         BadInput: If a fold would not learn a class, or there is no other way to deal the groups.
@@ -265,9 +253,6 @@ def _dealt_again(
     """Return the folds of some rows when their groups are dealt in another way, shape (rows,).
 
     `StratifiedGroupKFold` deals groups by their classes, and draws only among equal ones.
-
-    Raises:
-        BadInput: If no draw is another way.
     """
     strata, groups = dataset.strata[rows], dataset.groups
     assert groups is not None  # noqa: S101 - the caller's duty
@@ -382,11 +367,7 @@ def group_parts(dataset: Dataset, rows: Rows, size: float) -> tuple[int, int]:
 
 
 def _check_parts(dataset: Dataset, fold: Folds) -> None:
-    """Raise if a part that is held out has one class only, or any part lacks one of two.
-
-    Raises:
-        BadInput: Names the class, its rows and the part.
-    """
+    """Raise if a part that is held out has one class only, or any part lacks one of two."""
     names = {TEST: "the test part", LEARN: "the part to learn from"}
     for part in np.unique(fold):
         missing = np.setdiff1d(np.arange(len(dataset.classes)), dataset.y[fold == part])
@@ -400,11 +381,7 @@ def _check_parts(dataset: Dataset, fold: Folds) -> None:
 
 
 def _check_enough(dataset: Dataset, free: Rows, needed: int, parts: str) -> None:
-    """Raise unless there are enough rows or groups to deal, and two classes among them.
-
-    Raises:
-        BadInput: Names the largest class that cannot reach every part, or the numbers.
-    """
+    """Raise unless there are enough rows or groups to deal, and two classes among them."""
     units, of = _units(dataset)
     rows = free if dataset.is_test is None else free[~dataset.is_test[free]]
     n_units = len(np.unique(units[rows]))
@@ -471,10 +448,7 @@ def _without_classes(dataset: Dataset, rows: Rows, classes: Strata) -> Rows:
 
 
 def _unlearned_classes(dataset: Dataset, fold: Folds) -> Strata:
-    """Return the classes that some fold trains on no row of, ascending; of two classes none.
-
-    Classes that only given test rows have do not count.
-    """
+    """Return the classes, ascending, that some fold trains on no row of; with two classes none."""
     unlearned: Strata = np.empty(0, dtype=np.int32)
     if len(dataset.classes) > _TWO:
         is_given = False if dataset.is_test is None else dataset.is_test

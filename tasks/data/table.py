@@ -21,11 +21,10 @@ def target_of(
     Args:
         target: The values.
         where: Name of the table in messages.
-        predicts: `classes` or `numbers`. Found out when left out: more different numbers than there
-            are likely to be classes are predicted as numbers.
+        predicts: `classes` or `numbers`; None takes numbers with many distinct values as numbers.
 
     Returns:
-        Positions in the sorted tuple of classes, and that tuple; or the numbers, and nothing. And
+        Positions in the sorted tuple of classes and that tuple, or the numbers and nothing; and
         notes for the user.
 
     Raises:
@@ -59,11 +58,7 @@ def _are_numbers(target: pd.Series) -> bool:
 
 
 def need_targets(target: pd.Series, where: str) -> None:
-    """Check that every row of a file has a target.
-
-    Raises:
-        BadInput: If one has none.
-    """
+    """Raise `BadInput` unless every row of a file has a target."""
     missing = int(target.isna().sum())
     if missing:
         raise BadInput(

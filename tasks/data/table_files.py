@@ -54,14 +54,13 @@ def read_table(
 ) -> pd.DataFrame:
     """Return the table in a file. Gaps turn no whole number into a float.
 
-    A column of a CSV file holds texts if all its values are digits and one is padded with zeros, as
-    in `007`. Names of two levels are joined: `('B', 'y')` becomes `B_y`. Notes for the user are in
-    `attrs`, under `NOTES`.
+    A CSV column holds texts if all its values are digits and one is padded with zeros, as in `007`.
+    Names of two levels are joined. Notes for the user are in `attrs`, under `NOTES`.
 
     Args:
         location: The file, and the texts that are gaps in it.
-        texts: Columns to read as texts where the file does not say what they are.
-        only: Columns to read, in lower case; all by default. Missing ones are passed over.
+        texts: Columns to read as texts if the file does not type them.
+        only: Columns to read, in lower case; all by default. Missing ones are skipped.
         of_rows: Whether the table has a row per case. Dates of a Parquet file then become times at
             midnight, and columns that were the index of a DataFrame are left out.
 
@@ -129,7 +128,7 @@ def flat_name(name: object) -> str:
 def joined(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
     """Return the rows of all parts of a table, and their notes.
 
-    A part with only gaps in a column has no say in the type of the column.
+    A part with only gaps in a column does not affect the type of the column.
     """
     parts = [*frames]
     notes = [note for part in parts for note in part.attrs.get(NOTES, ())]
@@ -148,11 +147,7 @@ def joined(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
 
 
 def need_scalars(column: pd.Series, where: str) -> None:
-    """Check that a column to predict holds single values.
-
-    Raises:
-        BadInput: If it holds lists, structs or bytes.
-    """
+    """Raise `BadInput` if a column to predict holds lists, structs or bytes."""
     values = column.dropna()
     if len(values) and isinstance(values.iloc[0], list | tuple | dict | set | np.ndarray | bytes):
         kind = type(values.iloc[0]).__name__
@@ -180,11 +175,11 @@ def read_pieces(
 ) -> Iterator[pd.DataFrame]:
     """Yield the table in a CSV or Parquet file piece by piece, for tables larger than the memory.
 
-    Where tabs separate the columns, as in vocabularies of OMOP, quotes have no meaning.
+    In a file with tabs, as in vocabularies of OMOP, quotes have no meaning.
 
     Args:
         location: The file.
-        names: Columns to read, in any case; missing ones are passed over.
+        names: Columns to read, in any case; missing ones are skipped.
         category: A column of texts of a Parquet file to read as categories, without gaps.
 
     Raises:
@@ -416,12 +411,7 @@ def _read_csv(
 
 
 def _numbers_with_comma(column: pd.Series, *, is_each: bool) -> pd.Series:
-    """Return a column of a file with decimal commas, with numbers for its texts.
-
-    Args:
-        column: Its texts; pandas has not read them as numbers.
-        is_each: Whether to convert each text that is a number; else only if all texts are.
-    """
+    """Return texts with decimal commas as numbers: each one if `is_each`, else all or none."""
     column = column.astype(object)
     numbers = column.map(number_with_comma, na_action="ignore").astype(object)
     is_number = numbers.notna()

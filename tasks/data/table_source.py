@@ -1,7 +1,6 @@
 """Sources that are a table with its target among the columns: files, or a DataFrame in memory.
 
-A column may name groups: rows of one group share a fold, and a side of the test split. DataFrames
-are checked for what files cannot hold, and named by their content.
+A column may name groups: rows of one group share a fold, and a side of the test split.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -47,16 +46,7 @@ def groups_of(column: pd.Series, where: str) -> NDArray[np.int64]:
 
 
 def check_apart(groups: NDArray[np.int64], is_test: NDArray[np.bool_], what: str) -> None:
-    """Raise if a group has rows to learn from and rows of the test.
-
-    Args:
-        groups: Number of each row's group, shape (n,).
-        is_test: Whether it is a row of the test, shape (n,).
-        what: Name of the groups in the message.
-
-    Raises:
-        BadInput: If a group has rows of both.
-    """
+    """Raise `BadInput` if a group has both training and test rows; both arrays have shape (n,)."""
     both = np.intersect1d(groups[is_test], groups[~is_test])
     if len(both):
         raise BadInput(f"{len(both)} {what} have both training rows and test rows")
@@ -72,11 +62,11 @@ def read_frame(
     """Read the table at a URL, in any format of tables.
 
     Args:
-        url: Where it is.
+        url: The file or folder.
         texts: Columns to read as texts.
-        chosen: The format, if it is not to be found out; one of events is passed over.
+        chosen: The format, or None to detect it; a format of events is ignored.
         gaps: Texts that count as missing.
-        decimal: Decimal mark that the study learned; empty if it is to be found out.
+        decimal: Decimal mark that the study learned; empty to detect it.
 
     Raises:
         BadInput: If it cannot be read.
@@ -91,13 +81,7 @@ def read_frame(
 def table_dataset(
     source: Source, name: str, frame: pd.DataFrame, test_frame: pd.DataFrame | None = None
 ) -> Dataset:
-    """Make a data set of a table.
-
-    Args:
-        source: How it is to be taken.
-        name: Name of the data set.
-        frame: The rows, with the target.
-        test_frame: The test rows; None to read those that the source names, if any.
+    """Make a data set of a table; without a `test_frame`, the source may name a file of test rows.
 
     Raises:
         BadInput: If it cannot be used.
@@ -218,11 +202,7 @@ def _with_target(
 
 
 def _check_roles(source: Source) -> None:
-    """Check that each column is used for one thing.
-
-    Raises:
-        BadInput: If one is named by two options.
-    """
+    """Check that each column is used for one thing."""
     used: dict[str, str] = {}
     named = {
         "target": [source.target],
@@ -263,11 +243,7 @@ _NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal")
 
 
 def checked_frame(frame: pd.DataFrame, where: str = _WHERE) -> pd.DataFrame:
-    """Return a DataFrame with texts as names and rows that are counted; it is not changed.
-
-    Args:
-        frame: The user's DataFrame.
-        where: Name of the DataFrame in messages.
+    """Return a copy of a DataFrame with texts as column names and rows numbered from 0.
 
     Raises:
         BadInput: If two columns have one name, or one is sparse; names the column.
@@ -283,11 +259,7 @@ def checked_frame(frame: pd.DataFrame, where: str = _WHERE) -> pd.DataFrame:
 
 
 def checked_column(column: pd.Series, what: str) -> pd.Series:
-    """Return a target or groups with counted rows; objects that are numbers or truths as such.
-
-    Args:
-        column: The user's column.
-        what: Name of the column in messages.
+    """Return a target or groups with numbered rows; objects that are numbers or truths as such.
 
     Raises:
         BadInput: If it holds values of several types.
@@ -310,12 +282,12 @@ def checked_column(column: pd.Series, what: str) -> pd.Series:
 
 
 def with_target(frame: pd.DataFrame, target: Any) -> tuple[pd.DataFrame, str | None]:
-    """Return a checked DataFrame with its target as a column, and what that is called.
+    """Return a checked DataFrame with its target as a column, and the name of that column.
 
     Args:
-        frame: Features, and the target where a column is named.
-        target: Name of the column, or the values, one a row in the same order. Values whose name
-            a column has get another name.
+        frame: Features, and the target if a column is named.
+        target: Name of the column, or the values in row order. If a column has the name of the
+            values, they get another name.
 
     Raises:
         BadInput: If there is not a value for each row.
@@ -347,12 +319,7 @@ def frame_name(frame: pd.DataFrame) -> str:
 
 
 def frame_dataset(source: Source, frame: pd.DataFrame, test: pd.DataFrame | None = None) -> Dataset:
-    """Make a data set of a DataFrame.
-
-    Args:
-        source: How it is to be taken.
-        frame: The training rows, with the target.
-        test: The test rows, with the target; None if they are elsewhere or there are none.
+    """Make a data set of training rows and, if given, test rows, both with the target.
 
     Raises:
         BadInput: If it cannot be used.

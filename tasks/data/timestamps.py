@@ -29,11 +29,7 @@ class Times:
 
     @classmethod
     def of(cls, column: pd.Series, where: str) -> Self:
-        """Read times; one without a zone is UTC already.
-
-        Args:
-            column: Times, or texts as ISO 8601 writes them.
-            where: Name of the table in messages.
+        """Read times, or texts in ISO 8601; times without a zone are UTC.
 
         Raises:
             BadInput: If one does not parse.
@@ -60,13 +56,10 @@ class Times:
 
 
 def utc_times(column: pd.Series, where: str, *, at_end_of_day: bool) -> pd.Series:
-    """Convert times to UTC; one without a zone is UTC already.
+    """Convert times, or texts in ISO 8601, to UTC; times without a zone are UTC already, gaps stay.
 
-    Args:
-        column: Times, or texts as ISO 8601 writes them; gaps stay.
-        where: Name of the table in messages.
-        at_end_of_day: Whether a date without a time is the end of its day, as events need it so
-            that they do not leak into predictions of that day; else it is its start.
+    With `at_end_of_day`, a date without a time is the end of its day, as events need it so that
+    they do not leak into predictions of that day; else it is its start.
 
     Raises:
         BadInput: If one does not parse.

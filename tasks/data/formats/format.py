@@ -53,16 +53,15 @@ class Format:
     Attributes:
         name: Name that `--format` takes.
         description: A phrase for data in this format, with an article.
-        kind: Whether it holds a table with its target, or patient events, whose labels are a table
-            of their own.
+        kind: A table with its target, or patient events, whose labels are a separate table.
         recognises: Whether data look like it.
         read: The frames of a file or folder, given the columns to read as texts. Frames of events
             have columns by the names in `event_tables`.
-        subfolder: Where in the folder its files are; empty for the folder itself.
+        subfolder: Subfolder of its files; empty for the folder itself.
         folder_holds: Files that mark a folder of this format; empty if files have it too.
         check: Raises `BadInput` for a folder that cannot be in it, although the user names it.
         tables: Names of the tables of a folder that are read, in lower case; a note lists the
-            others. Empty if that is every table.
+            others. Empty if every table is read.
         read_codes: Descriptions and ancestors of codes in a folder, as `code_table` returns them;
             None if the format has no such tables.
     """

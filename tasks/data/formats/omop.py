@@ -1,14 +1,12 @@
 """OMOP CDM 5.3 tables as events.
 
-A row of a clinical table is an event of the concept that it names: `DRUG//1118084`. What has no
-standard concept (concept 0) goes by the code of the source: `DRUG//SOURCE//0093-1059`. Persons give
+A row of a clinical table is an event of the concept that it names: `DRUG//1118084`. Rows without a
+standard concept (concept 0) take the code of the source: `DRUG//SOURCE//0093-1059`. Persons give
 static events of their gender, race and ethnicity, and `MEDS_BIRTH`; deaths give `MEDS_DEATH`. What
 is derived from other tables (eras) or known only later (the end of a visit) is not read.
 
-`concept` describes the codes and `concept_ancestor` gives their ancestors. An ancestor is named by
-its domain like a code, `DRUG//21601238`, or `CONCEPT//<id>` where no table of events is of its
-domain. If codes of the same table name it, it goes by theirs.
-
+`concept` describes the codes and `concept_ancestor` gives their ancestors, named like codes of the
+same table or by their domain, `DRUG//21601238`; `CONCEPT//<id>` if no event table is of the domain.
 Names of tables and columns may be in capitals.
 """
 
@@ -36,9 +34,8 @@ class _Clinical:
         table: Its name.
         of: Prefix of its columns, as in `<of>_concept_id`, and in capitals of its codes.
         date: Column of the date; the column of the time is called the same, and ends with `time`.
-        numbers: Columns that may hold the value. `value_as_number` is it whatever it holds; of
-            amounts, the first with any number but zero in the whole table, for zero in all rows
-            is how an amount that is not known is written.
+        numbers: Columns that may hold the value: `value_as_number` always, else the first amount
+            that is not zero in every row, because zeros in all rows stand for an unknown amount.
     """
 
     table: str
@@ -69,21 +66,12 @@ _ANSWER = "value_as_concept_id"
 
 
 def _is_omop(folder: Location) -> bool:
-    """Return whether a folder holds clinical tables of OMOP.
-
-    Raises:
-        BadInput: If it holds two tables of one name.
-    """
+    """Return whether a folder holds clinical tables of OMOP."""
     return bool(folder.tables([clinical.table for clinical in _CLINICAL]))
 
 
 def _read(folder: Location) -> Iterator[pd.DataFrame]:
-    """Yield events of each table: columns subject_id, time, code, numeric_value.
-
-    Raises:
-        BadInput: If there is no clinical table, or one lacks a column or holds a row without a
-            patient or date.
-    """
+    """Yield events of each table: columns subject_id, time, code, numeric_value."""
     found = folder.tables(_TABLES)
     if not any(clinical.table in found for clinical in _CLINICAL):
         raise BadInput(
@@ -191,11 +179,7 @@ def _codes(table: pd.DataFrame, of: str, where: str) -> pd.Series:
 
 
 def _whole(column: pd.Series, where: str) -> pd.Series:
-    """Return whole numbers, also where a file wrote them as floats.
-
-    Raises:
-        BadInput: If one is none.
-    """
+    """Return whole numbers, also where a file wrote them as floats."""
     numbers = pd.to_numeric(column, errors="coerce")
     bad = column[column.notna() & ~(numbers % 1 == 0).fillna(value=False)]
     if len(bad):
@@ -209,10 +193,7 @@ def _whole(column: pd.Series, where: str) -> pd.Series:
 def _times(table: pd.DataFrame, date: str, where: str, *, required: bool = True) -> pd.Series:
     """Return the time of each row, else the end of its date.
 
-    The CDM writes a time that is not known as midnight, so midnight is a date without a time.
-
-    Raises:
-        BadInput: If there is neither column, or a row has neither.
+    The CDM writes an unknown time as midnight, so midnight is a date without a time.
     """
     given = [name for name in (f"{date}time", date) if name in table]
     if not given:
@@ -227,11 +208,7 @@ def _times(table: pd.DataFrame, date: str, where: str, *, required: bool = True)
 
 
 def _read_codes(folder: Location, codes: Sequence[str]) -> CodeTable:
-    """Read descriptions and ancestors of codes.
-
-    Raises:
-        BadInput: If a table lacks a column, or ancestors form a loop.
-    """
+    """Read descriptions and ancestors of codes."""
     found = folder.tables(_CODE_TABLES)
     parts = {code: match.groups() for code in codes if (match := _CODE.fullmatch(code))}
     concepts = {int(number) for _, *given in parts.values() for number in given if number}

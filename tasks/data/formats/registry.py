@@ -1,7 +1,6 @@
 """The formats of data that `--format` knows by name, and recognition of the format of data.
 
-Cheap to import, because help and completion list the names: a format is imported when it is looked
-up.
+Cheap to import, because help and completion list the names: formats are imported on demand.
 """
 
 from itertools import chain
@@ -34,13 +33,12 @@ def recognise(
 ) -> "Format":
     """Find the format of a file or folder.
 
-    Formats of other distributions are asked last, so installing one never changes how data are
-    read that could be read before.
+    Formats of other distributions come last, so installing one never changes how data are read.
 
     Args:
         given: The data.
         chosen: The format that the user names.
-        kind: The only kind of format to consider when none is chosen.
+        kind: The only kind of format to consider if none is chosen.
 
     Raises:
         BadInput: If there is nothing, or it is in no format.

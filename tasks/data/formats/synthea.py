@@ -1,7 +1,7 @@
 """CSV exports of Synthea as events.
 
 A row of a table is an event of its code: `CONDITION//444814009`. Observations have their value, and
-one that is a text is part of the code; medications have their number of dispenses, supplies their
+a text value is part of the code; medications have their number of dispenses, supplies their
 quantity. Imaging studies are events of modality and body site: `IMAGING//CT//51185008`. Patients
 give static events of gender, race and ethnicity, `MEDS_BIRTH` and `MEDS_DEATH`. What is known only
 later, such as the end of an encounter, is not read.
@@ -57,21 +57,13 @@ _STARTS = ("start", "date")
 
 
 def _is_synthea(folder: Location) -> bool:
-    """Return whether a folder is such an export.
-
-    Raises:
-        BadInput: If it holds two tables of one name.
-    """
+    """Return whether a folder is such an export."""
     found = folder.tables(_TABLES)
     return "patients" in found and len(found) > 1
 
 
 def _read(folder: Location) -> Iterator[pd.DataFrame]:
-    """Yield events of each table: columns subject_id, time, code, numeric_value.
-
-    Raises:
-        BadInput: If a table is missing, lacks a column, or holds a row without a time.
-    """
+    """Yield events of each table: columns subject_id, time, code, numeric_value."""
     found = folder.tables(_TABLES)
     if "patients" not in found or len(found) == 1:
         raise BadInput(

@@ -1,7 +1,6 @@
 """Tables and logs of patient events, MEDS among them.
 
-A table is a file, or a folder of Parquet files with the same columns. A log of patient events is
-one table or a MEDS data set.
+A table is a file, or a folder of Parquet files with the same columns. A log is a table or MEDS.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -44,18 +43,7 @@ def _need_data(folder: Location) -> None:
 def _read_meds_codes(
     location: Location, codes: Iterable[str]
 ) -> tuple[pd.DataFrame | None, list[str]]:
-    """Read `metadata/codes.parquet` of a MEDS data set.
-
-    Args:
-        location: The folder of the data set.
-        codes: The codes of the data.
-
-    Returns:
-        The `code_table`, and notes for the user: what cannot be read is ignored.
-
-    Raises:
-        BadInput: If parents form a loop.
-    """
+    """Read `metadata/codes.parquet` of a MEDS data set; unreadable ones are ignored with a note."""
     file = location.below("metadata/codes.parquet")
     if not file.exists():
         return None, []
