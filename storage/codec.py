@@ -3,13 +3,12 @@
 Frames and vectors to be memory-mapped are uncompressed Arrow files instead of Parquet.
 
 A pickle uses protocol 5 with out-of-band buffers: the number of pieces, their lengths, then the
-pieces, so that reading copies nothing. Values that pickle refuses, such as an estimator with a
-lambda in an attribute, are written by cloudpickle. Both kinds are read alike.
+pieces, so that reading copies nothing. cloudpickle writes values that pickle refuses, such as an
+estimator with a lambda in an attribute. Both kinds are read alike.
 
 Unpickling executes code, so write access to a store's files must not suffice to run code on
-workers. The index holds the digest of every file, and changed files are never read. Write access
-to the index, too, would defeat the digests. With a signing key, each pickle carries an HMAC-SHA256
-and is never loaded without a valid one.
+workers. The index holds the digest of every file, and changed files are never read. Against write
+access to the index, too, each pickle of a store with a signing key carries an HMAC-SHA256.
 """
 
 import hmac

@@ -1,9 +1,9 @@
 """Leases (which process makes which artifact or runs which study), and identities of processes.
 
-A holder renews its leases while it lives. For a holder on this machine, the process table shows
-whether it lives, whatever the clocks show. A holder elsewhere counts as dead when its lease has
-expired by the database's clock. A process is identified by its start, read from a monotonic clock:
-`psutil` derives start times from the wall clock, so they shift with every clock correction.
+A holder renews its leases while it lives. On this machine the process table shows whether a holder
+lives; elsewhere it counts as dead when its lease has expired by the database's clock. A process is
+identified by its start on a monotonic clock, because `psutil` derives start times from the wall
+clock, which is corrected now and then.
 """
 
 import json

@@ -1,10 +1,9 @@
 """Memory-mapped files, and copies of a remote store's files on this host.
 
 Processes that map the same file share its pages. A file is hashed through reads rather than the
-map, so a process that only loads the file keeps no pages of it.
-
-Copies of a remote store's files are in the user's private cache folder. A copy is named by its
-digest and hashed whenever it is opened. If the hash differs, the file is downloaded again.
+map, so a process that only loads the file keeps no pages of it. Copies of remote files, named by
+digest, are in the user's private cache folder. They are hashed whenever they are opened, and
+downloaded again if they differ.
 """
 
 import fcntl

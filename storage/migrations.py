@@ -1,17 +1,16 @@
 """Migrations: create the tables of a new database, and upgrade an older one.
 
 An older database is upgraded when it is opened, in one locked transaction, by Alembic's operations.
-
 To change the tables, change them in `storage.schema`, raise `SCHEMA` there to N, and add a function
 to `_UPGRADES` that makes schema N from N - 1:
 
     def _to_n(op: "Operations") -> None:
         op.add_column("trials", Column("loss", Double, nullable=True))
 
-Then pin the tables in the tests, which fail if tables change without a new number. Add columns and
-tables rather than drop them, because processes of the previous version may be running and fail
-without a column they use (schema 3). Likewise keep the keys of documents (schema 4). A study that a
-previous version prepared before the upgrade and begins after it has the older form and is damaged.
+Then pin the tables in the tests. Add columns and tables rather than drop them, because running
+processes of the previous version fail without a column they use (schema 3). Likewise keep the keys
+of documents (schema 4). A study that a previous version prepared before the upgrade and begins
+after it has the older form and is damaged.
 """
 
 import json

@@ -62,7 +62,7 @@ class Records:
             record: Record id, a path below `records/`.
             parts: Values by name, in canonical form.
             study: The study that uses the record.
-            check: Called with the parts as they will be read back, before anything is written.
+            check: Called before anything is written, with the parts as they will be read back.
             private: Whether only the owner of local files may read them.
             mappable: Whether readers map its frames and vectors; see `codec.encode`.
 

@@ -1,9 +1,8 @@
 """The artifact store: bytes under an fsspec URL, and their index.
 
-A store has two areas: `cache/` for the bounded results of steps, and `records/` (see
-`storage.records`), which are never evicted. An artifact is a folder of parts, written under a
-temporary name and published in one move. Readers use the index, which holds the digest of each
-part. A damaged or missing part is a miss and a warning.
+`cache/` has the bounded results of steps, `records/` what is never evicted. An artifact is a folder
+of parts, written under a temporary name and published in one move. Readers use the index, which
+holds the digest of each part. A damaged or missing part is a miss and a warning.
 """
 
 import json
@@ -165,8 +164,8 @@ class ArtifactStore:
             lineage: Lineage of its key; stored with the artifact as its provenance.
             make: Makes the artifact.
             is_whole: Returns whether its parts outside the cache exist too.
-            is_missed: Whether the caller has just missed it. It is then looked up only once more,
-                under the lease.
+            is_missed: Whether the caller has just missed it, so one lookup under the lease
+                suffices.
 
         Returns:
             The entry, and the new result; None if the artifact was served.

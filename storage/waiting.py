@@ -4,11 +4,9 @@ Only an unreachable store may come back by itself. Full disks and permissions ne
 handles and memory belong to the process. One policy retries after growing random pauses of some
 seconds, for five minutes at most. These waits do not count as a trial's time.
 
-A signal must not interrupt an open transaction, which would block all other processes. Python
-raises a signal handler's error between any two instructions of the main thread. Therefore handlers
-call `is_put_off` first, which defers the error to the end of `deferred_signals`.
-
-A `Heartbeat` repeats an action in a thread, through outages.
+A signal must not interrupt an open transaction, which would block all other processes. Handlers
+therefore call `is_put_off` first, which defers the error to the end of `deferred_signals`: Python
+would raise it between any two instructions of the main thread.
 """
 
 import errno

@@ -1,15 +1,12 @@
 """Export of a final model with as little dependence on prefect-tune as possible.
 
-`plain` replaces our estimator classes by their scikit-learn parents. Some of ours differ from their
-parents only where the parent would fail or select nothing. If that did not happen, the parent with
-the same parameters and fitted values predicts the same to the last bit, and its clone learns the
-same.
+`plain` replaces our estimator classes by their scikit-learn parents. An estimator that differs from
+its parent only where the parent would fail or select nothing, and did not get there, predicts the
+same to the last bit, and its clone learns the same.
 
 `portable` pickles a model with our remaining code and the user's by value, as bytecode for this
-version of Python. All other classes and functions are imported where the pickle is read.
-
-Reading a `skops_file` runs no code. The file lists its types. Types skops does not know must be
-installed where the file is read, and the reader must trust them explicitly.
+version of Python. Reading a `skops_file` runs no code, but types that skops does not know must be
+installed where the file is read and trusted by the reader.
 """
 
 import copyreg
@@ -73,12 +70,9 @@ def plain(model: Value) -> Value:
 
 
 def with_reader(model: Any, dataset: Dataset, *, of_matrix: bool = False) -> Any:
-    """Return a model that reads rows as users have them and predicts the user's classes.
+    """Return a model trained on `dataset` that reads users' rows and predicts their classes.
 
-    Args:
-        model: The fitted model, trained on rows of `dataset`.
-        dataset: The data set, with its reader and classes.
-        of_matrix: Whether to leave out the reader.
+    With `of_matrix`, the reader is left out.
     """
     steps = model.steps if isinstance(model, Pipeline) else [("model", model)]
     if not np.array_equal(dataset.learned_classes, np.array(dataset.classes)):

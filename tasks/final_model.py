@@ -111,8 +111,7 @@ def fit_member(
 def store_model(context: StudyContext, members: Sequence[Member], run_step: RunStep) -> None:
     """Combine the members, fitted or read from the cache, into the final model and store it.
 
-    The record is published only if the stored model can be read back and predicts training rows as
-    before. `run_step` runs one step of a member.
+    The record is published only if the model, read back, predicts training rows as before.
 
     Raises:
         RefitFailed: If a member cannot be fitted or stored; the message names the trial.

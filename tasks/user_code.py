@@ -4,11 +4,9 @@ Every worker runs the same text. The dotted path of an estimator identifies the 
 keys never match artifacts of other code. Comments, docstrings and layout do not enter the digest.
 
 Modules that the file imports and that were not installed from a wheel (see `code_behind`) are
-loaded below the file's name, `helper` as `prefect_tune_user_code_....helper`. Imports in these
-texts find them there, so studies with different versions of a module can share a process.
+loaded below the file's name, so studies with different versions of a module can share a process.
 
-An exception that would end the program, such as `sys.exit`, becomes an error of the algorithm. On a
-worker it would end the worker, or leave its task unreported.
+An exception that would end the worker, such as `sys.exit`, becomes an error of the algorithm.
 """
 
 import builtins

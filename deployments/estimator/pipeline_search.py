@@ -151,13 +151,13 @@ class PipelineSearch(BaseEstimator):
 
     @errors_for_caller()
     def fit(self, X: Any, y: Any, *, groups: Any = None) -> Self:
-        """Search for the best pipeline, and fit it on all rows.
+        """Search for the best pipeline, and fit it on all n rows of X, a DataFrame or an array.
 
         Args:
             X: DataFrame or array of n rows.
             y: Classes or numbers, shape (n,).
-            groups: Labels, shape (n,); rows with equal labels, such as one patient's, stay in one
-                fold. Groups are not a feature; to use a column of X as both, name it by `group`.
+            groups: Labels, shape (n,); rows with equal labels, such as one patient's, share a fold.
+                To use a column of X as a group and as a feature, name the column by `group`.
 
         Raises:
             BadInput, UnknownName, ValueError: If the input cannot be used, before any work.

@@ -18,10 +18,8 @@ from prefect_tune.tasks.data.table_source import checked_column, checked_frame, 
 def frame_of(estimator: BaseEstimator, X: Any, *, is_new: bool) -> pd.DataFrame:
     """Return rows as a DataFrame; columns of an array are named x0, x1 and so on.
 
-    Args:
-        estimator: Estimator, which gets `n_features_in_` and `feature_names_in_` in `fit`.
-        X: DataFrame, or numbers or texts of shape (n, d).
-        is_new: True in `fit`; False if X must match the rows of `fit`.
+    With `is_new`, as in `fit`, the estimator gets `n_features_in_` and `feature_names_in_`;
+    without, X must match the rows of `fit`. An array has shape (n, d).
 
     Raises:
         BadInput: If X is sparse, or a column is duplicated or mixes types.

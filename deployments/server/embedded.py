@@ -53,10 +53,8 @@ def local_server(*, keep: bool = False) -> Iterator[str]:
     """Provide a Prefect server to the body, and yield its API URL.
 
     A server named by Prefect's settings or profile is used as it is. Otherwise the embedded server
-    of this home is started or shared, and stopped by its last user.
-
-    Args:
-        keep: Leave the embedded server running; the next run without `keep` stops it.
+    of this home is started or shared. Its last user stops it, unless `keep` leaves it to the next
+    run.
 
     Raises:
         ServerFailed: If the server does not start.

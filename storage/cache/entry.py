@@ -22,11 +22,9 @@ class Entry:
         step, algorithm, fold: Name of the step, id of its algorithm, number of the fold.
         is_present: Whether its bytes are in the cache.
         size_bytes, cost_seconds: Size of all parts, and time to make it from its parent.
-        created, last_used: Times; the last use is accurate to a second.
-        hits: Times the artifact was served.
+        created, last_used, hits: Times, the last use accurate to a second; times it was served.
         summary: JSON values that keys of later steps need.
-        parts: Files by name.
-        place: Folder of this publication, below the folder of its key; empty if refused.
+        parts, place: Files by name; their folder below that of the key, empty if refused.
     """
 
     key: str

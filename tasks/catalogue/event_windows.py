@@ -65,40 +65,36 @@ _EVENTS_OF_PIECE = 1 << 22
 class EventWindows(TransformerMixin, BaseEstimator):
     """Aggregations of each code in windows that look back from the prediction time.
 
-    Codes are those that enough patients of the training rows have. In addition to their columns
-    there are always the age at the prediction time, the days since the first event, the numbers of
-    events and of days with events in each window, and a column for each fact: a code of events
-    without a time that two patients have.
-
-    Births count for the age only. Values have columns if they differ between events of the training
-    rows; value columns ignore events without a value. Of simultaneous events, the last in the data
-    counts as the last.
+    Codes are those that enough training patients have. Further columns are the age at the
+    prediction time, the days since the first event, the numbers of events and of days with events
+    in each window, and each fact: a code of events without a time that two patients have. Births
+    count for the age only. Values have columns if they differ between events of the training rows;
+    these ignore events without a value. Of simultaneous events, the last in the data counts as the
+    last.
 
     Args:
-        windows: Name of a set of windows, one of `WINDOWS`. A window includes events exactly as old
-            as its length.
-        aggregations: Name of a set of aggregations, one of `AGGREGATIONS`. `recency` is 1 / (1 +
-            days since the last event), so nearer is larger and never 0. `slope` is the
-            least-squares slope of the values per day, 0 if they are less than an hour apart.
-            `recency` and `last` look back over the whole history.
+        windows: Name of a set of windows in `WINDOWS`. Events exactly as old as a window are in it.
+        aggregations: Name of a set of aggregations in `AGGREGATIONS`. `recency` is 1 / (1 + days
+            since the last event). `slope` is the least-squares slope of the values per day, 0 if
+            they are less than an hour apart. `recency` and `last` look back over the whole history.
         levels: `code`; `prefixes`, which end before a `//`, `/` or `.` of the code (in codes with
             blanks only before a `//`); `both`; `parents`, the codes and the ancestors in the data's
             table of codes; or `all` three. A prefix stands for all codes that begin with it, even
-            if they occur only in new data, and a parent for all codes below it. Prefixes that stand
-            for the same codes as a longer one are skipped, and so are parents of only one code.
-            With `prefixes`, codes without a prefix stand for themselves.
+            in new data, and a parent for all codes below it. Prefixes that stand for the same codes
+            as a longer one are skipped, and so are parents of only one code. With `prefixes`, codes
+            without a prefix stand for themselves.
         scaling: Scaling of counts: `none`; `log1p`; `binary`, which replaces `count` by `has`; or
-            `tfidf`, the share of the row's events in the window times log((1 + patients) /
-            (1 + patients with the code)) + 1.
-        min_share: Share of the training patients that must have a code of events with a time; at
-            least 2 patients must.
+            `tfidf`, the share of the row's events in the window times log((1 + patients) / (1 +
+            patients with the code)) + 1.
+        min_share: Share of the training patients, at least 2, that must have a code of timed
+            events.
 
     Attributes:
         levels_: Codes, prefixes and parents kept.
         parents_: Parents kept of each code of the data, itself included if it is one.
         facts_: Codes of the facts kept.
-        age_: Median age of the training rows in years; None, without an age column, if there are no
-            births.
+        age_: Median age of the training rows in years; None, without an age column, if no birth is
+            known.
     """
 
     def __init__(

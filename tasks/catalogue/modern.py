@@ -3,10 +3,9 @@
 Boosted trees take a table's gaps and categories as they are. All other models get them imputed and
 encoded, and all but trees get rescaled columns.
 
-The folder `portfolios` has configurations of the spaces that did well on other data, to start a
-search with. `tests/benchmarks/run flows/portfolio` makes them and measures their value on data they
-were not made from. The construction follows auto-sklearn 2 (Feurer et al. 2022, section 4): greedy,
-and without features of the table.
+`portfolios` has configurations that did well on other data, to start a search with, built greedily
+without features of the table as in auto-sklearn 2 (Feurer et al. 2022, section 4).
+`tests/benchmarks/run flows/portfolio` makes them and measures their value on other data.
 """
 
 import json

@@ -1,15 +1,13 @@
 """Choice of an ensemble's members and weights from predictions of the held-out rows.
 
-Greedy selection with replacement follows Caruana, Niculescu-Mizil, Crew and Ksikes, "Ensemble
-selection from libraries of models" (ICML 2004), as in Ram et al. (2020), appendix 8.
+Greedy selection with replacement follows Caruana et al., "Ensemble selection from libraries of
+models" (ICML 2004), as in Ram et al. (2020), appendix 8. Agnostic Bayes weighs each model by how
+often it is the best in bootstraps of half of the examples: Lacoste et al., "Sequential model-based
+ensemble optimization" (UAI 2014), equations 4 and 5. More bootstraps are drawn than the search
+uses, because their number sets the resolution of the weights.
 
-Agnostic Bayes weighs each model by how often it is the best in bootstraps: Lacoste, Larochelle,
-Marchand and Laviolette, "Sequential model-based ensemble optimization" (UAI 2014), equations 4 and
-5. As in the authors' code, a bootstrap is half of the examples. More bootstraps are drawn than
-the search uses, because their number sets the resolution of the weights.
-
-The kind with the least loss on the rows that built it looks better than it is. The nested estimate
-therefore builds each kind on four parts of the held-out rows and judges it on the fifth.
+The kind with the least loss on the rows that built it looks better than it is, so the nested
+estimate builds each kind on four parts of the held-out rows and judges it on the fifth.
 """
 
 from collections import Counter
@@ -131,8 +129,8 @@ class EnsembleChoice:
     """An ensemble of candidates; of kind single if greedy selection found nothing better.
 
     Attributes:
-        weights: Weights by position of the candidate, summing to 1; the best candidate first, in an
-            agnostic ensemble the heaviest.
+        weights: Weights by candidate, summing to 1; the best first, in an agnostic one the
+            heaviest.
         losses: Mean loss over the folds; for greedy selection, at each size from 1.
     """
 

@@ -4,8 +4,7 @@ An epoch is a pass over the rows (`partial_fit`), or a share of the configured t
 rounds (`warm_start`). The table lists estimators whose interrupted training ends the same to the
 last bit. All others are fitted at once: logistic regression forgets its solver's state, a second
 pass adds nothing to naive Bayes, and AdaBoost, support vector machines, neighbours, discriminants,
-Gaussian processes and single trees have no epochs. A boosted ensemble after some of its rounds
-predicts the same as a shorter training.
+Gaussian processes and single trees have no epochs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,10 +39,9 @@ class Iterative:
     """Way in which an estimator trains in epochs.
 
     Attributes:
-        rounds: Constructor argument that counts trees or rounds, if an epoch is a share of them;
-            empty if an epoch is a pass over the rows.
-        settings: Arguments set regardless of the configuration. Early stopping is among them: it
-            holds back rows of its own, and the best epoch of the curve replaces it.
+        rounds: Constructor argument that counts trees or rounds; empty if an epoch is a pass.
+        settings: Arguments set regardless of the configuration. Early stopping, which holds back
+            rows of its own, is replaced by the best epoch of the curve.
         traps: Reasons against epochs, by argument and value that rule them out.
     """
 

@@ -1,10 +1,9 @@
 """Summaries of matrices, and estimates of the memory that a step needs before it starts.
 
 An estimate is a lower bound: the largest arrays the step cannot avoid, given its arguments and the
-size of the data. A step that might fit is therefore never refused. Memory that depends on values,
-such as the leaves of a tree, is left to the limit of the running trial.
-
-Estimates count all training rows of a fold, even if a subset is used: the rest may follow.
+size of the data. A step that might fit is never refused; the limit of the running trial covers
+memory that depends on values. All training rows of a fold count: after a subset the rest may
+follow.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,15 +27,13 @@ from prefect_tune.tasks.catalogue.spaces import SPACES
 class MatrixSummary:
     """A matrix without its elements, enough for later steps to compute their keys.
 
-    The last two attributes describe the data set, so they are not stored with the matrix.
-
     Attributes:
         layout: dense, sparse, frame or pickle (anything else).
         dtype: Type of the elements; empty for frames.
         density: Share of non-zero elements.
         minimum: Smallest element of the training rows; None for frames.
-        n_classes: Number of classes of the data set; 0 if numbers are predicted.
-        has_parents: Whether the codes of events have parents.
+        n_classes: Number of classes of the data set, 0 for numbers; not stored with the matrix.
+        has_parents: Whether the codes of events have parents; not stored with the matrix.
     """
 
     rows: int

@@ -1,13 +1,11 @@
 """Risks: the loss of a model in each bootstrap of the held-out examples.
 
-Bootstraps are drawn once, from the study's seed, and shared by all trials. Under cross-validation
-each example is judged by the model that did not learn from it. Bootstraps are drawn within each
-fold, so folds count equally, as they do in the loss.
+Bootstraps are drawn once, from the study's seed, and shared by all trials. They are drawn within
+each fold, so folds count equally, as they do in the loss.
 
 Many metrics need no loop over bootstraps, because a bootstrap is a row of weights that sum to 1.
 The mean of losses over rows is one matrix product. Precision, recall and similar scores follow from
-weighted class counts, three such products. The area under the curve sorts the scores once
-(Lacoste et al. 2014).
+weighted class counts; the area under the curve sorts the scores once (Lacoste et al. 2014).
 """
 
 from collections.abc import Callable, Mapping, Sequence

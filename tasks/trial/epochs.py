@@ -34,8 +34,7 @@ class IterativeNode(Node):
         trouble: Reason training cannot continue; None if it can.
         resumed_from: Epochs of the checkpoint that training resumed from.
         best_epoch: Epoch whose predictions count.
-        is_alone: Whether folds trained later may change the best epoch, so that predictions of all
-            epochs are stored.
+        is_alone: Whether later folds may change the best epoch, so all predictions are stored.
         metric: Metric of the curve; set before training.
     """
 

@@ -1,10 +1,9 @@
 """A Dask task runner for trials at a tenth of the cost of prefect-dask's.
 
-prefect-dask rebuilds the flow's context, settings and API client for every task, which takes about
-155 ms of CPU. This runner rebuilds them once per worker process. It also delays the first two
-states of a task run by half a second and drops them if the task has ended by then, because the last
-event has all that is shown. Both wrap private names of Prefect; if a version lacks them, the stock
-runner is used.
+prefect-dask rebuilds the flow's context, settings and API client for every task, about 155 ms of
+CPU; this runner does so once per worker process. It also delays the first two states of a task run
+by half a second and drops them if the task has ended by then. Both wrap private names of Prefect;
+if a version lacks them, the stock runner is used.
 """
 
 import threading

@@ -1,13 +1,11 @@
 """Limits of a trial, enforced by the nanny of its worker, so that native code cannot delay them.
 
-The worker notes its trial, and the nanny reads the note ten times a second. A trial over a limit is
-frozen with all its child processes, the flow is told why, and the processes are killed. The nanny
-starts another worker. If a worker dies by itself, its processes are ended and the flow is told at
-which step.
+The nanny reads the worker's note of its trial ten times a second. A trial over a limit is frozen
+with all its child processes, the flow is told why, and the processes are killed. If a worker dies
+by itself, its processes are ended and the flow is told at which step.
 
-The scheduler, which several flows may share, gives the plugin to every nanny. A killed flow cannot
-withdraw it, and a plugin misses its removal while its worker restarts, so each plugin checks the
-flow's mark on the scheduler and removes itself.
+The scheduler gives the plugin to every nanny. A killed flow cannot withdraw it, and a plugin misses
+its removal while its worker restarts, so each plugin checks the flow's mark on the scheduler.
 """
 
 import asyncio

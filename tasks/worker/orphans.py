@@ -1,13 +1,11 @@
 """Workers end with the process that started them, even in the middle of a task.
 
 Dask's workers watch their parent in a thread, which stops while C code holds the interpreter's
-lock. Linux instead sends a signal when the *thread* that started a process ends. Any thread may
-have started the fork server, so the fork server checks for its parent itself, adopts processes that
-dead workers leave, and ends them.
+lock. Linux instead signals the end of the *thread* that started a process. Any thread may have
+started the fork server, so it checks for its parent itself, and ends what dead workers leave.
 
-On macOS, which reports no parent's death, and for workers started by others, the parent is the
-nanny's process. A small guard process then ends those workers. It reads their pids from standard
-input, and acts when the input ends.
+On macOS, and for workers started by others, the parent is the nanny's process, and a small guard
+process ends the workers. It reads their pids from standard input, and acts when the input ends.
 """
 
 import ctypes

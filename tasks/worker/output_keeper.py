@@ -2,12 +2,10 @@
 
 File descriptors 1 and 2 of a worker are a pipe to the keeper. The worker registers the pipe with a
 socket, over which it names the file to write. On each request the keeper empties the pipe, changes
-the file and answers. When the worker ends, the keeper writes the rest. A thread of the worker could
-not do this, because it stops while C code holds the interpreter's lock.
+the file and answers. A thread of the worker could not, while C code holds the interpreter's lock.
 
-Passwords are masked. A file keeps the end of the output in two segments of bounded size. A full
-segment replaces the previous one, so the end survives even if the writer is killed. Apart from
-masking, only the standard library is imported.
+Passwords are masked. A file keeps the end of the output in two segments of bounded size, so the end
+survives even if the writer is killed. Apart from masking, only the standard library is imported.
 """
 
 import fcntl

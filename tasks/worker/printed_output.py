@@ -1,9 +1,8 @@
 """Output of workers goes to files: one per trial, and one for everything else.
 
-File descriptors 1 and 2 lead to an `output_keeper`. Output of Python, C libraries and child
-processes is captured alike, and nothing reaches the terminal or a command's result. On this machine
-output is captured for the whole life of a worker and of the fork server, which starts the one
-keeper for all. Workers started by others are captured only during trials.
+File descriptors 1 and 2 lead to an `output_keeper`, so output of Python, C libraries and child
+processes never reaches the terminal. Workers started by others are captured only during trials,
+workers of this machine and the fork server for their whole life.
 """
 
 import asyncio

@@ -1,9 +1,8 @@
 """A worker's note of its trial and its progress, for its nanny to read at any moment.
 
-The note is a file of fixed size next to the worker's folder. It is created when the worker starts
-and removed when the worker ends. All blocks are allocated at once, so a full disk cannot block
-updates. Texts go to two slots in turn, each with a checksum; readers take the newest valid slot.
-Limits depend on the note, so a trial without a note does not start.
+The note is a file of fixed size next to the worker's folder. All blocks are allocated at once, so a
+full disk cannot block updates. Texts go to two slots in turn, each with a checksum; readers take
+the newest valid slot. Limits depend on the note, so a trial without a note does not start.
 
 While a trial runs, warnings of its worker reach the flow as Dask events.
 """

@@ -122,15 +122,13 @@ class Reproduction:
 
     Attributes:
         command: Command that starts the study anew.
-        longer: Command that resumes it with twice its trials and its budget, or with twice the
-            seconds it has taken if that is more.
+        longer: Command that resumes it with twice its trials and twice its budget or seconds taken.
         resumed: Command that resumes it after an interruption.
         removed_option: Method option that this version no longer has, as `name=value`, or empty.
             The commands fail with such an option.
         is_of_frame: Whether the data was a DataFrame, which no command can name.
         seed: Source of all randomness.
-        repeats_itself: Whether the same seed gives the same trials, on one worker and with a budget
-            of trials.
+        repeats_itself: Whether the seed repeats the trials on one worker with a budget of trials.
         versions: Package versions of the latest session; empty if unknown.
         data, dataset, split: Path or name of the data; digests of the data and of its split.
         space, space_digest: Name and digest of the space.

@@ -59,8 +59,7 @@ class ModelReport:
         classes: The two classes, the positive one last; empty for other targets.
         auroc, calibration: None without scores or probabilities of two classes.
         is_balanced: Whether any member was trained with weights that balance the classes.
-        effects, effects_of: Effects of columns, and the trial of the measured pipeline; None if
-            the data has no events.
+        effects, effects_of: Effects of columns, and the trial measured; None without events.
         effects_problem: Reason for missing effects; empty if they are known.
         measure: Name of the loss that the effects raise.
         descriptions: Descriptions of the codes of the effects.
