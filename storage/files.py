@@ -358,7 +358,6 @@ class Files:
             raise OSError(errno.ENODEV, "the store is no longer there", self.root)
 
     def _is_outage(self, error: BaseException) -> bool:
-        """Return whether an error means that the files cannot be reached now, but may be later."""
         cause = cause_of(error)
         if self.is_local or cause is not None:
             return cause == Cause.AWAY

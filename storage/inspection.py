@@ -228,7 +228,6 @@ def _note(found: Verification, what: str, damage: Damaged | None) -> None:
 
 
 def _folders(store: ArtifactStore, area: str) -> list[str]:
-    """List every publication in an area, including empty ones."""
     filesystem, root = store.files.filesystem, store.files.path(area)
     if not filesystem.exists(root):
         return []

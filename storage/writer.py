@@ -172,7 +172,6 @@ class ArtifactWriter:
         return replace(entry, parts=parts), ""
 
     def _reason_to_refuse(self, entry: Entry) -> str:
-        """Return why an artifact can never be stored; empty if it can."""
         if self._files.free_bytes() < FREE_BYTES_KEPT + entry.size_bytes:
             reason = f"the disk has less than {FREE_BYTES_KEPT / 1e9:g} GB left"
         elif entry.size_bytes > self._budget_bytes():

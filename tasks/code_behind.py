@@ -231,7 +231,6 @@ class _Trail:
         return True
 
     def _is_installed(self, name: str) -> bool:
-        """Return whether a module is Python's, ours, or from a wheel."""
         top = name.partition(".")[0]
         if top in sys.stdlib_module_names or top == _OURS:
             return True
@@ -287,7 +286,6 @@ def _is_dynamic(node: ast.AST) -> bool:
 
 
 def _name(node: ast.AST) -> str:
-    """Return the name of a variable or attribute; empty for other nodes."""
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""

@@ -325,7 +325,6 @@ def _refusal(model: Any, trials: Sequence[int]) -> BadInput | None:
 
 
 def _parts(model: Any, trials: Sequence[int]) -> Iterator[tuple[str, Any]]:
-    """Yield each step of each pipeline with a description of its place."""
     if isinstance(model, Pipeline) and isinstance(model[0], RowReader):
         yield "step 'read rows'", model[0]
         model = model[-1] if len(model) == 2 else model[1:]

@@ -225,7 +225,6 @@ def _is_close(one: NDArray[Any], other: NDArray[Any]) -> bool:
 
 
 def _store_failure(fitted: Sequence[_Fitted], error: NotPicklable | ProgramExit) -> RefitFailed:
-    """Return the error of a model that cannot be stored, with the trial and step if known."""
     for member in fitted:
         for step, estimator in (one for pipeline in member.pipelines for one in pipeline.steps):
             if reason := _store_problem(estimator):

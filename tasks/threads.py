@@ -108,8 +108,6 @@ _SET = Parameter("set", Parameter.KEYWORD_ONLY, default=1)
 
 
 class _Variables:
-    """Environment variables, set while any thread needs them."""
-
     def __init__(self) -> None:
         self._lock = Lock()
         self._n_users = 0

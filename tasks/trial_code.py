@@ -258,7 +258,6 @@ def _is_same(value: Any, default: Any) -> bool:
 
 
 def _quoted(text: str) -> str:
-    """Return a Python string literal, in double quotes if the text has none."""
     written = repr(text)
     return f'"{written[1:-1]}"' if written[0] == "'" and '"' not in written else written
 

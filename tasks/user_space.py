@@ -158,7 +158,6 @@ def _declared(code: str, argument: str, behind: CodeBehind) -> Space:
 
 @cache
 def _check_algorithms(space: Space) -> None:
-    """Raise BadInput if an algorithm outside the catalogue cannot be used."""
     for step in space.steps:
         for algorithm in step.algorithms:
             if algorithm not in _of_the_catalogue():

@@ -112,7 +112,6 @@ def _print(
     *,
     as_json: bool,
 ) -> None:
-    """Print an outcome, and write its report if a file is given."""
     if as_json:
         print_json(outcome.to_json())
     else:

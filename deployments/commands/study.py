@@ -180,7 +180,6 @@ def _print_trials(store: "ArtifactStore", study: str, *, failed: bool, as_json: 
 def _task_run_links(
     store: "ArtifactStore", study: str, trials: "Sequence[TrialView]"
 ) -> dict[int, str]:
-    """Return the addresses of task runs in the Prefect UI, if a server is known."""
     from prefect_tune.deployments.server.task_run_page import task_run_page
     from prefect_tune.flows.reading.trial_detail import moments_of
 

@@ -287,7 +287,6 @@ class PipelineSearch(BaseEstimator):
         return name
 
     def _known_target(self) -> Predicts | None:
-        """Return the kind of target given by the parameters; None if the target decides."""
         if self.predicts in DEFAULT_METRICS:
             return self.predicts
         with suppress(UnknownName, TypeError):
@@ -304,7 +303,6 @@ class PipelineSearch(BaseEstimator):
         return self._known_target() or "classes"
 
     def _repeats(self) -> bool:
-        """Return whether another fit with the same random state gives the same result."""
         method = METHODS.get(self.method or DEFAULT_METHOD)
         in_turn = self.workers == 1 and self.trials is not None and self.budget is None
         return in_turn and method is not None and not method.draws_on_cost

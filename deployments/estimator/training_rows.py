@@ -114,7 +114,6 @@ def _check_shape(frame: pd.DataFrame, least: int) -> None:
 
 
 def _has_texts(X: Any) -> bool:
-    """Return whether an array holds texts rather than numbers."""
     if isinstance(X, list | tuple):
         X = np.asarray(X)
     kind = getattr(getattr(X, "dtype", None), "kind", "")

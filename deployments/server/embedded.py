@@ -134,12 +134,10 @@ class _Guard:
         self._thread = Thread(target=self._keep_up, daemon=True, name="server guard")
 
     def start(self) -> None:
-        """Start watching the server."""
         if not self._thread.is_alive():
             self._thread.start()
 
     def end(self) -> None:
-        """Stop watching the server."""
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join()

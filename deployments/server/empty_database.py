@@ -73,7 +73,6 @@ def _versions() -> str:
 
 
 async def _fill() -> None:
-    """Create tables and block types in the configured database, as a server does."""
     from prefect.plugins import load_prefect_collections  # noqa: PLC0415 - heavy
     from prefect.server.database import provide_database_interface  # noqa: PLC0415 - heavy
     from prefect.server.models.block_registration import (  # noqa: PLC0415 - heavy

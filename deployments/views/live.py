@@ -43,7 +43,6 @@ class _Silent:
         """Print nothing."""
 
     def warn(self, text: str) -> None:
-        """Print a warning to standard error."""
         echo(f"Warning: {text}", err=True)
 
     def ended(self, trial: Trial, progress: Progress) -> None:
@@ -57,11 +56,9 @@ class _Lines(_Silent):
     """One plain line per trial, to standard error."""
 
     def note(self, text: str) -> None:
-        """Print the note."""
         echo(text, err=True)
 
     def ended(self, trial: Trial, progress: Progress) -> None:
-        """Print the trial."""
         echo(f"{progress.trial_line(trial)}  |  {progress.status_line()}", err=True)
 
 
@@ -69,11 +66,9 @@ class _JsonLines(_Silent):
     """One line of JSON per trial and per warning, to standard output."""
 
     def warn(self, text: str) -> None:
-        """Print the warning."""
         echo_as_is(json.dumps({"warning": text}, separators=(",", ":")))
 
     def ended(self, trial: Trial, progress: Progress) -> None:  # noqa: ARG002
-        """Print the trial."""
         echo_as_is(json.dumps(masked_values(trial.to_json()), separators=(",", ":")))
 
 
@@ -85,11 +80,9 @@ class _Terminal(_Silent):
         self._fidelity: str | None = None
 
     def note(self, text: str) -> None:
-        """Print a note above the live lines."""
         self._console.print(text, style="dim")
 
     def warn(self, text: str) -> None:
-        """Print a warning above the live lines."""
         self._console.print(f"Warning: {text}", style="yellow")
 
     def ended(self, trial: Trial, progress: Progress) -> None:
@@ -103,7 +96,6 @@ class _Terminal(_Silent):
         self.tick(progress)
 
     def tick(self, progress: Progress) -> None:
-        """Update the live lines."""
         self._lines.show(progress)
 
     def _note_fidelity(self, progress: Progress) -> None:

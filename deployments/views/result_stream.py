@@ -87,12 +87,10 @@ class _Results(TextIOWrapper):
         super().__init__(BufferedWriter(FileIO(number, "w")), encoding, errors)
 
     def write(self, text: str) -> int:
-        """Write a text."""
         with _failure_reported():
             return super().write(text)
 
     def flush(self) -> None:
-        """Write what is held back."""
         with _failure_reported():
             super().flush()
 

@@ -343,7 +343,6 @@ def _columns(position: Mapping[str, int], names: Sequence[str]) -> NDArray[np.in
 
 
 def _chosen(block: Any, columns: NDArray[np.int64]) -> sparse.csr_array:
-    """Return some columns of a block, whose arrays may be changed; -1 gives an empty column."""
     column_of = np.full(block.shape[1], -1, dtype=np.int32)
     is_there = columns >= 0
     column_of[columns[is_there]] = np.flatnonzero(is_there)

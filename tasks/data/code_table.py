@@ -58,7 +58,6 @@ def code_table(
 def _ancestors(
     codes: Sequence[str], edges: Mapping[str, Sequence[str]], where: str
 ) -> list[list[str]]:
-    """Return the sorted ancestors of each of the sorted codes."""
     position = {code: i for i, code in enumerate(codes)}
     row = np.repeat(np.arange(len(codes)), [len(edges[code]) for code in codes])
     column = np.array([position[p] for code in codes for p in edges[code]], dtype=np.int64)

@@ -123,7 +123,6 @@ def features_of(  # noqa: PLR0917 - what options say of columns
 
 
 def _check_names(reader: RowReader, where: str) -> None:
-    """Check that no column is called as a part of another one's dates or texts."""
     features = Counter(name for column in reader.columns for name in column.features)
     if doubled := [name for name, n in features.items() if n > 1]:
         raise BadInput(
@@ -177,7 +176,6 @@ def _with_hashed(columns: Sequence[LearnedColumn], n_rows: int) -> tuple[Learned
 
 
 def _kind_notes(columns: Sequence[LearnedColumn]) -> list[str]:
-    """Return notes on the columns that become other columns."""
     became = {
         "date": "read as dates, in UTC: days since 1970 and calendar parts",
         "duration": "read as durations, in seconds",
@@ -188,7 +186,6 @@ def _kind_notes(columns: Sequence[LearnedColumn]) -> list[str]:
 
 
 def _learned(name: str, column: pd.Series) -> LearnedColumn | str:
-    """Return what a column without its gaps holds, or why it is left out."""
     kind = column.dtype
     if not len(column) or pd.api.types.is_complex_dtype(kind):
         return "complex numbers" if len(column) else "no values"
@@ -259,7 +256,6 @@ def _refuse_strays(name: str, values: pd.Series) -> None:
 
 
 def _holds_numbers(column: pd.Series) -> bool:
-    """Return whether a column without its gaps holds numbers or truth values."""
     kind = column.dtype
     if pd.api.types.is_numeric_dtype(kind) or pd.api.types.is_bool_dtype(kind):
         return True
@@ -337,7 +333,6 @@ _LOGGER = logging.getLogger(__name__)
 
 
 def _is_identifier(column: pd.Series) -> bool:
-    """Return whether a column holds a different whole number in every row."""
     is_whole = pd.api.types.is_integer_dtype(column)
     return bool(is_whole and len(column) > _FEW_ROWS and column.nunique() == len(column))
 

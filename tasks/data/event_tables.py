@@ -165,7 +165,6 @@ class _Gathered:
         self._dates: list[NDArray[np.int64]] = []
 
     def add(self, named: pd.DataFrame, where: str) -> None:
-        """Add a table with columns by our names, without gaps in subject_id and code."""
         times = Times.of(named["time"], where)
         has_time = times.utc.notna()
         self.are_midnights &= bool((times.is_midnight | ~has_time).all())
@@ -183,7 +182,6 @@ class _Gathered:
         self.n += len(named)
 
     def _coded(self, code: pd.Series) -> NDArray[np.int32]:
-        """Return the position of each code in the vocabulary, which grows."""
         names: list[Any] = []
         if isinstance(code.dtype, pd.CategoricalDtype):
             number, names = code.cat.codes.to_numpy(), code.cat.categories.tolist()
@@ -226,7 +224,6 @@ class _Column:
         self._arrays: list[NDArray[Any]] = []
 
     def add(self, values: NDArray[Any]) -> None:
-        """Copy values behind those that are there."""
         while len(values):
             if not self._n_free:
                 self._n_free = max(self._n, len(values))

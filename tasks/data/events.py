@@ -238,7 +238,6 @@ def _bounds(
 
 
 def _are_ordered(events: pd.DataFrame) -> bool:
-    """Return whether events are by patient and time, those without a time first."""
     ids = events["subject_id"]
     if not ids.is_monotonic_increasing:
         return False

@@ -63,7 +63,6 @@ def as_ids(column: pd.Series, where: str) -> pd.Series:
 
 
 def _as_numbers(texts: pd.Series) -> pd.Series | None:
-    """Return texts as whole numbers, if all of them are."""
     if not len(texts) or not texts.astype("string").str.fullmatch(_WHOLE).all():
         return None
     numbers = [int(text) for text in texts]

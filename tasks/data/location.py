@@ -63,11 +63,7 @@ class Location:
         return cls(url, filesystem, path, gaps, decimal)
 
     def exists(self) -> bool:
-        """Return whether anything is there.
-
-        Raises:
-            BadInput: If the file system cannot be asked.
-        """
+        """Return whether anything is there; raises BadInput if the file system cannot be asked."""
         try:
             return bool(self.filesystem.exists(self.path))
         except Exception as error:
@@ -199,12 +195,10 @@ def shards(location: Location) -> list[Location]:
 
 
 def _has_parquet(location: Location) -> bool:
-    """Return whether it is a folder with Parquet files directly in it."""
     return location.is_folder() and any(child.is_parquet() for child in location.children())
 
 
 def _unpacked(file: "io.BufferedReader[Any]") -> Any:
-    """Return a stream of the decompressed bytes of an open file."""
     start = file.peek(10)[:10]
     if start.startswith(b"\x1f\x8b"):
         return gzip.GzipFile(fileobj=file)

@@ -43,11 +43,7 @@ _WINDOW_DAYS = (30, 365, 1095)
 
 
 def read_events_source(source: Source, found: Format, location: Location) -> Dataset:
-    """Read events in a format, and their labels.
-
-    Raises:
-        BadInput: If it cannot be used.
-    """
+    """Read events in a format, and their labels; raises BadInput if they cannot be used."""
     if source.labels is None:
         raise BadInput(
             f"{source.data} is {found.description}, so the classes come from a table of their own: "
@@ -71,7 +67,6 @@ def read_events_source(source: Source, found: Format, location: Location) -> Dat
 
 
 def _unread(source: Source, found: Format, location: Location) -> list[str]:
-    """Return a note on the tables of a folder that are not read, if there are any."""
     labels = [_labels_location(source, one) for one in (source.labels, source.test) if one]
     unread = location.unread_tables(found.tables, labels) if found.tables else []
     if not unread:
@@ -176,7 +171,6 @@ def events_dataset(  # noqa: PLR0917
 
 
 def _labels(source: Source, labels: str) -> tuple[pd.DataFrame, pd.Series, list[str]]:
-    """Read rows and classes from a table of labels, with notes for the user."""
     location = _labels_location(source, labels)
     texts = LABEL_TEXTS - {(source.target or "").lower()}
     tables = [*read_event_tables(location, texts)]
@@ -190,7 +184,6 @@ def _labels(source: Source, labels: str) -> tuple[pd.DataFrame, pd.Series, list[
 
 
 def _labels_location(source: Source, labels: str) -> Location:
-    """Find the labels as named, else below the data's folder."""
     named = Location.at(labels, source.gaps)
     if named.exists():
         return named

@@ -257,7 +257,6 @@ class RowReader(TransformerMixin, BaseEstimator):
 
 
 def _flat(name: Any) -> str:
-    """Return the name of a column as a text, its levels joined."""
     return "_".join(filter(None, map(str, name))) if isinstance(name, tuple) else str(name)
 
 

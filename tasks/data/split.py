@@ -334,7 +334,6 @@ def _splitter(dataset: Dataset, n_parts: int, seed: int, rows: Rows) -> Iterator
 
 
 def _training_rows(dataset: Dataset, rows: Rows, test_size: float | None, seed: int) -> Rows:
-    """Return which of some rows are not for testing, in order."""
     if dataset.is_test is not None:
         return rows[~dataset.is_test[rows]]
     assert test_size is not None  # noqa: S101 - the caller's duty
@@ -395,7 +394,6 @@ def _check_enough(dataset: Dataset, free: Rows, needed: int, parts: str) -> None
 
 
 def _too_rare(dataset: Dataset, position: int, why: str) -> BadInput:
-    """Return the error for a class that cannot reach every part."""
     n, (_, of) = int(_units_of_classes(dataset)[position]), _units(dataset)
     number = f"{n} {of}" if n != 1 else f"1 {of.removesuffix('s')}"
     label = dataset.classes[position]
@@ -430,7 +428,6 @@ def _units_of_classes(dataset: Dataset) -> NDArray[np.intp]:
 
 
 def _scarce_classes(dataset: Dataset, needed: int) -> Strata:
-    """Return the classes with fewer rows or groups than needed, ascending."""
     if not dataset.classes:
         return np.empty(0, dtype=np.int32)
     return np.flatnonzero(_units_of_classes(dataset) < needed).astype(np.int32)

@@ -158,11 +158,7 @@ def need_scalars(column: pd.Series, where: str) -> None:
 
 
 def parquet_schema(location: Location) -> pa.Schema:
-    """Return the types of the columns of a Parquet file.
-
-    Raises:
-        BadInput: If it cannot be read.
-    """
+    """Return the types of the columns of a Parquet file; raises BadInput if it cannot be read."""
     try:
         with location.filesystem.open(location.path, "rb") as file:
             return pq.read_schema(file)
@@ -301,7 +297,6 @@ def _as_pandas(table: pa.Table, gaps: Sequence[str], *, as_times: bool) -> pd.Da
 
 
 def _with_gaps(column: pa.ChunkedArray, gaps: Sequence[str]) -> pa.ChunkedArray:
-    """Return a column with gaps for the texts that are gaps."""
     kind = column.type
     if pa.types.is_dictionary(kind) and is_text(kind.value_type):
         texts = column.cast(kind.value_type)
@@ -335,7 +330,6 @@ def _without_numbers(frame: pd.DataFrame, gaps: Sequence[str]) -> pd.DataFrame:
 
 
 def _number(text: str) -> int | float | None:
-    """Return the number that a text stands for; None if it stands for none."""
     for kind in (int, float):
         try:
             number = kind(text)

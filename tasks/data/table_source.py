@@ -169,7 +169,6 @@ def _with_flat_names(source: Source) -> Source:
 def _with_test_rows(
     X: pd.DataFrame, reader: RowReader, source: Source, frame: pd.DataFrame | None
 ) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
-    """Return the test table, the features with its rows appended, and notes."""
     assert source.target is not None and source.test is not None  # noqa: S101, PT018 - so called
     if frame is None:
         decimal = reader.decimal
@@ -202,7 +201,6 @@ def _with_target(
 
 
 def _check_roles(source: Source) -> None:
-    """Check that each column is used for one thing."""
     used: dict[str, str] = {}
     named = {
         "target": [source.target],

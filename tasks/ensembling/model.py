@@ -49,12 +49,10 @@ class _Ensemble(BaseEstimator):
 
     @property
     def n_features_in_(self) -> int:
-        """Number of features, if the members know it."""
         return int(self._of_first("n_features_in_"))
 
     @property
     def feature_names_in_(self) -> NDArray[Any]:
-        """Names of the features, if the members know them."""
         return self._of_first("feature_names_in_")
 
     def __sklearn_is_fitted__(self) -> bool:

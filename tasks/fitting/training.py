@@ -196,7 +196,6 @@ class EpochTraining:
         return rounds_after(epoch, self._of, self._total)
 
     def _repaired(self, how: Recipe, *, is_new: bool) -> tuple[Any, Any]:
-        """Return the training and held-out rows after the model's repairs."""
         if not how.repairs:
             return self._data.train, self._data.held_out
         repairs = self.estimator[:-1]

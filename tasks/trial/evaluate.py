@@ -138,7 +138,6 @@ def retry_through_outages(work: Callable[[], Result]) -> Result:
 
 
 def _is_outage(error: BaseException) -> bool:
-    """Return whether an error of a transaction or of opening the store may be temporary."""
     return isinstance(error, StoreAway) or (isinstance(error, DatabaseLost) and is_outage(error))
 
 

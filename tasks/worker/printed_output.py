@@ -159,7 +159,6 @@ class _Capture:
     def _change(
         self, path: Path | None, secrets: Sequence[str] = (), *, is_new: bool = False
     ) -> bytes:
-        """Return the request for another file, with the next number."""
         self._number += 1
         request = {
             "number": self._number,

@@ -128,7 +128,6 @@ class _TestRows:
         self._rows, self._training = split.held_out(REFIT), np.flatnonzero(split.fold != TEST)
 
     def unjudged(self) -> ModelReport:
-        """Return the parts of the report that need no model."""
         dataset, positive = self._dataset, self._metric.positive
         of_table = "rows" if dataset.groups is None else "groups"
         units = "patients" if dataset.kind == "events" else of_table
@@ -141,7 +140,6 @@ class _TestRows:
         return ModelReport(n_rows=len(self._rows), units=units, classes=classes, coverage=coverage)
 
     def judged(self, report: ModelReport, model: Any) -> ModelReport:
-        """Add AUROC and calibration, if the model has scores."""
         if not report.classes:
             return report
         dataset, rows, positive = self._dataset, self._rows, self._metric.positive
@@ -159,7 +157,6 @@ class _TestRows:
     def with_effects(
         self, report: ModelReport, X: EventRows, model: Any, about: Mapping[str, Any]
     ) -> ModelReport:
-        """Add the effects of columns on the heaviest member of the model."""
         members, dataset, metric = about["members"], self._dataset, self._metric
         heaviest = max(range(len(members)), key=lambda k: float(members[k]["weight"]))
         pipeline = model.members_[heaviest] if len(members) > 1 else model

@@ -66,7 +66,6 @@ _ANSWER = "value_as_concept_id"
 
 
 def _is_omop(folder: Location) -> bool:
-    """Return whether a folder holds clinical tables of OMOP."""
     return bool(folder.tables([clinical.table for clinical in _CLINICAL]))
 
 
@@ -112,7 +111,6 @@ def _amount(tables: Sequence[pd.DataFrame], columns: Sequence[str]) -> str:
 
 
 def _tables(location: Location, date: str, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
-    """Yield the parts of a table with the named columns, in lower case."""
     needed = {"person_id", date, f"{date}time", *columns}
     for shard in shards(location):
         texts = columns_called(shard, [n for n in needed if n.endswith(_AS_TEXTS)])
@@ -208,7 +206,6 @@ def _times(table: pd.DataFrame, date: str, where: str, *, required: bool = True)
 
 
 def _read_codes(folder: Location, codes: Sequence[str]) -> CodeTable:
-    """Read descriptions and ancestors of codes."""
     found = folder.tables(_CODE_TABLES)
     parts = {code: match.groups() for code in codes if (match := _CODE.fullmatch(code))}
     concepts = {int(number) for _, *given in parts.values() for number in given if number}
@@ -265,7 +262,6 @@ def _ancestors(location: Location, concepts: Collection[int]) -> pd.DataFrame:
 def _concepts(
     location: Location, concepts: Collection[int]
 ) -> tuple[dict[int, str], dict[int, str]]:
-    """Return the names and the domains, in capitals, of concepts."""
     names: dict[int, str] = {}
     domains: dict[int, str] = {}
     for piece in _numbers(location, ["concept_id"], ["concept_name", "domain_id"]):

@@ -57,13 +57,11 @@ _STARTS = ("start", "date")
 
 
 def _is_synthea(folder: Location) -> bool:
-    """Return whether a folder is such an export."""
     found = folder.tables(_TABLES)
     return "patients" in found and len(found) > 1
 
 
 def _read(folder: Location) -> Iterator[pd.DataFrame]:
-    """Yield events of each table: columns subject_id, time, code, numeric_value."""
     found = folder.tables(_TABLES)
     if "patients" not in found or len(found) == 1:
         raise BadInput(

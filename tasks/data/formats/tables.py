@@ -66,7 +66,6 @@ def _read_meds_codes(
 def _meds_parents(
     table: pa.Table, codes: Sequence[str | None], where: str
 ) -> tuple[dict[str, set[str]], list[str]]:
-    """Return the parents of codes, and notes for the user."""
     parents: dict[str, set[str]] = {}
     if table.column_names.count("parent_codes") != 1:
         return parents, []
@@ -83,7 +82,6 @@ def _meds_parents(
 
 
 def _texts(table: pa.Table, name: str) -> list[str | None] | None:
-    """Return a column of texts; None without one."""
     if table.column_names.count(name) != 1:
         return None
     column = table.column(name)
