@@ -1,7 +1,6 @@
-"""The command line `prefect-tune`.
+"""The command line. Commands import heavy modules when they run, so help appears at once.
 
-Commands import heavy modules when they run, so that help appears at once. With `--json`, standard
-output holds only the result; progress and notes go to standard error.
+With `--json`, standard output holds only the result; progress and notes go to standard error.
 """
 
 import sys

@@ -1,7 +1,6 @@
 """Serving the deployments of `prefect.yaml` from one process, without a work pool.
 
-Stopping and restarting keep each schedule active or paused as set in Prefect, so that scheduled
-runs continue after a restart.
+A restart keeps each schedule active or paused, as set in Prefect.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """Frames and vectors as uncompressed Arrow files, which processes read in place from a memory map.
 
-Any Arrow reader can read the files. Columns of one type are adjacent, so that pandas gets them as
-one matrix without copying. A categorical column is stored as codes (-1 for a gap) and a list of its
-distinct texts. The schema's metadata holds shape, type and column order.
+Columns of one type are adjacent, so that pandas gets them as one matrix without copying. A
+categorical column is stored as codes (-1 for a gap) and a list of its distinct texts. The schema's
+metadata holds shape, type and column order.
 """
 
 import json

@@ -77,10 +77,9 @@ def encode(
 
 
 def decode(codec: str, data: bytes | memoryview) -> Any:
-    """Return the value that `encode` was given, in canonical form.
+    """Return the value that `encode` was given; ValueError for an unknown codec.
 
-    Check the digest of the bytes first, because the codec may unpickle them. Raises ValueError for
-    an unknown codec.
+    Check the digest of the bytes first, because the codec may unpickle them.
     """
     if codec == "pickle":
         return _unpickled(memoryview(data))

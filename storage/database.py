@@ -1,8 +1,7 @@
 """One SQL database for index, ledger and leases: SQLite in WAL mode, or PostgreSQL.
 
-SQLite continues to use an open file after it was moved, and creates an empty database if no file
-exists. Therefore each use checks that the connection's file is still at the path, and the database
-of a known store is never created.
+SQLite keeps using a file after it was moved, and creates a missing one. Therefore each use checks
+that the file is still at the path, and the database of a known store is never created.
 """
 
 import json
@@ -201,8 +200,7 @@ class DatabaseRefused(ValueError):  # noqa: N818 - the name states the event
 class Database:
     """Connections to one database; one instance per process.
 
-    `url` is a SQLAlchemy URL, such as `sqlite:////data/store/index.sqlite`. `sqlite://` is a
-    database in the memory of this process.
+    `url` is a SQLAlchemy URL; `sqlite://` is a database in the memory of this process.
     """
 
     def __init__(self, url: str) -> None:

@@ -160,10 +160,9 @@ class Files:
         *,
         private: bool = False,
     ) -> dict[str, Part]:
-        """Write all parts to a new place below the folder of a key or record, or none.
+        """Write all parts and `extra_files` to a new place below the folder of a key, or none.
 
-        `encoded` comes from `encode`, and `extra_files` are written with the parts. Only the owner
-        of local files can read `private` ones.
+        `encoded` comes from `encode`. Only the owner of local files can read `private` ones.
         """
         target = self.path(folder, place)
         files = {part.file: data for part, data in encoded.values()} | dict(extra_files)

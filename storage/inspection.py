@@ -163,8 +163,7 @@ def stats(store: ArtifactStore) -> StoreStats:
 class Verification:
     """Outcome of comparing index, files and digests.
 
-    `damaged` and `missing` are keys and records with such a part, and `orphans` are folders in the
-    cache that the index does not know.
+    Keys and records are `damaged` or `missing`; `orphans` are cache folders without an entry.
     """
 
     checked: int = 0

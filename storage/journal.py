@@ -1,8 +1,7 @@
 """Journal of publications being written or deleted, used to sweep up after dead processes.
 
-A place is entered before its first byte is written, and an evicted publication is entered in the
-transaction that evicts it. The entry is removed when the work is done, so a leftover entry belongs
-to a process that died.
+A place is entered before its first byte is written, or in the transaction that evicts it, and
+removed when the work is done.
 """
 
 from collections.abc import Sequence

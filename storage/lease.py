@@ -122,8 +122,7 @@ def _boot_id() -> str:
 def process_start(pid: int) -> float:
     """Return a number that identifies a process among all with the same id since the boot.
 
-    On Linux, clock ticks since the boot; elsewhere the start time that the system recorded. Raises
-    psutil.NoSuchProcess.
+    It is clock ticks since the boot on Linux, else the start time. Raises psutil.NoSuchProcess.
     """
     ticks = _ticks(pid)
     return psutil.Process(pid).create_time() if ticks is None else float(ticks)

@@ -1,7 +1,7 @@
 """The ledger: studies, their events in order, and the state of each trial. It is written first.
 
 Events are only appended. The table of trials is their sum, stored so that a trial that was running
-when its process died is known. Documents are JSON values that the ledger does not interpret.
+when its process died is known.
 """
 
 from collections.abc import Callable, Iterator, Mapping

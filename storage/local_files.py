@@ -1,7 +1,6 @@
 """Local files and folders that are written atomically, or private to their owner.
 
-Files that users name are written under a temporary name, then renamed. Studies contain patients'
-data, so other users of the machine must not read them. `storage.files` publishes a store's folders.
+Studies contain patients' data, so other users of the machine must not read them.
 """
 
 import os

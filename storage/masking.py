@@ -1,7 +1,4 @@
-"""Masking of passwords in URLs and in streams of printed bytes.
-
-Imports only the standard library, because the process that writes trial output needs no more.
-"""
+"""Masking of passwords in URLs and printed bytes, with the standard library alone."""
 
 import re
 from collections.abc import Iterator, Sequence

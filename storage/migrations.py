@@ -52,8 +52,7 @@ _LOCK = 0x7072_7475
 def bring_up_to_date(database: Database) -> int:
     """Create or upgrade the tables in one transaction; return the number of the schema.
 
-    A database that is newer, or older than the first schema, stays unchanged for the caller to
-    refuse. Raises DatabaseLost if the database cannot be read or written.
+    Newer databases, or older than the first schema, stay unchanged. Raises DatabaseLost.
     """
     with database.read() as connection:
         if _number_of_store(connection) == SCHEMA:

@@ -1,7 +1,7 @@
 """Warnings for the user of a study, raised in a worker, a thread, or the flow.
 
-A run silences Python's log handlers, so warnings also go to all listeners of the process
-(`noticed_by`). Warnings raised before anybody listens are kept for the next listener.
+They go to all listeners of the process (`noticed_by`), early ones to the next listener, because a
+run silences Python's log handlers.
 """
 
 import logging

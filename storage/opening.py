@@ -27,10 +27,9 @@ _IN_MEMORY: dict[str, Database] = {}
 
 @dataclass(frozen=True, slots=True)
 class StoreAddress:
-    """Address of a store, sent to workers.
+    """Address of a store, sent to workers: `url` of the folder, SQLAlchemy URL of the index.
 
-    `url` is the fsspec URL of the folder, `database` the SQLAlchemy URL of the index (empty: SQLite
-    inside a local folder), and `id` the id that the store must have (empty: any, or a new store).
+    An empty `database` is SQLite in a local folder; an empty `id` is any store, or a new one.
     """
 
     url: str

@@ -1,7 +1,6 @@
 """Records, which are never evicted: imported data, held-out predictions, final models.
 
-Records are outside the cache's budget. Each record lists the studies that use it, and is deleted
-with the last of them.
+Each record lists the studies that use it, and is deleted with the last of them.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,6 @@
-"""All tables of the database, which holds index, ledger and leases.
+"""All tables of the database: JSON documents, and times in seconds since 1970.
 
-`storage.migrations` creates the tables and explains how to change one. Documents are JSON values;
-times are seconds since 1970.
+`storage.migrations` creates the tables and explains how to change one.
 """
 
 from collections.abc import Iterator

@@ -278,9 +278,8 @@ def through_outage(
 ) -> Result:
     """Make an idempotent call, repeating it during an outage; failed attempts count as waiting.
 
-    `what` is the address called; a study gets one warning per address. Raises the last error if the
-    outage lasts too long. Other errors are raised at once, including outages already waited for
-    inside the call.
+    A study gets one warning per address, `what`. Raises the last error of a long outage, and others
+    at once, including outages already waited for inside the call.
     """
 
     def is_waited_out(error: BaseException) -> bool:

@@ -1,8 +1,7 @@
 """Writing artifacts to files within the cache's budget, and keeping hot ones in worker memory.
 
-Memory holds only immutable values: read-only arrays, and a few pickles as checked bytes from which
-each reader makes its own value. An entry is named by its place, so a recomputed artifact is a new
-entry, and nothing stale is ever served.
+Memory holds only read-only arrays, and a few pickles as checked bytes from which each reader makes
+its own value. Entries are named by place, so nothing stale is served.
 """
 
 import json
@@ -82,9 +81,8 @@ Encoded = Mapping[str, tuple[Part, bytes | memoryview]]
 class Made:
     """The result of a step, before it is stored.
 
-    `parts` are canonical values by name, `summary` is needed for keys of later steps, `held` names
-    pickled parts that this process is likely to read again, and `held_out_seconds` is the time
-    spent on held-out rows, included in `seconds`.
+    `parts` are canonical values by name, `summary` is needed for later keys, and `held` names
+    pickled parts likely to be read again. `seconds` include the `held_out_seconds`.
     """
 
     parts: Mapping[str, Any]

@@ -13,8 +13,7 @@ _SHOWN_COLUMNS = 10
 class BadInput(ValueError):  # noqa: N818 - reads as a diagnosis
     """The user's input cannot be used: `reason`, and `remedy` if there is one.
 
-    The message reads `--option value: reason; remedy`, without parts that are missing. Passwords in
-    URLs are masked.
+    The message, with passwords masked, reads `--option value: reason; remedy`.
     """
 
     def __init__(

@@ -1,8 +1,7 @@
 """The code behind a user's file: every module it imports that was not installed from a wheel.
 
-Such modules may change while their version does not: neighbours of the file, modules on the path,
-and packages installed from a folder or a repository. They are found through the imports in their
-source, and travel with the study. A module without source, such as a compiled one, is not followed.
+Such modules may change while their version does not. They are found through the imports in their
+source, and travel with the study. A module without source, such as a compiled one, does not.
 """
 
 import ast

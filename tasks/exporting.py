@@ -1,8 +1,8 @@
 """Export of a final model with as little dependence on prefect-tune as possible.
 
-`plain` replaces our estimator classes by their scikit-learn parents. An estimator that differs from
-its parent only where the parent would fail or select nothing, and did not get there, predicts the
-same to the last bit, and its clone learns the same.
+`plain` replaces our estimator classes by their scikit-learn parents. Some of ours
+differ from their parents only where the parent would fail or select nothing. If that did not
+happen, the parent predicts the same to the last bit, and its clone learns the same.
 
 `portable` pickles a model with our remaining code and the user's by value, as bytecode for this
 version of Python. Reading a `skops_file` runs no code, but types that skops does not know must be
@@ -70,10 +70,7 @@ def plain(model: Value) -> Value:
 
 
 def with_reader(model: Any, dataset: Dataset, *, of_matrix: bool = False) -> Any:
-    """Return a model trained on `dataset` that reads users' rows and predicts their classes.
-
-    With `of_matrix`, the reader is left out.
-    """
+    """Return a model with the reader (unless `of_matrix`) and the classes of its `dataset`."""
     steps = model.steps if isinstance(model, Pipeline) else [("model", model)]
     if not np.array_equal(dataset.learned_classes, np.array(dataset.classes)):
         steps = [("model", NamedClasses(model, dataset.classes))]
@@ -263,10 +260,7 @@ _REMEDY = "export to a file that ends in .pkl"
 
 @dataclass(frozen=True, slots=True)
 class SkopsFile:
-    """A model in skops' format, and the model read back.
-
-    `trusted` are the types the reader must trust to load the file, sorted.
-    """
+    """A model in skops' format and read back; the reader must trust the `trusted` types, sorted."""
 
     data: bytes
     model: Any
@@ -280,11 +274,7 @@ class SkopsFile:
 
 
 def skops_file(model: Any, trials: Sequence[int]) -> SkopsFile:
-    """Write a fitted pipeline or an ensemble of the trials' pipelines in skops' format.
-
-    Raises:
-        BadInput: If skops is not installed or cannot store a step, which the message names.
-    """
+    """Write the trials' pipeline or ensemble with skops; BadInput names the step it refuses."""
     try:
         import skops.io  # noqa: F401, PLC0415 - optional dependency
     except ImportError as error:

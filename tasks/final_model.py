@@ -1,8 +1,7 @@
 """The final model of a study: members fitted on all training rows, then combined.
 
-Prefect tasks fit each member, combine the members and score the model. Test rows are not read until
-the model is stored. If time is too short to refit a member on all training rows, the member is
-fitted on a subset, or is the mean of the trial's fold models in the cache.
+Test rows are not read until the model is stored. A member without time for a refit on all training
+rows is fitted on a subset, or is the mean of the trial's fold models in the cache.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

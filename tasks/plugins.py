@@ -1,7 +1,6 @@
 """Declarations of other distributions that a study uses, and proof that they are the same here.
 
-A study records each plugin with its distribution's version and a digest of its code. Workers, and a
-flow that resumes the study, must have equal ones.
+The proof is the distribution's version and a digest of its code, recorded by the study.
 """
 
 from collections.abc import Iterator, Mapping
@@ -43,11 +42,7 @@ class UsedPlugin:
 
 
 def used_plugins(names: Mapping[str, str]) -> tuple[UsedPlugin, ...]:
-    """Return the plugins among the declarations, by kind, that a study uses.
-
-    Raises:
-        UnusablePlugin: If a plugin cannot be imported.
-    """
+    """Return the plugins, by kind, that a study uses; raises UnusablePlugin if one cannot load."""
     found = (REGISTRIES[kind].plugin(name) for kind, name in names.items())
     return tuple(_as_used(plugin) for plugin in found if plugin is not None)
 

@@ -1,7 +1,4 @@
-"""The problem of a study, which never changes, and the context that workers get with each trial.
-
-Space and metric are imported on demand, because showing a study needs neither.
-"""
+"""The problem of a study, which never changes, and the context that travels with each trial."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

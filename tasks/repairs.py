@@ -1,7 +1,4 @@
-"""Repairs: changes to the input of a step that could not take it as it is.
-
-A repair is part of the fitted step, so new rows are repaired too.
-"""
+"""Repairs of the input of a step, fitted with the step, so new rows are repaired too."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Self

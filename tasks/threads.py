@@ -1,8 +1,7 @@
 """Threads of trials: one each, except for large fits whose results do not depend on the number.
 
-The cores belong to the trials: workers times threads never exceeds the number of cores. Linear
-algebra always uses one thread, because the order in which threads add numbers changes the last
-digits.
+Workers times threads never exceeds the number of cores. Linear algebra always uses one thread,
+because the order in which threads add numbers changes the last digits.
 """
 
 import os
@@ -39,8 +38,7 @@ _ARGUMENTS = ("n_jobs", "nthread", "num_threads", "thread_count")
 def one_thread() -> Iterator[None]:
     """Limit libraries to one thread in the body, including libraries loaded there.
 
-    The order in which several threads add numbers varies from run to run. It changes the last
-    digits, and with them the order of neighbours at equal distance.
+    The order of sums in several threads varies and changes the last digits, and so neighbours.
     """
     _VARIABLES.enter()
     try:

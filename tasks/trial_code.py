@@ -1,7 +1,6 @@
 """The unfitted pipeline of a trial, and the Python code that builds it.
 
-The effect of a step depends on the data that reaches it: `max_features` of a tree follows the
-columns left by earlier steps. The pipeline is built as for the trial's first fold.
+The pipeline is built as for the first fold, because steps depend on the data that reaches them.
 """
 
 import importlib
@@ -117,8 +116,7 @@ def _recipes(
 def code_of(trial: TrialPipeline, heading: Sequence[str], user_file: str = "") -> str:
     """Return Python code that builds a trial's pipeline as `pipeline`, and fits it.
 
-    The docstring starts with `heading`; `user_file` may define estimators. BadInput if an estimator
-    has a value that cannot be written as code.
+    The docstring starts with `heading`. BadInput if a value of an estimator is no code.
     """
     writer = _Writer(user_file)
     built = _laid_out(writer.text(trial.pipeline), before=len("pipeline = "))

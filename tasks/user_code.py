@@ -57,11 +57,7 @@ def plain_module(module: str) -> str:
 
 @cache
 def load_user_code(text: str, file: str, behind: CodeBehind = NO_CODE_BEHIND) -> ModuleType:
-    """Run a text as a module, once per process; `file` names it in tracebacks.
-
-    Raises:
-        BadInput: If the text does not run; the message has the line and the error.
-    """
+    """Run a text as a module, once per process; BadInput has the line in `file` and the error."""
     salt = [behind.nonce] if behind.nonce else []
     name = _PREFIX + code_digest("user code", [text, *behind.texts, *salt])[:32]
     if name in sys.modules:

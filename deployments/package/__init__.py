@@ -1,7 +1,4 @@
-"""prefect-tune: tune whole data-analytic pipelines on Prefect.
-
-Public names are loaded on first use, so that importing the package takes milliseconds.
-"""
+"""prefect-tune: tune whole data-analytic pipelines on Prefect. Names load on first use."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

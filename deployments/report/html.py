@@ -1,8 +1,7 @@
 """A page as one self-contained HTML file.
 
 Its Content-Security-Policy allows two scripts, its own and Plotly's, by their digests, and loads
-nothing else, so names and messages of a study stay text. Plotly's script is read from the package
-without importing the package, which would take seconds.
+nothing else, so names and messages of a study stay text.
 """
 
 import gzip

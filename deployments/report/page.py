@@ -39,11 +39,10 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A Plotly figure; `caption` and `note` may be empty.
+    """A Plotly figure; `caption` and `note` may be empty. `height` is in pixels.
 
-    `id` is unique on the page (letters, digits and dashes). `plot` has Plotly's `data` and
-    `layout`, with colours such as `var(--name)`. A wide screen shows two `is_half` figures side by
-    side. `height` is in pixels.
+    `id` is unique on the page (letters, digits and dashes). `plot` has Plotly's `data`, `layout`
+    and colours such as `var(--name)`. A wide screen shows two `is_half` figures in a row.
     """
 
     id: str

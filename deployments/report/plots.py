@@ -1,7 +1,6 @@
-"""Plotly figures as plain JSON values, with texts free of markup.
+"""Plotly figures as plain JSON values, with texts free of markup; large point clouds are sampled.
 
-Colours are named `var(--name)`; the page defines them for light, dark and print. Large point clouds
-are sampled, so that pages stay fast.
+Colours are named `var(--name)`; the page defines them for light, dark and print.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -174,11 +174,7 @@ def _mentions(file: Path, word: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """A server that may still be starting.
-
-    `folder` and `guard` are None for servers other than the embedded one. The guard starts once the
-    server answers.
-    """
+    """A server that may still be starting; `folder` and `guard` are None unless it is embedded."""
 
     url: str
     folder: Path | None = None

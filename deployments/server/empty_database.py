@@ -1,8 +1,7 @@
 """The initial database of a new home: Prefect's empty tables and block types.
 
-Prefect creates both when a server starts. That takes ten seconds in a new home, and one second to
-find nothing missing. Therefore a template is created once per machine, and each home notes the
-versions for which its database is complete.
+A server creates both in ten seconds, and needs one to find nothing missing. So a template is made
+once per machine, and each home notes the versions for which its database is complete.
 """
 
 import asyncio

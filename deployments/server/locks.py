@@ -1,8 +1,8 @@
 """Locks of the embedded server, and the secret that its API requires.
 
-Each user holds a shared lock, which the system releases even for a killed process. Starting and
-stopping the server takes another lock. The secret is created once per home, in a file that only its
-owner can read. It is never printed, logged or passed in a command.
+Each user holds a shared lock, which the system releases even for a killed process; starting and
+stopping take another lock. The secret is in a file that only its owner can read, once per home,
+and is never printed, logged or passed in a command.
 """
 
 import fcntl

@@ -1,8 +1,4 @@
-"""Lines at the bottom of a terminal while a study runs, fitted to its size.
-
-From the top: state of the study; incumbents, expected end and phase of the method; running trials,
-the longest first; and the last failures.
-"""
+"""Lines at the bottom of a terminal while a study runs, fitted to its size."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence

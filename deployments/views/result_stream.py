@@ -1,7 +1,6 @@
-"""Reserve standard output for the result of a command. Cheap to import.
+"""Reserve standard output for the result of a command; cheap to import.
 
-Output of libraries, a user's space or an unpickled model goes to standard error, whether it comes
-from Python, C libraries or child processes.
+Output of libraries, Python or C, and of child processes goes to standard error.
 """
 
 import fcntl

@@ -1,7 +1,6 @@
 """The bounded cache: admitting, refusing and evicting artifacts within a byte budget.
 
-Every change of the cache's total locks the store's row, so the budget holds for any number of
-processes.
+Every change of the total locks the store's row, so the budget holds for all processes.
 """
 
 from collections.abc import Callable, Iterator

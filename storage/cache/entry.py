@@ -24,7 +24,7 @@ class Entry:
         size_bytes, cost_seconds: Size of all parts, and time to make it from its parent.
         created, last_used, hits: Times, the last use accurate to a second; times it was served.
         summary: JSON values that keys of later steps need.
-        parts, place: Files by name; their folder below that of the key, empty if refused.
+        parts, place: Files by name; their folder below the folder of the key (empty if refused).
     """
 
     key: str

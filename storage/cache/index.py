@@ -1,7 +1,4 @@
-"""The index of artifacts: entries, totals of the cache, and pins.
-
-A pin temporarily keeps an artifact in the cache for a trial or an incumbent.
-"""
+"""The index of artifacts: entries, totals, and pins, which keep artifacts for a while."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,8 +1,7 @@
 """Usage of artifacts: hits, misses and seconds by step, and average times to make and to load.
 
-Each process counts in a buffer. The buffer is written with the next change of the index, or a
-second later, so a hit needs no transaction of its own. Admission compares the average times: an
-artifact that is made faster than it is loaded does not deserve room.
+A buffer per process is written with the next change of the index, or a second later, so a hit needs
+no transaction. Admission refuses what is made faster than loaded, by the average times.
 """
 
 import threading

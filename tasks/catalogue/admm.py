@@ -1,8 +1,8 @@
 """Steps and models of ADMM's two spaces (Tables A2 and A3) that differ from FLASH's.
 
-Ranges are auto-sklearn's, the source that the paper names; missing ones are assumed. Options that
-scikit-learn has dropped are replaced to match the table's counts: gradient boosting's `criterion`
-by `init`, logistic regression's `penalty` by an `l1_ratio` of 0 or 1.
+Ranges are auto-sklearn's, the source that the paper names. Options that scikit-learn has dropped
+are replaced to match the table's counts: gradient boosting's `criterion` by `init`, logistic
+regression's `penalty` by an `l1_ratio` of 0 or 1.
 """
 
 from dataclasses import replace

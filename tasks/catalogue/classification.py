@@ -1,8 +1,7 @@
-"""Classifiers (FLASH, Table 5, fourth block, and logistic regression).
+"""Classifiers (FLASH, Table 5, fourth block, and logistic regression), in the order of the table.
 
-In the order of the table. Class weights reach every classifier that can take them, even if the
-paper's own code did not pass them on (AdaBoost, gradient boosting, naive Bayes). Nearest neighbours
-and linear and quadratic discriminants take none, so for them `weighting` equals no balancing.
+Class weights reach every classifier that can take them, even if the paper's own code did not pass
+them on. Nearest neighbours and discriminants take none, so `weighting` has no effect on them.
 """
 
 from dataclasses import replace

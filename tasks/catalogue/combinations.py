@@ -1,8 +1,7 @@
 """Columns made of two others: arithmetic of numbers, interactions of categories.
 
 Both choose pairs on the training rows by how much a pair tells about the target beyond its two
-columns, so that few of many possible columns are made. Gaps stay gaps, because imputing comes
-later.
+columns. Gaps stay gaps, because imputing comes later.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,6 @@
 """Estimators whose arguments the papers' tables name differently from scikit-learn.
 
-Each is a function from the table's hyperparameters to an unfitted scikit-learn estimator, or a
-class if the choice depends on the data.
+Each is a function of the table's hyperparameters, or a class if the choice depends on data.
 """
 
 from typing import Any, Self

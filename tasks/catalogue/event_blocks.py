@@ -1,7 +1,6 @@
 """Blocks of columns made of patient events: one aggregation in one window of one level of codes.
 
-The cells of a row depend only on its patient's events. The blocks of some patients are therefore
-the same in every fold and configuration, independent of other patients.
+A row's cells depend only on its patient, so blocks are the same in every fold and configuration.
 """
 
 import re

@@ -1,8 +1,7 @@
 """From patient events to a matrix as clinical modellers build one: windows, recency, values, age.
 
-A block of columns is one aggregation of the events of one level of codes in one window, which looks
-back from the prediction time of each row. Cells without such an event are 0, so each window has a
-column `has` or `count` per code, which distinguishes a value of 0 from no value.
+A block of columns is one aggregation of the events of one level of codes in one window. Cells
+without an event are 0; the column `has` or `count` of a code tells a value of 0 from no value.
 """
 
 from collections import defaultdict

@@ -21,8 +21,7 @@ _PARTS = 5
 def imputer_with_indicators() -> ColumnTransformer:
     """Impute medians and add indicators; in categories, gaps become their own category.
 
-    New columns are named after their transformer, `gaps__missingindicator_age` and `numbers__age`,
-    because the table may already have a column of the shorter name.
+    The name of a new column has its transformer, so it does not clash with a column of the table.
     """
     numbers = make_column_selector(dtype_include="number")
     medians = SimpleImputer(strategy="median", keep_empty_features=True)
@@ -62,10 +61,7 @@ def ordinal_encoder(*, min_frequency: int) -> ColumnTransformer:
 def target_encoder(
     *, smooth: float, target: str = "classes", random_state: int | None = None
 ) -> ColumnTransformer:
-    """Encode categories by the mean target of their rows (for classes, the share of each class).
-
-    `smooth` is the weight of the overall mean, in rows.
-    """
+    """Encode categories by mean target or class shares; `smooth` weighs the mean, in rows."""
     kind = "continuous" if target == "numbers" else "auto"
     parts = (KFold if target == "numbers" else StratifiedKFold)(
         _PARTS, shuffle=True, random_state=random_state

@@ -1,7 +1,6 @@
 """Libraries that algorithms require and a machine may lack, and the usable part of a space.
 
-A space of the catalogue is the same everywhere. The flow that starts a study decides once which
-part is searched.
+The flow that starts a study decides once which part is searched.
 """
 
 import re
@@ -28,10 +27,7 @@ _FROM_PACKAGES = "apt-get install libgomp1, or dnf install libgomp on Fedora and
 
 @dataclass(frozen=True, slots=True)
 class MissingLibrary:
-    """A library that algorithms require and that cannot be used on this machine.
-
-    `is_optional` is true if the library belongs to an extra that was never installed.
-    """
+    """A library that algorithms need and this machine lacks; `is_optional` if it is an extra's."""
 
     package: str
     reason: str

@@ -1,8 +1,7 @@
 """The papers' spaces, spaces of a single model, and a small one.
 
 The spaces of a single model are the seven of Levesque, Gagne and Sabourin (2016), without earlier
-steps. Features are standardised first if the model uses distances. Ratios of columns are rounded to
-whole columns, at least one.
+steps, but standardised for models that use distances. Ratios of columns give at least one column.
 """
 
 from ConfigSpace import Categorical, ConfigurationSpace, Float, Integer

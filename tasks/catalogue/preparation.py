@@ -1,7 +1,6 @@
 """Steps before feature preprocessing: imputing, encoding, rescaling, balancing of classes.
 
-Rescaling and balancing are the first two blocks of FLASH's Table 5 and the scalers of ADMM's
-Table A2.
+Sources: FLASH's Table 5, first two blocks, and the scalers of ADMM's Table A2.
 """
 
 from ConfigSpace import Categorical, ConfigurationSpace, Float, Integer

@@ -1,7 +1,6 @@
-"""Feature preprocessing: fewer or other columns (FLASH, Table 5, third block).
+"""Feature preprocessing in the order of FLASH's Table 5, third block.
 
-In the order of the table. Polynomial's `interaction_only` and univariate selection's `mode` are
-whole numbers, to match the table's counts of categorical and continuous hyperparameters.
+`interaction_only` and `mode` are whole numbers, to match the table's counts of hyperparameters.
 """
 
 from collections.abc import Callable

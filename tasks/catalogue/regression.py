@@ -1,8 +1,7 @@
 """Regressors and preprocessing for numbers, after the shape of FLASH's Table 5.
 
-Classifiers and scores without a counterpart are replaced by one of the same kind: Bayesian ridge,
-ridge and the elastic net for naive Bayes and linear discriminants, kernel ridge for quadratic ones,
-the lasso for selection by a linear SVM.
+Classifiers and scores without a counterpart are replaced by one of the same kind, such as ridge for
+linear discriminants and the lasso for selection by a linear SVM.
 """
 
 from ConfigSpace import Categorical, ConfigurationSpace, Float, Integer

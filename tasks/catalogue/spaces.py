@@ -1,7 +1,6 @@
 """The spaces that `--space` knows by name.
 
-Cheap to import, because help, completion and views list the names; a space is imported when it is
-looked up.
+Cheap to import, because help and completion list the names: spaces are imported on demand.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
 """Strength and direction of the columns that a fitted pipeline makes of events.
 
-The strength of columns is the rise of the loss when their values are permuted among rows. Columns
-of one code are permuted together first, because alone each could be replaced by the others. The
-direction is the rank correlation of a column with the scores of the pipeline.
+Strength is the rise of the loss when values are permuted among rows, with all columns of a code
+together first, because they could replace each other. Direction is the rank correlation with the
+scores.
 """
 
 from collections.abc import Callable, Container, Sequence

@@ -1,7 +1,4 @@
-"""Scoring of the final model on the test rows, once it is stored.
-
-A failure here is a result: the loss is undefined, and the model stays.
-"""
+"""Scoring of the stored final model on the test rows; after a failure, the model stays."""
 
 import warnings
 from dataclasses import dataclass
@@ -23,10 +20,9 @@ _MOST_CLASSES = 5
 
 @dataclass(frozen=True, slots=True)
 class LossOnTest:
-    """The loss of a model on the test rows; None if undefined, or if there are no test rows.
+    """The loss of a model on the test rows; None if `undefined` for a reason, or without test rows.
 
-    `undefined` has the reason. `is_final` is false if scoring again may succeed, because a worker
-    died or a limit was exceeded.
+    `is_final` is false if scoring again may succeed, after a worker died or exceeded a limit.
     """
 
     loss: float | None

@@ -85,10 +85,7 @@ _BY_NAME = {path.rsplit(".", 1)[1]: path for path in ITERATIVE}
 
 
 def training_of(how: Recipe) -> Iterative | None:
-    """Return how a recipe's estimator trains in epochs; None if it is fitted at once.
-
-    An estimator that cannot be built counts as fitted at once; fitting will report why.
-    """
+    """Return how a recipe's estimator trains in epochs; None if it is fitted at once."""
     try:
         made = build(how, seed=0)
     except Exception:

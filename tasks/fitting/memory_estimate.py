@@ -111,10 +111,9 @@ def check_memory(
     repairs: Sequence[str] = (),
     limit_bytes: int | None = None,
 ) -> None:
-    """Raise WillNotFit if the estimate for a step exceeds the memory available.
+    """Raise WillNotFit if the estimate for a step with effective `arguments` exceeds memory.
 
-    `arguments` are effective values. `summary` describes the training rows that reach the step, and
-    `limit_bytes` of None stands for the machine's memory.
+    `summary` describes its training rows; `limit_bytes` of None is the machine's memory.
     """
     limit = _machine_bytes() if limit_bytes is None else limit_bytes
     rules = [rule]

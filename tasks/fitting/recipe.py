@@ -1,7 +1,6 @@
 """Recipes: the exact effect of a step on data of a given shape, and the basis of its key.
 
-A recipe has effective hyperparameter values, which an algorithm's `transforms` compute from the
-configured values and the data. Values with the same effective value share their artifacts.
+Values that `transforms` turn into the same effective value share their artifacts.
 """
 
 import zlib

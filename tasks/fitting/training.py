@@ -1,7 +1,6 @@
 """Training of a model of one fold epoch by epoch, from the start or from a checkpoint.
 
-No matter how often a training is interrupted, pickled and resumed, the model and its curve are the
-same to the last bit.
+Interrupted, pickled and resumed, it gives the same model and curve to the last bit.
 """
 
 import pickle
@@ -131,8 +130,7 @@ class EpochTraining:
     def predictions(self, epoch: int) -> Predictions | None:
         """Return the held-out predictions after an epoch; None for a pass that was not stored.
 
-        Raises:
-            InvalidPredictions: If the predictions are not finite.
+        Raises InvalidPredictions if they are not finite.
         """
         if self._iterative.rounds:
             return next(self._staged([epoch]))

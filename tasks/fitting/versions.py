@@ -1,7 +1,4 @@
-"""Versions of the code behind an estimator, which are part of its key.
-
-Packages count by version; modules of `tasks` by a digest of their source and imports, as users' do.
-"""
+"""Versions of the code behind an estimator (digests for `tasks` and users), parts of its key."""
 
 import ast
 import sys

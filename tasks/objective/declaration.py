@@ -1,7 +1,5 @@
-"""Declarations of metrics and quantities: everything known about them without computing anything.
+"""Declarations of metrics and quantities, with the wording of losses; nothing is computed here.
 
-`--metric` accepts our own two metrics and scikit-learn's scorers. `quantities` measures quantities.
-The wording of losses is here too, because a metric declares the name and unit of its loss.
 Cheap to import, because every command that shows a loss or a study needs it.
 """
 

@@ -1,8 +1,4 @@
-"""Metrics at work: losses of predictions, and the loss of guessing.
-
-Metrics are declared in `declaration`: our own error (percent) and AUROC, and scikit-learn's scorers
-for classes and numbers.
-"""
+"""Metrics at work: losses of predictions, and the loss of guessing; see `declaration`."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -46,10 +42,7 @@ _ScoreOfLabels = Callable[[NDArray[Any], "_Classifier", NDArray[Any]], float]
 
 @dataclass(frozen=True)
 class Metric:
-    """A measure of predictions, as a loss to minimise.
-
-    `positive` is the position of the positive class of two (precision, recall, f1).
-    """
+    """A measure of predictions as a loss, with `positive` the position of the positive class."""
 
     declared: MetricDeclaration
     positive: int = 1
@@ -115,11 +108,7 @@ class Metric:
         return 1 - y, Predictions(1 - predictions.label, turned)
 
     def objective(self, y: NDArray[Any], n_classes: int) -> Objective:
-        """Return the metric as optimizers see it, including the loss of the best blind guess.
-
-        Raises:
-            BadInput: If the metric is undefined for this target.
-        """
+        """Return the metric with the loss of the best guess; raises BadInput if undefined here."""
         guesses = loaded(self.declared.guesses) if self.declared.guesses else guesses_of
         try:
             chance = min(self.loss(y, guess, n_classes) for guess in guesses(y, n_classes))

@@ -1,8 +1,7 @@
 """Checked predictions: the output of a fitted model, as labels and scores of known classes.
 
-Models of other libraries and of users may return columns, lists or frames, may order scores by
-their own `classes_`, and may answer with a value that is no class. This module settles all of that.
-Other modules never use the output of `predict`, `predict_proba` or `decision_function` directly.
+Models may return frames, reorder scores, or answer with no class, so other modules never use the
+output of `predict`, `predict_proba` or `decision_function` directly.
 """
 
 from collections.abc import Callable, Sequence
@@ -154,10 +153,7 @@ def predicted_scores(
 def checked_predictions(
     model: Any, X: Any, classes: Values, label: Any, probabilities: Any = None, *, name: str = ""
 ) -> Predictions:
-    """Check labels and probabilities (or None) that a model returned at a stage of its training.
-
-    Other arguments and errors are as in `predictions_of`.
-    """
+    """Check labels and probabilities (or None) of a model in training, as `predictions_of` does."""
     answer = _Answer(model, X, classes, name)
     checked = answer.labels(label)
     if probabilities is None:

@@ -124,9 +124,7 @@ def needs(quantity: Quantity) -> Needs:
 def measure_quantity(quantity: Quantity, held_out: HeldOutRows) -> float:
     """Return the value of a quantity in one fold; nan if undefined.
 
-    Raises:
-        ValueError: If a user's function returns no finite number.
-        InvalidPredictions: If the pipeline does not predict one label for each row.
+    Raises InvalidPredictions, and ValueError if a user's function returns no finite number.
     """
     if not quantity.code:
         return QUANTITIES[quantity.name].measure(quantity, held_out)

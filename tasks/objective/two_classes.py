@@ -1,7 +1,6 @@
 """How well scores separate two classes: AUROC with its interval, and calibration.
 
-The interval comes from bootstraps over independent units, such as patients: all rows of a unit are
-drawn together.
+The interval comes from bootstraps over independent units, such as all rows of a patient.
 """
 
 from dataclasses import dataclass
@@ -47,8 +46,7 @@ def auroc_with_interval(
 ) -> Auroc | None:
     """Return the AUROC of scores with its interval; None if a class has no rows.
 
-    Bootstraps draw units, `groups` of shape (m,) or single rows; those that lack a class are
-    skipped.
+    Bootstraps draw units (`groups`, shape (m,), or rows); those that lack a class are skipped.
     """
     m = len(score)
     if not 0 < np.count_nonzero(is_positive) < m:
@@ -105,8 +103,7 @@ class Calibration:
 def calibration(is_positive: NDArray[np.bool_], probability: Array) -> Calibration:
     """Return how well probabilities of the positive class, shape (m,), m > 0, are calibrated.
 
-    Bins have equal size, as in `sklearn.calibration.calibration_curve` with quantiles, which
-    returns neither sizes nor intervals.
+    Bins have equal size, as in `sklearn.calibration.calibration_curve` with quantiles.
     """
     n_bins = int(np.clip(len(probability) // _ROWS_PER_BIN, _FEWEST_BINS, _MOST_BINS))
     edges = np.quantile(probability, np.linspace(0, 1, n_bins + 1))

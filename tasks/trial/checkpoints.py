@@ -1,8 +1,7 @@
 """Checkpoints of a training in the cache, by the number of epochs done.
 
-A checkpoint is an ordinary artifact: the model and its learning curve so far. Its key has no target
-epoch, trial or study, so any later request for more epochs finds it. Superseded checkpoints stay
-for other methods and studies, and are evicted before the longer one, which was used later.
+A checkpoint is an ordinary artifact: the model and its curve. Its key has no target epoch, trial or
+study, so any later request for more epochs finds it. Superseded checkpoints are evicted first.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,6 @@
 """Training of a model in epochs, in all folds of a query side by side.
 
-The best epoch minimises the mean loss of the folds, so all folds advance together. A fold whose
-checkpoint is further ahead waits for the others.
+Folds advance together, because the best epoch minimises their mean loss.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,8 +1,7 @@
 """Evaluation of a query: each step in all folds, then the loss on the held-out rows.
 
-Trials and steps are thin Prefect tasks, so that the UI shows them. Results live only in our store,
-so Prefect's caching and persistence are off. A step served by the cache in every fold ends as
-Cached.
+Trials and steps are thin Prefect tasks, so that the UI shows them, without Prefect's caching and
+persistence. A step served by the cache in every fold ends as Cached.
 """
 
 import traceback
@@ -125,11 +124,7 @@ def evaluate_query(
 
 
 def retry_through_outages(work: Callable[[], Result]) -> Result:
-    """Do work on a worker, and repeat it after a store outage that interrupted a transaction.
-
-    Raises:
-        StoreLost: If the store stays unreachable beyond the time of an outage.
-    """
+    """Repeat work that a store outage interrupted; raises StoreLost after a long outage."""
     try:
         with waits_counted(note_waits):
             return through_outage(work, _is_outage)

@@ -1,7 +1,4 @@
-"""Measurements of a trial in addition to its loss: quantities, and risks in bootstraps.
-
-Quantities are measured once per model and fold, and stored with its predictions.
-"""
+"""Measurements other than the loss: quantities, once per model and fold, and bootstrap risks."""
 
 from collections.abc import Sequence
 from functools import cache, lru_cache

@@ -1,8 +1,7 @@
 """A fold's rows, and one step of a fold: its key, and how its parts are made, stored and served.
 
 Matrices are read or made only when a later node needs them. Only the last of a chain of cached
-nodes is read, and an evicted node is not recomputed if a later one is cached. A node's output is in
-canonical form whether it was made, read, or never stored.
+nodes is read, and an evicted node is not recomputed if a later one is cached.
 """
 
 import warnings

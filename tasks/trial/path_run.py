@@ -1,6 +1,6 @@
 """A query on its way through the steps of its path, in all folds side by side (FLASH, §5.1).
 
-The steps of a fold are a chain of nodes. Nodes up to the deepest cached node are served.
+Each fold has a chain of nodes, served up to the deepest cached node.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,6 @@
 """Pilots: a pipeline fitted on about a thousand rows, to predict the duration of the whole trial.
 
-A pilot runs within the trial, before it starts, and takes a fraction of a second. Its results are
-not cached, recorded or judged.
+A pilot takes a fraction of a second; its results are not cached, recorded or judged.
 """
 
 from collections.abc import Mapping

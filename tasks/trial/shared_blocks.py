@@ -1,8 +1,7 @@
 """Blocks of patient events that all trials share: artifacts by partition of the patients.
 
-A block depends only on the events of its patients, not on a fold. It is therefore computed once for
-all rows of a partition, and every fold and configuration takes the rows and columns it needs.
-Patients are assigned to partitions by id, so artifacts survive changes in other partitions.
+A block depends only on the events of its patients, so it is computed once for all folds and
+configurations. Partitions are by patient id, so artifacts survive changes in other partitions.
 """
 
 import json
@@ -191,8 +190,7 @@ class SharedBlocks:
     def of_rows(self, block: Block, rows: NDArray[np.intp]) -> Matrix:
         """Return a block of some rows by their positions in the data set.
 
-        The last blocks are kept, up to `RECENT_BYTES`, because transforming the training rows needs
-        many blocks that their fit has just used.
+        The last blocks, up to `RECENT_BYTES`, are kept for transforming after a fit.
         """
         if self._recent[0] is not rows:
             self._recent = rows, {}

@@ -105,12 +105,11 @@ class _Worker:
 
 
 class LimitKeeper(NannyPlugin):
-    """Nanny plugin that enforces the limits of one flow run's trials.
+    """Nanny plugin that enforces the limits of one flow run's trials, with events to `topic`.
 
-    Events go to `topic`. An event has the `trial` (its task run's id), addresses of the `worker`
-    and its `nanny`, and the `failure`. While a trial runs, each new step is an event with `step`,
-    `fold` and `seconds` in place of the failure, at least `tell_seconds` apart. When the flow's
-    Dask `client` is gone, the plugin ends itself and a running trial.
+    An event has the `trial` (its task run's id), addresses of the `worker` and its `nanny`, and the
+    `failure` or, at least `tell_seconds` apart, a new `step` with `fold` and `seconds`. When the
+    flow's Dask `client` is gone, the plugin ends itself and a running trial.
     """
 
     restart = False

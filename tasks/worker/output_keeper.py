@@ -119,8 +119,7 @@ _CHUNK_BYTES = 64 * 1024
 def boot_code(registrar: int, *, aside: bool) -> list[str]:
     """Return the Python arguments that start a keeper; `aside` detaches it from its worker.
 
-    Our packages are created without running their `__init__`, which would load libraries that take
-    half a second and fifty megabytes.
+    Our packages are created without their `__init__`, which would load slow libraries.
     """
     paths = {name: list(sys.modules[name].__path__) for name in _PACKAGES}
     code = [

@@ -18,11 +18,7 @@ _SHARE_SECONDS = 0.5
 
 
 class ProcessTree:
-    """A process, its descendants, and processes once seen among them, apart from reused ids.
-
-    Raises:
-        psutil.NoSuchProcess: If the root `pid` does not exist.
-    """
+    """A root `pid` (or NoSuchProcess), its descendants, and processes once seen among them."""
 
     def __init__(self, pid: int) -> None:
         self._root = psutil.Process(pid)

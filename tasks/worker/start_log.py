@@ -1,8 +1,6 @@
 """The start of a worker: a log of its standard error until it is up, and quick imports.
 
-If a worker cannot start, its standard error may be the only place with the cause. The fork server
-and its workers write to a log in the flow's scratch folder. Once a worker is up, it writes to the
-standard error of the flow.
+The log, in the flow's scratch folder, may be the only place with the cause of a failed start.
 """
 
 import gc

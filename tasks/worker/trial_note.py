@@ -55,11 +55,7 @@ class NoteFile:
             raise
 
     def write(self, text: str) -> None:
-        """Write a text in place of the previous one, which stays if this fails.
-
-        Raises:
-            ValueError, OSError: If the text is too long, or cannot be written.
-        """
+        """Replace the text, which stays on ValueError (if it is too long) or OSError."""
         content = text.encode()
         if len(content) > PLACE_BYTES - _HEADER.size:
             raise ValueError(f"a note of {len(content)} bytes exceeds {PLACE_BYTES} bytes")

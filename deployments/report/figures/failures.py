@@ -1,7 +1,4 @@
-"""Reasons for failed trials, and how to retry the trials.
-
-Failures whose messages differ only in numbers have the same reason.
-"""
+"""Reasons for failed trials (equal up to numbers), and how to retry the trials."""
 
 import shlex
 from collections.abc import Iterator, Sequence

@@ -33,8 +33,7 @@ _MOST_EPOCHS = 100
 class Level:
     """Evaluations of one fidelity: `ended` with and `failed` without a loss, and their seconds.
 
-    `text` is empty for the full fidelity. Levels are sorted by `share`, the product of the shares
-    of rows, folds and epochs.
+    `text` is empty if full; `share` is the product of the shares of rows, folds and epochs.
     """
 
     text: str

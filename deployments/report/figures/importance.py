@@ -23,8 +23,8 @@ _MOST_ROWS = 60
 class ImportancePass:
     """Collector of trials with losses on all rows and epochs.
 
-    A configuration stopped by a race counts with the loss of its first folds, because bad ones
-    would be missing otherwise. The mean difference to the other folds in full trials is added.
+    A configuration stopped by a race, usually a bad one, counts with the loss of its first folds,
+    plus the mean difference to the other folds in full trials.
     """
 
     def __init__(self, plan: StudyPlan) -> None:

@@ -35,11 +35,10 @@ _CLOUDS = (
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """The moment at which a trial took the lead.
+    """The moment at which a trial took the lead: the study time of its loss, in `seconds`.
 
-    `seconds` is the study time of its loss, and `told` the number of trials finished by then; a
-    rerun trial counts at its last end. `fidelity` is empty if full; losses of different fidelities
-    are not comparable.
+    `told` trials had finished by then; a rerun trial counts at its last end. `fidelity` is empty if
+    full; losses of different fidelities are not comparable.
     """
 
     seconds: float
@@ -58,8 +57,7 @@ class Lead:
 class SearchProgress:
     """Finished trials in order, one column per attribute, and the incumbents (`leads`).
 
-    `seconds` is the study time at the end, `loss` is None for failed trials, and `fidelity` and
-    `phase` are empty if full or unknown.
+    `seconds` is the study time at the end; `fidelity` and `phase` are empty if full or unknown.
     """
 
     number: Sequence[int] = ()

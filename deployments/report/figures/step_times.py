@@ -13,10 +13,9 @@ from prefect_tune.storage.cache.index import ArtifactIndex
 
 @dataclass(slots=True)
 class StepTime:
-    """The cost of one step over all folds of all trials.
+    """The cost of one step over all folds of all trials, `made` or `served` so many times.
 
-    The step was `made` or `served` so many times. `kept`, `evicted` and `refused` count artifacts
-    last made by this study: in the cache, evicted, and never admitted.
+    `kept`, `evicted` and `refused` (never admitted) count artifacts last made by this study.
     """
 
     step: str

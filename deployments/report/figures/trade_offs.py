@@ -28,8 +28,7 @@ _WIDE = 30.0
 class TradeOff:
     """Full trials by loss and one quantity, with its bound (None if unbounded).
 
-    `front` has the positions of the Pareto front, from the lowest loss on, and `n_unmeasured`
-    counts full trials without a value.
+    `front` has the positions of the Pareto front by loss; `n_unmeasured` trials have no value.
     """
 
     quantity: str

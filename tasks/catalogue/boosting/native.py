@@ -1,7 +1,6 @@
 """Boosted trees of other libraries behind scikit-learn's interface.
 
-The libraries take categories of a table as codes, and gaps as they are. Matrices are passed in
-single precision, sparse ones as CSR, so that a matrix gives the same trees sparse and dense.
+Tables keep gaps and have categories as codes. Matrices become single precision and CSR.
 """
 
 from collections.abc import Mapping
