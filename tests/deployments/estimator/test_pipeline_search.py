@@ -164,7 +164,7 @@ def test_rows_of_a_group_stay_in_one_fold() -> None:
 @pytest.mark.parametrize(
     ("groups", "changes", "message"),
     [
-        (np.arange(30), {"group": "a"}, "group='a'"),
+        (np.arange(30), {"group": "a"}, "group is 'a'"),
         (np.arange(29), {}, r"groups .*\(29,\)"),
         (np.zeros((30, 2)), {}, r"groups .*\(30, 2\)"),
         ([1, "b"] * 15, {}, r"groups .*\(int, str\)"),

@@ -132,7 +132,7 @@ def test_what_replicates_share_cannot_change(compared, options, named) -> None:
         ({"methods": "tpe,random:x=1"}, "method 'random'"),
         ({"repeats": 0}, "--repeats 0"),
         ({"trials": None}, "--budget"),
-        ({"budget": "1m"}, "not both"),
+        ({"budget": "1m"}, "either --budget"),
         ({"name": "a b"}, "--name 'a b"),
         ({"out": "/nowhere/x.parquet"}, "--out /nowhere/x.parquet"),
         ({"test_size": 0}, "--test-size 0"),

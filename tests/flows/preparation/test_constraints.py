@@ -56,7 +56,7 @@ def test_a_limit_set_later_chooses_among_what_is_there(limited) -> None:
 
 
 def test_a_study_in_which_nothing_keeps_within_a_limit_says_by_how_much(limited) -> None:
-    with pytest.raises(StudyFailed, match="where 10 is"):
+    with pytest.raises(StudyFailed, match="allowed: 10"):
         tune(**{**limited["parameters"], "constraint": ["model_size_bytes<=10"]})
     store = ArtifactStore(StoreAddress(limited["parameters"]["store"]))
     summary = read_study(store, "s").to_json()

@@ -268,7 +268,7 @@ def test_configurations_and_trials_of_a_file_are_begun_with(prepared, given) -> 
         ([None], "null"),
         ([{**KNOWN[0], "fit model": {"algorithm": "forest"}}], "'forest'"),
         ([{"fit model": KNOWN[0]["fit model"]}], "space 'small'"),
-        ([{**KNOWN[0], "fit model": {}}], "no 'algorithm'"),
+        ([{**KNOWN[0], "fit model": {}}], "'algorithm' is missing"),
         (
             [{**KNOWN[0], "fit model": {"algorithm": "k_nearest", "hyperparameters": {"p": 9}}}],
             "'k_nearest'",

@@ -193,7 +193,7 @@ def test_trials_and_spaces_that_are_not_there_are_refused(tmp_path: Path, monkey
         built_pipeline(found.store, "s", 7)
     assert (refused.value.option, refused.value.value) == ("trial", 7)
     monkeypatch.setattr(Problem, "find_space", lambda _: space_named("flash"))
-    with pytest.raises(BadInput, match="another one"):
+    with pytest.raises(BadInput, match="differs"):
         built_pipeline(found.store, "s", 0)
     small = space_named("small")
     models = tuple(replace(a, requires=("catboost",)) for a in small.steps[-1].algorithms)

@@ -129,7 +129,7 @@ def test_where_no_kind_can_be_judged_the_best_trial_alone_is_taken(study, monkey
     monkeypatch.setattr(ensemble, "nested_losses", lambda *_, **__: {})
     chosen = choose_ensemble(study, "auto")
     assert (chosen.kind, weights_of(chosen)) == ("single", {best(study).number: 1.0})
-    assert "held out" in chosen.notes[0]
+    assert "held-out" in chosen.notes[0]
 
 
 def test_trials_that_do_not_meet_the_constraints_are_no_members(context) -> None:

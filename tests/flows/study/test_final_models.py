@@ -239,7 +239,7 @@ def test_the_best_partial_evaluation_is_the_model_where_none_is_full(place) -> N
 
 
 def test_a_partial_evaluation_is_the_model_only_within_the_constraints(place) -> None:
-    with pytest.raises(StudyFailed, match="where 10 is"):
+    with pytest.raises(StudyFailed, match="allowed: 10"):
         place.search("small", **PARTIAL, constraint=["model_size_bytes<=10"])
     assert place.summary["incumbent"] is None
     assert place.summary["model_trial"] is None

@@ -106,7 +106,7 @@ def test_a_study_continues_with_new_workers_when_its_worker_leaves(tmp_path, ser
             wait_for((gate / "begun").exists)
             external.start_worker("--nanny", "--nthreads", "2")
             external.start_worker()
-            said = read_until(process.stderr, "has joined")
+            said = read_until(process.stderr, "joined; ")
             external.stop_worker(first)
             said += read_until(process.stderr, "was requeued")
             (gate / "open").touch()
