@@ -147,11 +147,11 @@ def test_where_labels_follow_from_probabilities_rows_are_predicted_once(
 
 
 WRONG = {
-    "Abstains": "3 of 100", "Codes": "100 of 100", "Short": "99 rows for 100", "NotANumber": "nan in 1",
+    "Abstains": "3 of 100", "Codes": "100 of 100", "Short": "99 rows", "NotANumber": "nan in 1",
     "Missing": "<NA> in 1", "TwoColumns": "(100, 2)", "ProbabilitiesAsLabels": "(100, {n})",
     "Reordered": "another order", "OnlyOne": "100 rows", "NanScores": "predict_proba returned nan",
     "InfiniteDecision": "decision_function returned -inf", "OneProbability": "(100,)",
-    "OneProbabilityColumn": "(100, 1)", "ShortScores": "99 rows for 100", "MoreColumns": "{n} classes",
+    "OneProbabilityColumn": "(100, 1)", "ShortScores": "99 rows", "MoreColumns": "{n} classes",
     "TextScores": "no number", "ReversedWithoutClasses": "no classes_",
 }  # fmt: skip
 """By the name of a model: what the error has of what is wrong."""
