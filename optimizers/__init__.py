@@ -1,13 +1,13 @@
-"""Search methods behind ask and tell. Pure: no Prefect, no files, no clock, no network.
+"""Search methods behind ask and tell, without Prefect, files, clock or network.
 
 `space` declares the choices and `trials` holds observations. Methods learn with `surrogates`,
-choose with `acquisitions`, and reason about `paths`. Each of the `methods` declares itself by a
-`method` with its `options`. `registry` finds methods by name, as other registries find the
-declarations of installed `plugins`. `optimizer` is the contract of all methods; `budget` tells it
-what is left, and `events` resume it. `racing` wraps any method and stops configurations that are
-clearly behind by `race_rules`. `importance` estimates afterwards which choices mattered. The
-`converter` turns dataclasses of all rooms into JSON documents and back. Everything is loaded on
-first use, because the libraries of some methods take seconds to import.
+choose with `acquisitions`, and reason about `paths`. Each module in `methods` declares a `method`
+with its `options`. `registry` finds methods by name, and `plugins` finds declarations in other
+installed packages. `optimizer` is the contract of all methods. At each ask, `budget` tells an
+optimizer what is left, and `events` resume a study. `racing` wraps any method and stops
+configurations that `race_rules` finds clearly behind. `importance` estimates afterwards which
+choices mattered. The `converter` turns dataclasses of all packages into JSON documents and back.
+Everything is loaded on first use, because the libraries of some methods take seconds to import.
 """
 
 from importlib import import_module

@@ -1,14 +1,14 @@
-"""The budget that a study has left, as its optimizer is told at each ask."""
+"""The budget left to a study, which its optimizer receives at each ask."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The budget of a study at one ask; what is left is None if unlimited.
+    """The budget of a study at one ask; an unlimited remainder is None.
 
     Attributes:
-        trials_left: Configurations that may still be started. At 0, those under way may be resumed.
+        trials_left: Configurations that may still be started. At 0, started ones may be resumed.
         ask_seconds, last_ask_seconds: Seconds of all asks, and of recent ones, newest last.
         n_workers: Trials that may run at the same time.
         trial_seconds: Time limit of a trial set by the user, if any.

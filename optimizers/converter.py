@@ -36,8 +36,8 @@ def from_document(cls: type[T], document: Any) -> T:
     """Return the dataclass with these JSON values; instances among the values stay as they are.
 
     Missing fields have their defaults and unknown keys are skipped, because other versions wrote
-    more or fewer. A `ValueError` names the place in the document where a field without a default is
-    missing, or a value has the wrong type or is rejected by its class.
+    more or fewer fields. A `ValueError` names the place in the document where a field without a
+    default is missing, or a value has the wrong type or is rejected by its class.
     """
     from msgspec import ValidationError, convert  # noqa: PLC0415 - see above
 

@@ -1,4 +1,4 @@
-"""The events of an optimizer, and the fold over them that resumes a study."""
+"""The events of an optimizer, and their replay, which resumes a study."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class Retried:
 
 @dataclass(frozen=True, slots=True)
 class ConstraintsMeasured:
-    """Quantities of a told trial were measured, for a constraint set later."""
+    """Quantities of a told trial were measured for a constraint that was set later."""
 
     number: int
     constraints: Mapping[str, float]
@@ -85,8 +85,8 @@ def replay(
 ) -> None:
     """Bring a new optimizer to the state it had after these events.
 
-    `memo` is the last ask's, None if the events contain it. A `ValueError` is raised if the order
-    of the events is impossible.
+    `memo` belongs to the last ask; it is None if the events contain it. A `ValueError` is raised if
+    the order of the events is impossible.
     """
     asks = [position for position, event in enumerate(events) if isinstance(event, Asked)]
     for position, event in enumerate(events):

@@ -1,12 +1,13 @@
 """The importance of the choices of a study: functional ANOVA on random forests.
 
-Hutter, Hoos and Leyton-Brown, An efficient approach for assessing hyperparameter importance, ICML
-2014, on the encoding of conditional spaces that the forests of SMAC and FLASH use. Departures:
-choices of algorithms are inputs like hyperparameters. Shares are Sobol' indices estimated from
-prior draws. Each forest is fitted to a bootstrap of the trials, so that the spread over forests
-shows the uncertainty of a share. Inputs are drawn as independent uniforms, each standing for a
-choice. Losses are capped at the loss of guessing, or at the upper fence of Tukey's box plot if that
-is lower. Otherwise a few useless corners of the space would make up most of the variance.
+The method is by Hutter, Hoos and Leyton-Brown, An efficient approach for assessing hyperparameter
+importance, ICML 2014. Conditional spaces are encoded as for the forests of SMAC and FLASH.
+Departures: choices of algorithms are inputs like hyperparameters. Shares are Sobol' indices
+estimated from prior draws. Each forest is fitted to a bootstrap of the trials, so that the spread
+over forests shows the uncertainty of a share. Inputs are drawn as independent uniforms, each
+standing for a choice. Losses are capped at the loss of guessing, or at the upper fence of Tukey's
+box plot if that is lower. Without a cap, a few useless corners of the space would dominate the
+variance.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -41,13 +42,13 @@ def inputs_of(space: CandidateSpace) -> tuple[Input, ...]:
 
 
 class PriorDraws:
-    """Pairs of independent draws A and B of a space's prior, as Saltelli et al. (2010) need them.
+    """Pairs of independent draws A and B of a space's prior, as in Saltelli et al. (2010).
 
     Each input is drawn independently: the algorithms of a step uniformly, and the positions of a
     hyperparameter uniformly on its scale. Inactive hyperparameters and ignored steps have no
     effect, which makes the decomposition of the variance well defined on a conditional space. Paths
-    that cannot run are drawn too, because the choices would be dependent without them. The n pairs,
-    a power of 2, are from a scrambled Sobol' sequence.
+    that cannot run are drawn too, because excluding them would make the choices dependent. The n
+    pairs come from a scrambled Sobol' sequence; n is a power of 2.
     """
 
     def __init__(self, space: CandidateSpace, n: int, seed: int) -> None:
@@ -66,7 +67,7 @@ class PriorDraws:
         return a, b
 
     def changed(self, position: int) -> tuple[NDArray[np.intp], Candidates]:
-        """Return the rows of A whose pipeline changes with one input, and them with B's value."""
+        """Return the rows of A whose pipeline one input changes, and those rows with B's value."""
         if position < self._n_steps:
             algorithms = self.a.algorithms.copy()
             algorithms[:, position] = self._b.algorithms[:, position]
@@ -92,7 +93,7 @@ Predict = Callable[[Array], Array]
 """Function from features, shape (m, N + d), to predictions of s models, shape (s, m)."""
 _N_DRAWS = 2048
 _AT_ONCE = 16
-"""Inputs whose changed rows are predicted together; more would take more memory."""
+"""Number of inputs whose changed rows are predicted together; more would take more memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ class Effect:
     """The share of the variance of the loss due to one input, from 0 to 1.
 
     `main` is the share of the input alone, averaged over all others, and `total` includes its
-    interactions. Deviations are over the models.
+    interactions. Deviations are standard deviations over the models.
     """
 
     input: Input
@@ -117,8 +118,8 @@ def effects(
 
     The estimators of Saltelli et al. (2010) use A, B and A with one column of B at a time. On a
     conditional space, most inputs are inactive in most rows. Only changed rows are predicted again,
-    so the work grows with the active inputs of a pipeline only. `predict` has s models, such as one
-    per bootstrap; constant ones are skipped. n is a power of 2.
+    so the work grows only with a pipeline's active inputs. `predict` has s models, such as one per
+    bootstrap; constant models are skipped. n is a power of 2.
     """
     draws, inputs = PriorDraws(space, n, seed), inputs_of(space)
     f_a, f_b = map(predict, draws.features())
@@ -168,12 +169,12 @@ def _summed(shares: Array) -> tuple[float, float]:
 _N_FORESTS = 12
 _N_TREES = 8
 _MIN_SPLIT = 3
-"""Value of fANOVA's forests (Hutter et al. 2014)."""
+"""Fewest trials in a node to split, as in fANOVA's forests (Hutter et al. 2014)."""
 _MAX_FEATURES = 0.5
 
 
 class BaggedForests:
-    """Forests and their joint out-of-bag R2, 1 for perfect and 0 or less for no prediction."""
+    """Forests and their joint out-of-bag R2: 1 if perfect, 0 or less if useless."""
 
     def __init__(self, forests: list[RandomForest], r2: float) -> None:
         self._forests, self.r2 = forests, r2
@@ -211,11 +212,11 @@ def _r2(y: Array, left_out: Array) -> float:
 
 
 LEAST_TRIALS = 20
-"""Configurations needed for a meaningful forest."""
+"""Number of configurations needed for a meaningful forest."""
 LEAST_R2 = 0.2
 """Out-of-bag R2 below which shares are noise."""
 _MOST_TRIALS = 1_000
-"""Most configurations to fit; a random sample of more."""
+"""Largest number of configurations to fit; of more, a random sample is fitted."""
 
 
 @dataclass(frozen=True)
@@ -223,7 +224,7 @@ class Importance:
     """The importance of the choices of a study.
 
     Attributes:
-        bound: Cap of the losses; None if there are too few.
+        bound: Cap of the losses; None if there are too few losses.
         r2: Out-of-bag R2 of the forests; None without informative forests.
         effects, reason: Effects, the largest total first, or the reason why there are none.
     """
@@ -244,8 +245,8 @@ def importance_of(
 ) -> Importance:
     """Return how much each choice matters for the loss, over the whole space.
 
-    `configurations` are distinct ones with a loss, as JSON values; only some of many are read.
-    Their losses have shape (n,), and `chance` is the loss of guessing, if known.
+    `configurations` are distinct, with a loss, as JSON values; of many, a sample is read. Their
+    losses have shape (n,), and `chance` is the loss of guessing, if known.
     """
     y, n = np.asarray(losses, dtype=np.float64), len(configurations)
     if n < LEAST_TRIALS:

@@ -84,15 +84,15 @@ class Method:
             `MethodOptions`.
         honours_constraints: Whether the search itself respects constraints; for other methods,
             constraints only select among the trials.
-        fidelities: Fidelities at which it requests partial evaluations.
-        draws_on_cost: Whether measured seconds influence its queries; other methods repeat their
-            trials exactly on one worker under a budget of trials.
+        fidelities: Fidelities at which the method requests partial evaluations.
+        draws_on_cost: Whether measured seconds influence its queries. Other methods repeat their
+            trials exactly, given one worker and a budget of trials.
         has_portfolio: Whether it starts with its space's portfolio by default.
         is_raced: Whether its configurations race by folds by default.
         compared_by_default: Whether `compare` includes it by default.
-        ensemble: Default end of a study: an agnostic Bayes ensemble of its trials (`agnostic`);
-            the better of an ensemble and the best trial on held-out rows, without constraints only
-            (`auto`); or the trial that the method chooses (None).
+        ensemble: Default final model. `agnostic`: an agnostic Bayes ensemble of the trials. `auto`,
+            only without constraints: the better of an ensemble and the best trial on held-out rows.
+            None: the trial that the method chooses.
     """
 
     name: str
@@ -125,7 +125,7 @@ class Method:
         options_of(self.options)
 
     def decision_lines(self, decisions: Mapping[str, Any]) -> list[str]:
-        """Return decisions as lines of text; a failing renderer costs one line, not the study."""
+        """Return decisions as lines of text; a renderer that fails yields one line."""
         try:
             return list(self.render_decisions(decisions)) if decisions else []
         except Exception as error:

@@ -1,15 +1,16 @@
-"""The information that an evaluation at any fidelity gives about the minimiser at s = 1.
+"""The information that an evaluation at any fidelity s gives about the minimiser at s = 1 (full).
 
 The minimiser is sought among R representers, points that stand for the whole space. The gain is the
-mutual information of I, its index among them, and the outcome y: H[I] - E_y H[I|y] =
-H[y] - sum_i p_i H[y|I=i], by symmetry. The right side needs only current draws and no imagined
-outcome. With y|I=i taken as normal it is
+mutual information of the outcome y and I, the minimiser's index among them: H[I] - E_y H[I|y] =
+H[y] - sum_i p_i H[y|I=i], by symmetry. The right side needs current draws but no imagined outcomes.
+If y|I=i is assumed normal, the gain is
 
     gain(x, s) = -1/2 sum_i p_i log(Var(y|I=i) / Var(y)).
 
 Entropy search (Hennig and Schuler 2012) and the code of Fabolas (Klein et al. 2017) estimate the
-same by expectation propagation. The normal form understates the gain: for two equal rivals by 1 %
-if the outcome's correlation with their difference is 0.7, and by 17 % if it is 0.99.
+same gain by expectation propagation. The normal form understates the gain. For two equal rivals, it
+is 1 % too low if the outcome's correlation with their difference is 0.7, and 17 % too low if the
+correlation is 0.99.
 """
 
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.fidelity_kernel import Latents
 from prefect_tune.optimizers.surrogates.log_posterior import cholesky, solve_triangular
 
-# Relative to the variances: duplicate representers leave the covariance singular.
+# Jitter relative to the variances, because duplicate representers make the covariance singular.
 _JITTER = 1e-10
 
 
@@ -67,7 +68,7 @@ class Minimiser:
 
     @property
     def entropy(self) -> float:
-        """H of the probabilities in nats: ln R if nothing is known, 0 if the minimiser is."""
+        """Entropy in nats: ln R if nothing is known, 0 if the minimiser is known."""
         p = self.probabilities[self.probabilities > 0]
         return float(-(p * np.log(p)).sum()) + 0.0
 
@@ -83,14 +84,15 @@ def choose_representers(
 
     The first are minimisers of joint posterior draws (Thompson sampling), up to 0.6 n / K distinct
     ones per hyperparameter sample. The rest are drawn without replacement with probability
-    proportional to the expected improvement summed over the samples. All samples share the set.
-    T `draws` at s = 1 of each of K samples have shape (K, T, P), log improvements (K, P).
+    proportional to the expected improvement summed over the samples. All samples share the
+    representers. The T `draws` at s = 1 for each of K samples have shape (K, T, P); log
+    improvements have shape (K, P).
     """
     most = max(1, int(_THOMPSON_SHARE * n / len(draws)))
     minima = draws.argmin(axis=2)
     distinct = (list(dict.fromkeys(row))[:most] for row in minima.tolist())
     chosen = list(dict.fromkeys(chain.from_iterable(distinct)))[:n]
-    # The largest of log w_i + Gumbel are a sample without replacement by w (Yellott 1977).
+    # The largest log w_i + Gumbel noise are a w-weighted draw without replacement (Yellott 1977).
     keys = logsumexp(log_improvement, axis=0) + rng.gumbel(size=draws.shape[2])
     taken = np.zeros(draws.shape[2], dtype=np.bool_)
     taken[chosen] = True
@@ -99,16 +101,16 @@ def choose_representers(
     return np.concatenate([np.array(chosen, dtype=np.intp), fill])
 
 
-# Variances of winners with few draws shrink to the pooled one, as if by this many more draws.
+# Extra draws whose weight shrinks variances of winners with few draws to the pooled variance.
 _SHRINKAGE = 4.0
 
 
 def information_gain(minimiser: Minimiser, latents: Latents, basis: Array, noise: Array) -> Array:
-    """Return the gain of C candidates on M fidelities in nats, shape (C, M).
+    """Return the gain of C candidates at M fidelities in nats, shape (C, M).
 
-    Up to the noise of the draws, it lies between 0 and log(Var(y) / noise) / 2. `basis` is phi(s)
-    of the fidelities, shape (M, r), and `noise` the positive sigma^2(s) of an evaluation, shape
-    (M,).
+    Apart from noise of the draws, the gain lies between 0 and log(Var(y) / noise) / 2. `basis` is
+    phi(s) of the fidelities, shape (M, r), and `noise` the positive sigma^2(s) of an evaluation,
+    shape (M,).
     """
     n, r = latents.mean.shape
     # P_a = L_V^-1 B_a, one column for each weight a of each candidate.
@@ -120,7 +122,7 @@ def information_gain(minimiser: Minimiser, latents: Latents, basis: Array, noise
     each = P.reshape(-1, r, n)
     known = np.einsum("zpc,zpc->pc", each[:, a], each[:, b])
     variance = weights @ latents.covariance[:, a, b].T + noise[:, None]
-    # With all representers known, Var(y) is at least the noise, but for rounding.
+    # Even with all representers known, Var(y) is at least the noise, except for rounding.
     rest = np.maximum(variance - weights @ known, noise[:, None])
     within, shares = _within_winners(minimiser, P, r)
     left = (weights @ within.reshape(len(a), -1)).reshape(len(basis), n, -1) + rest[:, :, None]
@@ -148,6 +150,6 @@ def _within_winners(minimiser: Minimiser, P: Array, r: int) -> tuple[Array, Arra
     ]
     within: Array = np.array(scatter)
     within += _SHRINKAGE * within.sum(axis=2, keepdims=True) / (draws - len(counts))
-    # Whitened draws have variance 1 with divisor S; the degrees of freedom below suppose S - 1.
+    # Whitened draws have variance 1 with divisor S; the degrees of freedom below assume S - 1.
     within *= (draws - 1) / (draws * (counts - 1 + _SHRINKAGE))
     return within, counts / draws

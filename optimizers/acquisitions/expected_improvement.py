@@ -1,14 +1,15 @@
 """Expected improvement in log form, which still ranks candidates where the plain form is 0.0.
 
-Variants: a positive loss whose logarithm is predicted, and an augmented loss, f plus terms that a
-search adds, with constraint values g as further targets. Without constraints, the added term is a
-known function of the candidate and the improvement is exact. With constraints, the sum is taken as
-normal, with mean f + penalty + (rho_g / 2) sum_i E max(0, g_i + c_i)^2 and the deviation of f.
+One variant is for a positive loss whose logarithm is predicted. Another is for an augmented loss: f
+plus terms that a search adds, with constraint values g as further targets. Without constraints, the
+added term is a known function of the candidate and the improvement is exact. With constraints, the
+augmented loss is assumed normal, with mean f + penalty + (rho_g / 2) sum_i E max(0, g_i + c_i)^2
+and the deviation of f.
 
-The joint improvement of candidates chosen one after the other, none observed (Wilson et al. 2018),
-integrates the last candidate exactly: given each draw of the outcomes of earlier choices, its
-improvement has a closed form. It replaces the fully sampled q-EI of BAPI (Belakaria et al. 2022,
-algorithm 4, line 3).
+The joint improvement values candidates chosen one after the other, before any is observed (Wilson
+et al. 2018). The last candidate is integrated exactly, because its improvement has a closed form
+given drawn outcomes of the earlier ones. This replaces the fully sampled q-EI of BAPI (Belakaria et
+al. 2022, algorithm 4, line 3).
 """
 
 from collections.abc import Callable
@@ -73,12 +74,12 @@ def log_expected_improvement_gradient(
 def log_normal_improvement(mean: ArrayLike, deviation: ArrayLike, best: float) -> Array:
     """Return ln E[max(0, exp(best) - exp(Y))] of Y ~ N(mean, deviation^2), shape (n,).
 
-    Hutter et al. 2009 ("SPO and beyond", eq. 2): with v = (best - mean) / deviation it is
+    With v = (best - mean) / deviation, the value is (Hutter et al. 2009, "SPO and beyond", eq. 2)
 
         exp(best) Phi(v) - exp(mean + deviation^2 / 2) Phi(v - deviation)
         = exp(best) phi(v) (M(v) - M(v - deviation)),  M = Phi / phi,
 
-    in the first form for v > 1, and in the second below, where the first cancels or underflows.
+    The first form serves v > 1; for smaller v it cancels or underflows, and the second form serves.
     Deviations are positive; `best` is the logarithm of the smallest loss observed.
     """
     mean, deviation = np.asarray(mean, dtype=np.float64), np.asarray(deviation, dtype=np.float64)
@@ -156,7 +157,8 @@ class JointImprovement:
     """The expected improvement of one more candidate's score, given those chosen so far.
 
     `mean` and `variance` of the candidates have shape (m,). `covariance` maps a candidate's number
-    to its covariances with all, (m,). `normals` have shape (draws, most choices).
+    to its covariances with all candidates, (m,). `normals` have shape (draws, largest number of
+    choices).
     """
 
     def __init__(
@@ -187,14 +189,14 @@ class JointImprovement:
         return self._variance
 
     def covariance(self, number: int) -> Array:
-        """Return covariances of a candidate with all, given the chosen ones, shape (m,)."""
+        """Return a candidate's covariances with all, given the chosen ones, shape (m,)."""
         column = self._covariance(number).astype(np.float64)
         for row in self._rows:
             column = column - row * row[number]
         return column
 
     def choose(self, number: int) -> None:
-        """Choose a candidate; later gains are in addition to its improvement."""
+        """Choose a candidate; later gains count only what they add to its improvement."""
         column = self.covariance(number)
         row = column / np.sqrt(max(column[number], 0.0) + _JITTER)
         z = self._normals[:, len(self._rows)]

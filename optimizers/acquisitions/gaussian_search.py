@@ -1,9 +1,10 @@
-"""The candidates of most improvement, by gradients of a Gaussian process or from a pool.
+"""Search for the candidates of largest improvement, by gradients or from a pool.
 
-Candidates start from Sobol points and from the best observed ones. L-BFGS-B polishes their numbers
-on the continuous relaxation; then neighbouring integers, categories and algorithms are tried. A
-pool needs no gradients: half of it is new, and half is near the best by normal steps of many widths
-and switched choices. Entropy search draws its representers from it (Hennig and Schuler 2012).
+Candidates start from Sobol points and from the best observed ones. L-BFGS-B optimises their
+numbers, with integers relaxed. Then neighbouring integers, categories and algorithms are tried. A
+pool needs no gradients. Half of it is new, and half is near the best, by normal steps of many
+widths and switched choices. Entropy search draws its representers from the pool (Hennig and Schuler
+2012).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -81,9 +82,9 @@ Box = tuple[Array, Array]
 """Lower and upper units of continuous columns, shape (d,) each."""
 
 _SOBOL = 8
-"""Each ask has 2^8 Sobol points."""
+"""Each ask starts from 2^8 Sobol points."""
 _N_STARTS = 5
-"""Best observed points whose neighbourhood is searched."""
+"""Number of the best observed points whose neighbourhood is searched."""
 _N_NEIGHBOURS = 24
 _N_POLISHED = 3
 _POLISH_ITERATIONS = 15
@@ -99,7 +100,7 @@ def maximise(
     penalty: Penalty | None = None,
     within: Box | None = None,
 ) -> Candidates:
-    """Return candidates by falling improvement, from the `observed` ones, the best first.
+    """Return candidates by falling improvement; `observed` ones, the best first, are starts.
 
     A `penalty` is added to the loss of candidates; `within` bounds continuous columns.
     """
@@ -147,7 +148,7 @@ def _polished(
     penalties: Array,
     within: Box | None,
 ) -> Candidates:
-    """Move all points uphill together in their active numbers; their sum is separable."""
+    """Climb from all points together in their active numbers; the sum of scores is separable."""
     free = inputs.candidates.columns.active(points) & inputs.is_continuous
     if not free.any():
         return points
@@ -212,7 +213,7 @@ def _boxed(candidates: Candidates, within: Box | None) -> Candidates:
 
 _FIT_ITERATIONS = 20
 _MOST_FITTED_EACH_TIME = 64
-"""Most observations with which each ask refits the process."""
+"""Number of observations up to which each ask refits the process."""
 _FITTED_AFTER = 3
 """New observations after which larger processes are refitted."""
 
@@ -226,7 +227,7 @@ class Fitted:
 
 
 class GaussianSearch:
-    """Tables of one space, candidates and inputs of the process; stores no observations."""
+    """Search of one space: its candidates and process inputs; stores no observations."""
 
     def __init__(self, space: Space, kernel: KernelKind = "one_hot") -> None:
         self.space = space
@@ -243,9 +244,10 @@ class GaussianSearch:
     ) -> tuple[GaussianProcess, Fitted]:
         """Return the process of n observations, and its parameters for the next ask.
 
-        While observations are few, each call refits; later, every third new observation does. The
-        fit starts from the `last` parameters, or else from a second random start. Targets have
-        shape (n, t). `pending` configurations are assumed to return their predicted mean.
+        While observations are few, each call refits. Later, every third new observation causes a
+        refit. The fit starts from the `last` parameters or, without them, from a second random
+        start. Targets have shape (n, t). `pending` configurations are assumed to return their
+        predicted mean.
         """
         kernel, inputs = self.inputs.kernel, self.inputs.of(observed)
         n, fitted_to = len(inputs), 0 if last is None else last.n

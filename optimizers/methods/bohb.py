@@ -9,9 +9,9 @@ Algorithm 1, the brackets, is `Hyperband`. Algorithm 2, how one configuration is
     return the sample of largest l(x) / g(x)    Bohb._by_model, KernelDensity.log_density
 
 Departures: the prior is one more component of each density, as in TPE. Hyperparameters that a
-configuration does not have are uniform in its kernel, where BOHB imputes them. g is fitted to all
-results that are not good. Nothing is proposed twice. Densities are relative to the prior, which is
-1 everywhere, so inactive hyperparameters can be skipped.
+configuration does not have are uniform in its kernel; BOHB imputes them. g is fitted to all results
+that are not good. Nothing is proposed twice. Densities are relative to the prior, which is 1
+everywhere, so inactive hyperparameters can be skipped.
 """
 
 from dataclasses import dataclass
@@ -43,12 +43,13 @@ _PRIOR_WIDTH = 12**-0.5
 class KernelDensity:
     """A mixture of product kernels and the prior (Falkner et al. 2018, section 3.2).
 
-    Algorithms and categories have Aitchison-Aitken kernels, which replace a choice by a random one
-    with probability lambda: `leaving`, shape (K,), and `widths`. Numbers have Gaussian kernels
-    truncated to [0, 1], with standard deviations in `widths`, shape (d,). Widths follow Scott's
-    rule, with Gini's impurity as the deviation of choices. A hyperparameter missing from a kernel's
-    configuration is uniform. The prior is one more component, unlike in BOHB: without it, an
-    algorithm missing from the few good results would be excluded.
+    Algorithms and categories have Aitchison-Aitken kernels, which replace a choice by a random one.
+    The probability is in `leaving`, shape (K,), for algorithms, and in `widths` for categories.
+    Numbers have Gaussian kernels truncated to [0, 1], with standard deviations in `widths`, shape
+    (d,). Widths follow Scott's rule, with Gini's impurity as the deviation of choices. A
+    hyperparameter missing from a kernel's configuration is uniform. Unlike in BOHB, the prior is
+    one more component. Without it, an algorithm missing from the few good results would be
+    excluded.
     """
 
     space: CandidateSpace
@@ -135,7 +136,7 @@ def _impurity(values: Array | NDArray[np.intp]) -> float:
 
 
 _MORE_RESULTS = 3
-"""Results needed for a model, in addition to the numbers and choices of a configuration."""
+"""Number of results that a model needs in addition to the dimensions of a configuration."""
 
 
 class Bohb(Hyperband):

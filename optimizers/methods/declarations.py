@@ -245,7 +245,7 @@ _BRACKETS: dict[str, Any] = {
     "compared_by_default": False,
     "render_decisions": bracket_lines,
 }
-"""Shared by halving, Hyperband and BOHB."""
+"""Attributes shared by the declarations of halving, Hyperband and BOHB."""
 
 
 @dataclass(frozen=True)

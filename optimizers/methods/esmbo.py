@@ -1,7 +1,7 @@
 """ESMBO: sequential model-based ensemble optimisation (Lacoste et al. 2014).
 
-Which model is best is uncertain: it varies over bootstraps of the held-out examples. Algorithm 2,
-for N histories:
+The best model is uncertain, because it varies over bootstraps of the held-out examples. Algorithm
+2, for N histories:
 
     S'_j = bootstrap(S)                         Bootstraps of the options, drawn where trials run
     v = k modulo N, SMBO(R_v) (algorithm 1)     Esmbo._targets, Jopt._next (eq. 2 and 3)
@@ -9,9 +9,9 @@ for N histories:
     E gains h                                   every complete trial is a candidate
     eq. 5 and 6: how often h is the best        Esmbo.weights, best_frequencies
 
-Departures: the answer has only the models that are best in some bootstrap, weighted by how often
-(eq. 4). All histories share one kernel. A trial without risks counts with its loss. ERS (section 6)
-draws at random and ends in the same ensemble: `EnsembledRandomSearch`.
+Departures: the answer has only the models that are best in some bootstrap, weighted by frequency
+(eq. 4). All histories share one kernel. If a trial has no risks, its loss counts. ERS (section 6),
+`EnsembledRandomSearch`, draws at random and ends in the same ensemble.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,8 +36,8 @@ _FEW_EXAMPLES = 30
 class Esmbo(Jopt):
     """One Gaussian process for the histories of all bootstraps, improved in turn.
 
-    A trial without risks, such as one that lost a race, counts in each history with its loss plus
-    that history's mean difference between risk and loss.
+    If a trial has no risks, for example after it lost a race, its risk in each history is estimated
+    as its loss plus that history's mean difference between risk and loss.
     """
 
     method: ClassVar[Method] = ESMBO

@@ -1,4 +1,4 @@
-"""Successive halving and Hyperband: of each rung, the best 1/eta of the configurations is promoted.
+"""Successive halving and Hyperband: each rung promotes the best 1/eta of its configurations.
 
 Jamieson and Talwalkar 2016 (one bracket); Li et al. 2018, algorithm 1 (brackets in turn):
 
@@ -10,9 +10,9 @@ Jamieson and Talwalkar 2016 (one bracket); Li et al. 2018, algorithm 1 (brackets
     the configuration of the least loss         Halving.incumbent, by full evaluations if any
 
 Departures: a rung is decided when all its runs are told; meanwhile a free worker begins the next
-bracket, as in BOHB (Falkner et al. 2018). Epochs of a rung are resumed from the one below.
-Infeasible runs rank last, and failed ones are lost. After s = 0, brackets start again at s_max. If
-no more configurations may begin, the first rung is decided with those that it has.
+bracket, as in BOHB (Falkner et al. 2018). Trainings are resumed from the rung below. Infeasible
+runs rank last, and failed runs drop out. After s = 0, brackets start again at s_max. If no more
+configurations may begin, the first rung is decided with its present ones.
 
 `choose_rungs` takes the requested fidelity, or the best one available to the study.
 """
@@ -51,15 +51,15 @@ _LEAST_ROWS = 100
 _MOST_SUBSETS = 4
 """Default number of rungs of subsets."""
 _MANY_SUBSETS = 3
-"""Rungs from which the smallest subset saves more than folds do."""
+"""Number of rungs from which the smallest subset saves more than folds do."""
 _ORDER: tuple[Fidelity, ...] = ("epochs", "subset", "folds")
 
 
 def choose_rungs(space: Space, objective: Objective, options: BracketOptions) -> tuple[Rungs, str]:
     """Return the rungs of a study, and the reason for their fidelity, for people.
 
-    Unknown numbers of rows do not exclude subsets. A `ValueError` is raised if the study cannot
-    have the requested fidelity, or any.
+    Unknown numbers of rows do not exclude subsets. A `ValueError` is raised if the study supports
+    no fidelity, or not the requested one.
     """
     obstacles = {fidelity: _obstacle(fidelity, space, objective, options) for fidelity in _ORDER}
     possible = [fidelity for fidelity in _ORDER if not obstacles[fidelity]]
@@ -149,7 +149,7 @@ def _least_rows(objective: Objective) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Start of a bracket: `size` configurations on the rung `first`, from 0."""
+    """Start of a bracket: `size` configurations on rung number `first`, counted from 0."""
 
     size: int
     first: int = 0
@@ -159,7 +159,7 @@ def hyperband_plan(index: int, n_rungs: int, eta: int) -> Plan:
     """Return the Hyperband bracket of that number (Li et al. 2018, algorithm 1).
 
     Bracket s begins `ceil((s_max + 1) / (s + 1) * eta^s)` configurations s rungs below the last
-    one, for s = s_max..0, and then again.
+    rung. s falls from s_max to 0, then starts again.
     """
     s = n_rungs - 1 - index % n_rungs
     return Plan(-(-n_rungs * eta**s // (s + 1)), n_rungs - 1 - s)
@@ -170,7 +170,7 @@ class Bracket:
     """One bracket of successive halving; its runs are numbers of trials, rung by rung.
 
     A rung is decided when all its runs are told. Then the best 1/eta of them, at least one, is
-    promoted; failed runs are lost. A closed bracket accepts no more configurations.
+    promoted; failed runs drop out. A closed bracket accepts no more configurations.
     """
 
     plan: Plan
@@ -265,7 +265,7 @@ class Brackets:
 
 
 class Halving(Optimizer):
-    """Brackets of random configurations; `ValueError` if the study cannot have the fidelity."""
+    """Brackets of random configurations; `ValueError` if the study lacks the fidelity."""
 
     method: ClassVar[Method] = HALVING
 
@@ -286,7 +286,7 @@ class Halving(Optimizer):
 
     @property
     def least_begun(self) -> int:
-        """The configurations of the first bracket."""
+        """Number of configurations of the first bracket."""
         return self.plan(0).size
 
     @property

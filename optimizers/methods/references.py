@@ -5,12 +5,12 @@ trials are independent draws: a path uniformly among the runnable ones (`new_con
 each active hyperparameter from its prior. Departure: no configuration is proposed twice, so a small
 space ends in `SpaceExhausted`.
 
-JOPT is the reference of ADMM (Liu, Ram et al. 2020, section 5), problem (1) without splitting:
-expected improvement (`AugmentedImprovement`) of a Gaussian process of f(z, theta), z one-hot and
-theta of all algorithms (`PipelineInputs`), maximised with integers rounded (`GaussianSearch`).
-Departures: configurations that differ only in inactive parts are one. `kernel=conditional` compares
-only the shared parts of two pipelines. Improvement is in logarithms. Pending queries are assumed to
-return their mean.
+JOPT is the reference of ADMM (Liu, Ram et al. 2020, section 5), problem (1) without splitting. A
+Gaussian process models f(z, theta), with z one-hot and theta of all algorithms (`PipelineInputs`).
+Expected improvement (`AugmentedImprovement`) is maximised with integers rounded (`GaussianSearch`).
+Departures: configurations that differ only in inactive parts are equal. `kernel=conditional`
+compares only the shared parts of two pipelines. Improvement is in logarithms. Pending queries are
+assumed to return their mean.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ from prefect_tune.optimizers.trials.trial import Trial
 class RandomSearch(Optimizer):
     """Draws new configurations from the prior.
 
-    In a space too large to list, it gives up after a thousand known draws in a row.
+    In a space too large to list, the search ends after a thousand known draws in a row.
     """
 
     method: ClassVar[Method] = RANDOM_SEARCH

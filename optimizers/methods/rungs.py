@@ -1,8 +1,8 @@
 """Rungs: configurations begin on a small part of a full evaluation, and the best are promoted.
 
-Shared by halving, Hyperband, BOHB, BAPI's start and Fabolas' first design: levels and their
-queries, when a rung is decided, the ranking of its runs, and the resulting steps. Each method
-decides which runs belong to a rung, and which ranked runs are promoted.
+Halving, Hyperband, BOHB, BAPI's start and Fabolas' first design share this module: levels and their
+queries, the end of a rung, the ranking of its runs, and the resulting steps. Each method decides
+which runs belong to a rung, and which ranked runs are promoted.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -80,7 +80,7 @@ class Promote(Generic[Level]):
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """No step until a pending trial is told; a method with a model may ask it meanwhile."""
+    """No step until a pending trial is told; a method may use its model meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)

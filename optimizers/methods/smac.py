@@ -42,19 +42,19 @@ from prefect_tune.optimizers.trials.losses import imputed_losses, log_losses
 from prefect_tune.optimizers.trials.objective import Objective
 
 _N_RANDOM = 1_000
-"""Random candidates per ask."""
+"""Number of random candidates per ask."""
 _N_STARTS = 10
 """Starts of local search: the best observed configurations, and as many candidates."""
 _N_NEIGHBOURS = 30
 _N_CLIMBS = 10
-"""Most steps of a local search."""
+"""Largest number of steps of a local search."""
 Improvement = Callable[[Array, Array, float], Array]
 """Function of means, standard deviations and the best loss."""
 Score = Callable[[Candidates], Array]
 LogCost = Callable[[Candidates, Array], Array]
 """Function of candidates and their features."""
 _MAX_DEFAULTS = 200
-"""Random paths whose defaults are candidates too."""
+"""Number of random paths whose defaults are candidates too."""
 _START = Reason("random start", "too few results for a forest")
 _INTERLEAVED = Reason("random interleaving", "drawn at random in between")
 _IMPROVING = Reason("expected improvement", "largest expected improvement by a random forest")
@@ -127,7 +127,7 @@ class ForestSearch:
         return everything[np.argsort(-scores, kind="stable")]
 
     def _observed(self, history: History) -> tuple[Candidates, Array, float]:
-        """Data of the forest and the best target; pending trials have the mean (constant liar)."""
+        """Data for the forest, and the best target; pending trials get the mean (constant liar)."""
         told, losses = imputed_losses(history, self.objective, self.options.failure_cost)
         y = log_losses(losses, self.objective) if self.options.is_log else losses
         best = min(float(y[i]) for i, t in enumerate(told) if t.loss is not None)

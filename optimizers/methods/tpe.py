@@ -8,9 +8,9 @@ The paper's section 4:
     where it is active                          hyperparameters; Dimensions has the distributions
     start with random configurations            ParzenSearch.propose, n_startup of them
 
-Departures: Optuna's defaults since version 5, with one joint density of the steps' choices, and
-pending trials among the bad ones. `joint=groups` also gives joint densities to hyperparameters of
-equal conditions; these groups come from the space, where Optuna infers them from the trials.
+Departures: settings are Optuna's defaults since version 5. The steps' choices have one joint
+density, and pending trials count as bad. With `joint=groups`, hyperparameters of equal conditions
+also have joint densities. The groups come from the space; Optuna infers them from the trials.
 Repeated and invalid draws are drawn again. A long history is reduced to its best and last trials.
 """
 
@@ -114,7 +114,7 @@ def _groups(step: str, algorithm: Algorithm) -> list[Group]:
         # A condition reads `child | parent == value`.
         written = (str(c).replace(f"{h.name} | ", "") for c in space.parent_conditions_of[h.name])
         group = groups[" and ".join(sorted(written))]
-        # Categories stay as they are; all else is a position in [0, 1], linear in logarithms.
+        # Categories stay as they are; other values are positions in [0, 1] on their scale.
         group[f"{step}/{algorithm.id}/{h.name}"] = (
             CategoricalDistribution(range(len(h.choices)))
             if isinstance(h, CategoricalHyperparameter)
@@ -166,20 +166,20 @@ class _GivenTrials(InMemoryStorage):
         return [t for t in self._given if states is None or t.state in states]
 
     def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
-        """Drop the note: it is for other processes, and asks tell us about pending trials."""
+        """Drop the attribute, meant for other processes; asks already report pending trials."""
 
 
 _DRAWS = 20
-"""Draws that cannot run or were proposed before, until the prior takes over."""
+"""Number of draws that cannot run or were proposed before, until the prior takes over."""
 _START = Reason("random start", "too few results for densities")
 _LIKELY = Reason("density ratio", "closer to the good results than to the others")
 _NOTHING_ELSE = Reason("random", "all proposals of the densities were requested already")
 
 
 class ParzenSearch:
-    """The search over a space or a part of it, of one history.
+    """The search over a space or a part of it, given one history.
 
-    Densities of hyperparameters are fitted on the trials that have them; parts of trials count too.
+    Densities of hyperparameters are fitted on the trials that have them; partial trials count too.
     """
 
     def __init__(self, space: Space, objective: Objective, options: TpeOptions) -> None:

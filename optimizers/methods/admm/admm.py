@@ -1,7 +1,8 @@
 """ADMM: tune one path, choose a path, couple the two, within constraints.
 
 Liu, Ram, Vijaykeerthy et al., "An ADMM Based Framework for AutoML Pipeline Configuration" (AAAI
-2020). An iteration of algorithms 1 and 2, with b = delta - lambda / rho and scaled u = mu / rho_g:
+2020). An iteration of algorithms 1 and 2, with b = delta - lambda / rho and u = mu / rho_g
+(scaled):
 
     theta-min: min f + (rho/2) |theta_d - b|^2  Admm._theta_min, ThetaMin (eq. 8 and 10)
       + (rho_g/2) sum (g - eps + slack + u)^2   constraint_penalty, the best slack in closed form
@@ -10,9 +11,9 @@ Liu, Ram, Vijaykeerthy et al., "An ADMM Based Framework for AutoML Pipeline Conf
     lambda += rho (theta_d - delta)             integer_update
     mu += rho_g (g - eps + slack)               next_multiplier, in Admm._end_z
 
-Integers of evaluated configurations are rounded, so the incumbent is always valid. Departures, each
-an option but the first: integers are penalised on their unit scale. Each model is tried once before
-anything is tuned. Paths are drawn from a linear model of their best values, which also draws the
+Integers of evaluated configurations are rounded, so the incumbent is always valid. Departures (all
+but the first are options): integers are penalised on their unit scale. Each model is tried once
+before anything is tuned. Paths are drawn from a linear model of their best values. It also draws
 categories of steps that every path passes, with effects by kind of model (see `SharedValues`).
 Algorithms that were never tuned are tried with defaults, then with random values. Every second
 iteration tunes a path that has not been tuned.
@@ -59,7 +60,7 @@ def first_paths(space: Space, paths: Sequence[Path], *, of_each_model: bool) -> 
 
 
 def plainest_path(space: Space, paths: Sequence[Path]) -> Path:
-    """Return the path of idle steps and naive Bayes (section 5), or the most similar path."""
+    """Return the path with idle steps and naive Bayes (section 5), or the most similar path."""
     wanted = []
     for step in space.searched:
         plain = [a for a in step.algorithms if a.is_passthrough or a.id == "gaussian_nb"]
@@ -102,7 +103,7 @@ class Admm(Optimizer):
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """Progress of the iteration, as JSON values; `tuned` has the paths tuned, in order."""
+        """Progress of the iteration, as JSON values; `tuned` lists the paths tuned, in order."""
         state = self._state
         return {
             "iteration": state.iteration,
@@ -163,7 +164,7 @@ class Admm(Optimizer):
             is_stalled = state.new_in_iteration == 0
             self._end_z(observed)
             if is_stalled:
-                # A new configuration of a path that stays under way.
+                # The path of a new configuration is tuned next.
                 self._because = _STALLED
                 configuration = new_configuration(self.space, self.history.asked, rng)
                 self._begin_theta(configuration.path)
@@ -190,7 +191,7 @@ class Admm(Optimizer):
         return Reason(block, f"{what}, {place} of {effort} in iteration {iteration}")
 
     def _effort(self, budget: Budget) -> int:
-        """I + t F, up to the maximum (adaptive ADMM, section 5)."""
+        """Effort of iteration t: I + t F, up to the maximum (adaptive ADMM, section 5)."""
         first, step = self.options.efforts(trials_affordable(budget, self.history))
         most: int = self.options.max_effort
         return min(first + step * self._state.iteration, most)

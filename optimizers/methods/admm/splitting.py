@@ -3,7 +3,7 @@
 Liu, Ram et al., "An ADMM Based Framework for AutoML Pipeline Configuration" (AAAI 2020), algorithms
 1 and 2, in scaled form: `dual` is lambda / rho. Integers are positions on a unit scale of their
 values. Within a rounding cell the loss is constant, so the relaxed integer that minimises the
-augmented term has a closed form. So has the slack for a given constraint value.
+augmented term has a closed form. The slack for a given constraint value also has one.
 """
 
 import numpy as np
@@ -23,8 +23,8 @@ def integer_update(
 ) -> tuple[float, float, float]:
     """Return the relaxed integer, delta and dual after one iteration (algorithm 1, eq. 9 and 11).
 
-    `delta` and `dual` are the earlier ones. `chosen` is the index of theta-min's value; None if the
-    integer is inactive and follows the augmented term alone.
+    `delta` and `dual` are from the last iteration. `chosen` is the index of theta-min's value; None
+    if the integer is inactive and depends on the augmented term alone.
     """
     b = delta - dual
     relaxed = float(np.clip(b, 0.0, 1.0) if chosen is None else grid.nearest_in_cells(b)[chosen])
@@ -35,8 +35,8 @@ def integer_update(
 def slack(value: ArrayLike, bound: float, multiplier: float, rho_g: float) -> Array:
     """U = max(bound - g - mu / rho_g, 0), which minimises the augmented term.
 
-    The paper also limits u to the bound. That is the same for quantities `>= 0`, but would count
-    negative ones as violations.
+    The paper also limits u to the bound. The limit has no effect on quantities `>= 0`, but would
+    count negative ones as violations.
     """
     return np.maximum(bound - np.asarray(value) - multiplier / rho_g, 0.0)
 

@@ -1,7 +1,7 @@
 """State of an ADMM search between two asks: its position, and the trials on ADMM's scales.
 
 Positions are theta, its projection delta and the multipliers lambda. Every algorithm keeps its
-position, chosen or not (Liu, Ram et al. 2020, eq. 9 and 11).
+position, whether chosen or not (Liu, Ram et al. 2020, eq. 9 and 11).
 """
 
 from dataclasses import dataclass, field
@@ -30,14 +30,14 @@ from prefect_tune.optimizers.trials.trial import Trial
 Counts = dict[str, list[int]]
 """Pulls and successes by arm (`step/algorithm`, for orders `step/name@place`)."""
 _UNKNOWN = 2.0
-"""A quantity that was not measured counts as twice its bound."""
+"""Value of a quantity that was not measured: twice its bound."""
 
 
 @dataclass
 class AdmmState:
     """State that one ask passes to the next; the memo is its JSON document.
 
-    Columns of the unit cube are text. Missing columns have their default.
+    Columns of the unit cube are keyed by text. Missing columns are at their defaults.
 
     Attributes:
         block, path: Sub-problem in progress, and the path being tuned (z).
@@ -47,7 +47,7 @@ class AdmmState:
         mu: Multipliers of the constraints, in units of their bounds, by name and bound.
         counts: Pulls and successes of the bandit.
         open, pulled: Trials whose outcome is not counted yet, and the open trials of the z-min.
-        tuned: Paths that had a theta-min.
+        tuned: Paths that have been tuned by a theta-min.
     """
 
     iteration: int = 0
@@ -78,7 +78,8 @@ class PathObservations:
         losses: f, as a share of the metric's range; for metrics without a range, the distance from
             the best loss in interquartile ranges, shape (n,).
         quantities: Constrained quantities in units of their bounds, shape (n, M).
-        bounds: Bounds in the same units, less the margin, shape (M,): about 1, or 0 for a 0.
+        bounds: Bounds in the same units, less the margin, shape (M,): about 1, or 0 for a bound of
+            0.
         constraints: Keys of the constraints' multipliers in the state, shape (M,).
         worst_reward_loss: Smallest f at which a pull earns nothing.
     """
@@ -111,8 +112,8 @@ def observations(
 ) -> PathObservations:
     """Return the told trials. Failed trials get the loss of `rule` and no quantities.
 
-    `f_hat` is the share of the metric's range from which a pull earns nothing; `margin` is the
-    share of each bound that the search stays below it.
+    `f_hat` is the share of the metric's range from which a pull earns nothing; `margin` is how far
+    the search stays below each bound, as a share of the bound.
     """
     trials, losses = imputed_losses(history, objective, rule)
     span = objective.upper - objective.lower
@@ -132,7 +133,7 @@ def observations(
 
 
 def _quantities(trials: list[Trial], objective: Objective) -> tuple[Array, Array]:
-    """Quantities over their bounds, or a typical value for a bound of 0; 0 for idle bounds."""
+    """Quantities divided by their bounds, or by a typical value if that is 0; 0 for idle bounds."""
     names = [c.name for c in objective.constraints]
     values = np.full((len(trials), len(names)), np.nan)
     for row, trial in enumerate(trials):

@@ -1,7 +1,7 @@
 """ADMM's theta-min: the next hyperparameters of one path (Liu, Ram et al. 2020, eq. 8).
 
 The Gaussian process models the loss and the constraint values. The rest of the augmented sum is
-known, so observations of earlier iterations count under the current penalties.
+known, so the current penalties also apply to observations of earlier iterations.
 """
 
 from dataclasses import replace
@@ -29,9 +29,9 @@ from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
 
 _N_INITIAL = 4
-"""Points of a path before its process is used: the current one, and three random ones."""
+"""Number of points of a path before its process is used: the current one and three random ones."""
 _REGION = 0.4
-"""First side of the trust region, in units."""
+"""Initial side length of the trust region, in units."""
 
 
 class ThetaMin:
@@ -96,7 +96,7 @@ class ThetaMin:
             elif trial.failure is not None:
                 of_failures.append(float(values[row_of[trial.number]]))
             on_path.record(seen)
-        # Augmented losses may be negative, but shares of a range may not; failures count alike.
+        # Augmented losses may be negative, but shares of a range are not. All failures count alike.
         is_share = np.isfinite(self.objective.upper - self.objective.lower)
         objective = Objective("augmented", "", 0.0 if is_share else -np.inf, min(of_failures))
         options = SmacOptions(n_startup=_N_INITIAL, failure_cost="bound")

@@ -41,9 +41,8 @@ _NOISE = 0.3
 class PathArms:
     """The paths of a space as rows of bandit arms, so that one pass scores all of them.
 
-    Each algorithm is an arm. An order of T steps is T arms, one per step and place, and the best
-    order is an assignment of steps to places. If the paths are too many to list, `seed` samples
-    them.
+    Each algorithm is an arm. An order of T steps has T arms, one per step and place. The best order
+    is an assignment of steps to places. If the paths are too many to list, `seed` samples them.
     """
 
     def __init__(self, space: Space, seed: int) -> None:
@@ -143,10 +142,10 @@ class LinearModel:
 
 
 Draw = Callable[[Collection[Path]], Path]
-"""Draws a path, given those drawn before in this ask."""
+"""Function that draws a path, given the paths drawn earlier in this ask."""
 
 _DRAWS_PER_EFFORT = 20
-"""Paths drawn in a z-min, most of them known, for each new evaluation wanted."""
+"""Number of draws in a z-min for each new evaluation wanted; most draws are known paths."""
 
 
 class ZMin:

@@ -10,12 +10,12 @@ Equation 8, algorithm 3 (t_opt)          planning.enough_epochs
 Section 3.4 (points of a curve)          curves.chosen_epochs
 Equations 9 to 18 (slopes), 20 to 24     surrogates.monotone, surrogates.curve_kernel
 
-`variant=paper` has the paper's settings. The default starts with successive halving, cools costs as
-the budget is spent, models log seconds (and log losses if likelier), also stops trainings that are
-far behind, and answers with the steadiest curve. Both variants depart from the paper: EP replaces
-samples of the truncated normal, the last point of q-EI is integrated, a planned training takes at
-least p epochs, the best training is completed, and the budget pays for prefixes, checkpoints and
-pending trainings.
+`variant=paper` has the paper's settings. The default starts with successive halving and cools costs
+as the budget is spent. It models log seconds, and log losses if likelier. It also stops trainings
+that are far behind, and answers with the steadiest curve. Both variants depart from the paper: EP
+replaces samples of the truncated normal, and the last point of q-EI is integrated. A planned
+training takes at least p epochs, and the best one is completed. The budget pays for prefixes,
+checkpoints and pending trainings.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Costs of training, and B_r of algorithms 1, 2 and 4: the remaining budget and what it affords.
+"""Costs of training, and the remaining budget with the epochs it affords (B_r in the paper).
 
 A model predicts the seconds of an epoch by configuration. The steps before training add overhead.
 """
@@ -28,11 +28,11 @@ from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs, P
 from prefect_tune.optimizers.surrogates.stationary import RBF, Matern52
 
 _LOOKS_A_STRETCH = 5
-"""Least time of a partial training, in checks by the planner, so that checks stay cheap."""
+"""Shortest partial training, as a multiple of the planner's time for a check."""
 
 
 def affordable(seconds: float, rate: float, *, done: int, target: int) -> int:
-    """Return the epochs, up to `target`, reachable in `seconds` at a rate; 0 if no new one."""
+    """Return the epochs, up to `target`, reachable in `seconds` at a rate; 0 if none is new."""
     if seconds == inf:
         return target
     n = floor(seconds / rate)
@@ -73,7 +73,7 @@ class RemainingBudget:
         return len(self.curves) / (len(self.curves) + budget.trials_left)
 
     def epochs(self, done: int, target: int, *, rate: float, pending_seconds: float) -> int:
-        """Return the epochs, up to `target`, affordable by predicted costs; 0 if no new one."""
+        """Return the epochs, up to `target`, affordable by predicted costs; 0 if none is new."""
         seconds = min(self.seconds - pending_seconds, self.longest)
         return affordable(seconds, rate, done=done, target=target)
 
@@ -93,7 +93,7 @@ class RemainingBudget:
         return affordable(min(left, self.longest), rate, done=done, target=target)
 
     def epochs_worth_a_look(self, configuration: Configuration | None, t_max: int) -> int:
-        """Return the fewest epochs that last for five checks by the planner, or two per worker."""
+        """Return the fewest epochs that last as long as five planner checks, or two per worker."""
         looks = self.budget.last_ask_seconds
         rates = {c.configuration: c.rate for c in self.curves if c.rate is not None}
         if not looks or not rates:
@@ -105,13 +105,13 @@ class RemainingBudget:
 
 
 CostKind = Literal["log_rate", "linear"]
-"""ln of seconds per epoch, or the paper's kernel: linear in epochs, of mean 0."""
+"""A model of ln seconds per epoch, or the paper's kernel: linear in epochs, with mean 0."""
 
 _ITERATIONS = 15
 _MOST_RATES = 150
-"""Most rates to learn from, the newest ones."""
+"""Largest number of rates to learn from; the newest ones are used."""
 _MOST_VARIANCE = 1.0
-"""Largest variance of ln seconds that counts, so that unknown regions stay affordable."""
+"""Cap on the variance of ln seconds, so that unknown regions stay affordable."""
 _LEAST_SHARE = 1 / 3
 """Floor of the paper's model, as a share of the smallest rate observed."""
 
@@ -160,7 +160,7 @@ class CostModel:
     def rates(
         self, curves: Sequence[LearningCurve], theta: Array | None, rng: Generator | None = None
     ) -> Rates | None:
-        """Return rates learned from curves, starting from `theta`, which stays without an `rng`."""
+        """Return rates learned from curves, starting at `theta`, which is kept without an `rng`."""
         timed = [(c, c.rate) for c in curves if c.rate is not None][-_MOST_RATES:]
         if not timed:
             return None

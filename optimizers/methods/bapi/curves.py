@@ -207,7 +207,7 @@ def _is_served(evaluation: Evaluation, model_step: str) -> bool:
 
 
 _MOST_EPOCHS = 50
-"""Most epochs to choose among; in longer curves, they are evenly spaced by logarithm."""
+"""Largest number of epochs to choose among; longer curves are sampled evenly by logarithm."""
 
 
 def chosen_epochs(
@@ -215,9 +215,9 @@ def chosen_epochs(
 ) -> list[int]:
     """Return the last epoch, then greedily the epochs of largest conditional variance, sorted.
 
-    This is the paper's selection of data points (section 3.4), after Nguyen et al. 2020, by the
-    kernel of t alone, so that it depends on neither losses nor other curves. `epochs` are rising,
-    at least one; `noise` is the variance of standardised observations.
+    This is the paper's selection of data points (section 3.4), after Nguyen et al. 2020. It uses
+    the kernel of t alone, so it depends on neither losses nor other curves. `epochs` are rising and
+    not empty; `noise` is the variance of standardised observations.
     """
     if len(epochs) <= n_points:
         return list(epochs)
@@ -255,14 +255,14 @@ def thinned(counts: Sequence[int], losses: Sequence[float], most: int) -> list[b
 _MOST_POINTS = 150
 _MOST_CURVES = 150
 _BEST_CURVES = 100
-"""Best curves to learn from if there are too many; the others are the newest."""
+"""Number of best curves to learn from if there are too many; the others are the newest."""
 _WORST = 10.0
-"""Cap of losses without bounds, as a multiple of the loss of chance, or else of the distance
-from the best to the median: a diverged training is not informative beyond it."""
+"""Cap of losses without bounds, as a multiple of the loss of chance, or else of the distance from
+the best to the median. Beyond it, a diverged training is not informative."""
 
 
 def largest_informative_loss(losses: Array, objective: Objective) -> float:
-    """Return the loss, by bound, chance or spread, above which a training just diverged."""
+    """Return the loss, by bound, chance or spread, above which a training counts as diverged."""
     if np.isfinite(objective.upper):
         return objective.upper
     if objective.chance is not None and objective.chance > 0:
@@ -290,7 +290,7 @@ class CurveObservations:
         n_points: int,
         t_max: int,
     ) -> Self:
-        """Return at most `n_points` points of each curve; at least one has points or has failed.
+        """Return at most `n_points` points of each curve; some curve has points or has failed.
 
         The time part of the kernel selects the most informative epochs, and the objective decides
         where losses are capped.

@@ -23,7 +23,7 @@ def advice_of(
     n_plans: int,
     earlier: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return notes by topic; those in `earlier` stay as they are."""
+    """Return notes by topic; notes in `earlier` are not changed."""
     notes = dict(earlier)
     rates = [c.rate for c in curves if c.is_iterative and c.rate is not None]
     if len(rates) < _LEAST_RATES:
@@ -90,8 +90,8 @@ _SHARE = 0.18
 def steady_loss(losses: Sequence[float], t_max: int) -> float:
     """Return the least mean of losses over a window of epochs, 18 % of a full training.
 
-    The least of hundreds of losses is optimistic; averaging neighbours reduces that bias. A curve
-    shorter than the window counts with the mean of all its epochs.
+    The least of hundreds of losses is optimistic; averaging neighbours reduces that bias. If a
+    curve is shorter than the window, the mean of all its losses counts.
     """
     width = min(max(1, round(_SHARE * t_max)), len(losses))
     return float(np.lib.stride_tricks.sliding_window_view(losses, width).mean(axis=1).min())
@@ -100,7 +100,7 @@ def steady_loss(losses: Sequence[float], t_max: int) -> float:
 def best_training(
     curves: Sequence[LearningCurve], history: History, *, is_steady: bool
 ) -> Trial | None:
-    """Return the trial to answer with, by steady losses or by the least loss at any epoch."""
+    """Return the best trial, by steady losses or by the least loss at any epoch."""
     best: tuple[float, float, int] | None = None
     for curve in curves:
         feasible = [t for t in curve.trials if t.loss is not None and history.violation(t) <= 0]

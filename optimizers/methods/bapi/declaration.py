@@ -57,11 +57,12 @@ class Settings:
     Attributes:
         looks_early: Whether a new training is also checked after 1/25 of a full one, before `p`.
         epsilon_share: Tolerance as a share of the metric's range, if `epsilon` is not given.
-        choice: Picks by improvement per cost, or by a compromise with improvement alone (cool).
+        choice: Rule of the next pick: improvement per cost, or a compromise with improvement alone
+            (cool).
         n_points: Points of each curve to learn from.
-        sites: Where curves are told to rise: both ends of open curves (all), where the model would
-            fall otherwise (falling), or nowhere (None).
-        has_tail: Whether decay is kept from ending early, as steep beginnings suggest.
+        sites: Places where curves are constrained to rise: both ends of open curves (all), places
+            where the model would fall (falling), or none (None).
+        has_tail: Whether steep beginnings are kept from implying flat ends.
         score: Scale of the loss model: losses, or the likelier of losses and logarithms (auto).
         steady: Whether the answer has the least mean loss over neighbouring epochs.
     """

@@ -1,7 +1,7 @@
 """GP_f and GP_c: the belief in learning curves and costs.
 
 Parameters are refitted now and then; every ask conditions on all curves. Curves are learned as
-scores; higher is better.
+scores, and higher scores are better.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,11 +30,11 @@ from prefect_tune.optimizers.surrogates.stationary import RBF, Matern52
 from prefect_tune.optimizers.trials.objective import Objective
 
 ScoreKind = Literal["auto", "log", "raw"]
-"""Minus the logarithm of the distance from the least possible loss, minus the loss, or the one
-of these under which the observations are likelier."""
+"""Kind of scores: minus the logarithm of the distance from the least possible loss, minus the loss,
+or the likelier of the two given the observations."""
 
 _ROWS = 200
-"""Held-out rows if their number is unknown."""
+"""Number of held-out rows to assume if it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Scores:
     """A monotone map between losses and scores.
 
     `lower` is the least possible loss. `offset` is added to the distance from it, so that a perfect
-    loss has a finite score; None if scores are negative losses.
+    loss has a finite score. It is None if scores are negative losses.
     """
 
     lower: float = 0.0
@@ -91,7 +91,7 @@ class Scores:
         return self.lower + np.maximum(np.exp(-scores) - self.offset, 0.0)
 
     def loss_of_gain(self, gain: Array, score: float) -> Array:
-        """Return the loss that small gains over a score save, to first order."""
+        """Return the reduction of the loss by small gains over a score, to first order."""
         return gain if self.offset is None else gain * float(np.exp(-score))
 
 
@@ -103,7 +103,7 @@ class CurveBelief:
     """Scores over configurations and the share of a training done, the last input.
 
     Attributes:
-        sites: Rule for the places of queried curves at which slopes are known not to be negative.
+        sites: Rule that chooses places on queried curves where slopes are known not to be negative.
     """
 
     process: MonotoneProcess
@@ -152,10 +152,10 @@ _NOISE = Parameter("noise variance", log(1e-3), log(1e-5), log(0.3), (log(1e-3),
 _MOST_SITES = 120
 _ITERATIONS = 30
 _FEW_POINTS = 40
-"""Points below which parameters are fitted at every plan."""
+"""Number of points below which parameters are fitted at every plan."""
 _FIT_EVERY = 3
 _RESTART_EVERY = 6
-"""Fits between those with a drawn start and a new choice of scores."""
+"""Interval, in fits, at which a fit draws its start and chooses the scores again."""
 _GROWN = 1.15
 _LEAST_DEVIATION = 1e-4
 

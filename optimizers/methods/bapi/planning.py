@@ -24,7 +24,7 @@ from prefect_tune.optimizers.space.unit_interval import Array
 
 @dataclass(frozen=True, slots=True)
 class PlannedTraining:
-    """One entry of a plan: a candidate, epochs to reach from the start, and seconds of new ones."""
+    """One entry of a plan: a candidate, its total epochs, and the seconds of the new ones."""
 
     number: int
     epochs: int
@@ -58,8 +58,8 @@ class Horizon:
     ) -> list[PlannedTraining]:
         """Return the entries of a budget in seconds, in the order of choosing.
 
-        Pending trials are chosen in `improvement` already. `fallback`, shape (m,), ranks candidates
-        if all improvements are 0.
+        `improvement` already includes pending trials. `fallback`, shape (m,), ranks candidates if
+        all improvements are 0.
         """
         if budget <= 0:
             return []
@@ -154,10 +154,10 @@ def verdict(
 ) -> Verdict:
     """Return whether a training continues (algorithm 5, line 5).
 
-    It is finished after `target` epochs, t_opt. It is stopped if its mean score there is not better
-    than the best, with enough certainty: the deviation of the observed score is at most `tau` times
-    `deviation_now`, or the mean is `sure` deviations behind. The paper's rule uses tau alone, which
-    lets hopeless trainings continue if curves have little noise.
+    A training is finished after `target` epochs, t_opt. It is stopped if its mean score there is
+    certain enough and not better than the best. A score is certain enough if its deviation is at
+    most `tau` times `deviation_now`, or if the mean is `sure` deviations behind. The paper's rule
+    uses tau alone, which lets hopeless trainings continue if curves have little noise.
     """
     if done >= target:
         return "finished"
@@ -166,7 +166,7 @@ def verdict(
 
 
 MOST_PENDING = 16
-"""Most pending trials that a plan considers, the latest ones."""
+"""Largest number of pending trials that a plan considers; the latest ones count."""
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ class Planning:
     Attributes:
         epsilon: Loss that may be added by ending early.
         quantum: Epochs between two checks of a training.
-        normals: Normal draws of fantasies, shape (draws, most choices).
+        normals: Normal draws of imagined outcomes, shape (draws, largest number of choices).
     """
 
     prospects: Prospects

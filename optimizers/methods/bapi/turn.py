@@ -39,7 +39,7 @@ _ETA = 3
 _SIZES = (27, 15, 9, 6, 3)
 """Sizes of a start, larger for larger budgets; the first has rungs of 27, 9 and 3."""
 _FEW = 9
-"""Most configurations that may all be in the start; of more, half may."""
+"""Number of configurations up to which all may be in the start; of more, half may."""
 _SHARE = 1 / 3
 """Share of a budget that the start may take."""
 
@@ -59,7 +59,7 @@ class Design:
 
     @classmethod
     def halving(cls, n: int, t_max: int) -> Self:
-        """Return n configurations at 1/25 of the epochs, a third at three times as many, etc."""
+        """Return n configurations at 1/25 of the epochs, a third of them at 3/25, etc."""
         epochs, counts = [max(2, round(t_max / 25))], [n]
         while len(epochs) < 3 and epochs[-1] * _ETA < t_max and counts[-1] >= _ETA:
             epochs.append(epochs[-1] * _ETA)
@@ -85,7 +85,7 @@ class Design:
             if behind:
                 return Wait()
             if rung + 1 < len(self.epochs):
-                # A full fit cannot be resumed, and does not compare with a few epochs.
+                # A full fit cannot be resumed, and is not comparable with a few epochs.
                 known = [c for c in entrants if c.is_iterative and c.done >= epochs]
                 known = [c for c in known if not c.is_infeasible and not c.trouble]
                 ranked = sorted(known, key=lambda c: c.loss_at(epochs))
@@ -114,9 +114,9 @@ def size_of_start(n_epochs: float | None, n_configurations: int | None, t_max: i
 
 
 _LEAST_CURVES = 4
-"""Curves with a loss needed for a plan."""
+"""Number of curves with a loss that a plan needs."""
 _N_BEST = 4
-"""Best configurations near which new candidates are drawn."""
+"""Number of best configurations near which new candidates are drawn."""
 _EPSILON_OF_SPREAD = 0.02
 """Tolerance for a metric without a range, as a share of the interquartile range of the losses."""
 _LEAST_EPSILON = 1e-6
@@ -132,7 +132,7 @@ _ENDED = Reason("end", "resumed: the best so far, trained to the end")
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A training to request, up to an epoch; without a configuration, a random new one."""
+    """A training to request, up to an epoch; without a configuration, a new one is drawn."""
 
     configuration: Configuration | None
     epochs: int
@@ -240,7 +240,7 @@ class BapiTurn:
         return self._stretch(configuration, done, entry.epochs, because)
 
     def end(self) -> Order | None:
-        """Return the best training, to its last epoch, if none was trained that far."""
+        """Return the best training, up to the last epoch, if none has reached it."""
         if self.remaining.may_begin or self.history.complete:
             return None
         going = [c for c in self.curves.values() if c.epochs and not c.is_closed]
@@ -372,7 +372,7 @@ class BapiTurn:
     def _worthwhile(
         self, entries: list[PlannedTraining], planning: Planning
     ) -> list[PlannedTraining]:
-        """Entries with enough gain, for studies that no time limit ends."""
+        """Entries with enough gain, for studies without a time limit."""
         if not entries:
             return []
         rows = planning.prospects.inputs[[e.number for e in entries]]

@@ -2,9 +2,9 @@
 
 The gate decides whether subsets help to predict full evaluations. The loss of each full evaluation
 is predicted beforehand, from all results including subsets. Subsets help if the observed loss is
-likelier under these predictions than under a guess from earlier full evaluations alone (their
-distribution, or a process of them once there are a few). Otherwise subsets are given up, until
-predictions improve.
+likelier under these predictions than under a guess from earlier full evaluations alone. The guess
+is their distribution or, once there are a few, a process of them. If subsets do not help, they are
+dropped until predictions improve.
 """
 
 from collections.abc import Iterator, Mapping
@@ -58,7 +58,7 @@ class Prediction:
 class Gate:
     """The verdict on subsets.
 
-    `skills` are log likelihood ratios of judged outcomes, with subsets over without, clipped to
+    `skills` are log likelihood ratios of judged outcomes (with subsets over without), clipped to
     +-2.
     """
 

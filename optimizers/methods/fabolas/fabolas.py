@@ -10,10 +10,10 @@ Equations 2, 3 and 5 (EI, ES, MTBO)        ExpectedImprovement, EntropySearch, T
 
 `variant=paper` has the paper's acquisition, bases, noise, drawn parameters, incumbent and initial
 design. The default has the information gain in closed form, a trend shared by all configurations,
-noise that falls with the size, fitted parameters, an incumbent that pays kappa deviations, a halved
-design, full evaluations that verify predictions, and a gate on subsets. Both variants depart from
-the paper: other priors (`belief`), random candidates in place of DIRECT and CMA-ES, and
-confirmations at the end of the budget. `rules` has the constants.
+noise that falls with the size, and fitted parameters. Its incumbent pays kappa deviations, its
+design is halved, full evaluations verify predictions, and a gate may drop subsets. Both variants
+depart from the paper: priors differ (`belief`), random candidates replace DIRECT and CMA-ES, and
+confirmations end the budget. `rules` has the constants.
 """
 
 from collections.abc import Mapping
@@ -236,7 +236,7 @@ class Fabolas(Optimizer):
         return proposal.query
 
     def _confirmations(self, memo: Mapping[str, Any]) -> list[int]:
-        """Confirmations since the last subset; a larger budget has its own."""
+        """Confirmations since the last subset; after an extended budget, they start anew."""
         subsets = [t.number for t in self.history if t.query.subset < 1]
         return [
             number
@@ -275,7 +275,7 @@ class Fabolas(Optimizer):
         return self.recipe.subsets.query(configuration, share, self.history)
 
     def _begun(self, step: BeginAlgorithm, rng: Generator) -> Configuration:
-        """New configuration as the first design requests it, as far as possible."""
+        """New configuration that meets the request of the first design as far as possible."""
         *before, last = self.space.searched
         if step.has_defaults and not self.space.steps[-1].fixed:
             plainest = (*(s.plainest.id for s in before), last.algorithms[step.algorithm].id)

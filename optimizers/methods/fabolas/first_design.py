@@ -25,7 +25,7 @@ from prefect_tune.optimizers.trials.trial import Trial
 
 @dataclass(frozen=True, slots=True)
 class BeginAlgorithm(Begin[float]):
-    """Begin a configuration of the algorithm at a place in the last step, maybe with defaults."""
+    """Begin a configuration of one of the last step's algorithms, possibly with defaults."""
 
     algorithm: int
     has_defaults: bool = False
@@ -38,13 +38,13 @@ Step = BeginAlgorithm | Promote[float] | Wait | Done
 class FirstDesign:
     """Successive halving over small sizes; the winner, the anchor, is run once on all rows.
 
-    Stateless: the trials in the order of asking show its progress. A configuration that is new at
-    the first share is on the first rung, and on the next rung once it is requested at the next
-    share. A rung promotes its best half once it has as many results as planned in `counts`. Failed
-    trials rank last, since a larger subset may cure them, but trials over the time or memory limit
-    are not promoted. While a rung is undecided, a free worker begins one more configuration, up to
-    twice the planned number. Each algorithm of the last step begins with its defaults, which are
-    often nearly the best values.
+    Its progress is read from the trials in the order of asking. A configuration first requested at
+    the lowest share is on the first rung. It moves up when it is requested at the next share. A
+    rung promotes its best half once it has as many results as planned in `counts`. Failed trials
+    rank last, since a larger subset may cure them, but trials over the time or memory limit are not
+    promoted. While a rung is undecided, a free worker begins one more configuration, up to twice
+    the planned number. Each algorithm of the last step begins with its defaults, which are often
+    nearly the best values.
     """
 
     shares: tuple[float, ...]
@@ -82,7 +82,7 @@ class FirstDesign:
 
     @property
     def most_begun(self) -> int:
-        """Most configurations it begins, with many workers."""
+        """Largest number of configurations it begins, reached with many workers."""
         return 2 * self.counts[0]
 
     def next(self, history: History, *, may_begin: bool = True) -> Step:
@@ -94,7 +94,7 @@ class FirstDesign:
         if len(rungs) > 1 and len(rungs[-1]) >= self.counts[-1]:
             return Done()
         goal = self.counts[0] if may_begin else n_begun
-        is_whole = True  # whether the rung below can promote no more
+        is_whole = True  # whether the rung below has no more runs to promote
         for k, (rung, above) in enumerate(pairwise(rungs)):
             is_enough = is_whole and is_decided(rung, goal)
             is_settled = is_whole and is_decided(rung)
@@ -126,13 +126,13 @@ class FirstDesign:
                 rungs[rung].append(trial)
                 places[query.configuration] = rung
             elif place < 0:
-                places[query.configuration] = last  # begun elsewhere, so never on a rung
+                places[query.configuration] = last  # not begun by this design, so never on a rung
         return rungs
 
     def _best(
         self, rungs: Sequence[Sequence[Trial]], rung: int, history: History
     ) -> Iterator[Trial]:
-        """Runs of a rung to promote, the best first; full data excludes those that ever failed."""
+        """Runs of a rung to promote, the best first; none that ever failed for full data."""
         share = self.shares[rung + 1]
         gone = {t.query.configuration for t in history if t.query.subset >= share}
         told = [t for t in rungs[rung] if t.is_told]
@@ -172,7 +172,7 @@ class ScatteredDesign:
 
 
 def _promising(best: Sequence[Trial], history: History) -> list[Trial]:
-    """Runs, if at least four, whose loss is nearer to the rung's best than to its worst.
+    """Runs with a loss nearer to the rung's best than to its worst, if there are at least four.
 
     Positive losses are compared by logarithm, since half of a rung may be on a plateau such as the
     loss of chance. Infeasible configurations are promoted only if all are infeasible.
@@ -194,6 +194,6 @@ def _rung_shares(sizes: Sizes) -> tuple[float, ...]:
     shares = sizes.shares[:-1]
     if set(RULES.rung_shares) <= set(shares):
         return RULES.rung_shares
-    # Shares are evenly spaced by logarithm; ties go to the smaller one.
+    # Shares are evenly spaced by logarithm; ties go to the smaller share.
     n = len(shares)
     return tuple(shares[k] for k in sorted({-((3 - n * j) // 6) for j in RULES.rung_sixths}))

@@ -1,7 +1,7 @@
 """The processes of losses and seconds, with parameters fitted or drawn by walkers (section 3.4).
 
-A belief in losses is one Gaussian process, or with many results one process per model algorithm,
-at a cost divided by the square of their number. The minimiser is sought over all of them.
+A belief in losses is one Gaussian process. With many results, it has one process per model
+algorithm, which divides the cost by the square of their number. The minimiser is sought over all.
 Targets are standardised over all models, and the processes do not rescale them.
 
 The stretch moves are emcee's (Foreman-Mackey et al. 2013). Walkers persist between asks, so a few
@@ -31,7 +31,7 @@ EVERYTHING = -1
 
 
 def model_keys(inputs: Array, column: int | None) -> NDArray[np.intp]:
-    """Return the process of each row, shape (n,), by the input with the model, if any."""
+    """Return the key of each row's process, shape (n,), from the input with the model, if any."""
     if column is None:
         return np.full(len(inputs), EVERYTHING, dtype=np.intp)
     return inputs[:, column].astype(np.intp)
@@ -165,7 +165,7 @@ class Regression:
     ) -> dict[str, dict[str, Any]]:
         """Return the parameters of each process as JSON values by key, starting from `kept`."""
         start: Mapping[str, Any] = {}
-        if str(EVERYTHING) in kept:  # a process that was split since
+        if str(EVERYTHING) in kept:  # the single process was split since then
             start = {"thetas": kept[str(EVERYTHING)]["thetas"], "n": 0}
         return {
             str(key): self._learned_of(group, kept.get(str(key), start), rng)

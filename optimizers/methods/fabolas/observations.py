@@ -21,7 +21,7 @@ class LossScale:
     """The scale on which losses are learned: standardised, with errors as logarithms.
 
     `floor` is the least loss before taking logarithms, None without logarithms; `cap` is the
-    largest.
+    largest loss.
     """
 
     floor: float | None
@@ -33,7 +33,7 @@ class LossScale:
     def of(cls, losses: Array, objective: Objective, *, is_log: bool) -> "LossScale":
         """Return the scale of one or more losses, shape (n,); logarithms are of percents.
 
-        The floor is half a row in error. Losses that are not errors are capped at three
+        The floor is half a misclassified row. Losses that are not errors are capped at three
         interquartile ranges above the median.
         """
         floor, cap = None, np.inf
@@ -117,7 +117,7 @@ class SubsetObservations:
         return self.inputs[:, -1]
 
     def thinned(self, most: int) -> "SubsetObservations":
-        """Return at most `most` rows: large subsets, the best hundred, and the newest others."""
+        """Return at most `most` rows: large subsets, the best hundred, then the newest others."""
         if len(self) <= most:
             return self
         rank = np.argsort(np.argsort(np.nan_to_num(self.losses, nan=np.inf), kind="stable"))
@@ -135,8 +135,8 @@ def _seconds(trial: Trial) -> float:
 def _excused(trials: tuple[Trial, ...]) -> set[int]:
     """Failures on subsets that tell nothing about the configuration on all rows.
 
-    A path that fails on few rows, say for want of a class, may be the best on all rows. Its failure
-    is excused if it succeeded on a larger subset, and otherwise a few times.
+    A path that fails on few rows, for example without some class, may be the best on all rows. Its
+    failures are excused if it succeeded on a larger subset. If not, only a few are.
     """
     largest: dict[tuple[str, ...], float] = {}
     for t in trials:

@@ -114,8 +114,8 @@ class Sizes:
         """Return the sizes for the objective's rows and classes.
 
         The smallest subset has at least 10 rows a class, 50 in all, 1/256 of the rows, and
-        `ROWS_PER_CLASS` rows of the rarest class, so that it resembles the full data. With fewer
-        than 8 times as many rows, the full data is the only size.
+        `ROWS_PER_CLASS` rows of the rarest class, so that it resembles the full data. If all rows
+        are fewer than 8 times as many, the full data is the only size.
         """
         n_rows, rarest = objective.n_rows, objective.n_rarest
         if n_rows is None:
@@ -156,7 +156,7 @@ def _too_few(n_rows: int, least: int, usual: int, rarest: int | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Subsets:
-    """Builder of queries on `n_draws` families of subsets in turn, with `folds` of small ones."""
+    """Builder of queries on `n_draws` families of subsets in turn; small ones have `folds`."""
 
     n_draws: int = 1
     folds: int | None = None
@@ -186,16 +186,17 @@ Acquisition = Literal["gain", "gain_per_cost", "divergence_per_cost", "improveme
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchRecipe:
-    """The parts of a search method of this family.
+    """The settings in which the search methods of this family differ.
 
     Attributes:
         log_basis, raw_basis: Basis functions for log errors, and for other losses.
         has_falling_noise: Whether noise may be larger on small subsets.
         kappa: Deviations added to the prediction of an incumbent.
-        verify_every: Asks without a full evaluation until the predicted best gets one, if subsets
-            have proved helpful; None for no full evaluation before the end.
+        verify_every: Asks without a full evaluation after which the predicted best gets one, once
+            subsets have proved helpful; None for no full evaluation before the end.
         n_confirmed: Predicted best configurations evaluated in full at the end.
-        has_halving: Whether the first evaluations are halved, instead of having random sizes.
+        has_halving: Whether the first evaluations are successive halving; if not, their sizes are
+            random.
         is_drawn: Whether parameters are drawn regardless of the option.
     """
 
@@ -224,7 +225,7 @@ class SearchRecipe:
 
     @classmethod
     def plain(cls, basis: Basis, acquisition: Acquisition, n_confirmed: int = 0) -> "SearchRecipe":
-        """Return a recipe of a process and an acquisition alone, with one basis for all losses."""
+        """Return a recipe with only a process and an acquisition, and one basis for all losses."""
         return cls(
             log_basis=basis,
             raw_basis=basis,

@@ -8,8 +8,8 @@ class Rules:
     """Constants of the method: published if a section or an author is named, otherwise ours.
 
     `SearchRecipe` decides which parts, and so which rules, a method uses. `variant=paper` has no
-    gate, no halving and no verification during the search. The rules of the gate have no effect
-    there, nor have `promising_from` and, among full evaluations, the rules before `verified`.
+    gate, no halving and no verification during the search. It ignores the rules of the gate,
+    `promising_from` and, among full evaluations, the rules before `verified`.
     """
 
     # Sizes of subsets.
@@ -18,25 +18,25 @@ class Rules:
     least_rows: int = 50
     """Rows of the smallest subset: losses on fewer are steps of several percent."""
     most_range: int = 256
-    """Most rows of all data per row of the smallest subset: a smaller one ranks too poorly."""
+    """Most rows of all data per row of the smallest subset: a smaller subset ranks too poorly."""
     least_range: int = 8
     """Fewest rows of all data per row of the smallest subset: fewer leave no room to learn."""
     unknown_range: int = 64
     """The ratio if the number of rows is unknown: the smallest share of the paper's SVMs."""
     small: float = 1 / 8
-    """Largest share of the rows that needs few folds: subset noise exceeds fold noise."""
+    """Largest share of the rows evaluated on few folds: subset noise exceeds fold noise."""
 
     # First design.
     rung_shares: tuple[float, ...] = (1 / 64, 1 / 32, 1 / 16, 1 / 8)
     """Shares of the rows on the rungs if the sizes have them (Klein et al. 2017, section 3.3)."""
     rung_sixths: tuple[int, ...] = (0, 1, 2, 3)
-    """Rungs in sixths of the logarithmic scale if not: its lower half, as above."""
+    """Rungs in sixths of the logarithmic scale if sizes lack these: the lower half, as above."""
     promising_from: int = 4
-    """Losses of a rung needed to recognise hopeless ones: fewer are not informative."""
+    """Number of losses a rung needs to recognise hopeless ones: fewer are not informative."""
     least_losses: int = 3
-    """Losses needed to fit a process: two determine any trend."""
+    """Number of losses needed to fit a process: two determine any trend."""
     path_draws: int = 20
-    """Draws of a path with a wanted model: with more, a forbidden model would delay an ask."""
+    """Attempts to draw a path with a wanted model: with more, a forbidden model delays an ask."""
 
     # Observations.
     most_excused: int = 3
@@ -46,9 +46,9 @@ class Rules:
     largest_loss: float = 1e100
     """Largest loss of an exploded model: its square is still a number."""
     cap_ranges: float = 3.0
-    """Interquartile ranges above the median where losses are cut, or a plateau rules the scale."""
+    """Interquartile ranges above the median at which losses are cut: plateaus distort the scale."""
     unknown_held_out: int = 200
-    """Held-out rows where their number is not known: an error of 0 counts as half a row."""
+    """Held-out rows to assume if their number is unknown: an error of 0 counts as half a row."""
     large_subset: float = 0.5
     """Size s from which results are never thinned: they tell most about all rows."""
     best_kept: int = 100
@@ -56,11 +56,11 @@ class Rules:
 
     # Belief.
     one_process: int = 300
-    """Most results of one process; with more, each model has its own, as fits are cubic in them."""
+    """Most results of one process; with more, each model has its own, as fits take cubic time."""
     outcomes: int = 8
     """Draws of pending outcomes by a single sample: one lucky draw would attract all asks."""
     steepest: float = 2.0
-    """Power of the rows that seconds grow with beyond the largest subset seen, as for SVMs."""
+    """Exponent of the growth of seconds with rows beyond the largest subset seen, as for SVMs."""
     cheapest: float = 1.0
     """Largest gap of predicted ln seconds below the least seen: nothing is infinitely cheap."""
     dearest: float = 3.0
@@ -76,7 +76,7 @@ class Rules:
     sweeps: int = 8
     """Sweeps of kept walkers at each ask: one more result moves the posterior little."""
     fit_iterations: int = 20
-    """Iterations of a fit, which starts from the last one."""
+    """Iterations of a fit: it starts from the last fit."""
     fitted_always: int = 64
     """Results up to which each ask refits: later fits take longer and change parameters less."""
     fitted_after: int = 3
@@ -100,7 +100,7 @@ class Rules:
     moves: int = 60
     """Candidates of each further round."""
     widths: tuple[float, ...] = (0.08, 0.025)
-    """Deviations of their moves on the unit scale, one for each further round."""
+    """Deviations of the candidates' moves on the unit scale, one for each further round."""
     least_gain: float = 1e-4
     """Nats that some candidate must gain; else nothing more can be learned about the minimiser."""
     least_entropy: float = 1e-2
@@ -110,19 +110,19 @@ class Rules:
     dispatch_seconds: float = 0.07
     """Seconds of handing an evaluation to a worker."""
     last_asks: int = 5
-    """Latest asks, whose median seconds are the rest of the overhead."""
+    """Number of latest asks: their median seconds are the rest of the overhead."""
 
     # Full evaluations.
     anchored: float = 0.75
     """Subset seconds before the first full evaluation, which anchors s = 1, in its own seconds."""
     unproven: float = 0.3
-    """The same before each further one, until subsets have proved helpful."""
+    """The same multiple before each further full evaluation, until subsets have proved helpful."""
     trusted: float = 0.25
-    """The same once subsets have proved helpful and `verify_every` asks have passed."""
+    """The same multiple once subsets have proved helpful and `verify_every` asks have passed."""
     few_full: int = 5
-    """Full evaluations without a wait while predictions are vague: subsets told nothing."""
+    """Full evaluations without a wait while predictions are vague: subsets showed nothing."""
     told: float = 0.1
-    """Predicted variance, as a share of the noise, below which an outcome at s = 1 is known."""
+    """Predicted variance, as a share of the noise, at which an outcome at s = 1 counts as known."""
     verified: int = 3
     """Best predictions among which one is verified once the minimiser is known."""
     reserved: float = 1.3
@@ -130,13 +130,13 @@ class Rules:
 
     # Gate.
     vague: float = 0.7
-    """Deviation of a prediction, relative to all losses, from which it tells nothing."""
+    """Deviation, relative to all losses, from which a prediction is not informative."""
     judged: int = 4
-    """Newest full evaluations to judge: earlier predictions knew less."""
+    """Number of newest full evaluations to judge: earlier predictions knew less."""
     least_judged: int = 2
-    """Judged evaluations needed for a verdict: one may be luck."""
+    """Number of judged evaluations needed for a verdict: one may be luck."""
     most_skill: float = 2.0
-    """Most nats of one outcome, so that none decides alone."""
+    """Most nats of skill from one outcome: no outcome decides alone."""
     closes: float = 0.5
     """Nats of skill below which the first verdict drops subsets."""
     opens: float = 2.0
@@ -144,15 +144,15 @@ class Rules:
     proves: float = 1.0
     """Nats of skill that prove subsets helpful, and below which later verdicts drop them."""
     many_full: int = 4
-    """Full evaluations before a process of them alone is the guess to beat."""
+    """Number of full evaluations from which a process of them alone is the guess to beat."""
     surest: float = 0.1
     """Least deviation of that guess, relative to all losses: few results make it overconfident."""
 
     # Decisions for people.
     least_loss: float = 1e-3
-    """Least percent before taking a logarithm."""
+    """Least percentage before taking a logarithm."""
     unlikely: float = 2.0
-    """Deviations from prediction to outcome that count as a disagreement."""
+    """Deviations between prediction and outcome that count as a disagreement."""
     least_shown: float = 0.05
     """Least probability at which a model is named."""
 

@@ -49,7 +49,7 @@ class Search:
 
     `sizes` are s of the allowed sizes, rising to 1, shape (M,). `evaluated` are candidates with
     results, the best predicted first, and `best` is the least standardised prediction among them.
-    `representers` are candidates that stand for the space; None for improvement.
+    `representers` are candidates that stand for the space; None for expected improvement.
     """
 
     def __init__(

@@ -45,7 +45,7 @@ _SOUGHT: Mapping[Acquisition, Reason] = {
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """The next query, the key of its reason (confirm, verify, search or improve) and its text.
+    """The next query, and its reason as a key (confirm, verify, search or improve) and as text.
 
     `models` has the probability that the best pipeline has a model algorithm, by its id, if the
     minimiser was sought.
@@ -108,7 +108,7 @@ class FabolasTurn:
         return bool(needed >= self._seconds_left)
 
     def _doubtful(self) -> int | None:
-        """Place of the predicted best, or of one predicted to beat it, if not known yet."""
+        """Place of the first of the predicted best whose loss on all rows is not known yet."""
         if self.recipe.verify_every is None:
             return None
         for place, trial in enumerate(self.standing.trials):
@@ -122,7 +122,7 @@ class FabolasTurn:
         return None
 
     def _is_paid(self, place: int) -> bool:
-        """Whether subsets have cost enough, or told nothing, to justify a full evaluation."""
+        """Whether subsets have cost enough, or shown too little, to justify a full evaluation."""
         configuration = self.standing.trials[place].query.configuration
         row = self.inputs.at(self.inputs.encode([configuration]), 1.0)
         variance = float(self.standing.deviation[place] ** 2 + self.belief.noise(row)[0])

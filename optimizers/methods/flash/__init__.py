@@ -1,4 +1,4 @@
 """FLASH (Zhang et al. 2016): `flash` is the method, with its `declaration`.
 
-Its `phases` are an initial design, pruning and tuning. `scores` rank the paths by its models.
+Its `phases` are an initial design, pruning and tuning. `scores` ranks the paths by linear models.
 """

@@ -10,11 +10,11 @@ Zhang, Bahadori, Su and Sun, "FLASH: Fast Bayesian Optimization for Data Analyti
     lines 20 to 26, T_total                     Flash._tuned, by Tuning on all trials
     algorithm 3, cached prefixes                the cache of tasks; PathCost counts cached steps
 
-Departures of the default, all undone by `variant=paper`: the design starts with plain paths. A path
+Departures of the default (`variant=paper` undoes all): the design starts with plain paths. A path
 first runs with default values. Hyperparameters of steps that every path passes are searched like
-algorithms (see `SharedValues`): the first trials vary them on the cheapest linear model and the
-cheapest boosted trees, eq. 1 has columns for them with interactions by kind of model, and a path
-first runs with the values that look best for its kind. Costs are summed over steps, in seconds. G'
+algorithms (see `SharedValues`). The first trials vary them on the cheapest linear model and the
+cheapest boosted trees. Eq. 1 has columns for them, with interactions by kind of model. A path first
+runs with the shared values that look best for its kind. Costs are summed over steps, in seconds. G'
 also has algorithms with good losses. Phases shrink with the budget. Eq. 1 has a free intercept, as
 in the authors' code.
 """
@@ -112,8 +112,8 @@ class Flash(Optimizer):
     def decisions(self) -> dict[str, Any]:
         """The decisions of each phase so far, as JSON values; paths are lists of algorithm ids.
 
-        `n_known` counts known configurations run first, which `n_init` includes; `ranking` has the
-        r best paths with their ln EIPS at xi = 0; `shared_values` are the best so far, by kind of
+        `n_known` counts the known configurations that ran first; `n_init` includes them. `ranking`
+        has the r best paths with their ln EIPS at xi = 0. `shared_values` are the best by kind of
         model.
         """
         is_blank = self._decided.design is None
@@ -215,8 +215,8 @@ class Flash(Optimizer):
     def _most_promising(self, rng: Generator) -> Configuration:
         """New configuration of the path of largest EIPS that is not excluded.
 
-        Pending paths are excluded and, with default values, paths that have run: further values of
-        a path are the task of Phase 3.
+        Pending paths are excluded. With default values, paths that have run are excluded too,
+        because Phase 3 tries further values of a path.
         """
         log_ei, log_cost = self._models.scores.terms(self.history)
         scores = log_ei - log_cost

@@ -30,7 +30,7 @@ from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
 
 _EXPENSIVE = 2.0
-"""A path predicted to take this many medians waits until the others have run."""
+"""A path predicted to take this many median times waits until the other paths have run."""
 
 
 def initial_design(
@@ -52,7 +52,7 @@ def rest_of_design(
     history: History,
     rng: Generator,
 ) -> list[int]:
-    """Return the other paths, expensive ones last; without any, random ones with fewest runs."""
+    """Return paths that have not run, expensive ones last; if all have, those with fewest runs."""
     asked = Counter(models.table.numbers_of(history))
     unmatched, left = Counter(asked), []
     for i in design:
@@ -100,7 +100,7 @@ class PhaseLengths:
 def wanted_lengths(options: FlashOptions, table: PathTable, n_known: int = 0) -> PhaseLengths:
     """Return the lengths of both phases for an ample budget.
 
-    If `n_known`, the number of known configurations run first, is at least half of the design, they
+    `n_known` known configurations run first. If they are at least half as many as the design, they
     replace it, as a portfolio does. Phase 2 is then short, because they did well before.
     """
     rank = min(table.rank, len(table))

@@ -46,7 +46,7 @@ class PathScores:
         return self._terms(history, self._xi, once=True)
 
     def log_eips_of_many_runs(self, history: History) -> Array:
-        """Return `log_eips` of many runs with other values and no cache, with xi = 0, shape (B,).
+        """Return `log_eips` of many runs with other values, uncached and at xi = 0, shape (B,).
 
         Divide by log time, as in the paper, so that slow but accurate paths survive pruning.
         """
@@ -129,8 +129,8 @@ def ranked(scores: Array, rng: Generator | None) -> list[int]:
 class PathModels:
     """The paths of a space, their costs and scores; each is built when first used.
 
-    `seed` samples the paths if they are too many to list. `costs` predicts seconds if trials look
-    at parts of many rows first.
+    `seed` samples the paths if they are too many to list. `costs` predicts seconds if trials first
+    run on part of the rows.
     """
 
     def __init__(
