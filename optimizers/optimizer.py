@@ -1,7 +1,8 @@
 """The contract of all methods: ask for a query, tell its outcome, restore to resume.
 
 An optimizer's state is a fold over its events. The draws of an ask depend on the seed and the
-number of earlier asks, so a process that replays the events continues exactly like the one before.
+number of earlier asks, so a process that replays the events continues exactly like the earlier
+process.
 """
 
 from abc import ABC, abstractmethod
@@ -31,7 +32,7 @@ class NotYet(Exception):  # noqa: N818 - not an error: the answer comes with the
 
 
 class Optimizer(ABC):
-    """A search method behind ask and tell; cheap to call in any order, with queries pending.
+    """A search method behind ask and tell. Calls are cheap, in any order, with queries pending.
 
     Subclasses implement `_propose`, which sets `_because`, and `_observe` and `_restore` if they
     have state outside the history. Raises `UnknownName` if the method has no such option, and
@@ -40,11 +41,11 @@ class Optimizer(ABC):
     Attributes:
         costs: Predictor of the seconds of queries, from the trials told.
         has_looks: Whether a race around it first runs configurations on part of the rows.
-        reason: Reason of the last ask; None before the first of this process.
+        reason: Reason of the last ask; None before the first ask of this process.
     """
 
     method: ClassVar[Method]
-    """Its declaration."""
+    """Declaration of the method."""
 
     def __init__(
         self, space: Space, seed: int, objective: Objective | None = None, **options: Any
@@ -94,7 +95,7 @@ class Optimizer(ABC):
 
     @property
     def is_of_paper(self) -> bool:
-        """Whether its options select the paper's variant, with nothing around it."""
+        """Whether its options select the paper's variant, so that nothing is added to it."""
         return getattr(self.options, "variant", None) == "paper"
 
     @property
@@ -104,7 +105,7 @@ class Optimizer(ABC):
 
     @property
     def least_begun(self) -> int:
-        """Configurations it starts before one of them is evaluated in full."""
+        """Number of configurations it starts before one of them is evaluated in full."""
         return 1
 
     @property
@@ -120,8 +121,8 @@ class Optimizer(ABC):
     def begin_with(self, start: Iterable[Configuration], name: str = KNOWN) -> None:
         """Propose known configurations first, each in full; `name` is part of their reasons.
 
-        They are asks like the method's own. On resume, call it before replaying events. A
-        `ValueError` is raised if the method chooses the fidelity itself, or asks were made already.
+        Each is an ask like the method's own. On resume, call this before replaying events. A
+        `ValueError` is raised if the method chooses the fidelity itself, or has been asked already.
         """
         if self.method.fidelities:
             asked_for = ", ".join(sorted(self.method.fidelities))
@@ -134,7 +135,7 @@ class Optimizer(ABC):
         self._start, self._start_name = tuple(dict.fromkeys(start)), name
 
     def share_costs(self, costs: Costs) -> None:
-        """Read the costs learned by the optimizer that wraps this one."""
+        """Use the costs learned by the optimizer that wraps this one."""
         self.costs, self._learns_costs = costs, False
 
     def ask(self, budget: Budget) -> Query:
@@ -168,7 +169,7 @@ class Optimizer(ABC):
         return query
 
     def tell(self, trial: Trial) -> None:
-        """Take the outcome of a trial, complete or failed.
+        """Record the outcome of a trial, complete or failed.
 
         A `ValueError` is raised if the trial was not requested, has another query, has not ended,
         was told before, or has a loss that is not finite.
@@ -205,7 +206,7 @@ class Optimizer(ABC):
         self.history.record(trial.measured(constraints))
 
     def restore(self, number: int, query: Query, memo: Mapping[str, Any] | None) -> None:
-        """Take an ask of an earlier process; `ValueError` unless `number` is next."""
+        """Record an ask of an earlier process; `ValueError` unless `number` is next."""
         if number != self._n_asks:
             raise ValueError(
                 f"the events ask for trial {number} where {self._n_asks} comes next; "

@@ -75,14 +75,15 @@ class Option:
         is_optional: Whether None is valid.
         is_argument: Whether the command takes it by position.
         bounds: Keywords of JSON schema that its value must meet.
-        examples: Values that show how it is written.
+        examples: Sample values that show the format.
         why: Reason for the bounds.
         written: Its text form.
-        on_resume: Rule for resumed studies: `same` rejects another value, `changed` accepts one,
-            `anew` drops the earlier one, and `checked` leaves it to a separate check.
+        on_resume: Rule for another value when a study resumes: `same` rejects it, `changed` accepts
+            it, `anew` drops the earlier value, and `checked` leaves the decision to a separate
+            check.
         in_compare: Whether `compare` has it; a text if its description differs there.
         is_shared: Whether all replicates of a comparison have the same value.
-        is_stored: Whether the study stores it, rather than the session it was given to.
+        is_stored: Whether the study stores it, rather than only the session that received it.
         is_literal: Whether its type lists the choices.
     """
 
@@ -191,7 +192,7 @@ def option(
 ) -> Any:
     """Declare a field of a dataclass as an option, with a description for people.
 
-    The default is a value or made by `default_factory`. `at_least` and `at_most` are inclusive
+    The default is a value or comes from `default_factory`. `at_least` and `at_most` are inclusive
     bounds, `more_than` and `less_than` exclusive ones, and `pattern` is a regular expression for
     texts. `facts` are further attributes of `Option`.
     """
@@ -218,7 +219,7 @@ def options_of(declared: type[Any]) -> Mapping[str, Option]:
     """
     types = {one.name: one.type for one in fields(declared)}
     if any(isinstance(annotation, str) for annotation in types.values()):
-        types = get_type_hints(declared)  # slow; our own are types already
+        types = get_type_hints(declared)  # slow; annotations of our own options are types already
     return {one.name: _option_of(one, types[one.name], declared) for one in fields(declared)}
 
 

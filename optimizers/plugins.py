@@ -59,8 +59,8 @@ class Registry(Mapping[str, Declared], Generic[Declared]):
     """Declarations of one kind by name: built-in ones first, then registered, then installed ones.
 
     As a mapping, a registry lists names without importing anything, and imports declarations that
-    are looked up. `get` returns None for a plugin that cannot be used. A `kind` "method" has the
-    entry points `prefect_tune.methods`; `built_in` may refer to declarations as `module:Class`.
+    are looked up. `get` returns None for a plugin that cannot be used. The `kind` "method" reads
+    the entry points `prefect_tune.methods`; `built_in` may refer to declarations as `module:Class`.
     """
 
     def __init__(

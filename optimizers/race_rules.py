@@ -1,4 +1,4 @@
-"""The rules of a race: the rungs of an evaluation, who is behind, and what the method is told.
+"""The rules of a race: the rungs, the tests for being behind, and the outcomes told to the method.
 
 A configuration runs on a part of the rows, on one fold, and on all folds. After each rung, its loss
 is compared with the incumbent's on the same rung, since hard rows are hard for both. Finished
@@ -19,13 +19,13 @@ from prefect_tune.optimizers.trials.objective import MANY_ROWS, Objective
 from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, StepCost
 
 _LOOK = 10_000
-"""Least rows of a look, as in FLAML 2.7."""
+"""Fewest rows of a look (a run on part of the rows), as in FLAML 2.7."""
 _LEAST_ROWS = 1_000
-"""Least rows of a look if more would not end in time."""
+"""Fewest rows of a look if more would not end in time."""
 _LOOK_RAREST = 100
-"""Least rows of the rarest class in a look, if the data has so many."""
+"""Fewest rows of the rarest class in a look, if the data has so many."""
 _RUNG = 4
-"""Factor between the rows of looks, ASHA's usual one."""
+"""Factor between the rows of successive looks, the usual factor of ASHA."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,11 @@ def is_large(objective: Objective) -> bool:
 def rungs_of(objective: Objective) -> tuple[Rung, ...]:
     """Return the rungs of a configuration, the whole evaluation last.
 
-    The first rung is one fold. With more than 20,000 training rows, it is preceded by looks at
-    parts of that fold: the smallest 2^-k of the rows that has 10,000, and 100 of the rarest class,
-    then four times as many rows, and so on up to a quarter. The first look is judged on the
-    smallest 2^-k of the held-out rows that has 10,000, and 100 of the rarest class; the next looks
-    on four times as many. A `ValueError` is raised if no rung precedes the whole evaluation.
+    The first rung is one fold. With more than 20,000 training rows, looks at parts of that fold
+    come before. The first look has the smallest share 2^-k of the rows with 10,000 rows and 100 of
+    the rarest class. Each next look has four times as many, up to a quarter. The first look is
+    judged on the smallest 2^-k of the held-out rows by the same rule; each next look on four times
+    as many. A `ValueError` is raised if no rung precedes the whole evaluation.
     """
     is_split = objective.n_folds is None or objective.n_folds > 1
     folds = (Rung(folds=1),) if is_split else ()
@@ -104,7 +104,7 @@ def _halved(n_rows: int, n_rarest: float) -> float:
 
 
 def smaller_shares(objective: Objective, share: float) -> list[float]:
-    """Return a share of the rows, its half, and so on down to 1,000 rows; at least the share."""
+    """Return a share of the rows, half of it, and so on down to 1,000 rows; never empty."""
     shares = [share]
     while shares[-1] / 2 * (objective.n_rows or 0) >= _LEAST_ROWS:
         shares.append(shares[-1] / 2)
@@ -120,7 +120,7 @@ def _held_out_share(objective: Objective) -> float:
 
 
 LEAST_COMPARED = 3
-"""Configurations other than the incumbent that must have run all folds to trust the spread."""
+"""Number of other configurations that must have run all folds to trust the spread."""
 
 
 def is_behind(
@@ -128,9 +128,9 @@ def is_behind(
 ) -> bool:
     """Return whether a configuration is worse on its first fold by more than a margin.
 
-    Before the margin is known, it must be worse than the incumbent on its worst fold (Bergman,
-    Purucker and Hutter 2024, "Don't Waste Your Time: Early Stopping Cross-Validation", arXiv
-    2405.03389: the forgiving rule, after one fold). With a sign of -1, test whether it is better.
+    Before the margin is known, it must be worse than the incumbent's worst fold (Bergman, Purucker
+    and Hutter 2024, "Don't Waste Your Time: Early Stopping Cross-Validation", arXiv 2405.03389: the
+    forgiving rule, after one fold). With a sign of -1, test whether it is better.
     """
     known, loss = margin(incumbent, history), sign * first.fold_losses[0]
     if known is None:
@@ -141,8 +141,8 @@ def is_behind(
 def margin(incumbent: Evaluation, history: History) -> float | None:
     """Return the difference on one fold that chance may explain; None if too few are known.
 
-    It is s sqrt(1 - 1/K) for the spread s, over K folds, of a configuration's differences to the
-    incumbent, pooled over all full configurations.
+    The margin is s sqrt(1 - 1/K). The spread s of a configuration's differences to the incumbent is
+    over K folds, pooled over all full configurations.
     """
     n_folds = len(incumbent.fold_losses)
     others = [
@@ -164,11 +164,11 @@ def is_behind_on_part(
 ) -> bool:
     """Return whether a loss is worse on a part of the rows by more than a margin.
 
-    `difference` is to the loss of the incumbent, the best configuration or the one that ran
-    furthest. The margin is the root mean square error of a look, over the `known` differences of
-    others on the part and in all, so it includes the effect of more rows. Before three are known,
-    it is the difference between the incumbent's worst and best fold; with one fold, nothing is
-    behind then.
+    `difference` is the loss less the incumbent's. The incumbent is the best configuration, or the
+    one that ran furthest. The margin is the root mean square error of a look, over the `known`
+    differences of others on the part and in all, so it includes the effect of more rows. Before
+    three are known, it is the difference between the incumbent's worst and best fold. With one
+    fold, no loss is behind then.
     """
     if len(known) >= LEAST_COMPARED:
         looks, wholes = np.array(known).T
@@ -186,8 +186,8 @@ def estimated(
 ) -> Evaluation:
     """Return the evaluation of a configuration stopped after its first rung.
 
-    Each fold is assumed to differ from the incumbent's by `difference`, or as on the first fold if
-    None, within the bounds of the metric. Seconds and steps are those spent.
+    Each fold is assumed to differ from the incumbent's by `difference`, by default as on the first
+    fold, within the bounds of the metric. Seconds and steps are as spent.
     """
     if difference is None:
         difference = rung.fold_losses[0] - incumbent.fold_losses[0]
@@ -199,7 +199,7 @@ def estimated(
 
 
 def as_on_all_rows(look: Evaluation, growth: Mapping[str, float]) -> Evaluation:
-    """Return a look's evaluation with steps slowed by their `growth`; seconds spent stay."""
+    """Return a look's evaluation with steps slowed by their `growth` and the same seconds spent."""
     steps = (replace(cost, seconds=growth[cost.step] * cost.seconds) for cost in look.steps)
     return replace(look, steps=tuple(steps))
 
@@ -226,6 +226,6 @@ def failed_later(first: Evaluation, failure: Failure) -> Failure:
 
 
 def _made_steps(first: Sequence[StepCost], later: Sequence[StepCost]) -> tuple[StepCost, ...]:
-    """Later steps, with hits of the first rung replaced by the steps as made there."""
+    """Later steps, with hits of the first rung's results replaced by the steps that made them."""
     made = {(cost.step, cost.fold): cost for cost in first}
     return tuple(made.get((cost.step, cost.fold), cost) for cost in later)

@@ -1,9 +1,9 @@
-"""Racing, around any method: configurations clearly behind on part of the evaluation are stopped.
+"""Racing around any method: configurations clearly behind on part of an evaluation are stopped.
 
-A configuration first runs one fold; with many rows, it runs part of that fold before. If it is
-clearly behind the incumbent by the rules, it stays stopped, and the method is told a paired
-estimate of its loss. Otherwise it continues up to all folds, the first of them from the cache, and
-the method is told the result. The method itself sees one trial per configuration and no folds.
+A configuration first runs one fold. With many rows, it runs part of that fold before. If it is
+clearly behind the incumbent, it stays stopped, and the method is told a paired estimate of its
+loss. If not, it runs all folds (the first from the cache), and the method is told the result. The
+method itself sees one trial per configuration and no folds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,17 +35,17 @@ from prefect_tune.optimizers.trials.outcome import Evaluation, TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 
 _GATHERED, _GATHERING_SHARE = 8, 0.2
-"""Configurations that have a look at part of the rows before the best one is resumed, or as
-many as fit into this share of the seconds, if fewer."""
+"""Number of configurations that run on part of the rows before the best one is resumed. It is
+reduced to as many as fit into this share of the seconds."""
 _LEADS_FROM = 1 / 8
 """Least share of the rows with which a partial trial that is clearly ahead may lead."""
 _LEADS_BY_GAIN, _LEADS_BY_SHARE = 0.5, 0.1
-"""A look at fewer rows leads if it undercuts the loss of the best full trial by half of what more
-rows gained that trial, and by a tenth of the loss."""
+"""A look at fewer rows leads if it undercuts the loss of the best full trial by a tenth, and by
+half of what that trial gained from more rows."""
 
 
 class Racing(Optimizer):
-    """A method, `inner`, whose configurations race: the rest runs if they keep up on a part.
+    """A method, `inner`, whose configurations race: they run in full if they keep up on a part.
 
     The history has a trial for each rung. The history of `inner` has one trial for each
     configuration, pending until its last rung is known. Raises `ValueError` if the method cannot be
@@ -60,7 +60,7 @@ class Racing(Optimizer):
                 f"({asked_for})"
             )
         self._rungs = rungs_of(inner.objective)
-        self.method = inner.method  # type: ignore[misc]  # it declares itself as what it races
+        self.method = inner.method  # type: ignore[misc]  # its declaration is the inner one
         super().__init__(inner.space, inner.seed, inner.objective)
         self.options = inner.options
         self.inner = inner
@@ -76,7 +76,7 @@ class Racing(Optimizer):
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """The method's decisions, and `race` with the numbers of `begun` and `stopped` ones."""
+        """The method's decisions, and `race`: numbers of `begun` and `stopped` configurations."""
         ended = [i for i in self._ran if self._is_told(i) and not self._last(i).query.is_full]
         stopped = [i for i in ended if self.inner.history[i].failure is None]
         race = {"begun": len(self._ran), "stopped": len(stopped)}
@@ -101,8 +101,8 @@ class Racing(Optimizer):
     def incumbent(self) -> Trial | None:
         """The trial of the configuration that the method would choose, if that ran all folds.
 
-        A partial trial clearly ahead of it comes first. If no configuration ran all folds, it is
-        the best partial one; a look at fewer rows must be better by a tenth of the loss.
+        A partial trial clearly ahead of it comes first. If no configuration ran all folds, the best
+        partial trial leads; a look at fewer rows must be better by a tenth of the loss.
         """
         chosen = self.inner.incumbent
         if chosen is None or chosen == self.inner.history.incumbent:
@@ -139,7 +139,7 @@ class Racing(Optimizer):
         return self.history[min(found)[-1]] if found else None
 
     def _ended(self, i: int) -> Trial | None:
-        """Last rung of a configuration that has a loss; None if any has failed."""
+        """Last rung of a configuration that has a loss; None if any rung has failed."""
         trials = [self.history[number] for number in self._ran[i]]
         if any(t.failure is not None and not t.failure.is_unstarted for t in trials):
             return None
@@ -161,7 +161,7 @@ class Racing(Optimizer):
         self.inner.begin_with(start, name)
 
     def restore(self, number: int, query: Query, memo: Mapping[str, Any] | None) -> None:
-        """Take an ask of an earlier process; a first rung was an ask of the inner method."""
+        """Record an ask of an earlier process; a first rung was also an ask of the inner method."""
         if number == self._n_asks and self._going_on(query) is None:
             self.inner.restore(len(self.inner.history), self._rungs[-1].of(query), None)
         super().restore(number, query, memo)
@@ -285,7 +285,7 @@ class Racing(Optimizer):
         return seconds <= self.costs.allowed_seconds(follows, budget, is_first=False)
 
     def _reads_costs(self, budget: Budget) -> bool:
-        """Whether predicted seconds decide; if not, asks repeat regardless of measured seconds."""
+        """Whether predicted seconds decide; if not, measured seconds do not influence asks."""
         return budget.seconds_left is not None or self.method.draws_on_cost
 
     @property
@@ -319,7 +319,7 @@ class Racing(Optimizer):
         super()._register(query)
 
     def _going_on(self, query: Query) -> int | None:
-        """Number, in the method, of a configuration that is resumed; None of a new one."""
+        """Number, in the method, of a configuration that is resumed; None for a new one."""
         k, configuration = self._number_of(query), query.configuration
         if query.is_full and self._is_first_whole():
             return None
@@ -346,7 +346,7 @@ class Racing(Optimizer):
         )
 
     def _number_of(self, query: Query) -> int:
-        """Number of a query's rung; `ValueError` if it is none."""
+        """Number of a query's rung; `ValueError` if it matches no rung."""
         for k, rung in enumerate(self._rungs):
             if rung.fits(query):
                 return k
@@ -365,7 +365,7 @@ class Racing(Optimizer):
         last, counts = self._last(i), trial.loss is not None
         is_last = last.number == trial.number
         if not is_last and self._number_of(last.query) == 0 and (counts or last.failure):
-            # It was rerun after a smaller look had replaced it.
+            # This rung was rerun after a smaller look had replaced it.
             self._ran[i] = [*(n for n in self._ran[i] if n != trial.number), trial.number]
             is_last = True
         if is_last:
@@ -401,7 +401,7 @@ class Racing(Optimizer):
         return None
 
     def _before(self, i: int) -> Evaluation | None:
-        """All rungs before the last one together; None if that is the first."""
+        """All rungs before the last one together; None if the last is the first."""
         so_far: Evaluation | None = None
         for number in self._ran[i][:-1]:
             trial = self.history[number]
@@ -416,8 +416,8 @@ class Racing(Optimizer):
     def _stop_behind(self) -> None:
         """Tell the method about configurations that are clearly behind and stay stopped.
 
-        Each outcome may change the incumbent, so all are checked. With many rows, the method is
-        told looks at other configurations too, as preliminary estimates.
+        Each outcome may change the incumbent, so all are checked. With many rows, looks at other
+        configurations are told too, as preliminary estimates.
         """
         incumbent = self.history.incumbent
         leads = None if incumbent is None else incumbent.number
@@ -464,7 +464,7 @@ class Racing(Optimizer):
         return joined(before, seen) if before else seen
 
     def _keeps_up(self, i: int) -> bool:
-        """Whether a configuration is not clearly behind the best of those on the most rows."""
+        """Whether a configuration is not clearly behind the best configuration on the most rows."""
         if self.history.incumbent is not None or not self._has_looks:
             return True
         return not self._is_behind(i, self._last(self._waiting()[0]))

@@ -1,8 +1,8 @@
 """Predicted seconds of paths: the sum over their steps, with cached steps at their load time.
 
-This is the additive model that FLASH's prefix cache needs (Zhang et al. 2016, section 3.4).
-Prefixes of pipelines are codes, equal if the same steps run before with the same values. Steps are
-ordered as they run, and those that pass their input on do not count.
+This is the additive model that FLASH's prefix cache needs (Zhang et al. 2016, section 3.4). A code
+stands for a prefix of a pipeline. Codes are equal if the same steps ran with the same values. Steps
+are in running order, and steps that pass their input on do not count.
 """
 
 from collections import defaultdict
@@ -24,7 +24,7 @@ from prefect_tune.optimizers.trials.trial import Trial
 _NOTHING = 0
 """Code of the prefix in which nothing has run."""
 _LATER = -2.0
-"""Placeholder for features after a prefix; real ones are at least -1."""
+"""Placeholder for features after a prefix; real features are at least -1."""
 
 
 class PathPrefixes:
@@ -61,7 +61,7 @@ class CandidatePrefixes:
         self._is_idle = [np.array([a.is_idle for a in s.algorithms]) for s in steps]
 
     def of(self, candidates: Candidates, features: Array) -> Sequence[NDArray[np.void]]:
-        """Return by searched step the codes of the prefixes that end with it, shape (n,) each."""
+        """Return, by searched step, codes of the prefixes that end with it, shape (n,) each."""
         n_steps = candidates.algorithms.shape[1]
         if self._order.is_declared:
             return [_rows(features[:, self._step <= k]) for k in range(n_steps)]
@@ -87,7 +87,7 @@ def _rows(parts: Array) -> NDArray[np.void]:
 class PathCost:
     """Tables of one space, for predicting the seconds of its paths from any history.
 
-    `costs` predicts the seconds of steps on all rows, if trials look at parts of the rows first. By
+    `costs` predicts the seconds of steps on all rows if trials first run on part of the rows. By
     default, predictions are means over full evaluations.
     """
 
@@ -217,7 +217,7 @@ class PathCost:
         return seconds
 
     def _held(self, history: History) -> NDArray[np.bool_]:
-        """Cached prefixes of first runs, shape (B, K); failed trials have made earlier steps."""
+        """Cached prefixes of first runs, shape (B, K); failed trials have cached earlier steps."""
         if not _is_served(history):
             return np.zeros(self._codes.shape, dtype=np.bool_)
         known: set[int] = set()
@@ -234,7 +234,7 @@ class PathCost:
         return np.isin(self._codes, list(known))
 
     def _default_prefixes(self, configuration: Configuration) -> Iterable[tuple[int, int]]:
-        """Yield steps and codes of a configuration's prefixes as long as it has default values."""
+        """Yield steps and codes of a configuration's prefixes while its values are defaults."""
         path, values = configuration.path, {}
         if self._shared is not None:
             pairs = self._shared.of(path)
@@ -284,7 +284,7 @@ def _of_all_folds(trials: Iterable[Trial]) -> list[Trial]:
 
 
 def _is_served(history: History) -> bool:
-    """Whether there is a cache; there is none if a step was made twice and never a hit."""
+    """Whether a cache exists; if a step was computed twice and never a hit, none does."""
     seen: set[str] = set()
     was_made_twice = False
     for trial in history.complete:

@@ -2,9 +2,9 @@
 
 The aggregation of patient events is an example. A model of paths cannot learn its effect, because
 it is on all paths. A value may also suit one kind of model only: trees can use averages that a
-linear model cannot. Values are therefore searched like algorithms. Each is a column of the model of
-paths, once for all models and once for each kind of model. One ridge penalises all columns, so that
-a kind with few results borrows the effects of the others.
+linear model cannot. Values are therefore searched like algorithms. Each has columns in the model of
+paths: one for all models and one for each kind of model. One ridge penalises all columns, so that a
+kind with few results borrows the effects of the others.
 """
 
 from collections import Counter, defaultdict
@@ -52,7 +52,7 @@ Levels = Mapping[str, tuple[Value, ...]]
 VARIED_SHARE = 0.3
 """Largest share of a budget for varying shared values."""
 _MOST_ALGORITHMS = 2
-"""Most algorithms of a step with shared values; with more, each is on few paths."""
+"""Largest number of algorithms of a step with shared values; with more, each is on few paths."""
 _DRAWS = 8
 """Attempts to vary a configuration in a way that is new and allowed."""
 _TIE = 1e-9
@@ -63,8 +63,8 @@ _FAILURES = 2
 class SharedValues:
     """Encodes, chooses and varies the values that many paths of a space have in common.
 
-    With `numbers`, numbers are shared values too, in addition to categories. `kinds` are kinds of
-    models, among `linear`, `trees` and `other`, and `width` is the number of columns (S).
+    With `numbers`, numbers are shared values too, in addition to categories. `kinds` are the kinds
+    of models (`linear`, `trees` or `other`), and `width` is the number of columns (S).
     """
 
     def __init__(self, space: Space, *, numbers: bool = True) -> None:
@@ -159,9 +159,10 @@ class SharedValues:
     def bases(self, paths: Iterable[Path], costs: Costs) -> list[Configuration]:
         """Return the configurations to vary, with default values, in running order.
 
-        They are the cheapest linear model and the cheapest boosted trees (or trees), as plain as
-        the steps allow, with each algorithm that has shared values. If the space declares no kinds,
-        they have its first model. `costs` knows which models were cheap in earlier studies.
+        Each algorithm with shared values is combined with the cheapest linear model and the
+        cheapest boosted trees (or trees), in a path as plain as the steps allow. If the space
+        declares no kinds, its first model is used. `costs` knows which models were cheap in earlier
+        studies.
         """
         *before, last = self._space.searched
         plain, names = [step.plainest.id for step in before], [step.name for step in before]
@@ -185,7 +186,7 @@ class SharedValues:
         return list(dict.fromkeys(bases))
 
     def working(self, bases: Sequence[Configuration], history: History) -> list[Configuration]:
-        """Return the bases without kinds of model that have only failed."""
+        """Return the bases, except for kinds of model that have only failed."""
         n_failed: Counter[Hashable] = Counter()
         works = set()
         for trial in history:
@@ -199,7 +200,7 @@ class SharedValues:
     def untried(
         self, bases: Sequence[Configuration], asked: Collection[Configuration], rng: Generator
     ) -> Configuration | None:
-        """Return a base, or a variation of it, until its kind of model has tried each value.
+        """Return a base or its variation; None once each kind of model has tried each value.
 
         The base with the fewest trials comes first, with the least tried value of each
         hyperparameter, so that few trials identify all effects. `rng` breaks ties.
@@ -263,7 +264,7 @@ class SharedValues:
 
 
 def most_alike(path: Path, others: Iterable[Path]) -> Path:
-    """Return the first of the paths sharing the most algorithms with `path`; itself if none."""
+    """Return the first of `others` that shares most algorithms with `path`; else `path`."""
     return max(others, key=lambda other: sum(map(eq, other, path)), default=path)
 
 

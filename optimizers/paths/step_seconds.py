@@ -15,7 +15,7 @@ from prefect_tune.optimizers.trials.trial import Trial
 
 
 class RunningOrder:
-    """The searched steps of any path in running order, and whether that is always as declared."""
+    """The searched steps of any path in running order, and whether that is the declared order."""
 
     def __init__(self, space: Space) -> None:
         self._space = space
@@ -75,7 +75,7 @@ class StepSeconds:
         self.position = [{a.id: i for i, a in enumerate(s.algorithms)} for s in space.searched]
 
     def tables(self, history: History) -> tuple[list[Array], float, float]:
-        """Return the seconds of each step's algorithms, of a load, and of all else."""
+        """Return the seconds of each step's algorithms, of one load, and of everything else."""
         made, loads, overhead = self._measured(history)
         known = [x for step in made for values in step.values() for x in values]
         tables = []
@@ -86,7 +86,7 @@ class StepSeconds:
         return tables, float(np.mean(loads)) if loads else 0.0, overhead
 
     def done_before_failure(self, trial: Trial) -> Sequence[int]:
-        """Return the searched steps a failed trial ended, in running order; empty if unknown."""
+        """Return the searched steps a failed trial finished, in running order; empty if unknown."""
         ran = self._order.of(trial.query.configuration.path)
         failed = self._failed_step(trial)
         return ran[: ran.index(failed)] if failed in ran else ()
@@ -123,7 +123,7 @@ class StepSeconds:
         return made, loads, float(np.mean(rest)) if rest else 0.0
 
     def _charge(self, trial: Trial, taken: _Taken, made: Measured, n_folds: int) -> None:
-        """Charge a failed trial to the steps that had ended, and the rest to the failed one."""
+        """Charge a failed trial to the steps that had ended, and the rest to the failed step."""
         algorithms, failed = self._algorithms_of(trial), self._failed_step(trial)
         for k, step in enumerate(self._steps):
             if step in taken.made and k != failed:
@@ -136,7 +136,7 @@ class StepSeconds:
             made[failed][algorithms[failed]].append(seconds)
 
     def _blame(self, trial: Trial, made: Measured, typical: Sequence[Mapping[int, float]]) -> None:
-        """Charge a failed trial without measured steps, less typical earlier steps, to one step."""
+        """Charge a failed trial without measured steps to one step, less typical earlier steps."""
         if trial.failure is None:
             return
         algorithms = self._algorithms_of(trial)
@@ -152,7 +152,7 @@ class StepSeconds:
         return [ids[a] for ids, a in zip(self.position, path, strict=True)]
 
     def _failed_step(self, trial: Trial) -> int | None:
-        """Position of the searched step that failed, or of the first not ended if unknown."""
+        """Position of the searched step that failed; if unknown, of the first unfinished step."""
         failure = trial.failure
         if failure is None or (failure.step is None and not failure.steps):
             return None

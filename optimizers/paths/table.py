@@ -103,7 +103,7 @@ def _pick(gains: Array, rng: Generator | None) -> int:
 
 
 _MAX_PATHS = 20_000
-"""Most paths to search; a fixed sample of more."""
+"""Largest number of paths to search; of more, a fixed sample is searched."""
 
 
 class PathTable:

@@ -114,7 +114,7 @@ class Rules:
 
     # Full evaluations.
     anchored: float = 0.75
-    """Subset seconds before the first full evaluation, which anchors s = 1, in its own seconds."""
+    """Subset seconds before the first full evaluation, as a multiple of its own: it anchors s."""
     unproven: float = 0.3
     """The same multiple before each further full evaluation, until subsets have proved helpful."""
     trusted: float = 0.25
@@ -122,7 +122,7 @@ class Rules:
     few_full: int = 5
     """Full evaluations without a wait while predictions are vague: subsets showed nothing."""
     told: float = 0.1
-    """Predicted variance, as a share of the noise, at which an outcome at s = 1 counts as known."""
+    """Predicted variance, as a share of the noise, below which a loss at s = 1 counts as known."""
     verified: int = 3
     """Best predictions among which one is verified once the minimiser is known."""
     reserved: float = 1.3

@@ -197,7 +197,7 @@ class FabolasTurn:
                 yield self.recipe.subsets.query(configuration, share, self.history)
 
     def _is_upwards(self, configuration: Configuration, share: float) -> bool:
-        """Whether the query is larger than earlier ones, or on another subset; none is pending."""
+        """Whether none is pending, and the query is larger than earlier ones or on a new subset."""
         if any(t.query.configuration == configuration for t in self.history.pending):
             return False
         largest = self._largest.get(configuration, 0.0)
