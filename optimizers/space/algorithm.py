@@ -22,16 +22,16 @@ class Flags:
         accepts_sparse: Whether it runs on sparse matrices.
         densify_when: Hyperparameter and value that need dense data; sparse data is then made dense
             just before the step.
-        needs_nonnegative: Whether negative numbers make it fail, always or with that value of that
-            hyperparameter; they are then set to 0 just before the step.
+        needs_nonnegative: Whether it fails on negative numbers, always or with this value of a
+            hyperparameter; negative numbers are then set to 0 just before the step.
         output: Layout of its output: like its input, always dense, or always sparse.
         weights: How class weights reach it: constructor argument `class_weight`, argument
             `sample_weight` of `fit`, or not at all.
         stochastic: Whether it takes a `random_state`.
-        out_of_fold: Whether training rows differ from new rows with the same values, as in target
-            encoding; they are then the result of `fit_transform`.
-        few_categories: Whether it takes a table, but at most 255 categories of a column; the rarest
-            become gaps just before the step.
+        out_of_fold: Whether its output differs between training rows and equal new rows, as in
+            target encoding; training rows then come from `fit_transform`.
+        few_categories: Whether it takes a table with at most 255 categories per column; the rarest
+            further ones become gaps just before the step.
     """
 
     accepts_sparse: bool = True
@@ -56,7 +56,7 @@ GROWTH: Mapping[str, float] = {
 class Algorithm:
     """One way to do a step.
 
-    `describe()` skips `memory`, `growth`, `threads` and `kind`, which decide no result, and
+    `describe()` skips `memory`, `growth`, `threads` and `kind`, which affect no result, and
     `depends_on`.
 
     Attributes:
@@ -74,20 +74,20 @@ class Algorithm:
         memory: Rule that estimates a fit's memory from the effective arguments and a summary of the
             data: a name (see `tasks.fitting.memory_estimate`) or a function of both. By default,
             the catalogue's rule for the same estimator applies, if any.
-        growth: Expected growth of seconds, until they are measured. Exponents by which a fit grows
-            with training `rows` and `columns` (default 1), with `classes` and values of
-            hyperparameters (default 0), and by which a `held_out` row grows with training rows
-            (default 0.1); and the rows that the `fixed` part of a fit is worth (default 500).
+        growth: Expected growth of seconds, until they are measured. A fit grows by exponents of
+            training `rows` and `columns` (default 1), of `classes` and of hyperparameters (default
+            0). A `held_out` row grows by an exponent of training rows (default 0.1). The `fixed`
+            part of a fit is worth a number of rows (default 500).
         threads: Way to give a fit several threads, if its results are equal for any number of them:
             the estimator's parameter (`n_jobs`), or `openmp`. By default a fit has one thread.
         kind: Kind of a model; models of a kind want the same features.
         class_weights: `"balanced"` if later steps should weight classes by inverse frequency.
         order: Names of steps in running order, for a choice of `order_step`.
-        ignores: Names of earlier steps whose choice has no effect on it. They are idle if it is
-            chosen, so each of them needs an idle choice.
+        ignores: Names of earlier steps whose choice has no effect on it. These steps are idle if it
+            is chosen, so each needs an idle choice.
         only_ignored: Whether it can be chosen only if a later algorithm ignores its step.
         requires: Optional packages that it needs; keys include their versions.
-        depends_on: Paths of data files that decide its result; keys include their content instead.
+        depends_on: Paths of data files that decide its result; keys include the files' content.
     """
 
     id: str
@@ -233,7 +233,7 @@ class Step:
 
     @property
     def plainest(self) -> Algorithm:
-        """The algorithm that passes its input on, else the first, without `only_ignored` ones."""
+        """The algorithm that passes its input on, else the first; never an `only_ignored` one."""
         free = [a for a in self.algorithms if not a.only_ignored] or self.algorithms
         return next((a for a in free if a.is_idle), free[0])
 

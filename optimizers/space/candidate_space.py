@@ -106,8 +106,8 @@ class Encoding:
 class Candidates:
     """n candidates.
 
-    Algorithms are counted within each searched step, shape (n, K). Units are positions in [0, 1] of
-    all hyperparameters, active or not, shape (n, d).
+    Algorithms are numbered within each searched step, shape (n, K). Units are positions in [0, 1]
+    of all hyperparameters, active or not, shape (n, d).
     """
 
     algorithms: NDArray[np.intp]
@@ -225,7 +225,7 @@ def _n_categories(hyperparameter: Hyperparameter[Any, Any]) -> int:
 
 _INACTIVE = -1.0
 _MOST_PATHS = 20_000
-"""Most paths to list; with more, rows are drawn, and those that cannot run are dropped."""
+"""Largest number of paths to list; with more, rows are drawn, and dropped if they cannot run."""
 
 
 class CandidateSpace:
@@ -268,7 +268,7 @@ class CandidateSpace:
             self._paths = np.array([self._indices(path) for path in self.proposed.paths()])
 
     def sample(self, n: int, rng: Generator) -> Candidates:
-        """Return up to n candidates, uniform over runnable paths, or over algorithms if ignored."""
+        """Return up to n candidates, uniform over runnable paths, or by step if any is ignored."""
         if self._paths is not None:
             algorithms = self._paths[rng.integers(len(self._paths), size=n)]
         else:

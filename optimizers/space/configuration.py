@@ -1,6 +1,6 @@
 """Configurations, one algorithm per searched step with its values, and queries at a fidelity.
 
-Also the active hyperparameters of an algorithm, and its forbidden combinations of values.
+The module also knows the active hyperparameters of an algorithm, and its forbidden values.
 """
 
 import json
@@ -168,7 +168,7 @@ def _checked(algorithm: Algorithm, given: Mapping[str, Any], step: str) -> Choic
 
 
 ROWS_PER_CLASS = 2
-"""Least rows of each class, or stratum of numbers, in a subset."""
+"""Fewest rows of each class, or stratum of numbers, in a subset."""
 
 
 def is_full(subset: float, folds: int | None, epochs: int | None) -> bool:
@@ -177,7 +177,7 @@ def is_full(subset: float, folds: int | None, epochs: int | None) -> bool:
 
 
 def part_of(whole: int | None, asked: int | None, what: str) -> int | None:
-    """Return the number of folds or epochs as a query has it: None for all of them.
+    """Return the number of folds or epochs as a query stores it: None for all of them.
 
     `whole` is the number in a full evaluation, None if unknown, and `what` names it in the message.
     A `ValueError` is raised if `asked` exceeds it.
@@ -225,7 +225,7 @@ class Query:
         return self.held_out == 1.0 and is_full(self.subset, self.folds, self.epochs)
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields as JSON values; `folds` and `held_out` only if some are left out."""
+        """Return all fields as JSON values; `folds` and `held_out` only if not full."""
         document = to_document(self, configuration=self.configuration.to_json())
         if self.folds is None:
             del document["folds"]
@@ -235,6 +235,6 @@ class Query:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], space: Space) -> Self:
-        """Read what `to_json` wrote, checked against a space."""
+        """Read a document of `to_json`, checked against a space."""
         configuration = Configuration.from_json(document["configuration"], space)
         return from_document(cls, {**document, "configuration": configuration})

@@ -13,7 +13,7 @@ from prefect_tune.optimizers.space.algorithm import Algorithm, Step
 from prefect_tune.optimizers.space.wording import UnknownName
 
 _MOST_ORDERED = 4
-"""Most steps in an `order_step`, for 24 orders."""
+"""Largest number of steps in an `order_step`: they have 24 orders."""
 
 Pipeline = tuple[tuple[Step, Algorithm], ...]
 """Steps with their algorithms."""
@@ -24,7 +24,7 @@ def order_step(*steps: str, name: str = "order") -> Step:
 
     It precedes them directly in a space. Its algorithms are the permutations. Among orders that
     differ only in idle steps, one can run. `steps` are two to four different names in their default
-    order; anything else is a `ValueError`.
+    order; if not, a `ValueError` is raised.
     """
     if not 2 <= len(steps) <= _MOST_ORDERED or len(set(steps)) < len(steps):
         raise ValueError(
@@ -45,7 +45,7 @@ def in_chosen_order(pairs: Sequence[tuple[Step, Algorithm]]) -> Pipeline:
 
 
 def is_first_of_equal_orders(pipeline: Pipeline, steps: Sequence[Step]) -> bool:
-    """Return whether no earlier permutation has the same order of steps that are not idle."""
+    """Return whether no earlier permutation has the same order of non-idle steps."""
     idle = {step.name for step, algorithm in pipeline if algorithm.is_idle}
     ran = [step.name for step, _ in pipeline]
     for step in steps:

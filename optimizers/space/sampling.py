@@ -1,7 +1,7 @@
 """Configurations drawn from the prior, uniform over paths and then over each range, or all of them.
 
-If algorithms ignore steps, algorithms of each step are drawn uniformly first. Otherwise a model
-that ignores many steps, and so has few paths, would be rare.
+If algorithms ignore steps, algorithms of each step are drawn uniformly first. If paths were, a
+model that ignores many steps would be rare, because it has few paths.
 """
 
 from collections.abc import Mapping
@@ -60,9 +60,9 @@ def _is_active(algorithm: Algorithm, name: str, values: Mapping[str, Value]) -> 
 
 
 _MOST_DRAWS = 10_000
-"""Draws before giving up on a space with tight constraints."""
+"""Number of draws after which a space is rejected as too constrained."""
 _NEW_DRAWS = 1_000
-"""Draws without a new configuration before the rest of the space is listed."""
+"""Number of draws without a new configuration after which the space is listed."""
 _LIST_LIMIT = 100_000
 """Largest space that is listed to find new configurations."""
 
@@ -88,8 +88,8 @@ def new_configuration(
 ) -> Configuration:
     """Return a configuration drawn from the prior that is not among those `asked`.
 
-    A given `path` is kept. `SpaceExhausted` is raised if there is none, or after a thousand known
-    draws in a row in a space too large to list.
+    A given `path` is kept. `SpaceExhausted` is raised if no configuration is new, or after a
+    thousand known draws in a row in a space too large to list.
     """
     for _ in range(_NEW_DRAWS):
         configuration = sample_configuration(space, rng, path)

@@ -32,8 +32,8 @@ class Space:
     Attributes:
         steps: All steps, fixed ones included, in the order they run.
         forbidden: Pairs `((step, algorithm), (step, algorithm))` of searched steps whose second may
-            not directly follow the first. Pairs forbidden by flags, because sparse data would reach
-            an algorithm that takes dense data only, need not be listed.
+            not directly follow the first. Pairs that send sparse data to an algorithm for dense
+            data only are forbidden by flags and need not be listed.
     """
 
     name: str
@@ -88,7 +88,7 @@ class Space:
         return sum(a.n_hyperparameters for s in self.searched for a in s.algorithms)
 
     def paths(self) -> Iterator[Path]:
-        """Yield every runnable path, the first step most significant."""
+        """Yield every runnable path; the last step varies fastest."""
         for path in product(*([a.id for a in s.algorithms] for s in self.searched)):
             if self.is_feasible(path):
                 yield path

@@ -122,7 +122,7 @@ class Grid:
         return int(np.searchsorted(borders, inside, side="right"))
 
     def nearest_in_cells(self, target: float) -> Array:
-        """Return the point, within each value's cell, nearest to the target, shape (L,)."""
+        """Return the point of each value's cell that is nearest to the target, shape (L,)."""
         borders = (self.positions[1:] + self.positions[:-1]) / 2
         lower = np.concatenate([[0.0], borders + _INSIDE])
         upper = np.concatenate([borders - _INSIDE, [1.0]])

@@ -17,7 +17,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return lowered[found[0]] if found else None
 
 
-class UnknownName(ValueError):  # noqa: N818 - it says what is the matter, as KeyError does
+class UnknownName(ValueError):  # noqa: N818 - the name states the problem, as KeyError does
     """An unknown name; the message has the nearest name and all known ones."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:

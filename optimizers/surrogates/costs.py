@@ -1,20 +1,20 @@
 """Seconds of queries before they run: Bayesian linear regressions for each algorithm of a step.
 
-Limits of trials, racing and expected improvement per second use this model. ln of the seconds that
-an algorithm fits on one fold, and ln of those that it takes for 1,000 held-out rows, are linear in
+Limits of trials, racing and improvement per second use this model. Its two targets for each
+algorithm, ln seconds of a fit on one fold and ln seconds for 1,000 held-out rows, are linear in
 
     1, ln((training rows + fixed) / 1,000), and its hyperparameters' positions on the unit interval,
 
 with conjugate normal-inverse-gamma priors. The prior weights of the rows are 1 +- 0.3 for a fit and
-0.1 +- 0.3 for held-out rows, or as declared in the algorithm's `growth`, like the `fixed` rows,
-500 by default. The prior weight of a hyperparameter is 0 +- 1, or its declared factor +- 0.3. The
-level of an unseen algorithm comes from earlier studies in the same store, +- 0.7, corrected by the
-declared growth with columns and classes. Without earlier studies, it is the mean level of the
-step's other algorithms, with their spread. Another regression predicts the overhead of a trial.
+0.1 +- 0.3 for held-out rows, unless the algorithm's `growth` declares others. It also declares the
+`fixed` rows, 500 by default. The prior weight of a hyperparameter is 0 +- 1, or its declared factor
++- 0.3. The level of an unseen algorithm comes from earlier studies in the same store, +- 0.7,
+corrected by the declared growth with columns and classes. Without earlier studies, it is the mean
+level of the step's other algorithms, with their spread. Another regression predicts overhead.
 
-On many rows, an unseen algorithm first has a pilot: its worker fits the pipeline on about 1,000
-rows, for a fraction of a second, reports the seconds of each step, and does not start a trial that
-would take too long. All later predictions use these seconds.
+On many rows, an unseen algorithm first has a pilot. Its worker fits the pipeline on about 1,000
+rows in a fraction of a second and reports the seconds of each step, which later predictions use. A
+trial that would take too long is not started.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,11 +42,11 @@ _LEAST_SECONDS = 1e-4
 _NOISE = 0.3
 """Prior deviation of ln seconds of equal fits."""
 _NOISE_WEIGHT = 2.0
-"""Fits that the prior of the noise is worth."""
+"""Number of fits that the prior of the noise is worth."""
 _OF_REST = {"rows": 0.5, "columns": 0.0}
-"""Growth of the overhead."""
+"""Growth of the overhead with the data; see `Algorithm.growth`."""
 _FIXED_HELD_OUT = 500.0
-"""Held-out rows that the fixed part is worth."""
+"""Number of held-out rows that the fixed part is worth."""
 _ROWS_DEVIATION = 0.3
 _WEIGHT_DEVIATION, _DECLARED_DEVIATION = 1.0, 0.3
 """Prior deviations of hyperparameter weights, without and with declared growth."""
@@ -58,15 +58,15 @@ _LEAST_SPREAD = 1.0
 _EARLIER_DEVIATION = 0.7
 """Deviation of a level from earlier studies: other data, maybe another machine."""
 _COLUMNS = 10
-"""Columns to which portable levels refer, with two classes."""
+"""Number of columns to which portable levels refer, with two classes."""
 LIKELY = 0.5
 """Deviations above the median of predicted seconds; two of three trials end within them."""
 _LOOK_SHARE, _LEAST_LOOK_SECONDS = 1 / 60, 1.5
-"""Most of all worker-seconds that a first look at part of the rows should take, as a share, so
-that a search has many looks, and the seconds that it may take in any case."""
+"""Largest share of all worker-seconds for a first look at part of the rows, so that a search has
+many looks; and the seconds that a look may take in any case."""
 _LEAST_SHARE_SECONDS = 5.0
 _CUT_TIMES = 2.0
-"""Assumed seconds of a fit cut off by a limit, as a multiple of those it took."""
+"""Assumed seconds of a fit cut off by a limit, as a multiple of the seconds it took."""
 
 
 class _Part:
@@ -142,7 +142,7 @@ def _slope(h: Hyperparameter[Any, Any], growth: Mapping[str, float]) -> float:
 
 
 def cheap_configuration(space: Space, configuration: Configuration) -> Configuration:
-    """Return a configuration for a pilot, with the least values of what multiplies seconds."""
+    """Return a configuration for a pilot, with least values of what multiplies seconds."""
     choices = []
     for step, choice in configuration.choices:
         algorithm = space.step(step).algorithm(choice.algorithm)
@@ -185,7 +185,7 @@ class Costs:
         self._posteriors: dict[tuple[_Pair, int], LinearPosterior] = {}
 
     def tell(self, trial: Trial) -> None:
-        """Take a trial that has ended. Cached steps are not measured by it."""
+        """Record a trial that has ended. Its cached steps are not measured."""
         outcome, query = trial.evaluation or trial.failure, trial.query
         assert outcome is not None  # noqa: S101 - the caller's duty
         if trial.failure is None or not trial.failure.is_unstarted:
@@ -213,7 +213,7 @@ class Costs:
         self._posteriors.clear()
 
     def tell_pilot(self, configuration: Configuration, pilot: Pilot) -> None:
-        """Take the seconds of the steps of a cheap configuration on few rows."""
+        """Record the seconds of the steps of a cheap configuration on few rows."""
         choices = self._choices(cheap_configuration(self._space, configuration))
         for cost in pilot.steps:
             if cost.step in choices:
@@ -261,9 +261,9 @@ class Costs:
     def seconds(self, query: Query, deviations: float = 0.0, folds_done: int = 0) -> float:
         """Return predicted seconds of a query: the median, plus some deviations of ln seconds.
 
-        With medians m_k and deviations s_k of ln seconds of the parts, and M the sum of medians,
-        the deviation of the whole is sqrt(sum of (m_k s_k / M)^2), by the delta method.
-        `folds_done` folds ran before on the same rows and are only loaded.
+        The parts have medians m_k, with sum M, and deviations s_k of ln seconds. By the delta
+        method, the deviation of the whole is sqrt(sum of (m_k s_k / M)^2). `folds_done` folds ran
+        before on the same rows and are only loaded.
         """
         parts = [part for step in self._parts(query).values() for part in step]
         of_fold = sum(median for median, _ in parts)
@@ -310,7 +310,7 @@ class Costs:
         return of_fixed + float(self.of_positions(*_REST, np.empty((1, 0)))[0])
 
     def growth(self, query: Query, step: str) -> float:
-        """Return by how much longer a step of a query would take on all rows, as a factor."""
+        """Return the factor by which a step of a query would take longer on all rows."""
         of_part, of_all = (
             sum(median for median, _ in self._parts(asked).get(step, ()))
             for asked in (query, replace(query, subset=1.0, held_out=1.0))
@@ -337,10 +337,10 @@ class Costs:
     def share_seconds(self, configuration: Configuration, budget: Budget) -> float:
         """Return the share of the remaining worker-seconds for a configuration's next trial.
 
-        It is all of them, except for the first trial of a model, which shares them equally with all
-        unseen models. Near the end, when the time does not suffice for all, a first trial has at
-        least five seconds, or half of the time left on a worker if that is less, because a pilot
-        that rejects a trial wastes its seconds.
+        The first trial of a model shares them equally with all unseen models; other trials have
+        all. Near the end, if the time does not suffice for all, a first trial has at least five
+        seconds, or half of the time left on a worker if that is less. With less, a pilot would
+        reject the trial and waste its seconds.
         """
         left = inf if budget.seconds_left is None else max(budget.seconds_left, 0.0)
         if self.model_of(configuration) in self.seen:
@@ -351,8 +351,8 @@ class Costs:
     def allowed_seconds(self, query: Query, budget: Budget, *, is_first: bool = True) -> float:
         """Return the longest that a query may be expected to take if it starts now.
 
-        That is the least of its share of the worker-seconds left, the user's limit and the rest of
-        the time. For the first look at a part of the rows, it is also at most a sixtieth of all
+        It is the minimum of its share of the worker-seconds left, the user's limit and the time
+        left. For the first look at a part of the rows, it is also at most a sixtieth of all
         worker-seconds, or 1.5 s.
         """
         left = inf if budget.seconds_left is None else max(budget.seconds_left, 0.0)
@@ -375,7 +375,7 @@ class Costs:
             of_held_out.add(features, cost.held_out_seconds * _PER_ROWS / in_all)
 
     def _measured(self, pair: _Pair) -> tuple[int, ...]:
-        """Parts of a prediction; held-out rows are one if they were measured separately."""
+        """Parts of a prediction; held-out rows are a part if they were measured separately."""
         of_fit, of_held_out = self._algorithms[pair].parts
         is_apart = of_held_out.is_known or (not of_fit.is_known and self._is_apart)
         return (0, 1) if pair != _REST and is_apart else (0,)
@@ -400,7 +400,7 @@ class Costs:
         return self._posteriors[pair, k]
 
     def _level(self, pair: _Pair, k: int) -> tuple[float, float]:
-        """Prior mean and deviation of a level, by earlier studies or the step's others."""
+        """Prior mean and deviation of a level, from earlier studies or the step's other members."""
         known = self._earlier.get(pair, (None, None))[k]
         if known is not None:
             return known + self._algorithms[pair].moved, _EARLIER_DEVIATION

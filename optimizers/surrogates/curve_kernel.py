@@ -149,7 +149,7 @@ class CurveKernel(Kernel):
 
     def slope_variance(self, theta: Array, inputs: Array) -> Array:
         """Return Var(df/dt) of each row, shape (n,)."""
-        # Times are few, and time kernels return matrices.
+        # Distinct times are few, and time kernels return matrices.
         t, place = np.unique(self._t(inputs), return_inverse=True)
         diagonal = np.diag(self.of_time.slope_slope(theta[self._n_within :], t, t))[place]
         if self.within is None:

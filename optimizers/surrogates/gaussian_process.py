@@ -27,7 +27,7 @@ from prefect_tune.optimizers.surrogates.log_posterior import (
 )
 
 Mean = float | Callable[[Array], Array] | None
-"""A number, a function of the inputs, or None for a constant by generalised least squares."""
+"""Mean: a number, a function of the inputs, or None for a constant by generalised least squares."""
 
 _MAX_ITERATIONS = 100
 

@@ -7,8 +7,8 @@ s2 (1 + p'A p), with s2 the variance of the residuals. The paper's eq. (1) has n
 gives unseen algorithms a loss of 0: `has_intercept=False`, with alpha = n lambda.
 
 In `LinearRegression`, weights and noise have a normal-inverse-gamma prior (Bishop 2006, "Pattern
-Recognition and Machine Learning", section 3.3 and exercise 3.12). Each observation costs the same,
-and the prior may change afterwards.
+Recognition and Machine Learning", section 3.3 and exercise 3.12). Each new observation costs the
+same time, and the prior may change afterwards.
 """
 
 from dataclasses import dataclass, replace

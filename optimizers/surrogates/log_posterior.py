@@ -41,9 +41,9 @@ def log_posterior(
 ) -> tuple[float, Array]:
     """Return mean log marginal likelihood of the targets plus log priors, and its gradient.
 
-    Normal priors enter without their constants. The mean is profiled out by generalised least
-    squares, so its derivative vanishes; without `has_constant` it is 0. theta has the p parameters
-    of the kernel, then the q of the noise. Inputs are (n, d), standardised targets (n, t).
+    Normal priors enter without their constants. The mean is 0 without `has_constant`; with it,
+    generalised least squares make its derivative vanish. theta has the p parameters of the kernel,
+    then the q of the noise. Inputs are (n, d), standardised targets (n, t).
     """
     noise = noise or ConstantNoise()
     p = len(kernel.parameters)

@@ -1,13 +1,13 @@
 """Gaussian processes over learning curves that are known not to fall.
 
 Slopes by t at a few places, the sites, are known to be at least 0. Expectation propagation
-conditions on that and keeps the posterior Gaussian (Agrell 2019; Belakaria et al., eq. 9 to 18). It
-works in Cholesky form, because the covariance of slopes is nearly singular.
+conditions on these signs and keeps the posterior Gaussian (Agrell 2019; Belakaria et al., eq. 9 to
+18). It works in Cholesky form, because the covariance of slopes is nearly singular.
 
 Each truth "entry i of a Gaussian vector is at least 0" becomes a site: a Gaussian factor of entry i
-alone, of precision tau_i and shift nu_i. A single entry is exact. For many dependent entries, means
-are right to a tenth of a deviation, and the probability is too low (Minka 2001; Cunningham, Hennig
-and Lacoste-Julien 2011).
+alone, with precision tau_i and shift nu_i. For a single entry, this is exact. For many dependent
+entries, means are right to a tenth of a deviation, and the probability is too low (Minka 2001;
+Cunningham, Hennig and Lacoste-Julien 2011).
 """
 
 from dataclasses import dataclass, replace
@@ -49,7 +49,7 @@ class Sites:
         return cls(np.zeros(n), np.zeros(n))
 
     def and_also(self, others: "Sites") -> "Sites":
-        """Return these and other sites, which were found given these."""
+        """Return these sites and other ones, which were found given these."""
         return Sites(
             np.append(self.precision, others.precision),
             np.append(self.shift, others.shift),
@@ -75,7 +75,7 @@ def propagate(
 ) -> Sites:
     """Return the sites of N(mean, covariance) truncated to non-negative entries.
 
-    The covariance, shape (s, s), may be nearly singular. Truths have noise of this variance, by
+    The covariance, shape (s, s), may be nearly singular. Truths have `noise` as variance, by
     default 1e-6 of the mean diagonal. `start` may have the sites of a similar vector.
     """
     s = len(mean)
@@ -197,7 +197,7 @@ def needed_sites(
 ) -> tuple[NDArray[np.intp], Sites]:
     """Return sites, at most `most`, that leave no slope with a negative mean, and their beliefs.
 
-    They are added one by one, where a slope is most likely negative, until none is expected to be.
+    Sites are added one by one, where a slope is most likely negative, until none is expected to be.
     Slopes that rise anyway get no site, because many near-certain sites push each other upwards.
     Means have shape (s,), the covariance (s, s).
     """
@@ -222,7 +222,7 @@ def needed_sites(
 
 @dataclass(frozen=True, slots=True)
 class MonotoneProcess:
-    """A posterior given non-negative slopes, made by `of`. Without sites, the process itself.
+    """A posterior given non-negative slopes, made by `of`. Without sites, it equals the process.
 
     Attributes:
         half_slopes: L^-1 Cov(observations, slopes at the sites), shape (n, s).
@@ -248,8 +248,8 @@ class MonotoneProcess:
         """Condition a process on non-negative slopes at sites, which are rows with t, (s, d).
 
         The process has one target, a `CurveKernel` and a number or None as mean. `only_falling`
-        uses only sites at which the mean would fall (`needed_sites`), because all sites push flat
-        curves up.
+        uses only sites at which the mean would fall (`needed_sites`), because using all sites
+        pushes flat curves up.
         """
         n, d = process.inputs.shape
         none, square = np.zeros(0), np.zeros((0, 0))

@@ -1,7 +1,7 @@
 """The inputs of a Gaussian process over pipelines, and a kernel over them.
 
-Inputs are the path, one-hot or as choices (for the conditional kernel), numbers and ordered values
-on [0, 1], and unordered categories one-hot. Inactive ones are at their defaults.
+The path is one-hot, or choices for the conditional kernel. Numbers and ordered values are on [0,
+1], and unordered categories are one-hot. Inactive inputs are at their defaults.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -28,7 +28,7 @@ KernelKind = Literal["one_hot", "conditional"]
 """One Matern kernel over all inputs, or a product over steps that compares equal choices only."""
 
 _MOST_LENGTHSCALES = 20
-"""Hyperparameters above which each algorithm has a single lengthscale."""
+"""Number of hyperparameters above which each algorithm has a single lengthscale."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,7 +118,7 @@ class Conditional(Kernel):
 
     The product over the steps is the kernel of whole pipelines. Parts that are inactive in both
     rows must be equal, so that they add no distance. `correlation` is logit rho, and `within` is k,
-    None if nothing else than the choice is compared.
+    None if only the choice is compared.
     """
 
     def __init__(

@@ -22,9 +22,9 @@ Rank = tuple[float, ...]
 class History:
     """Trials by number; the only mutable state that optimizers share.
 
-    A trial enters when it is requested, and each later state of it replaces the earlier one. The
-    time for that, and for the incumbent, pending or known configurations, does not grow with the
-    number of trials. Other queries look at all trials of their kind.
+    A trial enters when it is requested, and each later state of it replaces the earlier one.
+    Recording a state, and reading the incumbent, pending trials or known configurations, takes
+    constant time. Other queries read all trials of their kind.
     """
 
     def __init__(self, constraints: Sequence[Constraint] = ()) -> None:
@@ -192,9 +192,9 @@ class History:
 
 
 _N_COLD = 2
-"""First trials that say little about later ones, because their workers were still importing."""
+"""Number of first trials that predict later ones poorly: their workers were still importing."""
 _LEAST_KNOWN = 3
-"""Later trials needed to convert seconds into trials."""
+"""Number of later trials needed to convert seconds into trials."""
 
 
 def trials_affordable(budget: Budget, history: History) -> float | None:

@@ -69,10 +69,10 @@ def best_frequencies(risks: Array) -> NDArray[np.float64]:
 def frequencies_of_few(risks: Array, most: int) -> NDArray[np.float64]:
     """Return p_h* of an ensemble of at most `most` models, 0 for all others, shape (n,).
 
-    Similar models share their bootstraps and so have small weights; the largest weights alone would
-    select models unlike any other. Members are therefore picked one by one: first the model with
-    the least mean risk, then always the one most often the best among those picked and itself, as
-    in the authors' code (recursix/spearmint-salad, greedy.py). Weights are p_h* among the members.
+    Similar models share their bootstraps and so have small weights. The largest weights alone would
+    select models unlike any other. Members are therefore picked one by one. The first has the least
+    mean risk. Each next one is most often the best among all members and itself, as in the authors'
+    code (recursix/spearmint-salad, greedy.py). Weights are p_h* among the members.
     """
     if most < 1:
         raise ValueError(f"an ensemble has at least 1 model; got {most}")

@@ -10,7 +10,7 @@ from typing import Any, Literal
 class Bootstraps:
     """Resamples of the held-out examples; `ValueError` if a number is out of range.
 
-    Each of `n` draws a `share` of the examples with replacement; 0 counts each example once.
+    Each of `n` draws a `share` of the examples with replacement; share 0 has each example once.
     """
 
     n: int

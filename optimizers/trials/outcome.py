@@ -48,7 +48,7 @@ class StepCost:
     """The cost of one step of one fold.
 
     Attributes:
-        seconds: Seconds of making the result; for a hit, the original seconds.
+        seconds: Seconds of computing the result; for a hit, the original seconds.
         load_seconds: Seconds of reading its input or its cached result.
         hit: Whether the result came from the cache.
         held_out_seconds: Part of `seconds` for the held-out rows; 0 if not measured.

@@ -103,7 +103,7 @@ class Trial:
         )
 
     def measured(self, constraints: Mapping[str, float]) -> Self:
-        """Return a trial that has a loss with quantities measured later."""
+        """Return a trial with a loss, plus quantities measured later."""
         assert self.evaluation is not None  # noqa: S101 - the caller's duty
         both = {**self.evaluation.constraints, **constraints}
         return replace(self, evaluation=replace(self.evaluation, constraints=both))
