@@ -6,8 +6,7 @@ Departures: choices of algorithms are inputs like hyperparameters. Shares are So
 estimated from prior draws. Each forest is fitted to a bootstrap of the trials, so that the spread
 over forests shows the uncertainty of a share. Inputs are drawn as independent uniforms, each
 standing for a choice. Losses are capped at the loss of guessing, or at the upper fence of Tukey's
-box plot if that is lower. Without a cap, a few useless corners of the space would dominate the
-variance.
+box plot if that is lower. Without a cap, a few useless corners of the space would dominate.
 """
 
 from collections.abc import Callable, Mapping, Sequence

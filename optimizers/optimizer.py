@@ -1,8 +1,7 @@
 """The contract of all methods: ask for a query, tell its outcome, restore to resume.
 
 An optimizer's state is a fold over its events. The draws of an ask depend on the seed and the
-number of earlier asks, so a process that replays the events continues exactly like the earlier
-process.
+number of earlier asks, so a process that replays the events continues exactly like the earlier one.
 """
 
 from abc import ABC, abstractmethod

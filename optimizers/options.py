@@ -78,9 +78,8 @@ class Option:
         examples: Sample values that show the format.
         why: Reason for the bounds.
         written: Its text form.
-        on_resume: Rule for another value when a study resumes: `same` rejects it, `changed` accepts
-            it, `anew` drops the earlier value, and `checked` leaves the decision to a separate
-            check.
+        on_resume: Rule for another value on resume: `same` rejects it, `changed` accepts it, `anew`
+            drops the earlier value, and `checked` leaves it to a separate check.
         in_compare: Whether `compare` has it; a text if its description differs there.
         is_shared: Whether all replicates of a comparison have the same value.
         is_stored: Whether the study stores it, rather than only the session that received it.

@@ -104,7 +104,7 @@ def _halved(n_rows: int, n_rarest: float) -> float:
 
 
 def smaller_shares(objective: Objective, share: float) -> list[float]:
-    """Return a share of the rows, half of it, and so on down to 1,000 rows; never empty."""
+    """Return a share, half of it, and so on down to 1,000 rows; the share itself always counts."""
     shares = [share]
     while shares[-1] / 2 * (objective.n_rows or 0) >= _LEAST_ROWS:
         shares.append(shares[-1] / 2)

@@ -9,8 +9,7 @@ If y|I=i is assumed normal, the gain is
 
 Entropy search (Hennig and Schuler 2012) and the code of Fabolas (Klein et al. 2017) estimate the
 same gain by expectation propagation. The normal form understates the gain. For two equal rivals, it
-is 1 % too low if the outcome's correlation with their difference is 0.7, and 17 % too low if the
-correlation is 0.99.
+is 1 % too low if the outcome has correlation 0.7 with their difference, and 17 % for 0.99.
 """
 
 from dataclasses import dataclass
@@ -83,10 +82,9 @@ def choose_representers(
     """Return n distinct rows of a pool of P points, or all if the pool is smaller.
 
     The first are minimisers of joint posterior draws (Thompson sampling), up to 0.6 n / K distinct
-    ones per hyperparameter sample. The rest are drawn without replacement with probability
-    proportional to the expected improvement summed over the samples. All samples share the
-    representers. The T `draws` at s = 1 for each of K samples have shape (K, T, P); log
-    improvements have shape (K, P).
+    ones per hyperparameter sample. The rest are drawn without replacement, in proportion to the
+    expected improvement summed over the samples. All samples share the set. For K samples, T
+    `draws` at s = 1 have shape (K, T, P), and log improvements (K, P).
     """
     most = max(1, int(_THOMPSON_SHARE * n / len(draws)))
     minima = draws.argmin(axis=2)

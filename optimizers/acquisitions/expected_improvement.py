@@ -2,14 +2,13 @@
 
 One variant is for a positive loss whose logarithm is predicted. Another is for an augmented loss: f
 plus terms that a search adds, with constraint values g as further targets. Without constraints, the
-added term is a known function of the candidate and the improvement is exact. With constraints, the
-augmented loss is assumed normal, with mean f + penalty + (rho_g / 2) sum_i E max(0, g_i + c_i)^2
-and the deviation of f.
+added term is known and the improvement is exact. With constraints, the augmented loss is assumed
+normal, with mean f + penalty + (rho_g / 2) sum_i E max(0, g_i + c_i)^2 and the deviation of f.
 
 The joint improvement values candidates chosen one after the other, before any is observed (Wilson
-et al. 2018). The last candidate is integrated exactly, because its improvement has a closed form
-given drawn outcomes of the earlier ones. This replaces the fully sampled q-EI of BAPI (Belakaria et
-al. 2022, algorithm 4, line 3).
+et al. 2018). Given drawn outcomes of the earlier candidates, the improvement of the last one has a
+closed form. This replaces the fully sampled q-EI of BAPI (Belakaria et al. 2022, algorithm 4, line
+3).
 """
 
 from collections.abc import Callable
@@ -157,8 +156,7 @@ class JointImprovement:
     """The expected improvement of one more candidate's score, given those chosen so far.
 
     `mean` and `variance` of the candidates have shape (m,). `covariance` maps a candidate's number
-    to its covariances with all candidates, (m,). `normals` have shape (draws, largest number of
-    choices).
+    to its covariances with all, (m,). `normals` have shape (draws, k) for up to k choices.
     """
 
     def __init__(

@@ -2,9 +2,8 @@
 
 Candidates start from Sobol points and from the best observed ones. L-BFGS-B optimises their
 numbers, with integers relaxed. Then neighbouring integers, categories and algorithms are tried. A
-pool needs no gradients. Half of it is new, and half is near the best, by normal steps of many
-widths and switched choices. Entropy search draws its representers from the pool (Hennig and Schuler
-2012).
+pool needs no gradients. Half is new; half is near the best, by normal steps of many widths and
+switched choices. Entropy search draws representers from the pool (Hennig and Schuler 2012).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -244,10 +243,9 @@ class GaussianSearch:
     ) -> tuple[GaussianProcess, Fitted]:
         """Return the process of n observations, and its parameters for the next ask.
 
-        While observations are few, each call refits. Later, every third new observation causes a
-        refit. The fit starts from the `last` parameters or, without them, from a second random
-        start. Targets have shape (n, t). `pending` configurations are assumed to return their
-        predicted mean.
+        While observations are few, each call refits. Later, every third new observation does. The
+        fit starts from the `last` parameters or, without any, from a second random start. Targets
+        have shape (n, t). `pending` configurations are assumed to return their predicted mean.
         """
         kernel, inputs = self.inputs.kernel, self.inputs.of(observed)
         n, fitted_to = len(inputs), 0 if last is None else last.n

@@ -47,9 +47,8 @@ class KernelDensity:
     The probability is in `leaving`, shape (K,), for algorithms, and in `widths` for categories.
     Numbers have Gaussian kernels truncated to [0, 1], with standard deviations in `widths`, shape
     (d,). Widths follow Scott's rule, with Gini's impurity as the deviation of choices. A
-    hyperparameter missing from a kernel's configuration is uniform. Unlike in BOHB, the prior is
-    one more component. Without it, an algorithm missing from the few good results would be
-    excluded.
+    hyperparameter missing from a kernel's configuration is uniform. Unlike in BOHB, the prior is a
+    component. Without it, an algorithm missing from the good results would be excluded.
     """
 
     space: CandidateSpace

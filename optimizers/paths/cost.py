@@ -272,7 +272,7 @@ def _default_choices(space: Space, paths: Sequence[Path]) -> list[dict[str, Choi
 
 
 def _of_all_folds(trials: Iterable[Trial]) -> list[Trial]:
-    """Trials whose steps ran on all folds; others of a race ended early, with estimated losses."""
+    """Trials whose steps ran on all folds; other raced ones ended early, with estimated losses."""
     known = list(trials)
     n_folds = max((len(t.evaluation.fold_losses) for t in known if t.evaluation), default=1)
 

@@ -161,8 +161,7 @@ class SharedValues:
 
         Each algorithm with shared values is combined with the cheapest linear model and the
         cheapest boosted trees (or trees), in a path as plain as the steps allow. If the space
-        declares no kinds, its first model is used. `costs` knows which models were cheap in earlier
-        studies.
+        declares no kinds, its first model is used. `costs` has seconds of earlier studies.
         """
         *before, last = self._space.searched
         plain, names = [step.plainest.id for step in before], [step.name for step in before]

@@ -1,8 +1,7 @@
 """ADMM: tune one path, choose a path, couple the two, within constraints.
 
 Liu, Ram, Vijaykeerthy et al., "An ADMM Based Framework for AutoML Pipeline Configuration" (AAAI
-2020). An iteration of algorithms 1 and 2, with b = delta - lambda / rho and u = mu / rho_g
-(scaled):
+2020). An iteration of algorithms 1 and 2, with b = delta - lambda / rho, u = mu / rho_g:
 
     theta-min: min f + (rho/2) |theta_d - b|^2  Admm._theta_min, ThetaMin (eq. 8 and 10)
       + (rho_g/2) sum (g - eps + slack + u)^2   constraint_penalty, the best slack in closed form

@@ -112,8 +112,8 @@ def observations(
 ) -> PathObservations:
     """Return the told trials. Failed trials get the loss of `rule` and no quantities.
 
-    `f_hat` is the share of the metric's range from which a pull earns nothing; `margin` is how far
-    the search stays below each bound, as a share of the bound.
+    `f_hat` is the share of the metric's range from which a pull earns nothing; `margin` is the
+    distance kept below a bound, as a share of it.
     """
     trials, losses = imputed_losses(history, objective, rule)
     span = objective.upper - objective.lower

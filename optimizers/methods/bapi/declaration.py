@@ -57,8 +57,7 @@ class Settings:
     Attributes:
         looks_early: Whether a new training is also checked after 1/25 of a full one, before `p`.
         epsilon_share: Tolerance as a share of the metric's range, if `epsilon` is not given.
-        choice: Rule of the next pick: improvement per cost, or a compromise with improvement alone
-            (cool).
+        choice: Picks: by improvement per cost, or by a compromise with improvement alone (cool).
         n_points: Points of each curve to learn from.
         sites: Places where curves are constrained to rise: both ends of open curves (all), places
             where the model would fall (falling), or none (None).

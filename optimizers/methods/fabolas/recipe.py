@@ -27,8 +27,8 @@ LOG_LOSS = Basis(
     lambda s: _columns(np.zeros_like(s), -np.ones_like(s), 3 * s**2),
     trend=(1.0, 4.0, 0.02),
 )
-"""A loss that falls as a power of the rows is linear in s on log scales; only results near s = 1
-identify the coefficient of s^3."""
+"""Basis of log losses: a loss that falls as a power of the rows is then linear in s. Only results
+near s = 1 identify the coefficient of s^3."""
 
 RAW_LOSS = Basis(
     lambda s: _columns(np.ones_like(s), (1 - s) ** 2, s**3),
@@ -192,11 +192,10 @@ class SearchRecipe:
         log_basis, raw_basis: Basis functions for log errors, and for other losses.
         has_falling_noise: Whether noise may be larger on small subsets.
         kappa: Deviations added to the prediction of an incumbent.
-        verify_every: Asks without a full evaluation after which the predicted best gets one, once
-            subsets have proved helpful; None for no full evaluation before the end.
+        verify_every: Asks without a full evaluation after which the predicted best gets one, if
+            subsets have proved helpful; None for none before the end.
         n_confirmed: Predicted best configurations evaluated in full at the end.
-        has_halving: Whether the first evaluations are successive halving; if not, their sizes are
-            random.
+        has_halving: Whether the design is successive halving; if not, its sizes are random.
         is_drawn: Whether parameters are drawn regardless of the option.
     """
 
