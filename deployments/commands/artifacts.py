@@ -36,7 +36,7 @@ def artifacts() -> None:
     type=click.Choice(["age", "size", "use", "cost"]),
     default="age",
     show_default=True,
-    help="Sort by newest, largest, last used or costliest.",
+    help="Sort order: newest, largest, last used or costliest first.",
 )
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="List at most N artifacts.")
 @JSON
@@ -150,7 +150,7 @@ def artifacts_stats(*, as_json: bool, store: str | None, database: str | None) -
 
 @artifacts.command("verify")
 @click.option(
-    "--repair", "is_repair", is_flag=True, help="Forget damaged artifacts; delete orphans."
+    "--repair", "is_repair", is_flag=True, help="Forget damaged artifacts, delete unknown files."
 )
 @JSON
 @STORE

@@ -15,7 +15,7 @@ from prefect_tune.deployments.views.console import echo
     "--out",
     required=True,
     metavar="FOLDER",
-    help="Folder to write; must be empty or new.",
+    help="Folder to write to; it must be empty or new.",
     shell_complete=complete_files,
 )
 @JSON

@@ -50,9 +50,9 @@ def compare(
     prefect-tune compare patients.csv --target responder --methods flash,tpe,random --budget 5m
     prefect-tune compare patients.csv --target responder --methods flash,flash:variant=paper --trials 50
 
-    After the budget, the best pipelines at 1/8, 1/4, 1/2, 3/4 and all of the budget are fitted on
-    all training rows and scored on the test rows. You can interrupt the comparison at any time;
-    rerun the command with the same --name to resume it.
+    At the end, the pipelines that were best after 1/8, 1/4, 1/2, 3/4 and all of the budget are
+    fitted on all training rows and scored on the test rows. You can interrupt the comparison at any
+    time; rerun the command with the same --name to resume it.
     """  # noqa: D301, E501 - click reads the backspace; a command is one line
 
     def prepare() -> "Comparison":
@@ -89,7 +89,7 @@ def compare(
 @_REPORT
 @JSON
 def standings(curves: Sequence[str], *, report: str | None, as_json: bool) -> None:
-    """Rank the methods in FILE, the curves of a comparison; several files are pooled.
+    """Rank the methods of a comparison whose curves are in FILE. Several files are pooled.
 
     \b
     prefect-tune standings vehicle.parquet wind.parquet

@@ -64,7 +64,7 @@ _LOCKED_SECONDS = 0.2
 
 
 def names_in(registry: Registry[Any]) -> list[str]:
-    """Return the names of a registry; plugins are read from files, which is much faster."""
+    """Return the names of a registry; plugins are read from files, which is faster than imports."""
     return list(dict.fromkeys([*registry.own, *sorted(_plugin_names(registry.group))]))
 
 
@@ -178,7 +178,7 @@ def _study_names(store: str | None) -> list[str]:
 @click.command()
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 def completion(shell: str) -> None:
-    """Print the script that makes SHELL complete `prefect-tune`.
+    """Print the script that adds completion of `prefect-tune` to SHELL.
 
     The script completes commands and options, and the values of options: studies in the default
     store, methods and their options, spaces, metrics and files. To enable it in new shells:

@@ -40,9 +40,10 @@ def run(
 ) -> None:
     """Tune a pipeline on DATA, or resume a study.
 
-    DATA is a table as CSV(.gz), Parquet or ARFF (name the column to predict with --target), patient
-    events as a table or as a MEDS, OMOP or Synthea folder (name the labels with --labels),
-    sklearn:NAME for a data set of scikit-learn, or cohort:demo. The run reports how it reads DATA.
+    DATA is a table as CSV(.gz), Parquet or ARFF, with the column to predict as --target. Or it is
+    patient events as a table or a MEDS, OMOP or Synthea folder, with their labels as --labels. Or
+    it is sklearn:NAME, a data set of scikit-learn, or cohort:demo. The run reports how it reads
+    DATA.
 
     \b
     prefect-tune run cohort:demo

@@ -11,7 +11,7 @@ from prefect_tune.deployments.views.console import echo
 def serve(*, limit: int) -> None:
     """Serve the deployments, so that anyone can start them: prefect deployment run tune/healthcare.
 
-    The command runs until you interrupt it. Schedules keep the state set in Prefect.
+    The command runs until you interrupt it. Schedules stay active or paused, as set in Prefect.
     """
     from prefect_tune.flows.interrupts import interrupts_taken
 

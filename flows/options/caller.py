@@ -1,8 +1,8 @@
-"""Messages in the terms of the caller: options on the command line, parameters in Python.
+"""Words messages for the caller: options on the command line, parameters in Python.
 
-Messages are written with options, such as `--drop k`, which the command line shows unchanged. If a
-Python call raises an error or shows a note, `for_caller` writes parameters: `drop=["k"]`. Commands
-in a message stay commands.
+Messages name options, such as `--drop k`, and the command line shows them unchanged. In errors and
+notes of a Python call, `for_caller` rewrites options as parameters: `drop=["k"]`. Commands in a
+message stay commands.
 """
 
 import json

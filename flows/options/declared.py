@@ -1,7 +1,7 @@
 """The options of a study and of a comparison, each declared once as a field.
 
 Flow parameters, command-line options, forms, plans, printed commands, completion and help are made
-from them. Cheap to import, so that the command line shows its help at once.
+from these fields. Cheap to import, so that the command line shows its help at once.
 """
 
 from collections.abc import Mapping
@@ -70,7 +70,7 @@ def _declared_ensembles() -> str:
 
 def _raced_methods() -> str:
     raced = ", ".join(method.name for method in METHODS.without_plugins() if method.is_raced)
-    return f"for {raced} with several folds and a cache, or many rows"
+    return f"on for {raced} if there are several folds and a cache, or many rows"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,46 +82,46 @@ class StudyOptions:
     target: str | None = declare("Column to predict, or the class column of a table of labels.", group="Data", metavar="COLUMN")
     labels: str | None = declare("Labels for events: a table of patient, prediction time and class, as a file or a folder of Parquet files. The path is looked up as given, then below DATA.", group="Data", metavar="PATH", written=LOCATION)
     format: str | None = declare(_format_help, group="Data", metavar="FORMAT", choices=lambda: FORMATS)
-    test: str | None = declare("Test rows, scored once at the end: a table like DATA or, for events, like --labels.", group="Data", metavar="PATH", written=LOCATION, in_compare="Test rows, the same for all repeats: a table like DATA or, for events, like --labels.")
-    test_size: float | None = declare("Share of the rows held back as test rows and scored once at the end, without --test; 0 for none.", group="Data", metavar="SHARE", default_text="0.2", standard=0.2, at_least=0, at_most=0.5, on_resume="same", is_shared=True, in_compare="Share of the rows that each repeat holds back as test rows, without --test. After the search, the best pipelines at fixed times are scored on them.")
-    folds: int | None = declare("Folds of the stratified cross-validation.", group="Data", metavar="N", default_text="3; from 50,000 training rows, one holdout", standard=3, at_least=2, at_most=100, on_resume="same", is_shared=True)
+    test: str | None = declare("Table of test rows, which are scored once at the end. It has the form of DATA or, for events, of --labels.", group="Data", metavar="PATH", written=LOCATION, in_compare="Table of test rows, which are the same for all repeats. It has the form of DATA or, for events, of --labels.")
+    test_size: float | None = declare("Share of the rows to hold back as test rows, which are scored once at the end. 0 holds back none. Cannot be combined with --test.", group="Data", metavar="SHARE", default_text="0.2", standard=0.2, at_least=0, at_most=0.5, on_resume="same", is_shared=True, in_compare="Share of the rows that each repeat holds back as test rows. After the search, the best pipelines of fixed times are scored on these rows. Cannot be combined with --test.")
+    folds: int | None = declare("Number of folds of the stratified cross-validation.", group="Data", metavar="N", default_text="3, or a single holdout with 50,000 or more training rows", standard=3, at_least=2, at_most=100, on_resume="same", is_shared=True)
     holdout: float | None = declare("Share of the training rows to hold out once, instead of cross-validation.", group="Data", metavar="SHARE", more_than=0, at_most=0.5, on_resume="same", is_shared=True)
     group: str | None = declare("Column whose equal values stay in one fold, such as the patient. It is not used as a feature.", group="Data", metavar="COLUMN")
     drop: tuple[str, ...] = declare("Column to exclude from the features (repeatable).", default=(), group="Data", metavar="COLUMN")
     categorical: tuple[str, ...] = declare("Column to treat as categorical, whatever its values (repeatable).", default=(), group="Data", metavar="COLUMN")
     drop_missing_target: bool = declare("Drop rows without a target.", default=False, group="Data")
-    na_values: tuple[str, ...] | None = declare("Text that counts as missing, instead of the defaults (repeatable). Empty cells always count; give an empty text to count only them.", group="Data", metavar="TEXT", default_text=_gap_texts)
-    input: Literal["stored"] | None = declare("stored resumes a study on its imported copy of the data, labels and test rows, whatever their files contain now.", group="Data", metavar="stored", default_text="a study is not resumed if its files have changed", on_resume="anew", is_stored=False, in_compare="stored resumes a comparison on its imported copy of the data, labels and test rows, whatever their files contain now.")
-    space: str | None = declare("Space of pipelines to search: a name from `prefect-tune spaces`, or FILE.py:NAME for your own.", group="Search", metavar="NAME", default_text="by the data", choices=lambda: SPACES, is_open=True, examples=("my_space.py:space",), on_resume="same", is_shared=True)
+    na_values: tuple[str, ...] | None = declare("Text that counts as missing, instead of the defaults (repeatable). Empty cells always count as missing. To count only empty cells, give an empty text.", group="Data", metavar="TEXT", default_text=_gap_texts)
+    input: Literal["stored"] | None = declare("`stored` resumes a study on its imported copy of the data, labels and test rows, even if the files have changed.", group="Data", metavar="stored", default_text="a study is not resumed if its files have changed", on_resume="anew", is_stored=False, in_compare="`stored` resumes a comparison on its imported copy of the data, labels and test rows, even if the files have changed.")
+    space: str | None = declare("Space of pipelines to search: a name from `prefect-tune spaces`, or FILE.py:NAME for your own.", group="Search", metavar="NAME", default_text="depends on the data", choices=lambda: SPACES, is_open=True, examples=("my_space.py:space",), on_resume="same", is_shared=True)
     method: str | None = declare(_method_help, group="Search", metavar="METHOD", default_text=DEFAULT_METHOD, choices=lambda: METHODS, is_open=True, on_resume="same", in_compare=False)
     metric: str | None = declare("Metric to optimize: error (percent), auroc or any scikit-learn scorer. The loss is 1 - score; for neg_ scorers, the error itself.", group="Search", metavar="METRIC", default_text="error for classes, r2 for numbers", choices=lambda: METRICS, is_open=True, examples=("recall",), on_resume="same", is_shared=True)
-    positive: str | None = declare("Positive class of two, for precision, recall, f1 and similar metrics.", group="Search", metavar="LABEL", default_text="the rarer class", on_resume="same", is_shared=True)
-    constraint: tuple[QuantityBound, ...] | None = declare("Bound that a pipeline must meet, QUANTITY<=VALUE (repeatable): latency_us, model_size_bytes, false_positive_rate, disparate_impact(COLUMN, bins=20:40:60, metric=auroc), or FILE.py:FUNCTION. none removes a study's constraints.", group="Search", metavar="CONSTRAINT", examples=("latency_us<=50",), written=CONSTRAINTS, in_compare=False)
-    ensemble: EnsembleRule | None = declare("Final model: single for the best trial; N for a greedy ensemble of up to N trials, selected with replacement by their held-out predictions; greedy for up to 32; agnostic for trials weighted by how often they are best in bootstraps of the held-out rows; auto for the best of these that takes at most a second, or three times as long as the best trial, to fit.", group="Search", metavar="N|KIND", default_text=_declared_ensembles, choices=lambda: ENSEMBLE_KINDS, or_whole=True, at_least=1, on_resume="changed", written=ENSEMBLE, in_compare=False)
+    positive: str | None = declare("Class that counts as positive in precision, recall, f1 and similar metrics, if the target has two classes.", group="Search", metavar="LABEL", default_text="the rarer class", on_resume="same", is_shared=True)
+    constraint: tuple[QuantityBound, ...] | None = declare("Bound that a pipeline must meet, QUANTITY<=VALUE (repeatable): latency_us, model_size_bytes, false_positive_rate, disparate_impact(COLUMN, bins=20:40:60, metric=auroc), or FILE.py:FUNCTION. The value `none` removes all constraints of a study.", group="Search", metavar="CONSTRAINT", examples=("latency_us<=50",), written=CONSTRAINTS, in_compare=False)
+    ensemble: EnsembleRule | None = declare("Kind of the final model. `single` is the best trial. N is a greedy ensemble of up to N trials, selected with replacement by their held-out predictions. `greedy` allows up to 32 trials. `agnostic` weights trials by how often they are best in bootstraps of the held-out rows. `auto` is the best of these kinds on held-out rows. Fitting its members takes at most three times as long as fitting the best trial, or a second.", group="Search", metavar="N|KIND", default_text=_declared_ensembles, choices=lambda: ENSEMBLE_KINDS, or_whole=True, at_least=1, on_resume="changed", written=ENSEMBLE, in_compare=False)
     epochs: int | None = declare("Epochs of a full training. Iterative models train epoch by epoch with checkpoints, and the loss of the best epoch counts.", group="Search", metavar="N", default_text="models are fitted at once", at_least=5, at_most=1000, why="shorter learning curves are not informative", on_resume="same", is_shared=True)
     race: bool | None = declare("Stop a configuration after its first fold if it is clearly behind the best one. On more than 20,000 training rows, the first check uses a part of that fold.", group="Search", default_text=_raced_methods, on_resume="same")
-    start: str | None = declare("Initial configurations: a JSON file with a list of configurations or the output of `prefect-tune trials --json`; the name of a study, for its ten best trials within its constraints; portfolio, for configurations that did well on many tables; or none.", group="Search", metavar="FILE|STUDY|portfolio|none", choices=lambda: ("portfolio", "none"), is_open=True, examples=("responders",), on_resume="same", in_compare=False)
+    start: str | None = declare("Initial configurations: a JSON file (a list of configurations, or the output of `prefect-tune trials --json`), the name of a study (its ten best trials within its constraints), `portfolio` (configurations that did well on many tables) or `none`.", group="Search", metavar="FILE|STUDY|portfolio|none", choices=lambda: ("portfolio", "none"), is_open=True, examples=("responders",), on_resume="same", in_compare=False)
     seed: int | None = declare("Seed of all random numbers.", group="Search", metavar="N", default_text="0", standard=0, at_least=0, at_most=2**32 - 2, on_resume="same", in_compare="Seed of all random numbers in the first repeat. Later repeats use the next numbers.")
     option: Mapping[str, Any] = declare("Option of the method (repeatable).", group="Search", metavar="NAME=VALUE", on_resume="same", written=ASSIGNED, default_factory=dict, in_compare=False)
-    trials: int | None = declare("Maximum number of configurations, including earlier runs of the study. A configuration that is trained further counts once.", group="Budget", metavar="N", at_least=1, on_resume="changed", in_compare="Configurations of each replicate (one method in one repeat), for a comparison at equal trials.")
-    budget: float | None = declare("Total time from the start of the command to its final model, including earlier runs, such as 30m or 8h. The search ends at the first limit, --trials or --budget; without either, after 10m.", group="Budget", metavar="TIME", standard=600.0, examples=("30m", "8h"), on_resume="changed", written=DURATION, in_compare="Time of each replicate (one method in one repeat), such as 2m, for a comparison at equal time.")
-    trial_timeout: float | None = declare("Time limit per trial, such as 60s. A trial over the limit fails.", group="Budget", metavar="TIME", default_text="follows predicted costs", examples=("60s",), on_resume="changed", is_shared=True, written=DURATION)
+    trials: int | None = declare("Maximum number of configurations, including earlier runs of the study. A configuration counts once, even if its training is resumed.", group="Budget", metavar="N", at_least=1, on_resume="changed", in_compare="Maximum number of configurations of each replicate (one method in one repeat), for a comparison at equal trials.")
+    budget: float | None = declare("Total time, such as 30m or 8h, from the start of the command to its final model. Earlier runs of the study count too. The search ends when either --trials or --budget is reached. Without both options, the budget is 10m.", group="Budget", metavar="TIME", standard=600.0, examples=("30m", "8h"), on_resume="changed", written=DURATION, in_compare="Time of each replicate (one method in one repeat), such as 2m, for a comparison at equal time.")
+    trial_timeout: float | None = declare("Time limit per trial, such as 60s. A trial over the limit fails.", group="Budget", metavar="TIME", default_text="based on predicted costs", examples=("60s",), on_resume="changed", is_shared=True, written=DURATION)
     trial_memory: int | None = declare("Memory limit per trial, such as 4GB. A trial over the limit fails.", group="Budget", metavar="SIZE", default_text="the machine's memory, shared by the workers", examples=("4GB",), on_resume="changed", is_shared=True, written=MEMORY)
-    study: str | None = declare("Name of the study. An existing study of that name is resumed.", group="Where", metavar="NAME", default_text="data, method and time", pattern=_NAME, why=_OF_NAMES, on_resume="anew", in_compare=False, is_stored=False)
+    study: str | None = declare("Name of the study. An existing study of that name is resumed.", group="Where", metavar="NAME", default_text="made from data, method and time", pattern=_NAME, why=_OF_NAMES, on_resume="anew", in_compare=False, is_stored=False)
     workers: int | None = declare("Number of trials that run at once.", group="Where", metavar="N", default_text="number of cores", at_least=1, on_resume="anew", in_compare="Number of replicates that run at once, each on its own worker process.", is_stored=False)
     dask: str | None = declare("Address of a Dask scheduler to use instead of local processes, such as tcp://host:8786.", group="Where", metavar="ADDRESS", on_resume="anew", written=LOCATION, is_stored=False)
     store: str | None = declare("Folder or URL of the artifact store, or block:NAME for a Prefect block.", group="Where", metavar="URL", default_text="below PREFECT_TUNE_HOME", on_resume="anew", written=STORE, is_stored=False)
     database: str | None = declare("SQLAlchemy URL of the store's index and the ledger, without a password. If the URL has a password, set PREFECT_TUNE_DATABASE instead.", group="Where", metavar="URL", default_text="PREFECT_TUNE_DATABASE, or SQLite in the store", on_resume="anew", is_stored=False)
     cache_budget: int | None = declare("Maximum size of the store's cache, such as 5GB. The store keeps this setting.", group="Where", metavar="SIZE", default_text="the store's setting, 10GB for a new store", examples=("5GB",), on_resume="anew", written=SIZE, is_stored=False)
     no_cache: bool = declare("Neither read nor write cached steps.", default=False, group="Where", on_resume="anew", in_compare="Neither read nor write cached steps. Without this option, each replicate starts with an empty cache of its own.")
-    task_runs: TaskRuns = declare("Steps to show in Prefect as task runs: steps (all), misses (not cached), trial (none), or auto (all, until the server cannot keep up).", group="Where", metavar="WHICH", default="auto", default_text="auto", on_resume="anew", in_compare="Steps to show in Prefect as task runs, as for `run`.", is_stored=False)
+    task_runs: TaskRuns = declare("Steps to show in Prefect as task runs: steps (all steps), misses (steps that are not cached), trial (no steps), or auto (all steps, until the server cannot keep up).", group="Where", metavar="WHICH", default="auto", default_text="auto", on_resume="anew", in_compare="Steps to show in Prefect as task runs, as for `run`.", is_stored=False)
     # fmt: on
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Self:
         """Parse written forms, as flows take them; None counts as omitted.
 
-        Raises `BadInput` or `UnknownName` if an option cannot be used; names it.
+        Raises `BadInput` or `UnknownName`, which names the option, if an option cannot be used.
         """
         options = cls(**_parsed(given, OPTIONS))
         for one, other in (("test", "test_size"), ("folds", "holdout")):
@@ -184,7 +184,7 @@ class CompareOptions:
     # fmt: off
     methods: str | None = declare("Methods to compare, separated by commas. Options follow a colon, as in flash:variant=paper:r=5.", group="Search", metavar="METHODS", default_text=_compared_methods)
     repeats: int | None = declare("Number of repeats of each method. Each repeat has its own test rows, folds and seed, shared by all methods.", group="Search", metavar="N", default_text="3", standard=3, at_least=1)
-    name: str | None = declare("Name of the comparison. An existing comparison is resumed, with more repeats or methods if given.", group="Where", metavar="NAME", default_text="data and time", pattern=_NAME, why=_OF_NAMES)
+    name: str | None = declare("Name of the comparison. An existing comparison is resumed, with more repeats or methods if given.", group="Where", metavar="NAME", default_text="made from data and time", pattern=_NAME, why=_OF_NAMES)
     out: str | None = declare("Parquet file for the curves of all replicates.", group="Where", metavar="FILE", default_text="NAME.parquet")
     # fmt: on
 
@@ -192,7 +192,7 @@ class CompareOptions:
     def parse(cls, given: Mapping[str, Any]) -> Self:
         """Parse written forms, as the flow `compare` takes them.
 
-        Raises `BadInput` if an option cannot be used; names it.
+        Raises `BadInput`, which names the option, if an option cannot be used.
         """
         return cls(**_parsed(given, _ONLY_COMPARE))
 
@@ -223,7 +223,7 @@ _FOLLOWED_BY = {
     "trial_memory": ("name",),
     "task_runs": ("out",),
 }
-"""Positions of a comparison's own options among the options of its studies."""
+"""Options of a comparison, by the study option that they follow in display order."""
 
 
 def _compare_options() -> Mapping[str, Option]:

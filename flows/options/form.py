@@ -1,7 +1,7 @@
 """The form in which Prefect asks for a flow's parameters, made from the table of options.
 
-Prefect takes types, defaults and descriptions from a function and its docstring. Choices, bounds
-and sections are added to the JSON schema, which Prefect's server checks before it creates a run.
+Prefect takes types, defaults and descriptions from a function and its docstring. This module adds
+choices, bounds and sections to the JSON schema, checked before a run is created.
 """
 
 from collections.abc import Callable, Iterator, Mapping
