@@ -1,4 +1,4 @@
-"""The flow `compare`: each method is a study of its own, on one worker, with an empty cache."""
+"""The flow `compare` runs each method as a separate study, on one worker with an empty cache."""
 
 from collections.abc import Mapping
 from functools import partial

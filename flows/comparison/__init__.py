@@ -1,6 +1,6 @@
 """Comparisons of methods: entrants, replicates and standings.
 
-`prepare` enters a `comparison` of methods, with their options, in the ledger. `session` runs its
-replicates, each a `replicate`. `standings` rank their `curves`, also across several comparisons,
-with `pairwise` statistics of the methods.
+`prepare` records a `comparison` of methods and their options in the ledger. `session` runs every
+`replicate` of it. `standings` ranks the methods by their `curves`, also across several comparisons,
+and adds `pairwise` statistics.
 """

@@ -1,4 +1,4 @@
-"""A comparison of methods in the ledger, which alone knows how far each replicate is.
+"""A comparison of methods; only the ledger records how far each replicate has come.
 
 Each replicate is a study named `<name>-<repeat>-<method>`; existing studies are resumed.
 """
@@ -38,12 +38,12 @@ class Entrant:
 
     @property
     def suffix(self) -> str:
-        """Label as the end of a study name."""
+        """Label in the form that ends a study name."""
         return re.sub(r"[^A-Za-z0-9._-]+", "-", self.label).strip("-")
 
 
 def parse_methods(text: str) -> tuple[Entrant, ...]:
-    """Parse `flash,flash:variant=paper,random`; values are JSON if possible.
+    """Parse `flash,flash:variant=paper,random`; values are parsed as JSON if possible.
 
     Raises `UnknownName` if a method does not exist, and `BadInput` if an option is not written
     NAME=VALUE, or a method occurs twice.
@@ -63,7 +63,7 @@ def parse_methods(text: str) -> tuple[Entrant, ...]:
 
 
 def entrant_of(method: str, options: Mapping[str, Any]) -> Entrant:
-    """Return an entrant labelled as users write it."""
+    """Return an entrant whose label is the text a user would write."""
     return Entrant(":".join((method, *write_assignments(options))), method, options)
 
 
@@ -99,7 +99,7 @@ class Replicate:
         return self.stored().state in {"complete", "failed"}
 
     def is_done(self) -> bool:
-        """Return whether the search ended by the current stop rule, with scored incumbents."""
+        """Return whether the search met the current stop rule and its incumbents are scored."""
         stored = self.stored()
         losses, undefined = (stored.result.get(n, {}) for n in (TEST_LOSSES, UNDEFINED_TEST_LOSSES))
         is_scored = all(loss is not None or number in undefined for number, loss in losses.items())
@@ -112,7 +112,7 @@ class Comparison:
     """A comparison in the ledger, ready to run.
 
     Attributes:
-        options: Options shared by the replicates and options of the session.
+        options: Options that all replicates share, and options of the session.
         out: File for the curves.
         notes: Notes on the data and on decisions, for the user.
     """

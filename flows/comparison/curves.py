@@ -1,4 +1,4 @@
-"""Curves of studies as tables with the best loss after each trial, and standings over them."""
+"""Curves of studies (tables with the best loss after each trial), and standings from them."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -40,11 +40,11 @@ def curve_of(
 ) -> pd.DataFrame:
     """Return one row for the start of a study and one for each ended trial, in order.
 
-    `about` gives further columns, constant over all rows. Returns the columns of `CURVE_COLUMNS`.
-    `trials` counts configurations, each once. It, `seconds` and `ask_seconds` count from the start
-    of the study to the end of the trial. `loss` is the loss of a full trial; `incumbent` is the
-    choice at that time and `test_loss` its loss on the test rows, if measured. `incumbent_loss` is
-    given for full incumbents only, because losses of subsets, folds or epochs are not comparable.
+    Returns the columns of `CURVE_COLUMNS`; `about` gives further columns, constant over all rows.
+    `trials` counts each configuration once. `trials`, `seconds` and `ask_seconds` are totals from
+    the start of the study to the end of the trial. `loss` is given for full trials. `incumbent` is
+    the trial chosen at that time, and `test_loss` is its loss on the test rows, if measured.
+    `incumbent_loss` is given for full incumbents only, as other losses are not comparable.
     """
     plan = StudyPlan.from_stored(stored)
     with documents_of(stored.name):
@@ -117,7 +117,7 @@ def read_curves(files: Sequence[str]) -> pd.DataFrame:
 
 
 def pooled_standings(files: Sequence[str]) -> ComparisonOutcome:
-    """Return the outcome of `prefect-tune standings`; `BadInput` if the files do not match."""
+    """Return the outcome of `prefect-tune standings`; raise `BadInput` if files do not match."""
     curves = read_curves(files)
     try:
         found = standings(curves)

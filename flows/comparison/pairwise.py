@@ -26,8 +26,8 @@ class Pairwise:
     Attributes:
         win_frequencies: Mean over data sets of the share of repeats that a wins; a tie is half a
             win. Shape (k, k), 0.5 on the diagonal.
-        n_won: Data sets (repeats, if there is one data set) that a wins more often than b. Shape
-            (k, k).
+        n_won: Number of data sets (repeats, if there is one data set) that a wins more often than
+            b. Shape (k, k).
         sign_test: p of the one-sided sign test on `n_won`, shape (k, k).
         on_data_sets: Probability that a is better on each of the L data sets, shape (L, k, k).
         poisson_binomial: Probability that a is better on most such data sets, shape (k, k).
@@ -50,8 +50,8 @@ def pairwise(losses: Array, data_sets: ArrayLike, n_rows: ArrayLike | None = Non
     Args:
         losses: Test losses by repeat and method, shape (n, k); inf if missing.
         data_sets: Data set number of each repeat, shape (n,).
-        n_rows: Test rows of each repeat if the loss is the share of wrong rows, shape (n,); None or
-            nan for other losses or if unknown.
+        n_rows: Number of test rows of each repeat if the loss is the share of wrong rows, shape
+            (n,); None or nan for other losses, or if the number is unknown.
     """
     numbers = np.asarray(data_sets)
     rows = np.full(len(losses), np.nan) if n_rows is None else np.asarray(n_rows, dtype=np.float64)
@@ -83,7 +83,7 @@ def wins(losses: Array) -> Array:
 
 
 def expected_ranks(win_frequencies: Array) -> Array:
-    """Return expected ranks: 1 plus the sum over the other methods of how often they win, 1 - rho.
+    """Return expected ranks: 1 plus the sum of 1 - rho, how often each other method wins.
 
     The paper defines tied ranks by the last rank of the tie; its tables use this form, where ties
     share the mean rank. rho has shape (k, k), the result (k,) with the sum k (k + 1) / 2.
@@ -95,7 +95,7 @@ def expected_ranks(win_frequencies: Array) -> Array:
 def sign_test(n_won: int, n_lost: int) -> float:
     """Return P(B >= n_won) for B ~ Binomial(n_won + n_lost, 1/2); 1 without wins or losses.
 
-    Ties are excluded before. The paper calls p < 0.1 significant, and p < 0.05 highly significant.
+    The caller excludes ties. The paper calls p < 0.1 significant, and p < 0.05 highly significant.
     """
     n = int(n_won) + int(n_lost)
     return float(binomtest(int(n_won), n, alternative="greater").pvalue) if n else 1.0
@@ -110,9 +110,9 @@ def better_in_most(probabilities: ArrayLike) -> float:
     """Return the probability that a method is better on more than half of such data sets.
 
     `probabilities`, shape (L,), are the chances to be better on each data set. In the paper's
-    Poisson-binomial test, the posterior of the share of all such data sets won, given K wins, is
-    Beta(K + 1, L - K + 1). The result is its mass above one half, at most 0.75 for one data set.
-    The paper calls 0.8 significant, and 0.9 highly significant.
+    Poisson-binomial test, K wins give the share won of all such data sets the posterior Beta(K + 1,
+    L - K + 1). The result is its mass above one half, at most 0.75 for one data set. The paper
+    calls 0.8 significant, and 0.9 highly significant.
     """
     number = poisson_binomial(np.asarray(probabilities, dtype=np.float64))
     n = len(number) - 1
@@ -125,9 +125,9 @@ def better_on_data_set(first: Array, second: Array, n_rows: Array) -> float:
 
     With several repeats, compare mean differences (`better_on_average`). With one repeat and shares
     of wrong rows, compare error counts as in the paper (`better_by_errors`); the result then
-    concerns the two fitted models, not other seeds. If the loss is of another kind, or differences
-    are constant or infinite, count the repeats won (`better_by_counts`), which gives 3/4 to the
-    winner of one.
+    concerns the two fitted models, not other seeds. For other losses, or if differences are
+    constant or infinite, count the repeats won (`better_by_counts`). The winner of a single repeat
+    then gets 3/4.
 
     Args:
         first: Test losses of the first method, shape (n,); inf if missing.
@@ -160,10 +160,10 @@ def better_on_average(differences: Array) -> float:
 
 
 def better_by_errors(n_wrong: float, n_wrong_other: float, n_rows: float) -> float:
-    """Return the probability that a model errs less often than another, given wrong test rows.
+    """Return the probability that one model errs less often than another, by wrong test rows.
 
-    The paper compares the rows that only one of the models gets wrong; losses give only their
-    difference. The largest possible numbers are assumed, so the result is never overconfident.
+    The paper counts the rows that only one model gets wrong; losses give only the difference. The
+    largest possible counts are assumed, so the result is never overconfident.
     """
     n_shared = max(0.0, n_wrong + n_wrong_other - n_rows)
     return better_by_counts(n_wrong_other - n_shared, n_wrong - n_shared)

@@ -155,7 +155,7 @@ def _former_replicates(store: ArtifactStore, name: str) -> list[Replicate]:
 
 
 def _completed(request: StudyRequest, former: Replicate) -> StudyRequest:
-    """Complete the request with shared options; `BadInput` if a given one cannot change."""
+    """Complete the request with shared options; raise `BadInput` if a given one cannot change."""
     given, seed = request.options, former.plan.seed - former.repeat
     plan = replace(former.plan, options=replace(former.plan.options, seed=seed))
     shared = ["seed", *(name for name, option in OPTIONS.items() if option.is_shared)]
@@ -171,7 +171,7 @@ def _completed(request: StudyRequest, former: Replicate) -> StudyRequest:
 def _common_reader(
     request: StudyRequest, store: ArtifactStore, former: Sequence[Replicate], *, is_same_run: bool
 ) -> tuple[InputReader, list[Note]]:
-    """Return the reader shared by all replicates: of the input, or of its imported copy."""
+    """Return the reader that all replicates share; it reads the input or its imported copy."""
     reader, options = InputReader().cached(), request.options
     if not former and options.input is not None:
         raise BadInput(

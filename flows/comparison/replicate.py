@@ -30,14 +30,14 @@ class Interrupted(Exception):  # noqa: N818 - the name states the event
 
 
 class CheckedObserver(Observer, Protocol):
-    """Observer of a replicate that can also end it."""
+    """Observer that can also end its replicate."""
 
     def check(self) -> None:
         """Raise `Interrupted` if the replicate should end."""
 
 
 def replicate_context(replicate: Replicate) -> StudyContext:
-    """Return the worker context of a replicate, which has a cache area of its own."""
+    """Return the worker context of a replicate, with a separate cache area."""
     prepared, plan = replicate.prepared, replicate.plan
     options = method_named(plan.method).options(**plan.options.option)
     return StudyContext(
@@ -89,9 +89,9 @@ def run_replicate(
 def _score(
     study: Study, running: DaskTrials, replicate: Replicate, observer: CheckedObserver
 ) -> None:
-    """Refit the incumbents at fixed times, and score them; the last one stays the study's model.
+    """Refit the incumbents of fixed times, and score them; the last one becomes the study's model.
 
-    A failed fit has no test loss, which ranks last, and is retried when the comparison is resumed.
+    A failed fit has no test loss and ranks last. It is retried when the comparison is resumed.
     """
     losses: dict[str, float | None] = dict(study.result.get(TEST_LOSSES, {}))
     undefined: dict[str, str] = dict(study.result.get(UNDEFINED_TEST_LOSSES, {}))

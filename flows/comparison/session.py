@@ -1,8 +1,8 @@
-"""One session of a comparison, with as many concurrent replicates as there are workers.
+"""One session of a comparison, with one concurrent replicate per worker.
 
-A replicate asks in a thread of the flow's process while its worker waits, so it keeps one core busy
-and its asks count as its time. Its trials run on a worker process under trial limits. Replicates do
-not share cached artifacts (`StudyContext.cache_area`), so no method profits from another's work.
+A replicate asks for trials in a thread of the flow's process while its worker waits. It keeps one
+core busy, and asks count as its time. Its trials run on a worker process under limits. Replicates
+share no cached artifacts (`StudyContext.cache_area`), so none profits from another.
 """
 
 from collections.abc import Callable, Sequence
@@ -62,7 +62,7 @@ def run_replicates(comparison: Comparison, to_do: Sequence[Replicate], observer:
 
 
 class _CommonPace(ServerPace):
-    """Pace shared by all replicates: they wait if the server cannot keep up with their sum."""
+    """Pace shared by all replicates: each waits if the server cannot keep up with all of them."""
 
     def __init__(self, *args: Any, count: Callable[[], int]) -> None:
         super().__init__(*args)
@@ -135,7 +135,7 @@ class _Job:
             raise Interrupted
 
     def ended(self, trial: Trial, progress: Progress) -> None:  # noqa: ARG002
-        """Show no single trial: there are too many."""
+        """Do nothing: single trials are too many to show."""
         self.tick(progress)
 
     def tick(self, progress: Progress) -> None:

@@ -1,8 +1,8 @@
 """Standings of a comparison: medians, ranks and ties of methods, from the curves of replicates.
 
 Curves are tables with the columns of `CURVE_COLUMNS` and one row per replicate and trial, plus one
-for each start. To pool comparisons, concatenate their tables: methods are ranked within each data
-set and repeat. A missing loss is worse than all others.
+row for the start of each replicate. To pool comparisons, concatenate their tables: methods are
+ranked within each data set and repeat. A missing loss is worse than all others.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -54,11 +54,11 @@ class MethodStanding:
     """Standing of a method, with statistics of its replicates.
 
     Attributes:
-        average_rank: Mean rank of its test losses over the blocks.
-        expected_rank: Rank by how often it wins (`Pairwise`).
-        p_value: Probability of such a distance to the leader if all methods are equal
+        average_rank: Mean rank of the method's test losses over the blocks.
+        expected_rank: Rank by how often the method wins (`Pairwise`).
+        p_value: Probability of at least this distance to the leader if all methods are equal
             (`rank_p_values`).
-        is_tied_with_best: Whether it is not significantly behind the leader.
+        is_tied_with_best: Whether the method is not significantly behind the leader.
         median_loss: Median validation loss of the incumbents; None if not finite.
         median_test_loss: Median test loss of the incumbents; None if not finite.
         trials: Median number of configurations.
@@ -93,7 +93,7 @@ class PairStanding:
 
     @property
     def better(self) -> float:
-        """Probability that the method is better on the only data set, or on most of several."""
+        """Probability to be better on the single data set, or on most of several data sets."""
         return self.on_data_sets[0] if len(self.on_data_sets) == 1 else self.poisson_binomial
 
 
@@ -121,7 +121,7 @@ class Standings:
     Attributes:
         n_blocks: Number of blocks, one per data set and repeat.
         methods: Methods at the end of the budget, best first.
-        data_sets: Methods by data set, in the order of `on_data_sets`; empty for a single one.
+        data_sets: Methods by data set, in the order of `on_data_sets`; empty for one data set.
     """
 
     n_blocks: int
@@ -159,7 +159,7 @@ class SingleComparison:
 
 @dataclass(frozen=True, slots=True)
 class PooledFiles:
-    """Files whose curves are pooled, and their common metric; `loss` if they differ."""
+    """Files whose curves are pooled, and their common metric; `loss` if the metrics differ."""
 
     metric: str
     files: Sequence[str]
@@ -208,8 +208,8 @@ def standings(
 ) -> Standings:
     """Rank methods at fractions of the budget and at its end.
 
-    `curves` are of one comparison or several; test losses exist for `FRACTIONS`; `seed` is for the
-    permutation test. Raises `ValueError` if a replicate is missing, or there are none.
+    `curves` come from one or several comparisons, with test losses at `FRACTIONS`. `seed` is for
+    the permutation test. Raises `ValueError` if a replicate is missing, or if there are none.
     """
     if curves.empty:
         raise ValueError("nothing to compare: the files contain no replicate")
@@ -252,13 +252,13 @@ def state_at(curves: pd.DataFrame, fraction: float) -> pd.DataFrame:
 def rank_p_values(
     losses: NDArray[np.float64], rng: np.random.Generator, n_draws: int = _DRAWS
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Average ranks, and the p values of their distances to the leader, each (n_methods,).
+    """Return average ranks and the p values of their distances to the leader, each (n_methods,).
 
-    Equal losses of a block share their mean rank; `losses` has shape (n_blocks, n_methods), inf if
-    missing. p is the share of random orders in which the first and last method are at least as far
-    apart as the method and the leader. At p = 0.05, a method is therefore wrongly found to be
-    behind in 5 % of the comparisons of equal methods. A bootstrap of the blocks errs more often:
-    with four methods, in 70 % of the comparisons with three blocks, and in 44 % with 18.
+    `losses` has shape (n_blocks, n_methods), inf if missing. Equal losses of a block share their
+    mean rank. p is the share of random orders in which the first and last method are at least as
+    far apart as the method and the leader. At p = 0.05, comparisons of equal methods therefore
+    wrongly find a method behind in 5 % of the cases. A bootstrap of the blocks errs more often:
+    with four methods, in 70 % of the cases with three blocks, and in 44 % with 18 blocks.
     """
     ranks = rankdata(losses, axis=1)
     average = ranks.mean(axis=0)
@@ -335,7 +335,7 @@ def _compared(state: pd.DataFrame, table: pd.DataFrame) -> Pairwise:
 
 
 def _losses_if_all_wrong(metrics: Iterable[str]) -> dict[str, float]:
-    """Return the loss with all rows wrong, by name, for metrics that count wrong rows."""
+    """Return, by metric name, the loss if all rows are wrong, for metrics that count wrong rows."""
     declared = (METRICS.get(name) for name in metrics)
     return {one.name: one.all_wrong for one in declared if one and one.all_wrong is not None}
 
