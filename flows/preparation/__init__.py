@@ -1,7 +1,7 @@
-"""From parameters to a study in the ledger: errors in the input are found here, before any work.
+"""Turns parameters into a study in the ledger, and reports errors in the input before any work.
 
-`request` holds the parsed options of `flows.options` with the metric and the space they name.
-`prepare` either resolves a new study (`resolve`, from its `study_input`, with the configurations to
-`start` from) or merges the request with an existing study (`resume`); both check `constraints`.
-`handover` passes the result of a flow's caller to the flow.
+`request` holds the parsed options of `flows.options` with the metric and the space they name. For a
+new study, `prepare` calls `resolve`, which reads the `study_input` and the configurations to
+`start` from. For an existing study, it calls `resume`, which merges the request. Both check
+`constraints`. `handover` passes a study that a flow's caller has prepared to the flow.
 """

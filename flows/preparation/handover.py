@@ -1,8 +1,8 @@
 """Passes a prepared value from a flow's caller to the flow, so that it is not prepared twice.
 
-A command can thus report bad input before its flow run begins, while the server starts, and a
-DataFrame stays out of the parameters, which Prefect stores and shows. The flow has the same
-parameters as for any other caller, but does not read the input again.
+A command can thus report bad input while the server starts, before its flow run begins. A DataFrame
+stays out of the parameters, which Prefect stores and shows. The flow gets the same parameters as
+from any other caller, but does not read the input again.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,7 +35,7 @@ class Handover(Generic[Prepared]):
             self._held.reset(token)
 
     def take(self, parameters: Mapping[str, Any]) -> Prepared | None:
-        """Return the value prepared with equal parameters, once; signals are handled again."""
+        """Return the value prepared with equal parameters, once, and handle signals again."""
         held = self._held.get([])
         if not held or held[0][0] != dict(parameters):
             return None

@@ -143,7 +143,7 @@ def prepare_retry(
     trial_timeout: str | None = None,
     trial_memory: str | None = None,
 ) -> PreparedStudy:
-    """Find a study and check that its failed trials, by default all, can be rerun.
+    """Find a study and check that its failed trials (all by default) can be rerun.
 
     Options are as for `tune`; None keeps the study's value or the default. Raises `UnknownName`,
     `BadInput` or `StoreRefused` if the study or a failed trial does not exist, or another process
@@ -220,7 +220,7 @@ def _set_cache(options: StudyOptions, store: ArtifactStore) -> Iterator[Note]:
 
 
 def _default_names(plan: StudyPlan) -> Iterator[str]:
-    """Yield names for an unnamed study; others may start in the same second."""
+    """Yield names for an unnamed study, because others may start in the same second."""
     now = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     name = f"{study_name_from(plan.data_name)}-{plan.method}-{now}"
     yield name

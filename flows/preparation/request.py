@@ -27,7 +27,7 @@ class StudyRequest:
 
     Attributes:
         space_code: Text of the user's file that declares the space; empty for any other space.
-        behind: Modules and data files behind the space that no wheel installed.
+        behind: Modules and data files that the space uses and no wheel installed.
     """
 
     options: StudyOptions
@@ -61,7 +61,7 @@ class StudyRequest:
 
     @property
     def predicts(self) -> Literal["classes", "numbers"] | None:
-        """Kind of target that the metric or space implies; None if none is named."""
+        """Kind of target that the metric or space implies; None if neither is named."""
         if self.metric is not None:
             return self.metric.target
         return None if self.space is None else self.space.target
@@ -76,7 +76,7 @@ class StudyRequest:
 
 
 def unfollowed_code(behind: CodeBehind, options: StudyOptions) -> list[str]:
-    """Return modules behind a space and its constraints that cannot be tracked, with reasons."""
+    """Return modules used by a space or its constraints that cannot be tracked, with reasons."""
     behinds = (behind, *(bounded.quantity.behind for bounded in options.bounds))
     return sorted({entry for one in behinds for entry in one.unfollowed})
 

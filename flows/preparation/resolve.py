@@ -1,4 +1,4 @@
-"""Plan of a new study: reads the input, checks options and resolves those that are omitted."""
+"""Plan of a new study: reads the input, checks options and resolves omitted ones."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -65,11 +65,11 @@ def check_method(
     race: bool = False,
     start: Sequence[Configuration] = (),
 ) -> Optimizer:
-    """Check a method's options by constructing it, which is cheap; return it.
+    """Check a method's options by constructing the method, which is cheap; return the method.
 
-    Errors name `option` with `value`. If configurations race or there are initial ones, these are
-    checked too. Raises `UnknownName` if the method or an option does not exist, and `BadInput` if
-    the value of an option cannot be used.
+    Errors name `option` with `value`. Racing and initial configurations are checked too, if given.
+    Raises `UnknownName` if the method or an option does not exist, and `BadInput` if the value of
+    an option cannot be used.
     """
     declared = METHODS.get(method)
     is_of_epochs = declared is not None and declared.fidelities == {"epochs"}
@@ -166,7 +166,7 @@ def _rare_notes(dataset: Dataset, split: Split) -> Iterator[Note]:
 
 
 def _named_classes(dataset: Dataset, classes: NDArray[Any], is_counted: NDArray[np.bool_]) -> str:
-    """Return the number of classes, and the first of them with their row counts."""
+    """Return the number of classes, and the first classes with their row counts."""
     counts = np.bincount(dataset.y[is_counted].astype(np.intp), minlength=len(dataset.classes))
     shown = ", ".join(f"{dataset.classes[c]}: {counts[c]}" for c in classes[:_SHOWN_CLASSES])
     more = ", ..." * (len(classes) > _SHOWN_CLASSES)

@@ -1,4 +1,4 @@
-"""Resumes a study in the ledger: merges options that may change and checks those that must not."""
+"""Resumes a study in the ledger: merges options that may change, checks that others have not."""
 
 from collections.abc import Iterable
 from dataclasses import fields, replace
@@ -37,7 +37,7 @@ _UNFINISHED = frozenset({"new", "running", "interrupted"})
 
 
 class CannotContinue(BadInput):
-    """The study in the ledger does not match the request; another name is a remedy."""
+    """The study in the ledger does not match the request; another study name avoids this."""
 
 
 def resume(
@@ -49,9 +49,9 @@ def resume(
 ) -> tuple[StudyPlan, list[Note]]:
     """Return the plan of a resumed study and notes for the user.
 
-    Allowed changes are not noted: progress and summary show the current values. `flow_run_id` is
-    None for a command, which prepares before its flow run. Raises `CannotContinue`, `BadInput` or
-    `UnknownName` if a given option cannot change or cannot be used.
+    Allowed changes need no note, because progress and summary show the current values.
+    `flow_run_id` is None for a command, which prepares before its flow run. Raises
+    `CannotContinue`, `BadInput` or `UnknownName` if a given option cannot change or cannot be used.
     """
     plan = StudyPlan.from_stored(stored)
     check_options_known(stored.name, plan)
@@ -112,8 +112,8 @@ def check_unchanged(
 ) -> None:
     """Raise `CannotContinue` if a named option differs from the existing study or comparison.
 
-    `subject` is its human-readable name. For a comparison, `plan` is the plan of any of its
-    studies.
+    `subject` names the study or comparison in messages. For a comparison, `plan` is the plan of any
+    of its studies.
     """
     for name in names:
         flag, current = OPTIONS[name].flag, getattr(plan.options, name)
@@ -187,10 +187,10 @@ def _has_other_code(plan: StudyPlan, request: StudyRequest) -> bool:
 def is_continued(
     stored: StoredStudy, plan: StudyPlan, given: StudyOptions, flow_run_id: str | None
 ) -> bool:
-    """Return whether an earlier run continues, rather than a person extending the study.
+    """Return whether this request continues an earlier run; if not, a person extends the study.
 
-    Prefect retries a flow run under the same id. A killed or interrupted run is continued by
-    options that do not extend its search.
+    A retry by Prefect has the same flow run id. Options that do not extend the search continue a
+    killed or interrupted run.
     """
     if flow_run_id is not None and flow_run_id == plan.flow_run_id:
         return True
@@ -216,9 +216,9 @@ def check_same_data(
 
     Damaged records of the imported copy are restored. Files with unchanged states are not read, and
     with `--input stored`, no file is accessed. If the same run continues, changed files are only
-    noted. `another` is the remedy that leads to a new study. Raises `CannotContinue` if the data
-    have changed, `BadInput` if the stored copy is requested and damaged, and `RecordDamaged` if the
-    split cannot be restored.
+    noted. `another` is the remedy in errors: how to start a new study. Raises `CannotContinue` if
+    the data have changed, `BadInput` if the stored copy is requested and damaged, and
+    `RecordDamaged` if the split cannot be restored.
     """
     former, options = plan.source, request.options
     named = {name: getattr(options, name) for name in _OF_SOURCE if options.is_given(name)}
@@ -252,7 +252,7 @@ def _import_again(  # noqa: PLR0917
     reader: InputReader,
     another: str,
 ) -> None:
-    """Import the input again; raise `CannotContinue` if it is not the data set of the plan."""
+    """Import the input again; raise `CannotContinue` if the plan has another data set."""
     check_plugins(plan.problem.plugins)
     dataset, former = reader.read(given), plan.source
     if dataset.digest() != plan.problem.dataset:

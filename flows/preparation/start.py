@@ -17,9 +17,9 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.modern import portfolio_of
 
 _BEST = 10
-"""Configurations taken from an earlier study."""
+"""Maximum number of configurations taken from an earlier study."""
 _SHOWN = 60
-"""Characters of an entry shown in an error."""
+"""Maximum characters of an entry shown in an error."""
 _NONE, _PORTFOLIO = "none", "portfolio"
 _WRITTEN = (
     'write a JSON list of configurations, such as [{"fit model": {"algorithm": "random_forest", '
@@ -30,9 +30,9 @@ _WRITTEN = (
 def known_configurations(start: str, space: Space, store: ArtifactStore) -> list[Configuration]:
     """Return the configurations that `--start` names, checked against the space.
 
-    `start` is a JSON file with a list of configurations or trials; the name of a study, for its ten
-    best full trials that met its constraints; `portfolio` for the space's portfolio; or `none`.
-    Raises `BadInput` for anything else, and for entries outside the space.
+    `start` is a JSON file (a list of configurations or trials), the name of a study (its ten best
+    full trials that met its constraints), `portfolio` (the space's portfolio) or `none`. Raises
+    `BadInput` for anything else, and for entries outside the space.
     """
     if start == _NONE:
         return []

@@ -79,7 +79,7 @@ class StudyInput:
         space: Part of the space whose libraries are available here.
         missing: Libraries missing for the rest of the space.
         states: States of the files read.
-        behind: Modules and data files behind the space that no wheel installed.
+        behind: Modules and data files that the space uses and no wheel installed.
     """
 
     source: Source
@@ -130,7 +130,7 @@ def find_metric(
     """Return the metric, with a note on the positive class if it matters.
 
     `y` are the classes of the training rows, shape (n,). Raises `BadInput` if the positive class is
-    not one of two.
+    not one of two classes.
     """
     options, classes = request.options, dataset.classes
     metric = request.metric or metric_named(DEFAULT_METRICS[dataset.target])
@@ -157,7 +157,7 @@ def find_metric(
 def _class_written(text: str, classes: Sequence[Label]) -> int | None:
     """Return the position of a class by its text; None if no class matches.
 
-    Exact text has priority, then an equal number, then a truth value in another case.
+    Exact text has priority, then an equal number, then a truth value in other capitals.
 
     >>> _class_written("1.0", [0, 1]), _class_written("TRUE", [False, True])
     (1, 1)

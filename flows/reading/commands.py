@@ -16,7 +16,7 @@ _SOURCE = tuple(one.name for one in fields(Source) if one.name in OPTIONS)
 
 
 def run_command(plan: StudyPlan, name: str) -> list[str]:
-    """Return the unquoted words of the `prefect-tune run` that starts such a study as `name`.
+    """Return the unquoted words of the `prefect-tune run` command that starts this study as `name`.
 
     Options at their defaults and options for workers and storage are omitted.
     """
@@ -24,9 +24,9 @@ def run_command(plan: StudyPlan, name: str) -> list[str]:
 
 
 def continue_command(plan: StudyPlan, name: str) -> list[str]:
-    """Return the unquoted words of the `prefect-tune run` that resumes the study.
+    """Return the unquoted words of the `prefect-tune run` command that resumes the study.
 
-    They name the data, the stop rule, and `--no-cache` if given; other options keep their values.
+    The words give the data, stop rule and any `--no-cache`; other options keep their values.
     """
     return _words(plan, name, (*_SOURCE, "trials", "budget", "no_cache"))
 
@@ -47,8 +47,8 @@ def next_commands(
 def removed_option(plan: StudyPlan) -> str:
     """Return the option, `name=value`, that the plan's method no longer has; empty if none.
 
-    Commands from `run_command` and `continue_command` are refused with such an option. Also empty
-    if the method is not installed here.
+    Commands from `run_command` and `continue_command` fail with such an option. Also empty if the
+    method is not installed here.
     """
     declared = METHODS.get(plan.method)
     if declared is None:

@@ -29,7 +29,7 @@ def leader_of(ledger: Ledger, stored: StoredStudy) -> int | None:
         return number
     from prefect_tune.optimizers.events import Told  # noqa: PLC0415 - heavy, and rarely needed
 
-    # A process of an older version, started before the upgrade, records it in events only.
+    # A process started before an upgrade, with an older version, records leaders in events only.
     numbers = [number for (number,) in ledger.event_values(stored.name, Told.kind, ("incumbent",))]
     return numbers[-1] if numbers else None
 

@@ -27,7 +27,7 @@ from prefect_tune.tasks.plugins import UsedPlugin
 
 @dataclass(frozen=True, slots=True)
 class ChosenTrial:
-    """A trial that leads, is the model, or is nearest to the constraints."""
+    """A trial that is the incumbent, is the model, or is nearest to the constraints."""
 
     trial: int
     loss: float
@@ -50,7 +50,7 @@ class Ensemble:
 
     Attributes:
         kind: `single`, `greedy`, `agnostic`, or `method` if the method chose the weights.
-        nested: Loss by kind of ensemble on rows that did not decide its weights.
+        nested: Loss of each kind of ensemble on rows that did not decide its weights.
     """
 
     kind: str
@@ -79,7 +79,7 @@ class FailedRefit:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """The numbers of the trials chosen first for the model, which were replaced."""
+    """Numbers of the trials that were first chosen for the model and then replaced."""
 
     trials: tuple[int, ...]
     reason: str
@@ -108,7 +108,7 @@ class StudySeconds:
     """Time of a study.
 
     Attributes:
-        over_budget: Time beyond the budget; None if unbounded.
+        over_budget: Time beyond the budget; None without a budget.
     """
 
     total: float
@@ -133,18 +133,18 @@ class StudyView:
         finalists: Trials evaluated on a second split, best first.
         constraints: Bounds by quantity.
         nearest_infeasible: Trial nearest to the constraints, if there is no incumbent.
-        model_trial: Trial of the final model; None if several.
-        model_is_partial: Whether the model is a partial trial, as no full one meets the
+        model_trial: Trial of the final model; None if the model has several.
+        model_is_partial: Whether the model is a partial trial, because no full trial meets the
             constraints.
         ensemble: Final model, if it is an ensemble or was preferred to one.
-        instead_of: First choice, if it could not be the model.
+        instead_of: First choice, if it could not become the model.
         no_model: Reason why the last run ended without a model.
         model_of_folds: Whether the model averages the models of the folds, for lack of time.
         model_subset: Share of the training rows the model was fitted on.
         test_loss: Loss of the model on the test rows.
         test_loss_undefined: Reason for an undefined test loss.
         single_best_test_loss: Test loss of the best trial alone.
-        single_best_test_loss_undefined: Reason if that test loss is undefined.
+        single_best_test_loss_undefined: Reason if the test loss of the best trial is undefined.
         holdout: Share of held-out rows; None for cross-validation.
         notes: Warnings of the runs.
     """
@@ -224,7 +224,7 @@ class StudyView:
         return lines if method is None else [*lines, *method.decision_lines(self.decisions)]
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields as JSON values; an ensemble without losses omits their fields."""
+        """Return all fields as JSON values, without loss fields if an ensemble has no losses."""
         document = json_values(to_document(self))
         if self.ensemble is not None and not self.ensemble.losses:
             for name in ("losses", "nested"):
@@ -340,7 +340,7 @@ class _Sums:
 
 
 def _state(store: ArtifactStore, stored: StoredStudy) -> str:
-    """Return the state of a study; a running study whose process is gone is interrupted."""
+    """Return the state of a study; a running study without its process counts as interrupted."""
     is_cut = stored.state == "running" and not is_being_run(store, stored.name)
     return "interrupted" if is_cut else stored.state
 

@@ -22,7 +22,7 @@ from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 
-if TYPE_CHECKING:  # for types alone: a trial is shown where its space is missing
+if TYPE_CHECKING:  # for types only: trials are shown even where their space is missing
     from prefect_tune.optimizers.space.algorithm import Algorithm
     from prefect_tune.optimizers.space.space import Space
 
@@ -46,7 +46,7 @@ class Moments:
 
     Attributes:
         queued: Time of the ask or of the latest retry.
-        ended: Time of the latest end; None before it.
+        ended: Time of the latest end; None if the trial has not ended.
         output_bytes: Size of the stored output; None before the end, or if the version that ran the
             trial stored no output.
     """
@@ -61,8 +61,8 @@ class Moments:
     def span(self, cost_seconds: float) -> tuple[float, float | None]:
         """Return start and end of the last attempt.
 
-        An ended trial started `cost_seconds` before its end, which excludes waiting and earlier
-        attempts; any other trial started at `queued`.
+        For an ended trial, the start is `cost_seconds` before its end, which excludes waiting and
+        earlier attempts. For any other trial, the start is `queued`.
         """
         return (
             (self.queued, None) if self.ended is None else (self.ended - cost_seconds, self.ended)
@@ -213,17 +213,17 @@ class TrialDetail:
         stretches: Other trials of the same configuration.
         reason: Reason for the proposal, as the method recorded it.
         asked_at: Time of asking, ISO 8601 in UTC.
-        ended_at: Time of the end.
+        ended_at: Time of the end, in the same format.
         attempts: Number of starts.
-        output_bytes: Size of its stored output; None if none was stored.
+        output_bytes: Size of the stored output; None if no output was stored.
         cost_seconds: Wall time; None before the end.
-        cost_uncached_seconds: Time without the cache; None without an evaluation.
-        load_seconds: Time of loading before; None before the end.
+        cost_uncached_seconds: Time it would take without the cache; None without an evaluation.
+        load_seconds: Time of loading data and libraries before the trial; None before the end.
         constraints: Measured quantities and their bounds.
         curve: Learning curve; None if the model was fitted at once.
-        in_model: Whether it is part of the final model.
-        code: Command that prints its code.
-        show_output: Command that prints its output.
+        in_model: Whether the trial is part of the final model.
+        code: Command that prints the code of the trial.
+        show_output: Command that prints the output of the trial.
     """
 
     study: str

@@ -22,7 +22,7 @@ class TrialView:
     document: Mapping[str, Any]
 
     def checked(self) -> Mapping[str, Any]:
-        """Return the document; raise `ValueError` if anything shown of it is missing or damaged."""
+        """Return the document; raise `ValueError` if a displayed part is missing or damaged."""
         self.evaluation, self.failure  # noqa: B018 - reads both
         dict(self.configuration, number=self.number, state=self.state)
         return self.document
@@ -116,7 +116,7 @@ class TrialView:
 
     @property
     def trouble(self) -> str:
-        """Why a training ended before the requested epochs; empty if it did not."""
+        """Reason why a training ended before the requested epochs; empty if it did not."""
         return self._evaluated.get("trouble") or ""
 
     @property
@@ -131,7 +131,7 @@ class TrialView:
 
     @property
     def all_steps(self) -> Sequence[Mapping[str, Any]]:
-        """Costs of `steps`, or for a failed trial of the steps that ended before the failure."""
+        """Costs of `steps`; for a failed trial, of the steps that ended before the failure."""
         return (*self.steps, *(self.document["failure"] or _NOTHING).get("steps", ()))
 
     @property
@@ -142,7 +142,7 @@ class TrialView:
     @property
     def load_seconds(self) -> float:
         """Seconds spent loading data and libraries before the clock of the trial started."""
-        return float(self._outcome.get("load_seconds", 0.0))  # documents of version 0.1 lack it
+        return float(self._outcome.get("load_seconds", 0.0))  # missing in version 0.1
 
     def fidelity(self, plan: "StudyPlan") -> str:
         """Return the fidelity of the trial as text; empty for a full evaluation."""

@@ -21,7 +21,7 @@ class TrialOutput:
 
     Attributes:
         is_cut: Whether the beginning was truncated.
-        missing: Reason why there is no text; empty if there is.
+        missing: Reason why there is no text; empty if there is text.
     """
 
     study: str
@@ -80,8 +80,8 @@ def pipeline_code(
 ) -> str:
     """Return Python code that builds the pipeline of a trial and fits it to `X` and `y`.
 
-    `note` is called if steps have to run first. Raises as `built_pipeline`, and `BadInput` if an
-    estimator has a value that cannot be written as code.
+    `note` is called if earlier steps have to run first. Raises the errors of `built_pipeline`, and
+    `BadInput` if an estimator has a value that cannot be written as code.
     """
     plan = StudyPlan.from_stored(find_study(store, study))
     if not plan.options.use_cache:

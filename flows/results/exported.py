@@ -37,11 +37,11 @@ class Exported:
     Attributes:
         about: Trials, weights, data and test loss, as stored with the model.
         packages: Versions of the distributions needed to read and use the model, by name.
-        carries_code: Whether the code of these classes is included, for this version of Python.
-        predicts_events: Whether its rows are patient events, which prefect-tune reads.
+        carries_code: Whether code of the classes in `own` is included, for this version of Python.
+        predicts_events: Whether its rows are patient events, which only prefect-tune reads.
         trusted: Types the reader must trust to load the skops file.
         n_checked: Rows on which the reloaded model gave the same predictions.
-        reads_rows: Whether the model takes table rows as users have them.
+        reads_rows: Whether the model takes table rows without preparation.
     """
 
     study: str
@@ -114,9 +114,9 @@ def export(
 ) -> Exported:
     """Export a study's final model as `pickle` or `skops`, reload it and compare predictions.
 
-    With `of_matrix`, the model omits the first step, which parses table rows as in the study, and
-    takes the output of that step. Raises as `exported_model`, `BadInput` if skops does not support
-    the model, and `RuntimeError` if the reloaded model predicts differently.
+    With `of_matrix`, the model omits its first step, which parses table rows, and takes the output
+    of that step instead. Raises the errors of `exported_model`, `BadInput` if skops does not
+    support the model, and `RuntimeError` if the reloaded model predicts differently.
     """
     model, about = final_model(store, study)
     problem = StudyPlan.from_stored(find_study(store, study)).problem

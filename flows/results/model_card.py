@@ -119,7 +119,7 @@ class CardFacts:
     """Facts of a model card.
 
     Attributes:
-        best_loss: Cross-validated loss of that trial.
+        best_loss: Cross-validated loss of `best_trial`.
         fidelity: Fidelity of that loss; empty if the evaluation was full.
         held_out_loss: Loss of an ensemble on the held-out rows it was selected on.
         single_best_test_loss: Loss of the best single trial on the test rows.
@@ -299,7 +299,7 @@ def _header(facts: CardFacts, file: str) -> str:
 
 
 def written_use(path: Path, study: str) -> str:
-    """Return the intended use that people wrote in the card to be replaced, if any.
+    """Return the intended use that people wrote into the existing card, if any.
 
     Raises `BadInput` if the file is not a card, or is the edited card of another study.
     """
@@ -334,7 +334,7 @@ def _is_model_card(text: str) -> bool:
 
 
 def _codes(values: Sequence[object], most: int | None = None) -> Markup:
-    """Return values as code; beyond `most`, only their number."""
+    """Return values as code; if there are more than `most`, return only their number."""
     more = len(values) - (most or len(values))
     listed = ", ".join(map(code, values[:most])) + (f" and {more} more" if more > 0 else "")
     return Markup(listed)  # noqa: S704 - escaped by `code`

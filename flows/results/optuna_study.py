@@ -37,9 +37,9 @@ from prefect_tune.storage.store import ArtifactStore
 def optuna_study(store: ArtifactStore, study: str) -> optuna.Study:
     """Return a study with its trials as an in-memory Optuna study that minimises.
 
-    Learning curves become intermediate values; times are local, as in Optuna, and of the last
-    attempt. Raises `UnknownName` if the study does not exist, and `BadInput` if its space differs
-    here.
+    Learning curves become intermediate values. Times are local, as in Optuna, and belong to the
+    last attempt. Raises `UnknownName` if the study does not exist, and `BadInput` if its space
+    differs here.
     """
     plan, moments = StudyPlan.from_stored(find_study(store, study)), moments_of(store, study)
     distributions = distributions_of(space_as_run(plan, study))

@@ -72,18 +72,18 @@ def predict(
     """Predict new rows: `prediction`, and `probability_<class>` if the model has probabilities.
 
     For events, patient and prediction time are included. Rows without any event get the class
-    shares and most frequent class of the training rows, or their mean. Returns the predictions, one
-    row per row of the data. Raises `UnknownName` or `BadInput` if the study has no model, or the
-    data cannot be used, and `InvalidPredictions` if a prediction is not one of the classes, or not
-    a finite number.
+    shares and the most frequent class of the training rows, or their mean for numbers. Returns the
+    predictions, one row per row of the data. Raises `UnknownName` or `BadInput` if the study has no
+    model, or the data cannot be used, and `InvalidPredictions` if a prediction is not one of the
+    classes, or not a finite number.
 
     Args:
         store: Store of the study.
         study: Name of the study.
         data: File or folder with the new rows.
         labels: Patients and prediction times, for events.
-        skip_bad_rows: Whether table rows with unreadable cells get no prediction instead of an
-            error.
+        skip_bad_rows: Whether table rows with unreadable cells get no prediction; otherwise they
+            are an error.
     """
     model, about = final_model(store, study)
     dataset = load_dataset(store, about["dataset"])

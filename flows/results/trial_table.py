@@ -36,7 +36,7 @@ def trial_table(store: ArtifactStore, study: str) -> pd.DataFrame:
 
     Columns are `number`, `value` (the loss), `datetime_start` and `datetime_complete` (UTC) of the
     last attempt, `duration` (of that attempt, without waiting), `params_<step>` (the algorithm),
-    `params_<step>__<hyperparameter>`, our own facts as `user_attrs_...` and `system_attrs_...`, and
+    `params_<step>__<hyperparameter>`, further facts as `user_attrs_...` and `system_attrs_...`, and
     `state` in Optuna's terms. Raises `UnknownName` if the study does not exist.
     """
     stored = find_study(store, study)
@@ -55,7 +55,7 @@ def attributes_of(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return further facts about a trial: user attributes and system attributes.
 
-    Constraints are in Optuna's form: met if not above 0.
+    Constraints are in Optuna's form: a constraint with a value of at most 0 is met.
     """
     evaluation, failure = trial.evaluation, trial.failure
     has_ended = evaluation is not None or failure is not None
