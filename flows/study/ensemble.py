@@ -31,17 +31,17 @@ from prefect_tune.tasks.ensembling.held_out import HeldOut
 from prefect_tune.tasks.objective.metric import Predictions
 
 _STREAM = 0x656E7365
-"""Stream of the study's seed, separate from all other draws."""
+"""Random stream of the study's seed, separate from all other draws."""
 MOST_REFITS = 3
 _LITTLE_SECONDS = 1.0
-"""Fit time allowed to the members of an `auto` ensemble: this multiple of the best trial's, or a
-negligible time if that is longer."""
+"""Longest fit time of the members of an `auto` ensemble: this multiple of the best trial's time, or
+a negligible time if that is longer."""
 _TOO_FEW_ROWS = (
     "too few held-out rows to compare kinds of ensembles on rows that none was built on; using the "
     "best trial alone"
 )
 _FEW_ROWS = 30
-"""Minimum of held-out rows; with fewer, the winners of bootstraps are not informative."""
+"""Minimum number of held-out rows; with fewer, the winners of bootstraps mean little."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class ChosenEnsemble:
 
     Attributes:
         kind: Kind of the ensemble; single if greedy selection found nothing better.
-        members: Trials with weights, the best trial alone or the heaviest first.
-        losses: Mean loss over the folds; for greedy selection, at each size from 1.
-        nested: Loss of each kind on rows it was not built on, if the kind was chosen.
+        members: Trials with weights: the best trial alone, or several trials, heaviest first.
+        losses: Mean loss over the folds; for greedy selection, one loss per size from 1.
+        nested: Loss of each kind on rows it was not built on, if `auto` chose the kind.
     """
 
     kind: Kind

@@ -61,7 +61,7 @@ def left_out_for_memory(study: "Study") -> str:
 
 
 def nearest_miss(study: "Study") -> str:
-    """Return a note on constraints that no trial meets; empty if one does, or none has a loss."""
+    """Return a note on constraints no trial meets; empty if one does, or no trial has a loss."""
     history = study.optimizer.history
     nearest = history.nearest_infeasible
     if study.incumbent is not None or nearest is None or nearest.evaluation is None:

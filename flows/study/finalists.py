@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A finalist with its losses on two splits; `again` is None if the trial failed there."""
+    """A finalist with its losses on two splits; `again` is None if the second one failed."""
 
     trial: int
     loss: float
@@ -38,7 +38,7 @@ _MOST_SHARE = 0.1
 _SLACK = 1.25
 """Safety factor of the predicted time."""
 _START_SECONDS = 0.5
-"""Overhead of a task."""
+"""Seconds of overhead per task."""
 
 
 def picks_single_trial(plan: "StudyPlan", optimizer: "Optimizer") -> bool:
@@ -91,6 +91,6 @@ def _fold_losses(trial: "Trial") -> Sequence[float]:
 def chosen_look(looks: Sequence[Look]) -> Look:
     """Return the finalist with the lowest mean loss, or the first if its re-evaluation failed.
 
-    A failure there, for instance a timeout, does not count against the best trial.
+    A failed re-evaluation, for instance a timeout, does not count against the best trial.
     """
     return looks[0] if looks[0].again is None else min(looks, key=lambda look: look.mean)

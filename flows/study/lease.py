@@ -54,7 +54,7 @@ def _busy(store: ArtifactStore, name: str) -> StudyBusy:
 
 
 class StudyClock:
-    """Counts the seconds of a study, with `spent_seconds` of earlier sessions, and records them."""
+    """Counts and records the seconds of a study, including `spent_seconds` of earlier sessions."""
 
     def __init__(self, ledger: Ledger, study: str, spent_seconds: float) -> None:
         self._ledger, self._study, self.spent_seconds = ledger, study, spent_seconds
@@ -66,7 +66,7 @@ class StudyClock:
 
     @contextmanager
     def running(self, since: float | None = None) -> Iterator[None]:
-        """Count the time of the body, from `since` by `time.monotonic` if given."""
+        """Count the time of the body, or from `since` (by `time.monotonic`) if given."""
         session = self._ledger.start_session(self._study)
         self._started = monotonic() if since is None else since
 

@@ -1,9 +1,9 @@
 """Candidates for the final model, tried in turn until one can be refitted.
 
-The best trial comes first. After three failures of an algorithm, its other trials are postponed;
-after a refit over the time limit, so are all trials that took as long. Postponed trials come last,
-fastest first, for at most a tenth of the study's time or a minute. A study with a working trial
-thus finds it, and hundreds of trials with a common fault do not cost hours.
+The best trial comes first. After three failures of an algorithm, its other trials are postponed.
+After a refit over the time limit, all trials that took as long are postponed. Postponed trials come
+last, fastest first, for at most a tenth of the study's time or a minute. A study with a working
+trial thus finds it, and hundreds of trials with a common fault do not cost hours.
 """
 
 from collections import Counter

@@ -40,7 +40,7 @@ class StudyPlan:
     """Everything a study is started or resumed with.
 
     Attributes:
-        options: Resolved options; options of the session as given.
+        options: Resolved options; only options of the session are as given.
         predicts: Kind of the target; None if only the data decided it.
         aside: Dropped columns whose values are stored for the groups of a constraint.
         quantity_digests: Digest of each quantity ever bounded, by its text.
@@ -92,16 +92,16 @@ class StudyPlan:
 
     @property
     def start_name(self) -> str:
-        """Name of the initial configurations in the reasons of their asks."""
+        """Name of the initial configurations in the recorded reasons for proposing them."""
         is_portfolio = self.options.start in {None, "portfolio"}
         return "portfolio" if is_portfolio else f"best of {self.options.start}"
 
     def trial_limits(self) -> "TrialLimits":
         """Return the limits of each trial.
 
-        By default, the time limit is a tenth of the time budget, between 10 s and 15 min; it
-        applies to refits and without predictions (see `TimeLimit`). The memory limit is an equal
-        share of this machine's memory, or what the workers of another cluster have.
+        By default, the time limit is a tenth of the time budget, between 10 s and 15 min. It
+        applies to refits, and to trials without a predicted cost (see `TimeLimit`). The memory
+        limit is an equal share of this machine's memory, or an external worker's memory.
         """
         from dask.system import CPU_COUNT  # noqa: PLC0415 - looking needs neither
 

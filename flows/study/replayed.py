@@ -88,7 +88,7 @@ class StudyTotals:
 
 
 class StudyTrials(Mapping[int, Trial]):
-    """Trials by number, in the order of asking; an update costs the same for any number."""
+    """Trials by number, in the order of asking; the cost of an update is constant."""
 
     def __init__(self, trials: Iterable[Trial] = ()) -> None:
         self.totals = StudyTotals()
@@ -229,7 +229,7 @@ class _Events:
             )
 
     def _trial(self, document: Mapping[str, Any]) -> Trial:
-        """Return a trial with the query object that was asked, if they are equal."""
+        """Return a trial that shares the query object of its ask, if both queries are equal."""
         asked = self._queries.get(document["number"])
         is_same = asked is not None and asked.to_json() == document["query"]
         return Trial.from_json(document, self._space, asked if is_same else None)

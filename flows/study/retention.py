@@ -18,9 +18,9 @@ from prefect_tune.storage.key import PREDICTIONS, predictions_record
 from prefect_tune.storage.records import Records
 
 _BEST = 50
-"""More than greedy selection needs, in case new constraints change the ranking."""
+"""Best trials kept: more than greedy selection needs, as new constraints may change the ranking."""
 BEST_OF_ENSEMBLES = 1000
-"""Limit if all trials can be members; worse trials are never the best in a bootstrap."""
+"""Best trials kept if all can be members; worse ones are never the best in a bootstrap."""
 _LAST = 10
 _MOST_CONFIGURATIONS = 200
 """Newest resumable configurations whose predictions are kept and whose models are pinned."""
@@ -33,11 +33,11 @@ Rank = tuple[bool, bool, float, int]
 class KeptPredictions:
     """Selects trials whose predictions stay: the best, the latest and those that may be resumed.
 
-    The cost of a trial does not depend on the number of trials.
+    The work per trial does not grow with the number of trials.
 
     Args:
         lease: Lease this process must hold.
-        violation: Returns the constraint violation of a trial; `<= 0` if it meets all constraints.
+        violation: Function that returns a trial's violation of constraints, `<= 0` if it meets all.
         uses_all: Whether an ensemble may consist of any trials.
         can_go_on: Whether stopped trials may be resumed.
     """
@@ -71,7 +71,7 @@ class KeptPredictions:
         self._drop(incumbent)
 
     def tell(self, trial: Trial, incumbent: Trial | None) -> None:
-        """Take a trial's outcome and the incumbent; delete unneeded predictions now and then."""
+        """Take a trial's outcome and the incumbent; sometimes delete unneeded predictions."""
         self._take(trial)
         self._n_told += 1
         if self._n_told % _TRIALS_PER_DROP == 0:

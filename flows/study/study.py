@@ -152,7 +152,7 @@ class Study:
         return next(waiting, None)
 
     def ask(self, budget: Budget) -> Trial:
-        """Ask for a new trial, in one thread, as cores belong to the trials.
+        """Ask for a new trial, using one thread, because the cores belong to the trials.
 
         Raises `NotYet` if the method waits for an outcome before its next ask, and `SpaceExhausted`
         if there is nothing left to propose.
@@ -227,7 +227,7 @@ class Study:
         self._append(event.kind, event_document(event), trial)
 
     def measure(self, number: int, constraints: Mapping[str, float]) -> None:
-        """Record quantities of a complete trial measured after its end."""
+        """Record quantities of a complete trial that were measured after its end."""
         self.optimizer.measure(number, constraints)
         trial = self.trials[number].measured(constraints)
         event = ConstraintsMeasured(number, constraints)
@@ -237,8 +237,8 @@ class Study:
     def without_quantities(self) -> list[Trial]:
         """Return trials that lack a bounded quantity and need it.
 
-        These are the full trials. Partial ones are included if the method honours constraints, or
-        if a partial trial may be the answer: the method uses subsets, or no trial is full.
+        Full trials need it. Partial trials need it if the method honours constraints, or if a
+        partial trial may become the model, because the method uses subsets or no trial is full.
         """
         texts = {bounded.quantity.text for bounded in self.plan.options.bounds}
         method = self.optimizer.method
@@ -276,7 +276,7 @@ class Study:
         self.ledger.update_study(self.name, state=state)
 
     def timed(self, since: float | None = None) -> AbstractContextManager[None]:
-        """Count the time of the body as study time, from `since` by `time.monotonic` if given."""
+        """Count the time of the body, or from `since` (by `time.monotonic`), as study time."""
         return self._clock.running(since)
 
     @contextmanager
@@ -287,7 +287,7 @@ class Study:
         self._keep_predictions()
         try:
             yield
-            self._record_leaders()  # the last ask may have changed what is predicted
+            self._record_leaders()  # the last ask may have changed the predictions
         finally:
             if self._rung_pins is not None:
                 self._rung_pins.release()

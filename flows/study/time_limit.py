@@ -15,7 +15,7 @@ _FLOOR_SHARE = 0.25
 _TIMES_MOST, _TIMES_FAILED, _TIMES_LOOK = 2.5, 2.0, 1.5
 _DAY_SECONDS = 86_400.0
 _PILOT_ROWS = 10_000
-"""Training rows from which a pilot is worth its fraction of a second."""
+"""Minimum number of training rows for a pilot, which takes a fraction of a second."""
 
 
 class TimeLimit:
@@ -23,10 +23,10 @@ class TimeLimit:
 
     The first trial of a model's algorithm may take its share of the worker-seconds left (see
     `Costs.allowed_seconds`). Later ones may take three standard deviations above the median
-    predicted from measured costs. Any trial may take a quarter of the time left, from 5 to 30 s; on
-    a subset of the rows, at most 1.5 times the allowed seconds. Without a time budget, the limit of
-    the plan, `most_seconds`, applies. A rerun trial gets 2.5 times that limit, or twice its earlier
-    time (`failed_seconds`, by number) if that is longer.
+    predicted from measured costs. Every trial gets at least a quarter of the time left, within 5 to
+    30 s; on a subset of the rows, this minimum is at most 1.5 times the allowed seconds. Without a
+    time budget, no limit exceeds the plan's `most_seconds`. A rerun trial gets 2.5 times
+    `most_seconds`, or twice its earlier time (`failed_seconds`, by number) if longer.
     """
 
     def __init__(

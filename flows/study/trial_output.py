@@ -14,7 +14,7 @@ from prefect_tune.storage.records import Records
 from prefect_tune.tasks.worker.printed_output import Printed
 
 _MOST_LINES, _MOST_CHARACTERS = 8, 1_500
-"""Limits of the end of an output quoted in a failure."""
+"""Limits of lines and characters of an output's end quoted in a failure."""
 _MOST_BYTES = 2_000_000
 """Maximum bytes of a record; a byte that is not text takes six."""
 

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 _CONNECT_SECONDS = 10
 """Time limit for an external scheduler to answer."""
 _START_SECONDS = 10
-"""Wait for the last local worker if others are up; each has been up before."""
+"""Longest wait for the last local worker if others are up; each has been up before."""
 
 
 class _EarlyCluster:
-    """A cluster that starts and closes in the background; with `once`, as soon as one flow ends."""
+    """A cluster that starts and closes in the background; `once` closes it when one flow ends."""
 
     def __init__(self, n_workers: int | None, *, once: bool) -> None:
         self._starts, self._once = WorkerStarts(), once
@@ -69,8 +69,8 @@ def workers_started_early(
 ) -> Iterator[None]:
     """Start local workers in the background for the flows called in the body.
 
-    With a scheduler, nothing is started. With `once`, the body calls one flow, whose workers close
-    while it ends.
+    With a scheduler, nothing is started. With `once`, the body calls one flow, and the workers
+    close while the flow ends.
     """
     if scheduler:
         yield
@@ -88,11 +88,11 @@ def workers_started_early(
 def started_pool(
     context: StudyContext, limits: TrialLimits, n_workers: int | None, scheduler: str | None
 ) -> Iterator[WorkerPool]:
-    """Yield a pool of workers that are up, of a scheduler if given, else local ones.
+    """Yield a pool of running workers: the scheduler's if it is given, else local workers.
 
-    By default, there is one worker per core, or each of the scheduler's. Raises `BadInput` if the
-    scheduler cannot be reached, or one of its workers cannot be used, and `NoWorkers` if no local
-    worker could be started for a long time.
+    By default, the pool has one worker per core, or all workers of the scheduler. Raises `BadInput`
+    if the scheduler cannot be reached, or one of its workers cannot be used, and `NoWorkers` if no
+    local worker could be started for a long time.
     """
     if scheduler:
         with _external_pool(context, limits, n_workers, scheduler) as pool:

@@ -1,6 +1,6 @@
 """Trials on Dask workers: submits them one by one, collects outcomes, and cuts trials if necessary.
 
-A trial whose worker is gone comes back with a failure. Local workers die together with their fork
+A trial whose worker is gone is returned with a failure. Local workers die together with their fork
 server. If a trial's code kills the fork server, all running trials lose their workers. The search
 then waits until no trial is running and reruns the affected trials one by one.
 """
@@ -42,7 +42,7 @@ _TURN_SECONDS = 2.0
 
 
 class Isolation:
-    """Trials of all searches that share workers; suspects run one at a time."""
+    """Trials of all searches that share workers; suspected killers of workers run alone."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -51,7 +51,7 @@ class Isolation:
         self._turn: tuple[int, float] = (0, 0.0)
 
     def admits(self, search: int) -> bool:
-        """Return whether a search may start a trial now; it should then start one at once."""
+        """Return whether a search may start a trial now; if so, it should start one at once."""
         with self._lock:
             if not self._suspects:
                 return True
@@ -68,7 +68,7 @@ class Isolation:
             return bool(self._suspects)
 
     def end(self, search: int, number: int, *, is_suspect: bool = False) -> None:
-        """Record that a trial ended; a suspect lost its worker together with the fork server."""
+        """Record that a trial ended; a suspect is a trial that ended with the fork server."""
         with self._lock:
             self._running.discard((search, number))
             if is_suspect:
@@ -101,9 +101,9 @@ async def _receive(event: tuple[float, Mapping[str, Any]]) -> None:
 
 
 _MOST_LEFT = 3
-"""Workers that may leave while running a trial before the trial is blamed."""
+"""Number of workers that may leave while running a trial before the trial is blamed."""
 _MOST_RAN = 1_000
-"""Configurations whose last worker is remembered; older ones are rarely still in its memory."""
+"""Number of configurations whose last worker is remembered; it rarely has older ones in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One run of a trial, with the deaths of the fork server before it."""
+    """One run of a trial, and the number of deaths of the fork server before it."""
 
     trial: Trial
     limit_seconds: float
@@ -178,7 +178,7 @@ class DaskTrials:
         n_workers: int | None = None,
         scheduler: str | None = None,
     ) -> Iterator["DaskTrials"]:
-        """Start workers for trials, as `started_pool`; at the end, cut running trials.
+        """Start workers for trials, like `started_pool`; at the end, cut running trials.
 
         Raises `BadInput` if the scheduler cannot be reached, or one of its workers cannot be used.
         """
@@ -201,7 +201,7 @@ class DaskTrials:
 
     @contextmanager
     def sharing(self, context: StudyContext) -> Iterator["DaskTrials"]:
-        """Yield trials of another study, which run one at a time on a worker of their own.
+        """Yield trials of another study, which run one at a time on one reserved worker.
 
         Call it after `prepare_workers`, in any thread. If threads outnumber slots, some wait.
         Raises `NoWorkers` if no usable worker is left.
@@ -264,7 +264,7 @@ class DaskTrials:
         """Start a trial on a free worker, preferably the last one that ran its configuration.
 
         `report` selects the steps that become task runs. Without `limit_seconds`, the nannies'
-        limit applies. With `pilot_seconds`, the trial starts if a pilot predicts at most that time.
+        limit applies. With `pilot_seconds`, it starts only if a pilot predicts at most that time.
         """
         parameters = {
             "number": trial.number,

@@ -1,10 +1,10 @@
 """The fork server of local workers: the process they are forked from.
 
 The fork server imports everything once, so that a worker is up in a fifth of a second. A command
-imports the same, so its fork server is a copy of the command's process, forked before any thread
-starts. If it is killed, `multiprocessing` starts a new one when the next worker is forked, in any
-thread and with the modules Dask has set by then. `_ForkServer` therefore sets modules, environment
-and signals at every start. Only Linux has a fork server; other systems spawn workers.
+imports the same modules, so its fork server is a copy of the command's process, forked before any
+thread starts. If it is killed, `multiprocessing` starts a new one when the next worker is forked,
+in any thread and with the modules Dask has set by then. `_ForkServer` therefore sets modules,
+environment and signals at every start. Only Linux has a fork server; other systems spawn workers.
 
 This module imports little, so that a command can start the fork server first.
 """
@@ -73,7 +73,7 @@ class _ForkServer(forkserver.ForkServer):
             listener.bind(str(address))
             address.chmod(0o600)
             listener.listen()
-            # All clients have the other end: the fork server ends when the last one has.
+            # Clients have the other end: the fork server ends once the last client has ended.
             alive, client_end = os.pipe()
             flush_streams()  # else both processes would write buffered text
             # The copy must not handle signals with the handlers of this process.
@@ -190,7 +190,7 @@ def _server() -> Any:
 def _terminal_ignored() -> Iterator[None]:
     """Let processes started in the body ignore terminal signals; the flow ends them.
 
-    Only the main thread can do so. In other threads, the fork server ignores them once it runs.
+    Only the main thread can do so. In other threads, the fork server ignores signals once it runs.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

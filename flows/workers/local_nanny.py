@@ -28,7 +28,7 @@ _CLOSED = (Status.closing, Status.closed, Status.closing_gracefully, Status.fail
 _FAILED_START = "nanny-instantiate-failed"
 """Reason given by Dask's nanny when it closes itself after a failed start."""
 _UNKNOWN_CODE = 255
-"""Exit code of a process whose fork server ended before it could report one."""
+"""Exit code of a process whose fork server ended before it could report a code."""
 
 
 class LocalNanny(distributed.Nanny):
@@ -144,7 +144,7 @@ class LocalNanny(distributed.Nanny):
         super()._on_worker_exit_sync(exitcode)
 
     async def _on_worker_exit(self, exitcode: int) -> None:
-        """Restart the worker only after the nanny itself has started, because Dask does not."""
+        """Restart the worker, but only once the nanny has started, as Dask does not wait for it."""
         while self.status == Status.init:  # noqa: ASYNC110 - Dask has no event for it
             await asyncio.sleep(_TICK_SECONDS)
         await super()._on_worker_exit(exitcode)

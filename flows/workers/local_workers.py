@@ -1,8 +1,8 @@
 """Worker processes on this machine, forked from a process that has imported everything once.
 
 A worker that imports scikit-learn and Prefect itself takes seconds to start. A forked worker is
-back within a fifth of a second, which makes trial limits cheap. Workers are forked on Linux and
-spawned elsewhere.
+back within a fifth of a second, so killing it at a trial limit is cheap. Workers are forked on
+Linux and spawned elsewhere.
 
 A Dask scheduler runs any code it receives, so its nodes talk only to each other and to the flow:
 all traffic is TLS with one temporary key in the memory of these processes. Dask's HTTP servers
@@ -10,7 +10,7 @@ all traffic is TLS with one temporary key in the memory of these processes. Dask
 
 Workers do not import the user's main module, so a script needs no guard. `multiprocessing` would
 import it in each process, and an unguarded script would start over in each worker. Trials need
-nothing from it: spaces and quantities travel as text.
+nothing from the module, because spaces and quantities are sent as text.
 """
 
 import logging
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 class _WithoutHttp:
     def start_http_server(self, *_: Any, **__: Any) -> None:
-        """Start none."""
+        """Start no server."""
 
 
 class ClosedScheduler(_WithoutHttp, Scheduler):
@@ -92,7 +92,7 @@ _DASK_SETTINGS: Mapping[str, Any] = {
 
 @contextmanager
 def local_settings() -> Iterator[None]:
-    """Configure Dask for local workers, as long as they live: restarts need the settings too."""
+    """Configure Dask while local workers live, because restarts need the settings too."""
     import dask  # noqa: PLC0415 - heavy; see above
 
     with dask.config.set(_DASK_SETTINGS):

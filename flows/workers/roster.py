@@ -20,7 +20,7 @@ from prefect_tune.tasks.bad_input import BadInput
 _LOGGER = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
 _RETURN_SECONDS = 30.0
-"""Absence after which a worker has left; a killed worker restarts sooner."""
+"""Time of absence after which a worker has left; a killed worker restarts sooner."""
 _WAIT_SECONDS = 600.0
 """Longest wait for a worker if there is none."""
 _AGAIN_SECONDS = 60.0

@@ -1,7 +1,7 @@
 """The private folder for temporary files of this process and its workers.
 
 A worker imports from its folder, so write access would allow running code. The folder is deleted
-when the process ends; the next process sweeps the folders of killed ones.
+when the process ends; the next process deletes the folders of killed ones.
 """
 
 import fcntl

@@ -70,7 +70,7 @@ class ServerPace:
         return self._lag <= _LAG_ALLOWED
 
     def wait_until_recorded(self, n_reported: int, timeout_seconds: float = 15.0) -> int:
-        """Wait for all task runs to be recorded while the server advances; return the rest."""
+        """Wait for all task runs to be recorded while the server advances; count missing ones."""
         missing, since = self._missing(n_reported), monotonic()
         while missing > 0 and monotonic() - since < timeout_seconds:
             sleep(0.2)
@@ -93,7 +93,7 @@ class ServerPace:
             self._level -= 1
 
     def _missing(self, n_reported: int) -> int:
-        """Return the task runs reported but not recorded; 0 if the server does not answer."""
+        """Return how many reported task runs are not recorded; 0 if the server does not answer."""
         try:
             return n_reported - self._count_recorded()
         except Exception as error:  # a study does not depend on what Prefect shows

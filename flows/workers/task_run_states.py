@@ -42,7 +42,7 @@ def close_open_runs(
     reaped = set[UUID]()
     try:
         with get_client(sync_client=True) as client:
-            # Until none is found, because trials that run meanwhile shift the pages.
+            # Repeat until no run is found, because trials that run meanwhile shift the pages.
             while found := [
                 task_run
                 for task_run in _open_runs(client, flow_run_id)
@@ -123,7 +123,7 @@ def close_previous_flow_run(former: str | None, flow_run_id: UUID) -> None:
 def finish_task_runs(
     pace: ServerPace, flow_run_id: UUID, n_task_runs: int, observer: Observer
 ) -> None:
-    """Wait until Prefect has recorded the task runs of a flow run, and end those left open."""
+    """Wait until Prefect has recorded the task runs of a flow run, then end the open ones."""
     drain_events()
     missing = pace.wait_until_recorded(n_task_runs)
     if missing:

@@ -83,7 +83,7 @@ class TasksUnderWay(Generic[Subject]):
     ) -> None:
         """Submit a task for a subject, to the `preferred` worker address if it is free.
 
-        `name` is used for the task run if the Prefect server does not record it before it ends.
+        `name` is used for the task run if the Prefect server has not recorded the run by its end.
         """
         future = self._pool.submit(task, parameters, preferred)
         task_run_id = future.task_run_id

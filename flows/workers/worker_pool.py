@@ -44,7 +44,7 @@ class WorkerPool:
         n_slots: Maximum concurrent tasks.
         nanny: Address of the nanny whose worker is used exclusively; None for any worker.
         leaving: Addresses of workers about to go, shared by the pools of one runner.
-        benched: Nannies whose workers are no longer used, shared likewise.
+        benched: Nannies whose workers are no longer used, also shared by these pools.
         roster: Usable workers of an external scheduler; None if all workers are usable.
         starts: Starts of local workers; None for external workers.
     """
@@ -224,7 +224,7 @@ class WorkerPool:
             sleep(self.look_seconds)
 
     def wait_for_all(self, seconds: float) -> None:
-        """Wait until all local workers are up, or at least one after that many seconds.
+        """Wait until all local workers are up; after `seconds`, until at least one is up.
 
         Raises `NoWorkers` if no worker has been up for a long time.
         """

@@ -3,7 +3,7 @@
 Without any worker, a run ends within a minute of the first failed start. If a worker dies after it
 has begun a trial, its start counts as successful and the death is charged to the trial. Linux
 counts out-of-memory kills, on the machine and in each control group (a container, a batch job);
-these counts show whether a worker was among them.
+these counts show whether a worker was among the killed processes.
 """
 
 import signal
@@ -61,7 +61,7 @@ _MOST_SECONDS = 40.0
 _START_SECONDS = 45.0
 """Longest start of a worker once any worker has been up."""
 _FIRST_START_SECONDS = 55.0
-"""Longest start before that. The disk may be slow, but a run that cannot begin ends in a minute."""
+"""Longest start before any was up: the disk may be slow, but a useless run ends in a minute."""
 _PROVEN_SECONDS = 5.0
 """Lifetime after which a start counts as successful, even if the worker has begun no trial."""
 _FIRST_PAUSE_SECONDS, _MOST_PAUSE_SECONDS = 0.1, 5.0
@@ -118,9 +118,9 @@ class WorkerStarts:
     def start_seconds(self, nanny: str) -> float:
         """Return the time limit of the next start of a nanny's worker.
 
-        Failed starts reduce the limit, so that together they take as long as one. Once they have
-        taken too long for a run without workers, other workers are up, and the full limit applies
-        again.
+        Failed starts reduce the limit, so that together they take as long as one start. A run
+        without workers would then end; if it continues, other workers are up, and the full limit
+        applies again.
         """
         with self._lock:
             most = _START_SECONDS if self._has_started else _FIRST_START_SECONDS
@@ -163,7 +163,7 @@ class WorkerStarts:
                 self.n_server_deaths += 1
 
     def is_hopeless(self, nanny: str | None = None) -> bool:
-        """Return whether starts, of one nanny or all, have failed for too long to go ahead."""
+        """Return whether starts, of one nanny or all, have failed for too long to continue."""
         with self._lock:
             states = [s for n, s in self._states.items() if nanny in (None, n)]
             since = [s.failed_since for s in states if s.up_since is None]
