@@ -49,7 +49,7 @@ def loop_safe_flow(
 
 
 def apart_from_loop(work: Callable[[], Result]) -> Result:
-    """Do work here, or in a thread of its own if this thread runs an event loop.
+    """Do work in this thread, or in a new thread if this one runs an event loop.
 
     An interrupt of this thread ends the study in the other thread at the next progress update,
     within half a second.

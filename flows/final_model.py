@@ -54,8 +54,8 @@ def fit_final_model(
 
     If the choice cannot be refitted, stored and read back, the next best trial is used (see
     `next_best`). If a refit would take too long, a trial that ran on a subset is fitted on the
-    largest subset the time allows. If that is not possible, the model averages the models of the
-    folds (see `can_average_folds`), or the refit exceeds its time. No choice depends on the test
+    largest subset the time allows. If that is not possible, the models of the folds are averaged
+    (see `can_average_folds`), or else the refit exceeds its time. No choice depends on the test
     rows: a failure while scoring leaves the stored model in place. Raises `StudyFailed` if nothing
     was evaluated, or no trial can be refitted, and `StoreLost` if the store becomes unusable.
     """
@@ -95,8 +95,8 @@ def fit_final_model(
 def ending_seconds(study: Study, n_slots: int, most_seconds: float) -> float:
     """Return the predicted seconds after the search: re-evaluation, final model and its scores.
 
-    An ensemble is assumed to cost a fixed multiple of the best trial. If the result would exceed
-    `most_seconds`, fewer rows are fitted or the models of the folds are averaged.
+    An ensemble is assumed to cost a fixed multiple of the best trial. To stay within
+    `most_seconds`, fewer rows are fitted, or the models of the folds are averaged.
     """
     best, plan, optimizer = study.incumbent, study.plan, study.optimizer
     if best is None:
@@ -171,7 +171,7 @@ class _Choice:
 
     @property
     def ensemble(self) -> dict[str, Any] | None:
-        """Ensemble as JSON values, or the single trial preferred to one; else None."""
+        """Ensemble, or the single trial preferred to an ensemble, as JSON values; else None."""
         is_compared = self.rule is not None and self.rule.kind in {"auto", "greedy"}
         if self.chosen is not None and (self.chosen.kind != "single" or is_compared):
             return {**self.chosen.to_json(), "members": self.members}
@@ -179,7 +179,7 @@ class _Choice:
 
 
 def _choice(study: Study, incumbent: Trial, restore: Callable[[Sequence[Trial]], None]) -> _Choice:
-    """Choose the members of the final model by the user's rule, or by default the method's."""
+    """Choose the members of the final model by the user's rule, or else by the method's."""
     declared, options = study.optimizer.method.ensemble, study.plan.options
     if declared == "auto" and options.bounds:  # an ensemble would be slower and larger
         declared = None
@@ -218,14 +218,14 @@ def _ensemble(
 
 
 _AFTER_SECONDS = 2.0
-"""Reserved for the summary and the end of the process, after fit and scores."""
+"""Seconds reserved for the summary and the end of the process, after fitting and scoring."""
 _SCORED = 2
-"""Members whose scoring time is reserved."""
+"""Number of members whose scoring time is reserved."""
 _AVERAGING_SECONDS = 1.0
-"""Reserved for averaging the models of the folds after a refit that took too long."""
+"""Seconds reserved for averaging the models of the folds after a refit that took too long."""
 _HOPE = 1.25
-"""A refit starts if its predicted time is at most this multiple of the time left; if it is about to
-exceed the time left, it is stopped."""
+"""Largest predicted time of a refit that starts, as a multiple of the time left. A running refit is
+stopped when it is about to exceed the time left."""
 
 
 @dataclass
@@ -281,7 +281,7 @@ class _Refits:
         return seconds
 
     def _average(self, weighted: Weighted, reason: str) -> float:
-        """Store the mean of the models of the folds; refit if the cache has lost one."""
+        """Store the mean of the models of the folds; refit if the cache has lost a model."""
         self.subset = 1.0
         try:
             seconds = average_folds(self.running, self.context, weighted)
@@ -348,7 +348,7 @@ def _attempt(study: Study, choice: _Choice) -> dict[str, Any]:
 
 
 def _is_fitted(study: Study, choice: _Choice, incumbent: Trial) -> bool:
-    """Return whether the stored model is this choice, compared with the incumbent."""
+    """Return whether the stored model is this choice and is compared with the incumbent."""
     result = study.result
     is_alone = [trial.number for trial, _ in choice.weighted] == [incumbent.number]
     is_tested = is_alone or result.get("single_best") == incumbent.number

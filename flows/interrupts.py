@@ -1,6 +1,6 @@
 """Signals that end a command: Ctrl-C, `kill`, a closed terminal.
 
-The first signal ends the study, which stays resumable, and everything started for it. Another
+The first signal ends the study and everything started for it. The study stays resumable. Another
 signal at least a second later ends the process and its children at once.
 """
 
@@ -75,7 +75,7 @@ class _Handler:
         Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), error.exit_code - 128)).start()
 
     def _end_at_once(self, number: int) -> None:
-        """End this process and its children, except for servers that others may use."""
+        """End this process and its children, except servers that other processes may use."""
         for child in psutil.Process().children(recursive=True):
             with suppress(psutil.Error, OSError):
                 if os.getsid(child.pid) == os.getsid(0):
@@ -96,7 +96,7 @@ _CURRENT: list[_Handler] = []
 
 @contextmanager
 def interrupts_taken(say: Callable[[], None]) -> Iterator[None]:
-    """Raise `EndedBySignal` in the body at a signal, calling `say` first; for the main thread."""
+    """Raise `EndedBySignal` in the body at a signal, after calling `say`; main thread only."""
     handler = _Handler(say)
     former, former_hook = handler.take(), sys.unraisablehook
     sys.unraisablehook = handler.raise_again

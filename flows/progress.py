@@ -1,6 +1,6 @@
 """Progress of a running study, and its observers.
 
-Flow parameters are plain values, so that deployments can pass them. A caller in the same process
+Flow parameters are plain values, so an observer cannot be a parameter. A caller in the same process
 follows a flow through `observed_by`.
 """
 
@@ -31,9 +31,9 @@ class RunningTrial:
     """Progress of a running trial.
 
     Attributes:
-        seconds: Seconds since the start, without waiting for other trials.
+        seconds: Seconds since the start, excluding time spent waiting for other trials.
         step: Name of the current step; empty if not known yet.
-        fold: Number of the current fold, as in failures; None if not known yet.
+        fold: Number of the current fold, counted as in failures; None if not known yet.
     """
 
     number: int
@@ -55,13 +55,13 @@ class CurvePoint(NamedTuple):
 
 
 class IncumbentCurve:
-    """Incumbents so far; above 200, every second one between first and last is dropped."""
+    """Incumbents so far. Above 200, every second one except the first and last is dropped."""
 
     def __init__(self) -> None:
         self._points: list[tuple[str, CurvePoint]] = []
 
     def add(self, seconds: float, loss: float, fidelity: str = "") -> None:
-        """Add an incumbent at a study time, unless its loss and fidelity equal the last ones."""
+        """Add an incumbent at a study time, unless loss and fidelity equal the last incumbent's."""
         if self._points and (fidelity, loss) == (self._points[-1][0], self._points[-1][1].loss):
             return
         self._points.append((fidelity, CurvePoint(seconds, loss)))
@@ -76,7 +76,7 @@ class IncumbentCurve:
 
 
 _LAST = 20
-"""Latest trials used to estimate the rate."""
+"""Number of latest trials used to estimate the rate."""
 
 
 class RemainingTime:
@@ -99,7 +99,7 @@ class RemainingTime:
         n_begun: int,
         n_running: int,
     ) -> float | None:
-        """Return the seconds until the first bound is reached at study time `now`; None if unknown.
+        """Return the seconds from study time `now` until the first bound is met; None if unknown.
 
         `n_ended` and `n_running` count trials, `n_begun` and `trials_total` configurations.
         """

@@ -1,7 +1,7 @@
 """Re-evaluates trials as jobs.
 
-Finalists are evaluated on a second split of the rows, trials without stored held-out predictions
-for an ensemble, and earlier trials for a constraint that was added later.
+Finalists are re-evaluated on a second split of the rows. Trials without stored held-out predictions
+are re-evaluated for an ensemble, and earlier trials for a constraint added later.
 """
 
 from collections import deque
@@ -27,8 +27,8 @@ from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.trial.evaluate import TrialOutcome, evaluate
 
 _TIMES_BEFORE = 2.0
-"""Time limit of a finalist as a multiple of its earlier cost, if that exceeds the trial limit and
-the user has set none."""
+"""Time limit of a finalist as a multiple of its earlier cost. It applies if it exceeds the trial
+limit and the user has set no limit."""
 
 
 class _TimeSpent(Exception):  # noqa: N818 - the name states the condition
@@ -40,9 +40,9 @@ def recheck_finalists(
 ) -> None:
     """Re-evaluate the finalists on another split, unless done before, and report the choice.
 
-    A finalist that fails there cannot replace the best trial. If the time does not suffice, the
-    finalists evaluated so far are compared; the best trial stays chosen if it is not among them.
-    Raises `StoreLost` if the store becomes unusable.
+    A finalist that fails on the other split cannot replace the best trial. If the time is too
+    short, only the finalists evaluated so far are compared. If the best trial is not among these,
+    it stays the choice. Raises `StoreLost` if the store becomes unusable.
     """
     few = finalists_of(study.plan, study.optimizer, running.n_slots)
     if not few:
@@ -73,7 +73,7 @@ def recheck_finalists(
 def _losses_again(
     study: Study, running: DaskTrials, context: StudyContext, trials: Sequence[Trial]
 ) -> Iterator[tuple[int, float | None]]:
-    """Yield numbers and losses on another split, None for a failed trial, until the time is up."""
+    """Yield trial numbers and losses on another split, None after a failure, until time is up."""
     problem, store = study.problem, study.store
     dataset = load_dataset(store, problem.dataset)
     split = split_again(dataset, load_split(store, problem.split))
@@ -134,10 +134,10 @@ def restore_predictions(
     observer: Observer,
     trials: Sequence[Trial],
 ) -> None:
-    """Evaluate trials, given best first, again for their predictions; fast if models are cached.
+    """Re-evaluate trials, best first, for their predictions; fast if their models are cached.
 
-    A trial that fails now stays without predictions. The method is not told. Raises `StoreLost` if
-    the store becomes unusable.
+    A trial that fails now stays without predictions. The method is not informed. Raises `StoreLost`
+    if the store becomes unusable.
     """
     again = trials[:_MOST]
     if again:
@@ -182,7 +182,7 @@ def _evaluated_again(
     what: str = "",
     check: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[Trial, TrialOutcome | Exception]]:
-    """Evaluate trials again, one per slot at once; a failed batch is repeated one by one.
+    """Re-evaluate one trial per slot at a time; repeat the trials of a failed batch one by one.
 
     Yields a trial with its outcome, or with the error if it exceeded a limit or its worker died in
     each attempt. Raises `StoreLost` if the store becomes unusable.

@@ -48,8 +48,8 @@ def refit_seconds(
 ) -> float:
     """Return the predicted seconds to fit trials on the training rows, with a safety margin.
 
-    The prediction scales the time of a fold by the number of rows. For trials on a subset, it comes
-    from the cost model of all trials, for the share `subset` of the rows.
+    The prediction scales the time of a fold by the number of rows. For trials on a subset, the cost
+    model of all trials predicts the time for the share `subset` of the rows.
     """
     options = study.plan.options
     share = 1 - (1 / options.folds if options.folds is not None else options.holdout or 0.0)
@@ -90,8 +90,8 @@ def subset_in_time(study: Study, trials: Sequence[Trial], n_slots: int, seconds:
 def can_average_folds(study: Study, trials: Sequence[Trial]) -> bool:
     """Return whether the mean of the models of the folds can replace a refit.
 
-    This requires a cache that stores these models. Constraints rule it out, because they were not
-    measured for the mean, and so does early stopping, because fold models have passed the best
+    Averaging requires a cache that stores these models. Constraints rule it out, because they were
+    not measured for the mean. Early stopping rules it out, because fold models have passed the best
     epoch.
     """
     plan = study.plan
@@ -124,8 +124,8 @@ def refit_model(
 ) -> float:
     """Fit members on the training rows and store the model that combines them; return the seconds.
 
-    Each member is fitted by a task of its own, in parallel, and pinned in the cache until the model
-    is stored. Without a cache, one task fits them one after another. `check` is called repeatedly.
+    Separate tasks fit the members in parallel and pin them in the cache until the model is stored.
+    Without a cache, one task fits all members in turn. `check` is called repeatedly.
 
     Raises:
         OutOfTime: If `check` raises it.
@@ -218,9 +218,9 @@ def member_of(study: Study, trial: Trial, weight: float = 1.0, subset: float = 1
 
 
 def _in_turn(members: Sequence[Member]) -> list[Member]:
-    """Order members so that few wait for a prefix another member computes.
+    """Order members so that few wait for a prefix that another member computes.
 
-    The first member of each prefix comes first, then the second ones.
+    The first members of all prefixes come first, then the second members.
     """
     n_before: Counter[str] = Counter()
     turns = []

@@ -23,15 +23,15 @@ from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.trial.evaluate import TrialOutcome
 
 _MOST_DEATHS = 2
-"""Worker deaths after which a trial fails; the second one is attributed to the trial."""
+"""Worker deaths after which a trial fails; the second death is attributed to the trial."""
 _DIED = "the worker process died"
 _TIME_USED = "time budget used"
 _TICK_SECONDS = 0.5
 _MOST_RESERVED = 0.25
 """Largest share of the budget that is reserved for the final model."""
 _MOST_BROKEN, _LATE_SECONDS = 3, 30.0
-"""Failures after which an overdue search without a result ends, and the seconds left that the
-method sees while such a search continues."""
+"""Number of failures that end an overdue search without a result, and the seconds left as reported
+to the method during such a search."""
 _MOST_UNENDED = 10
 """Timeouts without any result after which the cheapest trial runs without a limit."""
 _DUE_TIMES = 1.5
@@ -39,7 +39,7 @@ _DUE_TIMES = 1.5
 _CUT_TIMES = 2.0
 """Smallest predicted cost of a trial that timed out, as a multiple of its time so far."""
 _LAST_ASKS = 10
-"""Most recent asks whose individual durations are passed to the method."""
+"""Number of recent asks whose durations are passed to the method one by one."""
 
 
 def search(
@@ -56,9 +56,9 @@ def search(
 
     If the time ends or the flow is interrupted, running trials are cut and requeued for the next
     session of the study. `only` restricts the search to waiting trials with these numbers.
-    `reserve` returns the seconds to reserve for the work after the search, given their maximum, a
-    quarter of all. Raises `NoWorkers` if no usable worker is left, or none could be started for a
-    long time.
+    `reserve` takes the maximum, a quarter of the budget, and returns the seconds to reserve for the
+    work after the search. Raises `NoWorkers` if no usable worker is left, or none could be started
+    for a long time.
     """
     plan = study.plan
     limit = TimeLimit(
@@ -158,7 +158,7 @@ class _Search:
         self.running.submit(started, self.pace.report, seconds, pilot_seconds=pilot_seconds)
 
     def _next(self) -> tuple[Trial | None, str]:
-        """Return the next trial or the reason to end; neither while the method waits."""
+        """Return the next trial or the reason to end; return neither while the method waits."""
         if self._is_spent():
             return None, _TIME_USED
         if self._seconds_left() <= 0 and self.running.n_running:
@@ -281,7 +281,7 @@ class _Search:
         self._run_cheapest()
 
     def _run_cheapest(self) -> None:
-        """Rerun the cheapest trial without a limit if no trial would finish within it.
+        """Rerun the cheapest trial without a limit if no trial would finish within the limit.
 
         The limit is lifted once ten trials have timed out, all models have been tried, no new trial
         may start, or the budget would soon be too short for the cheapest trial.
@@ -319,7 +319,7 @@ class _Search:
         return totals.told > totals.failed
 
     def _unended(self) -> list[Trial]:
-        """Return trials that exceeded their limit, or were predicted to."""
+        """Return trials that exceeded their limit, or were predicted to exceed it."""
         failed = (t for t in self.study.trials.values() if t.failure is not None)
         return [t for t in failed if t.failure and t.failure.kind == FailureKind.TIMEOUT]
 

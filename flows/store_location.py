@@ -1,7 +1,7 @@
 """Location of the store: the data folder, and the options `--store` and `--database`.
 
-Prefect shows the parameters of a flow run to anyone who can see the run, so none may contain a
-password. Cheap to import.
+Prefect shows the parameters of a flow run to anyone who can see the run, so no parameter may
+contain a password. Cheap to import.
 """
 
 import os
@@ -37,8 +37,8 @@ def default_store() -> str:
 def store_options(address: "StoreAddress") -> list[str]:
     """Return the command-line words that select a store; none for the default store.
 
-    Passwords are masked. A database with a password is omitted if it comes from the environment,
-    because no command accepts it.
+    Passwords are masked. A database URL with a password comes from the environment and is omitted,
+    because no command accepts passwords.
     """
     words = [] if address.url == default_store() else ["--store", masked(address.url)]
     shown = masked(address.database)

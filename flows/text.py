@@ -87,7 +87,7 @@ def format_bytes(size_bytes: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """The full evaluation of a configuration, from which fidelities are described.
+    """The full evaluation of a configuration, to which fidelities are compared.
 
     Attributes:
         folds: Folds; None without cross-validation.
@@ -154,7 +154,7 @@ _LONGEST_TRACEBACK = 20_000
 
 @dataclass(slots=True)
 class FailureGroup:
-    """Trials that failed for the same reason; texts are from the first one, without passwords.
+    """Trials that failed for the same reason; texts are from the first trial, without passwords.
 
     Attributes:
         traceback: The end of the traceback; empty if there is none.

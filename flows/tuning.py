@@ -40,8 +40,8 @@ def prepare_frame(
 ) -> tuple[dict[str, Any], PreparedStudy]:
     """Check a DataFrame, and enter a study of it in the ledger or find it there.
 
-    `data` and perhaps `test` are DataFrames among the parameters of `tune`; `validated` checks
-    plain parameters. Returns plain parameters, which name the DataFrames and the study, and the
+    Among the parameters of `tune`, `data` and perhaps `test` are DataFrames. `validated` checks
+    plain parameters. Returns plain parameters, with names of the DataFrames and study, and the
     study.
 
     Raises:
@@ -84,7 +84,7 @@ class TuneFlow(LoopSafeFlow[P, dict[str, Any]]):
 
     @errors_for_caller()
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the flow; `data`, and then also `test`, can be DataFrames, else `BadInput`."""
+        """Call the flow; raise `BadInput` if `test` is a DataFrame and `data` is none."""
         of_prefect = {name: kwargs.pop(name) for name in _OF_PREFECT if name in kwargs}
         bound = signature(self.fn).bind(*args, **kwargs)
         call = partial(super().__call__, **of_prefect)
@@ -164,7 +164,7 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
     """Tune a pipeline: search for its algorithms and their hyperparameters.
 
     In a call from Python, `data` can be a DataFrame; `target` is then one of its columns or the
-    values, and `test` can be a DataFrame too.
+    target values, and `test` can be a DataFrame too.
 
     Returns:
         The summary that `prefect-tune show --json` prints.

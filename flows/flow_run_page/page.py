@@ -1,4 +1,4 @@
-"""The page of a flow run in Prefect, updated in its own thread, as a slow server may delay it."""
+"""The page of a flow run in Prefect, updated in its own thread because servers may be slow."""
 
 import json
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ def shown_on_page(
 
 @dataclass
 class _Shown:
-    """Content of a page; the flow writes it and the thread reads it, each with the lock."""
+    """Content of a page; the flow writes it and the thread reads it, each holding the lock."""
 
     page_state: PageState
     table: TrialsTable
@@ -116,7 +116,7 @@ class FlowRunPage:
         self._observer.tick(progress)
 
     def end(self, seconds: float) -> None:
-        """Publish for the last time; wait at most `seconds`, or less if the server is away."""
+        """Publish for the last time; wait at most `seconds`, or less without a server."""
         if self._error is not None:
             seconds = min(seconds, _AWAY_SECONDS)
         with self._lock:
@@ -143,7 +143,7 @@ class FlowRunPage:
             self._shown.page_state = replace(self._shown.page_state, progress=progress)
 
     def _keep(self) -> None:
-        """Publish periodically until the study has ended, and once more."""
+        """Publish periodically until the study has ended, then once more."""
         try:
             with closing(Publisher(UUID(str(flow_run.id)))) as publisher:
                 self._publish(publisher)
@@ -188,13 +188,13 @@ def _task_run_url(task_run_id: str | None) -> str:
 
 
 def _base_name(study: str) -> str:
-    """Return the name for artifact keys; scheduled runs share one, as versions of one artifact."""
+    """Return the base of artifact keys; scheduled runs share it, as versions of one artifact."""
     is_of_night = deployment.id and study == str(flow_run.id)
     return f"{flow_run.flow_name}-{deployment.name}" if is_of_night else study
 
 
 def _percent(page_state: PageState) -> float:
-    """Return the finished share of the search, by the bound that is closest."""
+    """Return the finished share of the search, measured by its closest bound."""
     progress = page_state.progress
     if page_state.state == "complete":
         return 100.0

@@ -1,4 +1,4 @@
-"""Text of users and trials on Prefect's pages, where it must not act as markup or load anything."""
+"""Escapes text of users and trials for Prefect's pages: markup and addresses have no effect."""
 
 import re
 

@@ -40,7 +40,7 @@ class Page:
 
 
 def artifact_key(name: str, part: str) -> str:
-    """Return the artifact key for a part of the page of `name`.
+    """Return the artifact key for a part of the page named `name`.
 
     >>> artifact_key("responders", "trials"), artifact_key("A.b", "trials")
     ('responders-trials', 'a-b-4ff54a-trials')
@@ -53,7 +53,7 @@ def artifact_key(name: str, part: str) -> str:
 
 @dataclass
 class Publisher:
-    """Publishes pages of one flow run with a client of its own; use and close it in one thread."""
+    """Publishes pages of one flow run with its own client; use and close it in one thread."""
 
     flow_run_id: UUID
     published: dict[str, tuple[Page, UUID]] = field(default_factory=dict)

@@ -88,9 +88,9 @@ class PageState:
     """Content of a page about a study.
 
     Attributes:
-        chance_loss: Loss of guessing; None if there is none.
+        chance_loss: Loss of guessing; None if it is undefined.
         failures: Failed trials by reason, most frequent first.
-        task_run_urls: URL of the last trial of each reason, by trial number.
+        task_run_urls: Task run URL of the last trial that failed for each reason, by trial number.
     """
 
     progress: Progress
@@ -201,7 +201,7 @@ def _status_rows(page_state: PageState) -> Iterator[str]:
 
 
 def _trials(progress: Progress) -> str:
-    """Return the number of trials, and of configurations if those can take several trials."""
+    """Return the number of trials, and of configurations if a configuration can take several."""
     if not progress.can_go_on:
         return progress.counts
     begun = counted(progress.n_begun, "configuration")

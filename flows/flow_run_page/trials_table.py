@@ -17,7 +17,7 @@ _MESSAGE = 120
 
 
 class TrialsTable:
-    """Trials that have ended, one row each; the best ones meet the constraints."""
+    """Trials that have ended, one row each; only trials that meet the constraints count as best."""
 
     def __init__(self, whole: Whole, constraints: Sequence[Constraint] = ()) -> None:
         self._whole, self._constraints = whole, constraints
