@@ -65,25 +65,25 @@ def _best_has(name: str, *, before_fit: bool) -> Callable[[ScoresOf], ScoresOf]:
 class PipelineSearch(BaseEstimator):
     """Search for a pipeline that predicts classes or numbers from rows.
 
-    `fit` runs the flow `tune` on all rows. The study is in the same store, so `prefect-tune show`
-    and the other commands find it. Without a Prefect server, `fit` starts one and stops it
-    afterwards; wrap several fits in `with local_server():`. All other parameters are
-    passed to `tune`.
+    `fit` runs the flow `tune` on all rows. The study is in the store of the command line, so
+    `prefect-tune show` and other commands find it. Without a Prefect server, `fit` starts a server
+    and stops it afterwards; to share a server, wrap several fits in `with local_server():`. All
+    parameters not listed here are passed to `tune`.
 
     Args:
-        predicts: `classes` or `numbers`. None infers it from the metric or space, or else from the
-            target as `tune` does; before `fit`, scikit-learn sees a classifier.
+        predicts: `classes` or `numbers`. None infers the kind from the metric or space, or else
+            from the target, like `tune`. Before `fit`, scikit-learn then sees a classifier.
         metric: Metric to search and `score` by; by default accuracy or r2.
         test_size: Share of rows held back and scored once at the end; by default none.
-        random_state: Source of all randomness; None is 0.
+        random_state: Source of all randomness; None means 0.
         verbose: 0 for no output; otherwise one updating line in a notebook, or the output of
             `prefect-tune run` in a terminal.
 
     Attributes:
         best_estimator_: Fitted model, as written by `prefect-tune export`; its first step reads
             rows by the schema of the training data.
-        best_params_: Algorithms and hyperparameters of the model's trial; for an ensemble, of the
-            best trial.
+        best_params_: Algorithms and hyperparameters of the model's trial, or of an ensemble's best
+            trial.
         best_score_: Cross-validation score of that trial; larger is better.
         best_index_: Position of that trial in `cv_results_`.
         cv_results_: Trials in the form of scikit-learn's searches; failed trials score nan.
@@ -191,7 +191,7 @@ class PipelineSearch(BaseEstimator):
 
     @_best_has("decision_function", before_fit=False)
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return decision scores: shape (n,) for two classes (the second one), else (n, c)."""
+        """Return decision scores: (n,) for two classes, higher for the second one; else (n, c)."""
         scores = self._scores(X, "decision_function")
         return scores[:, 1] if len(self._classes()) == 2 else scores
 
@@ -276,7 +276,7 @@ class PipelineSearch(BaseEstimator):
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
 
     def _metric(self) -> str | None:
-        """Return the metric's name, None if the target decides; raises if it does not fit."""
+        """Return the metric's name, None if the target decides; raises for a wrong metric."""
         if self.predicts is None:
             return self.metric
         if self.predicts not in DEFAULT_METRICS:

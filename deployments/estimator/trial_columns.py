@@ -18,7 +18,7 @@ from prefect_tune.tasks.objective.metric import Metric
 def trial_columns(store: ArtifactStore, study: str) -> dict[str, Any]:
     """Return the finished trials in order, as scikit-learn's `cv_results_`.
 
-    Scores follow the metric, larger is better; nan for failed trials and skipped folds.
+    Scores follow the metric, and larger is better. Failed trials and skipped folds score nan.
     `rank_test_score` ranks full evaluations first, then partial ones (see `fidelity`), then failed
     ones.
     """

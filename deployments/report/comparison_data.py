@@ -16,7 +16,7 @@ _N_STAGES = 60
 
 @dataclass(frozen=True, slots=True)
 class MethodCurve:
-    """Median and quartiles of the best loss per share of the budget; None before the first."""
+    """Median and quartiles of the best loss per share of the budget; None before any loss."""
 
     method: str
     low: Sequence[float | None]

@@ -17,7 +17,7 @@ MOST_POINTS = 2_000
 def downsampled(
     values: Sequence[float | None], keep: Collection[int] = (), most: int = MOST_POINTS
 ) -> list[int]:
-    """Return positions to show: all, or an even sample with both extremes, and `keep`."""
+    """Return positions to show: all, or an even sample plus both extremes and `keep`."""
     known = [i for i, value in enumerate(values) if value is not None and isfinite(value)]
     if len(known) <= most:
         return known
@@ -70,7 +70,7 @@ def texts(values: Iterable[str]) -> list[str]:
 
 
 def numbers(values: Iterable[float | None]) -> list[float | None]:
-    """Return finite numbers with five digits, None for others: figures show no more."""
+    """Return finite numbers with five digits, as many as figures show, and None for others."""
     return [None if v is None or not isfinite(v) else float(f"{v:.5g}") for v in values]
 
 

@@ -1,7 +1,7 @@
 """The embedded server: a real Prefect server on loopback, one per home, shared by all runs there.
 
-Each user holds a shared lock, which the system releases however the process dies. The last user
-stops the server. If that process was killed, the server ends by itself.
+Each process that uses the server holds a shared lock, which the system releases however the process
+dies. The last process stops the server. If it was killed, the server ends by itself.
 """
 
 import fcntl

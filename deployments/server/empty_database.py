@@ -1,7 +1,7 @@
 """The initial database of a new home: Prefect's empty tables and block types.
 
-A server creates both in ten seconds, and needs one to find nothing missing. So a template is made
-once per machine, and each home notes the versions for which its database is complete.
+A server creates both in ten seconds, and takes one second to find both complete. So a template is
+made once per machine, and each home notes the versions for which its database is complete.
 """
 
 import asyncio

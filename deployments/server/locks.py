@@ -1,8 +1,8 @@
 """Locks of the embedded server, and the secret that its API requires.
 
-Each user holds a shared lock, which the system releases even for a killed process; starting and
-stopping take another lock. The secret is in a file that only its owner can read, once per home,
-and is never printed, logged or passed in a command.
+Each user holds a shared lock, which the system releases even for a killed process. Starting and
+stopping take another lock. Each home has one secret, in a file that only its owner can read. The
+secret is never printed, logged or passed in a command.
 """
 
 import fcntl

@@ -68,7 +68,7 @@ class ServerProcess:
         return process if is_same and process.status() != psutil.STATUS_ZOMBIE else None
 
     def answers(self) -> bool:
-        """Return whether this process answers at its URL; another one would learn the secret."""
+        """Return whether this process answers at its URL; an impostor would learn the secret."""
         process = self.find()
         try:
             found = process.net_connections("tcp4") if process else []

@@ -184,7 +184,7 @@ def _decided(ensemble: Ensemble, losses: LossWords) -> Iterator[str]:
 
 
 def _alone(view: StudyView) -> Iterator[str]:
-    """Yield that no ensemble was better than a single trial, if any was tried."""
+    """Yield a note if ensembles were tried and none was better than a single trial."""
     ensemble = view.ensemble
     if ensemble is not None and ensemble.kind == "single":
         number = ensemble.members[0].trial

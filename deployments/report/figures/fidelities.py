@@ -26,14 +26,14 @@ from prefect_tune.optimizers.trials.outcome import TrialState
 
 _MOST_CURVES = 120
 _MOST_EPOCHS = 100
-"""Points per curve in the figure, besides its stops."""
+"""Points per curve in the figure, in addition to its stops."""
 
 
 @dataclass(slots=True)
 class Level:
-    """Evaluations of one fidelity: `ended` with and `failed` without a loss, and their seconds.
+    """Evaluations of one fidelity: `ended` have a loss, `failed` have none; `seconds` is their sum.
 
-    `text` is empty if full; `share` is the product of the shares of rows, folds and epochs.
+    `text` is empty for full ones; `share` is the product of the shares of rows, folds and epochs.
     """
 
     text: str
@@ -57,8 +57,8 @@ class Level:
 class TrainingCurve:
     """The loss of one configuration after each epoch, with its partial trainings joined.
 
-    `trial` is the last of its `trials`, `stops` are the epochs at which training stopped (resumed
-    or not), `losses` begin with epoch 1, and `model` is the algorithm of the last step.
+    `trial` is the last of its `trials`, `stops` are the epochs at which training stopped (even if
+    resumed), `losses` begin with epoch 1, and `model` is the algorithm of the last step.
     """
 
     trial: int

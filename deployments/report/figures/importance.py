@@ -23,8 +23,8 @@ _MOST_ROWS = 60
 class ImportancePass:
     """Collector of trials with losses on all rows and epochs.
 
-    A configuration stopped by a race, usually a bad one, counts with the loss of its first folds,
-    plus the mean difference to the other folds in full trials.
+    A configuration that a race stopped is usually bad. Its estimated loss is the loss of its first
+    folds, plus the mean difference to the other folds in full trials.
     """
 
     def __init__(self, plan: StudyPlan) -> None:

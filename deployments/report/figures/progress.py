@@ -35,10 +35,10 @@ _CLOUDS = (
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """The moment at which a trial took the lead: the study time of its loss, in `seconds`.
+    """A trial that took the lead; `seconds` is the study time at which its loss was reported.
 
-    `told` trials had finished by then; a rerun trial counts at its last end. `fidelity` is empty if
-    full; losses of different fidelities are not comparable.
+    `told` is the number of trials finished by then; a rerun trial counts at its last end.
+    `fidelity` is empty if full; losses of different fidelities are not comparable.
     """
 
     seconds: float
@@ -57,7 +57,7 @@ class Lead:
 class SearchProgress:
     """Finished trials in order, one column per attribute, and the incumbents (`leads`).
 
-    `seconds` is the study time at the end; `fidelity` and `phase` are empty if full or unknown.
+    `seconds` is the study time at the end. `fidelity` is empty if full, and `phase` if unknown.
     """
 
     number: Sequence[int] = ()
@@ -85,7 +85,7 @@ class ProgressPass:
             self._ended[trial.number] = loss, trial.cost_seconds, str(trial.state), fidelity
 
     def found(self, ledger: Ledger, study: str) -> SearchProgress:
-        """Return the trials in the order of the events that told them."""
+        """Return the trials in the order in which they were reported."""
         told = ledger.event_values(
             study, Told.kind, ("number",), ("elapsed_seconds",), ("incumbent",)
         )

@@ -57,11 +57,11 @@ class ModelReport:
         n_rows: Number of test rows.
         units: Units of the bootstraps: `patients`, `groups` or `rows`.
         classes: The two classes, the positive one last; empty for other targets.
-        auroc, calibration: None without scores or probabilities of two classes.
+        auroc, calibration: Both None without scores or probabilities of two classes.
         is_balanced: Whether any member was trained with weights that balance the classes.
         effects, effects_of: Effects of columns, and the trial measured; None without events.
         effects_problem: Reason for missing effects; empty if they are known.
-        measure: Name of the loss that the effects raise.
+        measure: Name of the loss whose increase the effects measure.
         descriptions: Descriptions of the codes of the effects.
         coverage: Codes of the training rows; empty without events.
     """

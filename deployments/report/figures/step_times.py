@@ -13,9 +13,9 @@ from prefect_tune.storage.cache.index import ArtifactIndex
 
 @dataclass(slots=True)
 class StepTime:
-    """The cost of one step over all folds of all trials, `made` or `served` so many times.
+    """The cost of one step over all trials and folds: how often it was `made` or `served`.
 
-    `kept`, `evicted` and `refused` (never admitted) count artifacts last made by this study.
+    `kept`, `evicted` and `refused` (never cached) count artifacts last made by this study.
     """
 
     step: str
