@@ -101,7 +101,7 @@ def _name_flow_run(flow_run_id: UUID, study: Study) -> None:
 
 
 def _run(study: Study, pace: ServerPace, observer: Observer, only: Collection[int] | None) -> int:
-    """Search and fit the final model on this session's workers; count the reported task runs."""
+    """Search and fit the final model on this session's workers; return the number of task runs."""
     plan, limits = study.plan, study.plan.trial_limits()
     was_spent = plan.options.budget is not None and study.seconds_before >= plan.options.budget
     context = StudyContext(

@@ -41,8 +41,7 @@ def prepare_frame(
     """Check a DataFrame, and enter a study of it in the ledger or find it there.
 
     Among the parameters of `tune`, `data` and perhaps `test` are DataFrames. `validated` checks
-    plain parameters. Returns plain parameters, with names of the DataFrames and study, and the
-    study.
+    plain parameters. Returns plain parameters, which name DataFrames and study, and the study.
 
     Raises:
         BadInput, UnknownName, StoreRefused: If an option cannot be used.

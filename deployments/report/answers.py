@@ -49,7 +49,7 @@ def alert_of(summary: StudyView) -> str:
 
 
 def best_answer(summary: StudyView, members: Members) -> Answer:
-    """Return the best pipeline, or the nearest to the constraints."""
+    """Return the best pipeline, or the pipeline nearest to the constraints."""
     best = summary.incumbent or summary.nearest_infeasible
     is_near = summary.incumbent is None and best is not None
     question = "Nearest to the constraints" if is_near else "The best pipeline"

@@ -1,7 +1,7 @@
 """A page as one self-contained HTML file.
 
-Its Content-Security-Policy allows two scripts, its own and Plotly's, by their digests, and loads
-nothing else, so names and messages of a study stay text.
+Its Content-Security-Policy allows only two scripts, its own and Plotly's, by their digests, and
+loads nothing else. Names and messages of a study therefore stay text.
 """
 
 import gzip

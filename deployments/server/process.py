@@ -30,7 +30,7 @@ START_SECONDS = 180.0
 _STOP_SECONDS = 30.0
 _TICK_SECONDS = 0.02
 _LOOKS = 3
-"""Checks of a server that does not answer before it is replaced."""
+"""Number of checks without an answer after which a server is replaced."""
 _NOTE = "server.json"
 _COMMAND = (sys.executable, "-m", "prefect_tune.deployments.server.guarded")
 _WITHOUT_BLOCK_TYPES = {

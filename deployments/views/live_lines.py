@@ -48,7 +48,7 @@ _MOST_FAILURES = 2
 _BAR = 8
 _CURVE, _LEAST_CURVE = 24, 6
 _STEP = 28
-"""Longest text for a step with its fold."""
+"""Maximum characters of a step with its fold."""
 _WIDE = 80
 """Terminal width from which a trial's fold and limit are shown."""
 _NEAR = 0.8

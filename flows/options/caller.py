@@ -67,7 +67,7 @@ def errors_for_caller() -> Iterator[None]:
 
 
 def _error_text(error: Exception, text: str) -> str:
-    """Return the text of an error, with the value of its option unabridged."""
+    """Return the text of an error, with the full value of its option."""
     if not isinstance(error, BadInput) or not error.option or _n_commands:
         return for_caller(text)
     given = f"--{error.option}" if error.value is None else f"--{error.option} {error.value}"

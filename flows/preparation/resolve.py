@@ -151,7 +151,7 @@ def evaluation_setup(request: StudyRequest, found: StudyInput) -> EvaluationSetu
 
 
 def _rare_notes(dataset: Dataset, split: Split) -> Iterator[Note]:
-    """Yield notes on classes that no fold holds out or trains on."""
+    """Yield notes on classes that cannot be held out, and on classes that only test rows have."""
     if not dataset.classes:
         return
     rare = split.rare_classes(dataset.strata)

@@ -29,7 +29,7 @@ def ranked_trials(history: History) -> list[Trial]:
 
 
 class NextBest:
-    """Trials in the order of refitting, `ranked` best first, until one can be the model."""
+    """Yields trials to refit until one can be the model; `ranked` lists them best first."""
 
     def __init__(
         self,

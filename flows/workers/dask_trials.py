@@ -103,7 +103,7 @@ async def _receive(event: tuple[float, Mapping[str, Any]]) -> None:
 _MOST_LEFT = 3
 """Number of workers that may leave while running a trial before the trial is blamed."""
 _MOST_RAN = 1_000
-"""Number of configurations whose last worker is remembered; it rarely has older ones in memory."""
+"""Number of configurations whose last worker is remembered; workers rarely keep older ones."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ def run_jobs(
     A job is repeated once if its worker dies. The first failure ends all other jobs, as does an
     error raised by `check`, which is called repeatedly. Trials must not use the workers meanwhile.
     Raises `NoWorkers` if no worker comes back, `RuntimeError` if a job's worker died in each
-    attempt, `TimeoutError` or `MemoryError` over a limit, and the error of a job or of `check`.
+    attempt, `TimeoutError` or `MemoryError` if it exceeds a limit, and errors of jobs or `check`.
     """
     under_way: TasksUnderWay[_Attempt] = TasksUnderWay(pool, flow_run_id, reports)
     return _SideBySide(pool, under_way, jobs, limit_seconds, check).run()

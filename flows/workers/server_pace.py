@@ -70,7 +70,7 @@ class ServerPace:
         return self._lag <= _LAG_ALLOWED
 
     def wait_until_recorded(self, n_reported: int, timeout_seconds: float = 15.0) -> int:
-        """Wait for all task runs to be recorded while the server advances; count missing ones."""
+        """Wait for all task runs to be recorded while the server advances; return the rest."""
         missing, since = self._missing(n_reported), monotonic()
         while missing > 0 and monotonic() - since < timeout_seconds:
             sleep(0.2)

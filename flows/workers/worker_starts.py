@@ -118,9 +118,9 @@ class WorkerStarts:
     def start_seconds(self, nanny: str) -> float:
         """Return the time limit of the next start of a nanny's worker.
 
-        Failed starts reduce the limit, so that together they take as long as one start. A run
-        without workers would then end; if it continues, other workers are up, and the full limit
-        applies again.
+        Failed starts reduce the limit, so that together they take as long as one start. After
+        `_MOST_SECONDS` of failures, the run has ended unless other workers are up, so the full
+        limit applies again.
         """
         with self._lock:
             most = _START_SECONDS if self._has_started else _FIRST_START_SECONDS
