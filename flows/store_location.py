@@ -37,8 +37,8 @@ def default_store() -> str:
 def store_options(address: "StoreAddress") -> list[str]:
     """Return the command-line words that select a store; none for the default store.
 
-    Passwords are masked. A database URL with a password comes from the environment and is omitted,
-    because no command accepts passwords.
+    Passwords are masked. A database URL with a password is omitted if it comes from the
+    environment, because no command accepts passwords.
     """
     words = [] if address.url == default_store() else ["--store", masked(address.url)]
     shown = masked(address.database)
