@@ -45,7 +45,7 @@ def _write(sink: Any, batch: pa.RecordBatch) -> None:
 
 
 def from_arrow(layout: str, data: bytes | memoryview) -> Any:
-    """Return the value that `to_arrow` was given as views of the data, or raise ValueError."""
+    """Return the value that `to_arrow` encoded, as views of the data; may raise ValueError."""
     data = memoryview(data).toreadonly()
     reader = pa.ipc.open_file(pa.py_buffer(data))
     description = json.loads(reader.schema.metadata[METADATA])

@@ -6,7 +6,7 @@ hand, run `prefect block register -m prefect_tune.storage.blocks`.
     ArtifactStoreBlock(url="s3://bucket/store", database=SecretStr("postgresql+psycopg://...")).save("main")
     store = ArtifactStoreBlock.load("main").open()
 
-A study uses it with `--store block:main`.
+To use the block in a study, pass `--store block:main`.
 """
 
 from prefect.blocks.core import Block
@@ -21,7 +21,7 @@ _LOGO = (
     "https://raw.githubusercontent.com/PrefectHQ/prefect/420d0d6a78bb6df1fc18bcf188fdad43c1d22ea9/"
     "assets/block-logos/filesystem.png"
 )
-"""Prefect's file system logo, loaded by its UI and never by us."""
+"""Prefect's file system logo, loaded only by Prefect's UI."""
 
 
 class ArtifactStoreBlock(Block):

@@ -7,8 +7,9 @@ pieces, so that reading copies nothing. cloudpickle writes values that pickle re
 estimator with a lambda in an attribute. Both kinds are read alike.
 
 Unpickling executes code, so write access to a store's files must not suffice to run code on
-workers. The index holds the digest of every file, and changed files are never read. Against write
-access to the index, too, each pickle of a store with a signing key carries an HMAC-SHA256.
+workers. The index holds the digest of every file, and changed files are never read. If the store
+has a signing key, each pickle also carries an HMAC-SHA256, against attackers who can write the
+index, too.
 """
 
 import hmac
@@ -77,7 +78,7 @@ def encode(
 
 
 def decode(codec: str, data: bytes | memoryview) -> Any:
-    """Return the value that `encode` was given; ValueError for an unknown codec.
+    """Return the value that `encode` encoded; ValueError for an unknown codec.
 
     Check the digest of the bytes first, because the codec may unpickle them.
     """

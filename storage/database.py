@@ -65,13 +65,13 @@ class SqliteFile:
     def connecting(
         self, _dialect: Any, _record: Any, arguments: list[Any], options: dict[str, Any]
     ) -> None:
-        """Open the file of a known store without creating it, as an event of SQLAlchemy."""
+        """Handle SQLAlchemy's event: open the file of a known store without creating the file."""
         if self.store_id:
             arguments[0] = f"file:{quote(str(self.path.absolute()))}?mode=rw"
             options["uri"] = True
 
     def connected(self, connection: sqlite3.Connection, _record: Any = None) -> None:
-        """Remember the file of a new connection; raises SqliteFileGone for another store's."""
+        """Remember the file of a new connection; raises SqliteFileGone for another store's file."""
         if self.store_id:
             try:
                 row = connection.execute("SELECT id FROM store").fetchone()
@@ -98,7 +98,7 @@ class SqliteFile:
         return self._probed() if cause == Cause.AWAY else cause
 
     def _probed(self) -> Cause:
-        """Return the cause of failing to write a file in the same folder, or AWAY."""
+        """Try to write a file in the same folder; return the cause of the failure, or AWAY."""
         probe = self.path.with_name(f".{uuid4().hex}")
         try:
             try:
@@ -128,7 +128,7 @@ _LIBPQ = {
     "keepalives_interval": 5,  # s
     "keepalives_count": 3,
 }
-"""Silence of a host for longer is an outage (Linux waits 900 s); a URL may override the values."""
+"""Time limits for a silent host (Linux alone would wait 900 s); a URL may override them."""
 
 _KEYS_PER_QUERY = 1_000
 """Databases limit the number of values in one statement."""
@@ -247,7 +247,7 @@ class Database:
 
     @property
     def is_of_one_machine(self) -> bool:
-        """Whether one machine's processes alone may share it, because of SQLite's locks."""
+        """Whether SQLite's locks restrict the database to processes of one machine."""
         return self.engine.dialect.name == "sqlite"
 
     def belong_to(self, store_id: str) -> None:

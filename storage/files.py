@@ -160,9 +160,9 @@ class Files:
         *,
         private: bool = False,
     ) -> dict[str, Part]:
-        """Write all parts and `extra_files` to a new place below the folder of a key, or none.
+        """Write all parts and `extra_files`, or none, to a new place below the folder of a key.
 
-        `encoded` comes from `encode`. Only the owner of local files can read `private` ones.
+        `encoded` comes from `encode`. Local `private` files are readable by their owner only.
         """
         target = self.path(folder, place)
         files = {part.file: data for part, data in encoded.values()} | dict(extra_files)
@@ -180,7 +180,7 @@ class Files:
     ) -> None:
         area = Path(self.path(Path(target).relative_to(self.root).parts[0]))
         if area.name == RECORDS and not area.is_dir():
-            raise FileNotFoundError(f"{area} is gone")  # and its contents with it
+            raise FileNotFoundError(f"{area} is gone")  # the area's contents are gone, too
         temporary = Path(self.path(_TEMPORARY, place))
         shutil.rmtree(temporary, ignore_errors=True)  # from an attempt that an outage interrupted
         self._make_folder(temporary)
@@ -211,7 +211,7 @@ class Files:
                 return
 
     def _make_folder(self, folder: Path) -> None:
-        """Make a folder below the root; never root or area, which may be an unmounted store."""
+        """Make a folder, but neither root nor area, which an unmounted store may lack."""
         if folder.parent == Path(self.root):
             if not folder.is_dir():
                 self._check_there()
@@ -369,5 +369,5 @@ class Files:
         return self._reach(self._disk_free) if self.is_local else float("inf")
 
     def _disk_free(self) -> float:
-        self._check_there()  # or the number is another disk's
+        self._check_there()  # otherwise the number is another disk's
         return shutil.disk_usage(self.root).free

@@ -49,9 +49,8 @@ def find_artifacts(store: ArtifactStore, key: str) -> list[Entry]:
 class ArtifactDetail:
     """An artifact in full.
 
-    `urls` locates its files by name (none if evicted), `contents` has a preview of each file or
-    under `unreadable` the reason for having none, `children` were made from it, and `lineage` is
-    None if unknown.
+    `urls` locates the files by name (none if evicted). `contents` has a preview of each file, or an
+    entry `unreadable` with the reason. `children` were made from it. `lineage` is None if unknown.
     """
 
     entry: Entry
@@ -123,8 +122,8 @@ class StepStats:
 class StoreStats:
     """Sizes of a store in bytes, and counts over its life.
 
-    `copies_bytes` are copies of records on this host, `count` are artifacts in the cache, hits and
-    misses count steps of folds, and `refused` counts artifacts without room.
+    `copies_bytes` is the size of copies of records on this host. `count` counts artifacts in the
+    cache, `refused` those without room, and hits and misses count steps of folds.
     """
 
     size_bytes: int

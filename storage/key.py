@@ -1,4 +1,4 @@
-"""Keys describe how a thing was made, digests its content, and record ids its location.
+"""Keys (how a thing was made), digests (its content) and record ids (its location).
 
 Every hash begins with a tag, so hashes of different kinds never collide. Record ids are paths below
 `records/`; the first two digits of a key form a folder, so no folder grows too large.

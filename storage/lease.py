@@ -31,7 +31,7 @@ from prefect_tune.storage.waiting import Heartbeat, waiting
 
 _PROC = Path("/proc")
 _STARTTIME = 19
-"""Index of `starttime` behind the name in parentheses; see proc(5)."""
+"""Index of `starttime` among the fields after the name in parentheses; see proc(5)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +224,7 @@ class LeaseBook:
         return holder.is_dead() or (has_expired and not holder.is_alive())
 
     def renews(self, database: Database, name: str) -> bool:
-        """Return whether this book renews a lease of a database."""
+        """Return whether this book renews the lease `name` in a database."""
         return self._database.url == database.url and name in self._held and not self._is_closed
 
     def _renew_from_now(self, name: str) -> None:
@@ -264,7 +264,7 @@ class LeaseBook:
 
         `look` is a query in the transaction that acquires the lease. Whenever another process holds
         the lease, `instead` may return a result that makes the lease unnecessary; the body then
-        runs without it.
+        runs without a lease.
         """
         lease = self._taken(name, look)
         if lease is None:
@@ -344,7 +344,7 @@ def _mine(name: str) -> dict[str, str]:
 def check_held(connection: Connection, name: str) -> None:
     """Raise LeaseLost unless this process holds a lease, within a transaction that may write.
 
-    The lease stays held until the transaction ends, also if it has expired unnoticed.
+    The lease stays held until the transaction ends, even if it has expired unnoticed.
     """
     if (
         connection.execute(_HOLDER, {"of_name": name}).scalar()

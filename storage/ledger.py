@@ -1,7 +1,7 @@
-"""The ledger: studies, their events in order, and the state of each trial. It is written first.
+"""The ledger: studies, their events in order, and the state of each trial.
 
-Events are only appended. The table of trials is their sum, stored so that a trial that was running
-when its process died is known.
+The ledger is written first. Events are only appended. The table of trials sums them up, and shows
+which trials were running when a process died.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -32,7 +32,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class StoredStudy:
-    """A study as stored; `created` is seconds since 1970, `seconds` the length of its sessions."""
+    """A study as stored; `created` is in seconds since 1970, `seconds` the time of all sessions."""
 
     name: str
     created: float
@@ -166,7 +166,7 @@ class Ledger:
         """Return values from the bodies of all events of one kind, in order.
 
         Each of the `places` is a path of names from the body to a value. Returns one tuple per
-        event with numbers to 15 digits, and None for missing values.
+        event. Numbers have 15 digits; missing values are None.
         """
         table = event_table.c
         query = select(*(table.body[place] for place in places))

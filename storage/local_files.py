@@ -55,7 +55,7 @@ _REPORTED = set[Path]()
 
 
 def make_private(folder: Path) -> None:
-    """Create a folder that only its owner may enter; warn once if it exists with more access."""
+    """Create a folder that only its owner may enter; warn once if it exists with wider access."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=stat.S_IRWXU)

@@ -93,9 +93,9 @@ def _password_start(word: str) -> int | None:
 
 
 _LONGEST_WORD = 64 * 1024
-"""Bytes without a space that are withheld at most, because a password may follow."""
+"""Most bytes of a word that are withheld, because a password may follow."""
 _LONGEST_URL = 4 * 1024
-"""Bytes at the end of such a word that stay withheld."""
+"""Bytes at the end of a longer word that stay withheld."""
 _UNFINISHED = re.compile(r"(://[^\s:/@]*:)(?!\d{1,5}$)[^\s@/]+$")
 """End of a URL cut inside its password."""
 

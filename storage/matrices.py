@@ -92,7 +92,7 @@ def matrix_layout(value: Any) -> str | None:
 
 
 def frozen_bytes(value: Any) -> int | None:
-    """Return the bytes of a matrix with read-only arrays; None for other values."""
+    """Return the number of bytes of a matrix with read-only arrays; None for other values."""
     if isinstance(value, np.ndarray):
         arrays = [value]
     elif sparse.issparse(value):
@@ -186,7 +186,7 @@ def _frame_to_table(frame: pd.DataFrame) -> pa.Table:
 
 def _texts(column: pd.Series) -> pa.DictionaryArray:
     if isinstance(column.dtype, pd.CategoricalDtype | pd.StringDtype):
-        # Each distinct value is converted once. Elsewhere 1, 1.0 and True would be equal.
+        # Each distinct value is converted once. In other columns, 1, 1.0 and True would be equal.
         positions, values = pd.factorize(column)
         texts = pa.array([str(value) for value in values], pa.string()).dictionary_encode()
         order = pa.array(positions, mask=positions < 0)

@@ -9,8 +9,8 @@ to `_UPGRADES` that makes schema N from N - 1:
 
 Then pin the tables in the tests. Add columns and tables rather than drop them, because running
 processes of the previous version fail without a column they use (schema 3). Likewise keep the keys
-of documents (schema 4). A study that a previous version prepared before the upgrade and begins
-after it has the older form and is damaged.
+of documents (schema 4). If a previous version prepares a study before the upgrade and begins it
+afterwards, the study has the older form and is damaged.
 """
 
 import json
@@ -52,7 +52,7 @@ _LOCK = 0x7072_7475
 def bring_up_to_date(database: Database) -> int:
     """Create or upgrade the tables in one transaction; return the number of the schema.
 
-    Newer databases, or older than the first schema, stay unchanged. Raises DatabaseLost.
+    Databases that are newer, or older than the first schema, stay unchanged. Raises DatabaseLost.
     """
     with database.read() as connection:
         if _number_of_store(connection) == SCHEMA:
@@ -145,7 +145,7 @@ _TRIALS = table(
     column("body", _DOCUMENT),
 )  # fmt: skip
 _AS_TEXT = cast(_STUDIES.c.settings, Text)
-"""Undecoded, so that one damaged document does not stop the upgrade of others."""
+"""Settings as text, so that one damaged document does not stop the upgrade of others."""
 _OF_SOURCE: Mapping[str, Any] = {
     **dict.fromkeys(("data", "target", "labels", "format", "test", "group")),
     "drop": [],

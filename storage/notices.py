@@ -1,7 +1,7 @@
 """Warnings for the user of a study, raised in a worker, a thread, or the flow.
 
-They go to all listeners of the process (`noticed_by`), early ones to the next listener, because a
-run silences Python's log handlers.
+Listeners (`noticed_by`) receive them, because a run silences Python's log handlers. If the process
+has no listener yet, warnings wait for the next one.
 """
 
 import logging
@@ -21,7 +21,7 @@ _LOGGER = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A warning: its one-line text, and the thing in trouble if the kind does not say enough.
+    """A warning: its one-line text, and the thing concerned if the kind does not identify it.
 
     A study shows one warning per `kind` (such as `outage`) and `subject`. An empty `flow_run` means
     all flow runs of the process.

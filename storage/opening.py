@@ -20,7 +20,7 @@ from prefect_tune.storage.schema import FIRST_SCHEMA, SCHEMA, store_table
 from prefect_tune.storage.waiting import Cause, cause_of, lost_for
 
 _ROW = select(store_table.c.id, store_table.c.schema, store_table.c.url)
-"""Query for columns of every schema, so that a newer schema can be refused by its number."""
+"""Query for columns that all schemas have, so that a newer schema can be refused by its number."""
 _IN_MEMORY: dict[str, Database] = {}
 """Indexes of stores in the memory of this process, by URL."""
 

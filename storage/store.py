@@ -1,8 +1,9 @@
 """The artifact store: bytes under an fsspec URL, and their index.
 
-`cache/` has the bounded results of steps, `records/` what is never evicted. An artifact is a folder
-of parts, written under a temporary name and published in one move. Readers use the index, which
-holds the digest of each part. A damaged or missing part is a miss and a warning.
+`cache/` has results of steps within a byte budget, `records/` has files that are never evicted. An
+artifact is a folder of parts, written under a temporary name and published in one move. Readers use
+the index, which holds the digest of each part. A damaged or missing part counts as a miss and
+raises a warning.
 """
 
 import json
@@ -187,7 +188,7 @@ class ArtifactStore:
             was_refused = known is not None and not known.place and known.created >= since
             if not was_refused:
                 return self._make(noted, lineage, make, lease)
-        # The worker we waited for could not store it, so queueing for the same is pointless.
+        # The worker we waited for could not store it, so waiting for another one is pointless.
         return self._make(noted, lineage, make)
 
     def _make(

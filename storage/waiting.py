@@ -5,8 +5,8 @@ handles and memory belong to the process. One policy retries after growing rando
 seconds, for five minutes at most. These waits do not count as a trial's time.
 
 A signal must not interrupt an open transaction, which would block all other processes. Handlers
-therefore call `is_put_off` first, which defers the error to the end of `deferred_signals`: Python
-would raise it between any two instructions of the main thread.
+therefore call `is_put_off` first, which defers the error to the end of `deferred_signals`. Python
+would otherwise raise it between any two instructions of the main thread.
 """
 
 import errno
@@ -69,7 +69,7 @@ def begin() -> Begun:
 
 @contextmanager
 def waiting(since: Begun | None = None) -> Iterator[None]:
-    """Count the time of the body, or since an earlier moment of vain work, as one wait."""
+    """Count the time of the body as one wait; with `since`, the failed work before it, too."""
     waits = _WAITS.get()
     if waits is None or waits.since is not None:
         yield
@@ -278,8 +278,8 @@ def through_outage(
 ) -> Result:
     """Make an idempotent call, repeating it during an outage; failed attempts count as waiting.
 
-    A study gets one warning per address, `what`. Raises the last error of a long outage, and others
-    at once, including outages already waited for inside the call.
+    A study gets one warning per address (`what`). After a long outage, the last error is raised.
+    Other errors are raised at once, and so are outages that the call has already waited for.
     """
 
     def is_waited_out(error: BaseException) -> bool:

@@ -39,7 +39,7 @@ def make_room(connection: Connection, surplus_bytes: int) -> list[Evicted]:
 def choose_victims(
     connection: Connection, surplus_bytes: int, *, with_pinned: bool
 ) -> tuple[list[str], int]:
-    """Return keys to evict for `surplus_bytes`, cheap and long unused first, and their size."""
+    """Return keys to evict for `surplus_bytes`, and their size; cheap, long unused ones first."""
     table, victims, found = artifact_table.c, [], 0
     is_pinned = table.key.in_(pinned_keys())
     rounds = [(True, False), (False, False), *([(True, True), (False, True)] * with_pinned)]
@@ -157,7 +157,7 @@ class BoundedCache:
         return "", gone
 
     def _has_room(self, connection: Connection, entry: Entry) -> bool:
-        """Reserve room if there is some. Locks the store's row, so little may follow."""
+        """Reserve room if available. Locks the store's row, so the transaction must end soon."""
         room = {"more_bytes": entry.size_bytes, "more": 1}
         if not connection.execute(_TOTALS_IF_ROOM, room).rowcount:
             return False
@@ -209,7 +209,7 @@ class BoundedCache:
 def _room_for(
     connection: Connection, store: Row[Any], entry: Entry, *, is_cheap: bool
 ) -> tuple[str, list[Evicted]]:
-    """Evict until an artifact fits; return the reason for a refusal, if any, and the evicted."""
+    """Evict until an artifact fits; return any reason for a refusal, and evicted publications."""
     gone, freed = remove(connection, [entry.key])
     surplus = store.cache_bytes - freed + entry.size_bytes - store.budget_bytes
     if surplus <= 0:

@@ -22,7 +22,7 @@ class Entry:
         step, algorithm, fold: Name of the step, id of its algorithm, number of the fold.
         is_present: Whether its bytes are in the cache.
         size_bytes, cost_seconds: Size of all parts, and time to make it from its parent.
-        created, last_used, hits: Times, the last use accurate to a second; times it was served.
+        created, last_used, hits: Time of creation, of last use (to a second), and number of uses.
         summary: JSON values that keys of later steps need.
         parts, place: Files by name; their folder below the folder of the key (empty if refused).
     """
@@ -55,7 +55,7 @@ SORTS: Mapping[str, str] = {
     "size": "size_bytes",
     "use": "last_used",
 }
-"""Sort columns by the name of the order."""
+"""Column to sort by, for each name of an order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

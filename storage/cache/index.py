@@ -111,7 +111,7 @@ class ArtifactIndex:
         return found
 
     def bytes_present(self, keys: Iterable[str], study: str) -> int:
-        """Return the bytes in the cache for these keys, most of them made by the study."""
+        """Return the bytes in the cache for these keys; fast if the study made most of them."""
         table, left, total = artifact_table.c, set(keys), 0
         made = select(table.key, table.size_bytes, table.is_present).where(table.study == study)
         with self._database.read() as connection:
@@ -124,7 +124,7 @@ class ArtifactIndex:
         return total
 
     def made_by(self, study: str) -> list[tuple[str, str, int, int]]:
-        """Return (step, present/evicted/refused, number, bytes) of a study's latest artifacts."""
+        """Return (step, present/evicted/refused, number, bytes) for artifacts a study made last."""
         table = artifact_table.c
         where = case(
             (table.is_present, "present"), (table.place == "", "refused"), else_="evicted"
@@ -154,7 +154,7 @@ class ArtifactIndex:
         return int(self._database.scalar(select(store_table.c.budget_bytes)))
 
     def look_up_to_make(self, connection: Connection, key: str, place: str) -> Entry | None:
-        """Return the entry of a key; if it must be made, note the place in the journal."""
+        """Return a key's entry; if the artifact must be made, note its place in the journal."""
         row = connection.execute(_BY_KEYS, {"keys": [key]}).first()
         if row is None or not row.is_present:
             note_publications(connection, [(artifact_folder(key), place)])

@@ -1,7 +1,7 @@
 """Usage of artifacts: hits, misses and seconds by step, and average times to make and to load.
 
 A buffer per process is written with the next change of the index, or a second later, so a hit needs
-no transaction. Admission refuses what is made faster than loaded, by the average times.
+no transaction. The cache refuses artifacts that, by average times, are faster to make than to load.
 """
 
 import threading
@@ -90,7 +90,7 @@ class Statistics:
 
 @dataclass(slots=True)
 class UsageCounts:
-    """Last uses by key, counts by step, and seconds to make and load by kind, over some time."""
+    """Last uses by key, counts by step, and seconds to make and load by kind, over a period."""
 
     used: dict[str, tuple[float, int]] = field(default_factory=dict)
     counts: dict[str, defaultdict[str, float]] = field(default_factory=dict)
